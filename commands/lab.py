@@ -18,13 +18,12 @@ from pathlib import Path
 
 from commands import report
 from commands.__main__ import main, parser_of
-from commands.cli.choice import Chosen, choose
+from commands.cli.choice import choose
 from commands.cli.endings import heed_signals
 from commands.cli.run_arguments import recorded_options, suite_from
 from commands.cli.streams import Output
 from commands.fleet import differences
 from conformance.errors import UserError, command
-from conformance.model.capability import Profile
 from conformance.model.case import Table
 from conformance.results.files import make_directory, write_atomically
 from conformance.results.folder import run_folder
@@ -33,6 +32,7 @@ from conformance.results.plan import LabPlan, read_plan, write_plan
 from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import GUEST, OPTIONS, RunOptions
+from conformance.supervision import Run
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import CASES, tables_digest
 from fixtures.hosts.lab_file import OF_HOSTS, PAGE, LabHost, read_lab
@@ -71,9 +71,7 @@ def run_lab(
         file, {"profile": read_profile, "waivers": lambda path: read_waivers(path, suite, today)}
     )
     suite = replace(suite, tables=tuple(map(_side_by_side, suite.tables)))
-    chosen = choose(
-        options, Chosen(suite, (), Profile(), None)
-    )  # here, so that a mistake is reported only once
+    chosen = choose(options, Run(options, suite))  # here: a mistake is reported only once
     progress = Progress(level=arguments.level)
     with run_folder(arguments.out, "lab") as out:
         arguments.out = out
@@ -206,7 +204,7 @@ class _HostRun:
         self._words = ["run", *arguments, *loudness]
         self._arguments = parser.parse_args(self._words)
 
-    def start(self, chosen: Chosen) -> None:
+    def start(self, chosen: Run) -> None:
         if self._refused:
             return
         read_from, written_to = os.pipe()
@@ -276,7 +274,7 @@ def _side_by_side(table: Table) -> Table:
 def _in_copy(
     words: list[str],
     arguments: argparse.Namespace,
-    chosen: Chosen,
+    chosen: Run,
     output: int,
     die_too: Callable[[], None],
 ) -> None:
@@ -287,4 +285,4 @@ def _in_copy(
     os.dup2(output, 2)
     Output()
     heed_signals()
-    sys.exit(main(words, arguments, known=chosen))
+    sys.exit(main(words, arguments, chosen=chosen))

@@ -62,7 +62,7 @@ _END_OF_TIME = "~"  # sorts after every name of a night
 # Options of `run` that are passed to all cells.
 _OPTIONS = """
 driver guests linux modules rdma_core overlay guest_env verbs rules words only tier cases profile waivers no_confirm dialect
-case_deadline_s seed sequences
+deadline seed sequences
 """.split()
 _KNOWN = (*STACKS, *OWN_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier")

@@ -13,12 +13,11 @@ from types import ModuleType
 from commands import report
 from commands.cli import run_arguments
 from commands.cli.announcement import errors_on_purpose
-from commands.cli.choice import Chosen, choose, of_shard
+from commands.cli.choice import choose, of_shard
 from commands.cli.endings import crash_reports_in
 from commands.cli.run_arguments import add
 from conformance.errors import UserError, command, format_count
 from conformance.model.case import Case
-from conformance.model.record import SupervisorFacts
 from conformance.results.folder import OUT, check_free, run_folder, tidied
 from conformance.results.plan import FILE_NAME as PLAN_FILE_NAME
 from conformance.results.plan import (
@@ -31,10 +30,9 @@ from conformance.results.plan import (
 )
 from conformance.results.records import FILE_NAME, Recorded
 from conformance.results.writer import ResultsFile
-from conformance.run_options import OPTIONS, RunOptions, without_values
-from conformance.supervision import Recording, RunPlan, Start, Supervisor, Worker
+from conformance.run_options import OPTIONS, RunOptions
+from conformance.supervision import Recording, Run, Start, Supervisor, Worker
 from conformance.supervision.durations import expected_durations
-from conformance.tables.profile import named_profile
 from fixtures.targets import builds, target
 from fixtures.targets.builds import guest_driver
 from fixtures.targets.guests import Guests
@@ -60,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(earlier, "--resume RUN", "continue a run or lab that was interrupted")
     output = parser.add_argument_group("output")
     add(output, "--out DIR", "the directory for results (default: out/<time>-<device>)")
-    parser.set_defaults(level=NORMAL, known=None)  # a lab chooses the cases once for all its hosts
+    parser.set_defaults(
+        level=NORMAL, argv=(), chosen=None
+    )  # a lab chooses the cases once for all its hosts
     loudness = output.add_mutually_exclusive_group()
     add(
         loudness,
@@ -134,7 +134,7 @@ def _resume(arguments: argparse.Namespace) -> int:
         level=arguments.level,
         argv=list(plan.argv),
         shell=False,
-        known=arguments.known,
+        chosen=arguments.chosen,
     )
     file = arguments.lab.absolute() if arguments.lab else None
     try:
@@ -161,57 +161,56 @@ def _run(
     options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan | None = None
 ) -> int:
     """Runs the cases. `arguments` is used only for values that are not in `options`: output, level, --yes."""
-    chosen, progress = choose(options, arguments.known), Progress(level=arguments.level)
+    run = choose(options, arguments.chosen, arguments.argv)
+    progress = Progress(level=arguments.level)
     with ExitStack() as around:
         if arguments.out:  # a mistake in the path is reported before any host or device is used
             _claim(arguments.out, recorded_plan is not None, around)
         host = None
-        if options.host:
+        if run.options.host:
             from fixtures.targets import hosts  # imported late: only runs over ssh need it
 
-            if not arguments.known:  # a lab has already installed the client
+            if not arguments.chosen:  # a lab has already installed the client
                 hosts.install_client(progress.say, arguments.yes)
-            host = around.enter_context(hosts.opened(options, progress.say))
-        options = target.with_target(options, host, progress.say)
-        if options.device and not options.hazardous:
-            chosen = replace(chosen, cases=_harmless(chosen.cases, progress))
-        chosen = of_shard(chosen, options)
-        name = "+".join(options.devices) or guest_driver(options).device
+            host = around.enter_context(hosts.opened(run.options, progress.say))
+        run = replace(run, options=target.with_target(run.options, host, progress.say))
+        on_device = bool(run.options.device)
+        if on_device and not run.options.hazardous:
+            run = replace(run, cases=_harmless(run.cases, progress))
+        run = of_shard(run)
+        name = "+".join(run.devices) or guest_driver(run.options).device
         out = arguments.out or around.enter_context(run_folder(what=name))
-        if options.device:
-            for line in errors_on_purpose(chosen.cases, () if host else options.devices):
+        if on_device:
+            for line in errors_on_purpose(run.cases, () if host else run.devices):
                 progress.say(line)
         around.enter_context(crash_reports_in(out))
-        durable = bool(options.device) and not host
+        durable = on_device and not host
         file = ResultsFile(out / FILE_NAME, carry_on=recorded_plan is not None, durable=durable)
         file = around.enter_context(closing(file))
         around.enter_context(tidied(out))
         before = file.recorded()
-        where = target.prepare(options, out, progress.say, arguments.yes, host, chosen.hazardous)
-        _keep_plan(options, chosen, where, recorded_plan, out)
-        plan = _planned(options, chosen, where, arguments.argv)
-        if before and before.header.get("waivers") != plan.facts["waivers"]:
+        run = target.prepare(run, out, progress.say, arguments.yes, host)
+        _keep_plan(run, recorded_plan, out)
+        if before and before.header.get("waivers") != run.facts["waivers"]:
             raise UserError(
                 "the run cannot be resumed, because its waivers have changed",
                 hint="start a new run",
             )
-        recording = Recording(plan, file, progress, file.cut_back(before))
+        recording = Recording(run, file, progress, file.cut_back(before))
         try:
-            _supervise(recording, where, progress, out, options.no_confirm)
+            _supervise(recording, progress, out)
         except UserError:
             if recording.done:  # the records before the failure, such as a full disk, are intact
                 print(summary(read(out), out, level=arguments.level))
             raise
-        judged = _judged_here(recording, before, chosen, out)
+        judged = _judged_here(recording, before, out)
         lost = host.gone if host else ""
         changed = file.changed() or next(iter(recording.doubts), "")
     with crash_reports_in(out):
         return _reported(judged or read(out), out, arguments.level, lost, changed)
 
 
-def _judged_here(
-    recording: Recording, before: Recorded | None, chosen: Chosen, out: Path
-) -> Digest | None:
+def _judged_here(recording: Recording, before: Recorded | None, out: Path) -> Digest | None:
     """Returns the results that this process has judged; None if there are none. If the run was resumed and has no
     violation, the earlier results are judged again, so that a changed verdict cannot hide a violation. Raises UserError
     (status 3) if a verdict was changed."""
@@ -225,7 +224,8 @@ def _judged_here(
         )  # imported late: only resumed runs need it
 
         cases = {record["case"] for record in before.results}
-        if wrong := next(unfounded(chosen.suite, recorded, out, cases, chosen.profile), ""):
+        run = recording.run
+        if wrong := next(unfounded(run.suite, recorded, out, cases, run.profile), ""):
             raise UserError(
                 f"{out / FILE_NAME} was changed before the run was resumed: {wrong}", status=3
             )
@@ -244,18 +244,15 @@ def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
     ResultsFile(out / FILE_NAME, carry_on=resumed).close()
 
 
-def _keep_plan(
-    options: RunOptions, chosen: Chosen, where: target.Target, recorded: Plan | None, out: Path
-) -> None:
+def _keep_plan(run: Run, recorded: Plan | None, out: Path) -> None:
     """Writes the plan of this run. If the run resumes a `recorded` plan, checks instead that both plans are equal."""
-    cases = tuple(case.id for case in chosen.cases)
     now = Plan(
-        tuple(options.arguments()),
+        tuple(run.options.arguments()),
         os.getcwd(),
-        cases,
-        chosen.suite.tables_sha256,
-        where.stack,
-        where.given,
+        run.planned,
+        run.suite.tables_sha256,
+        run.target.stack,
+        run.target.given,
     )
     if recorded:
         recorded.check(now)
@@ -263,65 +260,22 @@ def _keep_plan(
         write_plan(now, out)
 
 
-def _planned(
-    options: RunOptions, chosen: Chosen, where: target.Target, argv: Sequence[str]
-) -> RunPlan:
-    waivers = chosen.waivers
-    facts: SupervisorFacts = {
-        "stack": where.stack,
-        "subject": options.judged_subject,
-        "seed": options.seed,
-        "tier": options.tier,
-        "argv": [NAME, *without_values(argv)],
-        "under_test": {"given": where.given},
-        "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None,
-        "profile": named_profile(options.profile),
-    }
-    if options.isolate:
-        facts["isolated"] = options.isolate
-    if len(options.devices) > 1:
-        facts["devices"] = list(options.devices)
-    if options.shard:
-        facts["shard"] = {
-            "number": options.shard.number,
-            "of": options.shard.of,
-            "whole": list(chosen.whole),
-        }
-    return RunPlan(
-        chosen.suite,
-        chosen.cases,
-        facts,
-        options.seen_from_project(Path.cwd()).reproduction,
-        where.boot_id,
-        waivers,
-        chosen.profile,
-        options.devices or (guest_driver(options).device,),
-        options.case_deadline_s,
-        where.durations.read() if where.durations else {},
-        options.sequences,
-    )
-
-
-def _supervise(
-    recording: Recording, where: target.Target, progress: Progress, out: Path, no_confirm: bool
-) -> None:
-    cases, known = recording.plan.cases, recording.plan.durations
-    progress.expect(
-        expected_durations([case for case in cases if case.id not in recording.done], known)
-    )
-    alone = {case.id for case in cases if case.alone}
+def _supervise(recording: Recording, progress: Progress, out: Path) -> None:
+    run = recording.run
+    remaining = [case for case in run.cases if case.id not in recording.done]
+    progress.expect(expected_durations(remaining, run.durations))
+    alone = {case.id for case in run.cases if case.alone}
     report.load_beside()
-    starts = [_announcing(start, alone, progress) for start in where.starts]
+    starts = [_announcing(start, alone, progress) for start in run.target.starts]
+    again = () if run.options.no_confirm else run.target.again
     try:
-        Supervisor(recording, out / "console.log").run(
-            *starts, again=() if no_confirm else where.again
-        )
+        Supervisor(recording, out / "console.log").run(*starts, again=again)
     except KeyboardInterrupt as end:
         progress.clear()
-        end.args = (_kept(out, len(recording.done), len(cases)),)
+        end.args = (_kept(out, len(recording.done), len(run.cases)),)
         raise
-    if where.durations:
-        where.durations.update(recording.took)
+    if run.target.durations:
+        run.target.durations.update(recording.took)
 
 
 def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) -> int:

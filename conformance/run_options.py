@@ -93,7 +93,8 @@ class Option:
     as its default may be given several times. `decides` is whether the outcome of a case depends on the option; the
     command that reproduces the case then has the option. `only_on` is HOST or GUEST if the option has an effect only
     there. `plugin` is whether pytest also has the option, as --rdma-…. The values of a `private` option may be secret:
-    only the plan of the run has them.
+    only the plan of the run has them. `standard` is the value that applies if an option with the default None is not
+    given; the help text shows it.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Option:
     only_on: str = ""
     plugin: bool = False
     private: bool = False
+    standard: Any = None
 
     @property
     def default(self) -> Any:
@@ -122,7 +124,8 @@ class Option:
             return {"action": "store_true", "help": self.help}
         several = {"action": "append"} if self.default == () else {}
         chosen = {"choices": self.choices} if self.choices else {}
-        shown = f" (default {format_value(default)})" if default else ""
+        standard = self.standard if default is None else default
+        shown = f" (default {format_value(standard)})" if standard else ""
         return {
             **several,
             **chosen,
@@ -336,14 +339,14 @@ class RunOptions:
         choices=("wr",),
         plugin=True,
     )
-    case_deadline_s: float = _option(
-        CASE_DEADLINE_S,
+    deadline: float | None = _option(
+        None,
         "seconds after which a case counts as hung; the deadline of one completion is a sixth of this time,"
         f" {COMPLETION_DEADLINE_S:g} s at most",
         "S",
         positive_seconds,
         plugin=True,
-        flag="--deadline",
+        standard=CASE_DEADLINE_S,
     )
     seed: int | None = _option(
         None,

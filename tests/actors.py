@@ -1,7 +1,7 @@
 """Helpers of tests: scripted workers, and a stage that runs a supervisor with them."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +11,8 @@ from conformance.model.case import Case
 from conformance.model.record import HeaderRecord, ResultRecord, SupervisorFacts
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
-from conformance.supervision import Recording, RunPlan, Supervisor, Worker, WorkerEnd
+from conformance.run_options import RunOptions
+from conformance.supervision import Recording, Run, Supervisor, Target, Worker, WorkerEnd
 from conformance.tables.suite import Suite
 from samples import footer_of, header, numbered, observed_result
 
@@ -117,6 +118,14 @@ class Audience:
         self.said.append(text)
 
 
+@dataclass(frozen=True)
+class StagedRun(Run):
+    """A run without a command. Its header has only these facts."""
+
+    facts: SupervisorFacts = field(default_factory=lambda: SupervisorFacts(stack="test"))
+    durations: Mapping[str, float] = field(default_factory=dict)
+
+
 class Stage:
     """Runs the suite with one actor for each script, and reads the recorded results."""
 
@@ -146,9 +155,7 @@ class Stage:
             self.actors.append(script if isinstance(script, Actor) else Actor(iter(script)))
             return self.actors[-1]
 
-        recorded = self.supervise(
-            next_actor, suite=suite, carry_on=carry_on, boot_id=lambda: boot_id
-        )
+        recorded = self.supervise(next_actor, suite=suite, carry_on=carry_on, boot_id=boot_id)
         assert not waiting, "a worker was not needed"
         assert all(actor.closed for actor in self.actors)
         return recorded
@@ -161,15 +168,19 @@ class Stage:
         facts: SupervisorFacts | None = None,
         carry_on: bool = False,
         again: Sequence[Callable[[Sequence[str]], Worker]] = (),
-        **plan: Any,
+        boot_id: str = "",
+        options: RunOptions = RunOptions(),  # noqa: B008
+        **more: Any,
     ) -> Recorded:
-        """Runs the cases with all these workers in parallel; `plan` has further fields of the RunPlan."""
+        """Runs the cases with all these workers in parallel; `more` has further fields of the StagedRun."""
         with closing(ResultsFile(self.path, carry_on=carry_on)) as results:
             earlier = results.cut_back(results.recorded()) if carry_on else None
-            made = RunPlan(
-                suite, suite.cases if cases is None else cases, facts or {"stack": "test"}, **plan
-            )
-            recording = Recording(made, results, self.audience, earlier)
+            if facts:
+                more["facts"] = facts
+            target = Target(boot_id=lambda: boot_id)
+            cases = suite.cases if cases is None else cases
+            run = StagedRun(options, suite, cases, target=target, **more)
+            recording = Recording(run, results, self.audience, earlier)
             self.took = recording.took
             Supervisor(recording, self.console).run(*workers, again=again)
         return read_results(self.path)

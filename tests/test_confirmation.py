@@ -98,7 +98,7 @@ class Run(Stage):
     ) -> Recorded:
         again = again or self.start_again
         recorded = self.supervise(
-            self.start, suite=self.suite, carry_on=carry_on, again=[again], boot_id=lambda: boot_id
+            self.start, suite=self.suite, carry_on=carry_on, again=[again], boot_id=boot_id
         )
         assert all(actor.closed for actor in self.actors)
         return recorded

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from actors import IDS, SUITE, Actor, Stage, ran, verdicts
+from actors import IDS, SUITE, Actor, Stage, StagedRun, ran, verdicts
 from conformance.judging.kernel_alarms import alarms_on_console
 from conformance.results.records import encode
 from conformance.results.writer import ResultsFile
-from conformance.supervision import Recording, RunPlan, Supervisor
+from conformance.run_options import RunOptions
+from conformance.supervision import Recording, Supervisor
 from fixtures.system import console
 from kinds import Patch
 from samples import observed_result
@@ -81,8 +82,8 @@ def test_an_error_after_the_last_case_is_reported(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     lines = ran(0, 1, 2, 3)
     with closing(ResultsFile(stage.path)) as file:
-        plan = RunPlan(SUITE, SUITE.cases, {"stack": "test"})
-        recording = Recording(plan, file, stage.audience)
+        run = StagedRun(RunOptions(), SUITE, SUITE.cases)
+        recording = Recording(run, file, stage.audience)
         worker = showing(len(lines), WARNING, lines=lines)
         Supervisor(recording, stage.console).run(lambda cases: worker)
     assert recording.doubts == [

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 import hostile_worker
-from actors import IDS, SUITE, Audience, verdicts
+from actors import IDS, SUITE, Audience, StagedRun, verdicts
 from commands import verify
 from commands.__main__ import main
 from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, read_results
 from conformance.results.writer import ResultsFile
-from conformance.supervision import Recording, RunPlan, Supervisor, Worker
+from conformance.run_options import RunOptions
+from conformance.supervision import Recording, Supervisor, Worker
 from fixtures.guest.freezing import await_event
 from fixtures.guest.guest import Guest
 from fixtures.guest.request import MARK, ONLY, Request, encode
@@ -91,8 +92,8 @@ class Stand:
         path = self.folder / "results.jsonl"
         path.unlink(missing_ok=True)
         with closing(ResultsFile(path)) as file:
-            plan = RunPlan(SUITE, SUITE.cases, {"stack": "test"}, case_deadline_s=deadline_s)
-            Supervisor(Recording(plan, file, Audience()), self.console).run(
+            run = StagedRun(RunOptions(deadline=deadline_s), SUITE, SUITE.cases)
+            Supervisor(Recording(run, file, Audience()), self.console).run(
                 lambda cases: self.start(what, cases)
             )
         return read_results(self.folder)

@@ -375,10 +375,10 @@ def test_each_event_is_acknowledged_and_the_events_of_the_queue_pair_are_named(
 
 @given(st.floats(1e-6, 1e9))
 def test_a_case_deadline_is_longer_than_the_waits_for_several_missing_completions(
-    case_deadline_s: float,
+    deadline: float,
 ) -> None:
-    assert 0 < completion_deadline_s(case_deadline_s) <= COMPLETION_DEADLINE_S
-    assert 5 * completion_deadline_s(case_deadline_s) < case_deadline_s
+    assert 0 < completion_deadline_s(deadline) <= COMPLETION_DEADLINE_S
+    assert 5 * completion_deadline_s(deadline) < deadline
 
 
 def test_a_queue_waits_for_a_completion_until_its_deadline_or_a_given_deadline() -> None:

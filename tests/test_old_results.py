@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from actors import Audience
+from actors import Audience, StagedRun
 from commands import coverage
 from commands.__main__ import main
 from commands.report import FORMATS, renderer
@@ -28,7 +28,8 @@ from conformance.results.points import read_points
 from conformance.results.records import decode, encode, read_results
 from conformance.results.rejudge import rejudge
 from conformance.results.writer import ResultsFile
-from conformance.supervision import Recording, RunPlan, Supervisor, Worker
+from conformance.run_options import RunOptions
+from conformance.supervision import Recording, Supervisor, Worker
 from conformance.tables.suite import load_suite
 from kinds import Cli, words
 from patience import calls_of
@@ -102,7 +103,9 @@ def test_an_old_run_can_be_resumed(tmp_path: Path) -> None:
         assert prior is not None
         assert prior.seconds == json.loads(footer)["duration_s"]
         cases = [case for case in SUITE.cases if case.id in ids]
-        recording = Recording(RunPlan(SUITE, cases, {}), results, Audience(), prior)
+        recording = Recording(
+            StagedRun(RunOptions(), SUITE, cases, facts={}), results, Audience(), prior
+        )
         Supervisor(recording, copy / "console.log").run(no_worker)
     assert path.read_bytes().startswith(before.removesuffix(footer))
     recorded = read_results(copy)

@@ -77,7 +77,8 @@ GIVEN = st.builds(
     **dict.fromkeys(words("kernel modules rdma_core overlay profile waivers"), st.none() | PATHS),
     **dict.fromkeys(words("guest_env without verbs rules words only"), several(TEXTS)),
     **dict.fromkeys(words("guest shared hazardous keep no_confirm"), st.booleans()),
-    **dict.fromkeys(words("return_within case_deadline_s"), SECONDS),
+    return_within=SECONDS,
+    deadline=st.none() | SECONDS,
     device=st.none() | DEVICES,
     port=st.integers(1),
     gid_index=st.none() | st.integers(0),
@@ -155,9 +156,7 @@ def test_a_reproducing_command_has_only_options_that_differ_from_the_defaults() 
     assert (
         RunOptions().on("").reproduction(HARMLESS) == f"./rdma-cts run --guest --only {HARMLESS.id}"
     )
-    hazardous = (
-        RunOptions(port=2, case_deadline_s=12.5, seed=7).on("mlx5_0").reproduction(HAZARDOUS)
-    )
+    hazardous = RunOptions(port=2, deadline=12.5, seed=7).on("mlx5_0").reproduction(HAZARDOUS)
     wanted = f"--device mlx5_0 --port 2 --hazardous --deadline 12.5 --seed 7 --only {HAZARDOUS.id}"
     assert hazardous == f"./rdma-cts run {wanted}"
 
@@ -172,14 +171,14 @@ def test_a_hazardous_case_runs_on_a_host_by_its_own_command(
     # this host seems to have a device with a usable port
     monkeypatch.setattr(usable, "device_names", lambda: ["rxe7"])
     monkeypatch.setattr(usable, "Port", lambda *_: SimpleNamespace(check=lambda gid_index: None))
-    monkeypatch.setattr(target, "prepare", lambda *_: None)
+    monkeypatch.setattr(target, "prepare", lambda run, *_: run)
     plan = Mock(side_effect=UserError("enough"))
     monkeypatch.setattr(run, "_keep_plan", plan)
     options = replace(RunOptions(shared=True, cases=(own,)).on("rxe7"), verbs=("reg_mr",))
     _, _, *arguments = shlex.split(options.reproduction(HAZARDOUS))
     with pytest.raises(UserError, match="enough"):
         run.execute(command_line().parse_args([*arguments, "--out", str(tmp_path / "out")]))
-    _, chosen, *_ = plan.call_args.args
+    chosen, *_ = plan.call_args.args
     assert [case.id for case in chosen.cases] == [HAZARDOUS.id]
 
 
@@ -222,7 +221,7 @@ def test_pytest_gets_the_same_options_on_a_host_and_in_the_guest_its_own_device_
     found = parsed_by_pytest(on_host.plugin_arguments())
     assert {
         "device",
-        "case_deadline_s",
+        "deadline",
         "seed",
         "sequences",
         "port",

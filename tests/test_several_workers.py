@@ -5,7 +5,6 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -111,11 +110,8 @@ def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Reco
         return lambda cases: Actor(script(cases))
 
     facts: SupervisorFacts = {"stack": "test", "devices": list(found)}
-    how: dict[str, Any] = {
-        "reproduction": lambda case, device: f"./rdma-cts run --device {device} --only {case.id}",
-        "durations": LONG,
-    }
-    return Stage(folder).supervise(*map(starter, found), suite=SUITE, facts=facts, **how)
+    starts = map(starter, found)
+    return Stage(folder).supervise(*starts, suite=SUITE, facts=facts, durations=LONG)
 
 
 def test_equal_devices_share_the_cases_and_each_result_names_its_device(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,15 @@ import pytest
 import yaml
 
 from bad_places import full_disk
-from commands import nightly, run
+from commands import nightly
 from commands.cli import choice, run_arguments
 from commands.cli.arguments import Parser
 from conformance.results.records import Recorded, read_results
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import RunOptions
-from conformance.supervision import RunPlan
+from conformance.supervision import Target
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, OTHER_S, Shard, of_tier, shipped_durations
-from fixtures.targets.target import Target
 from kinds import Cli, Folders
 from recorded_reference import record
 from reports.bundles.archive import SUFFIX
@@ -66,15 +66,14 @@ def test_shards_of_a_default_run_take_about_the_same_time(of: int) -> None:
 def test_a_run_plans_its_shard_and_records_the_whole() -> None:
     options = RunOptions(guest=True, verbs=("dereg_mr",), shard=Shard(2, 3))
     whole = choice.choose(options)
-    chosen = choice.of_shard(whole, options)
-    plan = run._planned(options, chosen, Target("forky", []), [])
-    assert isinstance(plan, RunPlan)
-    assert plan.facts["shard"] == {"number": 2, "of": 3, "whole": [case.id for case in whole.cases]}
-    assert [case.id for case in plan.cases] == Shard(2, 3).part(
-        plan.facts["shard"]["whole"], str, shipped_durations()
+    run = replace(choice.of_shard(whole), target=Target("forky"))
+    assert run.facts["stack"] == "forky"
+    assert run.facts["shard"] == {"number": 2, "of": 3, "whole": list(whole.planned)}
+    assert list(run.planned) == Shard(2, 3).part(
+        run.facts["shard"]["whole"], str, shipped_durations()
     )
     assert run_arguments.recorded_options(options.arguments(), Path("plan.json")) == options
-    assert "--shard" not in options.reproduction(plan.cases[0])
+    assert "--shard" not in run.reproduction(run.cases[0], "")
 
 
 def test_a_night_divides_its_cells(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from commands.cli.run_arguments import recorded_options
 from conformance.device.limits import can_fail
 from conformance.model.deadline import CASE_DEADLINE_S
 from conformance.results.records import read_results
@@ -219,9 +220,17 @@ def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(
 
 def test_cases_on_the_instrumented_stack_have_more_time_by_default() -> None:
     options = RunOptions(guest=True, stack=STACK)
-    assert with_target(options).case_deadline_s == CASE_DEADLINE_S * SLOWER
-    assert with_target(RunOptions(guest=True, stack=STACK, case_deadline_s=7)).case_deadline_s == 7
-    assert with_target(RunOptions(guest=True)).case_deadline_s == CASE_DEADLINE_S
+    assert with_target(options).deadline == CASE_DEADLINE_S * SLOWER
+    assert with_target(RunOptions(guest=True, stack=STACK, deadline=7)).deadline == 7
+    assert with_target(RunOptions(guest=True)).deadline is None
+
+
+def test_the_default_deadline_keeps_its_value_if_it_is_given() -> None:
+    arguments = ["--guest", "--stack", STACK, "--deadline", f"{CASE_DEADLINE_S:g}"]
+    options = recorded_options(arguments, Path("plan.json"))
+    assert with_target(options).deadline == CASE_DEADLINE_S
+    assert with_target(options).arguments() == arguments
+    assert "--rdma-deadline" in options.plugin_arguments()
 
 
 def test_allocations_can_fail_only_if_fault_injection_includes_those_that_may_wait(

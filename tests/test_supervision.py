@@ -18,9 +18,9 @@ import pytest
 import samples
 from actors import HEADER, IDS, SILENCE, Actor, Stage, killed, passed, ran, start, verdicts
 from conformance.errors import UserError
-from conformance.model.deadline import CASE_DEADLINE_S
 from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, encode, read_results
+from conformance.run_options import RunOptions
 from conformance.supervision import TRIES, Worker, WorkerEnd, session, worker
 from conformance.tables.suite import load_suite
 from fixtures.system.host import HostWorker
@@ -328,7 +328,7 @@ class TestPytestAsWorker:
     """Tests with real processes: pytest on the device in Python."""
 
     def run(
-        self, project: Project, tmp_path: Path, *rows: str, case_deadline_s: float = CASE_DEADLINE_S
+        self, project: Project, tmp_path: Path, *rows: str, deadline: float | None = None
     ) -> tuple[dict[str, str], Recorded]:
         suite, stage = load_suite([project.tables]), Stage(tmp_path)
         cases = [case for case in suite.cases if case.id in {f"reg_mr/fake/{row}" for row in rows}]
@@ -337,7 +337,8 @@ class TestPytestAsWorker:
         def start(ids: Sequence[str]) -> Worker:
             return HostWorker(project.root, sys.executable, options, ids, stage.console)
 
-        recorded = stage.supervise(start, suite=suite, cases=cases, case_deadline_s=case_deadline_s)
+        of_run = RunOptions(deadline=deadline)
+        recorded = stage.supervise(start, suite=suite, cases=cases, options=of_run)
         return {
             line["case"].rpartition("/")[2]: line["verdict"] for line in recorded.results
         }, recorded
@@ -349,7 +350,7 @@ class TestPytestAsWorker:
         assert footer_of(recorded)["complete"] is True
 
     def test_a_process_that_hangs_affects_one_case(self, project: Project, tmp_path: Path) -> None:
-        found, _recorded = self.run(project, tmp_path, "works", "hangs", case_deadline_s=6.0)
+        found, _recorded = self.run(project, tmp_path, "works", "hangs", deadline=6.0)
         assert found == {"works": "PASS", "hangs": "HANG"}
 
     def test_the_error_of_a_process_that_cannot_start_is_in_the_console(

@@ -1,5 +1,5 @@
-"""Defines the deadlines of a case and of a completion. The deadline of a case has the name `case_deadline_s` in all
-code from the command line to the worker. The deadline of a completion is computed from the deadline of its case."""
+"""Defines the deadlines of a case and of a completion. The deadline of a case has the name `deadline` in all code
+from the command line to the worker. The deadline of a completion is computed from the deadline of its case."""
 
 import os
 import time
@@ -19,14 +19,14 @@ TURNS_PER_S = 1000
 _DEADLINES = 60
 
 
-def completion_deadline_s(case_deadline_s: float) -> float:
+def completion_deadline_s(deadline: float) -> float:
     """Returns the deadline of one completion, computed from the deadline of its case; both in seconds."""
-    return min(COMPLETION_DEADLINE_S, case_deadline_s * _COMPLETION_SHARE)
+    return min(COMPLETION_DEADLINE_S, deadline * _COMPLETION_SHARE)
 
 
-def longest_case_s(case_deadline_s: float) -> float:
+def longest_case_s(deadline: float) -> float:
     """Returns the maximum duration of a case with this deadline; both in seconds."""
-    return case_deadline_s * _DEADLINES
+    return deadline * _DEADLINES
 
 
 class Wait:

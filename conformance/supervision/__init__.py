@@ -6,7 +6,8 @@ deadline, its case in flight gets CRASH or HANG, and another worker runs the rem
 workers.
 """
 
-from conformance.supervision.recording import Recording, RunPlan
+from conformance.supervision.recording import Recording
+from conformance.supervision.run import Run, Target
 from conformance.supervision.supervisor import Supervisor
 from conformance.supervision.worker import TRIES, Listener, Start, Worker, WorkerEnd
 
@@ -14,9 +15,10 @@ __all__ = [
     "TRIES",
     "Listener",
     "Recording",
-    "RunPlan",
+    "Run",
     "Start",
     "Supervisor",
+    "Target",
     "Worker",
     "WorkerEnd",
 ]

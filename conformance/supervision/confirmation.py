@@ -179,7 +179,7 @@ class Confirmation:
 
     def _repeated(self, start: Start, names: Sequence[str]) -> dict[str, ResultRecord]:
         """Returns the results of these cases in one worker. If no case finishes, starts up to TRIES workers."""
-        suite = self._recording.plan.suite
+        suite = self._recording.run.suite
         cases = {name: case for name in names if (case := suite.find(name))}
         repetition = Repetition(cases, self._recording)
         for _ in range(TRIES):

@@ -1,18 +1,16 @@
-"""Defines the plan of a run, and collects its records: the header, and a result for each finished case. Although
-workers run at the same time, only one thread at a time may use a Recording (supervisor.py)."""
+"""Collects the records of a run: the header, and a result for each finished case. Although workers run at the same time,
+only one thread at a time may use a Recording (supervisor.py)."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import cast
 
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model.bounds import cut
-from conformance.model.capability import Profile
 from conformance.model.case import Case
-from conformance.model.deadline import CASE_DEADLINE_S, longest_case_s
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence
 from conformance.model.record import (
@@ -27,7 +25,6 @@ from conformance.model.record import (
     ProgressRecord,
     ResultRecord,
     StartRecord,
-    SupervisorFacts,
     WorkerRecord,
 )
 from conformance.model.record_shape import completed, mistake_in
@@ -42,48 +39,13 @@ from conformance.results.records import (
     plan_facts,
     result_record,
 )
-from conformance.results.waivers import Waivers, with_effective
+from conformance.results.waivers import with_effective
 from conformance.results.writer import ResultsFile
 from conformance.supervision.examiner import Examiner, bounded_log, loss_of
+from conformance.supervision.run import Run
 from conformance.supervision.violations import Violation, violations
 from conformance.supervision.worker import Listener, WorkerEnd
-from conformance.tables.suite import VERSION, Suite
-
-
-def _alone(case: Case, _: str) -> str:
-    return f"./rdma-cts run --only {case.id}"
-
-
-@dataclass(frozen=True)
-class RunPlan:
-    """The cases of a run, and the data that determine their verdicts.
-
-    `facts` are the values of the header that workers do not know. `reproduction` returns the command that runs one case
-    on the same target or, if several devices share the cases, on the device with the given name. `boot_id` returns an
-    id of the kernel's boot if the kernel of a host is under test. A crash of this kernel may also kill this process:
-    the file therefore records the start of each case. `waivers` determine effective verdicts, and `profile` has the
-    capabilities that the device must have. `devices` are the names of the devices that a worker may use, if the names
-    are known. `durations` are the seconds that cases took in an earlier run, by id; they only decide which worker runs
-    which case. Random sequences are tried for `sequences_s` seconds.
-    """
-
-    suite: Suite
-    cases: Sequence[Case]
-    facts: SupervisorFacts
-    reproduction: Callable[[Case, str], str] = _alone
-    boot_id: Callable[[], str] = str
-    waivers: Waivers | None = None
-    profile: Profile = field(default_factory=Profile)
-    devices: Sequence[str] = ()
-    case_deadline_s: float = CASE_DEADLINE_S
-    durations: Mapping[str, float] = field(default_factory=dict)
-    sequences_s: float = 0.0
-
-    @property
-    def longest_case_s(self) -> float:
-        """The maximum duration of a case in seconds, even if the case makes progress."""
-        return longest_case_s(self.case_deadline_s) + self.sequences_s
-
+from conformance.tables.suite import VERSION
 
 NO_WORKER = 0
 _MOST_HEADER_BYTES = 1 << 20  # the limit for the parts of a worker's header that a run uses
@@ -99,27 +61,27 @@ class Recording:
 
     def __init__(
         self,
-        plan: RunPlan,
+        run: Run,
         file: ResultsFile,
         listener: Listener,
         prior: PriorSessions | None = None,
     ) -> None:
         """Records are written to `file`; `prior` are the records of earlier sessions of a resumed run."""
-        self.plan = plan
+        self.run = run
         self.listener = listener
-        self.cases = {case.id: case for case in plan.cases}
+        self.cases = {case.id: case for case in run.cases}
         self.header: HeaderRecord | None = prior.header if prior else None
         self.header_received = False
         self.done: dict[str, ResultRecord] = dict(prior.done) if prior else {}
         self.took: dict[
             str, float
-        ] = {}  # the duration of each case in seconds, for the plan of the next run
+        ] = {}  # the duration of each case in seconds, for the schedule of the next run
         self.external_ends: Counter[str] = (
             Counter()
         )  # for each case, how often its worker was killed externally
         self._started = datetime.now(UTC).isoformat(timespec="seconds")
         self.doubts: list[str] = []
-        self._registry = plan.suite.registry
+        self._registry = run.suite.registry
         self._file = file
         self._prior = prior
         self._confirmations: list[ConfirmationRecord] | None = (
@@ -135,7 +97,7 @@ class Recording:
     @property
     def boot_id(self) -> str:
         """The id of the current boot if the kernel of a host is under test; else empty."""
-        return self.plan.boot_id()
+        return self.run.target.boot_id()
 
     @property
     def recorded(self) -> Recorded | None:
@@ -151,8 +113,8 @@ class Recording:
         if not prior:
             return
         prior.check_plan(
-            {**self.plan.facts, **plan_facts(self.plan.suite, list(self.cases))},
-            self.plan.suite.tables_sha256,
+            {**self.run.facts, **plan_facts(self.run.suite, list(self.cases))},
+            self.run.suite.tables_sha256,
         )
         self._file.append(prior.resumed_record())
         self.listener.run_started(prior.header, len(self.cases))
@@ -190,7 +152,7 @@ class Recording:
         examiner = self.examiner(worker_header, None)
         if not self.header_received:
             self._begin(worker_header, derived)
-        if self.plan.facts.get("devices"):
+        if self.run.facts.get("devices"):
             self._device_of[worker] = worker_header["device"].get("name", "")
         return examiner
 
@@ -200,13 +162,13 @@ class Recording:
         size = len(encode({key: worker_header.get(key) for key in _FROM_WORKERS}))
         if size > _MOST_HEADER_BYTES:
             raise UserError(f"a worker's header has {size:,} bytes", status=3)
-        device, asked = worker_header["device"].get("name", ""), self.plan.devices
+        device, asked = worker_header["device"].get("name", ""), self.run.devices
         if asked and device not in asked:
             raise UserError(f"a worker has the device {device}, not {' or '.join(asked)}", status=3)
         header = self._completed(worker_header)
         if wrong := mistake_in(header) or wrong_header(completed(header)):
             raise UserError(f"a worker's header is malformed: {wrong}", status=3)
-        tables = self.plan.suite.tables_sha256
+        tables = self.run.suite.tables_sha256
         if (worker_header.get("suite") or {}).get("tables_sha256", tables) != tables:
             raise UserError("a worker has other tables than this process", status=3)
         if self._prior:
@@ -215,12 +177,12 @@ class Recording:
             raise UserError(
                 f"a worker has a different stack than the first worker: {change}", status=3
             )
-        return Examiner.of(self._registry, self.plan.profile, worker_header, offered)
+        return Examiner.of(self._registry, self.run.profile, worker_header, offered)
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
         """Returns the header of the run. If this process knows a value itself, the value of the worker is not used."""
         from_worker = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
-        suite = self.plan.suite
+        suite = self.run.suite
         header = cast(
             HeaderRecord,
             {
@@ -229,13 +191,13 @@ class Recording:
                 "suite": {"version": VERSION, "tables_sha256": suite.tables_sha256},
                 **from_worker,
                 "started": self._started,
-                **self.plan.facts,
+                **self.run.facts,
                 **plan_facts(suite, list(self.cases)),
             },
         )
         header["under_test"] = {
             **worker_header.get("under_test", {}),
-            **self.plan.facts.get("under_test", {}),
+            **self.run.facts.get("under_test", {}),
         }
         return header
 
@@ -290,7 +252,7 @@ class Recording:
         this method at the same time, because finding the formulas of a sweep's deviations takes long."""
         case = self.cases[record["case"]]
         device = self._device_of.get(worker, "")
-        record = {**record, "repro": self.plan.reproduction(case, device)}
+        record = {**record, "repro": self.run.reproduction(case, device)}
         if worker:
             record["worker"] = worker
         if device:
@@ -305,7 +267,7 @@ class Recording:
                 "repro": record["repro"],
             }
         if self.header:
-            record = with_effective(record, self.header, self.plan.waivers)
+            record = with_effective(record, self.header, self.run.waivers)
         self.done[record["case"]] = record
         self.done[record["case"]] = cast(ResultRecord, self._file.append(record))
         self.listener.result_recorded(record, len(self.done), len(self.cases))
@@ -337,9 +299,9 @@ class Recording:
         )
         if self._confirmations is not None:
             footer["confirmation"] = account_of(self._confirmations, len(self.unconfirmed()))
-        if self.plan.waivers and self.header:
+        if self.run.waivers and self.header:
             results = [self.done[case] for case in self.cases if case in self.done]
-            footer["waivers"] = self.plan.waivers.account(results, self.header)
+            footer["waivers"] = self.run.waivers.account(results, self.header)
         self._footer = footer
         self._file.append(footer)
         return footer

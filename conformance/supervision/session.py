@@ -23,7 +23,8 @@ from conformance.model.record_shape import RESULT, mismatch_of
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.records import decode
 from conformance.supervision.examiner import SILENT, Examiner, loss_of
-from conformance.supervision.recording import Recording, RunPlan
+from conformance.supervision.recording import Recording
+from conformance.supervision.run import Run
 from conformance.supervision.worker import TRIES, Crew, Deadline, Worker, WorkerEnd
 
 _ABSENT_S = 10.0  # a shorter time in which this process does not listen is usual
@@ -68,8 +69,8 @@ class Session:
         """Reads lines and records results until the worker ends or `until` returns true. Kills a worker whose deadline
         has passed. Raises UserError if a record cannot be written, or if a worker runs on a different stack than the
         run and the recording has received no header before."""
-        plan = self._recording.plan
-        deadline = Deadline(self._worker, plan.case_deadline_s)
+        run = self._recording.run
+        deadline = Deadline(self._worker, run.deadline)
         heard = time.monotonic()
         while not until():
             listening = time.monotonic()
@@ -93,13 +94,13 @@ class Session:
                 if record:
                     self._handle(record)
                 # The clock is read after each line, because a worker can send lines without an end.
-                if self._in_flight and time.monotonic() >= self._begun + plan.longest_case_s:
+                if self._in_flight and time.monotonic() >= self._begun + run.longest_case_s:
                     self._endless()
                     return
                 if self._changes != before:
                     deadline.progressed(
                         self._in_flight,
-                        self._begun + plan.longest_case_s if self._in_flight else inf,
+                        self._begun + run.longest_case_s if self._in_flight else inf,
                     )
                 elif deadline.is_over(self._in_flight, silent=raw is None):
                     self._hung()
@@ -237,7 +238,7 @@ class Session:
 
     def _endless(self) -> None:
         """Handles a case that makes progress but does not finish: the case is BROKEN."""
-        seconds = self._recording.plan.longest_case_s
+        seconds = self._recording.run.longest_case_s
         self.end_reason = (
             f"{self._in_flight} did not finish within {seconds:,.0f} s, although it made progress"
         )
@@ -280,7 +281,7 @@ class Repetition:
 
     def __init__(self, cases: Mapping[str, Case], recording: Recording) -> None:
         self.cases = cases
-        self.plan: RunPlan = recording.plan
+        self.run: Run = recording.run
         self.examiner = recording.examiner
         self.done: dict[str, ResultRecord] = {}
         self.took: dict[str, float] = {}

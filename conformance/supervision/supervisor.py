@@ -41,7 +41,7 @@ class Supervisor:
         remaining = [
             case for id_, case in self._recording.cases.items() if id_ not in self._recording.done
         ]
-        self._schedule = Schedule(remaining, len(starts), self._recording.plan.durations)
+        self._schedule = Schedule(remaining, len(starts), self._recording.run.durations)
         try:
             self._crew.run(self._serve, starts)
         except Exception as error:

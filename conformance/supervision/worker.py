@@ -57,9 +57,9 @@ class Worker(Protocol):
 class Deadline:
     """The time until which a worker has to make progress, during a case and between cases."""
 
-    def __init__(self, worker: Worker, case_deadline_s: float) -> None:
+    def __init__(self, worker: Worker, deadline: float) -> None:
         self._worker = worker
-        self._case_deadline_s = case_deadline_s
+        self._deadline = deadline
         self.progressed("")
 
     @property
@@ -74,9 +74,7 @@ class Deadline:
     def progressed(self, in_flight: str, last: float = inf) -> None:
         """Sets a new deadline, which is not later than the time `last`."""
         self._since = time.monotonic()
-        self._until = min(
-            last, self._since + (self._case_deadline_s if in_flight else START_DEADLINE_S)
-        )
+        self._until = min(last, self._since + (self._deadline if in_flight else START_DEADLINE_S))
 
     def is_over(self, in_flight: str, silent: bool) -> bool:
         """Whether the deadline has passed. `silent` is whether no line was received until the deadline. Between cases,
