@@ -115,12 +115,12 @@ class Comparison:
         for defect in self.old.defects:
             for name in defect.fingerprints:
                 shown.setdefault(name, set()).update(_faults(defect))
-        found = []
+        changed = []
         for defect in self.defects[IN_BOTH]:
-            known = set().union(*(shown.get(name, set()) for name in defect.fingerprints))
-            if news := sorted(_faults(defect) - known):
-                found.append((defect, ", ".join(news)))
-        return found
+            before = set().union(*(shown.get(name, set()) for name in defect.fingerprints))
+            if news := sorted(_faults(defect) - before):
+                changed.append((defect, ", ".join(news)))
+        return changed
 
     def _is_decided(self, defect: Defect) -> bool:
         if not self._unconfirmed_now.isdisjoint(defect.fingerprints):

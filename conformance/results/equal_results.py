@@ -37,9 +37,9 @@ def unequal_verdicts(suite: Suite, recorded: Recorded, directory: Path) -> list[
             results[key] = text
             verdicts.setdefault(key, {}).setdefault(verdict, case.id)
     return [
-        f"{results[key]}: {', '.join(f'{verdict} of {case}' for verdict, case in found.items())}"
-        for key, found in verdicts.items()
-        if len(found) > 1
+        f"{results[key]}: {', '.join(f'{verdict} of {case}' for verdict, case in by_verdict.items())}"
+        for key, by_verdict in verdicts.items()
+        if len(by_verdict) > 1
     ]
 
 
@@ -82,8 +82,8 @@ def _judged_calls(
         verdict = conclude(replace(case, afterwards=()), basis, alone)[0].verdict
         if verdict not in _SILENT:
             text = _text(case, case.when, alone)
-            whole = (str(case.when), case.entry, case.given, case.before, verdict_key(alone))
-            yield repr(whole), text, Verdict(verdict)
+            call = (str(case.when), case.entry, case.given, case.before, verdict_key(alone))
+            yield repr(call), text, Verdict(verdict)
             if alone["errno"] in _NOT_SUPPORTED:
                 yield _flags_of(case, alone), text, Verdict(verdict)
     earlier = [(str(case.when), verdict_key(alone))]
