@@ -1,12 +1,13 @@
 """Tests the sockets of the wire peer on the loopback interface, and the same sockets behind a connection to a host."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from conformance.device import wire_peer
 from conformance.device.wire_sockets import V4, Datagram, Sockets
-from conformance.errors import UserError
+from conformance.errors import HostLacks, PeerLost, UserError
 from conformance.wire.icrc import Path
 from conformance.wire.packet import Packet, build, parse
 from fixtures.hosts.peer import open_wire, value_of
@@ -78,3 +79,28 @@ def test_the_sockets_of_another_host_send_and_receive_the_same_packets() -> None
 def test_a_wrong_name_of_the_peers_host_is_one_line() -> None:
     with pytest.raises(UserError, match=r"^--wire-peer -x: .* is not of the form"):
         open_wire("-x", 1.0)
+
+
+class _Lost:
+    """Sockets without a route to the device."""
+
+    addresses: ClassVar[dict[str, str]] = {V4: "10.77.0.2"}
+    sees_headers = True
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_peer_that_cannot_reach_the_device_is_the_reason_of_its_cases(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: object) -> None:
+        raise PeerLost("the wire peer cannot send: Network is unreachable")
+
+    monkeypatch.setattr(wire_peer, "WireLink", refused)
+    sockets = _Lost()
+    with pytest.raises(HostLacks, match=r"^there is no wire peer: .* unreachable") as raised:
+        wire_peer.opened(None, sockets, 1.0)  # type: ignore[arg-type]
+    assert sockets.closed
+    assert "docs/wire.md" in raised.value.hint

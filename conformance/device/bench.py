@@ -191,6 +191,8 @@ class DeviceBench:
             self._wire = lack
         except UserError as error:
             self._wire = HostLacks(error.message, error.hint)
+        except OSError as error:
+            self._wire = HostLacks(f"there is no wire peer: {error.strerror}", "see docs/wire.md")
 
     def close_wire(self) -> None:
         if isinstance(self._wire, WireLink):

@@ -66,8 +66,12 @@ class WireLink:
         self._inboxes: dict[int, deque[Parsed]] = {}
         self._numbers = itertools.count(_FIRST_QPN)
         self._sentinel = _Sentinel(self)
-        self._sentinel.check()
-        self.flush_icrc = self._flush_icrc()
+        try:
+            self._sentinel.check()
+            self.flush_icrc = self._flush_icrc()
+        except BaseException:
+            self._sentinel.close()
+            raise
 
     def _flush_icrc(self) -> str:
         """Returns the ICRC with which the device takes a FLUSH. A FLUSH with an invented key must be refused; an answer
@@ -334,3 +338,9 @@ def opened(device: Device, sockets: SocketsOfPeer, deadline_s: float) -> WireLin
     except UserError as error:
         sockets.close()
         raise HostLacks(f"there is no wire peer: {error.message}", error.hint or _HINT) from error
+    except (
+        Exception
+    ) as error:  # PeerLost, or one of pyverbs, whose exceptions differ between versions
+        sockets.close()
+        reason = str(error).splitlines()[0]
+        raise HostLacks(f"there is no wire peer: {reason}", _HINT) from error

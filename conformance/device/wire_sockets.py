@@ -209,7 +209,10 @@ def _address_v4(interface: str) -> str:
 
 def _address_v6(interface: str) -> str:
     """Returns the IPv6 address of an interface, from the thread's own /proc entry, which a namespace changes."""
-    for line in Path("/proc/thread-self/net/if_inet6").read_text().splitlines():
+    table = Path("/proc/thread-self/net/if_inet6")
+    if not table.exists():  # a kernel without IPv6
+        return ""
+    for line in table.read_text().splitlines():
         digits, _, _, _, _, name = line.split()
         if name == interface:
             return socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits))
