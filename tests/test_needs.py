@@ -14,9 +14,9 @@ WITH = {"_pytest": "pytest", "markupsafe": "jinja2", "_typeshed": ""}
 # Functions whose first argument is a program or a command.
 CALLS = {"which", "find_program", "find_tool", "ran", "started", "Popen", "check_output"}
 # Programs of packages that every Debian has.
-OF_DEBIAN = {"apt-config", "bash", "dpkg-query", "mount", "sh", "tar", "true", "unshare"}
-# Programs that only run in a guest, and programs without which a command works.
-ELSEWHERE = {"ip", "rdma"}
+OF_DEBIAN = {"apt-config", "bash", "dmesg", "dpkg-query", "mount", "sh", "tar", "true", "unshare"}
+# Programs that only run where a device is, such as in a guest, and programs without which a command works.
+ELSEWHERE = {"insmod", "ip", "rdma"}
 OPTIONAL = {"sendmail", "zstd"}
 # Programs of packages in the table whose proof is another program.
 OF_PACKAGE = {"gcc": "gcc"}

@@ -23,7 +23,7 @@ from conformance.errors import UserError
 from conformance.run_options import RunOptions
 from conformance.supervision import TRIES
 from conformance.tables.suite import ROOT
-from fixtures.guest import added, build, cpio, image, job, kernel, mirror, qemu
+from fixtures.guest import added, build, cpio, image, job, kernel, mirror, privileges, qemu
 from fixtures.guest.build import FILES, guest_system
 from fixtures.guest.guest import Guest, boot
 from fixtures.guest.image import Image, ensure_image, renew_image
@@ -275,10 +275,11 @@ def test_a_build_that_is_killed_leaves_no_mount_and_no_process(tmp_path: Path) -
     """The building program is killed after its command has mounted a file system."""
     (tmp_path / "place").mkdir()
     script = f"mount -t tmpfs none {tmp_path}/place && echo mounted && exec sleep 1000.125"
+    command = [*privileges.prefix(), "sh", "-c", script]
     with killed_after(
         b"mounted\n",
         "from pathlib import Path; from fixtures.guest.build import run_logged;"
-        f"run_logged(['sh', '-c', {script!r}], Path({str(tmp_path / 'log')!r}), print, {{'mounted': 'mounted'}})",
+        f"run_logged({command!r}, Path({str(tmp_path / 'log')!r}), print, {{'mounted': 'mounted'}})",
     ):
         pass
     await_true(
@@ -441,6 +442,7 @@ def test_a_dynamically_linked_busybox_is_refused(tmp_path: Path, monkeypatch: Pa
     for name, program in (("mmdebstrap", "true"), ("mkfs.erofs", "true"), ("busybox", "sh")):
         (tmp_path / name).symlink_to(f"/bin/{program}")
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(privileges, "obstacle", lambda: None)
     with user_error("linked dynamically", status=3):
         ensure_image(Recipe(), tmp_path / "cache", print)
 
