@@ -274,7 +274,7 @@ DOCUMENTED = [
     ),
     (
         {"document": "a page", "section": "NOTES", "unquoted": "A secret."},
-        "a page, NOTES (not quoted: A secret.)",
+        "a page, NOTES (not quoted: A secret)",
     ),
     ({"document": "a page", "section": "NOTES"}, "a page, NOTES"),
 ]

@@ -244,14 +244,14 @@ def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst
     assert said[1].startswith("defects, most severe first: severity, number, what is wrong (rules)")
     first, second, third = said[2:5]
     assert re.fullmatch(
-        r"kernel crash  [0-9a-f]{12} kernel fault during a registration: REG-15 \(REG-15\) x1",
+        r"kernel crash +[0-9a-f]{12} kernel fault during a registration: REG-15 \(REG-15\) x1",
         first,
     )
     assert re.fullmatch(
-        r"valid refused [0-9a-f]{12} a registration is refused with EINVAL: REG-01 \(REG-01\) x2",
+        r"valid refused +[0-9a-f]{12} a registration is refused with EINVAL: REG-01 \(REG-01\) x2",
         second,
     )
-    assert third.startswith("BROKEN        REG-12 reg_mr/sample/c4: the harness could not")
+    assert third.startswith("BROKEN               REG-12 reg_mr/sample/c4: the harness could not")
     assert max(map(len, said[1:5])) == len(third) == 100
     assert "never shown" not in "".join(said)
     assert "2 defects in 3 results: 1 kernel crash, 2 valid calls refused" in said
@@ -259,7 +259,7 @@ def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst
     assert "report: out/run/report.html (results: out/run)" in said
     assert said[-1].endswith("(exit status 1)")
     in_full = summary_of(*lines, folder="out/run", level=VERBOSE).splitlines()
-    assert f"{'':14}{refused}" in in_full
+    assert f"{'':21}{refused}" in in_full
     assert f"{'':14}./rdma-cts run --only reg_mr/sample/c0" in in_full
 
 
