@@ -59,6 +59,12 @@ class Queue(Protocol):
     def events(self, deadline_s: float = ...) -> list[str]: ...
 
 
+class ModifiableQueue(Queue, Protocol):
+    """A queue pair of this host. `set_access` changes qp_access_flags in the state RTS, and returns 0 or an errno."""
+
+    def set_access(self, access: int) -> Return: ...
+
+
 class NotifyingQueue(Queue, Protocol):
     """A queue pair whose completion queue has a completion channel. After `request_event`, the next completion puts an
     event into the channel. `took_event` waits for the event (`deadline_s` seconds, by default the deadline of a

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, cast
 
-from conformance.bench.calls import Pd, Return
+from conformance.bench.calls import Pd, Return, Sge
 from conformance.bench.work_requests import EXTENDED_OPCODES, SendRequest
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.libibverbs import exact
@@ -154,8 +154,7 @@ class ExtendedQueue(DeviceQueue):
         from pyverbs.wr import SGE
 
         if request.flags & _INLINE:
-            (element,) = request.sges
-            self.qp.wr_set_inline_data(element.addr, element.length)
+            self._set_inline(request.sges)
             return
         made = [
             SGE(each.addr % (1 << 64), each.length, each.lkey % (1 << 32)) for each in request.sges
@@ -164,6 +163,15 @@ class ExtendedQueue(DeviceQueue):
             self.qp.wr_set_sge(made[0])
         else:
             self.qp.wr_set_sge_list(len(made), made)
+
+    def _set_inline(self, elements: Sequence[Sge]) -> None:
+        from pyverbs.qp import DataBuffer
+
+        if len(elements) == 1:
+            self.qp.wr_set_inline_data(elements[0].addr, elements[0].length)
+        else:
+            parts = [DataBuffer(element.addr, element.length) for element in elements]
+            self.qp.wr_set_inline_data_list(len(parts), parts)
 
 
 def _made(device: Device, pd: Any, kind: str, operations: int, cq: Any, **more: Any) -> Any:

@@ -215,6 +215,12 @@ class DeviceQueue:
         available |= _FLUSHES if self.spec.extended == "FLUSH" else 0
         return available if self.spec.access is None else self.spec.access & available
 
+    def set_access(self, access: int) -> Return:
+        """Calls ibv_modify_qp with `access` in the state RTS. Returns 0, or the value of errno."""
+        self.attributes.qp_access_flags = access
+        self.attributes.qp_state = _STATES.value_of("RTS")
+        return exact(lambda: self.qp.modify(self.attributes, Attr.STATE | Attr.ACCESS_FLAGS))
+
     def query_state(self) -> str:
         return _STATES.name_of(self.poster.state())
 

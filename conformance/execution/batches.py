@@ -138,8 +138,18 @@ class _Posting:
         return ""
 
     def reused(self) -> str:
+        return self._inline(1)
+
+    def reused_list(self) -> str:
+        return self._inline(2)
+
+    def _inline(self, parts: int) -> str:
+        """Posts an RDMA WRITE whose inline data are in `parts` buffers, which are overwritten before the completion of
+        the posting. Inline data need no key."""
         request = self._write(0, SIGNALED | _INLINE)
-        request = request._replace(sges=(request.sges[0]._replace(lkey=0),))
+        whole, length = request.sges[0], self.length // parts
+        sges = [Sge(whole.addr + part * length, length, 0) for part in range(parts)]
+        request = request._replace(sges=tuple(sges))
 
         def built() -> bool:
             ctypes.memset(self.source.addr, EMPTY, self.length)

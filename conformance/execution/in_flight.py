@@ -11,9 +11,10 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
+from typing import cast
 
 from conformance.bench.calls import Return, Sge, errno_name
-from conformance.bench.interface import Bench, Memory, Queue
+from conformance.bench.interface import Bench, Memory, ModifiableQueue, Queue
 from conformance.bench.memory_areas import CANARY, EMPTY, Part, pattern, repeated
 from conformance.bench.work_requests import SIGNALED, Completion, SendRequest
 from conformance.errors import SetupRefused
@@ -192,6 +193,12 @@ def connect_qp(context: CaseContext, step: Step) -> Observation:
         "wc": [each.status for each in own],
         "marker": [each.status for each in found],
     }
+
+
+def modify_access(context: CaseContext, step: Step) -> Observation:
+    pair = context.pairs[str(step.arguments["qp"])]
+    queue = cast(ModifiableQueue, pair.responder)
+    return result_of(queue.set_access(context.number(step.arguments["access"])))
 
 
 def destroy_qp(context: CaseContext, step: Step) -> Observation:

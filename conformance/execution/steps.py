@@ -363,6 +363,25 @@ def ibv_import_mr(context: CaseContext, step: Step) -> Observation:
     return compared(told("MR", "provider", None), different)
 
 
+def unimported(context: CaseContext, step: Step) -> Observation:
+    """Imports an object and releases the import. The original structure must not change."""
+    mr, pd = context.mrs[str(step.arguments["mr"])], context.pds[str(step.arguments["pd"])]
+    before = mr.fields()
+    if step.arguments["imports"] == "pd":
+        returned: Return = context.entry.import_pd(pd.context_pointer, pd.handle)
+        if returned.pd is None:
+            return null_result(returned)
+        returned.pd.close()
+    else:
+        returned = context.entry.import_mr(pd, mr.handle)
+        if returned.mr is None:
+            return null_result(returned)
+        if returned.release:
+            returned.release()
+    changed = [name for name, value in mr.fields().items() if value != before[name]]
+    return compared(told("0", "provider"), [f"another {name}" for name in changed])
+
+
 def ibv_memcpy_from_dm(context: CaseContext, step: Step) -> Observation:
     dm, holds = context.held[str(step.arguments["dm"])], step.arguments["holds"]
     to, offset, length = context.numbers(step.arguments, "host_addr", "dm_offset", "length")

@@ -147,6 +147,7 @@ BATCHES = {
     "aborted": "RDMA WRITEs that ibv_wr_abort discards",
     "alternating": "requests that the builders and ibv_post_send post in turn",
     "reused": "one RDMA WRITE with inline data; its buffer is overwritten before ibv_wr_complete",
+    "reused_list": "the same, with inline data of two buffers (ibv_wr_set_inline_data_list)",
     "too_many": "more requests than max_send_wr of the queue pair",
     "too_many_elements": "an RDMA WRITE, and another with more elements than max_send_sge of the queue pair",
     "empty_element": "two RDMA WRITEs of three elements each; the second element has length 0",
@@ -333,6 +334,10 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     WIRE: {**_given("qp"), "packets": ArgumentSpec("script")},
     "connect_qp": _given("qp"),
     "destroy_qp": _given("qp"),
+    # Changes qp_access_flags of a queue pair in the state RTS (ibv_modify_qp).
+    "modify_access": _given("qp access"),
+    # Imports the region or its domain, and releases the import with ibv_unimport_mr or ibv_unimport_pd.
+    "unimported": _given("mr pd", imports=_words("import", None, ("mr", "pd"))),
     # Another process registers its mapping of shared memory, and binds a window to it.
     "register_elsewhere": _given("memory access window"),
     # The other process accesses its memory by its own keys, each of which must work.

@@ -64,6 +64,10 @@ class HeldQueue:
         self.state = state
         self._device.move_qp(self.queue, state)
 
+    def set_access(self, access: int) -> Return:
+        self._device.set_access(self.queue, access)
+        return Return(0, 0)
+
     def query_state(self) -> str:
         """Returns the current state. Raises OSError if the device does not support ibv_query_qp."""
         try:

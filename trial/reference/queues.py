@@ -95,11 +95,16 @@ class Queues(Access):
             opcode = self.completed_opcode(request.opcode) if status == SUCCESS else ""
             done = Completion(self.reported_wr_id(request.wr_id), status, opcode)
             length = self.sent_length(request) if status == SUCCESS else 0
-            queue.polled.append(done._replace(byte_len=length, qp_num=self.reported_number(queue)))
+            number, flags = self.reported_number(queue), self.sent_flags(queue)
+            queue.polled.append(done._replace(byte_len=length, qp_num=number, wc_flags=flags))
             if self.gives_event(queue, request, status):
                 queue.requested, queue.notified = "", True
         if status not in (SUCCESS, FLUSHED):
             self.fail(queue)
+
+    def set_access(self, queue: Queue, access: int) -> None:
+        """Changes the rights of the queue pair's peer."""
+        queue.access = access
 
     def gives_event(self, queue: Queue, request: SendRequest, status: str) -> bool:
         """Returns whether a completion puts an event into the completion channel."""
@@ -115,6 +120,10 @@ class Queues(Access):
     def received_opcode(self, message: bool) -> str:
         """Returns the opcode of a receive's completion, for a message or an RDMA WRITE with immediate data."""
         return "RECV" if message else "RECV_RDMA_WITH_IMM"
+
+    def sent_flags(self, queue: Queue) -> int:
+        """Returns the wc_flags of a requester's completion."""
+        return 0
 
     def reported_number(self, queue: Queue) -> int:
         return queue.number
