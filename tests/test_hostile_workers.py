@@ -134,7 +134,8 @@ def test_a_hostile_worker_affects_only_one_case_and_gets_no_wrong_pass(
             "kernel",
         )
         assert hostile["source"] == {"file": of.location.file, "line": of.location.line}
-        assert hostile["repro"] == f"./rdma-cts run --only {of.id}"
+        deadline = f"--deadline {DEADLINE_S:g}"
+        assert hostile["repro"] == f"./rdma-cts run {deadline} --only {of.id}"
     if what == "a_huge_log":
         log = hostile["kernel"]["log"]
         assert len(log) < 300
