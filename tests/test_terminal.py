@@ -260,7 +260,7 @@ def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst
     assert said[-1].endswith("(exit status 1)")
     in_full = summary_of(*lines, folder="out/run", level=VERBOSE).splitlines()
     assert f"{'':21}{refused}" in in_full
-    assert f"{'':14}./rdma-cts run --only reg_mr/sample/c0" in in_full
+    assert f"{'':21}./rdma-cts run --only reg_mr/sample/c0" in in_full
 
 
 def test_the_quiet_summary_is_one_line() -> None:
