@@ -81,10 +81,10 @@ def parser_of(commands: Collection[str]) -> Parser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    known = bool(commands) and COMMANDS.keys() >= {*commands}
-    for name in commands if known else COMMANDS:
+    has_commands = bool(commands) and COMMANDS.keys() >= {*commands}
+    for name in commands if has_commands else COMMANDS:
         command = subparsers.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
-        if known:
+        if has_commands:
             module = importlib.import_module(f"commands.{_MODULES.get(name, name)}")
             module.add_arguments(command)
             command.set_defaults(execute=module.execute)
@@ -92,36 +92,47 @@ def parser_of(commands: Collection[str]) -> Parser:
 
 
 def main(
-    argv: Sequence[str] | None = None, parsed: Namespace | None = None, **known: object
+    argv: Sequence[str] | None = None,
+    parsed: Namespace | None = None,
+    **known: object,
 ) -> int:
     """Runs the command that `argv` names and returns its exit status. `parsed` are arguments that the caller has
     parsed. `known` are attributes that are added to the arguments, such as cases that the caller has already chosen."""
-    given = sys.argv[1:] if argv is None else list(argv)
-    if given[:1] == ["help"]:
-        given = [*given[1:2], "--help"]
+    if argv is None:
+        words = sys.argv[1:]
+    else:
+        words = list(argv)
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
     out: Path | None = None
     arguments = parsed or Namespace()
     try:
-        if given[:1] and given[0].startswith("-") and given[0] not in _ALONE:
-            raise UserError("a command comes first, then its options", hint=_meant(given))
+        if words[:1] and words[0].startswith("-") and words[0] not in _ALONE:
+            raise UserError("a command comes first, then its options", hint=_meant(words))
         if not parsed:
-            parser_of(given[:1]).parse_args(given, arguments)
-        vars(arguments).update(known, argv=given[1:])
+            parser_of(words[:1]).parse_args(words, arguments)
+        vars(arguments).update(known, argv=words[1:])
         try:
             return int(arguments.execute(arguments))
         finally:
             out = getattr(arguments, "out", None)
     except UserError as error:
-        return _report_error(error, given)
+        return _report_error(error, words)
     except KeyboardInterrupt as end:
-        number = end.number if isinstance(end, Terminated) else 0
-        by = f"ended by {signal.Signals(number).name}" if number else "interrupted"
+        if isinstance(end, Terminated):
+            number = end.number
+        else:
+            number = 0
+        if number:
+            by = f"ended by {signal.Signals(number).name}"
+        else:
+            by = "interrupted"
         print(one_line(": ".join((NAME, by, *end.args))), file=sys.stderr)
         return SIGNALLED + (number or signal.SIGINT)
     except Exception as error:
-        if isinstance(error, OSError) and (said := unusable_path(error, given)):
-            return _report_error(said, given)
-        return _report_error(crash_report(error, out if out and out.is_dir() else None), given)
+        if isinstance(error, OSError) and (said := unusable_path(error, words)):
+            return _report_error(said, words)
+        return _report_error(crash_report(error, out if out and out.is_dir() else None), words)
 
 
 def _meant(given: Sequence[str]) -> str:
@@ -137,7 +148,9 @@ def _report_error(error: UserError, given: Sequence[str]) -> int:
     for line in error.lines:
         print(f"{NAME}: {one_line(line)}", file=sys.stderr)
     show(error.screen, sys.stderr)
-    return SIGNALLED if given[:1] == ["bisect-step"] else error.status
+    if given[:1] == ["bisect-step"]:
+        return SIGNALLED
+    return error.status
 
 
 def keep_derived_files(given: Sequence[str]) -> None:
@@ -152,15 +165,15 @@ def run_as_program() -> int:
     gc.set_threshold(_ALLOCATED, 20, 20)
     output = Output()
     heed_signals()
-    given = sys.argv[1:]
+    words = sys.argv[1:]
     try:
-        keep_derived_files(given)
+        keep_derived_files(words)
     except UserError as error:
-        return _report_error(error, given)
+        return _report_error(error, words)
     status = main()
     gc.freeze()  # Python collects no garbage while the process exits
-    if (lost := output.lost()) and given[:1] != ["run"]:
-        return _report_error(UserError(f"standard output: {lost}", status=3), given)
+    if (lost := output.lost()) and words[:1] != ["run"]:
+        return _report_error(UserError(f"standard output: {lost}", status=3), words)
     return status
 
 

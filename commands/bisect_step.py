@@ -31,7 +31,8 @@ def execute(arguments: argparse.Namespace) -> int:
     options = with_earlier(options_from(arguments), None)
     if not options.only:
         raise UserError(
-            "bisect-step needs a case", hint="--only CASE, or --only with a defect's fingerprint"
+            "bisect-step needs a case",
+            hint="--only CASE, or --only with a defect's fingerprint",
         )
     selection_from(options).apply(suite_from(options))
     target.refuse_conflicts(options)
@@ -56,7 +57,9 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def status_of(verdicts: Iterable[Verdict]) -> int:
     """Returns BAD if a verdict is a violation, GOOD if all verdicts are PASS, else SKIP."""
-    found = set(verdicts)
-    if found & set(VIOLATIONS):
+    verdicts_seen = set(verdicts)
+    if verdicts_seen & set(VIOLATIONS):
         return BAD
-    return GOOD if found == {Verdict.PASS} else SKIP
+    if verdicts_seen == {Verdict.PASS}:
+        return GOOD
+    return SKIP

@@ -68,7 +68,10 @@ def execute(arguments: argparse.Namespace) -> int:
             signature.sign(data, arguments.sign, signature.path_of(out))
         write_out(out, data, f"bundle: {out}")
     if not is_standard_output(out):
-        signed = [f"signature: {signature.path_of(out)}"] if arguments.sign else []
+        if arguments.sign:
+            signed = [f"signature: {signature.path_of(out)}"]
+        else:
+            signed = []
         show([f"sha256: {support.sha256}", *signed, *told])
         show([f"the bundle supports: {support.sentence}"])
     return 0
@@ -91,33 +94,33 @@ def _private_parts(run: Digest, contents: Iterable[bytes]) -> Iterator[str]:
 
 def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[str, bytes]:
     folder = run.directory
-    found = {RESULTS: _content(folder / RESULTS)}
+    contents = {RESULTS: _content(folder / RESULTS)}
     for record in run.results:
         if record["points_file"]:
-            found[record["points_file"]] = _content(points_path(folder, record))
+            contents[record["points_file"]] = _content(points_path(folder, record))
     for console in folder.glob("console*.log"):
         if console.is_file() and not console.is_symlink():
-            found[console.name] = _content(console)
-    known = run.header.get("waivers")
-    path = waivers or (_of_run(folder, known["file"]) if known else None)
+            contents[console.name] = _content(console)
+    waivers_here = run.header.get("waivers")
+    path = waivers or (_of_run(folder, waivers_here["file"]) if waivers_here else None)
     if path:
-        found[WAIVERS] = _content(path)
-        if not known:
+        contents[WAIVERS] = _content(path)
+        if not waivers_here:
             raise UserError(f"the run in {folder} had no waivers", hint="leave out --waivers")
-        if hashlib.sha256(found[WAIVERS]).hexdigest() != known["sha256"]:
+        if hashlib.sha256(contents[WAIVERS]).hexdigest() != waivers_here["sha256"]:
             raise UserError(
                 f"{path} is not the file of waivers that the run had",
                 hint="name the run's file with --waivers",
             )
     named = run.header.get("profile")
     if path := profile or (_of_run(folder, named["file"]) if named else _profile_of(folder)):
-        found[PROFILE] = _content(path)
-        if named and hashlib.sha256(found[PROFILE]).hexdigest() != named["sha256"]:
+        contents[PROFILE] = _content(path)
+        if named and hashlib.sha256(contents[PROFILE]).hexdigest() != named["sha256"]:
             raise UserError(
                 f"{path} is not the profile that the run had",
                 hint="name the run's file with --profile",
             )
-    return found
+    return contents
 
 
 def _profile_of(folder: Path) -> Path | None:
@@ -127,12 +130,16 @@ def _profile_of(folder: Path) -> Path | None:
     parser = Parser(prog="bundle")
     add_options(parser)
     profile = options_from(parser.parse_args(list(read_plan(folder).argv))).profile
-    return _of_run(folder, str(profile)) if profile else None
+    if profile:
+        return _of_run(folder, str(profile))
+    return None
 
 
 def _of_run(folder: Path, name: str) -> Path:
     """Returns the path of a file that a run has read. `name` may be relative to the directory where the run started."""
-    return Path(read_plan(folder).directory, name) if (folder / PLAN).exists() else Path(name)
+    if (folder / PLAN).exists():
+        return Path(read_plan(folder).directory, name)
+    return Path(name)
 
 
 def _content(path: Path) -> bytes:

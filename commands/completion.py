@@ -15,7 +15,9 @@ _FILES = "--"  # this word among the possible values of an option means that the
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "shell", choices=tuple(SCRIPTS), help="for example: source <(./rdma-cts completion bash)"
+        "shell",
+        choices=tuple(SCRIPTS),
+        help="for example: source <(./rdma-cts completion bash)",
     )
 
 
@@ -28,11 +30,11 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def _with_subcommands(commands: dict[str, Parser]) -> dict[str, Parser]:
     """Returns each command after its subcommands. The name of a subcommand begins with the name of its command."""
-    found = {}
+    commands_here = {}
     for name, parser in commands.items():
-        found.update({f"{name} {each}": below for each, below in parser.commands().items()})
-        found[name] = parser
-    return found
+        commands_here.update({f"{name} {item}": below for item, below in parser.commands().items()})
+        commands_here[name] = parser
+    return commands_here
 
 
 @cache
@@ -51,7 +53,10 @@ def _values(parser: Parser) -> Iterator[tuple[str, str | None]]:
     """Yields each long option ("" for an argument) with the words that can be its value, or with None for a switch."""
     for action in parser._actions:
         words = action.choices or _known().get(str(action.metavar), ())
-        value = None if action.nargs == 0 else " ".join(map(str, words))
+        if action.nargs == 0:
+            value = None
+        else:
+            value = " ".join(map(str, words))
         yield from (
             (name, value)
             for name in action.option_strings or [""]
@@ -72,11 +77,11 @@ def _bash(commands: dict[str, Parser]) -> str:
     lines += [f'        " "*) words="{" ".join(name for name in commands if " " not in name)}" ;;']
     for name, parser in commands.items():
         values = dict(_values(parser))
-        wanted = values.pop("", None) or ""
+        hint = values.pop("", None) or ""
         for option, words in values.items():
             if words is not None:
                 lines.append(f'        "{name} {option}") {_offer(words)} ;;')
-        lines.append(f'        "{name} "*) {_offer(" ".join([*values, wanted]))} ;;')
+        lines.append(f'        "{name} "*) {_offer(" ".join([*values, hint]))} ;;')
     lines += ["    esac", "    [[ $current != -* ]] || files="]
     lines += ['    [ -z "$words" ] || COMPREPLY=($(compgen -W "$words" -- "$current"))']
     lines += ['    [ -z "$files" ] || COMPREPLY+=($(compgen -f -- "$current"))']
@@ -105,11 +110,14 @@ def _fish(commands: dict[str, Parser]) -> str:
         seen = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in name.split())
         if " " not in name:
             lines.append(
-                f"complete -c {PROGRAM} -n __fish_use_subcommand -f -a {name} -d '{about}'"
+                f"complete -c {PROGRAM} -n __fish_use_subcommand -f -a {name} -d '{about}'",
             )
         for option, words in _values(parser):
             value = {None: "", _FILES: " -r"}.get(words, f" -x -a '{words}'")
-            flag = f" -l {option[2:]}" if option else ""
+            if option:
+                flag = f" -l {option[2:]}"
+            else:
+                flag = ""
             lines.append(f"complete -c {PROGRAM} -n '{seen}'{flag}{value}")
     return "\n".join([*lines, ""])
 

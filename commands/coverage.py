@@ -77,9 +77,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Prints the coverage. Returns exit status 1 if a rule has no case, else 0."""
     suite = suite_from(arguments)
-    coverage = cover(suite) if arguments.run is None else cover_with_results(suite, arguments.run)
+    if arguments.run is None:
+        coverage = cover(suite)
+    else:
+        coverage = cover_with_results(suite, arguments.run)
     show(render(coverage))
-    return 1 if coverage.without_case else 0
+    if coverage.without_case:
+        return 1
+    return 0
 
 
 def cover(suite: Suite) -> Coverage:
@@ -95,7 +100,7 @@ def cover_with_results(suite: Suite, path: Path) -> Coverage:
         codes = tuple(_codes(suite.cases, recorded.results))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{path}: a result cannot be read ({type(error).__name__}: {error})"
+            f"{path}: a result cannot be read ({type(error).__name__}: {error})",
         ) from error
     complete = bool(recorded.footer and recorded.footer["complete"])
     cases = {record["case"] for record in recorded.results} & {case.id for case in suite.cases}
@@ -108,8 +113,11 @@ def _rules(suite: Suite, verdicts: Mapping[str, str] | None) -> Iterator[RuleCov
         for rule_id in case.rules:
             by_rule[rule_id].append(directions(case))
     for rule_id, rule in suite.registry.items():
-        count = Counter(direction for found in by_rule[rule_id] for direction in found)
-        verdict = "" if verdicts is None else verdicts.get(rule_id, _NOT_RUN)
+        count = Counter(direction for counts in by_rule[rule_id] for direction in counts)
+        if verdicts is None:
+            verdict = ""
+        else:
+            verdict = verdicts.get(rule_id, _NOT_RUN)
         counts = (len(by_rule[rule_id]), count["success"], count["refused"], count["open"])
         yield RuleCoverage(rule_id, rule.document, rule.statement, *counts, verdict)
 
@@ -126,10 +134,16 @@ def directions(case: Case) -> set[str]:
 
 
 def _codes(cases: Sequence[Case], results: Sequence[ResultRecord] | None) -> Iterator[CodeCoverage]:
-    seen = None if results is None else [each for record in results for each in _returns_in(record)]
+    if results is None:
+        seen = None
+    else:
+        seen = [returned_code for record in results for returned_code in _returns_in(record)]
     for verb in VERBS.values():
         for code in verb.return_codes:
-            observed = None if seen is None else sum(_has_code(each, verb, code) for each in seen)
+            if seen is None:
+                observed = None
+            else:
+                observed = sum(_has_code(item, verb, code) for item in seen)
             yield CodeCoverage(verb.name, code.name, _expecting(cases, verb, code), observed)
 
 
@@ -151,13 +165,19 @@ def _returns_in(record: ResultRecord) -> Iterator[_Returned]:
     later = zip(expected.get("afterwards", ()), observed.get("afterwards", ()), strict=False)
     for step, seen in [(first, observed), *later]:
         if "returned" in seen:
-            reason = seen.get("errno", "") if seen["returned"] == "NULL" else seen["returned"]
+            if seen["returned"] == "NULL":
+                reason = seen.get("errno", "")
+            else:
+                reason = seen["returned"]
             named = (*step.get("errno", ()), *step.get("code", ()))
             yield step["call"].partition("(")[0], str(reason), named
 
 
 def _names(code: ReturnCode, verb: Verb, name: str) -> bool:
-    short = ENUMS[verb.code_enum].short(code.name) if verb.code_enum else code.name
+    if verb.code_enum:
+        short = ENUMS[verb.code_enum].short(code.name)
+    else:
+        short = code.name
     return name in (code.name, short)
 
 
@@ -166,11 +186,14 @@ def _has_code(returned: _Returned, verb: Verb, code: ReturnCode) -> bool:
     ibv_advise_mr(3) lists them as two codes. The number counts only for the code that the case expects, because one
     call must not count for both codes."""
     call, reason, expected = returned
-    number = getattr(errno, reason, None) if reason.startswith("E") and not verb.code_enum else None
+    if reason.startswith("E") and not verb.code_enum:
+        number = getattr(errno, reason, None)
+    else:
+        number = None
     same = _names(code, verb, reason) or code.value == number or str(code.value) == reason
     if call != verb.name or not same:
         return False
-    twins = [each for each in verb.return_codes if each.value == code.value]
+    twins = [item for item in verb.return_codes if item.value == code.value]
     return len(twins) == 1 or any(_names(code, verb, name) for name in expected)
 
 
@@ -187,7 +210,10 @@ def _rule_lines(coverage: Coverage) -> Iterator[str]:
     with_results = coverage.complete is not None
     width = max((len(rule.id) for rule in coverage.rules), default=4)
     document = min(18, max((len(rule.document) for rule in coverage.rules), default=8))
-    verdict = f"{'verdict':<11}  " if with_results else ""
+    if with_results:
+        verdict = f"{'verdict':<11}  "
+    else:
+        verdict = ""
     head = f"{'rule':<{width}}  cases  success  refused  open  {verdict}{'document':<{document}}  "
     yield f"{head}statement"
     for rule in coverage.rules:
@@ -201,11 +227,18 @@ def _rule_lines(coverage: Coverage) -> Iterator[str]:
             )
         ]
         # The verdict is in brackets if every case is open: then it means only that no case crashed or hung.
-        shown = f"({rule.verdict})" if rule.id in coverage.only_open else rule.verdict
-        verdict = f"{shown:<11}  " if with_results else ""
-        source = (
-            rule.document if len(rule.document) <= document else f"{rule.document[: document - 1]}…"
-        )
+        if rule.id in coverage.only_open:
+            shown = f"({rule.verdict})"
+        else:
+            shown = rule.verdict
+        if with_results:
+            verdict = f"{shown:<11}  "
+        else:
+            verdict = ""
+        if len(rule.document) <= document:
+            source = rule.document
+        else:
+            source = f"{rule.document[: document - 1]}…"
         statement = textwrap.shorten(rule.statement, max(20, WIDTH - len(head)), placeholder="…")
         yield f"{rule.id:<{width}}  {'  '.join(counts)}  {verdict}{source:<{document}}  {statement}"
 
@@ -213,10 +246,10 @@ def _rule_lines(coverage: Coverage) -> Iterator[str]:
 def _totals(coverage: Coverage) -> Iterator[str]:
     rules = coverage.rules
     both = sum(bool(rule.success and rule.refused) for rule in rules)
-    one = sum(bool(rule.success) != bool(rule.refused) for rule in rules)
+    single = sum(bool(rule.success) != bool(rule.refused) for rule in rules)
     yield (
         f"{len(rules)} rules, {len(rules) - len(coverage.without_case)} with a case: "
-        f"{both} in both directions, {one} in one direction; {coverage.cases} cases"
+        f"{both} in both directions, {single} in one direction; {coverage.cases} cases"
     )
     if coverage.complete is not None:
         counts = Counter(rule.verdict for rule in rules)
@@ -243,15 +276,20 @@ def _code_lines(coverage: Coverage) -> Iterator[str]:
     codes, with_results = coverage.codes, coverage.complete is not None
     verb = max((len(code.verb) for code in codes), default=4)
     name = max((len(code.code) for code in codes), default=4)
-    observed = "  observed" if with_results else ""
+    if with_results:
+        observed = "  observed"
+    else:
+        observed = ""
     yield f"{'documented return codes':<{verb + name + 2}}  expected by{observed}"
     for code in codes:
-        expected = format_count(code.expected, "case") if code.expected else "no case"
-        observed = (
-            f"  {format_count(code.observed, 'time') if code.observed else 'never'}"
-            if with_results
-            else ""
-        )
+        if code.expected:
+            expected = format_count(code.expected, "case")
+        else:
+            expected = "no case"
+        if with_results:
+            observed = f"  {format_count(code.observed, 'time') if code.observed else 'never'}"
+        else:
+            observed = ""
         yield f"{code.verb:<{verb}}  {code.code:<{name}}  {expected:<11}{observed}".rstrip()
     yield f"documented codes expected by a case: {sum(code.expected > 0 for code in codes)} of {len(codes)}"
     if with_results:

@@ -86,25 +86,29 @@ def render_models(cases: Iterable[Case]) -> Iterator[str]:
 def find(name: str, dialect: str = MAINLINE) -> Verb:
     """Returns the description of a verb. `name` may lack the prefix ibv_. Raises UserError if there is no
     description."""
-    full = name if name.startswith("ibv_") else f"ibv_{name}"
+    if name.startswith("ibv_"):
+        full = name
+    else:
+        full = f"ibv_{name}"
     if full not in VERBS:
         close = difflib.get_close_matches(full, VERBS, n=3, cutoff=0.6)
-        hint = (
-            f"did you mean {' or '.join(close)}?"
-            if close
-            else f"`{PROGRAM} describe` lists all verbs"
-        )
+        if close:
+            hint = f"did you mean {' or '.join(close)}?"
+        else:
+            hint = f"`{PROGRAM} describe` lists all verbs"
         raise UserError(f"unknown verb {name!r}", hint=hint)
     if dialect not in dialects(full):
         raise UserError(
             f"no document describes an {dialect} {full}",
             hint=f"only {', '.join(VENDOR_VERBS)} has that dialect",
         )
-    return VERBS[full] if dialect == MAINLINE else VENDOR_VERBS[full]
+    if dialect == MAINLINE:
+        return VERBS[full]
+    return VENDOR_VERBS[full]
 
 
 def _enums(verb: Verb, structs: Iterable[Struct]) -> tuple[Enum, ...]:
-    names = [each.enum for each in verb.parameters]
+    names = [parameter.enum for parameter in verb.parameters]
     names += [verb.code_enum, *(field.enum for struct in structs for field in struct.fields)]
     return tuple(enum_in(verb.dialect, name) for name in dict.fromkeys(names) if name)
 
@@ -112,7 +116,10 @@ def _enums(verb: Verb, structs: Iterable[Struct]) -> tuple[Enum, ...]:
 def render(verb: Verb) -> Iterator[str]:
     """Yields the lines of the description: signature, arguments, return value, notes, enumerations, structs."""
     yield from _wrapped(f"{verb.name}: {verb.summary}")
-    since = f"; since rdma-core {verb.since}" if verb.since else ""
+    if verb.since:
+        since = f"; since rdma-core {verb.since}"
+    else:
+        since = ""
     yield from _wrapped(f"From {verb.document}; {verb.linkage.value}{since}.")
     for dialect in dialects(verb.name):
         if dialect != verb.dialect:
@@ -122,7 +129,8 @@ def render(verb: Verb) -> Iterator[str]:
     yield from _section("Parameters", _parameters(verb.parameters))
     yield from _section("Return", _return(verb))
     yield from _section(
-        "Notes", (line for note in verb.notes for line in _wrapped(note, "  - ", hang=4))
+        "Notes",
+        (line for note in verb.notes for line in _wrapped(note, "  - ", hang=4)),
     )
     shown = _within(verb, structs_in(verb))
     yield from _section("Where the documents disagree", _discrepancies(verb, shown))
@@ -135,7 +143,10 @@ def render(verb: Verb) -> Iterator[str]:
 
 
 def _signature(verb: Verb) -> Iterator[str]:
-    arguments = (declaration(each.ctype, each.name).replace(" ", "\0") for each in verb.parameters)
+    arguments = (
+        declaration(parameter.ctype, parameter.name).replace(" ", "\0")
+        for parameter in verb.parameters
+    )
     opening = f"  {declaration(verb.returns, verb.name)}("
     for line in _wrapped(", ".join(arguments) + ")", opening.replace(" ", "\0"), hang=len(opening)):
         yield line.replace("\0", " ")
@@ -143,7 +154,7 @@ def _signature(verb: Verb) -> Iterator[str]:
 
 def _within(verb: Verb, structs: Iterable[Struct]) -> tuple[Struct, ...]:
     """Returns the structs that a caller fills or reads, and structs that are embedded in these."""
-    ctypes = " ".join((verb.returns, *(each.ctype for each in verb.parameters))).split()
+    ctypes = " ".join((verb.returns, *(parameter.ctype for parameter in verb.parameters))).split()
     inside = [field.ctype for struct in structs if struct.name in ctypes for field in struct.fields]
     embedded = [ctype.removeprefix("struct ") for ctype in inside if "*" not in ctype]
     return tuple(struct for struct in structs if struct.name in (*ctypes, *embedded))
@@ -151,17 +162,24 @@ def _within(verb: Verb, structs: Iterable[Struct]) -> tuple[Struct, ...]:
 
 def _parameters(parameters: Iterable[Parameter]) -> Iterator[str]:
     parameters = tuple(parameters)
-    column = 4 + max(len(each.name) for each in parameters)
-    for each in parameters:
-        unit = f" In {each.unit}." if each.unit == "bytes" else ""
-        yield from _wrapped(each.meaning + unit, f"  {each.name}".ljust(column), hang=column)
-        if each.enum:
-            yield from _wrapped(_choice(each), " " * column, hang=column + 2)
+    column = 4 + max(len(parameter.name) for parameter in parameters)
+    for parameter in parameters:
+        if parameter.unit == "bytes":
+            unit = f" In {parameter.unit}."
+        else:
+            unit = ""
+        yield from _wrapped(
+            parameter.meaning + unit, f"  {parameter.name}".ljust(column), hang=column
+        )
+        if parameter.enum:
+            yield from _wrapped(_choice(parameter), " " * column, hang=column + 2)
 
 
-def _choice(each: Parameter | Field) -> str:
+def _choice(item: Parameter | Field) -> str:
     """Returns the enumeration of the values, and the values that the page allows."""
-    return f"{each.enum}: {', '.join(each.allowed)}" if each.allowed else f"{each.enum}: any"
+    if item.allowed:
+        return f"{item.enum}: {', '.join(item.allowed)}"
+    return f"{item.enum}: any"
 
 
 def _return(verb: Verb) -> Iterator[str]:
@@ -174,18 +192,23 @@ def _return(verb: Verb) -> Iterator[str]:
         return
     column = 10 + max(len(code.name) for code in verb.return_codes)
     for code in verb.return_codes:
-        leaves = f" [{code.leaves}]" if code.leaves else ""
+        if code.leaves:
+            leaves = f" [{code.leaves}]"
+        else:
+            leaves = ""
         yield from _wrapped(
-            code.meaning + leaves, f"  {code.name} ({code.value})".ljust(column), hang=column
+            code.meaning + leaves,
+            f"  {code.name} ({code.value})".ljust(column),
+            hang=column,
         )
 
 
 def _discrepancies(verb: Verb, structs: Iterable[Struct]) -> Iterator[str]:
-    of_parameters = [(each.name, each.discrepancy) for each in verb.parameters]
+    of_parameters = [(parameter.name, parameter.discrepancy) for parameter in verb.parameters]
     of_fields = [
-        (f"struct {struct.name}.{each.name}", each.discrepancy)
+        (f"struct {struct.name}.{field.name}", field.discrepancy)
         for struct in structs
-        for each in struct.fields
+        for field in struct.fields
     ]
     named = [f"{name}: {text}." for name, text in of_parameters + of_fields if text]
     for text in (*verb.discrepancies, *named):
@@ -193,12 +216,23 @@ def _discrepancies(verb: Verb, structs: Iterable[Struct]) -> Iterator[str]:
 
 
 def _enum(enum: Enum) -> Iterator[str]:
-    column = 4 + max(len(each.name) for each in enum)
-    for each in enum:
-        value = "?" if each.value is None else hex(each.value) if enum.flags else str(each.value)
-        since = f" (since {each.since})" if each.since else ""
+    column = 4 + max(len(constant.name) for constant in enum)
+    for item in enum:
+        if item.value is None:
+            value = "?"
+        else:
+            if enum.flags:
+                value = hex(item.value)
+            else:
+                value = str(item.value)
+        if item.since:
+            since = f" (since {item.since})"
+        else:
+            since = ""
         yield from _wrapped(
-            each.meaning + since, f"  {each.name.ljust(column)}{value:<10}", hang=column + 12
+            item.meaning + since,
+            f"  {item.name.ljust(column)}{value:<10}",
+            hang=column + 12,
         )
 
 
@@ -209,7 +243,10 @@ def _struct(struct: Struct) -> Iterator[str]:
     lines = [f"{declaration(field.ctype, field.name)};" for field in struct.fields]
     column = 4 + min(44, max(map(len, lines)))
     for field, line in zip(struct.fields, lines, strict=True):
-        meaning = f"{field.meaning}; {_choice(field)}" if field.allowed else field.meaning
+        if field.allowed:
+            meaning = f"{field.meaning}; {_choice(field)}"
+        else:
+            meaning = field.meaning
         if len(line) + 4 > column:
             yield f"  {line}"
             line = ""

@@ -57,15 +57,15 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.device:
         title = f"On {arguments.device} ({PROGRAM} run --device {arguments.device})"
         return _print_tables(
-            {title: [*device_findings(), *driver_findings(driver_of(arguments.device))]}
+            {title: [*device_findings(), *driver_findings(driver_of(arguments.device))]},
         )
     return _print_tables(
         {
             f"On an RDMA device of this host ({PROGRAM} run --device NAME)": device_findings(),
             f"In the Soft-RoCE guest ({PROGRAM} run --guest)": guest_findings(
-                recipe_for(arguments.stack)
+                recipe_for(arguments.stack),
             ),
-        }
+        },
     )
 
 
@@ -74,13 +74,14 @@ def _print_tables(ways: Mapping[str, Sequence[Finding]]) -> int:
         print(title)
         show([*table(findings), ""])
     ready = [title.partition(" (")[0] for title, findings in ways.items() if works(findings)]
-    missing = (
-        "Neither way works yet: follow the arrows of one way."
-        if len(ways) > 1
-        else "This way does not work yet."
-    )
+    if len(ways) > 1:
+        missing = "Neither way works yet: follow the arrows of one way."
+    else:
+        missing = "This way does not work yet."
     print(f"Works now: {'; '.join(ready)}." if ready else missing)
-    return 0 if ready else NO_WAY
+    if ready:
+        return 0
+    return NO_WAY
 
 
 def driver_of(device: str) -> str:
@@ -99,7 +100,7 @@ def driver_findings(driver: str, pages: Iterable[Path] = nics_page.PAGES) -> lis
     text = nics_page.text_of_page(pages)
     if not text:
         return [
-            Finding(NOTE, driver, "the page nics.md of the documentation describes known drivers")
+            Finding(NOTE, driver, "the page nics.md of the documentation describes known drivers"),
         ]
     findings = []
     for name, cells in nics_page.rows_about(driver, nics_page.VIOLATIONS, text):
@@ -123,7 +124,10 @@ def guest_findings(recipe: Recipe, root: Path = Path("/")) -> list[Finding]:
     cache = cache_directory()
     folder = image_folder(recipe, cache)
     built = damage_of(folder, recipe.digest()) is None
-    needs = [] if built else [_disk(cache), _rights_to_build()]
+    if built:
+        needs = []
+    else:
+        needs = [_disk(cache), _rights_to_build()]
     findings = [
         packages_finding(("suite", *packages.GUEST)),
         _image(folder, built, recipe, works(needs)),
@@ -134,15 +138,21 @@ def guest_findings(recipe: Recipe, root: Path = Path("/")) -> list[Finding]:
 def _image(folder: Path, built: bool, recipe: Recipe, buildable: bool) -> Finding:
     if built:
         return Finding(OK, "guest image", str(folder))
-    why = "damaged" if folder.exists() else "not built yet"
-    then = "; the next run builds it, in about a minute" if buildable else ""
+    if folder.exists():
+        why = "damaged"
+    else:
+        why = "not built yet"
+    if buildable:
+        then = "; the next run builds it, in about a minute"
+    else:
+        then = ""
     return Finding(NOTE, "guest image", f"{why} ({recipe.stack}){then}")
 
 
 def _disk(cache: Path) -> Finding:
     try:
         free = shutil.disk_usage(
-            next(each for each in (cache, *cache.parents) if each.exists())
+            next(folder for folder in (cache, *cache.parents) if folder.exists()),
         ).free
     except OSError as error:
         return Finding(
@@ -154,7 +164,10 @@ def _disk(cache: Path) -> Finding:
     text = f"{free >> 20} MiB free for {cache}, {NEEDED_BYTES >> 20} needed to build"
     if free < NEEDED_BYTES:
         return Finding(
-            MISSING, "disk space", text, "set RDMA_CTS_CACHE to a directory on a larger disk"
+            MISSING,
+            "disk space",
+            text,
+            "set RDMA_CTS_CACHE to a directory on a larger disk",
         )
     return Finding(OK, "disk space", text)
 
@@ -181,14 +194,14 @@ def _processor(root: Path, vmlinuz: Path) -> Finding:
             "processor",
             "software emulation: no usable /dev/kvm (KVM would only make runs faster)",
         )
-    found = qemu.remembered(vmlinuz)
-    if found == qemu.TCG:
+    processor = qemu.remembered(vmlinuz)
+    if processor == qemu.TCG:
         return Finding(
             OK,
             "processor",
             "software emulation: /dev/kvm exists but does not start the guest's kernel",
         )
-    if found == qemu.KVM:
+    if processor == qemu.KVM:
         return Finding(OK, "processor", "/dev/kvm")
     return Finding(
         OK,

@@ -35,41 +35,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Prints the explanation and returns exit status 0. Raises UserError for an unknown id."""
     suite = suite_from(arguments)
-    wanted = arguments.id
-    path = arguments.run or run_about(wanted)
-    run = read(path) if path else None
-    if FINGERPRINT.fullmatch(wanted):
-        show(of_defect(*defect_of(wanted, run, "--run")))
+    word = arguments.id
+    path = arguments.run or run_about(word)
+    if path:
+        run = read(path)
+    else:
+        run = None
+    if FINGERPRINT.fullmatch(word):
+        show(of_defect(*defect_of(word, run, "--run")))
         return 0
-    rule = next((id_ for id_ in suite.registry if id_.upper() == wanted.upper()), None)
-    lines = (
-        of_rule(suite, suite.registry[rule], run)
-        if rule
-        else of_case(suite, _case(suite, wanted, run), run)
-    )
+    rule = next((id_ for id_ in suite.registry if id_.upper() == word.upper()), None)
+    if rule:
+        lines = of_rule(suite, suite.registry[rule], run)
+    else:
+        lines = of_case(suite, _case(suite, word, run), run)
     show(lines)
     return 0
 
 
-def _case(suite: Suite, wanted: str, run: Digest | None) -> Case:
-    found = suite.find(wanted)
-    if found is None:
-        if run and any(record["case"] == wanted.partition(POINT)[0] for record in run.results):
+def _case(suite: Suite, word: str, run: Digest | None) -> Case:
+    case_here = suite.find(word)
+    if case_here is None:
+        if run and any(record["case"] == word.partition(POINT)[0] for record in run.results):
             raise UserError(
-                f"the run has the case {wanted!r}, but the suite's tables do not",
+                f"the run has the case {word!r}, but the suite's tables do not",
                 hint="--cases DIR names the folder of its table",
             )
-        if re.fullmatch("[0-9a-fA-F]{1,3}", wanted):
+        if re.fullmatch("[0-9a-fA-F]{1,3}", word):
             raise UserError(
-                f"{wanted} is too short for the fingerprint of a defect",
+                f"{word} is too short for the fingerprint of a defect",
                 hint="give at least 4 digits",
             )
-        verb = f"ibv_{wanted.removeprefix('ibv_')}"
+        verb = f"ibv_{word.removeprefix('ibv_')}"
         ids = [case.id for case in suite.cases]
-        page = f" (did you mean {PROGRAM} describe {verb}?)" if verb in VERBS else ""
-        meant = page or suggestion(wanted, [*suite.registry, *ids])
+        if verb in VERBS:
+            page = f" (did you mean {PROGRAM} describe {verb}?)"
+        else:
+            page = ""
+        meant = page or suggestion(word, [*suite.registry, *ids])
         raise UserError(
-            f"there is no rule or case {wanted!r}{meant}",
+            f"there is no rule or case {word!r}{meant}",
             hint=f"`{PROGRAM} list` shows all cases, and `{PROGRAM} list --rules` shows all rules",
         )
-    return found
+    return case_here

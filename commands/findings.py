@@ -64,73 +64,82 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     if not ORIGIN.match(arguments.origin):
         raise UserError(
-            f"--origin {arguments.origin!r}: the name of a CI system consists of a-z, 0-9 and _"
+            f"--origin {arguments.origin!r}: the name of a CI system consists of a-z, 0-9 and _",
         )
     suite = suite_from(arguments)
     runs = [Run(read(path), basis_of(path)) for path in arguments.runs]
-    found = findings_of(runs, suite)
+    findings = findings_of(runs, suite)
     if arguments.format == "markdown":
-        return _page(found, runs, arguments)
+        return _page(findings, runs, arguments)
     make_directory(arguments.out)
     if arguments.format == "kcidb":
         text = (
-            json.dumps(objects(found, runs, arguments.origin), indent=1, ensure_ascii=False) + "\n"
+            json.dumps(objects(findings, runs, arguments.origin), indent=1, ensure_ascii=False)
+            + "\n"
         )
         write_atomically(arguments.out / _KCIDB, text.encode())
-        print(f"{arguments.out / _KCIDB}: {len(found)} issues")
+        print(f"{arguments.out / _KCIDB}: {len(findings)} issues")
         return 0
-    return _mails(found, runs, suite, arguments.out)
+    return _mails(findings, runs, suite, arguments.out)
 
 
-def _mails(found: Sequence[Finding], runs: Sequence[Run], suite: Suite, out: Path) -> int:
+def _mails(findings: Sequence[Finding], runs: Sequence[Run], suite: Suite, out: Path) -> int:
     folder = out / FOLDER
     make_directory(folder, within=out)
     written = 0
-    for each in found:
+    for finding in findings:
         try:
-            text = mail_of(each, runs, suite)
+            text = mail_of(finding, runs, suite)
         except Inexpressible as reason:
             print(
-                f"{each.symptom.name} cannot be expressed as a C program, and therefore has no text: {reason}"
+                f"{finding.symptom.name} cannot be expressed as a C program, and therefore has no text: {reason}",
             )
             continue
-        write_atomically(folder / f"{Path(each.file).stem}.txt", text.encode(), within=out)
+        write_atomically(folder / f"{Path(finding.file).stem}.txt", text.encode(), within=out)
         written += 1
-    print(f"{folder}: {format_count(written, 'text')} of {format_count(len(found), 'defect')}")
+    print(f"{folder}: {format_count(written, 'text')} of {format_count(len(findings), 'defect')}")
     return 0
 
 
-def _page(found: Sequence[Finding], runs: Sequence[Run], arguments: argparse.Namespace) -> int:
+def _page(findings: Sequence[Finding], runs: Sequence[Run], arguments: argparse.Namespace) -> int:
     folder = arguments.out / FOLDER
     make_directory(folder, within=arguments.out)
     places = places_in(folder / PLACES)
     before = set(folder.glob("*.c"))
-    programs = {folder / each.file: each.program.text for each in found if each.program}
-    kept = {path: text for path, text in programs.items() if arguments.programs or path in before}
+    programs = {
+        folder / finding.file: finding.program.text for finding in findings if finding.program
+    }
+    programs_written = {
+        path: text for path, text in programs.items() if arguments.programs or path in before
+    }
     with writing(folder):
-        for old in before - kept.keys():
+        for old in before - programs_written.keys():
             if old.is_file() and not old.is_symlink():
                 old.unlink()
-    for path, text in kept.items():
+    for path, text in programs_written.items():
         write_atomically(path, text.encode(), within=arguments.out)
-    files = {path.relative_to(folder).as_posix() for path in (*kept, *folder.glob("by-hand/*.c"))}
+    files = {
+        path.relative_to(folder).as_posix()
+        for path in (*programs_written, *folder.glob("by-hand/*.c"))
+    }
     write_atomically(
-        arguments.out / PAGE, page(found, runs, places, _mended(), files, arguments.title).encode()
+        arguments.out / PAGE,
+        page(findings, runs, places, _mended(), files, arguments.title).encode(),
     )
     print(
-        f"{arguments.out / PAGE}: {format_count(len(found), 'defect')}, {len(kept)} with a program in {folder}/"
+        f"{arguments.out / PAGE}: {format_count(len(findings), 'defect')}, {len(programs_written)} with a program in {folder}/",
     )
     return 0
 
 
 def _mended() -> dict[str, str]:
     """Returns, by fingerprint, links to the changes of the mended stack that mend a defect."""
-    found: dict[str, list[str]] = {}
+    changes: dict[str, list[str]] = {}
     for change in read_changes():
         source = f"../fixtures/guest/{CHANGES.name}/{change.name}.yaml"
         for fingerprint in change.defects:
-            found.setdefault(fingerprint, []).append(f"[{change.name}]({source})")
-    return {fingerprint: ", ".join(links) for fingerprint, links in found.items()}
+            changes.setdefault(fingerprint, []).append(f"[{change.name}]({source})")
+    return {fingerprint: ", ".join(links) for fingerprint, links in changes.items()}
 
 
 def places_in(path: Path) -> dict[str, str]:
@@ -138,13 +147,13 @@ def places_in(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     try:
-        found = yaml.safe_load(read_regular(path).decode()) or {}
+        places = yaml.safe_load(read_regular(path).decode()) or {}
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]})") from error
-    if not isinstance(found, dict) or not all(
-        isinstance(each, str) for item in found.items() for each in item
+    if not isinstance(places, dict) or not all(
+        isinstance(place, str) for item in places.items() for place in item
     ):
         raise UserError(f"{path}: expected a mapping from fingerprints to texts")
-    return found
+    return places

@@ -37,30 +37,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Writes the page, its data and the commands for Slurm. The exit status shows whether any node differs."""
-    found: dict[str, Path] = {}
-    for folder in (each for given in arguments.nodes for each in _nodes_in(given)):
+    folders: dict[str, Path] = {}
+    for folder in (node for names in arguments.nodes for node in _nodes_in(names)):
         name = one_line(folder.name)
-        if name in found:
+        if name in folders:
             raise UserError(
-                f"two nodes are called {name}: {found[name]} and {folder}",
+                f"two nodes are called {name}: {folders[name]} and {folder}",
                 hint="rename one directory",
             )
-        found[name] = folder
+        folders[name] = folder
     out = Path(arguments.out)
     rules, _ = read_registry([CASES], ROOT)
-    nodes = tuple(_node(name, folder, out) for name, folder in found.items())
-    known = Fleet(nodes, {rule: each.short for rule, each in rules.items()})
+    nodes = tuple(_node(name, folder, out) for name, folder in folders.items())
+    fleet_here = Fleet(nodes, {rule: texts.short for rule, texts in rules.items()})
     make_directory(out)
     for file, content in (
-        (fleet.DATA, fleet.data(known)),
-        (fleet.DRAIN, fleet.drain(known)),
-        (fleet.FILE_NAME, fleet.page(known)),
+        (fleet.DATA, fleet.data(fleet_here)),
+        (fleet.DRAIN, fleet.drain(fleet_here)),
+        (fleet.FILE_NAME, fleet.page(fleet_here)),
     ):
         write_atomically(out / file, content)
-    show([*differences(known), f"{known.headline} (exit status {known.status})"])
+    show([*differences(fleet_here), f"{fleet_here.headline} (exit status {fleet_here.status})"])
     page, data, drain = (out / name for name in (fleet.FILE_NAME, fleet.DATA, fleet.DRAIN))
     show([f"page: {page} (data: {data}; for Slurm: sh {drain})"])
-    return known.status
+    return fleet_here.status
 
 
 def _nodes_in(given: Path) -> Iterator[Path]:
@@ -75,7 +75,7 @@ def _nodes_in(given: Path) -> Iterator[Path]:
             f"{given} has neither results nor subdirectories",
             hint="give the directories of the nodes",
         )
-    yield from (Path(os.path.abspath(each)) for each in below)
+    yield from (Path(os.path.abspath(folder)) for folder in below)
 
 
 def _node(name: str, folder: Path, out: Path) -> Node:
@@ -87,7 +87,10 @@ def _node(name: str, folder: Path, out: Path) -> Node:
         return Node(name, problem=one_line(error.message))
     except OSError as error:
         return Node(name, problem=f"{folder} cannot be read: {error.strerror}")
-    report = os.path.relpath(folder / REPORT, os.path.abspath(out)) if has_report else ""
+    if has_report:
+        report = os.path.relpath(folder / REPORT, os.path.abspath(out))
+    else:
+        report = ""
     if facts is None:
         return Node(name, problem="no results")
     return Node(name, report, facts, "" if facts.complete else "the run is incomplete")
@@ -95,9 +98,12 @@ def _node(name: str, folder: Path, out: Path) -> Node:
 
 def differences(known: Fleet) -> Iterator[str]:
     """Yields the differences between the nodes of each group as lines for the terminal."""
-    found = [each for group in known.groups for each in group.differences]
-    for each in found[:_MOST]:
-        others = f" and {len(each.nodes) - 3:,} more" if len(each.nodes) > 3 else ""
-        yield f"{', '.join(each.nodes[:3])}{others}: {each.reason}"
-    if len(found) > _MOST:
-        yield f"and {len(found) - _MOST:,} more differences"
+    differences = [difference for group in known.groups for difference in group.differences]
+    for difference in differences[:_MOST]:
+        if len(difference.nodes) > 3:
+            further = f" and {len(difference.nodes) - 3:,} more"
+        else:
+            further = ""
+        yield f"{', '.join(difference.nodes[:3])}{further}: {difference.reason}"
+    if len(differences) > _MOST:
+        yield f"and {len(differences) - _MOST:,} more differences"

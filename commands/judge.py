@@ -55,14 +55,19 @@ def execute(arguments: argparse.Namespace) -> int:
         arguments.run if arguments.run.is_dir() else arguments.run.parent,
         str(arguments.run),
     )
-    profile = read_profile(arguments.profile) if arguments.profile else None
+    if arguments.profile:
+        profile = read_profile(arguments.profile)
+    else:
+        profile = None
     if profile:
         profile.check(
-            str(recorded.header["device"].get("name")), str(recorded.header["device"].get("driver"))
+            str(recorded.header["device"].get("name")),
+            str(recorded.header["device"].get("driver")),
         )
-    waivers = (
-        read_waivers(arguments.waivers, suite, datetime.now().date()) if arguments.waivers else None
-    )
+    if arguments.waivers:
+        waivers = read_waivers(arguments.waivers, suite, datetime.now().date())
+    else:
+        waivers = None
     again = list(rejudge(suite, recorded, old.directory, profile))
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as scratch:
         out = arguments.out or Path(scratch)
@@ -76,18 +81,24 @@ def execute(arguments: argparse.Namespace) -> int:
             raise
         new = digest(read_results(out), out, str(out), is_own=True)
         same = old.header["suite"].get("tables_sha256") == suite.tables_sha256
-        unfounded = [each.unfounded for each in again if same and each.unfounded]
+        unfounded = [change.unfounded for change in again if same and change.unfounded]
         unequal = unequal_verdicts(suite, read_results(out), old.directory)
         show(_summary(old, new, again, unfounded, unequal, arguments))
         if arguments.out:
             report.write_beside(
-                out
+                out,
             )  # after the conclusion, so that a full disk does not prevent the conclusion
-    return 1 if unfounded else new.status
+    if unfounded:
+        return 1
+    return new.status
 
 
 def write_judged(
-    out: Path, suite: Suite, recorded: Recorded, again: list[Rejudged], waivers: Waivers | None
+    out: Path,
+    suite: Suite,
+    recorded: Recorded,
+    again: list[Rejudged],
+    waivers: Waivers | None,
 ) -> None:
     """Writes the results of the new judgement to a directory, in the format of a run."""
     header: HeaderRecord = {
@@ -106,12 +117,12 @@ def write_judged(
     with closing(ResultsFile(out / FILE_NAME)) as file:
         file.append(header)
         results: list[ResultRecord] = []
-        for each in again:
-            record = each.record.copy()
-            if each.kept != WITHOUT_POINTS:
-                if each.kept:  # the points of this result are only next to the old results
+        for change in again:
+            record = change.record.copy()
+            if change.kept != WITHOUT_POINTS:
+                if change.kept:  # the points of this result are only next to the old results
                     record.pop("points_file", None)
-                record = file.prepared(record, find(suite, each.record["case"]))
+                record = file.prepared(record, find(suite, change.record["case"]))
             results.append(with_effective(record, header, waivers))
             file.append(results[-1])
         confirmations = _still_valid(recorded, results)
@@ -123,7 +134,7 @@ def write_judged(
         footer = footer_record(header["planned"], results, suite.registry, duration_s=duration_s)
         tried = recorded.footer.get("confirmation")
         if tried or confirmations:
-            confirmed = sum(each["confirmed"] for each in confirmations)
+            confirmed = sum(confirmation["confirmed"] for confirmation in confirmations)
             footer["confirmation"] = {
                 "confirmed": confirmed,
                 "not_confirmed": len(confirmations) - confirmed,
@@ -140,7 +151,7 @@ def write_judged(
 def _still_valid(recorded: Recorded, results: list[ResultRecord]) -> list[ConfirmationRecord]:
     before = {record["case"]: record["verdict"] for record in recorded.results}
     same = {record["case"] for record in results if before.get(record["case"]) == record["verdict"]}
-    return [each for each in recorded.confirmations if each["case"] in same]
+    return [confirmation for confirmation in recorded.confirmations if confirmation["case"] in same]
 
 
 def _summary(
@@ -155,11 +166,11 @@ def _summary(
     reasons = {record["case"]: record["reason"] for record in old.results}
     for change in comparison.changes:
         yield from _format_change(change, reasons.get(change.case, ""))
-    for reason, count in Counter(each.kept for each in again if each.kept).items():
+    for reason, count in Counter(change.kept for change in again if change.kept).items():
         yield f"{format_count(count, 'result')} kept unchanged: {reason}"
     counts = Counter("points" if change.points else "cases" for change in comparison.changes)
     yield from (f"waiver: {problem}" for problem in new.waivers.get("problems", ()))
-    judged = sum(not each.kept for each in again)
+    judged = sum(not change.kept for change in again)
     yield f"{judged} of {len(again)} results judged again: {format_count(counts['cases'], 'verdict')} changed"
     yield from (f"equal results, unequal verdicts: {line}" for line in unequal)
     yield f"{format_count(len(unequal), 'result')} with unequal verdicts in equal cases"
@@ -176,12 +187,12 @@ def _summary(
         yield f"{new.conclusion} (exit status {new.status})"
 
 
-def refuse_other_tables(header: HeaderRecord, suite: Suite, made: str, them: str) -> None:
-    """Raises UserError for results of different tables. `made` and `them` are the message's words for the results."""
+def refuse_other_tables(header: HeaderRecord, suite: Suite, digest_then: str, them: str) -> None:
+    """Raises UserError for results of different tables. `digest_then` and `them` are the message's words for the results."""
     tables = (header.get("suite") or {}).get("tables_sha256")
     if tables != suite.tables_sha256:
         raise UserError(
-            f"{made} made with the tables {str(tables)[:12]}, and the present tables are {suite.tables_sha256[:12]}",
+            f"{digest_then} made with the tables {str(tables)[:12]}, and the present tables are {suite.tables_sha256[:12]}",
             hint=f"use the version of rdma-cts that made {them}; --cases DIR adds other tables",
         )
 

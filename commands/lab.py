@@ -56,7 +56,10 @@ _LOUDNESS = {QUIET: ["-q"], VERBOSE: ["-v"]}
 
 
 def run_lab(
-    file: Path, options: RunOptions, arguments: argparse.Namespace, resumed: bool = False
+    file: Path,
+    options: RunOptions,
+    arguments: argparse.Namespace,
+    resumed: bool = False,
 ) -> int:
     """Runs the cases of `options` on each host in the file and returns the exit status. The results of each host are in
     a subdirectory of the lab's directory. If the lab is `resumed`, complete runs are not repeated. Raises
@@ -68,7 +71,8 @@ def run_lab(
             raise UserError(f"{OPTIONS[name].flag} cannot be given with --lab", hint=hint)
     suite, today = suite_from(options), datetime.now().date()
     labelled = read_lab(
-        file, {"profile": read_profile, "waivers": lambda path: read_waivers(path, suite, today)}
+        file,
+        {"profile": read_profile, "waivers": lambda path: read_waivers(path, suite, today)},
     )
     suite = replace(suite, tables=tuple(map(_side_by_side, suite.tables)))
     chosen = choose(options, Run(options, suite))  # here: a mistake is reported only once
@@ -117,10 +121,14 @@ def run_lab(
         print(_rest(out))
     recorded = ", ".join(str(out / host.name) for host in labelled if _has_run(out / host.name))
     print(f"report: {out / PAGE}{recorded and f' (results: {recorded})'}")
-    found = {
+    statuses = {
         run.status for run in runs
     }  # 1 after a violation on any host; 3 if a host has no conclusion
-    return 1 if 1 in found else 3 if any(found) else 0
+    if 1 in statuses:
+        return 1
+    if any(statuses):
+        return 3
+    return 0
 
 
 def _conclusion(node: Node) -> str:
@@ -133,7 +141,8 @@ def _refuse_runs(out: Path, hosts: Sequence[LabHost]) -> None:
     for folder in (out, *(out / host.name for host in hosts)):
         if _has_run(folder):
             raise UserError(
-                f"{folder} already has a run", hint="choose another --out, or --resume the lab"
+                f"{folder} already has a run",
+                hint="choose another --out, or --resume the lab",
             )
 
 
@@ -154,14 +163,14 @@ def _rest(out: Path) -> str:
     return f"{command('run', '--resume', out)} runs the remaining cases"
 
 
-def _foreign(folder: Path, wanted: RunOptions) -> str:
-    """Returns why the run in a host's directory is not the `wanted` run; empty if it is the wanted run."""
-    named = ", ".join(filter(None, [wanted.host, wanted.device]))
+def _foreign(folder: Path, options: RunOptions) -> str:
+    """Returns why the run in a host's directory is not the `options` run; empty if it is the wanted run."""
+    named = ", ".join(filter(None, [options.host, options.device]))
     try:
-        found = recorded_options(read_plan(folder).argv, folder / PLAN)
+        options_then = recorded_options(read_plan(folder).argv, folder / PLAN)
     except UserError as error:
         return f"{folder} is possibly not the directory of the run of {named}: {error}"
-    if found.host == wanted.host and wanted.device in (None, found.device):
+    if options_then.host == options.host and options.device in (None, options_then.device):
         return ""
     return f"{folder} is not the directory of the run of {named}"
 
@@ -190,8 +199,8 @@ class _HostRun:
         self._last = ""
         self._process: ForkProcess | None = None
         self._reader: threading.Thread | None = None
-        wanted = replace(options, **host.options)
-        self._refused = _foreign(self.folder, wanted) if _has_run(self.folder) else ""
+        options_here = replace(options, **host.options)
+        self._refused = _foreign(self.folder, options_here) if _has_run(self.folder) else ""
         if self._refused:
             self.status = 3
             progress.say(f"{host.name}: {self._refused}")
@@ -199,8 +208,8 @@ class _HostRun:
         if (self.folder / PLAN).exists():
             arguments = ["--resume", str(self.folder)]
         else:
-            hosts.archive(wanted)
-            arguments = [*wanted.arguments(), "--out", str(self.folder)]
+            hosts.archive(options_here)
+            arguments = [*options_here.arguments(), "--out", str(self.folder)]
         self._words = ["run", *arguments, *loudness]
         self._arguments = parser.parse_args(self._words)
 

@@ -30,8 +30,14 @@ def execute(arguments: argparse.Namespace) -> int:
 def _cases(cases: list[Case], by_id: bool) -> Iterator[str]:
     width = max(len(case.id) for case in cases)
     for case in cases:
-        swept = case.sweep if case.point is None else None
-        outcome = format_count(swept.size, "point") if swept else case.when.then.outcome
+        if case.point is None:
+            swept = case.sweep
+        else:
+            swept = None
+        if swept:
+            outcome = format_count(swept.size, "point")
+        else:
+            outcome = case.when.then.outcome
         yield f"{case.id:{width}}  {' '.join(case.rules):8}  {outcome}"
     yield _total(cases, by_id)
 

@@ -47,25 +47,26 @@ def execute(arguments: argparse.Namespace) -> int:
     with run_folder(arguments.out) as out:
         _write(out, merged(parts, suite, waivers), parts)
         report.write_beside(out)
-    whole = read(arguments.out)
-    print(summary(whole, arguments.out))
-    return whole.status
+    merged_run = read(arguments.out)
+    print(summary(merged_run, arguments.out))
+    return merged_run.status
 
 
 def _waivers(parts: Sequence[Part], suite: Suite, given: Path | None) -> Waivers | None:
     """Returns the waivers of the run that were valid on the day of its shards."""
     header = parts[0].recorded.header
-    known = header.get("waivers")
-    if not known:
+    waivers = header.get("waivers")
+    if not waivers:
         if given:
             raise UserError("the shards had no waivers", hint="leave out --waivers")
         return None
-    path = given or Path(known["file"])
+    path = given or Path(waivers["file"])
     try:
-        same = hashlib.sha256(read_regular(path)).hexdigest() == known["sha256"]
+        same = hashlib.sha256(read_regular(path)).hexdigest() == waivers["sha256"]
     except OSError as error:
         raise UserError(
-            f"{path} cannot be read: {error.strerror}", hint="--waivers names the shards' file"
+            f"{path} cannot be read: {error.strerror}",
+            hint="--waivers names the shards' file",
         ) from error
     if not same:
         raise UserError(

@@ -138,7 +138,7 @@ def _kernel(text: str) -> tuple[str, Path, Path | None]:
     kernel, _, modules = files.partition(",")
     if not CELL_NAME.fullmatch(name) or name in _KNOWN or not kernel:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not of the form NAME=FILE[,MODULES], with a new NAME"
+            f"{text!r} is not of the form NAME=FILE[,MODULES], with a new NAME",
         )
     return name, Path(kernel), Path(modules) if modules else None
 
@@ -147,15 +147,17 @@ def execute(arguments: argparse.Namespace) -> int:
     """Runs all cells, one after the other. Returns exit status 1 if a cell has regressed, else 3 if a cell is undecided
     or was not run, else 0."""
     folder: Path = arguments.history
-    given = {
+    options_set = {
         name: value for name, value in vars(arguments).items() if name not in ("stack", "kernel")
     }
-    options = with_earlier(replace(options_from(argparse.Namespace(**given)), guest=True), None)
+    options = with_earlier(
+        replace(options_from(argparse.Namespace(**options_set)), guest=True), None
+    )
     cells = _cells(arguments, options)
     suite = suite_from(options)
     selection_from(options).apply(suite)  # reports a mistake before the night begins
-    for each in cells.values():
-        builds.check(each)
+    for cell in cells.values():
+        builds.check(cell)
     if options.profile:
         read_profile(options.profile)
     if options.waivers:
@@ -169,16 +171,16 @@ def execute(arguments: argparse.Namespace) -> int:
         if history.nights and night.name < history.nights[-1]:
             show(
                 [
-                    f"the history has a later night, {history.nights[-1]}: the clock was wrong then, or is wrong now"
-                ]
+                    f"the history has a later night, {history.nights[-1]}: the clock was wrong then, or is wrong now",
+                ],
             )
         stack.enter_context(_running(night))
         outcomes, text = [], [f"night {format_night(night.name)}: {', '.join(cells)}"]
         show(text)
-        for name, each in cells.items():
-            _renew(each.stack or DEFAULT_STACK, arguments.renew)
+        for name, cell in cells.items():
+            _renew(cell.stack or DEFAULT_STACK, arguments.renew)
             show([f"{name:<17} is running ({RUN_LOG} in its directory)"])
-            outcome, lines = _cell(history, night, name, each, arguments.yes)
+            outcome, lines = _cell(history, night, name, cell, arguments.yes)
             show(lines)
             outcomes.append(outcome)
             text += lines
@@ -192,7 +194,9 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.webhook_file:
         data = json.dumps({"text": "\n".join(text)}, ensure_ascii=False)
         write_out(
-            arguments.webhook_file, data.encode(), f"report for a webhook: {arguments.webhook_file}"
+            arguments.webhook_file,
+            data.encode(),
+            f"report for a webhook: {arguments.webhook_file}",
         )
     return status
 
@@ -203,9 +207,9 @@ def _prune(history: History, keep: int) -> None:
     good = [
         history.good(cell.name, _END_OF_TIME, cell.outcome.selection)[:1] for cell in history.cells
     ]
-    whole = {cell.folder for cells in good for cell in cells}
+    good_folders = {cell.folder for cells in good for cell in cells}
     for cell in history.cells:
-        if cell.night in old and cell.folder not in whole:
+        if cell.night in old and cell.folder not in good_folders:
             for path in cell.folder.iterdir():
                 if path.name == POINTS and not path.is_symlink():
                     shutil.rmtree(path)
@@ -227,13 +231,19 @@ def _mailed(to: str, night: Path, text: Sequence[str]) -> str:
     if not sendmail:
         return f"message: {path} (no sendmail is installed)"
     done = subprocess.run(
-        [sendmail, "-t"], input=message.as_bytes(), capture_output=True, check=False
+        [sendmail, "-t"],
+        input=message.as_bytes(),
+        capture_output=True,
+        check=False,
     )
     return f"message: {path}, {'sent' if not done.returncode else f'not sent: sendmail exited with {done.returncode}'}"
 
 
 def _cells(arguments: argparse.Namespace, options: RunOptions) -> Mapping[str, RunOptions]:
-    stacks = list(STACKS) if arguments.stack is None else arguments.stack
+    if arguments.stack is None:
+        stacks = list(STACKS)
+    else:
+        stacks = arguments.stack
     cells = {name: replace(options, stack=name) for name in stacks}
     for name, kernel, modules in arguments.kernel:
         if name in cells:
@@ -256,7 +266,8 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     except BlockingIOError as error:
         raise UserError(
-            f"another night is running in {folder}", hint="wait until it has finished"
+            f"another night is running in {folder}",
+            hint="wait until it has finished",
         ) from error
     finally:
         os.close(lock)
@@ -289,26 +300,34 @@ def _renew(stack: str, days: float) -> None:
     """Rebuilds the image of a stack if it is older than `days`. After a failure the old image remains."""
     try:
         renew_image(
-            recipe_for(stack), cache_directory(), days, lambda line: show([f"{stack}: {line}"])
+            recipe_for(stack),
+            cache_directory(),
+            days,
+            lambda line: show([f"{stack}: {line}"]),
         )
     except UserError as error:
         show([f"{stack}: the image could not be renewed: {error}"])
 
 
 def _cell(
-    history: History, night: Path, name: str, options: RunOptions, yes: bool
+    history: History,
+    night: Path,
+    name: str,
+    options: RunOptions,
+    yes: bool,
 ) -> tuple[Outcome, list[str]]:
     folder = night / name
     selection = replace(
-        RunOptions(), **{field: getattr(options, field) for field in _SELECTING}
+        RunOptions(),
+        **{field: getattr(options, field) for field in _SELECTING},
     ).arguments()
-    known = Cell(night.name, name, folder, Outcome(NOT_RUN, selection=tuple(selection)))
+    cell = Cell(night.name, name, folder, Outcome(NOT_RUN, selection=tuple(selection)))
     try:
-        morning = _compared(history, *_ran(known, options, yes))
+        morning = _compared(history, *_ran(cell, options, yes))
     except UserError as error:
-        morning = _failed(known, error)
+        morning = _failed(cell, error)
     except Exception as error:
-        morning = _failed(known, crash_report(error, folder))
+        morning = _failed(cell, crash_report(error, folder))
     lines, outcome = list(morning.lines()), morning.outcome
     try:
         write_atomically(folder / OUTCOME_FILE, outcome.encoded())
@@ -391,19 +410,26 @@ def _compared(history: History, cell: Cell, run: Digest | None) -> Morning:
             cell = replace(cell, outcome=replace(cell.outcome, against=earlier.night))
             break
     nights = [
-        each for each in history.ran(cell.name, cell.night) if each.facts and each.facts.complete
+        night
+        for night in history.ran(cell.name, cell.night)
+        if night.facts and night.facts.complete
     ]
     if nights and nights[-1] not in candidates:
         before = _comparison(nights[-1], run)
     alike = [
-        each for each in history.of(cell.name) if each.outcome.selection == cell.outcome.selection
+        night
+        for night in history.of(cell.name)
+        if night.outcome.selection == cell.outcome.selection
     ]
-    known = [each.night for each in history.of(cell.name) if each.damaged]
-    known += [
-        each.outcome.against for each in alike if each.outcome.against
+    damaged = [night.night for night in history.of(cell.name) if night.damaged]
+    damaged += [
+        night.outcome.against for night in alike if night.outcome.against
     ]  # even if that night's folder is gone
-    known += [each.night for each in reversed(candidates)]
-    lost = known[-1] if known and good is None else ""
+    damaged += [candidate.night for candidate in reversed(candidates)]
+    if damaged and good is None:
+        lost = damaged[-1]
+    else:
+        lost = ""
     if lost:
         cell = replace(cell, outcome=replace(cell.outcome, against=lost))
     return Morning(history, cell, run, good, before, lost)

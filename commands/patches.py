@@ -40,8 +40,14 @@ def execute(arguments: argparse.Namespace) -> int:
         raise UserError(f'--signoff {arguments.signoff!r}: "Name <mail@host>" is expected')
     trees = list(_trees(arguments))
     suite = suite_from(arguments)
-    run = read(arguments.run) if arguments.run else None
-    basis = basis_of(arguments.run) if arguments.run else unknown_device()
+    if arguments.run:
+        run = read(arguments.run)
+    else:
+        run = None
+    if arguments.run:
+        basis = basis_of(arguments.run)
+    else:
+        basis = unknown_device()
     changes = read_changes()
     written = 0
     for tree in trees:
@@ -49,33 +55,35 @@ def execute(arguments: argparse.Namespace) -> int:
         mine = part_of(tree, changes)
         letters = letters_of(tree, mine, suite, basis, arguments.signoff, seen_in(mine, run))
         defects, features = (
-            [each for each in mine if each.feature is feature] for feature in (False, True)
+            [patch for patch in mine if patch.feature is feature] for feature in (False, True)
         )
-        for before, wanted, folder in (
+        for before, letters_wanted, folder in (
             ((), defects, ""),
             (defects, features if arguments.features else [], "-features"),
         ):
-            if not wanted:
+            if not letters_wanted:
                 continue
             out = arguments.out / f"{tree.name}{folder}"
-            made = write_series(tree, before, wanted, letters, arguments.signoff or NOBODY, out)
-            written += len(made.written)
-            for name, reason in made.misfits.items():
+            series = write_series(
+                tree, before, letters_wanted, letters, arguments.signoff or NOBODY, out
+            )
+            written += len(series.written)
+            for name, reason in series.misfits.items():
                 print(
                     f"{tree.path}: the change {name} does not fit and is left out: {reason}",
                     file=sys.stderr,
                 )
-            print(f"{out}: {len(made.written)} patch{'' if len(made.written) == 1 else 'es'}")
+            print(f"{out}: {len(series.written)} patch{'' if len(series.written) == 1 else 'es'}")
     if not written:
         raise UserError("no change fits", hint="see the lines above")
     return 0
 
 
 def _trees(arguments: argparse.Namespace) -> Iterator[Tree]:
-    given = {
+    trees = {
         name: path for name in PROJECTS if (path := getattr(arguments, name.replace("-", "_")))
     }
-    if not given:
+    if not trees:
         raise UserError("no tree is given", hint="--linux TREE, --rdma-core TREE, or both")
-    for name, path in given.items():
+    for name, path in trees.items():
         yield read_tree(name, path)

@@ -32,7 +32,7 @@ def execute(arguments: argparse.Namespace) -> int:
         guests = Guests(options, Path(name), functools.partial(print, flush=True), arguments.yes)
         if not templates_wanted():
             print(
-                f"the image of {guests.stack} is ready; runs boot their guests, because RDMA_CTS_TEMPLATES is off"
+                f"the image of {guests.stack} is ready; runs boot their guests, because RDMA_CTS_TEMPLATES is off",
             )
             return 0
         try:

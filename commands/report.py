@@ -60,7 +60,8 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.history:
         if arguments.runs or arguments.format != "html":
             raise UserError(
-                "--history writes a separate page", hint="give neither runs nor another format"
+                "--history writes a separate page",
+                hint="give neither runs nor another format",
             )
         from reports.history import PAGE, read_history  # imported late: runs do not need it
 
@@ -70,12 +71,17 @@ def execute(arguments: argparse.Namespace) -> int:
         show(history.problems, sys.stderr)
         page = renderer("history_page").page_of(history)
         _write(arguments.out, arguments.history / PAGE, page.encode())
-        return 0 if history.is_readable else 3
+        if history.is_readable:
+            return 0
+        return 3
     if not arguments.runs:
         raise UserError("no run is given: give the directory of a run, or --history DIR")
     digests = [read(path) for path in arguments.runs]
     report: str | bytes = renderer(arguments.format).render(digests)
-    beside = digests[0].directory / _PAGE if arguments.format == "html" else STANDARD_OUTPUT
+    if arguments.format == "html":
+        beside = digests[0].directory / _PAGE
+    else:
+        beside = STANDARD_OUTPUT
     _write(arguments.out, beside, report if isinstance(report, bytes) else report.encode())
     return 0
 
@@ -96,11 +102,14 @@ def write_beside(directory: Path, digest: Digest | None = None) -> None:
     digest = digest or read(directory)
     failed: list[UserError] = []
     for name in BESIDE:
-        made = renderer(name)
-        report: str | bytes = made.render([digest])
-        data = report if isinstance(report, bytes) else report.encode()
+        renderer_output = renderer(name)
+        report: str | bytes = renderer_output.render([digest])
+        if isinstance(report, bytes):
+            data = report
+        else:
+            data = report.encode()
         try:
-            write_atomically(directory / made.FILE_NAME, data, durable=False)
+            write_atomically(directory / renderer_output.FILE_NAME, data, durable=False)
         except UserError as error:
             failed.append(error)
     if failed:

@@ -66,27 +66,38 @@ def execute(arguments: argparse.Namespace) -> int:
     _check(arguments)
     suite = suite_from(arguments)
     path = arguments.run or (run_about(arguments.id) if arguments.id else latest(OUT))
-    run = read(path) if path else None
-    basis = basis_of(path) if path else unknown_device()
+    if path:
+        run = read(path)
+    else:
+        run = None
+    if path:
+        basis = basis_of(path)
+    else:
+        basis = unknown_device()
     if arguments.all:
         if run is None:
             raise UserError(
-                "there is no run from which programs could be made", hint="give --run RUN"
+                "there is no run from which programs could be made",
+                hint="give --run RUN",
             )
-        made = list(programs_of(run.results, suite, basis))
-        show(_write_all(made, arguments.out or run.directory / "reproducers"))
+        programs = list(programs_of(run.results, suite, basis))
+        show(_write_all(programs, arguments.out or run.directory / "reproducers"))
         return 0
     symptom = _symptom(arguments.id, run, suite)
-    name = symptom.name if symptom else arguments.id
+    if symptom:
+        name = symptom.name
+    else:
+        name = arguments.id
     if suite.find(name) is None:
         raise _unknown(name, suite, run if symptom else None)
     try:
         if arguments.mail:
             if run is None or symptom is None:
                 raise UserError(
-                    f"no run has a violation of {name}", hint="give the run with --run RUN"
+                    f"no run has a violation of {name}",
+                    hint="give the run with --run RUN",
                 )
-            text = mail(symptom, run, suite, basis, [read(each) for each in arguments.others])
+            text = mail(symptom, run, suite, basis, [read(other) for other in arguments.others])
         else:
             text = reproducer(name, suite, basis, symptom).text
     except Inexpressible as reason:
@@ -113,7 +124,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UserError("--others is only for --mail")
     if arguments.all and arguments.out == STANDARD_OUTPUT:
         raise UserError(
-            "--all writes files, and - is standard output, not a directory", hint="give --out DIR"
+            "--all writes files, and - is standard output, not a directory",
+            hint="give --out DIR",
         )
 
 
@@ -130,14 +142,16 @@ def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
     return UserError(f"there is no case {name!r}{near}")
 
 
-def _symptom(wanted: str, run: Digest | None, suite: Suite) -> Symptom | None:
+def _symptom(text: str, run: Digest | None, suite: Suite) -> Symptom | None:
     """Returns the recorded symptom of a violated case. For a defect, returns its first symptom whose case is still in
     the tables, else its first symptom."""
-    if FINGERPRINT.fullmatch(wanted):
-        defect = defect_of(wanted, run, "--run")[0]
-        return next((each for each in defect.symptoms if _has(suite, each.name)), defect.first)
-    symptoms = (each for defect in run.defects for each in defect.symptoms) if run else ()
-    return next((each for each in symptoms if wanted in (each.name, each.case)), None)
+    if FINGERPRINT.fullmatch(text):
+        defect = defect_of(text, run, "--run")[0]
+        return next(
+            (symptom for symptom in defect.symptoms if _has(suite, symptom.name)), defect.first
+        )
+    symptoms = (symptom for defect in run.defects for symptom in defect.symptoms) if run else ()
+    return next((symptom for symptom in symptoms if text in (symptom.name, symptom.case)), None)
 
 
 def _has(suite: Suite, name: str) -> bool:
@@ -147,13 +161,13 @@ def _has(suite: Suite, name: str) -> bool:
         return False
 
 
-def _write_all(made: Sequence[Made], out: Path) -> list[str]:
+def _write_all(programs: Sequence[Made], out: Path) -> list[str]:
     """Writes the programs. Returns a line for each reason why programs are missing, and a line with the numbers."""
     make_directory(out)
-    for each in made:
-        if each.program:
-            write_atomically(out / file_name(each.symptom.name), each.program.text.encode())
-    reasons = Counter(each.why_not for each in made if each.program is None)
-    written = sum(each.program is not None for each in made)
+    for program in programs:
+        if program.program:
+            write_atomically(out / file_name(program.symptom.name), program.program.text.encode())
+    reasons = Counter(program.why_not for program in programs if program.program is None)
+    written = sum(program.program is not None for program in programs)
     lines = [f"{count} cannot be expressed: {reason}" for reason, count in reasons.most_common()]
-    return [*lines, f"{written} of {len(made)} violations as C programs in {out}"]
+    return [*lines, f"{written} of {len(programs)} violations as C programs in {out}"]

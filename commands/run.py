@@ -59,7 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("output")
     add(output, "--out DIR", "the directory for results (default: out/<time>-<device>)")
     parser.set_defaults(
-        level=NORMAL, argv=(), chosen=None
+        level=NORMAL,
+        argv=(),
+        chosen=None,
     )  # a lab chooses the cases once for all its hosts
     loudness = output.add_mutually_exclusive_group()
     add(
@@ -112,18 +114,19 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
 
 def _resume(arguments: argparse.Namespace) -> int:
     is_lab = bool(arguments.lab) or (arguments.resume / LAB_FILE_NAME).exists()
-    given = [
+    flags = [
         option.flag for name, option in OPTIONS.items() if name in vars(arguments)
     ]  # also with default values
-    given += [f"--{name}" for name in ("out", "shell", "failed") if getattr(arguments, name)]
-    if given:
+    flags += [f"--{name}" for name in ("out", "shell", "failed") if getattr(arguments, name)]
+    if flags:
         raise UserError(
-            f"{', '.join(given)} cannot be given with --resume",
+            f"{', '.join(flags)} cannot be given with --resume",
             hint="all options are taken from the run that is resumed",
         )
     plan = read_lab_plan(arguments.resume) if is_lab else read_plan(arguments.resume)
     options = run_arguments.recorded_options(
-        plan.argv, arguments.resume / (LAB_FILE_NAME if is_lab else PLAN_FILE_NAME)
+        plan.argv,
+        arguments.resume / (LAB_FILE_NAME if is_lab else PLAN_FILE_NAME),
     )
     if isinstance(plan, Plan) and (done := _complete(arguments.resume.absolute())):
         Progress(level=arguments.level).say(f"the run in {done.directory} is complete")
@@ -136,12 +139,15 @@ def _resume(arguments: argparse.Namespace) -> int:
         shell=False,
         chosen=arguments.chosen,
     )
-    file = arguments.lab.absolute() if arguments.lab else None
+    if arguments.lab:
+        file = arguments.lab.absolute()
+    else:
+        file = None
     try:
         os.chdir(plan.directory)
     except OSError as error:
         raise UserError(
-            f"the run was started in {plan.directory}, which cannot be used: {error.strerror}"
+            f"the run was started in {plan.directory}, which cannot be used: {error.strerror}",
         ) from error
     if isinstance(plan, LabPlan):
         return int(_lab().run_lab(file or Path(plan.file), options, first, resumed=True))
@@ -151,14 +157,18 @@ def _resume(arguments: argparse.Namespace) -> int:
 def _complete(folder: Path) -> Digest | None:
     """Returns the run in a directory if it is complete, else None. Needs no device and no connection."""
     try:
-        found = read(folder)
+        run = read(folder)
     except UserError:  # reported when the run is resumed
         return None
-    return found if found.footer and found.footer["complete"] else None
+    if run.footer and run.footer["complete"]:
+        return run
+    return None
 
 
 def _run(
-    options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan | None = None
+    options: RunOptions,
+    arguments: argparse.Namespace,
+    recorded_plan: Plan | None = None,
 ) -> int:
     """Runs the cases. `arguments` is used only for values that are not in `options`: output, level, --yes."""
     run = choose(options, arguments.chosen, arguments.argv)
@@ -204,7 +214,10 @@ def _run(
                 print(summary(read(out), out, level=arguments.level))
             raise
         judged = _judged_here(recording, before, out)
-        lost = host.gone if host else ""
+        if host:
+            lost = host.gone
+        else:
+            lost = ""
         changed = file.changed() or next(iter(recording.doubts), "")
     with crash_reports_in(out):
         return _reported(judged or read(out), out, arguments.level, lost, changed)
@@ -217,8 +230,8 @@ def _judged_here(recording: Recording, before: Recorded | None, out: Path) -> Di
     recorded = recording.recorded
     if recorded is None:
         return None
-    found = digest(recorded, out, str(out), is_own=not before)
-    if before and found.concluded.status == 0:
+    judged = digest(recorded, out, str(out), is_own=not before)
+    if before and judged.concluded.status == 0:
         from conformance.results.rejudge import (
             unfounded,
         )  # imported late: only resumed runs need it
@@ -227,16 +240,18 @@ def _judged_here(recording: Recording, before: Recorded | None, out: Path) -> Di
         run = recording.run
         if wrong := next(unfounded(run.suite, recorded, out, cases, run.profile), ""):
             raise UserError(
-                f"{out / FILE_NAME} was changed before the run was resumed: {wrong}", status=3
+                f"{out / FILE_NAME} was changed before the run was resumed: {wrong}",
+                status=3,
             )
-    return found
+    return judged
 
 
 def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
     """Creates the directory of --out, and removes it if the run records nothing. Raises UserError."""
     if (out / LAB_FILE_NAME).exists():
         raise UserError(
-            f"{out} is the directory of a lab", hint="choose another --out, or --resume the lab"
+            f"{out} is the directory of a lab",
+            hint="choose another --out, or --resume the lab",
         )
     if not resumed:
         check_free(out)
@@ -297,7 +312,9 @@ def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) ->
         raise UserError(changed, hint=hint, status=judged.status or 3)
     if lost:
         raise UserError(
-            lost, hint=f"{command('run', '--resume', out)} runs the remaining cases", status=3
+            lost,
+            hint=f"{command('run', '--resume', out)} runs the remaining cases",
+            status=3,
         )
     return judged.status
 
@@ -308,7 +325,7 @@ def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Sta
     def announcing(cases: Sequence[str]) -> Worker:
         if len(cases) == 1 and cases[0] in alone:
             progress.say(
-                f"  a separate guest or process for {cases[0]}, because the case may crash it"
+                f"  a separate guest or process for {cases[0]}, because the case may crash it",
             )
         return start(cases)
 
@@ -328,10 +345,11 @@ def _harmless(cases: Sequence[Case], progress: Progress) -> list[Case]:
     chosen = [case for case in cases if not case.hazardous]
     if not chosen:
         raise UserError(
-            "every selected case can crash the kernel", hint="--hazardous runs these cases"
+            "every selected case can crash the kernel",
+            hint="--hazardous runs these cases",
         )
     if len(chosen) < len(cases):
         progress.say(
-            f"left out {format_count(len(cases) - len(chosen), 'case')} that can crash the kernel (see --hazardous)"
+            f"left out {format_count(len(cases) - len(chosen), 'case')} that can crash the kernel (see --hazardous)",
         )
     return chosen

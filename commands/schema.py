@@ -39,7 +39,9 @@ def execute(arguments: argparse.Namespace) -> int:
 def text(of: str) -> str:
     """Returns the schema as published in docs/, without the final newline."""
     source = SCHEMAS[of]
-    return source.read_text().rstrip() if isinstance(source, Path) else _formatted(source(), 0)
+    if isinstance(source, Path):
+        return source.read_text().rstrip()
+    return _formatted(source(), 0)
 
 
 def _formatted(value: Any, indent: int, room: int = LINE) -> str:
@@ -49,7 +51,7 @@ def _formatted(value: Any, indent: int, room: int = LINE) -> str:
         return flat
     inner = indent + 1
     if isinstance(value, list):
-        lines = [_formatted(each, inner, LINE - inner - 1) for each in value]
+        lines = [_formatted(value, inner, LINE - inner - 1) for value in value]
     else:
         keys = {key: f"{json.dumps(key)}: " for key in value}
         lines = [

@@ -57,7 +57,7 @@ def execute(arguments: argparse.Namespace) -> int:
         raise UserError(f"{arguments.history} is not a history: it has no night")
     if history.problems and not any(cell.facts for cell in history.cells):
         raise UserError(
-            f"{arguments.history}: no night can be read; the first problem: {history.problems[0]}"
+            f"{arguments.history}: no night can be read; the first problem: {history.problems[0]}",
         )
     if Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(arguments.history)):
         raise UserError(
@@ -81,31 +81,32 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def _runs(history: History, page: HistoryPage) -> dict[Path, Run]:
     """Returns the latest readable run of each cell, and more runs until each defect is in a returned run."""
-    found: dict[Path, Run] = {}
+    runs: dict[Path, Run] = {}
     for name in history.names:
-        _read_first(reversed(history.ran(name)), found)
+        _read_first(reversed(history.ran(name)), runs)
     missing = {
         page.known_as(defect)
         for cell in history.cells
         if cell.facts
         for defect in cell.facts.defects
     }
-    missing -= {page.known_as(defect) for run in found.values() for defect in run.digest.defects}
+    missing -= {page.known_as(defect) for run in runs.values() for defect in run.digest.defects}
     having: dict[Path, tuple[Cell, set[str]]] = {
         cell.folder: (cell, missing & set(map(page.known_as, cell.facts.defects)))
         for cell in history.cells
-        if cell.facts and cell.folder not in found
+        if cell.facts and cell.folder not in runs
     }
     while missing and having:
         folder = max(
-            having, key=lambda folder: (len(having[folder][1] & missing), having[folder][0].night)
+            having,
+            key=lambda folder: (len(having[folder][1] & missing), having[folder][0].night),
         )
         cell, defects = having.pop(folder)
         if not defects & missing:
             break
-        if _read_first([cell], found):
+        if _read_first([cell], runs):
             missing -= defects
-    return found
+    return runs
 
 
 def _read_first(cells: Iterable[Cell], runs: dict[Path, Run]) -> bool:
@@ -125,7 +126,7 @@ def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, s
     for change in read_changes():
         for fingerprint in change.defects:
             mended.setdefault(fingerprint, []).append(
-                site.Mending(change.name, change.subject, change.about)
+                site.Mending(change.name, change.subject, change.about),
             )
     papers: dict[str, site.Papers] = {}
     for defect, track in page.defects:
@@ -138,7 +139,10 @@ def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, s
         by_id.setdefault(page.known_as(finding.defect), finding)
     for id_, finding in by_id.items():
         if id_ in papers:
-            program = finding.program.text if finding.program else ""
+            if finding.program:
+                program = finding.program.text
+            else:
+                program = ""
             papers[id_] = replace(papers[id_], program=program, why_not=finding.why_not)
             with suppress(Inexpressible):
                 papers[id_] = replace(papers[id_], letter=mail_of(finding, runs, suite))

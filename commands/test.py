@@ -24,10 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "--nightly", action="store_true", help="also run the tests that only nightly jobs run"
+        "--nightly",
+        action="store_true",
+        help="also run the tests that only nightly jobs run",
     )
     which.add_argument(
-        "--quick", action="store_true", help="run only the tests that are fast and need no guest"
+        "--quick",
+        action="store_true",
+        help="run only the tests that are fast and need no guest",
     )
     parser.add_argument("pytest", nargs="*", metavar="ARG", help="arguments for pytest, after --")
 
@@ -36,15 +40,21 @@ def execute(arguments: argparse.Namespace) -> int:
     """Installs what is needed, runs pytest, and returns its exit status."""
     if not (ROOT / "tests").is_dir():
         raise UserError(
-            "an installed package has no tests of the project", hint="run them in a checkout"
+            "an installed package has no tests of the project",
+            hint="run them in a checkout",
         )
     _check_files(arguments.pytest)
     python = packages.ensure_tools(packages.TEST, assume_yes=arguments.yes, say=print)
-    wanted = QUICK if arguments.quick else (*ALL, *(() if arguments.nightly else LEFT))
-    command = [python, "-m", "pytest", *(arguments.pytest or wanted)]
+    if arguments.quick:
+        selection = QUICK
+    else:
+        selection = (*ALL, *(() if arguments.nightly else LEFT))
+    command = [python, "-m", "pytest", *(arguments.pytest or selection)]
     # Hints in the expected output name ./rdma-cts, however this command was started.
-    own = {name: value for name, value in os.environ.items() if name != "RDMA_CTS_PROGRAM"}
-    environment = {**(MORE if arguments.nightly else {}), **own}
+    environment_here = {
+        name: value for name, value in os.environ.items() if name != "RDMA_CTS_PROGRAM"
+    }
+    environment = {**(MORE if arguments.nightly else {}), **environment_here}
     status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     return _STATUSES.get(status, status)
 

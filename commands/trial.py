@@ -38,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "run against the reference, with wrong data transfers",
     )
     personas = trial(
-        "personas", violation_runs.personas, "run against references that behave like known drivers"
+        "personas",
+        violation_runs.personas,
+        "run against references that behave like known drivers",
     )
     add(personas, "personas [NAME...]", "only these personas (default: all of them)")
     guest = trial(
@@ -63,14 +65,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(guest, "--own", "run only the cases of the violated rule")
 
     mending = trial(
-        "mended", mended.execute, "run on the mended stack, each time without one of its changes"
+        "mended",
+        mended.execute,
+        "run on the mended stack, each time without one of its changes",
     )
     add(mending, "run RUN", "a run on the stack without any of the changes")
     add(mending, "--change NAME", "leave out only this change", action="append", default=[])
     add(mending, "--list", "only list the changes")
 
     kernel = trial(
-        "kernel", kernel_runs.execute, "run on a driver in guests, each time with a mutant of it"
+        "kernel",
+        kernel_runs.execute,
+        "run on a driver in guests, each time with a mutant of it",
     )
     _add_mutants(kernel)
 
@@ -99,7 +105,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
     arrays = trial(
-        "arrays", answers.execute, "make the stored arrays of the models anew, by the reference"
+        "arrays",
+        answers.execute,
+        "make the stored arrays of the models anew, by the reference",
     )
     add(arrays, "--array NAME", "only this array", action="append", default=[])
     add(arrays, "--anew", "without the points of the stored arrays, which else are kept")

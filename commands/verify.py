@@ -84,7 +84,9 @@ def _signed(bundle: Path, support: "Support", signers: Path | None) -> str:
     """Returns a line about the signer of the judged bundle. Raises UserError if nobody in `signers` has signed it."""
     if signers is None:
         there = signature.path_of(bundle).is_file()
-        return "signature: not checked; give --signers FILE" if there else "signature: none"
+        if there:
+            return "signature: not checked; give --signers FILE"
+        return "signature: none"
     data = read_regular(bundle, MOST_BYTES)
     if hashlib.sha256(data).hexdigest() != support.sha256:
         raise UserError(f"{bundle} was changed while it was read")
@@ -115,12 +117,16 @@ class Support:
     @property
     def status(self) -> int:
         """The exit status. As for `run`, situations that the stack cannot reach do not make a run incomplete."""
-        return 1 if self.unfounded else self.run.status or 3 * self.run.concluded.incomplete
+        if self.unfounded:
+            return 1
+        return self.run.status or 3 * self.run.concluded.incomplete
 
     def _not_judged(self) -> Iterator[str]:
         for reason, text in _NOT_JUDGED.items():
-            if kept := Counter(each.record["verdict"] for each in self.kept if each.kept == reason):
-                yield f"{kept.total()} {text} ({', '.join(f'{count} {verdict}' for verdict, count in kept.items())})"
+            if counts := Counter(
+                change.record["verdict"] for change in self.kept if change.kept == reason
+            ):
+                yield f"{counts.total()} {text} ({', '.join(f'{count} {verdict}' for verdict, count in counts.items())})"
         if self.run.unrecorded:
             yield f"{format_count(len(self.run.unrecorded), 'planned case')} without a result"
 
@@ -134,8 +140,8 @@ class Support:
         yield f"run: {facts['device']} ({facts['driver']}), {under_test}"
         yield from filter(None, [self.remark])
         for key in ("waivers", "profile"):
-            if given := self.run.header.get(key):
-                yield f"{key}: {given['file']}, sha256 {given['sha256'][:12]}"  # type: ignore[index]
+            if file := self.run.header.get(key):
+                yield f"{key}: {file['file']}, sha256 {file['sha256'][:12]}"  # type: ignore[index]
         if self.run.header["stack"] == "host":
             user = self.run.header.get("isolated")
             yield _ISOLATED.format(one_line(user)) if user else _ON_A_HOST
@@ -160,7 +166,8 @@ def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> 
             suite = load_suite(cases)
             refuse_other_tables(run.header, suite, "the run was", "it")
             if wrong := _wrong_in_header(run.header, suite) or _wrong_inputs(
-                recorded.header, folder
+                recorded.header,
+                folder,
             ):
                 raise UserError(f"{shown} is not a run of these tables, or was changed: {wrong}")
             if wrong := wrong_claim(manifest, run):
@@ -179,7 +186,11 @@ def _named_as(shown: Path, folder: Path) -> Iterator[None]:
             for line in (error.message, *error.more)
         )
         raise UserError(
-            message, *more, hint=error.hint, log=error.log, status=error.status
+            message,
+            *more,
+            hint=error.hint,
+            log=error.log,
+            status=error.status,
         ) from error
 
 
@@ -219,16 +230,26 @@ def _wrong_inputs(header: HeaderRecord, folder: Path) -> str:
 
 
 def _judged(
-    suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, sha256: str, said: str
+    suite: Suite,
+    recorded: Recorded,
+    folder: Path,
+    manifest: Manifest,
+    sha256: str,
+    said: str,
 ) -> Support:
-    profile = read_profile(folder / PROFILE) if (folder / PROFILE).exists() else None
+    if (folder / PROFILE).exists():
+        profile = read_profile(folder / PROFILE)
+    else:
+        profile = None
     waivers = None
     if (folder / WAIVERS).exists():
         waivers = read_waivers(
-            folder / WAIVERS, suite, _day(recorded.header.get("started"), folder / RESULTS)
+            folder / WAIVERS,
+            suite,
+            _day(recorded.header.get("started"), folder / RESULTS),
         )
-        if given := recorded.header.get("waivers"):
-            waivers = replace(waivers, file=given["file"])
+        if waivers_here := recorded.header.get("waivers"):
+            waivers = replace(waivers, file=waivers_here["file"])
     by_case = {record["case"]: record for record in recorded.results}
     raw: list[ResultRecord] = [
         {**record, "effective": record["verdict"], "waiver": None} for record in by_case.values()
@@ -240,13 +261,13 @@ def _judged(
     judged = read_results(out)
     run = digest(judged, out, is_own=True)
     now = {record["case"]: record for record in judged.results}
-    kept = [each for each in again if each.kept]
+    unjudged = [change for change in again if change.kept]
     unfounded = [
-        *(each.unfounded for each in kept if each.unfounded),
+        *(change.unfounded for change in unjudged if change.unfounded),
         *unfounded_repetitions(suite, recorded, folder, profile),
         *(line for case, record in by_case.items() if (line := _difference(record, now[case]))),
     ]
-    return Support(manifest, sha256, said, run, kept, unfounded)
+    return Support(manifest, sha256, said, run, unjudged, unfounded)
 
 
 def _difference(recorded: ResultRecord, now: ResultRecord) -> str:

@@ -43,7 +43,10 @@ def execute(arguments: argparse.Namespace) -> int:
     if not arguments.owner.strip():
         raise UserError("--owner is empty")
     text = waivers_text(
-        [_run(read(path)) for path in arguments.runs], arguments.owner, arguments.issue, expires
+        [_run(read(path)) for path in arguments.runs],
+        arguments.owner,
+        arguments.issue,
+        expires,
     )
     write_out(arguments.out, text.encode(), f"waivers: {arguments.out}")
     return 0
@@ -53,7 +56,7 @@ def _run(digest: Digest) -> Run:
     run = Run(str(digest.directory), digest.header, digest.results)
     if not run.driver:
         raise UserError(
-            f"{digest.directory} does not name the tested driver, and a waiver applies to one driver"
+            f"{digest.directory} does not name the tested driver, and a waiver applies to one driver",
         )
     return run
 
@@ -65,6 +68,6 @@ def _expires(text: str, today: date) -> date:
         raise UserError(f"--expires {text!r} is not a date such as {today + LONGEST}") from error
     if not today <= expires <= today + LONGEST:
         raise UserError(
-            f"--expires {text} is not between today and {today + LONGEST}, {LONGEST.days} days ahead"
+            f"--expires {text} is not between today and {today + LONGEST}, {LONGEST.days} days ahead",
         )
     return expires

@@ -35,14 +35,16 @@ def digest_of(parts: Iterable[bytes]) -> str:
 def path_of(name: str) -> Path | None:
     """Returns the path of the cached file with this name, which need not exist; None if there is no cache."""
     folder = os.environ.get(DIRECTORY)
-    return Path(folder) / name if folder else None
+    if folder:
+        return Path(folder) / name
+    return None
 
 
 def is_own(path: Path) -> bool:
     """Whether only this user and root can have written or replaced this file or directory."""
     try:
         real = Path(os.path.realpath(path, strict=True))
-        return all(has_private_status(os.lstat(each)) for each in (real, *real.parents))
+        return all(has_private_status(os.lstat(folder)) for folder in (real, *real.parents))
     except OSError:
         return False
 
@@ -69,13 +71,13 @@ def has_private_status(found: os.stat_result) -> bool:
 def _is_of_one(group: int) -> bool:
     """Whether only this user is in the group. On many systems, the user's group can write new files by default."""
     try:
-        user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+        user, group_entry = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:
         return False
     return (
-        found.gr_gid == user.pw_gid
-        and found.gr_name == user.pw_name
-        and set(found.gr_mem) <= {user.pw_name}
+        group_entry.gr_gid == user.pw_gid
+        and group_entry.gr_name == user.pw_name
+        and set(group_entry.gr_mem) <= {user.pw_name}
     )
 
 
@@ -91,7 +93,9 @@ def lookup(name: str) -> Path | None:
         return None
     except OSError:
         # The file belongs to root or is on a read-only file system: only its time could not be changed.
-        return path if path.exists() else None
+        if path.exists():
+            return path
+        return None
     return path
 
 
@@ -110,7 +114,7 @@ def store(name: str, content: bytes) -> None:
         return
     with contextlib.suppress(OSError):
         write_whole(path, content)
-        prune((each for each in path.parent.iterdir() if each.is_file()), KEPT)
+        prune((path for path in path.parent.iterdir() if path.is_file()), KEPT)
 
 
 def prune(paths: Iterable[Path], kept: int) -> None:

@@ -10,7 +10,10 @@ from pathlib import Path
 # The command that starts the suite, for hints. In packages of distributions, the started program sets the variable.
 PROGRAM = os.environ.get("RDMA_CTS_PROGRAM", "./rdma-cts")
 # The same command for results. It has no path of a machine; in a checkout, it is run in the project's directory.
-RECORDED_PROGRAM = "./rdma-cts" if "/" in PROGRAM else PROGRAM
+if "/" in PROGRAM:
+    RECORDED_PROGRAM = "./rdma-cts"
+else:
+    RECORDED_PROGRAM = PROGRAM
 
 
 def command(*words: object) -> str:

@@ -150,7 +150,10 @@ def write_special(path: Path, content: bytes) -> bool:
         raise OSError(errno.EISDIR, "it is a block device")
     if stat.S_ISREG(status.st_mode) and not is_of_system:
         return False
-    follow = 0 if is_of_system else os.O_NOFOLLOW
+    if is_of_system:
+        follow = 0
+    else:
+        follow = os.O_NOFOLLOW
     descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC | follow)
     with open(descriptor, "wb", buffering=0) as file:
         opened = os.fstat(descriptor)

@@ -36,14 +36,16 @@ WHERE, BUILDS, CASES = "where", "your own build under test", "which cases"
 JUDGING, GENERAL = "how it is judged", "how it is run"
 
 _DEVICE = re.compile(
-    r"[^\s\0/,:]{1,63}"
+    r"[^\s\0/,:]{1,63}",
 )  # the kernel's IB_DEVICE_NAME_MAX is 64, including the NUL
 # How long a host may take to restart after a crash, in seconds. The firmware of a server needs minutes.
 RETURN_S = 300.0
 
 
 def checked(
-    convert: Callable[[str], _T], fits: Callable[[_T], object], what: str
+    convert: Callable[[str], _T],
+    fits: Callable[[_T], object],
+    what: str,
 ) -> Callable[[str], _T]:
     """Returns a function that converts a text, and raises ArgumentTypeError if the text is not `what`."""
 
@@ -62,7 +64,9 @@ def _digits(text: str) -> int:
 
 
 positive_seconds = checked(
-    float, lambda seconds: 0 < seconds < math.inf, "a number of seconds above 0"
+    float,
+    lambda seconds: 0 < seconds < math.inf,
+    "a number of seconds above 0",
 )
 budget_seconds = checked(float, lambda seconds: 0 <= seconds < math.inf, "a number of seconds")
 positive_count = checked(_digits, bool, "a number above 0")
@@ -73,7 +77,9 @@ word = checked(str, str.strip, "a word")
 _path = checked(str, lambda text: text and "\0" not in text, "a path")
 # The name of a device in sysfs.
 device_name = checked(
-    str, lambda text: _DEVICE.fullmatch(text) and text not in (".", ".."), "the name of a device"
+    str,
+    lambda text: _DEVICE.fullmatch(text) and text not in (".", ".."),
+    "the name of a device",
 )
 
 
@@ -122,10 +128,22 @@ class Option:
         """Returns keyword arguments for add_argument and addoption; the help text names the default."""
         if self.default is False:
             return {"action": "store_true", "help": self.help}
-        several = {"action": "append"} if self.default == () else {}
-        chosen = {"choices": self.choices} if self.choices else {}
-        standard = self.standard if default is None else default
-        shown = f" (default {format_value(standard)})" if standard else ""
+        if self.default == ():
+            several = {"action": "append"}
+        else:
+            several = {}
+        if self.choices:
+            chosen = {"choices": self.choices}
+        else:
+            chosen = {}
+        if default is None:
+            standard = self.standard
+        else:
+            standard = default
+        if standard:
+            shown = f" (default {format_value(standard)})"
+        else:
+            shown = ""
         return {
             **several,
             **chosen,
@@ -140,17 +158,19 @@ class Option:
             return []
         if value is True:
             return [flag]
-        found = []
-        for each in value if isinstance(value, tuple) else (value,):
-            text = format_value(each)
+        words = []
+        for item in value if isinstance(value, tuple) else (value,):
+            text = format_value(item)
             # argparse would treat a separate argument that begins with a dash as an option.
-            found += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
-        return found
+            words += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+        return words
 
 
 def format_value(value: Any) -> str:
     """Returns the text of a value on a command line. `parse` of the option converts this text back to the value."""
-    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+    if isinstance(value, float) and float(f"{value:g}") == value:
+        return f"{value:g}"
+    return str(value)
 
 
 def _option(
@@ -164,7 +184,8 @@ def _option(
 ) -> Any:
     """Returns a field of RunOptions with its option. Without `flag`, the flag is derived from the field's name."""
     return field(
-        default=default, metadata={"option": Option("", flag, help, metavar, parse, **more)}
+        default=default,
+        metadata={"option": Option("", flag, help, metavar, parse, **more)},
     )
 
 
@@ -204,7 +225,10 @@ class RunOptions:
         plugin=True,
     )
     host: str | None = _on_host(
-        None, "run on a device of HOST, which is reached over ssh", "[USER@]HOST[:PORT]", word
+        None,
+        "run on a device of HOST, which is reached over ssh",
+        "[USER@]HOST[:PORT]",
+        word,
     )
     console: str | None = _of_lost_host(
         None,
@@ -236,7 +260,8 @@ class RunOptions:
     stack: str | None = _in_guest(None, "the Debian release in the guest")
     driver: str | None = _in_guest(None, "the driver of the guest's device")
     shared: bool = _on_host(
-        False, "on a device: run even if other processes have queue pairs on it"
+        False,
+        "on a device: run even if other processes have queue pairs on it",
     )
     isolate: str | None = _on_host(
         None,
@@ -246,7 +271,10 @@ class RunOptions:
     )
     hazardous: bool = _on_host(False, "on a device: also run cases that may crash the kernel")
     kernel: Path | None = _build(
-        None, "in the guest: this kernel (bzImage or vmlinuz)", "FILE", given_path
+        None,
+        "in the guest: this kernel (bzImage or vmlinuz)",
+        "FILE",
+        given_path,
     )
     modules: Path | None = _build(
         None,
@@ -255,7 +283,10 @@ class RunOptions:
         given_path,
     )
     linux: Path | None = _build(
-        None, "in the guest: the driver, compiled from this source tree", "TREE", given_path
+        None,
+        "in the guest: the driver, compiled from this source tree",
+        "TREE",
+        given_path,
     )
     rdma_core: Path | None = _option(
         None,
@@ -265,7 +296,10 @@ class RunOptions:
         group=BUILDS,
     )
     overlay: Path | None = _build(
-        None, "files to copy unchanged over the guest's root directory", "DIR", given_path
+        None,
+        "files to copy unchanged over the guest's root directory",
+        "DIR",
+        given_path,
     )
     guest_env: tuple[str, ...] = _build(
         (),
@@ -280,18 +314,28 @@ class RunOptions:
         decides=False,
     )
     strict_packages: bool = _build(
-        False, "do not use an image whose package lists have expired", decides=False
+        False,
+        "do not use an image whose package lists have expired",
+        decides=False,
     )
     without: tuple[str, ...] = _build(
-        (), "a change to leave out of a mended stack (see docs/mended-stack.md)", "CHANGE"
+        (),
+        "a change to leave out of a mended stack (see docs/mended-stack.md)",
+        "CHANGE",
     )
     keep: bool = _build(
-        False, "keep each guest's drive, and a script that starts the guest again", decides=False
+        False,
+        "keep each guest's drive, and a script that starts the guest again",
+        decides=False,
     )
     verbs: tuple[str, ...] = _case((), "only this verb, e.g. reg_mr", "VERB", flag="--verb")
     rules: tuple[str, ...] = _case((), "only the cases of this rule", "ID", flag="--rule")
     words: tuple[str, ...] = _case(
-        (), "only cases with this word in the id", "WORD", word, flag="-k"
+        (),
+        "only cases with this word in the id",
+        "WORD",
+        word,
+        flag="-k",
     )
     only: tuple[str, ...] = _case(
         (),
@@ -307,7 +351,12 @@ class RunOptions:
         Shard.parse,
     )
     cases: tuple[Path, ...] = _option(
-        (), "also the tables in DIR/<verb>/", "DIR", given_path, plugin=True, group=CASES
+        (),
+        "also the tables in DIR/<verb>/",
+        "DIR",
+        given_path,
+        plugin=True,
+        group=CASES,
     )
     profile: Path | None = _judging(
         None,
@@ -317,7 +366,11 @@ class RunOptions:
         plugin=True,
     )
     waivers: Path | None = _judging(
-        None, "known violations (see docs/waivers.md)", "FILE", given_path, decides=False
+        None,
+        "known violations (see docs/waivers.md)",
+        "FILE",
+        given_path,
+        decides=False,
     )
     subject: str | None = _judging(
         None,
@@ -368,7 +421,7 @@ class RunOptions:
         if directory == ROOT:
             return self
         paths: dict[str, Any] = {
-            name: directory / each for name, each in vars(self).items() if isinstance(each, Path)
+            name: directory / item for name, item in vars(self).items() if isinstance(item, Path)
         }
         return replace(self, cases=tuple(directory / folder for folder in self.cases), **paths)
 
@@ -382,12 +435,12 @@ class RunOptions:
 
     def deciding(self) -> "RunOptions":
         """Returns the run with only the options that affect the outcome of a case on the target."""
-        others = {
-            name: each.default
-            for name, each in OPTIONS.items()
-            if not (each.decides and self.has_effect(each))
+        undecided = {
+            name: option.default
+            for name, option in OPTIONS.items()
+            if not (option.decides and self.has_effect(option))
         }
-        return replace(self, **others)
+        return replace(self, **undecided)
 
     def for_target(self, device: str) -> "RunOptions":
         """Returns the run on a target without the options that have no effect there."""
@@ -411,11 +464,13 @@ class RunOptions:
     def arguments(self) -> list[str]:
         """Returns the arguments of `rdma-cts run` for this run; --only comes last."""
         last = OPTIONS["only"]
-        chosen = [(each, getattr(self, name)) for name, each in OPTIONS.items() if each is not last]
+        chosen = [
+            (option, getattr(self, name)) for name, option in OPTIONS.items() if option is not last
+        ]
         return [
             word
-            for each, value in [*chosen, (last, self.only)]
-            for word in each.to_arguments(each.flag, value)
+            for name, value in [*chosen, (last, self.only)]
+            for word in name.to_arguments(name.flag, value)
         ]
 
     def reproduction(self, case: Case, device: str = "") -> str:
@@ -423,7 +478,7 @@ class RunOptions:
         test. The command ends with the case's id."""
         alone = self.of_case(case)
         return shlex.join(
-            [RECORDED_PROGRAM, "run", *replace(alone, device=device or alone.device).arguments()]
+            [RECORDED_PROGRAM, "run", *replace(alone, device=device or alone.device).arguments()],
         )
 
     @property
@@ -439,18 +494,23 @@ class RunOptions:
     @property
     def devices(self) -> tuple[str, ...]:
         """The names of the devices of this host that share the cases; empty for the guest."""
-        return tuple((self.device or "").split(",")) if self.device else ()
+        if self.device:
+            return tuple((self.device or "").split(","))
+        return ()
 
     def plugin_arguments(self) -> list[str]:
         """Returns the --rdma-… arguments of pytest for this run, without the arguments that select cases."""
         run = self.deciding()
-        chosen = [(each, getattr(run, name)) for name, each in OPTIONS.items() if each.plugin]
+        chosen = [(option, getattr(run, name)) for name, option in OPTIONS.items() if option.plugin]
         return [
-            word for each, value in chosen for word in each.to_arguments(each.plugin_flag, value)
+            word for name, value in chosen for word in name.to_arguments(name.plugin_flag, value)
         ]
 
     def inside_guest(
-        self, device: str, cases: tuple[Path, ...], profile: Path | None
+        self,
+        device: str,
+        cases: tuple[Path, ...],
+        profile: Path | None,
     ) -> "RunOptions":
         """Returns the options of pytest in the guest, where `device` is local and the files have these paths."""
         return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
@@ -507,7 +567,9 @@ def _private_option(flag: str) -> Option | None:
 
 
 def _shown(option: Option, value: str) -> str:
-    return name_of(value) if option.name == "guest_env" else LEFT_OUT
+    if option.name == "guest_env":
+        return name_of(value)
+    return LEFT_OUT
 
 
 def _named(name: str, option: Option) -> Option:
@@ -516,5 +578,5 @@ def _named(name: str, option: Option) -> Option:
 
 # The options by the names of their fields, in the order of --help.
 OPTIONS: Mapping[str, Option] = {
-    each.name: _named(each.name, each.metadata["option"]) for each in fields(RunOptions)
+    field.name: _named(field.name, field.metadata["option"]) for field in fields(RunOptions)
 }

@@ -51,5 +51,8 @@ def _trials(action: argparse._SubParsersAction[Parser]) -> Iterator[str]:
 
 def _entry(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
     formatter = argparse.HelpFormatter(parser.prog, width=10_000)
-    text = formatter._expand_help(action) if action.help else ""
+    if action.help:
+        text = formatter._expand_help(action)
+    else:
+        text = ""
     return f"- `{formatter._format_action_invocation(action)}`: {' '.join(text.split()).replace('<', '&lt;')}"

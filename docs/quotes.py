@@ -59,7 +59,8 @@ FINDINGS = ROOT / "docs/findings.md"
 _LONG_S = 0.1  # all shorter cases count as equally long
 _START_S = 1.0  # a guest from a template, for a case that needs its own guest
 _DOCUMENTS = re.compile(
-    r"(?P<head>^- rules: (?P<rules>.*)\n)(?P<told>(?:- the document: .*\n)+)", re.MULTILINE
+    r"(?P<head>^- rules: (?P<rules>.*)\n)(?P<told>(?:- the document: .*\n)+)",
+    re.MULTILINE,
 )
 _BLOCK = re.compile(r"(<!-- quoted: (?P<name>[a-z ]+) -->\n).*?(<!-- end of quote -->)", re.DOTALL)
 
@@ -68,14 +69,15 @@ def recorded(stack: str = OWN) -> Digest:
     """Returns the recorded run of a stack."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / FILE_NAME).write_bytes(
-            lzma.decompress((RUNS / f"{stack}.jsonl.xz").read_bytes())
+            lzma.decompress((RUNS / f"{stack}.jsonl.xz").read_bytes()),
         )
         return read(Path(folder))
 
 
 def _summary(run: Digest) -> Iterator[str]:
     folder = Path(
-        "out", re.sub("[^0-9T]", "", run.header["started"].partition("+")[0]) + f"-{run.device}"
+        "out",
+        re.sub("[^0-9T]", "", run.header["started"].partition("+")[0]) + f"-{run.device}",
     )
     yield from (
         f"    {line}".rstrip()
@@ -121,33 +123,35 @@ def _part(run: Digest, rule: str) -> str:
     evidence = (run.footer or {}).get("rule_evidence", {}).get(rule)
     if evidence is None:
         return ""
-    reasons = sorted({each["why"] for each in evidence["missing"].values()})
+    reasons = sorted({missing["why"] for missing in evidence["missing"].values()})
     return f"{evidence['seen']} of {evidence['needed']}: {'; '.join(reasons)}"
 
 
 def _defects_by_stack(_: Digest) -> Iterator[str]:
-    own = {each for defect in _runs()[OWN].defects for each in defect.fingerprints}
+    fingerprints = {
+        fingerprint for defect in _runs()[OWN].defects for fingerprint in defect.fingerprints
+    }
     yield "| run | violations | defects | defects in the kernel's core | defects that rxe has too |"
     yield "|---|---:|---:|---:|---:|"
     for name, run in _runs().items():
         core = sum(defect.answering.layer == CORE for defect in run.defects)
         violations = len(
-            {record["case"] for records in run.violations().values() for record in records}
+            {record["case"] for records in run.violations().values() for record in records},
         )
-        shared = sum(not own.isdisjoint(defect.fingerprints) for defect in run.defects)
+        shared = sum(not fingerprints.isdisjoint(defect.fingerprints) for defect in run.defects)
         yield f"| {name} | {violations} | {len(run.defects)} | {core} | {shared} |"
 
 
 def _seen(_: Digest) -> Iterator[str]:
     stacks = {
-        name: {rule: _SEEN[each] for rule, each in run.verdicts.items()}
+        name: {rule: _SEEN[verdict] for rule, verdict in run.verdicts.items()}
         for name, run in _runs().items()
     }
-    rules = {rule: each for rule, each in _rules().items() if each.since != VENDOR}
-    violations = Counter(each.rule for each in (*VIOLATIONS, *BLIND_VIOLATIONS))
+    rules = {rule: texts for rule, texts in _rules().items() if texts.since != VENDOR}
+    violations = Counter(violation.rule for violation in (*VIOLATIONS, *BLIND_VIOLATIONS))
     seen = {rule: {by_rule.get(rule, "") for by_rule in stacks.values()} for rule in rules}
-    green, red = (sum(kind in each for each in seen.values()) for kind in (GREEN, RED))
-    neither = [rule for rule, each in seen.items() if not each & {GREEN, RED}]
+    green, red = (sum(kind in verdicts for verdicts in seen.values()) for kind in (GREEN, RED))
+    neither = [rule for rule, verdicts in seen.items() if not verdicts & {GREEN, RED}]
     yield f"Of {len(rules)} rules, {green} were seen green on a stack, {red} red, and {len(neither)} neither:"
     yield f"{', '.join(neither)}."
     yield f"{len(_rules()) - len(rules)} more are of a vendor's dialect, whose library is no longer released."
@@ -166,7 +170,9 @@ QUOTES: Mapping[str, Callable[[Digest], Iterable[str]]] = {
         f"    {run.conclusion} (exit status {run.status})",
     ],
     "headline": lambda run: [f"    {run.headline}"],
-    "rules in part": lambda run: [f"- {rule} {told}" for rule, told in run.restrictions.items()],
+    "rules in part": lambda run: [
+        f"- {rule} {restriction}" for rule, restriction in run.restrictions.items()
+    ],
     "calls": _calls,
     "in part by stack": _in_part_by_stack,
     "defects by stack": _defects_by_stack,
@@ -177,10 +183,10 @@ QUOTES: Mapping[str, Callable[[Digest], Iterable[str]]] = {
 def quoted(text: str, run: Digest) -> str:
     """Returns the page with the quotes of this run."""
 
-    def block(found: re.Match[str]) -> str:
-        name, _, stack = found["name"].partition(" of ")
+    def block(block: re.Match[str]) -> str:
+        name, _, stack = block["name"].partition(" of ")
         lines = "\n".join(QUOTES[name](recorded(stack) if stack else run))
-        return f"{found[1]}\n{lines}\n\n{found[3]}"
+        return f"{block[1]}\n{lines}\n\n{block[3]}"
 
     return _BLOCK.sub(block, text)
 
@@ -189,31 +195,33 @@ def with_present_words(text: str) -> str:
     """Returns the page of findings with the present words of the rules. The page cannot be made again from the recorded
     runs, because it has defects of other runs."""
 
-    def renewed(found: re.Match[str]) -> str:
-        rules = [_rules()[id_] for id_ in found["rules"].split(", ")]
+    def renewed(block: re.Match[str]) -> str:
+        rules = [_rules()[id_] for id_ in block["rules"].split(", ")]
         facts = [
-            RuleFacts(each.id, "", each.statement, each.document, each.section, each.quote)
-            for each in rules
+            RuleFacts(rule.id, "", rule.statement, rule.document, rule.section, rule.quote)
+            for rule in rules
         ]
-        told = found["told"].splitlines(keepends=True)
-        return found["head"] + "".join(_present(line, facts) for line in told)
+        lines = block["told"].splitlines(keepends=True)
+        return block["head"] + "".join(_present(line, facts) for line in lines)
 
     return _DOCUMENTS.sub(renewed, text)
 
 
 def _present(line: str, facts: Sequence[RuleFacts]) -> str:
     """Returns a line about the document of one of these rules with the rule's present words."""
-    now = {f"- the document: {words_of(each)}\n": each.source for each in facts}
-    of_source = [each for each, source in now.items() if line.endswith(f"({source})\n")]
-    return line if line in now else next(iter(of_source or now))
+    now = {f"- the document: {words_of(fact)}\n": fact.source for fact in facts}
+    of_source = [name for name, source in now.items() if line.endswith(f"({source})\n")]
+    if line in now:
+        return line
+    return next(iter(of_source or now))
 
 
 def durations(run: Digest) -> str:
     """Returns the text of the file of durations, in seconds, with the long cases of this run."""
     alone = {case.id for case in load_suite().cases if case.alone}
     took = {
-        each["case"]: (each["duration_us"] or 0) / 1e6 + _START_S * (each["case"] in alone)
-        for each in run.results  # a case that crashes a kernel has no duration
+        result["case"]: (result["duration_us"] or 0) / 1e6 + _START_S * (result["case"] in alone)
+        for result in run.results  # a case that crashes a kernel has no duration
     }
     return (
         json.dumps(
@@ -228,9 +236,14 @@ def durations(run: Digest) -> str:
 def main() -> None:
     """Stores the given run, if there is one, and rewrites the pages."""
     if len(sys.argv) > 1:
-        found = read_results(Path(sys.argv[1]))
-        header = {**found.header, "argv": ["run"]}  # without local paths
-        lines = [header, *found.results, *found.others, *([found.footer] if found.footer else [])]
+        recorded_here = read_results(Path(sys.argv[1]))
+        header = {**recorded_here.header, "argv": ["run"]}  # without local paths
+        lines = [
+            header,
+            *recorded_here.results,
+            *recorded_here.others,
+            *([recorded_here.footer] if recorded_here.footer else []),
+        ]
         path = RUNS / f"{sys.argv[2] if len(sys.argv) > 2 else OWN}.jsonl.xz"
         path.write_bytes(lzma.compress(b"".join(map(encode, lines)), preset=9))
     run = recorded()

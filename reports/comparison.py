@@ -90,20 +90,22 @@ class Comparison:
         - NOT_DECIDED: only in the old run; the new run did not decide every case, or did not confirm the defect
         - GONE: only in the old run; the new run decided every case of the defect"""
         new, old = self.new.open_defects, self.old.open_defects
-        known = _fingerprints(self.old.defects)
-        now = _fingerprints(each for each in self.new.defects if not each.unconfirmed)
+        fingerprints = _fingerprints(self.old.defects)
+        now = _fingerprints(defect for defect in self.new.defects if not defect.unconfirmed)
         tried = {record["case"] for record in self.old.results}
-        unknown = [each for each in new if known.isdisjoint(each.fingerprints)]
-        unseen = [each for each in old if now.isdisjoint(each.fingerprints)]
-        decided = [each for each in unseen if self._is_decided(each)]
+        unknown = [defect for defect in new if fingerprints.isdisjoint(defect.fingerprints)]
+        unseen = [defect for defect in old if now.isdisjoint(defect.fingerprints)]
+        decided = [defect for defect in unseen if self._is_decided(defect)]
         return {
-            NEW: [each for each in unknown if not tried.isdisjoint(each.cases)],
+            NEW: [defect for defect in unknown if not tried.isdisjoint(defect.cases)],
             GONE: decided,
             IN_BOTH: [
-                _as_bad_as(each, old) for each in new if not known.isdisjoint(each.fingerprints)
+                _as_bad_as(defect, old)
+                for defect in new
+                if not fingerprints.isdisjoint(defect.fingerprints)
             ],
-            NOT_DECIDED: [each for each in unseen if each not in decided],
-            NOT_TRIED: [each for each in unknown if tried.isdisjoint(each.cases)],
+            NOT_DECIDED: [defect for defect in unseen if defect not in decided],
+            NOT_TRIED: [defect for defect in unknown if tried.isdisjoint(defect.cases)],
         }
 
     @cached_property
@@ -132,7 +134,7 @@ class Comparison:
 
     @cached_property
     def _unconfirmed_now(self) -> set[str]:
-        return _fingerprints(each for each in self.new.defects if each.unconfirmed)
+        return _fingerprints(defect for defect in self.new.defects if defect.unconfirmed)
 
     @cached_property
     def _verdicts(self) -> Mapping[str, Verdict]:
@@ -147,7 +149,9 @@ class Comparison:
         run is no longer decided, or if no case was tried by both runs; else 0."""
         if any(map(self.of, FAILING)):
             return 1
-        return 3 if self.of(UNDECIDED) or self.new.footer is None or not self.compared else 0
+        if self.of(UNDECIDED) or self.new.footer is None or not self.compared:
+            return 3
+        return 0
 
 
 def _faults(defect: Defect) -> set[str]:
@@ -157,7 +161,7 @@ def _faults(defect: Defect) -> set[str]:
 
 
 def _fingerprints(defects: Iterable[Defect]) -> set[str]:
-    return {each for defect in defects for each in defect.fingerprints}
+    return {fingerprint for defect in defects for fingerprint in defect.fingerprints}
 
 
 def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
@@ -171,7 +175,7 @@ def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
 def _is_the_same(before: ResultRecord, after: ResultRecord) -> bool:
     """Whether the earlier violation has all causes of the later violation. A worse verdict is then no regression: by
     chance, the same cause can crash a process in one run and not in another."""
-    causes = [{cause_of(each) for each in symptoms_of(record)} for record in (before, after)]
+    causes = [{cause_of(symptom) for symptom in symptoms_of(record)} for record in (before, after)]
     return bool(causes[1]) and causes[1] <= causes[0]
 
 
@@ -224,18 +228,29 @@ def kind_of(old: str, new: str) -> str:
         if old in NOT_TESTABLE and new not in _DEATHS:
             return NEWLY_WRONG
         worse = old not in VIOLATIONS or VERDICTS.index(new) < VERDICTS.index(old)
-        return REGRESSED if worse else CHANGED
+        if worse:
+            return REGRESSED
+        return CHANGED
     if new in INCOMPLETE:
-        return CHANGED if old in INCOMPLETE else UNDECIDED
+        if old in INCOMPLETE:
+            return CHANGED
+        return UNDECIDED
     if old == Verdict.WAIVED:
         return UNNEEDED
     if new in NOT_TESTABLE:
-        return CHANGED if old in NOT_TESTABLE or old in INCOMPLETE else UNSUPPORTED
-    return FIXED if old in VIOLATIONS and new == Verdict.PASS else CHANGED
+        if old in NOT_TESTABLE or old in INCOMPLETE:
+            return CHANGED
+        return UNSUPPORTED
+    if old in VIOLATIONS and new == Verdict.PASS:
+        return FIXED
+    return CHANGED
 
 
 def _changes(
-    old: Digest, new: Digest, before: ResultRecord, after: ResultRecord
+    old: Digest,
+    new: Digest,
+    before: ResultRecord,
+    after: ResultRecord,
 ) -> Iterator[Change]:
     case = before["case"]
     of_points = list(_changes_of_points(old, new, before, after))
@@ -252,23 +267,26 @@ def _changes(
     if kind in FAILING and new.repetitions.is_unconfirmed(after):
         kind = UNCONFIRMED
         of_points = [
-            replace(each, kind=kind) if each.kind in FAILING else each for each in of_points
+            replace(point, kind=kind) if point.kind in FAILING else point for point in of_points
         ]
     if kind:
         yield Change(kind, case, before["effective"], after["effective"], after)
     elif after["effective"] in VIOLATIONS:
-        known = {each["when"] for each in before["deviations"]}
-        for each in after["deviations"]:
+        conditions = {deviation["when"] for deviation in before["deviations"]}
+        for deviation in after["deviations"]:
             if (
-                each["row"] and each["when"] not in known
+                deviation["row"] and deviation["when"] not in conditions
             ):  # a new violation that a random sequence has found
-                record: ResultRecord = {**after, "reason": each["observed"]}
+                record: ResultRecord = {**after, "reason": deviation["observed"]}
                 yield Change(REGRESSED, case, before["effective"], after["effective"], record)
     yield from of_points
 
 
 def _changes_of_points(
-    old: Digest, new: Digest, before: ResultRecord, after: ResultRecord
+    old: Digest,
+    new: Digest,
+    before: ResultRecord,
+    after: ResultRecord,
 ) -> Iterator[Change]:
     if before["space"] and after["space"] and not after["space"]["tries"]:
         points = read_points(old.directory, before), read_points(new.directory, after)
@@ -278,24 +296,41 @@ def _changes_of_points(
 
 def _point_changes(old: Points, new: Points, record: ResultRecord) -> Iterator[Change]:
     """Yields the changes of points. All points with the same old and the same new verdict are one change."""
-    pairs = _by_number(old, new) if old.space == new.space else _by_name(old, new)
-    found: dict[tuple[str, str, str], list[str]] = {}
+    if old.space == new.space:
+        pairs = _by_number(old, new)
+    else:
+        pairs = _by_name(old, new)
+    changes: dict[tuple[str, str, str], list[str]] = {}
     count: Counter[tuple[str, str, str]] = Counter()
     for verdicts, name, number in pairs:
-        kind = NEW if not verdicts[0] else GONE if not verdicts[1] else kind_of(*verdicts)
+        if not verdicts[0]:
+            kind = NEW
+        else:
+            if not verdicts[1]:
+                kind = GONE
+            else:
+                kind = kind_of(*verdicts)
         if kind:
             key = (kind, *verdicts)
             count[key] += number
-            found.setdefault(key, []).append(name)
-    for (kind, before, after), names in found.items():
+            changes.setdefault(key, []).append(name)
+    for (kind, before, after), names in changes.items():
         examples = tuple(name for name in names if name)[:_MOST_EXAMPLES]
         yield Change(
-            kind, record["case"], before, after, record, count[kind, before, after], examples
+            kind,
+            record["case"],
+            before,
+            after,
+            record,
+            count[kind, before, after],
+            examples,
         )
 
 
 Pair = tuple[
-    tuple[str, str], str, int
+    tuple[str, str],
+    str,
+    int,
 ]  # the old and the new verdict, an example of a point, the number of points
 
 
@@ -322,7 +357,9 @@ def _by_name(old: Points, new: Points) -> Iterator[Pair]:
 
 
 def _verdict(points: Points, outcome: int) -> str:
-    return "" if outcome == OUTSIDE else points.outcomes[outcome].verdict
+    if outcome == OUTSIDE:
+        return ""
+    return points.outcomes[outcome].verdict
 
 
 def stacks(old: Digest, new: Digest) -> Sequence[tuple[str, str, str]]:
@@ -338,7 +375,7 @@ def stacks(old: Digest, new: Digest) -> Sequence[tuple[str, str, str]]:
         "tier",
         "seed",
     )
-    found = [
+    pairs = [
         (name, old.facts[name], new.facts[name])
         for name in compared
         if old.facts[name] != new.facts[name]
@@ -350,6 +387,6 @@ def stacks(old: Digest, new: Digest) -> Sequence[tuple[str, str, str]]:
         if name in both and old.under_test[name] != new.under_test[name]
     ]
     return [
-        *found,
+        *pairs,
         *((called(name), old.under_test[name], new.under_test[name]) for name in differ),
     ]

@@ -55,32 +55,30 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
         f"{amount(changes)} {kind}" for kind in KINDS if (changes := comparison.of(kind))
     )
     yield f"{_compared(comparison)}: {counts or 'nothing has changed'}"
-    if found := comparison.defects[NEW]:
-        program = command("reproducer", found[0].fingerprint, "--run", new.path)
+    if new_defects := comparison.defects[NEW]:
+        program = command("reproducer", new_defects[0].fingerprint, "--run", new.path)
         yield f"C program of the first new defect: {program} (with --mail: a report about the defect)"
     yield f"{conclusion(comparison)} (exit status {comparison.status})"
 
 
 def _changed(comparison: Comparison) -> Mapping[str, list[tuple[str, str, str]]]:
-    found: dict[str, list[tuple[str, str, str]]] = {}
-    for each in stacks(comparison.old, comparison.new):
-        heading = (
-            "different settings of the suite"
-            if each[0] in _OF_SUITE
-            else "what was under test has changed"
-        )
-        found.setdefault(heading, []).append(each)
-    return found
+    changes: dict[str, list[tuple[str, str, str]]] = {}
+    for stack in stacks(comparison.old, comparison.new):
+        if stack[0] in _OF_SUITE:
+            heading = "different settings of the suite"
+        else:
+            heading = "what was under test has changed"
+        changes.setdefault(heading, []).append(stack)
+    return changes
 
 
 def conclusion(comparison: Comparison) -> str:
     """Returns the conclusion about the cases that both runs tried, with the number of new defects."""
     new = comparison.defects[NEW]
-    more = (
-        f": {format_count(len(new), 'new defect')}, the worst: {new[0].severity.label}"
-        if new
-        else ""
-    )
+    if new:
+        more = f": {format_count(len(new), 'new defect')}, the worst: {new[0].severity.label}"
+    else:
+        more = ""
     if comparison.of(REGRESSED):
         return f"something has regressed{more}"
     if comparison.of(NEWLY_WRONG):
@@ -91,11 +89,9 @@ def conclusion(comparison: Comparison) -> str:
         return f"no decided case has regressed, but the new run is incomplete or undecided{more}"
     if comparison.pointless:
         return f"no case that both runs tried has regressed{more}"
-    return (
-        f"nothing that both runs tried has regressed{more}"
-        if new or any(comparison.untried)
-        else _NOTHING
-    )
+    if new or any(comparison.untried):
+        return f"nothing that both runs tried has regressed{more}"
+    return _NOTHING
 
 
 def _compared(comparison: Comparison) -> str:
@@ -109,25 +105,27 @@ def _compared(comparison: Comparison) -> str:
     ]
     if count := comparison.pointless:
         untried.append(
-            f"{format_count(count, 'sweep')} not point by point, because a file of points is missing"
+            f"{format_count(count, 'sweep')} not point by point, because a file of points is missing",
         )
-    return f"{both} ({', '.join(untried)})" if untried else both
+    if untried:
+        return f"{both} ({', '.join(untried)})"
+    return both
 
 
 def _defects(comparison: Comparison) -> Iterator[str]:
-    found = comparison.defects
-    if not any(found.values()):
+    defects_here = comparison.defects
+    if not any(defects_here.values()):
         return
     yield ""
     optional = (NOT_DECIDED, NOT_TRIED)
     counts = (
         f"{len(defects)} {kind}"
-        for kind, defects in found.items()
+        for kind, defects in defects_here.items()
         if defects or kind not in optional
     )
     yield f"defects: {', '.join(counts)}"
     for kind in (NEW, GONE):
-        for defect in found[kind]:
+        for defect in defects_here[kind]:
             yield f"  {kind:4}  {defect.severity.label:13}  {defect.fingerprint}  {defect.title}"
     for defect, news in comparison.changed_defects:
         yield f"  changed  {defect.severity.label:13}  {defect.fingerprint}  {defect.title}: now also {news}"
@@ -140,7 +138,7 @@ def amount(changes: list[Change]) -> str:
         sum(change.points for change in changes),
     )
     amounts = ((cases, "case"), (points, "point"))
-    return " and ".join(format_count(number, one) for number, one in amounts if number)
+    return " and ".join(format_count(number, amount) for number, amount in amounts if number)
 
 
 def _format_change(change: Change, new: Digest) -> Iterator[str]:
@@ -174,13 +172,13 @@ def as_json(comparison: Comparison) -> str:
         "defects": {
             kind: [
                 {
-                    "fingerprint": each.fingerprint,
-                    "severity": each.severity.label,
-                    "title": each.title,
-                    "rules": list(each.rules),
-                    "cases": list(each.cases),
+                    "fingerprint": defect.fingerprint,
+                    "severity": defect.severity.label,
+                    "title": defect.title,
+                    "rules": list(defect.rules),
+                    "cases": list(defect.cases),
                 }
-                for each in defects
+                for defect in defects
             ]
             for kind, defects in comparison.defects.items()
         },
@@ -207,11 +205,11 @@ def _sections(comparison: Comparison) -> Iterator[str]:
     yield f"## {sign} rdma-cts compare: {escaped(conclusion(comparison))}"
     runs = (("old", comparison.old), ("new", comparison.new))
     lines = [f"- {name}: {escaped(run.name)}: {escaped(run.short_sentence)}" for name, run in runs]
-    for heading, found in _changed(comparison).items():
+    for heading, lines_here in _changed(comparison).items():
         lines.append(f"- {heading}:")
         lines += [
             f"  - {escaped(n)}: {escaped(old or 'none')} → {escaped(new or 'none')}"
-            for n, old, new in found
+            for n, old, new in lines_here
         ]
     yield "\n".join(lines)
     rows = [
@@ -230,16 +228,18 @@ def _sections(comparison: Comparison) -> Iterator[str]:
         if changes := comparison.of(kind):
             yield f"### {kind}: {amount(changes)}"
             yield escaped(meaning)
-            more = (
-                [f"- and {len(changes) - _MOST_IN_MARKDOWN} more"]
-                if len(changes) > _MOST_IN_MARKDOWN
-                else []
-            )
+            if len(changes) > _MOST_IN_MARKDOWN:
+                more = [f"- and {len(changes) - _MOST_IN_MARKDOWN} more"]
+            else:
+                more = []
             yield "\n".join([*map(_item, changes[:_MOST_IN_MARKDOWN]), *more])
 
 
 def _item(change: Change) -> str:
-    points = f" ({format_count(change.points, 'point')})" if change.points else ""
+    if change.points:
+        points = f" ({format_count(change.points, 'point')})"
+    else:
+        points = ""
     return f"- {change.old or 'none'} → {change.new or 'none'}: {code(change.case)}{points}"
 
 
@@ -263,11 +263,12 @@ def as_junit(comparison: Comparison) -> str:
     )
     for change, kind in zip(comparison.changes, elements, strict=True):
         folder, _, name = change.case.partition("/")
-        points = (
-            f" ({format_count(change.points, 'point')}, such as {'; '.join(change.examples)})"
-            if change.points
-            else ""
-        )
+        if change.points:
+            points = (
+                f" ({format_count(change.points, 'point')}, such as {'; '.join(change.examples)})"
+            )
+        else:
+            points = ""
         testcase = ET.SubElement(
             suite,
             "testcase",
@@ -281,7 +282,11 @@ def as_junit(comparison: Comparison) -> str:
             child.text = clean(f"reproduce: {change.record['repro']}")
     if not elements:
         ET.SubElement(
-            suite, "testcase", classname="rdma-cts", name="nothing has changed", time="0.000"
+            suite,
+            "testcase",
+            classname="rdma-cts",
+            name="nothing has changed",
+            time="0.000",
         )
     ET.indent(document)
     data: bytes = ET.tostring(document, encoding="us-ascii", xml_declaration=True)

@@ -91,7 +91,13 @@ def _required(case: Case) -> Iterator[Situation]:
 
 def _situation(case: Case, number: int) -> Situation:
     fault = located(Fault(FaultKind.MOVED), case, number)
-    judged = case.when.call if number else ""
+    if number:
+        judged = case.when.call
+    else:
+        judged = ""
     # Requests in flight are posted before the step, and any of them may move bytes.
-    operation = "" if fault.verb in _AWAITING else fault.operation
+    if fault.verb in _AWAITING:
+        operation = ""
+    else:
+        operation = fault.operation
     return (fault.verb, operation, fault.key, fault.dead, fault.outside, fault.region, judged)

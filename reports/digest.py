@@ -61,7 +61,7 @@ _PRELOAD = "etc/ld.so.preload"
 _MOST_VALUE = 60  # the most characters of an environment variable's value in a headline
 _VARIABLE = "given.environment."  # the prefix of the name of a variable that --guest-env sets
 _DIGEST = re.compile(
-    r"\b([0-9a-f]{12})[0-9a-f]{20,}\b"
+    r"\b([0-9a-f]{12})[0-9a-f]{20,}\b",
 )  # reports show only the first digits of a hash
 
 
@@ -90,11 +90,17 @@ class RuleFacts:
     @cached_property
     def documented(self) -> str:
         """The quote of the document with its source, or the reason why the document is not quoted, in one line."""
-        text = f'"{self.quote}" ({self.source})' if self.quote else self.source
+        if self.quote:
+            text = f'"{self.quote}" ({self.source})'
+        else:
+            text = self.source
         if not self.unquoted:
             return text
-        known = f"; known from {self.second_hand}" if self.second_hand else ""
-        return f"{text} (not quoted: {self.unquoted.rstrip('.')}{known})"
+        if self.second_hand:
+            second_hand = f"; known from {self.second_hand}"
+        else:
+            second_hand = ""
+        return f"{text} (not quoted: {self.unquoted.rstrip('.')}{second_hand})"
 
 
 def _judged_again(header: HeaderRecord) -> str:
@@ -116,13 +122,19 @@ class Part:
     levels: str = ""
 
     def __str__(self) -> str:
-        why = f" (because {'; '.join(self.because)})" if self.because else ""
+        if self.because:
+            why = f" (because {'; '.join(self.because)})"
+        else:
+            why = ""
         return f"{self.short}{why}"
 
     @property
     def short(self) -> str:
         """The part without the reasons."""
-        levels = f" ({self.levels})" if self.levels else ""
+        if self.levels:
+            levels = f" ({self.levels})"
+        else:
+            levels = ""
         return f"{self.count:,} {self.standing.phrase}{levels}"
 
 
@@ -158,7 +170,8 @@ class Digest:
         }
         return {
             id_: RuleFacts(
-                id_, *(str(texts.get(field.name, "")) for field in fields(RuleFacts)[1:])
+                id_,
+                *(str(texts.get(field.name, "")) for field in fields(RuleFacts)[1:]),
             )
             for id_, texts in texts_by_id.items()
         }
@@ -192,33 +205,33 @@ class Digest:
     @cached_property
     def under_test(self) -> Mapping[str, str]:
         """The first digits of the hashes of what was under test: kernel, modules, libraries, and the user's builds."""
-        found = self.header.get("under_test")
-        return (
-            {name: _DIGEST.sub(r"\1", text) for name, text in flat(found)}
-            if isinstance(found, dict)
-            else {}
-        )
+        under_test = self.header.get("under_test")
+        if isinstance(under_test, dict):
+            return {name: _DIGEST.sub(r"\1", text) for name, text in flat(under_test)}
+        return {}
 
     @cached_property
     def capabilities(self) -> Mapping[str, str]:
         """The ids, capabilities and limits that the device reports, as texts by name."""
         device = self.header["device"]
-        found: dict[str, object] = {
+        capabilities: dict[str, object] = {
             name: device[name] for name in ("vendor_id", "vendor_part_id") if name in device
         }
-        found.update(device.get("caps", {}))
-        return dict(flat(found))
+        capabilities.update(device.get("caps", {}))
+        return dict(flat(capabilities))
 
     @cached_property
     def verdicts(self) -> Mapping[str, str]:
         """The effective verdict on each rule with a result."""
-        return {rule: found.verdict for rule, found in self._concluded.items()}
+        return {rule: conclusion.verdict for rule, conclusion in self._concluded.items()}
 
     @cached_property
     def restrictions(self) -> Mapping[str, str]:
         """For each rule that passed in part: the missing evidence, with reasons."""
         return {
-            rule: found.restriction for rule, found in self._concluded.items() if found.restriction
+            rule: conclusion.restriction
+            for rule, conclusion in self._concluded.items()
+            if conclusion.restriction
         }
 
     @cached_property
@@ -232,20 +245,22 @@ class Digest:
 
     @cached_property
     def _decided(self) -> Sequence[ResultRecord]:
-        return [self.repetitions.decided(each) for each in self.results]
+        return [self.repetitions.decided(result) for result in self.results]
 
     @cached_property
     def _concluded(self) -> Mapping[str, RuleConclusion]:
-        found = conclude_rules(self._decided, self._needs)
+        conclusions = conclude_rules(self._decided, self._needs)
         if self.header.get("tier") == SMOKE:
-            found = {rule: touched(each) for rule, each in found.items()}
+            conclusions = {rule: touched(conclusion) for rule, conclusion in conclusions.items()}
         undecided = _rules_of(self.unrecorded)
         for rule in self.rules:  # in the order of the rules
-            known = found.get(rule)
-            worse = known is None or OF_RULES.index(Verdict.MISSED) < OF_RULES.index(known.verdict)
+            conclusion_here = conclusions.get(rule)
+            worse = conclusion_here is None or OF_RULES.index(Verdict.MISSED) < OF_RULES.index(
+                conclusion_here.verdict
+            )
             if rule in undecided and worse:
-                found[rule] = RuleConclusion(Verdict.MISSED)
-        return found
+                conclusions[rule] = RuleConclusion(Verdict.MISSED)
+        return conclusions
 
     @cached_property
     def apart(self) -> frozenset[str]:
@@ -265,7 +280,10 @@ class Digest:
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The number of rules with each standing. The first part is VERIFIED or, in the smallest tier, TOUCHED."""
-        first = Standing.TOUCHED if self.header.get("tier") == SMOKE else Standing.VERIFIED
+        if self.header.get("tier") == SMOKE:
+            first = Standing.TOUCHED
+        else:
+            first = Standing.VERIFIED
         count = Counter(
             found.standing for rule, found in self._concluded.items() if rule not in self.apart
         )
@@ -301,7 +319,9 @@ class Digest:
 
     @cached_property
     def _needs(self) -> Needs:
-        return self.suite.registry.needs if self.suite else Needs.of_header(self.header)
+        if self.suite:
+            return self.suite.registry.needs
+        return Needs.of_header(self.header)
 
     @cached_property
     def unproven(self) -> Mapping[str, str]:
@@ -329,34 +349,40 @@ class Digest:
 
     @cached_property
     def repetitions(self) -> Repetitions:
-        figures = self.footer.get("confirmation") if self.footer else None
+        if self.footer:
+            figures = self.footer.get("confirmation")
+        else:
+            figures = None
         return Repetitions(self.confirmations, figures or {})
 
     @property
     def open_defects(self) -> tuple[Defect, ...]:
         """The defects that are neither waived, nor of the stack, nor unconfirmed."""
         return tuple(
-            each for each in self.defects if not (each.waived or each.of_stack or each.unconfirmed)
+            defect
+            for defect in self.defects
+            if not (defect.waived or defect.of_stack or defect.unconfirmed)
         )
 
     @cached_property
     def severities(self) -> Mapping[Severity, int]:
         """The numbers of results by their worst severity, without waived and unconfirmed results."""
         return count_by_severity(
-            self._worst[each["case"]]
-            for each in self.results
-            if each["effective"] in VIOLATIONS and not self.repetitions.is_unconfirmed(each)
+            self._worst[result["case"]]
+            for result in self.results
+            if result["effective"] in VIOLATIONS and not self.repetitions.is_unconfirmed(result)
         )
 
     @cached_property
     def _worst(self) -> Mapping[str, Severity]:
         """The worst severity of each result that violates a rule, by case."""
         return {
-            each["case"]: min(
-                map(severity_of, self.symptoms[each["case"]]), key=lambda severity: severity.rank
+            result["case"]: min(
+                map(severity_of, self.symptoms[result["case"]]),
+                key=lambda severity: severity.rank,
             )
-            for each in self.results
-            if each["effective"] in VIOLATIONS
+            for result in self.results
+            if result["effective"] in VIOLATIONS
         }
 
     @property
@@ -366,11 +392,17 @@ class Digest:
         count = len(self.open_defects)
         parts = ", ".join(severity.count(number) for severity, number in self.severities.items())
         results = format_count(sum(self.severities.values()), "result")
-        defects = f"{format_count(count, 'defect')} in {results}: {parts}" if parts else ""
-        others = sum(each["effective"] in VIOLATIONS for each in self.results) - sum(
-            self.severities.values()
+        if parts:
+            defects = f"{format_count(count, 'defect')} in {results}: {parts}"
+        else:
+            defects = ""
+        other_violations = sum(result["effective"] in VIOLATIONS for result in self.results) - sum(
+            self.severities.values(),
         )
-        apart = f"{format_count(others, 'result')} not confirmed" if others else ""
+        if other_violations:
+            apart = f"{format_count(other_violations, 'result')} not confirmed"
+        else:
+            apart = ""
         refutation = headline_of(self.refutations)
         return "; ".join(filter(None, (self.changed_stack, defects, apart, refutation)))
 
@@ -378,15 +410,23 @@ class Digest:
     def changed_stack(self) -> str:
         """The changes of the stack and the user's builds in it, with hashes; empty if the stack is as shipped."""
         under_test: object = self.header.get("under_test")
-        given = under_test.get("given") if isinstance(under_test, dict) else None
-        parts = list(_own_parts(given)) if isinstance(given, dict) else []
-        return f"the stack under test was changed: {', '.join(parts)}" if parts else ""
+        if isinstance(under_test, dict):
+            build_given = under_test.get("given")
+        else:
+            build_given = None
+        if isinstance(build_given, dict):
+            parts = list(_own_parts(build_given))
+        else:
+            parts = []
+        if parts:
+            return f"the stack under test was changed: {', '.join(parts)}"
+        return ""
 
     def by_severity(self) -> tuple[ResultRecord, ...]:
         """Returns first the violations, the most severe first, and then the other results in the order of the run."""
         rank = {case: severity.rank for case, severity in self._worst.items()}
         return tuple(
-            sorted(self.results, key=lambda record: rank.get(record["case"], len(Severity)))
+            sorted(self.results, key=lambda record: rank.get(record["case"], len(Severity))),
         )
 
     @cached_property
@@ -407,26 +447,29 @@ class Digest:
     @cached_property
     def symptoms(self) -> Mapping[str, list[Symptom]]:
         """The symptoms of each case; symptoms of the most severe defect come first."""
-        found: dict[str, list[Symptom]] = {}
+        by_case: dict[str, list[Symptom]] = {}
         for defect in self.defects:
-            for each in defect.symptoms:
-                found.setdefault(each.case, []).append(each)
-        return found
+            for symptom in defect.symptoms:
+                by_case.setdefault(symptom.case, []).append(symptom)
+        return by_case
 
     @cached_property
     def _by_case(self) -> Mapping[str, list[Defect]]:
-        found: dict[str, list[Defect]] = {}
+        by_case: dict[str, list[Defect]] = {}
         for defect in self.defects:
             for case in defect.cases:
-                found.setdefault(case, []).append(defect)
-        return found
+                by_case.setdefault(case, []).append(defect)
+        return by_case
 
     @cached_property
     def concluded(self) -> RunConclusion:
         """The conclusion of the run, the same in every report."""
         footer = self.footer
         if footer:
-            footer = {**footer, "verdicts": Counter(each["effective"] for each in self._decided)}
+            footer = {
+                **footer,
+                "verdicts": Counter(record["effective"] for record in self._decided),
+            }
         return conclude_run(
             self.device,
             footer,
@@ -452,13 +495,13 @@ class Digest:
         if (
             "left_out" in self.header and not self.suite
         ):  # a 0 in the header of a run with other tables is not trusted
-            return (
-                None
-                if self.is_of_other_tables and not self.header["left_out"]
-                else self.header["left_out"]
-            )
+            if self.is_of_other_tables and not self.header["left_out"]:
+                return None
+            return self.header["left_out"]
         suite = self.suite or _suite_of(self.header)
-        return len(left_out(suite.cases, self.header["planned"])) if suite else None
+        if suite:
+            return len(left_out(suite.cases, self.header["planned"]))
+        return None
 
     @property
     def path(self) -> Path:
@@ -504,21 +547,23 @@ class Digest:
     @property
     def waivers(self) -> WaiversAccount:
         """The footer's account of waivers; empty for a run without waivers."""
-        return self.footer["waivers"] if self.footer else {}
+        if self.footer:
+            return self.footer["waivers"]
+        return {}
 
     def violations(self) -> dict[str, list[ResultRecord]]:
         """Returns the violated rules in order, each with the results that violate it, the worst verdicts first."""
-        found: dict[str, list[ResultRecord]] = {}
+        by_rule: dict[str, list[ResultRecord]] = {}
         for record in sorted(self.results, key=lambda record: VERDICTS.index(record["effective"])):
             for rule in record["rules"]:
                 if verdict_on(rule, record) in VIOLATIONS:
-                    found.setdefault(rule, []).append(record)
+                    by_rule.setdefault(rule, []).append(record)
         order = list(self.rules)
         return dict(
             sorted(
-                found.items(),
+                by_rule.items(),
                 key=lambda item: order.index(item[0]) if item[0] in order else len(order),
-            )
+            ),
         )
 
     def documented(self, record: ResultRecord) -> Iterator[str]:
@@ -538,7 +583,7 @@ class Digest:
 
     def _why_unreachable(self) -> tuple[str, ...]:
         return _most(
-            {(record["reason"], rule) for rule, record in self._of_rules(Verdict.UNREACHABLE)}
+            {(record["reason"], rule) for rule, record in self._of_rules(Verdict.UNREACHABLE)},
         )
 
     def _why_unsupported(self) -> tuple[str, ...]:
@@ -548,7 +593,9 @@ class Digest:
             for name in record["observed"].get("lacking", ())
         }
         names = [name for name, _ in Counter(name for name, _ in sorted(undeclared)).most_common()]
-        return (f"it does not declare {', '.join(names)}",) if names else ()
+        if names:
+            return (f"it does not declare {', '.join(names)}",)
+        return ()
 
 
 def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
@@ -560,23 +607,26 @@ def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
     for name in _OWN_BUILDS:
         if (build := given.get(name)) and isinstance(build, dict):
             files = build.get("files")
-            preloads = " with a preload" if isinstance(files, dict) and _PRELOAD in files else ""
+            if isinstance(files, dict) and _PRELOAD in files:
+                preloads = " with a preload"
+            else:
+                preloads = ""
             yield f"{name.replace('_', '-')} {str(build.get('sha256'))[:8]}{preloads}"
     if (environment := given.get("environment")) and isinstance(environment, dict):
         yield f"environment {', '.join(_assignment(*item) for item in environment.items())}"
 
 
 def _assignment(name: str, value: object) -> str:
-    return name if value == LEFT_OUT else f"{name}={str(value)[:_MOST_VALUE]}"
+    if value == LEFT_OUT:
+        return name
+    return f"{name}={str(value)[:_MOST_VALUE]}"
 
 
 def called(name: str) -> str:
     """Returns the shown name for a key of Digest.under_test, whose values are hashes and environment variables."""
-    return (
-        f"variable {name.removeprefix(_VARIABLE)}"
-        if name.startswith(_VARIABLE)
-        else f"hash of {name}"
-    )
+    if name.startswith(_VARIABLE):
+        return f"variable {name.removeprefix(_VARIABLE)}"
+    return f"hash of {name}"
 
 
 def _most(pairs: set[tuple[str, str]]) -> tuple[str, ...]:
@@ -597,24 +647,30 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
     and the header is not compared with the tables."""
     where = name or str(directory)
     header = completed(plain(recorded.header))
-    found: dict[str, ResultRecord] = {}
+    by_case_here: dict[str, ResultRecord] = {}
     shared: dict[tuple[str, int], Any] = {}
     for record in recorded.results:
-        result = record if recorded.is_shown else _shown(record, shared)
-        found[result["case"]] = result
+        if recorded.is_shown:
+            result = record
+        else:
+            result = _shown(record, shared)
+        by_case_here[result["case"]] = result
     by_case: dict[str, ResultRecord] = {}  # in the planned order, not in the order of completion
     never: ResultRecord = {**RESULT, "reason": "planned but never recorded"}
     missed = completed(never)
     unrecorded: list[str] = []
     for case in map(str, header["planned"]):
-        if case in found:
-            by_case[case] = found[case]
+        if case in by_case_here:
+            by_case[case] = by_case_here[case]
         else:
             unrecorded.append(case)
             by_case[case] = missed.copy()  # faster than a new record
             by_case[case]["case"] = case
-    by_case |= {case: record for case, record in found.items() if case not in by_case}
-    footer = completed(plain(recorded.footer)) if recorded.footer else None
+    by_case |= {case: record for case, record in by_case_here.items() if case not in by_case}
+    if recorded.footer:
+        footer = completed(plain(recorded.footer))
+    else:
+        footer = None
     if footer:
         count = Counter(record["effective"] for record in by_case.values())
         footer |= {"complete": not count[Verdict.MISSED], "verdicts": dict(count)}
@@ -622,7 +678,10 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
     good = (
         footer and not is_own and not any(footer["verdicts"].get(verdict) for verdict in VIOLATIONS)
     )
-    suite = _suite_of(header) if good else None
+    if good:
+        suite = _suite_of(header)
+    else:
+        suite = None
     if suite and (wrong := wrong_by_tables(header, suite)):
         raise UserError(f"{where} is not a run of its tables, or was changed: {wrong}")
     return Digest(
@@ -641,33 +700,36 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
 
 def _shown(record: ResultRecord, shared: dict[tuple[str, int], Any]) -> ResultRecord:
     """Returns the completed result without control characters. Values that several results share remain shared."""
-    known = {
+    shared_values = {
         key: shared[key, id(value)] for key, value in record.items() if (key, id(value)) in shared
     }
-    rest: Any = {key: value for key, value in record.items() if key not in known}
-    whole: Any = {**plain(completed(rest)), **known}
-    for key, value in whole.items():
+    rest: Any = {key: value for key, value in record.items() if key not in shared_values}
+    shown: Any = {**plain(completed(rest)), **shared_values}
+    for key, value in shown.items():
         if isinstance(value, dict | list):
-            whole[key] = shared.setdefault(
-                (key, id(record.get(key))), value
+            shown[key] = shared.setdefault(
+                (key, id(record.get(key))),
+                value,
             )  # shares defaults of absent values, too
-    return whole  # type: ignore[no-any-return]
+    return shown  # type: ignore[no-any-return]
 
 
 def _shard(header: HeaderRecord) -> str:
     if shard := header.get("shard"):
         return f"{shard.get('number', '?')} of {shard.get('of', '?')}"
-    return f"{len(header['shards'])}, merged" if header.get("shards") else ""
+    if header.get("shards"):
+        return f"{len(header['shards'])}, merged"
+    return ""
 
 
 def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
     """Returns the contradiction between the header and the tables of `suite`; empty if there is none. In a header of
     a different version, a rule may have more or fewer fields, but the common fields must have the same values."""
-    known = plain(suite.registry.as_data())
+    registry_data = plain(suite.registry.as_data())
     recorded = header["rules"]
-    if recorded.keys() != known.keys() or any(
+    if recorded.keys() != registry_data.keys() or any(
         recorded[rule].get(name, text) != text
-        for rule, texts in known.items()
+        for rule, texts in registry_data.items()
         for name, text in texts.items()
     ):
         return "the rules of its header are not those of the tables"
@@ -685,11 +747,9 @@ def _suite_of(header: HeaderRecord | None) -> Suite | None:
     """Returns this suite; None if the run of `header` was made with other tables."""
     try:
         tables = tables_digest([CASES])
-        return (
-            suite_of(tables)
-            if header is None or header["suite"].get("tables_sha256") == tables
-            else None
-        )
+        if header is None or header["suite"].get("tables_sha256") == tables:
+            return suite_of(tables)
+        return None
     except (OSError, UserError):  # mistakes in the tables do not prevent a report
         return None
 
@@ -702,10 +762,11 @@ def suite_of(tables_sha256: str) -> Suite:
 
 def _rules_of(cases: Collection[str]) -> frozenset[str]:
     """Returns the rules of cases by this suite's tables. Ids are permanent, so the run may be of other tables."""
-    suite = _suite_of(None) if cases else None
+    if cases:
+        suite = _suite_of(None)
+    else:
+        suite = None
     ids = {case.partition(POINT)[0] for case in cases}
-    return (
-        frozenset(rule for case in suite.cases if case.id in ids for rule in case.rules)
-        if suite
-        else frozenset()
-    )
+    if suite:
+        return frozenset(rule for case in suite.cases if case.id in ids for rule in case.rules)
+    return frozenset()

@@ -18,18 +18,21 @@ from reports.explanations import FINGERPRINT, defect_of
 _RULE = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
 
 
-def run_about(wanted: str) -> Path | None:
-    """Returns the latest run in OUT with the `wanted` defect, or with a result of the `wanted` case or rule. Without
+def run_about(text_here: str) -> Path | None:
+    """Returns the latest run in OUT with the `text_here` defect, or with a result of the `text_here` case or rule. Without
     such a run, returns the latest run in OUT."""
-    file = RESULTS if "/" in wanted else summary.FILE_NAME
-    if "/" in wanted:
-        text = f'"case":"{wanted.partition(POINT)[0]}"'
-    elif _RULE.fullmatch(wanted.upper()):
-        text = f'"{wanted.upper()}": "'
+    if "/" in text_here:
+        file = RESULTS
     else:
-        text = f'"{wanted.lower()}'
-    found = (folder for folder in latest_first(OUT) if _has(folder / file, text.encode()))
-    return next(found, latest(OUT))
+        file = summary.FILE_NAME
+    if "/" in text_here:
+        text = f'"case":"{text_here.partition(POINT)[0]}"'
+    elif _RULE.fullmatch(text_here.upper()):
+        text = f'"{text_here.upper()}": "'
+    else:
+        text = f'"{text_here.lower()}'
+    folder_here = (folder for folder in latest_first(OUT) if _has(folder / file, text.encode()))
+    return next(folder_here, latest(OUT))
 
 
 def _has(file: Path, text: bytes) -> bool:
@@ -55,15 +58,15 @@ def with_earlier(options: RunOptions, failed: Path | None) -> RunOptions:
 def named(only: Iterable[str]) -> Iterable[str]:
     """Returns the cases, with the cases of a defect in place of its fingerprint. Raises UserError if no run has the
     defect."""
-    return dict.fromkeys(case for each in only for case in _cases(each))
+    return dict.fromkeys(case for name in only for case in _cases(name))
 
 
-def _cases(wanted: str) -> Iterable[str]:
-    if not FINGERPRINT.fullmatch(wanted):
-        return [wanted]
-    if (folder := run_about(wanted)) is None:
-        raise UserError(f"no run in {OUT} has the defect {wanted}", hint="--only CASE names a case")
-    return defect_of(wanted, read(folder), "--failed")[0].cases
+def _cases(text: str) -> Iterable[str]:
+    if not FINGERPRINT.fullmatch(text):
+        return [text]
+    if (folder := run_about(text)) is None:
+        raise UserError(f"no run in {OUT} has the defect {text}", hint="--only CASE names a case")
+    return defect_of(text, read(folder), "--failed")[0].cases
 
 
 def _failed(run: Digest) -> Iterator[str]:

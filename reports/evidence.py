@@ -59,7 +59,7 @@ def _expected(expected: Mapping[str, Any]) -> list[str]:
 
 
 def _deviations(deviations: Sequence[Deviation]) -> list[str]:
-    return [line for each in deviations for line in deviation(each)]
+    return [line for item in deviations for line in deviation(item)]
 
 
 def observed(record: ResultRecord) -> str:
@@ -76,32 +76,32 @@ def set_up(data: SetUp) -> Iterator[str]:
     yield from (f"before: {line}" for line in data["before"])
 
 
-def deviation(each: Deviation) -> Iterator[str]:
+def deviation(deviation: Deviation) -> Iterator[str]:
     """Yields lines about a group of points and its smallest point; or the row of a random sequence."""
-    if each["row"]:
-        yield f"{each['when']}, as a row of a table:"
-        yield from each["row"].rstrip().splitlines()
+    if deviation["row"]:
+        yield f"{deviation['when']}, as a row of a table:"
+        yield from deviation["row"].rstrip().splitlines()
         return
-    yield f"{format_points(each)}: {each['observed']}"
-    if each["smallest"]:
-        yield f"the smallest: {', '.join(f'{axis}={label}' for axis, label in each['smallest'].items())}"
-    yield from (f"  {line}" for line in set_up(each["set_up"]))
-    if each["call"]:
-        yield f"  call: {each['call']}"
-    if each["expected"]:
-        yield f"  expected by {' '.join(each['rules'])}: {each['expected']}"
-    yield from (f"  afterwards: {line}" for line in each["afterwards"])
-    if each["repro"]:
-        yield f"  reproduce: {each['repro']}"
+    yield f"{format_points(deviation)}: {deviation['observed']}"
+    if deviation["smallest"]:
+        yield f"the smallest: {', '.join(f'{axis}={label}' for axis, label in deviation['smallest'].items())}"
+    yield from (f"  {line}" for line in set_up(deviation["set_up"]))
+    if deviation["call"]:
+        yield f"  call: {deviation['call']}"
+    if deviation["expected"]:
+        yield f"  expected by {' '.join(deviation['rules'])}: {deviation['expected']}"
+    yield from (f"  afterwards: {line}" for line in deviation["afterwards"])
+    if deviation["repro"]:
+        yield f"  reproduce: {deviation['repro']}"
 
 
 def answered(run: Digest, record: ResultRecord) -> str:
     """Returns the layer that returned the violating result, and how this is known; of several, the most severe
     counts."""
     own_ones = run.symptoms.get(record["case"])
-    return (
-        str(answering_of(min(own_ones, key=_rank))) if own_ones else record["layer"] or "not known"
-    )
+    if own_ones:
+        return str(answering_of(min(own_ones, key=_rank)))
+    return record["layer"] or "not known"
 
 
 def _rank(symptom: Symptom) -> int:
@@ -111,7 +111,9 @@ def _rank(symptom: Symptom) -> int:
 def location(record: ResultRecord) -> str:
     """Returns the file and the line of the case's row; empty if they are not known."""
     source = record["source"]
-    return f"{source.get('file', '')}:{source.get('line', '')}" if source.get("file") else ""
+    if source.get("file"):
+        return f"{source.get('file', '')}:{source.get('line', '')}"
+    return ""
 
 
 def own(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,11 +123,9 @@ def own(data: Mapping[str, Any]) -> dict[str, Any]:
 def later(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Returns the fields of each step after the judged call."""
     steps = data.get("afterwards")
-    return (
-        [own(step) for step in steps if isinstance(step, Mapping)]
-        if isinstance(steps, list)
-        else []
-    )
+    if isinstance(steps, list):
+        return [own(step) for step in steps if isinstance(step, Mapping)]
+    return []
 
 
 def format_fields(data: Mapping[str, Any]) -> str:
@@ -144,5 +144,7 @@ def read_points(directory: Path, record: ResultRecord) -> Points | None:
 def inside(swept: Points) -> Iterator[tuple[int, Outcome]]:
     """Yields each point that belongs to the space, with its outcome."""
     return (
-        (point, swept.outcomes[each]) for point, each in enumerate(swept.index) if each != OUTSIDE
+        (point, swept.outcomes[outcome_number])
+        for point, outcome_number in enumerate(swept.index)
+        if outcome_number != OUTSIDE
     )

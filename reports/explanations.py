@@ -27,7 +27,8 @@ _WIDTH = 100
 _CASES = 12
 _ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
 FINGERPRINT = re.compile(
-    r"[0-9a-f]{4,}", re.IGNORECASE
+    r"[0-9a-f]{4,}",
+    re.IGNORECASE,
 )  # the first digits of a fingerprint suffice
 
 
@@ -48,7 +49,10 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
     yield from _wrapped(rule.failure_means)
     yield ""
     cases = [case for case in suite.cases if rule.id in case.rules]
-    results = {record["case"]: record for record in run.results} if run else {}
+    if run:
+        results = {record["case"]: record for record in run.results}
+    else:
+        results = {}
     if run:
         yield f"Last verdict: {run.verdicts.get(rule.id, 'not run')}  ({run.name}; {run.directory})"
         if rule.id in run.restrictions:
@@ -144,10 +148,12 @@ def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
     if record["observed"]:
         yield f"  observed: {evidence.format_fields(evidence.own(record['observed']))}"
         yield from (
-            f"  observed afterwards: {evidence.format_fields(each)}"
-            for each in evidence.later(record["observed"])
+            f"  observed afterwards: {evidence.format_fields(step)}"
+            for step in evidence.later(record["observed"])
         )
-    yield from (f"  {line}" for each in record["deviations"] for line in evidence.deviation(each))
+    yield from (
+        f"  {line}" for deviation in record["deviations"] for line in evidence.deviation(deviation)
+    )
     if record["verdict"] in VIOLATIONS:
         yield f"  answered by: {evidence.answered(run, record)}"
     yield from (f"  kernel: {text}" for text in record["kernel"]["log"])
@@ -161,13 +167,15 @@ def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
     name = case.id.partition(POINT)[2]
     assert case.sweep is not None
     same = points is not None and points.space.as_data() == case.sweep.space.as_data()
-    number = points.index[case.point] if points and same and case.point is not None else OUTSIDE
+    if points and same and case.point is not None:
+        number = points.index[case.point]
+    else:
+        number = OUTSIDE
     if points is None or number == OUTSIDE:
-        why = (
-            "the file with its points is missing"
-            if points is None
-            else "the sweep had a different space in that run"
-        )
+        if points is None:
+            why = "the file with its points is missing"
+        else:
+            why = "the sweep had a different space in that run"
         yield f"Last verdict: not known, because {why}  ({run.name}; {run.directory})"
         return
     outcome = points.outcomes[number]
@@ -230,25 +238,25 @@ def _wrapped(text: str, indent: str = "  ") -> list[str]:
     )
 
 
-def defect_of(wanted: str, run: Digest | None, option: str) -> tuple[Defect, Digest]:
-    """Returns the only defect of a run with a fingerprint that begins with the digits `wanted`. Raises
+def defect_of(digits: str, run: Digest | None, option: str) -> tuple[Defect, Digest]:
+    """Returns the only defect of a run with a fingerprint that begins with the `digits`. Raises
     UserError without a run (the hint names `option`, which selects a run), or if not exactly one defect matches."""
     if run is None:
         raise UserError(
-            f"there is no run to search for the defect {wanted}", hint=f"give {option} RUN"
+            f"there is no run to search for the defect {digits}",
+            hint=f"give {option} RUN",
         )
-    wanted = wanted.lower()
-    found = [
+    digits = digits.lower()
+    matches = [
         defect
         for defect in run.defects
-        if any(each.startswith(wanted) for each in defect.fingerprints)
+        if any(fingerprint.startswith(digits) for fingerprint in defect.fingerprints)
     ]
-    if len(found) != 1:
-        many = ", ".join(defect.fingerprint for defect in found)
-        what = (
-            f"{wanted} matches several defects: {many}"
-            if many
-            else f"{run.directory} has no defect {wanted}"
-        )
+    if len(matches) != 1:
+        names = ", ".join(defect.fingerprint for defect in matches)
+        if names:
+            what = f"{digits} matches several defects: {names}"
+        else:
+            what = f"{run.directory} has no defect {digits}"
         raise UserError(what, hint=f"{command('report', run.directory)} shows all defects")
-    return found[0], run
+    return matches[0], run

@@ -66,7 +66,9 @@ class Node:
         facts = self.facts
         if facts is None:
             return {}
-        defects = {f"defect {each.fingerprint} ({each.title})": "seen" for each in facts.defects}
+        defects = {
+            f"defect {defect.fingerprint} ({defect.title})": "seen" for defect in facts.defects
+        }
         return {
             **{name: text for name, text in facts.stack.items() if name not in (*_OWN, *_DEVICE)},
             **{f"hash of {name}": text for name, text in facts.hashes.items()},
@@ -79,7 +81,7 @@ class Node:
     @property
     def violates(self) -> bool:
         return bool(
-            self.facts and any(verdict in VIOLATIONS for verdict in self.facts.rules.values())
+            self.facts and any(verdict in VIOLATIONS for verdict in self.facts.rules.values()),
         )
 
 
@@ -109,25 +111,28 @@ class Group:
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
         """The differences between the nodes: versions, capabilities and verdicts, then durations, then copies."""
-        found = [*self._traits(), *self._seconds(), *self._copies()]
+        differences = [*self._traits(), *self._seconds(), *self._copies()]
         by_rule = {
-            node for each in found if not each.what.startswith("case ") for node in each.nodes
+            node
+            for difference in differences
+            if not difference.what.startswith("case ")
+            for node in difference.nodes
         }
         # A difference in a case is left out if each of its nodes also has a difference that is not in a case.
         return tuple(
-            each
-            for each in found
-            if not each.what.startswith("case ") or not by_rule.issuperset(each.nodes)
+            difference
+            for difference in differences
+            if not difference.what.startswith("case ") or not by_rule.issuperset(difference.nodes)
         )
 
     def _traits(self) -> Iterator[Difference]:
         names = dict.fromkeys(name for node in self.nodes for name in node.traits)
         for name in names:
             values = {node.name: node.traits.get(name, "") for node in self.nodes}
-            (usual, most), *others = Counter(values.values()).most_common()
+            (usual, most), *rest = Counter(values.values()).most_common()
             if most * 2 <= len(values) and len(values) > 2:
                 continue  # no value is usual
-            for other, _ in others:
+            for other, _ in rest:
                 yield Difference(
                     name,
                     usual,
@@ -144,7 +149,7 @@ class Group:
         if len(taken) < _LEAST:
             return
         median = statistics.median(taken.values())
-        deviation = statistics.median(abs(each - median) for each in taken.values())
+        deviation = statistics.median(abs(seconds - median) for seconds in taken.values())
         for name, seconds in taken.items():
             ratio = max(seconds / median, median / seconds)
             if ratio > _SLOW and abs(seconds - median) > _DEVIATIONS * deviation:
@@ -152,10 +157,10 @@ class Group:
 
     def _copies(self) -> Iterator[Difference]:
         """Yields nodes whose results are a copy: their run has the start and the duration of another node's run."""
-        known: dict[tuple[str, float | None], str] = {}
+        copies: dict[tuple[str, float | None], str] = {}
         for node in self.nodes:
             if node.facts and node.facts.started and not node.group:
-                first = known.setdefault((node.facts.started, node.facts.seconds), node.name)
+                first = copies.setdefault((node.facts.started, node.facts.seconds), node.name)
                 if first != node.name:
                     yield Difference("results", "its own", f"those of {first}", (node.name,))
 
@@ -165,12 +170,12 @@ class Group:
         rules = dict.fromkeys(
             rule for node in self.nodes if node.facts for rule in node.facts.rules
         )
-        found: dict[str, tuple[str, int]] = {}
+        verdicts: dict[str, tuple[str, int]] = {}
         for rule in rules:
             count = Counter(node.facts.rules.get(rule, "") for node in self.nodes if node.facts)
             usual, most = count.most_common(1)[0]
-            found[rule] = usual, len(self.nodes) - most
-        return found
+            verdicts[rule] = usual, len(self.nodes) - most
+        return verdicts
 
 
 @dataclass(frozen=True)
@@ -188,15 +193,16 @@ class Fleet:
         for node in self.nodes:
             if node.facts and not node.problem:
                 facts = node.facts
-                equals = (
-                    named.setdefault((node.group, facts.selection), [])
-                    if node.group
-                    else by_device.setdefault(_device(facts), [])
-                )
+                if node.group:
+                    equals = named.setdefault((node.group, facts.selection), [])
+                else:
+                    equals = by_device.setdefault(_device(facts), [])
                 equals.append(node)
-        found = [Group(_named(name, nodes), tuple(nodes)) for (name, _), nodes in named.items()]
-        found += [group for device, nodes in by_device.items() for group in _grouped(device, nodes)]
-        return tuple(sorted(found, key=lambda group: -len(group.nodes)))
+        groups = [Group(_named(name, nodes), tuple(nodes)) for (name, _), nodes in named.items()]
+        groups += [
+            group for device, nodes in by_device.items() for group in _grouped(device, nodes)
+        ]
+        return tuple(sorted(groups, key=lambda group: -len(group.nodes)))
 
     @cached_property
     def missing(self) -> tuple[Node, ...]:
@@ -204,12 +210,12 @@ class Fleet:
 
     @cached_property
     def differing(self) -> Mapping[str, list[Difference]]:
-        found: dict[str, list[Difference]] = {}
+        by_rule: dict[str, list[Difference]] = {}
         for group in self.groups:
-            for each in group.differences:
-                for node in each.nodes:
-                    found.setdefault(node, []).append(each)
-        return found
+            for difference in group.differences:
+                for node in difference.nodes:
+                    by_rule.setdefault(node, []).append(difference)
+        return by_rule
 
     @cached_property
     def tested(self) -> list[str]:
@@ -224,7 +230,7 @@ class Fleet:
             parts.append(
                 f"{len(self.differing):,} differ from their group"
                 if self.differing
-                else "no node differs"
+                else "no node differs",
             )
         else:
             parts.append("nothing was compared")
@@ -239,7 +245,9 @@ class Fleet:
         """The exit status: 1 if a node differs or violates a rule, else 3 if a run is missing or incomplete, else 0."""
         if self.differing or any(node.violates for node in self.nodes):
             return 1
-        return 3 if self.missing else 0
+        if self.missing:
+            return 3
+        return 0
 
     def as_data(self) -> dict[str, object]:
         return {
@@ -250,10 +258,10 @@ class Fleet:
                 {
                     "name": group.name,
                     "nodes": [node.name for node in group.nodes],
-                    "differences": [asdict(each) for each in group.differences],
+                    "differences": [asdict(difference) for difference in group.differences],
                     "rules": {
-                        rule: {"usual": each[0], "others": each[1]}
-                        for rule, each in group.verdicts.items()
+                        rule: {"usual": verdict[0], "others": verdict[1]}
+                        for rule, verdict in group.verdicts.items()
                     },
                 }
                 for group in self.groups
@@ -269,7 +277,9 @@ def _device(facts: Facts) -> tuple[Hashable, ...]:
 
 
 def _named(name: str, nodes: Sequence[Node]) -> str:
-    return f"{name}, {format_count(nodes[0].facts.cases, 'case')}" if nodes[0].facts else name
+    if nodes[0].facts:
+        return f"{name}, {format_count(nodes[0].facts.cases, 'case')}"
+    return name
 
 
 def _grouped(device: tuple[Hashable, ...], nodes: Sequence[Node]) -> Iterator[Group]:
@@ -278,17 +288,25 @@ def _grouped(device: tuple[Hashable, ...], nodes: Sequence[Node]) -> Iterator[Gr
     for node in nodes:
         assert node.facts is not None
         by_settings.setdefault(
-            tuple(node.facts.stack.get(name, "") for name in _SETTINGS), []
+            tuple(node.facts.stack.get(name, "") for name in _SETTINGS),
+            [],
         ).append(node)
     ordered = sorted(by_settings.items(), key=lambda item: -len(item[1]))
-    (settings, largest), *others = ordered
+    (settings, largest), *rest = ordered
     enough = max(_LEAST, _LEAST_PART * len(nodes))
-    own = {each: members for each, members in others if len(members) >= enough}
-    rare = [node for each, members in others if each not in own for node in members]
-    for each, members in {settings: [*largest, *rare], **own}.items():
+    large_groups = {
+        settings_of_group: members for settings_of_group, members in rest if len(members) >= enough
+    }
+    rare = [
+        node
+        for settings_of_group, members in rest
+        if settings_of_group not in large_groups
+        for node in members
+    ]
+    for entry, members in {settings: [*largest, *rare], **large_groups}.items():
         words = [
             str(device[0]),
-            *(f"{name} {text}" for name, text in zip(_SETTINGS, each, strict=True) if text),
+            *(f"{name} {text}" for name, text in zip(_SETTINGS, entry, strict=True) if text),
         ]
         yield Group(_named(", ".join(words), members), tuple(members))
 
@@ -308,17 +326,20 @@ def drain(fleet: Fleet) -> bytes:
     by_reason: dict[str, list[str]] = {}
     left_out: list[str] = []
     reasons = {
-        node: found[0].reason + (", and more" if len(found) > 1 else "")
-        for node, found in fleet.differing.items()
+        node: rules[0].reason + (", and more" if len(rules) > 1 else "")
+        for node, rules in fleet.differing.items()
     }
-    for node, reason in {**{each.name: each.problem for each in fleet.missing}, **reasons}.items():
+    for node, reason in {**{node.name: node.problem for node in fleet.missing}, **reasons}.items():
         if node.upper() != "ALL" and all(
             (sign.isalnum() and sign.isascii()) or sign in "-_." for sign in node
         ):
             by_reason.setdefault(reason, []).append(node)
         else:
             left_out.append(node)
-    lines = [*_DRAINING] if by_reason else []
+    if by_reason:
+        lines = [*_DRAINING]
+    else:
+        lines = []
     lines += (
         [f"# {len(left_out)} nodes have names that Slurm does not accept: {left_out!r:.200}"]
         if left_out

@@ -150,20 +150,22 @@ class Facts:
         violated = any(verdict in VIOLATIONS for verdict in rules.values())
         if "exit_status" in data and (violated if data["exit_status"] == 0 else conforms):
             raise ValueError
-        violating = frozenset(_text(case) for each in data["violations"] for case in each["cases"])
+        violating = frozenset(
+            _text(case) for violation in data["violations"] for case in violation["cases"]
+        )
         defects = tuple(
             KnownDefect(
-                (_text(each["fingerprint"]), *map(_text, each["also"])),
-                _text(each["severity"]),
-                _text(each["title"]),
-                tuple(map(_text, each["rules"])),
-                _text(each["means"]),
-                tuple(map(_text, each["cases"])),
-                str(Answering(_text(each["answered_by"]), _text(each["because"]))),
-                *(_text(each["first"][name]) for name in ("case", "reason", "repro")),
+                (_text(defect["fingerprint"]), *map(_text, defect["also"])),
+                _text(defect["severity"]),
+                _text(defect["title"]),
+                tuple(map(_text, defect["rules"])),
+                _text(defect["means"]),
+                tuple(map(_text, defect["cases"])),
+                str(Answering(_text(defect["answered_by"]), _text(defect["because"]))),
+                *(_text(defect["first"][name]) for name in ("case", "reason", "repro")),
             )
-            for each in data["defects"]
-            if not (each["waived"] or each.get("of_stack") or each.get("unconfirmed"))
+            for defect in data["defects"]
+            if not (defect["waived"] or defect.get("of_stack") or defect.get("unconfirmed"))
         )
         return Facts(
             _text(data["conclusion"]),
@@ -196,7 +198,7 @@ class Facts:
     def shows(self, fingerprints: Set[str]) -> bool | None:
         """Whether the run has the defect with one of these fingerprints; None if unknown."""
         return self.known(
-            any(not fingerprints.isdisjoint(defect.fingerprints) for defect in self.defects)
+            any(not fingerprints.isdisjoint(defect.fingerprints) for defect in self.defects),
         )
 
     def violates(self, case: str) -> bool | None:
@@ -222,7 +224,8 @@ class FactsReader:
 
     def __init__(self) -> None:
         self._by_rest: dict[
-            bytes, Facts
+            bytes,
+            Facts,
         ] = {}  # the facts by the digest of the summary without the lines of a run
         self._parts: dict[Hashable, Any] = {}
         self._texts: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
@@ -311,10 +314,10 @@ class History:
 
     @cached_property
     def _by_name(self) -> Mapping[str, list[Cell]]:
-        found: dict[str, list[Cell]] = {}
+        by_name: dict[str, list[Cell]] = {}
         for cell in self.cells:
-            found.setdefault(cell.name, []).append(cell)
-        return found
+            by_name.setdefault(cell.name, []).append(cell)
+        return by_name
 
     @property
     def is_readable(self) -> bool:
@@ -345,14 +348,14 @@ class History:
 
 def known_nights(cells: Iterable[Cell], has: Callable[[Facts], bool | None]) -> dict[str, bool]:
     """Returns the value of `has` for each night; nights for which the value is unknown are left out."""
-    found = {cell.night: has(cell.facts) for cell in cells if cell.facts}
-    return {night: seen for night, seen in found.items() if seen is not None}
+    nights = {cell.night: has(cell.facts) for cell in cells if cell.facts}
+    return {night: seen for night, seen in nights.items() if seen is not None}
 
 
 def since(has: Mapping[str, bool], night: str) -> str:
     """Returns the first night of the unbroken series of nights up to `night` for which `has` is true; empty without
     such a series."""
-    latest_first = sorted((each for each in has if each <= night), reverse=True)
+    latest_first = sorted((item for item in has if item <= night), reverse=True)
     return min(takewhile(has.__getitem__, latest_first), default="")
 
 
@@ -364,7 +367,8 @@ def running_night(folder: Path) -> str:
         return ""
     with suppress(OSError):  # not a directory, or another user's
         descriptor = os.open(
-            nights[-1], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            nights[-1],
+            os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC,
         )
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -407,13 +411,13 @@ def read_history(folder: Path, running: str | None = None) -> History:
                     cells.append(_cell(night.name, entry, reader))
             except UserError as error:
                 problems.append(
-                    f"{night.name}, {entry.name} counts as not run: {one_line(str(error))}"
+                    f"{night.name}, {entry.name} counts as not run: {one_line(str(error))}",
                 )
                 outcome = Outcome(NOT_RUN, reason=one_line(str(error)))
                 cells.append(Cell(night.name, entry.name, entry, outcome, damaged=True))
     if len(problems) > _MOST_PROBLEMS:
         problems[_MOST_PROBLEMS:] = [
-            f"{len(problems) - _MOST_PROBLEMS:,} more in {folder} are ignored or damaged"
+            f"{len(problems) - _MOST_PROBLEMS:,} more in {folder} are ignored or damaged",
         ]
     return History(folder, tuple(nights), tuple(cells), tuple(problems))
 
@@ -457,7 +461,7 @@ def facts_of(folder: Path, reader: FactsReader | None = None) -> Facts | None:
                 return None
             if isinstance(error, PermissionError):
                 raise UserError(
-                    f"{folder / summary.FILE_NAME} cannot be read: {error.strerror}"
+                    f"{folder / summary.FILE_NAME} cannot be read: {error.strerror}",
                 ) from error
             raise UserError(f"{summary.FILE_NAME} is damaged, and there is no {RESULTS}") from error
     return Facts.of(plain(summary.as_data(read(folder))))
@@ -465,8 +469,10 @@ def facts_of(folder: Path, reader: FactsReader | None = None) -> Facts | None:
 
 def format_night(night: str) -> str:
     """Returns the time of a night in UTC: `2026-11-22 03:17`."""
-    found = _NIGHT.fullmatch(night)
-    return "{}-{}-{} {}:{}".format(*found.groups()[:5]) if found else night
+    match = _NIGHT.fullmatch(night)
+    if match:
+        return "{}-{}-{} {}:{}".format(*match.groups()[:5])
+    return night
 
 
 def changes(old: Facts, new: Facts) -> Iterator[tuple[str, str, str]]:

@@ -74,14 +74,14 @@ class Lane:
     @property
     def paths(self) -> Mapping[str, str]:
         """The lane as paths of an SVG image, one path for each state. The width of a night is one unit."""
-        found: dict[str, str] = {}
+        paths: dict[str, str] = {}
         first = 0
         for state, nights in groupby(self.states):
             width = sum(1 for _ in nights)
             if state:
-                found[state] = found.get(state, "") + f"M{first} 0h{width}v1h-{width}z"
+                paths[state] = paths.get(state, "") + f"M{first} 0h{width}v1h-{width}z"
             first += width
-        return found
+        return paths
 
     @cached_property
     def _ran(self) -> list[tuple[str, str]]:
@@ -92,7 +92,9 @@ class Lane:
     @property
     def now(self) -> str:
         """The state in the latest night with results; NOT_RUN without such a night."""
-        return self._ran[-1][1] if self._ran else NOT_RUN
+        if self._ran:
+            return self._ran[-1][1]
+        return NOT_RUN
 
     @property
     def is_bad(self) -> bool:
@@ -112,7 +114,9 @@ class Lane:
     def since(self) -> str:
         """The first night of the latest series of nights that are all bad or all not bad."""
         steady = {night: (state in self.bad) == self.is_bad for night, state in self._ran}
-        return since(steady, self.nights[-1]) if steady else ""
+        if steady:
+            return since(steady, self.nights[-1])
+        return ""
 
     def during(self, *states: str) -> list[str]:
         return [night for night, state in self._ran if state in states]
@@ -122,12 +126,15 @@ class Lane:
         if not self._ran:
             return "never run"
         nights = f"{self.seen:,} of {len(self._ran):,} nights"
-        word = SEEN if SEEN in self.bad else "violated"
+        if SEEN in self.bad:
+            word = SEEN
+        else:
+            word = "violated"
         if not self.seen:
             return f"never {word}"
         steady = self.seen == len(self._ran)
         words = [
-            f"in all {len(self._ran):,} nights" if steady else f"since {format_night(self.since)}"
+            f"in all {len(self._ran):,} nights" if steady else f"since {format_night(self.since)}",
         ]
         if not steady:
             words.append(f"{word} in {nights}")
@@ -184,12 +191,17 @@ class HistoryPage:
 
     @property
     def last(self) -> list[Cell]:
-        return self.cells_of(self.nights[-1]) if self.nights else []
+        if self.nights:
+            return self.cells_of(self.nights[-1])
+        return []
 
     @property
     def ticks(self) -> Sequence[str]:
         """The nights that are named below the lanes: the first, the middle (of an odd number) and the last night."""
-        middle = self.nights[len(self.nights) // 2 : -1] if len(self.nights) % 2 else ()
+        if len(self.nights) % 2:
+            middle = self.nights[len(self.nights) // 2 : -1]
+        else:
+            middle = ()
         return [*self.nights[:1], *middle[:1], *self.nights[1:][-1:]]
 
     @property
@@ -250,10 +262,10 @@ class HistoryPage:
     def defects(self) -> list[tuple[KnownDefect, Track]]:
         """The defects of all nights: defects that are present now come first, then by severity, then by the latest
         change."""
-        latest, known = self._known
+        latest, first_names = self._known
         seen = {
             name: {
-                night: {known[defect.fingerprint] for defect in facts.defects}
+                night: {first_names[defect.fingerprint] for defect in facts.defects}
                 for night, facts in by.items()
             }
             for name, by in self._facts.items()
@@ -267,31 +279,44 @@ class HistoryPage:
         """Two mappings. The first has each defect by its first fingerprint, as described in the latest night with this
         defect, but with its worst severity of all nights. The second maps each fingerprint to its defect's first."""
         latest: dict[str, KnownDefect] = {}
-        known: dict[str, str] = {}
+        first_names: dict[str, str] = {}
         for cell in sorted(self.history.cells, key=lambda cell: cell.night):
             for defect in cell.facts.defects if cell.facts else ():
                 first = next(
-                    (known[each] for each in defect.fingerprints if each in known),
+                    (
+                        first_names[fingerprint]
+                        for fingerprint in defect.fingerprints
+                        if fingerprint in first_names
+                    ),
                     defect.fingerprint,
                 )
-                known |= dict.fromkeys(defect.fingerprints, first)
-                shown = [each.severity for each in (latest.get(first), defect) if each]
+                first_names |= dict.fromkeys(defect.fingerprints, first)
+                shown = [entry.severity for entry in (latest.get(first), defect) if entry]
                 latest[first] = replace(defect, severity=min(shown, key=_rank))
-        return latest, known
+        return latest, first_names
 
     def known_as(self, defect: Defect | KnownDefect) -> str:
         """Returns the first fingerprint of a defect, the key in `_known`; empty if no night has the defect."""
-        known = self._known[1]
-        return next((known[each] for each in defect.fingerprints if each in known), "")
+        first_names = self._known[1]
+        return next(
+            (
+                first_names[fingerprint]
+                for fingerprint in defect.fingerprints
+                if fingerprint in first_names
+            ),
+            "",
+        )
 
     def _defect(self, first: str, seen: Mapping[str, Mapping[str, set[str]]]) -> Track:
         lanes = []
         for name, by in seen.items():
-            known = {
+            defects = {
                 night: self._facts[name][night].known(first in those) for night, those in by.items()
             }
             lanes.append(
-                self._lane(name, {night: _STATES[each] for night, each in known.items()}, _BAD_SEEN)
+                self._lane(
+                    name, {night: _STATES[defect] for night, defect in defects.items()}, _BAD_SEEN
+                ),
             )
         return Track(first, tuple(lanes))
 
@@ -307,7 +332,7 @@ class HistoryPage:
                             old,
                             new,
                             tuple(name for name, *_ in self._changes[name].get(night, ())),
-                        )
+                        ),
                     )
                 old = new
         return Lane(
@@ -347,8 +372,8 @@ def _under(night: str, name: str) -> str:
 
 def legend(tracks: Iterable[Track]) -> list[str]:
     """Returns the verdicts that occur in strips."""
-    found = {state for track in tracks for lane in track.lanes for state in lane.states}
-    return [verdict for verdict in OF_RULES if verdict in found]
+    states = {state for track in tracks for lane in track.lanes for state in lane.states}
+    return [verdict for verdict in OF_RULES if verdict in states]
 
 
 # The names of this module that templates/macros.html uses.
@@ -362,4 +387,6 @@ WORDS: Mapping[str, object] = {
 
 def _report_of(cell: Cell) -> str:
     """Returns the address of a cell's report, relative to the page of the history."""
-    return f"{cell.night}/{cell.name}/{REPORT}" if (cell.folder / REPORT).is_file() else ""
+    if (cell.folder / REPORT).is_file():
+        return f"{cell.night}/{cell.name}/{REPORT}"
+    return ""

@@ -70,11 +70,11 @@ class Page:
 
     @cached_property
     def rules(self) -> Mapping[str, RuleFacts]:
-        found: dict[str, RuleFacts] = {}
+        facts: dict[str, RuleFacts] = {}
         for run in self.runs:
             for id_ in (*run.rules, *run.verdicts):
-                found.setdefault(id_, run.rules.get(id_) or RuleFacts(id_))
-        return found
+                facts.setdefault(id_, run.rules.get(id_) or RuleFacts(id_))
+        return facts
 
     @cached_property
     def cases(self) -> Mapping[str, tuple[ResultRecord | None, ...]]:
@@ -121,7 +121,8 @@ class Page:
     def groups(self) -> Mapping[str, list[RuleFacts]]:
         """The rules of each verb. The rule "", for cases that test no rule, comes last."""
         verbs: dict[
-            str, str
+            str,
+            str,
         ] = {}  # for rules without facts: the verb is the folder of a case of the rule
         for case, records in self.cases.items():
             for rule in first_of(records)["rules"] or [""]:
@@ -134,37 +135,43 @@ class Page:
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
         """The columns of the matrix, without empty columns, which would narrow the column of statements."""
-        found = {
+        verdicts_here = {
             verdict for counts in self.counts.values() for count in counts for verdict in count
         }
         return {
-            name: verdicts for name, verdicts in COLUMNS.items() if found.intersection(verdicts)
+            name: verdicts
+            for name, verdicts in COLUMNS.items()
+            if verdicts_here.intersection(verdicts)
         }
 
     @cached_property
     def defects(self) -> list[list[Shown]]:
         """The defects of all runs, the most severe first. Each defect is listed for each run that has it. Unconfirmed
         and waived defects and defects of the stack come last."""
-        found: list[list[Shown]] = []
+        groups: list[list[Shown]] = []
         for number, run in enumerate(self.runs):
             for defect in run.defects:
-                own = set(defect.fingerprints)
-                known = next(
-                    (each for each in found if not own.isdisjoint(each[0].defect.fingerprints)),
+                fingerprints = set(defect.fingerprints)
+                group = next(
+                    (
+                        shown
+                        for shown in groups
+                        if not fingerprints.isdisjoint(shown[0].defect.fingerprints)
+                    ),
                     None,
                 )
-                if known is None:
-                    found.append(known := [])
-                known.append(Shown(number, defect))
-        return sorted(found, key=lambda by_run: _order(by_run[0].defect))
+                if group is None:
+                    groups.append(group := [])
+                group.append(Shown(number, defect))
+        return sorted(groups, key=lambda by_run: _order(by_run[0].defect))
 
     def rules_of(self, by_run: Sequence[Shown]) -> list[RuleFacts]:
         """Returns the rules that a defect violates. The rules of its first symptom come first."""
         ids = dict.fromkeys(
             [
                 *by_run[0].defect.first.rules,
-                *(rule for each in by_run for rule in each.defect.rules),
-            ]
+                *(rule for record in by_run for rule in record.defect.rules),
+            ],
         )
         return [self.rules.get(id_) or RuleFacts(id_) for id_ in ids]
 
@@ -188,12 +195,12 @@ class Page:
     @cached_property
     def sweeps(self) -> list[str]:
         """The sweeps, the worst verdicts first."""
-        found = (
+        sweep_ids = (
             id_
             for id_, records in self.cases.items()
             if any(record and record["space"] for record in records)
         )
-        return sorted(found, key=lambda id_: min(map(rank_of, self._verdicts(id_))))
+        return sorted(sweep_ids, key=lambda id_: min(map(rank_of, self._verdicts(id_))))
 
     def _verdicts(self, case: str) -> list[str]:
         return [record["effective"] if record else "-" for record in self.cases[case]]
@@ -248,14 +255,14 @@ class _Compiled(BytecodeCache):
         settings = Path(__file__).read_bytes()
         made_of = (bucket.key, bucket.checksum, jinja2.__version__, sys.version)
         return (
-            f"template-{cache.digest_of([settings, *(each.encode() for each in made_of)])}.bytecode"
+            f"template-{cache.digest_of([settings, *(part.encode() for part in made_of)])}.bytecode"
         )
 
 
 @functools.cache
 def environment() -> Environment:
     """Returns the Jinja environment of all templates. It escapes all inserted texts."""
-    found = Environment(
+    environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
@@ -263,8 +270,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
         bytecode_cache=_Compiled(),
     )
-    found.globals["command"] = command
-    found.filters |= {
+    environment.globals["command"] = command
+    environment.filters |= {
         "flat": flat,
         "own": evidence.own,
         "later": evidence.later,
@@ -275,7 +282,7 @@ def environment() -> Environment:
         "format_count": format_count,
         "slug": slug,
     }
-    return found
+    return environment
 
 
 def _rows(tables: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
@@ -286,7 +293,9 @@ def _rows(tables: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
 
 def rank_of(verdict: str) -> int:
     """Returns the rank of a verdict on a rule: 0 for the worst verdict; other texts come last."""
-    return OF_RULES.index(Verdict(verdict)) if verdict in OF_RULES else len(OF_RULES)
+    if verdict in OF_RULES:
+        return OF_RULES.index(Verdict(verdict))
+    return len(OF_RULES)
 
 
 def slug(severity: Severity) -> str:

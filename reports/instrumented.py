@@ -44,5 +44,8 @@ def headline_of(refutations: Mapping[str, str]) -> str:
     if not refutations:
         return ""
     count = format_count(len(refutations), "passed rule")
-    verb = "is" if len(refutations) == 1 else "are"
+    if len(refutations) == 1:
+        verb = "is"
+    else:
+        verb = "are"
     return f"{count} {verb} refuted by an instrumented kernel: {', '.join(sorted(refutations))}"

@@ -56,7 +56,7 @@ def _document(runs: Sequence[Digest]) -> Iterator[str]:
 
 def _tag(name: str, attributes: Mapping[str, str]) -> str:
     return " ".join(
-        [name, *(f'{key}="{escaped(clean(text), _QUOTED)}"' for key, text in attributes.items())]
+        [name, *(f'{key}="{escaped(clean(text), _QUOTED)}"' for key, text in attributes.items())],
     )
 
 
@@ -81,25 +81,31 @@ def _testcase(run: Digest, record: ResultRecord) -> str:
     folder, _, name = record["case"].partition("/")
     seconds = (record["duration_us"] or 0) / 1e6
     case = _tag(
-        "testcase", {"classname": f"rdma-cts.{folder}", "name": name, "time": f"{seconds:.6f}"}
+        "testcase",
+        {"classname": f"rdma-cts.{folder}", "name": name, "time": f"{seconds:.6f}"},
     )
     kind = _ELEMENT.get(record["effective"])
     if not kind:
         return f"    <{case} />\n"
     outcome = _tag(kind, {"type": record["effective"], "message": _message(run, record)})
     # In xunit2, a `skipped` element has no text. Only its message is written.
-    text = (
-        ""
-        if kind == "skipped"
-        else escaped("\n".join(map(clean, evidence.lines(run, record))), _ESCAPES)
-    )
-    inner = f"<{outcome}>{text}</{kind}>" if text else f"<{outcome} />"
+    if kind == "skipped":
+        text = ""
+    else:
+        text = escaped("\n".join(map(clean, evidence.lines(run, record))), _ESCAPES)
+    if text:
+        inner = f"<{outcome}>{text}</{kind}>"
+    else:
+        inner = f"<{outcome} />"
     return f"    <{case}>\n      {inner}\n    </testcase>\n"
 
 
 def _message(run: Digest, record: ResultRecord) -> str:
     defects = run.defects_in(record["case"])
-    severity = f", {defects[0].severity.label}, defect {defects[0].fingerprint}" if defects else ""
+    if defects:
+        severity = f", {defects[0].severity.label}, defect {defects[0].fingerprint}"
+    else:
+        severity = ""
     return f"{record['effective']} {' '.join(record['rules'])}{severity}: {record['reason']}"
 
 
@@ -111,6 +117,6 @@ def escaped(text: str, escapes: Mapping[str, str]) -> str:
 
 def clean(text: str) -> str:
     """Returns the text with `?` for each character that XML forbids."""
-    return (
-        text if text.isprintable() else re.sub(_FORBIDDEN, "?", text)
-    )  # re.sub compiles the pattern on the first use
+    if text.isprintable():
+        return text
+    return re.sub(_FORBIDDEN, "?", text)  # re.sub compiles the pattern on the first use

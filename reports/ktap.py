@@ -51,11 +51,10 @@ def _run(run: Digest) -> Iterator[str]:
         if outcome == "not ok":
             yield f"# {record['case']}: {record['effective']} {' '.join(record['rules'])}: {record['reason']}"
             yield from (f"# {text}" for text in evidence.lines(run, record))
-        reason = (
-            f" # {directive} {record['effective']}: {_escaped(record['reason'])}"
-            if directive
-            else ""
-        )
+        if directive:
+            reason = f" # {directive} {record['effective']}: {_escaped(record['reason'])}"
+        else:
+            reason = ""
         yield f"{outcome} {number} {_name(record['case'])}{reason}"
 
 

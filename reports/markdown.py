@@ -20,7 +20,13 @@ def render(runs: Sequence[Digest]) -> str:
 
 
 def _sections(run: Digest) -> Iterator[str]:
-    sign = "✅" if run.concluded.conforms else "❌" if run.status == 1 else "⚠️"
+    if run.concluded.conforms:
+        sign = "✅"
+    else:
+        if run.status == 1:
+            sign = "❌"
+        else:
+            sign = "⚠️"
     yield f"## {sign} rdma-cts: {escaped(run.conclusion)}"
     if run.headline:
         yield escaped(run.headline)
@@ -42,7 +48,8 @@ def _sections(run: Digest) -> Iterator[str]:
     if of_stack := [defect for defect in run.defects if defect.of_stack]:
         yield "Defects of the stack, which occur on every device:"
         yield "\n".join(
-            f"- {escaped(each.title)} ({escaped(format_rules(each.rules))})" for each in of_stack
+            f"- {escaped(section.title)} ({escaped(format_rules(section.rules))})"
+            for section in of_stack
         )
 
 
@@ -70,9 +77,12 @@ def _detail(run: Digest, defect: Defect) -> Iterator[str]:
     record = defect.first.record
     yield f"#### {defect.severity.label}: {escaped(defect.title)}"
     where = f"{code(defect.first.name)}, row {code(evidence.location(record))}"
-    if others := [case for case in defect.cases if case != defect.first.case]:
-        more = f" and {len(others) - _MOST_CASES} more" if len(others) > _MOST_CASES else ""
-        where += f"\nalso {', '.join(map(code, others[:_MOST_CASES]))}{more}"
+    if other_cases := [case for case in defect.cases if case != defect.first.case]:
+        if len(other_cases) > _MOST_CASES:
+            more = f" and {len(other_cases) - _MOST_CASES} more"
+        else:
+            more = ""
+        where += f"\nalso {', '.join(map(code, other_cases[:_MOST_CASES]))}{more}"
     yield where
     shown = (line for line in evidence.lines(run, record) if not line.startswith("kernel: "))
     yield "\n".join(
@@ -89,5 +99,8 @@ def code(text: str) -> str:
     """Returns the text as code for a table cell."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * (longest + 1)
-    pad = " " if longest or text != text.strip(" ") or not text else ""
+    if longest or text != text.strip(" ") or not text:
+        pad = " "
+    else:
+        pad = ""
     return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")

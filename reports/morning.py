@@ -49,15 +49,15 @@ class Morning:
 
     @property
     def outcome(self) -> Outcome:
-        known = self.cell.outcome
+        outcome = self.cell.outcome
         if self.run is None:
-            return replace(known, outcome=NOT_RUN)
+            return replace(outcome, outcome=NOT_RUN)
         if self.good is not None and self.good.status == 1:
-            return replace(known, outcome=REGRESSED)
-        unfinished = known.reason or not (self.run.footer and self.run.footer["complete"])
+            return replace(outcome, outcome=REGRESSED)
+        unfinished = outcome.reason or not (self.run.footer and self.run.footer["complete"])
         if self.lost or unfinished or (self.good is not None and self.good.status):
-            return replace(known, outcome=NOT_DECIDED)
-        return replace(known, outcome=BASELINE if self.good is None else GOOD)
+            return replace(outcome, outcome=NOT_DECIDED)
+        return replace(outcome, outcome=BASELINE if self.good is None else GOOD)
 
     def lines(self) -> Iterator[str]:
         outcome = self.outcome
@@ -75,7 +75,9 @@ class Morning:
             yield from self._changes(FIXED, latest.of(FIXED))
             for defect in latest.defects[GONE]:
                 yield _line(
-                    NO_LONGER_SEEN, self._was_there(self._has_defect(defect)), _of_defect(defect)
+                    NO_LONGER_SEEN,
+                    self._was_there(self._has_defect(defect)),
+                    _of_defect(defect),
                 )
         if self.good is not None and self.good.changes:
             runs = (str(run.directory) for run in (self.good.old, self.good.new))
@@ -98,37 +100,51 @@ class Morning:
             "as on" if outcome.outcome == GOOD else "the run is incomplete; compared with"
         )
         number = self.good.untried[0]
-        untried = f"; {format_count(number, 'case')} of that night not tried" if number else ""
+        if number:
+            untried = f"; {format_count(number, 'case')} of that night not tried"
+        else:
+            untried = ""
         return f"{text} {'since ' if kinds else ''}the last good night, {format_night(outcome.against)}{untried}"
 
     def _changed_under_test(self) -> Iterator[str]:
         nights = (
-            each for each in self.history.of(self.cell.name) if each.night == self.outcome.against
+            cell for cell in self.history.of(self.cell.name) if cell.night == self.outcome.against
         )
         old, new = next(nights, self.cell).facts, self.cell.facts
-        if old and new and (found := list(changes(old, new))):
+        if old and new and (differences := list(changes(old, new))):
             text = [
                 f"{name} {before or 'none'} -> {after or 'none'}"
-                for name, before, after in found[:_MOST]
+                for name, before, after in differences[:_MOST]
             ]
-            more = [f"{len(found) - _MOST} more"] if len(found) > _MOST else []
+            if len(differences) > _MOST:
+                more = [f"{len(differences) - _MOST} more"]
+            else:
+                more = []
             yield f"    under test: {'; '.join(text + more)}"
 
     def _changes(self, kind: str, changes: Sequence[Change]) -> Iterator[str]:
-        text = "newly unsupported" if kind == UNSUPPORTED else kind
+        if kind == UNSUPPORTED:
+            text = "newly unsupported"
+        else:
+            text = kind
         for change in changes[:_MOST]:
             has = known_nights(self._nights(), partial(Facts.violates, case=change.case))
-            when = (
-                self._was_there(has)
-                if kind == FIXED
-                else self._since(has)
-                if kind in FAILING
-                else ""
-            )
+            if kind == FIXED:
+                when = self._was_there(has)
+            else:
+                if kind in FAILING:
+                    when = self._since(has)
+                else:
+                    when = ""
             verdicts = " -> ".join(filter(None, (change.old, change.new)))
-            points = f", {format_count(change.points, 'point')}" if change.points else ""
+            if change.points:
+                points = f", {format_count(change.points, 'point')}"
+            else:
+                points = ""
             yield _line(
-                text, when, f"{verdicts}  {' '.join(change.record['rules'])}  {change.case}{points}"
+                text,
+                when,
+                f"{verdicts}  {' '.join(change.record['rules'])}  {change.case}{points}",
             )
         if len(changes) > _MOST:
             yield f"    {text}: {len(changes) - _MOST} more"
@@ -138,24 +154,35 @@ class Morning:
 
     def _has_defect(self, defect: Defect) -> Mapping[str, bool]:
         return known_nights(
-            self._nights(), partial(Facts.shows, fingerprints=set(defect.fingerprints))
+            self._nights(),
+            partial(Facts.shows, fingerprints=set(defect.fingerprints)),
         )
 
     def _since(self, has: Mapping[str, bool]) -> str:
         first = since(has, self.cell.night) or self.cell.night
         earlier = sum(seen for night, seen in has.items() if night < first)
-        before = (
-            f", and earlier in {earlier} of {sum(n < first for n in has)} nights" if earlier else ""
-        )
-        when = "since this night" if first == self.cell.night else f"since {format_night(first)}"
+        if earlier:
+            before = f", and earlier in {earlier} of {sum(n < first for n in has)} nights"
+        else:
+            before = ""
+        if first == self.cell.night:
+            when = "since this night"
+        else:
+            when = f"since {format_night(first)}"
         return when + before
 
     def _was_there(self, has: Mapping[str, bool]) -> str:
         last = max(
-            (night for night, seen in has.items() if seen and night < self.cell.night), default=""
+            (night for night, seen in has.items() if seen and night < self.cell.night),
+            default="",
         )
-        first = since(has, last) if last else ""
-        return f"was present since {format_night(first)}" if first else ""
+        if last:
+            first = since(has, last)
+        else:
+            first = ""
+        if first:
+            return f"was present since {format_night(first)}"
+        return ""
 
 
 def _of_defect(defect: Defect) -> str:
@@ -169,7 +196,13 @@ def _line(kind: str, when: str, what: str) -> str:
 def summary_of(outcomes: Sequence[Outcome]) -> tuple[str, int]:
     """Returns the night in one line, and its exit status: 1 for a regression, 3 if a cell is undecided or not run, else
     0."""
-    count = Counter(each.outcome for each in outcomes)
+    count = Counter(outcome.outcome for outcome in outcomes)
     text = ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
-    status = 1 if count[REGRESSED] else 3 if count[NOT_DECIDED] or count[NOT_RUN] else 0
+    if count[REGRESSED]:
+        status = 1
+    else:
+        if count[NOT_DECIDED] or count[NOT_RUN]:
+            status = 3
+        else:
+            status = 0
     return f"{text} (exit status {status})", status

@@ -76,10 +76,10 @@ def map_of(points: Points) -> dict[str, Any]:
 def _digits(space: Space) -> list[tuple[str, int]]:
     """Returns the digits of a point's number, the slowest first, each with its size. An axis is one digit, but in an
     axis of subsets each flag is a digit."""
-    found: list[tuple[str, int]] = []
+    digits: list[tuple[str, int]] = []
     for axis in space.axes:
-        found += [(flag, 2) for flag in reversed(axis.flags)] or [(axis.name, axis.size)]
-    return found
+        digits += [(flag, 2) for flag in reversed(axis.flags)] or [(axis.name, axis.size)]
+    return digits
 
 
 def _colours(points: Points) -> tuple[str, ...]:
@@ -96,14 +96,14 @@ def matrix(points: Points, most_blocks: int = 24) -> dict[str, Any]:
     """Returns the data path as tables of operations (lines) and positions (columns), with a table for each combination
     of the other axes. If there would be more than `most_blocks` tables, the longest of the other axes are left out."""
     space = points.space
-    others = [axis for axis in space.axes if axis.name not in _MATRIX_AXES]
-    while prod(axis.size for axis in others) > most_blocks:
-        others.remove(max(others, key=lambda axis: axis.size))
+    other_axes = [axis for axis in space.axes if axis.name not in _MATRIX_AXES]
+    while prod(axis.size for axis in other_axes) > most_blocks:
+        other_axes.remove(max(other_axes, key=lambda axis: axis.size))
     cells: dict[str, dict[tuple[str, str], Counter[int]]] = {}
     for point, outcome in enumerate(points.index):
         if outcome != OUTSIDE:
             labels = space.labels(point)
-            block = ", ".join(f"{axis.name} {labels[axis.name]}" for axis in others)
+            block = ", ".join(f"{axis.name} {labels[axis.name]}" for axis in other_axes)
             cells.setdefault(block, {}).setdefault((labels["op"], labels["place"]), Counter())[
                 outcome
             ] += 1
@@ -114,11 +114,11 @@ def matrix(points: Points, most_blocks: int = 24) -> dict[str, Any]:
         [
             title,
             [
-                [_cell(points, found.get((operation, each))) for each in positions]
+                [_cell(points, cell.get((operation, position))) for position in positions]
                 for operation in operations
             ],
         ]
-        for title, found in cells.items()
+        for title, cell in cells.items()
     ]
     return {"operations": operations, "positions": positions, "blocks": blocks}
 
@@ -128,16 +128,22 @@ def _cell(points: Points, counts: Counter[int] | None) -> list[str] | None:
     if counts is None:
         return None
     outcomes = points.outcomes
-    verdict = min((outcomes[each].verdict for each in counts), key=VERDICTS.index)
-    worst = [each for each in counts if outcomes[each].verdict == verdict]
+    verdict = min((outcomes[count].verdict for count in counts), key=VERDICTS.index)
+    worst = [count for count in counts if outcomes[count].verdict == verdict]
     sign = _SIGNS.get(verdict, "?")
     if verdict == Verdict.PASS:
         refused = {outcomes[number].expected.startswith("refused") for number in worst}
-        sign = "✓⊘" if len(refused) > 1 else "⊘" if True in refused else "✓"
-    number = sum(counts[each] for each in worst)
+        if len(refused) > 1:
+            sign = "✓⊘"
+        else:
+            if True in refused:
+                sign = "⊘"
+            else:
+                sign = "✓"
+    number = sum(counts[verdict] for verdict in worst)
     lines = (
-        f"{count:,} {outcomes[each].verdict}: {outcome_text(outcomes[each])}"
-        for each, count in counts.items()
+        f"{count:,} {outcomes[verdict].verdict}: {outcome_text(outcomes[verdict])}"
+        for verdict, count in counts.items()
     )
     return [
         verdict,
@@ -168,29 +174,27 @@ def _named(data: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _waiver(data: Mapping[str, Any]) -> list[str]:
     issue = str(data.get("issue"))
-    return (
-        [
+    if data:
+        return [
             f"{data.get('owner')}, until {data.get('expires')}: ",
             issue,
             issue if is_address(issue) else "",
         ]
-        if data
-        else []
-    )
+    return []
 
 
-def _deviation(each: Deviation) -> dict[str, Any]:
+def _deviation(deviation: Deviation) -> dict[str, Any]:
     return {
-        "points": format_points(each),
-        "smallest": format_value(each["smallest"]) if each["smallest"] else "",
-        "given": each["set_up"]["given"],
-        "before": each["set_up"]["before"],
-        "call": each["call"],
-        "afterwards": each["afterwards"],
-        "expected": format_value(each["expected"])
-        + (f" by {format_rules(each['rules'])}" if each["rules"] else ""),
-        "observed": format_value(each["observed"]),
-        "reproduce": each["repro"],
+        "points": format_points(deviation),
+        "smallest": format_value(deviation["smallest"]) if deviation["smallest"] else "",
+        "given": deviation["set_up"]["given"],
+        "before": deviation["set_up"]["before"],
+        "call": deviation["call"],
+        "afterwards": deviation["afterwards"],
+        "expected": format_value(deviation["expected"])
+        + (f" by {format_rules(deviation['rules'])}" if deviation["rules"] else ""),
+        "observed": format_value(deviation["observed"]),
+        "reproduce": deviation["repro"],
     }
 
 
@@ -229,7 +233,9 @@ class PageData:
     """The data of one page. `cases` has, for the id of each case, a record or None for each run."""
 
     def __init__(
-        self, runs: Sequence[Digest], cases: Mapping[str, Sequence[ResultRecord | None]]
+        self,
+        runs: Sequence[Digest],
+        cases: Mapping[str, Sequence[ResultRecord | None]],
     ) -> None:
         self._deflating = zlib.compressobj()
         self._packed: list[bytes] = []
@@ -270,23 +276,32 @@ class PageData:
         """Returns the index of a value in `texts`."""
         if not value:
             return 0
-        encoded = "" if isinstance(value, str) else _encoded(value)
-        key = blake2b(encoded.encode(), digest_size=16).digest() if encoded else value
+        if isinstance(value, str):
+            encoded = ""
+        else:
+            encoded = _encoded(value)
+        if encoded:
+            key = blake2b(encoded.encode(), digest_size=16).digest()
+        else:
+            key = value
         if (number := self._numbers.get(key)) is None:
             number = self._numbers[key] = len(self._numbers) + 1
             self._write(f",{encoded or _encoded(value)}")
         return number
 
     def _columns(
-        self, run: Digest, records: Sequence[ResultRecord | None]
+        self,
+        run: Digest,
+        records: Sequence[ResultRecord | None],
     ) -> dict[str, array[int]]:
         columns = {name: self._column(records, name) for name in _TEXTS}
         columns |= {
             name: self._column(records, key, shown) for name, (key, shown) in _SHARED.items()
         }
-        for name, own in _OWN.items():
+        for name, column in _OWN.items():
             columns[name] = array(
-                "I", (self._number(own(run, record)) if record else 0 for record in records)
+                "I",
+                (self._number(column(run, record)) if record else 0 for record in records),
             )
         return columns
 
@@ -298,14 +313,18 @@ class PageData:
     ) -> array[int]:
         """Returns the indices of the values of one key. `shown` is applied once to each distinct value."""
         column = array("I")
-        known: dict[
-            int, int
+        columns: dict[
+            int,
+            int,
         ] = {}  # by id(), which stays valid because the digests refer to the values
         for record in records:
             value: Any = record[key] if record else None  # type: ignore[literal-required]
-            number = known.get(id(value)) if value else 0
+            if value:
+                number = columns.get(id(value))
+            else:
+                number = 0
             if number is None:
-                number = known[id(value)] = self._number(shown(value) if shown else value)
+                number = columns[id(value)] = self._number(shown(value) if shown else value)
             column.append(number)
         return column
 
@@ -323,11 +342,13 @@ def _map(run: Digest, record: ResultRecord) -> dict[str, Any] | str:
     points = read_points(run.directory, record)
     if points is None:
         file = record["points_file"]
-        return f"No map: the file {file} is not next to the results." if file else ""
+        if file:
+            return f"No map: the file {file} is not next to the results."
+        return ""
     return {
         **map_of(points),
         "counts": points.counts(),
-        "outcomes": [[each.verdict, outcome_text(each)] for each in points.outcomes],
+        "outcomes": [[outcome.verdict, outcome_text(outcome)] for outcome in points.outcomes],
         "axes": [
             {"name": axis.name, "labels": axis.labels, "flags": axis.flags}
             for axis in points.space.axes

@@ -26,28 +26,36 @@ class Repetitions:
     without violations."""
 
     def __init__(
-        self, records: Sequence[ConfirmationRecord], figures: Mapping[str, int] = _NO_FIGURES
+        self,
+        records: Sequence[ConfirmationRecord],
+        figures: Mapping[str, int] = _NO_FIGURES,
     ) -> None:
         self._records = records
         self._figures = figures
         self._of_case: dict[str, list[ConfirmationRecord]] = {}
         for record in records:
             self._of_case.setdefault(record["case"], []).append(record)
-        by_name = {_name_of(record): record for each in self._of_case.values() for record in each}
+        by_name = {
+            _name_of(record): record
+            for confirmations in self._of_case.values()
+            for record in confirmations
+        }
         self.unconfirmed = frozenset(
             name
-            for name, each in by_name.items()
-            if not each["confirmed"] and not each.get("after")
+            for name, confirmations in by_name.items()
+            if not confirmations["confirmed"] and not confirmations.get("after")
         )
         seen = {
-            name: each["alone"].get("fault") for name, each in by_name.items() if "alone" in each
+            name: confirmations["alone"].get("fault")
+            for name, confirmations in by_name.items()
+            if "alone" in confirmations
         }
         self._alone = {name: Fault.of_data(fault) for name, fault in seen.items() if fault}
 
     def is_unconfirmed(self, record: ResultRecord) -> bool:
         """Whether no violation of a result occurred again, either in isolation or after other cases."""
         return bool(self.unconfirmed) and all(
-            each.name in self.unconfirmed for each in symptoms_of(record)
+            symptom.name in self.unconfirmed for symptom in symptoms_of(record)
         )
 
     def decided(self, record: ResultRecord) -> ResultRecord:
@@ -59,41 +67,53 @@ class Repetitions:
         if self.is_unconfirmed(record):
             return {**record, "effective": Verdict.BROKEN}
         again = [
-            each
-            for each in symptoms_of(record)
-            if each.verdict != Verdict.HANG or each.name not in self.unconfirmed
+            symptom
+            for symptom in symptoms_of(record)
+            if symptom.verdict != Verdict.HANG or symptom.name not in self.unconfirmed
         ]
         verdicts = dict(record.get("rule_verdicts", {}))
         for rule in [rule for rule, verdict in verdicts.items() if verdict == Verdict.HANG]:
-            own = [Verdict(each.verdict) for each in again if rule in each.rules]
-            verdicts[rule] = min(own, key=VERDICTS.index, default=Verdict.BROKEN)
+            verdicts_here = [
+                Verdict(confirmation.verdict)
+                for confirmation in again
+                if rule in confirmation.rules
+            ]
+            verdicts[rule] = min(verdicts_here, key=VERDICTS.index, default=Verdict.BROKEN)
         return {**record, "rule_verdicts": verdicts}
 
     def applied(self, defects: Sequence[Defect]) -> tuple[Defect, ...]:
         """Returns the defects with the results of the repetitions, sorted by `of_stack`, `waived` and `unconfirmed`."""
-        found = [self._applied(each) for each in defects]
-        return tuple(sorted(found, key=lambda each: (each.of_stack, each.waived, each.unconfirmed)))
+        applied = [self._applied(defect) for defect in defects]
+        return tuple(
+            sorted(applied, key=lambda defect: (defect.of_stack, defect.waived, defect.unconfirmed))
+        )
 
     def _applied(self, defect: Defect) -> Defect:
         for symptom in defect.symptoms:
             if symptom.name in self._alone:
                 defect = defect.at_least(severity_of_fault(self._alone[symptom.name]))
         return replace(
-            defect, unconfirmed=all(each.name in self.unconfirmed for each in defect.symptoms)
+            defect,
+            unconfirmed=all(symptom.name in self.unconfirmed for symptom in defect.symptoms),
         )
 
     def text_of(self, case: str) -> str:
         """Returns whether the violations of a case were confirmed, as a text; empty if the case was not repeated."""
-        found = self._of_case.get(case, [])
-        bad = [record for record in found if not record["confirmed"]][:_MOST]
+        confirmations = self._of_case.get(case, [])
+        bad = [record for record in confirmations if not record["confirmed"]][:_MOST]
         points = [f"{record['point']}: " if record.get("point") else "" for record in bad]
         texts = [f"{point}{_text(record)}" for point, record in zip(points, bad, strict=True)]
-        return "; ".join(texts or map(_text, found[:1]))
+        return "; ".join(texts or map(_text, confirmations[:1]))
 
     def text_at(self, case: str, point: str) -> str:
         """Returns the text about the violation at a point of a sweep; empty if the point was not repeated."""
         return next(
-            (_text(each) for each in self._of_case.get(case, []) if each.get("point") == point), ""
+            (
+                _text(confirmation)
+                for confirmation in self._of_case.get(case, [])
+                if confirmation.get("point") == point
+            ),
+            "",
         )
 
     def summary(self) -> Iterator[str]:
@@ -102,13 +122,15 @@ class Repetitions:
             return
         confirmed, untried = self._figures["confirmed"], self._figures.get("not_tried", 0)
         tried = confirmed + self._figures["not_confirmed"]
-        rest = f", {untried:,} not repeated" if untried else ""
+        if untried:
+            rest = f", {untried:,} not repeated"
+        else:
+            rest = ""
         together = sum(record["by"] == "company" for record in self._records)
-        how = (
-            f"a fresh worker, {together:,} of them together with others"
-            if together
-            else "isolation"
-        )
+        if together:
+            how = f"a fresh worker, {together:,} of them together with others"
+        else:
+            how = "isolation"
         yield f"confirmation: {confirmed:,} of {tried:,} violations reproduced in {how}{rest}"
         bad = [record for record in self._records if not record["confirmed"]]
         yield from (f"{_name_of(record)}: {_text(record)}" for record in bad[:_MOST])
@@ -117,11 +139,15 @@ class Repetitions:
 
     def as_data(self) -> dict[str, Any]:
         unconfirmed = [_name_of(record) for record in self._records if not record["confirmed"]]
-        return {**self._figures, "unconfirmed": unconfirmed} if self._figures else {}
+        if self._figures:
+            return {**self._figures, "unconfirmed": unconfirmed}
+        return {}
 
 
 def _name_of(record: ConfirmationRecord) -> str:
-    return f"{record['case']}{POINT}{record['point']}" if record.get("point") else record["case"]
+    if record.get("point"):
+        return f"{record['case']}{POINT}{record['point']}"
+    return record["case"]
 
 
 def _text(record: ConfirmationRecord) -> str:
@@ -132,7 +158,10 @@ def _text(record: ConfirmationRecord) -> str:
         if after is None:
             return f"{text}; no search was made for the cases after which it occurs"
         if after:
-            more = f" and {len(after) - _MOST} more" if len(after) > _MOST else ""
+            if len(after) > _MOST:
+                more = f" and {len(after) - _MOST} more"
+            else:
+                more = ""
             return f"{text}; it occurs again after {', '.join(after[:_MOST])}{more}"
         return f"{text}; it did not occur again" + (
             f" in {times['of']} repetitions" if times else ""

@@ -81,7 +81,10 @@ class Site(HistoryPage):
     """The pages of the site. `latest` has the latest results by cell, and `papers` has texts by fingerprint."""
 
     def __init__(
-        self, history: History, latest: Mapping[str, Digest], papers: Mapping[str, Papers]
+        self,
+        history: History,
+        latest: Mapping[str, Digest],
+        papers: Mapping[str, Papers],
     ) -> None:
         super().__init__(history)
         self.latest = latest
@@ -89,12 +92,14 @@ class Site(HistoryPage):
 
     @cached_property
     def statements(self) -> Mapping[str, RuleFacts]:
-        found: dict[str, RuleFacts] = {}
+        statements: dict[str, RuleFacts] = {}
         for run in sorted(
-            self.latest.values(), key=lambda run: run.header["started"], reverse=True
+            self.latest.values(),
+            key=lambda run: run.header["started"],
+            reverse=True,
         ):
-            found |= {id_: facts for id_, facts in run.rules.items() if id_ not in found}
-        return found
+            statements |= {id_: facts for id_, facts in run.rules.items() if id_ not in statements}
+        return statements
 
     def statement(self, rule: str) -> RuleFacts:
         """Returns the texts of a rule; they are empty if no readable results describe the rule."""
@@ -102,17 +107,17 @@ class Site(HistoryPage):
 
     @cached_property
     def verbs(self) -> Mapping[str, list[Track]]:
-        found: dict[str, list[Track]] = {}
+        tracks: dict[str, list[Track]] = {}
         for track in self.all_rules:
-            found.setdefault(self.statement(track.id).verb or "other rules", []).append(track)
-        return found
+            tracks.setdefault(self.statement(track.id).verb or "other rules", []).append(track)
+        return tracks
 
     def standing(self, track: Track) -> Mapping[str, list[str]]:
         """Returns the cells by the latest state of a rule, the worst state first; the state "" means no results."""
-        found: dict[str, list[str]] = {}
+        standings: dict[str, list[str]] = {}
         for lane in track.lanes:
-            found.setdefault(lane.now, []).append(lane.name)
-        return dict(sorted(found.items(), key=lambda pair: rank_of(pair[0])))
+            standings.setdefault(lane.now, []).append(lane.name)
+        return dict(sorted(standings.items(), key=lambda pair: rank_of(pair[0])))
 
     def papers(self, track: Track) -> Papers:
         return self._papers.get(track.id) or Papers()
@@ -122,7 +127,9 @@ class Site(HistoryPage):
 
     def latest_facts(self, name: str) -> Facts | None:
         """Returns the facts of the latest night in which a cell has results; None without such a night."""
-        return self._facts[name][max(self._facts[name])] if self._facts[name] else None
+        if self._facts[name]:
+            return self._facts[name][max(self._facts[name])]
+        return None
 
     def under_test(self, cell: Cell) -> tuple[tuple[str, str, str], ...]:
         """Returns what changed under test since the cell's previous night: name, old value, new value."""
@@ -140,11 +147,11 @@ class Site(HistoryPage):
                     for rule in record["rules"]:
                         by = verdicts.setdefault(rule, {}).setdefault(record["case"], {})
                         by.setdefault(verdict_on(rule, record), []).append(name)
-        found = {}
+        cases_here = {}
         for rule, cases in verdicts.items():
             lines = [self._case(id_, places[id_], by) for id_, by in cases.items()]
-            found[rule] = sorted(lines, key=lambda line: min(map(rank_of, line.by_verdict)))
-        return found
+            cases_here[rule] = sorted(lines, key=lambda line: min(map(rank_of, line.by_verdict)))
+        return cases_here
 
     def _case(self, id_: str, place: str, by: Mapping[str, list[str]]) -> CaseLine:
         names = [name for verdict in VIOLATIONS for name in by.get(verdict, ())]
@@ -154,45 +161,49 @@ class Site(HistoryPage):
         }
         ordered = {verdict: tuple(by[verdict]) for verdict in sorted(by, key=rank_of)}
         return CaseLine(
-            id_, place, ordered, {name: night for name, night in nights.items() if night}
+            id_,
+            place,
+            ordered,
+            {name: night for name, night in nights.items() if night},
         )
 
     @property
     def badges(self) -> Iterator[tuple[str, str, str, str]]:
         """Yields the name, subject, text and colour of each badge."""
         outcomes = {cell.outcome.outcome for cell in self.last}
-        colour = (
-            _RED if REGRESSED in outcomes else _GREEN if outcomes <= {GOOD, BASELINE} else _GREY
-        )
+        if REGRESSED in outcomes:
+            colour = _RED
+        else:
+            if outcomes <= {GOOD, BASELINE}:
+                colour = _GREEN
+            else:
+                colour = _GREY
         yield "latest-night", "rdma-cts, latest night", self.last_outcomes, colour
         for name in self._facts:
             if (facts := self.latest_facts(name)) is None:
                 continue
-            bad, kept = (
+            bad, kept_count = (
                 len(facts.violated),
                 sum(verdict in _KEPT for verdict in facts.rules.values()),
             )
-            text = (
-                f"{bad} of {format_count(bad + kept, 'rule')} violated"
-                if bad
-                else f"{format_count(kept, 'rule')} kept, none violated"
-            )
+            if bad:
+                text = f"{bad} of {format_count(bad + kept_count, 'rule')} violated"
+            else:
+                text = f"{format_count(kept_count, 'rule')} kept, none violated"
             yield (
                 name,
                 f"rdma-cts, {name}",
                 text,
-                _RED if bad else _GREEN if facts.complete and kept else _GREY,
+                _RED if bad else _GREEN if facts.complete and kept_count else _GREY,
             )
 
 
 def file_name(text: str) -> str:
     """Returns the name of a file, without suffix, for a text from results. The text may contain any characters."""
     name = quote(text, safe=" +,=@~") or "none"
-    return (
-        name
-        if len(name) <= _MOST_NAME
-        else f"{name[:_MOST_NAME]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    )
+    if len(name) <= _MOST_NAME:
+        return name
+    return f"{name[:_MOST_NAME]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def pages(site: Site) -> Iterator[tuple[str, str]]:
@@ -215,7 +226,10 @@ def pages(site: Site) -> Iterator[tuple[str, str]]:
         if papers.letter:
             yield f"{DEFECTS}/{name}.txt", papers.letter
     for before, night, after in zip(
-        ("", *site.nights), site.nights, (*site.nights[1:], ""), strict=False
+        ("", *site.nights),
+        site.nights,
+        (*site.nights[1:], ""),
+        strict=False,
     ):
         page = _page(site, "night", night=night, before=before, after=after)
         yield f"{NIGHTS}/{file_name(night)}.html", page
@@ -230,13 +244,21 @@ def _page(site: Site, template: str, root: str = "../", **of: object) -> str:
     def under(night: str, name: str) -> str:
         return address(NIGHTS, night, part=f"cell:{name}")
 
-    made = environment().get_template(f"site/{template}.html")
-    return made.render(
-        page=site, root=root, address=address, under=under, states=_STATES, **WORDS, **of
+    template_here = environment().get_template(f"site/{template}.html")
+    return template_here.render(
+        page=site,
+        root=root,
+        address=address,
+        under=under,
+        states=_STATES,
+        **WORDS,
+        **of,
     )
 
 
 def _badge(about: str, text: str, colour: str) -> str:
-    left, right = (round(len(each) * _DIGIT_PX + _MARGIN_PX) for each in (about, text))
-    made = environment().get_template("site/badge.svg")
-    return made.render(about=about, text=text, colour=colour, left=left, right=right)
+    left_width, right = (
+        round(len(text_part) * _DIGIT_PX + _MARGIN_PX) for text_part in (about, text)
+    )
+    template = environment().get_template("site/badge.svg")
+    return template.render(about=about, text=text, colour=colour, left=left_width, right=right)

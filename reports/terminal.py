@@ -45,7 +45,11 @@ QUIET, NORMAL, VERBOSE = 0, 1, 2
 
 
 def summary(
-    run: Digest, out: Path, stream: TextIO | None = None, level: int = NORMAL, reported: bool = True
+    run: Digest,
+    out: Path,
+    stream: TextIO | None = None,
+    level: int = NORMAL,
+    reported: bool = True,
 ) -> str:
     """Returns the last lines of a run: a line for each defect, the figures, the path of the report, and the next
     command. With `level` VERBOSE the lines also have the reason and the command of each defect's first case. With QUIET
@@ -54,19 +58,23 @@ def summary(
     stream = stream or sys.stdout
     conclusion = f"{run.conclusion} (exit status {run.status})"
     if level == QUIET:
-        return f"{run.headline}; {conclusion}" if run.headline else conclusion
+        if run.headline:
+            return f"{run.headline}; {conclusion}"
+        return conclusion
     lines = ["", *_defects(run, stream, level), *_undecided(run, stream), ""]
-    duration = (
-        f" in {run.footer['duration_s']:.1f} s" if run.footer and "duration_s" in run.footer else ""
-    )
+    if run.footer and "duration_s" in run.footer:
+        duration = f" in {run.footer['duration_s']:.1f} s"
+    else:
+        duration = ""
     figures = ", ".join(
         f"{run.counts[verdict]} {coloured(verdict, stream)}"
         for verdict in reversed(VERDICTS)
         if run.counts.get(verdict)
     )
-    points = (
-        f", {format_count(run.points, 'call')} judged" if run.points != len(run.results) else ""
-    )
+    if run.points != len(run.results):
+        points = f", {format_count(run.points, 'call')} judged"
+    else:
+        points = ""
     lines.append(f"{format_count(len(run.results), 'case')}{duration}{points}: {figures}")
     lines += [*([run.headline] if run.headline else ()), run.short_sentence]
     if remarks := format_remarks(run.results):
@@ -75,11 +83,14 @@ def summary(
         lines.append(works)
     lines += run.repetitions.summary()
     lines += [f"waiver: {problem}" for problem in run.waivers.get("problems", ())]
-    where = f"report: {out / REPORT} (results: {out})" if reported else f"results: {out}"
+    if reported:
+        where = f"report: {out / REPORT} (results: {out})"
+    else:
+        where = f"results: {out}"
     last = (where, *_program(run, out), f"next: {_next(run, out)}")
     lines += [device_line(run.header), *map(one_line, last)]
     return "\n".join(
-        [*(line if "\x1b" in line else fitted(line, stream) for line in lines), conclusion]
+        [*(line if "\x1b" in line else fitted(line, stream) for line in lines), conclusion],
     )
 
 
@@ -87,11 +98,9 @@ def format_remarks(results: Iterable[ResultRecord]) -> str:
     """Returns the numbers of results by their remark: open outcomes, outcomes that other rows judge, and so on."""
     count = Counter(_remark_in(record["notes"]) for record in results if record["notes"])
     parts = [f"{count[kind]:,} {kind}" for kind in _REMARKS.values() if count[kind]]
-    return (
-        f"{format_count(sum(count.values()), 'result')} with remarks: {', '.join(parts)}"
-        if parts
-        else ""
-    )
+    if parts:
+        return f"{format_count(sum(count.values()), 'result')} with remarks: {', '.join(parts)}"
+    return ""
 
 
 def format_undeclared(results: Iterable[ResultRecord]) -> str:
@@ -104,7 +113,9 @@ def format_undeclared(results: Iterable[ResultRecord]) -> str:
         for name in record["observed"].get("lacking", ())
     )
     works = ", ".join(f"{name} ({format_count(count, 'case')})" for name, count in names.items())
-    return f"works here, not declared: {works}" if works else ""
+    if works:
+        return f"works here, not declared: {works}"
+    return ""
 
 
 def _remark_in(notes: Iterable[str]) -> str:
@@ -132,13 +143,13 @@ def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:
     for defect in run.defects:
         if defect is first_of_stack:
             yield "of the stack, on every device: answered by the kernel's core or libibverbs"
-        label = (
-            Verdict.WAIVED.value
-            if defect.waived
-            else "unconfirmed"
-            if defect.unconfirmed
-            else defect.severity.label
-        )
+        if defect.waived:
+            label = Verdict.WAIVED.value
+        else:
+            if defect.unconfirmed:
+                label = "unconfirmed"
+            else:
+                label = defect.severity.label
         ends = f" ({format_rules(defect.rules, _MOST_RULES)}) x{len(defect.cases)}"
         head = f"{label:<{_LABEL}} {defect.fingerprint} "
         line = shortened(defect.title, _width(stream) - len(head) - len(ends)) + ends
@@ -149,27 +160,35 @@ def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:
 
 
 def _undecided(run: Digest, stream: TextIO) -> Iterator[str]:
-    found: dict[str, list[ResultRecord]] = {}
+    undecided: dict[str, list[ResultRecord]] = {}
     for record in run.results:
         for rule in record["rules"]:
             if verdict_on(rule, record) in INCOMPLETE:
-                found.setdefault(rule, []).append(record)
-    for rule, records in sorted(found.items()):
-        more = f" (and {len(records) - 1} more)" if len(records) > 1 else ""
+                undecided.setdefault(rule, []).append(record)
+    for rule, records in sorted(undecided.items()):
+        if len(records) > 1:
+            more = f" (and {len(records) - 1} more)"
+        else:
+            more = ""
         verdict = verdict_on(rule, records[0])
         head = f"{verdict:<{_LABEL}} {rule} "
         text = shortened(
-            f"{records[0]['case']}: {records[0]['reason']}", _width(stream) - len(head) - len(more)
+            f"{records[0]['case']}: {records[0]['reason']}",
+            _width(stream) - len(head) - len(more),
         )
         yield f"{painted(head, _COLOURS[verdict], stream)}{text}{more}"
 
 
 def _width(stream: TextIO) -> int:
-    return min(_WIDTH, columns_of(stream)) if stream.isatty() else _WIDTH
+    if stream.isatty():
+        return min(_WIDTH, columns_of(stream))
+    return _WIDTH
 
 
 def shortened(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
+    if len(text) <= width:
+        return text
+    return f"{text[: max(0, width - 1)]}…"
 
 
 def _program(run: Digest, out: Path) -> Iterator[str]:
@@ -178,7 +197,7 @@ def _program(run: Digest, out: Path) -> Iterator[str]:
         first = run.open_defects[0]
         yield f"C program: {command('reproducer', first.fingerprint, '--run', out)} shows the first defect"
         target, only, _ = first.first.repro.rpartition(
-            " --only "
+            " --only ",
         )  # `target` selects the stack of this run
         yield f"again: {target if only else f'{PROGRAM} run'} --failed {shlex.quote(str(out))} runs the failed cases"
 
@@ -202,7 +221,7 @@ def device_line(header: HeaderRecord) -> str:
     device, env = header["device"], header["env"]
     return one_line(
         f"{device.get('name', '?')} ({device.get('driver', '?')}), kernel {env.get('kernel', '?')}"
-        f", rdma-core {env.get('rdma_core', '?')}, stack {header['stack']}"
+        f", rdma-core {env.get('rdma_core', '?')}, stack {header['stack']}",
     )
 
 
@@ -218,11 +237,9 @@ def coloured(verdict: str, stream: TextIO) -> str:
 
 def painted(text: str, colour: str, stream: TextIO) -> str:
     """Returns the text in a colour (the number of ECMA-48), if the stream is a terminal and NO_COLOR is not set."""
-    return (
-        text
-        if not can_redraw(stream) or os.environ.get("NO_COLOR")
-        else f"\x1b[{colour}m{text}\x1b[0m"
-    )
+    if not can_redraw(stream) or os.environ.get("NO_COLOR"):
+        return text
+    return f"\x1b[{colour}m{text}\x1b[0m"
 
 
 _EVERY = 50  # without a bar, a line is printed after this number of cases
@@ -294,9 +311,9 @@ class Progress:
         if record["effective"] != Verdict.UNREACHABLE:
             return record["effective"] not in (Verdict.PASS, Verdict.UNSUPPORTED)
         reason = record["reason"].partition(";")[0]
-        known = reason in self._unreachable
+        is_repeated = reason in self._unreachable
         self._unreachable.add(reason)
-        return not known
+        return not is_repeated
 
     def worker_restarted(self, reason: str) -> None:
         self.say(f"  starting a new worker: {reason}")
@@ -306,7 +323,8 @@ class Progress:
             self.clear()
             verdict = record["effective"]
             line = fitted(
-                f"  {verdict} {one_line(record['case'])}: {one_line(record['reason'])}", self.stream
+                f"  {verdict} {one_line(record['case'])}: {one_line(record['reason'])}",
+                self.stream,
             )
             print(
                 line.replace(verdict, coloured(verdict, self.stream), 1),
@@ -317,11 +335,14 @@ class Progress:
     def _bar(self, record: ResultRecord, done: int, total: int) -> str:
         """Returns the figures and the time left and, if they fit into a line, the bar, the speed and the case."""
         columns = columns_of(self.stream) - 1
-        left, *pace = self._pace(total - done)
-        figures = f"{done} of {total}, {left}"
+        seconds_left, *pace = self._pace(total - done)
+        figures = f"{done} of {total}, {seconds_left}"
         room = min(_BAR, columns - len(figures) - 3)
         full = room * done // max(total, 1)
-        bar = f"{'#' * full}{'.' * (room - full)} " if room >= _LEAST_BAR else ""
+        if room >= _LEAST_BAR:
+            bar = f"{'#' * full}{'.' * (room - full)} "
+        else:
+            bar = ""
         line = f"  {bar}{figures}"
         more = f"{line}, {', '.join(pace)}"
         return (f"{more}  {one_line(record['case'])}" if len(more) <= columns else line)[:columns]
@@ -332,10 +353,11 @@ class Progress:
         if spent <= 0:
             return ["just started"]
         rate = (len(self._ticks) - 1) / spent
-        left = (
-            self._left_s * (now - self._began) / self._done_s if self._done_s else remaining / rate
-        )
-        return [f"{_span(max(left, 0.0))} left", f"{rate:.3g} per second"]
+        if self._done_s:
+            seconds_left = self._left_s * (now - self._began) / self._done_s
+        else:
+            seconds_left = remaining / rate
+        return [f"{_span(max(seconds_left, 0.0))} left", f"{rate:.3g} per second"]
 
     def clear(self) -> None:
         """Removes the bar, so that other output can be written on its line."""
@@ -346,10 +368,8 @@ class Progress:
 def _span(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return (
-        f"{hours} h {minutes:02} min"
-        if hours
-        else f"{minutes} min {rest:02} s"
-        if minutes
-        else f"{rest} s"
-    )
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    if minutes:
+        return f"{minutes} min {rest:02} s"
+    return f"{rest} s"

@@ -18,7 +18,10 @@ def one_line(text: str) -> str:
     `?`."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else " " if each == "\t" else "?" for each in text)
+    return "".join(
+        character if character.isprintable() else " " if character == "\t" else "?"
+        for character in text
+    )
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
@@ -58,15 +61,18 @@ def columns_of(stream: TextIO) -> int:
 def plain(value: Any) -> Any:
     """Returns the data with `one_line` applied to every text in it."""
     if isinstance(value, str):
-        return value if value.isprintable() else one_line(value)
+        if value.isprintable():
+            return value
+        return one_line(value)
     if isinstance(
-        value, _LEAVES
+        value,
+        _LEAVES,
     ):  # checked before Mapping and Sequence, because these checks take longer
         return value
     if isinstance(value, Mapping):
-        return {plain(key): plain(each) for key, each in value.items()}
+        return {plain(key): plain(item) for key, item in value.items()}
     if isinstance(value, Sequence):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     return value
 
 
@@ -76,11 +82,12 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
             yield from flat(value, f"{name}.")
-        elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
-            one = name.removesuffix("s")
-            for number, each in enumerate(value, 1):
+        elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+            singular = name.removesuffix("s")
+            for number, entry in enumerate(value, 1):
                 yield from flat(
-                    each if isinstance(each, Mapping) else {"": each}, f"{one} {number}: "
+                    entry if isinstance(entry, Mapping) else {"": entry},
+                    f"{singular} {number}: ",
                 )
         else:
             yield name, _format_leaf(value)
@@ -89,12 +96,14 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]
 def format_value(data: Any) -> str:
     if isinstance(data, Mapping):
         return ", ".join(f"{name} {text}" for name, text in flat(data) if text)
-    return "nothing" if data is None else str(data)
+    if data is None:
+        return "nothing"
+    return str(data)
 
 
 def _format_leaf(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(_format_leaf(each) for each in value) or "none"
+        return ", ".join(_format_leaf(item) for item in value) or "none"
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     return str(value)

@@ -63,7 +63,9 @@ class Actor:
         return shown
 
     def next_line(self, timeout: float) -> bytes | None:
-        return next(self.script, b"") if timeout > 0 else None
+        if timeout > 0:
+            return next(self.script, b"")
+        return None
 
     def held_up(self) -> str:
         return self.held
@@ -174,11 +176,17 @@ class Stage:
     ) -> Recorded:
         """Runs the cases with all these workers in parallel; `more` has further fields of the StagedRun."""
         with closing(ResultsFile(self.path, carry_on=carry_on)) as results:
-            earlier = results.cut_back(results.recorded()) if carry_on else None
+            if carry_on:
+                earlier = results.cut_back(results.recorded())
+            else:
+                earlier = None
             if facts:
                 more["facts"] = facts
             target = Target(boot_id=lambda: boot_id)
-            cases = suite.cases if cases is None else cases
+            if cases is None:
+                cases = suite.cases
+            else:
+                cases = cases
             run = StagedRun(options, suite, cases, target=target, **more)
             recording = Recording(run, results, self.audience, earlier)
             self.took = recording.took
@@ -188,10 +196,10 @@ class Stage:
 
 def verdicts(recorded: Recorded) -> list[str]:
     """Returns the verdict of each case in the order of the suite; fails if a case has two results."""
-    found = {line["case"]: line["verdict"] for line in recorded.results}
-    assert len(found) == len(recorded.results)
+    verdicts_by_case = {line["case"]: line["verdict"] for line in recorded.results}
+    assert len(verdicts_by_case) == len(recorded.results)
     assert sum(footer_of(recorded)["verdicts"].values()) == len(recorded.results)
-    return [found[case] for case in IDS]
+    return [verdicts_by_case[case] for case in IDS]
 
 
 SAME = ("complete", "verdicts", "rules", "rule_totals", "points")

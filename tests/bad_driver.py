@@ -48,7 +48,8 @@ def tables(folder: Path, pages: Mapping[str, int]) -> Path:
 def overlay(folder: Path, source: str = "preload.c") -> Path:
     """Makes a folder for --overlay that preloads the library into every program of the guest."""
     laid(
-        folder, {"etc/ld.so.preload": "/usr/local/lib/preload.so\n", "usr/local/lib/preload.so": ""}
+        folder,
+        {"etc/ld.so.preload": "/usr/local/lib/preload.so\n", "usr/local/lib/preload.so": ""},
     )
     library(folder / "usr/local/lib/preload.so", source)
     return folder

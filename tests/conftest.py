@@ -107,15 +107,15 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     """Counts the tests that run only at night. A process of pytest-xdist sends its count to the first process."""
     for item in items:
         if item.get_closest_marker("nightly") and "not nightly" in item.config.option.markexpr:
-            left = getattr(item.config, "workeroutput", _LEFT)
-            left["nightly"] = left.get("nightly", 0) + 1
+            left_out = getattr(item.config, "workeroutput", _LEFT)
+            left_out["nightly"] = left_out.get("nightly", 0) + 1
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Stores the count of a process that has exited."""
-    if "nightly" in (told := getattr(node, "workeroutput", {})):
-        _LEFT["nightly"] = told["nightly"]
+    if "nightly" in (output := getattr(node, "workeroutput", {})):
+        _LEFT["nightly"] = output["nightly"]
 
 
 def pytest_unconfigure() -> None:
@@ -128,9 +128,9 @@ def cli(capsys: Says) -> Cli:
     """Runs a command in this process, checks its exit status, and returns its output."""
 
     def run(status: int, *arguments: object) -> Said:
-        found = main([*map(str, arguments)])
+        status_here = main([*map(str, arguments)])
         said = Said(*capsys.readouterr())
-        assert found == status, said
+        assert status_here == status, said
         return said
 
     return run

@@ -25,14 +25,16 @@ BEYOND_THE_SCHEMA: set[str] = set()
 
 
 def _documents() -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
+    documents: dict[str, bytes] = {}
     for path in sorted(_FOLDER.glob("*.txt")):
         _, *parts = _NAME.split(path.read_bytes())
         for name, beyond, data in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-            assert name.decode() not in found, f"{path.name} has another document {name.decode()}"
-            found[name.decode()] = data
+            assert name.decode() not in documents, (
+                f"{path.name} has another document {name.decode()}"
+            )
+            documents[name.decode()] = data
             BEYOND_THE_SCHEMA.update([name.decode()] if beyond else [])
-    return found
+    return documents
 
 
 # The bytes of each document, by name.
@@ -64,10 +66,10 @@ def mistakes(name: str, scratch: Path) -> list[str]:
     path = home / ("rules.yaml" if is_rules(name) else f"{name}.yaml")
     path.write_bytes(data)
     if is_rules(name):
-        found = read_registry([scratch / "cases"], ROOT)[1]
+        mistakes = read_registry([scratch / "cases"], ROOT)[1]
     else:
-        found = read_table(path, str(path), registry())[1]
-    return [str(mistake).removeprefix(f"{path}:") for mistake in found]
+        mistakes = read_table(path, str(path), registry())[1]
+    return [str(mistake).removeprefix(f"{path}:") for mistake in mistakes]
 
 
 def is_rules(name: str) -> bool:

@@ -11,10 +11,10 @@ from trial.reference.objects import Refused
 
 def device(**methods: Callable[..., Any]) -> Device:
     """Returns a reference with these methods; each gets the method that it replaces as its first argument."""
-    made = Device()
+    device_stand_in = Device()
     for name, method in methods.items():
-        setattr(made, name, partial(method, getattr(made, name)))
-    return made
+        setattr(device_stand_in, name, partial(method, getattr(device_stand_in, name)))
+    return device_stand_in
 
 
 def refusing(errno: int) -> Callable[..., Any]:

@@ -41,7 +41,10 @@ def main() -> None:
         before, began = kernel_log(), time.monotonic()
         command = ["./rdma-cts", "run", "--device", "rxe0", "--tier", "health", "--no-confirm"]
         done = subprocess.run(
-            [*command, "--out", "health"], capture_output=True, text=True, check=False
+            [*command, "--out", "health"],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         took_s = time.monotonic() - began
         after = kernel_log()

@@ -32,10 +32,10 @@ class Worker:
 
     def __init__(self, lines: str) -> None:
         with open(lines, encoding="ascii") as file:
-            known = json.load(file)
-        self.header: dict[str, Any] = known["header"]
-        self.results: dict[str, dict[str, Any]] = known["results"]
-        self.console: str = known["console"]
+            facts = json.load(file)
+        self.header: dict[str, Any] = facts["header"]
+        self.results: dict[str, dict[str, Any]] = facts["results"]
+        self.console: str = facts["console"]
         say(b'{"type":"guest","event":"up","uptime_s":0}\n')
         request = json.loads(sys.stdin.buffer.readline())["request"]
         say(b'{"type":"guest","event":"resumed"}\n')
@@ -79,11 +79,12 @@ class Worker:
 
 # For each attack, the changed keys of the honest result.
 with open(
-    __file__.replace("hostile_worker.py", "hostile_changes.json"), encoding="ascii"
+    __file__.replace("hostile_worker.py", "hostile_changes.json"),
+    encoding="ascii",
 ) as _changes:
     CHANGES: dict[str, dict[str, Any]] = json.load(_changes)
 CHANGES["a_huge_log"] = {
-    "kernel": {"taint": 0, "log": ["a line of the kernel " + "x" * 5000] * 5000}
+    "kernel": {"taint": 0, "log": ["a line of the kernel " + "x" * 5000] * 5000},
 }
 # For each attack, a key of the honest result and the JSON text that replaces its value.
 TEXTS: Mapping[str, tuple[str, str]] = {
@@ -144,42 +145,48 @@ SAID: Mapping[str, Callable[[Worker], object]] = {
     "forge_with_a_guessed_mark": lambda it: leave(forged(it, b"0" * len(it.mark) + b" ")),
     "forge_with_a_piece_of_the_mark": lambda it: leave(forged(it, it.mark[:-1] + b" ")),
     "forge_the_footer": lambda it: leave(
-        b'{"type":"footer","complete":true,"verdicts":{"PASS":4},"rules":{"REG-01":"PASS"}}\n'
+        b'{"type":"footer","complete":true,"verdicts":{"PASS":4},"rules":{"REG-01":"PASS"}}\n',
     ),
     "forge_the_end_of_the_session": lambda it: stall(ended(0)),
     "forge_an_external_kill": lambda it: stall(ended(137)),
     "forge_a_refusal": lambda it: leave(
-        line_of({"type": "guest", "event": "broken", "reason": "forged"})
+        line_of({"type": "guest", "event": "broken", "reason": "forged"}),
     ),
     "write_into_a_line_of_the_harness": lambda it: say(
         it.mark
         + b' {"type":"result","case":'
         + b"x" * 100
         + b"\n"
-        + line_of(it.good, it.mark + b" ")
+        + line_of(it.good, it.mark + b" "),
     ),
     # Attacks of a library that also knows the mark
     "pass_with_objects_left_behind": lambda it: it.result(
-        observed={**it.good["observed"], "left_behind": ["1 MR"]}
+        observed={**it.good["observed"], "left_behind": ["1 MR"]},
     ),
     "continue_without_a_result": lambda it: None,
     "results_of_all_other_cases": lambda it: leave(
         b"".join(
             line_of(line, it.mark + b" ") for case, line in it.results.items() if case != it.case
-        )
+        ),
     ),
     "two_results_of_the_case": lambda it: it.tell(it.good, it.good | REFUSED),
     "a_second_result_of_an_earlier_case": lambda it: it.tell(
-        {"type": "start", "case": it.cases[0]}, it.results[it.cases[0]] | REFUSED, it.good
+        {"type": "start", "case": it.cases[0]},
+        it.results[it.cases[0]] | REFUSED,
+        it.good,
     ),
     "begin_a_case_that_is_not_planned": lambda it: it.tell(
-        {"type": "start", "case": "reg_mr/no/such"}, it.good | {"case": "reg_mr/no/such"}, it.good
+        {"type": "start", "case": "reg_mr/no/such"},
+        it.good | {"case": "reg_mr/no/such"},
+        it.good,
     ),
     "send_another_header": lambda it: it.tell(
-        {**it.header, "device": {"name": "other"}, "schema": "rdma-cts/9"}, it.good
+        {**it.header, "device": {"name": "other"}, "schema": "rdma-cts/9"},
+        it.good,
     ),
     "withdraw_what_is_offered": lambda it: it.tell(
-        {"type": "offered", "offered": {"libibverbs": {"reg_mr": False}}, "absent": {}}, it.good
+        {"type": "offered", "offered": {"libibverbs": {"reg_mr": False}}, "absent": {}},
+        it.good,
     ),
     # Lines that are not records, or records of another shape
     "wrong_type_of_the_case": lambda it: it.result(case=[it.case]),
@@ -188,10 +195,10 @@ SAID: Mapping[str, Callable[[Worker], object]] = {
     "bytes_that_are_not_utf8": lambda it: it.line(b'{"type":"result","case":"\xff\xfe"}'),
     "zeros": lambda it: it.line(b"\0" * 1000),
     "a_huge_observation": lambda it: it.result(
-        observed={**it.good["observed"], "errno": "E" * (1 << 20)}
+        observed={**it.good["observed"], "errno": "E" * (1 << 20)},
     ),
     "a_line_that_is_too_long": lambda it: it.line(
-        b'{"type":"result","reason":"' + b"x" * HUGE + b'"}'
+        b'{"type":"result","reason":"' + b"x" * HUGE + b'"}',
     ),
     # Workers that send without end
     "a_hundred_megabytes_without_a_newline": lambda it: stall(b"x" * (1 << 20), HUGE >> 20),
@@ -201,12 +208,12 @@ SAID: Mapping[str, Callable[[Worker], object]] = {
     "print_marked_lines_for_ever": lambda it: for_ever(lambda: it.tell({"type": "busy"})),
     "one_letter_at_a_time": lambda it: for_ever(lambda: say(b"x"), 0.01),
     "the_same_progress_for_ever": lambda it: for_ever(
-        lambda: it.tell({"type": "progress", "case": it.case, "point": "x", "done": 1})
+        lambda: it.tell({"type": "progress", "case": it.case, "point": "x", "done": 1}),
     ),
     "progress_of_another_case": lambda it: for_ever(
         lambda: it.tell(
-            {"type": "progress", "case": it.cases[0], "point": "x", "done": time.monotonic_ns()}
-        )
+            {"type": "progress", "case": it.cases[0], "point": "x", "done": time.monotonic_ns()},
+        ),
     ),
     "send_nothing": lambda it: stall(),
     # Workers that exit or are killed

@@ -32,8 +32,8 @@ def rows(name: str) -> list[tuple[str, str]]:
     """Returns the rows `input => expected` of a file in tests/rows; `#` begins a comment."""
     lines = (Path(__file__).parent / "rows" / f"{name}.txt").read_text().splitlines()
     return [
-        (given, said.strip())
-        for given, _, said in (line.partition(" =>") for line in lines if line[0] != "#")
+        (arguments, said.strip())
+        for arguments, _, said in (line.partition(" =>") for line in lines if line[0] != "#")
     ]
 
 

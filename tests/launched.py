@@ -23,7 +23,8 @@ def ended(*command: object, **how: Any) -> subprocess.CompletedProcess[str]:
 
 
 def built_by(
-    stand_in: Callable[[Sequence[str], Path], int], monkeypatch: pytest.MonkeyPatch
+    stand_in: Callable[[Sequence[str], Path], int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Replaces the programs that build guests by a stand-in, which takes no time and needs no tools. The stand-in gets
     a command and the path of its log; `root_of` returns the directory that a command of mmdebstrap has to make."""
@@ -44,11 +45,13 @@ def script(path: Path, text: str) -> Path:
 
 
 def launched(
-    *arguments: str | Path, said: str = "", **environment: str
+    *arguments: str | Path,
+    said: str = "",
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     """Runs `./rdma-cts` with these arguments in the project's directory; `said` is the text on its standard input."""
-    own = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, **environment}
-    return ended(ROOT / "rdma-cts", *arguments, cwd=ROOT, env=own, input=said)
+    environment_of_child = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, **environment}
+    return ended(ROOT / "rdma-cts", *arguments, cwd=ROOT, env=environment_of_child, input=said)
 
 
 @cache
@@ -59,20 +62,35 @@ def prepare() -> None:
 
 
 def run_in_guest(
-    out: Path, *arguments: str | Path, only: Iterable[str] = (), said: str = "", **environment: str
+    out: Path,
+    *arguments: str | Path,
+    only: Iterable[str] = (),
+    said: str = "",
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     """Runs the suite in the guest and records the results in `out`; with `only`, runs only these cases."""
     if {"--overlay", "--modules"}.intersection(arguments):
         prepare()
     chosen = [word for case in only for word in ("--only", case)]
     return launched(
-        "run", "--guest", "--yes", "--out", out, *chosen, *arguments, said=said, **environment
+        "run",
+        "--guest",
+        "--yes",
+        "--out",
+        out,
+        *chosen,
+        *arguments,
+        said=said,
+        **environment,
     )
 
 
 def git(tree: Path, *arguments: str, given: bytes = b"") -> str:
     who = ["-c", "user.name=Someone", "-c", "user.email=someone@example.org"]
     done = subprocess.run(
-        ["git", "-C", str(tree), *who, *arguments], input=given, capture_output=True, check=True
+        ["git", "-C", str(tree), *who, *arguments],
+        input=given,
+        capture_output=True,
+        check=True,
     )
     return done.stdout.decode()

@@ -16,18 +16,24 @@ RULES = {rule.id: rule.as_data() for rule in registry().values()}
 def lines(verdicts: Mapping[int, str]) -> list[ResultRecord]:
     """Returns a result for each case of SUITE. `verdicts` has verdicts by the case's number; the others are PASS."""
     fault = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL"}
-    found = []
+    lines_read = []
     for number, case in enumerate(SUITE.cases):
         verdict, line = (
             verdicts.get(number, "PASS"),
             f"ibv_reg_mr(access={number}) should succeed, but returned NULL",
         )
-        found.append(result(case, verdict, line, **({"fault": fault} if verdict == "FAIL" else {})))
-    return found
+        lines_read.append(
+            result(case, verdict, line, **({"fault": fault} if verdict == "FAIL" else {}))
+        )
+    return lines_read
 
 
 def run_of(
-    verdicts: Mapping[int, str], *, complete: bool = True, count: int = 8, **head: Any
+    verdicts: Mapping[int, str],
+    *,
+    complete: bool = True,
+    count: int = 8,
+    **head: Any,
 ) -> Recorded:
     """Returns a run of the first `count` cases with these verdicts."""
     results = lines(verdicts)[:count]

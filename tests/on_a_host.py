@@ -90,27 +90,36 @@ def command(*arguments: str) -> list[str]:
 
 def run(*arguments: str) -> dict[str, Any]:
     done = subprocess.run(
-        command(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        command(*arguments),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return {"status": done.returncode, "said": (done.stdout + done.stderr)[-600:]}
 
 
 def lines(out: str) -> list[dict[str, Any]]:
     path = Path(out) / "results.jsonl"
-    whole = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-    return [json.loads(line) for line in whole]
+    if path.exists():
+        lines_read = path.read_bytes().split(b"\n")[:-1]
+    else:
+        lines_read = []
+    return [json.loads(line) for line in lines_read]
 
 
 def footer(out: str) -> dict[str, Any]:
-    found = [line for line in lines(out) if line["type"] == "footer"]
-    return {key: found[-1][key] for key in SAME} if found else {}
+    footers = [line for line in lines(out) if line["type"] == "footer"]
+    if footers:
+        return {key: footers[-1][key] for key in SAME}
+    return {}
 
 
 def verdicts(out: str) -> dict[str, str]:
-    found = {
+    lines_by_row = {
         line["case"].rpartition("/")[2]: line for line in lines(out) if line["type"] == "result"
     }
-    return {case: f"{line['verdict']} {line['reason']}" for case, line in found.items()}
+    return {case: f"{line['verdict']} {line['reason']}" for case, line in lines_by_row.items()}
 
 
 def processes(word: str) -> list[int]:
@@ -126,7 +135,9 @@ def await_rarely(condition: Any) -> None:
 def held() -> Iterator[None]:
     """Runs another process that has a queue pair on the device."""
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLDER],
+        stdout=subprocess.PIPE,
+        text=True,
     ) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
@@ -140,8 +151,8 @@ def in_use() -> dict[str, Any]:
     """Starts a run on a device that another process uses, and a run on a device that does not exist."""
     with held():
         refused = run_forked("--cases", "bad", "-k", "bad/", "--out", "refused")
-    found = {"refused": refused, "left": Path("refused/results.jsonl").exists()}
-    return {**found, "missing": run_forked("--cases", "bad", "--device", "rxe9")}
+    facts = {"refused": refused, "left": Path("refused/results.jsonl").exists()}
+    return {**facts, "missing": run_forked("--cases", "bad", "--device", "rxe9")}
 
 
 def unbroken() -> float:
@@ -190,18 +201,18 @@ def stuck() -> dict[str, Any]:
     await_rarely(
         lambda: any(
             line["type"] == "start" and line["case"].endswith("/hangs") for line in lines("stuck")
-        )
+        ),
     )
     (pid,) = processes("--rdma-stream") or [0]
     (FREEZER / "ice/cgroup.procs").write_text(str(pid))
     (FREEZER / "ice/freezer.state").write_text("FROZEN")
-    found = {**begun.wait(), "verdicts": verdicts("stuck"), "footer": footer("stuck")}
+    facts = {**begun.wait(), "verdicts": verdicts("stuck"), "footer": footer("stuck")}
     (FREEZER / "ice/freezer.state").write_text("THAWED")
     await_rarely(lambda: not is_running(pid))
     last = Forked("--resume", "stuck", "-q", before=audited).wait()
     audit = sorted(set((AUDIT / "log").read_text(errors="replace").splitlines()))
-    found["at last"] = {**last, "verdicts": verdicts("stuck"), "footer": footer("stuck")}
-    return {**found, "audit": audit, "out": str(Path("stuck").absolute())}
+    facts["at last"] = {**last, "verdicts": verdicts("stuck"), "footer": footer("stuck")}
+    return {**facts, "audit": audit, "out": str(Path("stuck").absolute())}
 
 
 def isolated() -> dict[str, Any]:
@@ -209,10 +220,10 @@ def isolated() -> dict[str, Any]:
     AUDIT.mkdir()
     (AUDIT / "sitecustomize.py").write_text(PROBE)
     os.environ["PYTHONPATH"] = f"{AUDIT}:{os.environ['PYTHONPATH']}"
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for name, options in (("own", ()), ("other", ("--isolate", "nobody"))):
         out = f"user-{name}"
-        found[name] = run(*CHOSEN, *options, "--out", out)
+        facts[name] = run(*CHOSEN, *options, "--out", out)
         console = Path(out, "console.log").read_text(errors="replace")
         probes = [
             json.loads(line.removeprefix("PROBE "))
@@ -220,14 +231,14 @@ def isolated() -> dict[str, Any]:
             if line.startswith("PROBE ")
         ]
         results = [line for line in lines(out) if line["type"] == "result"]
-        found[name] |= {
+        facts[name] |= {
             "footer": footer(out),
             "could": probes,
             "user": next(iter(lines(out)), {}).get("isolated"),
         }
-        found[name]["log"] = bool(results) and all("log" in line["kernel"] for line in results)
+        facts[name]["log"] = bool(results) and all("log" in line["kernel"] for line in results)
     (AUDIT / "sitecustomize.py").unlink()
-    return found
+    return facts
 
 
 def closed() -> dict[str, Any]:
@@ -241,15 +252,15 @@ def closed() -> dict[str, Any]:
     os.close(terminal)  # the kernel sends SIGHUP, and a shell would send it a second time
     os.kill(pid, signal.SIGHUP)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    left = sorted(path.name for path in Path("closed").iterdir())
-    found = {
+    files_left = sorted(path.name for path in Path("closed").iterdir())
+    facts = {
         "status": status,
-        "left": left,
+        "left": files_left,
         "processes": processes("--rdma-stream"),
         "cut": footer("closed"),
     }
     run("--resume", "closed", "-q")
-    return {**found, "footer": footer("closed")}
+    return {**facts, "footer": footer("closed")}
 
 
 def shared() -> dict[str, Any]:
@@ -270,21 +281,21 @@ def shared() -> dict[str, Any]:
         "--only",
         "bind_mw/type_1/queue-pair-ud",
     )
-    wanted = (*chosen, "-q", "--no-confirm", "--shared", "--profile", "ci/rxe/profile.yaml")
-    done = run_forked(*wanted, "--device", "rxe0,rxe1", "--out", "shared-by-two")
-    unknown = run_forked(*wanted, "--device", "rxe0,rxe7", "--out", "unknown")
+    options = (*chosen, "-q", "--no-confirm", "--shared", "--profile", "ci/rxe/profile.yaml")
+    done = run_forked(*options, "--device", "rxe0,rxe1", "--out", "shared-by-two")
+    unknown = run_forked(*options, "--device", "rxe0,rxe7", "--out", "unknown")
     results = [line for line in lines("shared-by-two") if line["type"] == "result"]
-    told: dict[str, Any] = {"done": done, "unknown": unknown, "footer": footer("shared-by-two")}
-    told["devices"] = sorted({line["device"] for line in results})
-    told["repro"] = all(f"--device {line['device']} " in line["repro"] for line in results)
-    told["other cases"] = len({line["case"] for line in results}) == len(results) > 0
+    facts: dict[str, Any] = {"done": done, "unknown": unknown, "footer": footer("shared-by-two")}
+    facts["devices"] = sorted({line["device"] for line in results})
+    facts["repro"] = all(f"--device {line['device']} " in line["repro"] for line in results)
+    facts["other cases"] = len({line["case"] for line in results}) == len(results) > 0
     subprocess.run(["rdma", "link", "delete", "rxe1"], check=True)
-    return told
+    return facts
 
 
 def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
     """Makes runs, and kills each at a random moment: the supervisor (`commands`), or the processes with `word`."""
-    found = []
+    facts = []
     dice = random.Random(7)
     for number in range(moments):
         moment = dice.uniform(0.0, took)
@@ -292,12 +303,18 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
         with subprocess.Popen(command(*CHOSEN, "--out", out), stdout=subprocess.DEVNULL) as begun:
             time.sleep(moment)
             await_rarely(lambda begun=begun: processes(word) or begun.poll() is not None)
-            victims = [begun.pid] if word == "commands" else processes(word)
+            if word == "commands":
+                victims = [begun.pid]
+            else:
+                victims = processes(word)
             for pid in victims:
                 os.kill(pid, signal.SIGKILL)
-            status = begun.wait(PATIENCE_S) if word != "commands" else begun.wait()
+            if word != "commands":
+                status = begun.wait(PATIENCE_S)
+            else:
+                status = begun.wait()
         await_rarely(
-            lambda: not processes("--rdma-stream")
+            lambda: not processes("--rdma-stream"),
         )  # a process under test exits shortly after the supervisor
         sessions = 0
         while not footer(out).get("complete") and sessions < 3:
@@ -307,29 +324,29 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
             else:
                 run(*CHOSEN, "--out", out)
         same = footer(out) == footer("unbroken")
-        found.append(
-            {"victims": len(victims), "status": status, "sessions": sessions, "same": same}
+        facts.append(
+            {"victims": len(victims), "status": status, "sessions": sessions, "same": same},
         )
-        print("MOMENT", round(moment, 2), json.dumps(found[-1]), flush=True)
-    return found
+        print("MOMENT", round(moment, 2), json.dumps(facts[-1]), flush=True)
+    return facts
 
 
 def tell() -> None:
     """Runs the checks that the command line selects, and prints their results."""
     if sys.argv[1:]:
         moments, took = int(sys.argv[1]), unbroken()
-        found: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "isolated": isolated(),
             "closed": closed(),
             "footer": footer("unbroken"),
         }
         with held():
-            found["shared"] = shared()
-        found["supervisor"] = killed("commands", moments, took)
-        found["pytest"] = killed("--rdma-stream", moments, took)
+            facts["shared"] = shared()
+        facts["supervisor"] = killed("commands", moments, took)
+        facts["pytest"] = killed("--rdma-stream", moments, took)
     else:
-        found = {"in use": in_use(), "stuck": stuck()}
-    print("RESULT", json.dumps(found), flush=True)
+        facts = {"in use": in_use(), "stuck": stuck()}
+    print("RESULT", json.dumps(facts), flush=True)
 
 
 if __name__ == "__main__":

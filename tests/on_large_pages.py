@@ -41,7 +41,11 @@ def map_file(fd: int, size: int) -> int:
     """Like memory.map_file, but aligns the mapping to a larger page."""
     addr, _ = mapping._reserve(size, mmap.PAGESIZE)
     return mapping._map(
-        addr, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | mapping._MAP_FIXED, fd
+        addr,
+        size,
+        mmap.PROT_READ | mmap.PROT_WRITE,
+        mmap.MAP_SHARED | mapping._MAP_FIXED,
+        fd,
     )
 
 
@@ -50,13 +54,13 @@ def main() -> None:
     paging.in_core = in_core
     mapping.map_file = map_file
     cases = of_tier(load_suite().cases, DEFAULT)[:: int(sys.argv[2])]
-    found = [(case.id, each) for case, each in on_reference(cases)]
+    results = [(case.id, result) for case, result in on_reference(cases)]
     wrong = [
-        f"{name}: {each.verdict} {each.reason}"
-        for name, each in found
-        if each.verdict != Verdict.PASS
+        f"{name}: {result.verdict} {result.reason}"
+        for name, result in results
+        if result.verdict != Verdict.PASS
     ]
-    print(json.dumps({"cases": len(found), "planned": len(cases), "wrong": wrong}))
+    print(json.dumps({"cases": len(results), "planned": len(cases), "wrong": wrong}))
 
 
 if __name__ == "__main__":

@@ -47,11 +47,11 @@ def found_on(name: str, gid_index: int | None = None) -> dict[str, Any]:
         device.check_port()
         bench = DeviceBench(device)
         began = time.monotonic()
-        found = preflight(bench)
+        findings = preflight(bench)
         took = time.monotonic() - began
         gid = next(gid for gid in Port(name, 1).gids() if gid.index == device.source_gid_index)
         return {
-            **found.as_data(),
+            **findings.as_data(),
             "gid": gid.address,
             "kind": gid.kind,
             "interface": gid.interface,
@@ -91,11 +91,18 @@ def main() -> None:
     ip("address", "add", "10.79.0.1/24", "dev", "e1.7")
     await_true(lambda: any(gid.interface == "e1.7" for gid in Port("rxe1", 1).gids() if gid.up))
     in_vlan = str(
-        next(gid.index for gid in Port("rxe1", 1).gids() if gid.address.endswith("ffff:0a4f:0001"))
+        next(gid.index for gid in Port("rxe1", 1).gids() if gid.address.endswith("ffff:0a4f:0001")),
     )
     seen["vlan"] = found_on("rxe1", int(in_vlan))
     seen["vlan case"] = run_forked(
-        "--device", "rxe1", "--gid-index", in_vlan, "--only", GRANTED, "--out", "/tmp/vlan"
+        "--device",
+        "rxe1",
+        "--gid-index",
+        in_vlan,
+        "--only",
+        GRANTED,
+        "--out",
+        "/tmp/vlan",
     )
 
     ip("link", "set", "e2p", "down")

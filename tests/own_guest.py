@@ -71,7 +71,7 @@ def told_by(
         while line := guest.next_line(PATIENCE_S):
             last = line
     text = console.read_text(errors="replace")
-    found = [line.removeprefix(_RESULT) for line in text.splitlines() if line.startswith(_RESULT)]
-    assert found, text[-4000:]
+    lines = [line.removeprefix(_RESULT) for line in text.splitlines() if line.startswith(_RESULT)]
+    assert lines, text[-4000:]
     assert json.loads(last) == {"type": "guest", "event": "exit", "status": 7}
-    return json.loads(found[-1])
+    return json.loads(lines[-1])

@@ -23,7 +23,9 @@ def path_of(document: str, root: Path = ROOT) -> Path | None:
     """Returns the file of a manual page `name(3)` or of a header `infiniband/name.h`; None for another document."""
     if page := _PAGE.fullmatch(document):
         return root / f"share/man/man{page[2]}/{page[1]}.{page[2]}.gz"
-    return root / "include" / document if document.endswith(".h") else None
+    if document.endswith(".h"):
+        return root / "include" / document
+    return None
 
 
 def sections(path: Path) -> dict[str, str]:
@@ -39,9 +41,9 @@ def installed_release() -> int:
     file = next(
         folder / "libibverbs.pc" for folder in folders if (folder / "libibverbs.pc").exists()
     )
-    found = re.search(r"^Version: \d+\.\d+\.(\d+)", file.read_text(encoding="utf-8"), re.MULTILINE)
-    assert found, file
-    return int(found[1])
+    match = re.search(r"^Version: \d+\.\d+\.(\d+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    assert match, file
+    return int(match[1])
 
 
 def stands(quote: str, text: str) -> bool:
@@ -53,18 +55,18 @@ def stands(quote: str, text: str) -> bool:
 
 
 def _sections(source: str) -> dict[str, str]:
-    found: dict[str, list[str]] = {"": []}
+    sections: dict[str, list[str]] = {"": []}
     heading = ""
     for line in source.splitlines():
         if match := _HEADING.match(line):
             heading = match[1].strip()
         elif _JOINED.match(line):
-            found.setdefault(heading, []).append(
-                "".join(word.strip('"') for word in _WORD.findall(line)[1:])
+            sections.setdefault(heading, []).append(
+                "".join(word.strip('"') for word in _WORD.findall(line)[1:]),
             )
         elif not line.startswith(".") or _TEXT.match(line):
-            found.setdefault(heading, []).append(_TEXT.sub("", line))
-    return {heading: _spaced(_plain("\n".join(lines))) for heading, lines in found.items()}
+            sections.setdefault(heading, []).append(_TEXT.sub("", line))
+    return {heading: _spaced(_plain("\n".join(lines))) for heading, lines in sections.items()}
 
 
 def _plain(text: str) -> str:

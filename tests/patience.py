@@ -13,7 +13,9 @@ PATIENCE_S = 1800.0
 
 
 def await_true(
-    condition: Callable[[], object], patience_s: float = PATIENCE_S, poll_s: float = 0.01
+    condition: Callable[[], object],
+    patience_s: float = PATIENCE_S,
+    poll_s: float = 0.01,
 ) -> None:
     """Returns once the condition holds; raises AssertionError if it does not hold within `patience_s` seconds."""
     end = time.monotonic() + patience_s
@@ -38,11 +40,11 @@ def is_running(pid: int) -> bool:
 
 def command_lines() -> dict[int, list[str]]:
     """Returns the words of the command line of each process, by the id of the process."""
-    found = {}
+    lines = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # the process has exited in the meantime
-            found[int(path.parent.name)] = path.read_text(errors="replace").split("\0")
-    return found
+            lines[int(path.parent.name)] = path.read_text(errors="replace").split("\0")
+    return lines
 
 
 def longer_and_longer(first_s: float) -> Iterator[float]:

@@ -41,7 +41,9 @@ class Project:
         return ended(*command, cwd=self.root, env=self.environment)
 
     def run(
-        self, *arguments: str, rows: Iterable[str] = QUIET_VERDICTS
+        self,
+        *arguments: str,
+        rows: Iterable[str] = QUIET_VERDICTS,
     ) -> subprocess.CompletedProcess[str]:
         """Runs these rows of the table and records them in `out`."""
         chosen = ["--rdma-cases", str(self.tables), "--rdma-only", self.only(*rows)]

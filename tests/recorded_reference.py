@@ -42,7 +42,11 @@ class QuietKernel:
 
 
 def record(
-    directory: Path, suite: Suite, cases: Iterable[Case], device: Device | None = None, **head: Any
+    directory: Path,
+    suite: Suite,
+    cases: Iterable[Case],
+    device: Device | None = None,
+    **head: Any,
 ) -> Path:
     """Runs the cases on a reference with this device, and records the results as a run does; returns the directory."""
     chosen = list(cases)

@@ -77,7 +77,10 @@ def registry() -> Registry:
 
 
 def rule_verdicts(lines: Sequence[ResultRecord]) -> dict[str, str]:
-    return {rule: found.verdict for rule, found in conclude_rules(lines, registry().needs).items()}
+    return {
+        rule: conclusion.verdict
+        for rule, conclusion in conclude_rules(lines, registry().needs).items()
+    }
 
 
 def table(name: str, rows: str, cases: int = 1) -> Table:
@@ -86,18 +89,21 @@ def table(name: str, rows: str, cases: int = 1) -> Table:
     text = f"verb: ibv_{folder}\ncases: {cases}\n"
     text += "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\nrows:\n"
     text += textwrap.indent(textwrap.dedent(rows).strip() + "\n", "  ")
-    found, mistakes = parse_table(
-        read_bytes(text.encode(), f"cases/{name}.yaml"), Path(f"{name}.yaml"), registry()
+    table_read, mistakes = parse_table(
+        read_bytes(text.encode(), f"cases/{name}.yaml"),
+        Path(f"{name}.yaml"),
+        registry(),
     )
-    assert found is not None, mistakes
-    return found
+    assert table_read is not None, mistakes
+    return table_read
 
 
 def case(row: str, verb: str = "reg_mr") -> Case:
     """Returns the case of a row; the text is a list of one row, or the row's fields in braces without an id."""
     row = textwrap.dedent(row).strip()
     (only,) = table(
-        f"{verb}/sample", row if row.startswith("-") else f"- {{id: sample, {row[1:]}"
+        f"{verb}/sample",
+        row if row.startswith("-") else f"- {{id: sample, {row[1:]}",
     ).cases
     return only
 
@@ -157,14 +163,17 @@ def consistent(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Makes the footer of changed records agree with the results, as a careful forger does."""
     results = [line for line in lines if line["type"] == "result"]
     judged = {line["case"] for line in results if line["verdict"] != "MISSED"}
-    own: dict[str, Any] = {
+    footer_fields: dict[str, Any] = {
         "complete": judged.issuperset(lines[0]["planned"]),
         "verdicts": dict(Counter(line["effective"] for line in results)),
         "points": sum(sum((line.get("points") or {}).values()) or 1 for line in results),
     }
     if lines[0].get("waivers"):
-        own["waivers"] = {"waived": own["verdicts"].get("WAIVED", 0), "problems": []}
-    return [{**line, **own} if line["type"] == "footer" else line for line in lines]
+        footer_fields["waivers"] = {
+            "waived": footer_fields["verdicts"].get("WAIVED", 0),
+            "problems": [],
+        }
+    return [{**line, **footer_fields} if line["type"] == "footer" else line for line in lines]
 
 
 # An observation of a registration that should succeed, by verdict.
@@ -196,10 +205,14 @@ def observed_sweep(of: Case, failing: Sequence[str] = ()) -> ResultRecord:
         {"point": "", "reason": "", "observed": _OBSERVED[verdict]} for verdict in ("PASS", "FAIL")
     ]
     outcomes = [Outcome(verdict, "", "", "") for verdict in ("PASS", "FAIL")]
-    found = rejudge_sweep(
-        of, Points(space, outcomes, index, examples), Basis(Capabilities({}, {}, {})), [], []
+    record = rejudge_sweep(
+        of,
+        Points(space, outcomes, index, examples),
+        Basis(Capabilities({}, {}, {})),
+        [],
+        [],
     )
-    return sweep_record(of, registry(), found, 0)
+    return sweep_record(of, registry(), record, 0)
 
 
 def sweep(
@@ -213,13 +226,16 @@ def sweep(
     labels of a point, and returns the number of the point's outcome, or -1 if the point is not in the space."""
     space = Space.of_data(axes)
     index = array(
-        "H", (outcome(space.labels(point)) % (OUTSIDE + 1) for point in range(space.size))
+        "H",
+        (outcome(space.labels(point)) % (OUTSIDE + 1) for point in range(space.size)),
     )
     used = set(index)
-    outcomes = [each for number, each in enumerate(outcomes) if number in used]
+    outcomes = [outcome for number, outcome in enumerate(outcomes) if number in used]
     renumbered = {number: at for at, number in enumerate(sorted(used - {OUTSIDE}))}
     points = Points(
-        space, outcomes, array("H", (renumbered.get(number, OUTSIDE) for number in index))
+        space,
+        outcomes,
+        array("H", (renumbered.get(number, OUTSIDE) for number in index)),
     )
     verdicts = points.by_verdict()
     name = f"points/{of.id.replace('/', '.')}.json"
@@ -227,15 +243,15 @@ def sweep(
     deviations = [
         {
             "when": "MW_BIND",
-            "expected": each.expected,
-            "observed": each.observed,
+            "expected": outcome.expected,
+            "observed": outcome.observed,
             "count": points.counts()[number],
             "smallest": {"access": "MW_BIND"},
-            "rules": [each.rule],
+            "rules": [outcome.rule],
             "repro": f"./rdma-cts run --only '{of.id}#…'",
         }
-        for number, each in enumerate(outcomes)
-        if each.verdict == "FAIL" and points.counts()[number]
+        for number, outcome in enumerate(outcomes)
+        if outcome.verdict == "FAIL" and points.counts()[number]
     ]
     return result(
         of,
@@ -251,7 +267,10 @@ def sweep(
 
 
 def result(
-    of: Case, verdict: str = "PASS", reason: str = "as it should be", **more: Any
+    of: Case,
+    verdict: str = "PASS",
+    reason: str = "as it should be",
+    **more: Any,
 ) -> ResultRecord:
     """Returns a result of a case with a given verdict and further changes."""
     return changed(result_record(of, registry(), Judgement(verdict, reason), {"rc": None}), more)
@@ -260,21 +279,27 @@ def result(
 def recorded(results: Sequence[ResultRecord], *, complete: bool = True, **head: Any) -> Recorded:
     """Returns a run with these results and these changes of its header; without a footer if it is not `complete`."""
     ids = [line["case"] for line in results]
-    footer = footer_record(ids, results, registry(), duration_s=2.5) if complete else None
+    if complete:
+        footer = footer_record(ids, results, registry(), duration_s=2.5)
+    else:
+        footer = None
     return Recorded(header(**{"planned": ids, **head}), list(results), footer)
 
 
 def written(run: Recorded, folder: Path) -> Path:
     """Writes the results file of a run into this folder; returns the folder."""
     return written_records(
-        [run.header, *run.results, *([run.footer] if run.footer else [])], folder
+        [run.header, *run.results, *([run.footer] if run.footer else [])],
+        folder,
     )
 
 
 def written_records(records: Iterable[Mapping[str, Any]], folder: Path) -> Path:
     """Writes these records as a results file into this folder; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "results.jsonl").write_bytes(b"".join(encode(cast(Record, each)) for each in records))
+    (folder / "results.jsonl").write_bytes(
+        b"".join(encode(cast(Record, record)) for record in records)
+    )
     return folder
 
 
@@ -290,7 +315,9 @@ def footer_of(recorded: Recorded) -> FooterRecord:
 
 @contextmanager
 def user_error(
-    match: str, status: int, one_line: bool = True
+    match: str,
+    status: int,
+    one_line: bool = True,
 ) -> Iterator[pytest.ExceptionInfo[UserError]]:
     """Checks that a UserError with this message and exit status is raised. Its message has one line, or, without
     `one_line`, may have more lines."""

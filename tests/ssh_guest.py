@@ -68,16 +68,17 @@ class SshGuest:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def keys_in(folder: Path) -> None:
     """Writes a key for the host and a key for its user."""
     for name in ("host_key", "user_key"):
         subprocess.run(
-            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)],
+            check=True,
         )
 
 
@@ -118,8 +119,8 @@ def ssh_guest(
     ]
     reset = shlex.join(["/usr/bin/python3", str(ROOT / "tests/reset_guest.py"), str(control)])
     (folder / "reset.sh").write_text(f"PYTHONPATH={shlex.quote(str(ROOT))} exec {reset}\n")
-    known = (folder / "host_key.pub").read_text().split()
-    (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {known[0]} {known[1]}\n")
+    host_key = (folder / "host_key.pub").read_text().split()
+    (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {host_key[0]} {host_key[1]}\n")
     with Guest(command, console, work) as guest:
         guest.await_up(BOOT_S)
         await_true(lambda: b"Server listening" in console.read_bytes())

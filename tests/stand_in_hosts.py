@@ -59,7 +59,8 @@ class StandInHost:
     ports: Mapping[str, tuple[StandInPort, ...]]
     interfaces: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     addresses: tuple[
-        tuple[str, str], ...
+        tuple[str, str],
+        ...,
     ] = ()  # the interface and the address, in the form of a GID
     firmware: str = "28.43.2026"
 
@@ -68,11 +69,14 @@ class StandInHost:
         for name, ports in self.ports.items():
             files = {"fw_ver": self.firmware, "node_type": "1: CA"}
             for number, port in enumerate(ports, 1):
-                own = port.files().items()
-                files |= {f"ports/{number}/{path}": text for path, text in own}
+                files_here = port.files().items()
+                files |= {f"ports/{number}/{path}": text for path, text in files_here}
             laid(folder / "ib" / name, {path: f"{text}\n" for path, text in files.items()})
         for name, (index, state) in self.interfaces.items():
-            flags = "0x1003" if state == "up" else "0x1002"
+            if state == "up":
+                flags = "0x1003"
+            else:
+                flags = "0x1002"
             files = {"ifindex": str(index), "flags": flags, "operstate": state}
             files["uevent"] = "DEVTYPE=vlan" if "." in name else ""
             files["address"] = f"52:54:00:12:{index // 256:02x}:{index % 256:02x}"

@@ -66,13 +66,20 @@ class StandInKernel:
             drivers = netlink._DRIVERS
             self._messages = [_message(_number(73, drivers.index(device.driver))), _error(0)]
         elif command == 5:
-            name = _text(51, device.interface) if device.interface else b""
+            if device.interface:
+                name = _text(51, device.interface)
+            else:
+                name = b""
             self._messages = [_message(name), _error(0)]
         else:
             self._answer(device, _COMMANDS[command], attributes, dumps)
 
     def _answer(
-        self, device: StandInDevice, what: str, attributes: Mapping[int, bytes], dumps: bool
+        self,
+        device: StandInDevice,
+        what: str,
+        attributes: Mapping[int, bytes],
+        dumps: bool,
     ) -> None:
         self.asked.append(what)
         details = _DETAILS in attributes
@@ -84,16 +91,16 @@ class StandInKernel:
             self._messages = [self._one(device, struct.unpack("=I", attributes[21])[0])]
 
     def _dumped(self, device: StandInDevice, what: str, details: bool) -> list[bytes]:
-        shown = [each for each in device.objects.get(what, ()) if details or not _hidden(each)]
+        shown = [entry for entry in device.objects.get(what, ()) if details or not _hidden(entry)]
         if what == "QP":
             device.commands += len(shown)
             if device.refuses_queries and shown:
                 return [_done(-errno.EOPNOTSUPP)]
-        entries = b"".join(_nested(_TABLES[what] + 1, _owner(each)) for each in shown)
+        entries = b"".join(_nested(_TABLES[what] + 1, _owner(entry)) for entry in shown)
         return [_message(_nested(_TABLES[what], entries)), _done(0)]
 
     def _one(self, device: StandInDevice, number: int) -> bytes:
-        same = [each for each in device.objects.get("QP", ()) if each.number == number]
+        same = [entry for entry in device.objects.get("QP", ()) if entry.number == number]
         if not same:
             return _error(-errno.ENOENT)
         device.commands += 1
@@ -109,20 +116,20 @@ def own(**more: int | str | bool) -> Owned:
     return Owned(os.getpid(), **more)  # type: ignore[arg-type]
 
 
-def _hidden(each: Owned) -> bool:
-    return each.type == _OF_DRIVER
+def _hidden(entry: Owned) -> bool:
+    return entry.type == _OF_DRIVER
 
 
-def _owner(each: Owned) -> bytes:
-    body = _attribute(26, bytes([_TYPES[each.type]]))
-    if each.pid:
-        body += _number(28, each.pid)
-    return body + (_text(29, each.kernel) if each.kernel else b"")
+def _owner(entry: Owned) -> bytes:
+    body = _attribute(26, bytes([_TYPES[entry.type]]))
+    if entry.pid:
+        body += _number(28, entry.pid)
+    return body + (_text(29, entry.kernel) if entry.kernel else b"")
 
 
 def _totals(device: StandInDevice, details: bool) -> Iterable[bytes]:
     for kind in ("PD", "CQ", "QP", "MR"):
-        counted = [each for each in device.objects.get(kind, ()) if details or not _hidden(each)]
+        counted = [entry for entry in device.objects.get(kind, ()) if details or not _hidden(entry)]
         yield _text(17, kind.lower()) + _attribute(18, struct.pack("=Q", len(counted)))
 
 

@@ -20,7 +20,7 @@ def main() -> None:
         if not os.environ["STAND_IN_STATUS"]:
             signal.pause()
         sys.exit(int(os.environ["STAND_IN_STATUS"]))
-    left = int(os.environ.get("STAND_IN_BYTES", sys.maxsize))
+    bytes_left = int(os.environ.get("STAND_IN_BYTES", sys.maxsize))
     prefix = os.environ.get("STAND_IN_PREFIX", "")
     with (
         subprocess.Popen(
@@ -37,14 +37,14 @@ def main() -> None:
             for source in select.select(list(sources), [], [])[0]:
                 data = os.read(source, _CHUNK)
                 if source:
-                    data, left = data[:left], left - len(data)
+                    data, bytes_left = data[:bytes_left], bytes_left - len(data)
                 try:
                     rest = memoryview(data)
                     while rest:
                         rest = rest[os.write(sources[source], rest) :]
                 except BrokenPipeError:
                     data = b""
-                if left <= 0:
+                if bytes_left <= 0:
                     os.kill(os.getpid(), signal.SIGKILL)
                 if not data:
                     if not source:

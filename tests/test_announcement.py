@@ -19,7 +19,8 @@ REFUSED = (
     " when: {op: RDMA_WRITE, rkey: mr.rkey, addr: buf}, then: refused}"
 )
 GRANTED = REFUSED.replace("[LOCAL_WRITE]", "[LOCAL_WRITE, REMOTE_WRITE]").replace(
-    "refused", "success"
+    "refused",
+    "success",
 )
 NO_REQUEST = "{rules: [REG-15], when: {access: [REMOTE_WRITE]}, then: refused}"
 SWEEP = """

@@ -60,7 +60,7 @@ def head(lines: list[Line], changes: Line) -> list[Line]:
 
 def failing(lines: list[Line], changes: Line) -> list[Line]:
     return consistent(
-        [{**line, **changes} if line.get("case", "").endswith("c3") else line for line in lines]
+        [{**line, **changes} if line.get("case", "").endswith("c3") else line for line in lines],
     )
 
 
@@ -103,7 +103,8 @@ CHANGES: dict[str, Callable[[list[Line], Any], list[Line]]] = {
     "first": lambda lines, at: [lines[at], *lines[:at], *lines[at + 1 :]],
     "planned": lambda lines, case: head(lines, {"planned": [*lines[0]["planned"], case]}),
     "unplanned": lambda lines, at: head(
-        [lines[0], *lines[at + 1 :]], {"planned": lines[0]["planned"][at:]}
+        [lines[0], *lines[at + 1 :]],
+        {"planned": lines[0]["planned"][at:]},
     ),
 }
 
@@ -153,9 +154,9 @@ def by_crash(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
     row = {"type": "progress", "case": IDS[0], "point": "p", "row": "- {}", "rule": "REG-15"}
     stage = Stage(folder)
     recorded = stage.play([HEADER, start(0), encode(row)], ran(1, 2, 3))
-    found = recorded.results[0]
-    assert (found["verdict"], found["rules"]) == (attack.said, ["REG-01"])
-    assert not {"deviations", "rule_verdicts"} & set(found)
+    result = recorded.results[0]
+    assert (result["verdict"], result["rules"]) == (attack.said, ["REG-01"])
+    assert not {"deviations", "rule_verdicts"} & set(result)
 
 
 def by_progress(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
@@ -168,7 +169,8 @@ def by_progress(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("conformance.supervision.session.time.monotonic", lambda: next(clock))
         recorded = Stage(folder).play(
-            itertools.chain([HEADER, start(0)], map(encode, points)), ran(1, 2, 3)
+            itertools.chain([HEADER, start(0)], map(encode, points)),
+            ran(1, 2, 3),
         )
     assert verdicts(recorded) == ["BROKEN", "PASS", "PASS", "PASS"]
     assert attack.said in recorded.results[0]["reason"]
@@ -195,8 +197,10 @@ def by_examples(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> Non
         "index": "",
     }
     line = observed_result(SUITE.cases[0], points_data=data)
-    found = Stage(folder).play([HEADER, start(0), encode(line)], ran(1, 2, 3)).results[0]
-    assert (found["verdict"], attack.said in found["reason"]) == ("BROKEN", True), found["reason"]
+    result = Stage(folder).play([HEADER, start(0), encode(line)], ran(1, 2, 3)).results[0]
+    assert (result["verdict"], attack.said in result["reason"]) == ("BROKEN", True), result[
+        "reason"
+    ]
 
 
 def by_changed(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
@@ -212,9 +216,9 @@ def by_changed(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) ->
                 path.rename(folder / "kept")
             with path.open("ab") as other:
                 other.write(b"x")
-            with pytest.raises(UserError) as told:
+            with pytest.raises(UserError) as error:
                 run._reported(judged, path.parent, 0, "", file.changed())
-        assert (told.value.status, attack.said in told.value.message) == (1, True)
+        assert (error.value.status, attack.said in error.value.message) == (1, True)
 
 
 def by_verified(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
@@ -230,13 +234,13 @@ def by_sweep(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
     ]
     index = array("H", (point * 7919 % 120 for point in range(space.size)))
     record = observed_result(SUITE.cases[0]) | {
-        "points_data": Points(space, outcomes, index).as_data(IDS[0])
+        "points_data": Points(space, outcomes, index).as_data(IDS[0]),
     }
     began = time.process_time()
-    found = store_points(record, folder)
+    deviations = store_points(record, folder)
     assert time.process_time() - began < 60
-    assert len(found["deviations"]) == MOST_DEVIATIONS
-    assert f"{found['deviations_left_out']:,}" == attack.said
+    assert len(deviations["deviations"]) == MOST_DEVIATIONS
+    assert f"{deviations['deviations_left_out']:,}" == attack.said
 
 
 def by_bomb(_: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
@@ -249,7 +253,8 @@ def by_bomb(_: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
         patch.setattr("reports.bundles.archive._most_unpacked", lambda _: 1 << 30)
         pack(folder / "bundle", {}, {"results.jsonl": bytes(4 << 20)})
         patch.setattr(
-            "reports.bundles.archive._most_unpacked", lambda packed: (1 << 20) + 100 * packed
+            "reports.bundles.archive._most_unpacked",
+            lambda packed: (1 << 20) + 100 * packed,
         )
         assert attack.said in cli(2, "verify", folder / "bundle").err
 
@@ -274,7 +279,10 @@ def by_records(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) ->
 
 def by_file_in_bundle(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
     """Checks that `verify` refuses a bundle with this file, or, for `nothing`, without a file."""
-    more = {attack.by: b"x: 1\n"} if attack.by != "nothing" else {}
+    if attack.by != "nothing":
+        more = {attack.by: b"x: 1\n"}
+    else:
+        more = {}
     assert attack.said in cli(2, "verify", bundled(lines, folder, **more)).err
 
 
@@ -314,7 +322,7 @@ def by_signature(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) 
     if attack.by == "stranger":
         cli(0, "bundle", run, "--out", bundle, "--sign", folder / "strange")
     elif attack.by == "other":
-        kept = signature.read_bytes()
+        signature_before = signature.read_bytes()
         cli(
             0,
             "bundle",
@@ -324,7 +332,7 @@ def by_signature(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) 
             "--sign",
             folder / "own",
         )
-        signature.write_bytes(kept)
+        signature.write_bytes(signature_before)
     else:
         signature.unlink()
         if attack.by == "namespace":
@@ -357,7 +365,9 @@ TRIED: dict[str, Callable[[Sequence[Line], Attack, Path, Cli], None]] = {
 
 
 def test_the_runs_to_be_attacked_are_judged_correctly(
-    good: list[Line], tmp_path: Path, cli: Cli
+    good: list[Line],
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     cli(0, "judge", written_records(good, tmp_path / "1"))
     assert (
@@ -367,7 +377,10 @@ def test_the_runs_to_be_attacked_are_judged_correctly(
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.attack)
 def test_an_attack_is_reported(attack: Attack, good: list[Line], tmp_path: Path, cli: Cli) -> None:
-    lines = good if attack.by.startswith("good") else failed(good)
+    if attack.by.startswith("good"):
+        lines = good
+    else:
+        lines = failed(good)
     for name, change in attack.changes.items():
         lines = CHANGES[name](lines, change)
     TRIED[attack.by](lines, attack, tmp_path, cli)

@@ -74,7 +74,9 @@ PINNED = bad_driver.PAGES["leaks"]
     ],
 )
 def test_each_misbehaviour_is_named_in_the_reason(
-    row: str, words: list[str], found: dict[str, ResultRecord]
+    row: str,
+    words: list[str],
+    found: dict[str, ResultRecord],
 ) -> None:
     assert [word for word in words if word not in found[row]["reason"]] == []
 
@@ -98,8 +100,8 @@ def test_a_leak_and_a_taint_fail_the_case_whatever_the_call_returned(
 
 
 def test_the_preloaded_library_is_known_by_its_hash(run: Recorded) -> None:
-    given = run.header["under_test"]["given"]["overlay"]["files"]
-    assert sorted(given) == ["etc/ld.so.preload", "usr/local/lib/preload.so"]
+    files = run.header["under_test"]["given"]["overlay"]["files"]
+    assert sorted(files) == ["etc/ld.so.preload", "usr/local/lib/preload.so"]
 
 
 # Unfinished drivers. One library (young_driver.c) can make all mistakes; an environment variable selects one.
@@ -127,7 +129,10 @@ MISTAKES: dict[str, tuple[str, ...]] = {
 def test_the_mistake_affects_only_its_own_cases(mistake: str, tmp_path: Path) -> None:
     how = ("--no-confirm", "--guest-env", f"RDMA_CTS_MISTAKE={mistake}")
     recorded = bad_driver.run_with(
-        tmp_path, "young_driver.c", *how, only=(*ALL_BUT_REFUSED, REFUSED)
+        tmp_path,
+        "young_driver.c",
+        *how,
+        only=(*ALL_BUT_REFUSED, REFUSED),
     )
     failing = {
         line["case"]: line["reason"] for line in recorded.results if line["verdict"] != Verdict.PASS
@@ -140,7 +145,7 @@ def test_the_mistake_affects_only_its_own_cases(mistake: str, tmp_path: Path) ->
     }
     assert not_set_up.keys() <= {DEREGISTERED}
     assert set(not_set_up.values()) <= {
-        "the setup failed: registering the MR 'mr' was refused with EFAULT"
+        "the setup failed: registering the MR 'mr' was refused with EFAULT",
     }
 
 
@@ -169,13 +174,20 @@ def test_each_attack_affects_only_its_case_and_no_forged_result_is_recorded(tmp_
         SHORTER_S,
     )
     recorded = bad_driver.run_with(
-        tmp_path, "hostile.c", *chosen, "--guest-env", forged, "--no-confirm"
+        tmp_path,
+        "hostile.c",
+        *chosen,
+        "--guest-env",
+        forged,
+        "--no-confirm",
     )
-    wanted, found = {"first": ["PASS"], **ATTACKS, "last": ["PASS"]}, by_row(recorded)
-    assert found.keys() == wanted.keys()
+    expected, verdicts_by_row = {"first": ["PASS"], **ATTACKS, "last": ["PASS"]}, by_row(recorded)
+    assert verdicts_by_row.keys() == expected.keys()
     assert {
-        row: line["verdict"] for row, line in found.items() if line["verdict"] not in wanted[row]
+        row: line["verdict"]
+        for row, line in verdicts_by_row.items()
+        if line["verdict"] not in expected[row]
     } == {}
     assert all(line["reason"] != "forged" for line in recorded.results)
-    assert "the worker reports PASS" in found["alter"]["reason"]
-    assert "its observation gives FAIL" in found["alter"]["reason"]
+    assert "the worker reports PASS" in verdicts_by_row["alter"]["reason"]
+    assert "its observation gives FAIL" in verdicts_by_row["alter"]["reason"]

@@ -48,7 +48,7 @@ def test_git_bisect_finds_the_commit_and_skips_a_commit_that_does_not_boot(tmp_p
     tree, program = tmp_path / "tree", laid(tmp_path, {"step.py": STEP}) / "step.py"
     git(tmp_path, "init", "-q", "tree")
     for number, verdict in enumerate(
-        ["PASS", "UNSUPPORTED", "does not boot", "PASS", "PASS", "FAIL", "CRASH", "FAIL"]
+        ["PASS", "UNSUPPORTED", "does not boot", "PASS", "PASS", "FAIL", "CRASH", "FAIL"],
     ):
         laid(tree, {"driver": f"{verdict}\n", "number": f"{number}\n"})
         git(tree, "add", "driver", "number")
@@ -62,7 +62,9 @@ def test_git_bisect_finds_the_commit_and_skips_a_commit_that_does_not_boot(tmp_p
 
 
 def test_no_commit_is_blamed_for_a_mistake_of_the_suite(
-    tmp_path: Path, monkeypatch: Patch, cli: Cli
+    tmp_path: Path,
+    monkeypatch: Patch,
+    cli: Cli,
 ) -> None:
     (tmp_path / "driver").write_text("a mistake of the suite\n")
     monkeypatch.chdir(tmp_path)
@@ -72,6 +74,7 @@ def test_no_commit_is_blamed_for_a_mistake_of_the_suite(
 
 @pytest.mark.parametrize(("verdicts", "status"), rows("verdicts_of_a_commit"))
 def test_only_a_commit_that_conforms_is_good_and_only_a_commit_that_violates_a_rule_is_bad(
-    verdicts: str, status: str
+    verdicts: str,
+    status: str,
 ) -> None:
-    assert status_of([Verdict(each) for each in verdicts.split()]) == int(status)
+    assert status_of([Verdict(verdict) for verdict in verdicts.split()]) == int(status)

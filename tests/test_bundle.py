@@ -112,7 +112,10 @@ def forged(run: Path, tmp_path: Path, verified: Verified) -> Forged:
 
 
 def test_a_file_that_is_no_key_is_refused_before_the_run_is_judged(
-    run: Path, tmp_path: Path, monkeypatch: Patch, cli: Cli
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    cli: Cli,
 ) -> None:
     monkeypatch.setattr("commands.bundle.read", lambda _: pytest.fail("the run was read"))
     (tmp_path / "text").write_text("not a key\n")
@@ -126,7 +129,8 @@ def test_a_run_in_which_nothing_is_violated(whole: Path, verified: Verified) -> 
     said = verified(0, whole)
     last = said.splitlines()[-1]
     assert re.fullmatch(
-        r"partial: \d+ rules unreachable here.*; no rule was violated \(exit status 0\)", last
+        r"partial: \d+ rules unreachable here.*; no rule was violated \(exit status 0\)",
+        last,
     )
     assert f"{len(DEFAULT):,} results judged again" in said
 
@@ -144,7 +148,9 @@ def eight(eight_cases: Suite, tmp_path: Path) -> Path:
 
 
 def test_a_run_in_which_every_rule_is_verified_is_conformant(
-    eight: Path, cli: Cli, verified: Verified
+    eight: Path,
+    cli: Cli,
+    verified: Verified,
 ) -> None:
     cli(0, "bundle", eight)
     said = verified(0, eight.with_name("eight.rdma-cts.tar.xz"))
@@ -161,7 +167,7 @@ def waived_run(eight_cases: Suite, folder: Path) -> Path:
     (folder / "waivers.yaml").write_text(
         f"waivers:\n  - case: {case['case']}\n    where: {{driver: reference}}\n"
         f"    observed: {{verdict: FAIL, errno: EINVAL}}\n    issue: https://bugs.example/1\n"
-        f"    owner: me\n    expires: {expires}\n"
+        f"    owner: me\n    expires: {expires}\n",
     )
     sha256 = hashlib.sha256((folder / "waivers.yaml").read_bytes()).hexdigest()
     lines[0]["waivers"] = {"file": "waivers.yaml", "sha256": sha256}
@@ -187,18 +193,23 @@ def waived_run(eight_cases: Suite, folder: Path) -> Path:
 
 
 def test_waivers_are_packed_applied_again_and_counted(
-    eight_cases: Suite, tmp_path: Path, cli: Cli, verified: Verified
+    eight_cases: Suite,
+    tmp_path: Path,
+    cli: Cli,
+    verified: Verified,
 ) -> None:
     cli(0, "bundle", waived_run(eight_cases, tmp_path))
     *lines, last = verified(0, tmp_path / "run.rdma-cts.tar.xz").splitlines()
     assert [line.partition(", sha256")[0] for line in lines if line.startswith("waivers:")] == [
-        "waivers: waivers.yaml"
+        "waivers: waivers.yaml",
     ]
     assert last == ("reference conforms to its documents except for 1 waived rule (exit status 0)")
 
 
 def test_waivers_changed_since_the_run_are_refused(
-    eight_cases: Suite, tmp_path: Path, cli: Cli
+    eight_cases: Suite,
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     run = waived_run(eight_cases, tmp_path)
     (tmp_path / "waivers.yaml").write_text("waivers: []\n")
@@ -207,7 +218,10 @@ def test_waivers_changed_since_the_run_are_refused(
 
 
 def test_equal_runs_give_identical_bundles(
-    run: Path, bundle: Path, tmp_path: Path, cli: Cli
+    run: Path,
+    bundle: Path,
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     elsewhere = shutil.copytree(run, tmp_path / "elsewhere")
     os.utime(elsewhere / "results.jsonl", (0, 0))
@@ -305,19 +319,21 @@ HOSTILE: Mapping[str, Callable[[], bytes]] = {
     "a manifest nested too deeply": lambda: claimed(b"[" * 99_999),
     "a manifest of another schema": lambda: claimed(b'{"schema": "x/1"}'),
     "a manifest with its files twice": lambda: claimed(
-        manifest_of(GOOD).replace(b'"files"', b'"files": {}, "files"')
+        manifest_of(GOOD).replace(b'"files"', b'"files": {}, "files"'),
     ),
     "a path that leads out": lambda: claimed(
-        manifest_of({"../../evil": b"evil", **GOOD}), (named("../../evil"), b"evil")
+        manifest_of({"../../evil": b"evil", **GOOD}),
+        (named("../../evil"), b"evil"),
     ),
     "a path that leads out of points": lambda: claimed(
-        manifest_of({"points/../x.json": b"", **GOOD})
+        manifest_of({"points/../x.json": b"", **GOOD}),
     ),
     "an absolute path": lambda: claimed(
-        manifest_of({"/tmp/evil": b"", **GOOD}), (named("/tmp/evil"), b"")
+        manifest_of({"/tmp/evil": b"", **GOOD}),
+        (named("/tmp/evil"), b""),
     ),
     "a name with a control character": lambda: claimed(
-        manifest_of({"points/\x1b[2J.json": b"", **GOOD})
+        manifest_of({"points/\x1b[2J.json": b"", **GOOD}),
     ),
     "a symbolic link": lambda: instead(b"", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
     "a hard link": lambda: instead(b"", type=tarfile.LNKTYPE, linkname=MANIFEST),
@@ -329,13 +345,13 @@ HOSTILE: Mapping[str, Callable[[], bytes]] = {
     "another size": lambda: instead(b"one\none\n"),
     "another owner": lambda: instead(b"one\n", uid=1000),
     "a size of 8 GiB": lambda: lzma.compress(
-        named(MANIFEST, size=8 << 30).tobuf() + bytes(1 << 20)
+        named(MANIFEST, size=8 << 30).tobuf() + bytes(1 << 20),
     ),
     "a negative size": lambda: lzma.compress(
-        named(MANIFEST, size=-1).tobuf(tarfile.GNU_FORMAT) + bytes(1 << 20)
+        named(MANIFEST, size=-1).tobuf(tarfile.GNU_FORMAT) + bytes(1 << 20),
     ),
     "files of 1 TiB": lambda: claimed(
-        manifest_of(GOOD).replace(b'"size": 4', b'"size": 1099511627776')
+        manifest_of(GOOD).replace(b'"size": 4', b'"size": 1099511627776'),
     ),
     "a bomb behind the end": lambda: _packed()[:-12] + lzma.compress(bytes(64 << 20)),
     "another stream behind the end": lambda: _packed() + lzma.compress(b"more"),
@@ -357,7 +373,8 @@ def _packed(check: int = lzma.CHECK_SHA256) -> bytes:
 
 
 def test_a_repacked_bundle_is_refused_because_a_member_has_another_header(
-    tmp_path: Path, verified: Verified
+    tmp_path: Path,
+    verified: Verified,
 ) -> None:
     (tmp_path / "bundle").write_bytes(xz((named(MANIFEST, uid=1000), FIRST[1]), RESULT))
     said = verified(2, tmp_path / "bundle")
@@ -379,7 +396,9 @@ def test_a_bundle_of_another_version_is_refused_as_such(tmp_path: Path, verified
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_hostile_file_is_refused_in_one_line_and_writes_nothing(
-    what: str, tmp_path: Path, verified: Verified
+    what: str,
+    tmp_path: Path,
+    verified: Verified,
 ) -> None:
     path = tmp_path / "bundle"
     path.write_bytes(HOSTILE[what]())
@@ -387,7 +406,7 @@ def test_a_hostile_file_is_refused_in_one_line_and_writes_nothing(
     assert "is not a bundle, or was changed: " in said
     assert said.isascii()
     assert "\x1b" not in said
-    assert [each.name for each in tmp_path.iterdir()] == ["bundle"]
+    assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
 
 
 def test_a_fifo_is_not_waited_for(tmp_path: Path, verified: Verified) -> None:
@@ -396,13 +415,16 @@ def test_a_fifo_is_not_waited_for(tmp_path: Path, verified: Verified) -> None:
 
 
 def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(
-    tmp_path: Path, monkeypatch: Patch, verified: Verified
+    tmp_path: Path,
+    monkeypatch: Patch,
+    verified: Verified,
 ) -> None:
     pack(tmp_path / "bundle", {}, {**GOOD, "console.log": bytes(1 << 20)})
     assert (tmp_path / "bundle").stat().st_size < 2000
     monkeypatch.setattr(bundle_file, "MOST_BYTES", 1 << 19)
     assert "it is too large: a bundle has at most 0 MiB unpacked" in verified(
-        2, tmp_path / "bundle"
+        2,
+        tmp_path / "bundle",
     )
 
 
@@ -483,7 +505,12 @@ LINES: dict[str, Callable[[Line], object]] = {
     ],
 )
 def test_forged_lines_are_found(
-    run: Path, forged: Forged, which: str, change: Line, status: int, said: str
+    run: Path,
+    forged: Forged,
+    which: str,
+    change: Line,
+    status: int,
+    said: str,
 ) -> None:
     lines = lines_of(run)
     line = next(filter(LINES[which], lines))
@@ -529,7 +556,9 @@ def test_an_unreachable_sweep_needs_only_its_reason_as_evidence(run: Path, forge
 
 
 def test_a_case_left_out_of_the_plan_is_missed(
-    eight: Path, eight_cases: Suite, forged: Forged
+    eight: Path,
+    eight_cases: Suite,
+    forged: Forged,
 ) -> None:
     lines = lines_of(eight)
     gone = lines.pop(5)
@@ -550,18 +579,21 @@ OTHER = {
 def packed_by_another(folder: Path, to: Path, **change: Any) -> Path:
     """Packs a bundle of the run with the manifest of another version, which has an unknown fact."""
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.json*")}
-    own = claims(read(folder))
-    facts = {name: own["run"][name] for name in ("device", "kernel", "tables")} | {
-        "judged calls": "about a thousand"
+    claims_made = claims(read(folder))
+    facts = {name: claims_made["run"][name] for name in ("device", "kernel", "tables")} | {
+        "judged calls": "about a thousand",
     }
-    pack(to, {**own, "run": facts, **OTHER, **change}, files)
+    pack(to, {**claims_made, "run": facts, **OTHER, **change}, files)
     return to
 
 
 def test_a_manifest_of_another_version_may_use_other_words(
-    run: Path, bundle: Path, tmp_path: Path, verified: Verified
+    run: Path,
+    bundle: Path,
+    tmp_path: Path,
+    verified: Verified,
 ) -> None:
-    own, lines = (
+    verified_here, lines = (
         verified(3, bundle),
         verified(3, packed_by_another(run, tmp_path / "other")).splitlines(),
     )
@@ -569,8 +601,8 @@ def test_a_manifest_of_another_version_may_use_other_words(
         "manifest: the facts are true of the run; a different version wrote its text: 0.2.0 (eeeeeeeeeeee)"
         in lines
     )
-    assert lines[-2:] == own.splitlines()[-2:]
-    assert "manifest:" not in own
+    assert lines[-2:] == verified_here.splitlines()[-2:]
+    assert "manifest:" not in verified_here
 
 
 @pytest.mark.parametrize(
@@ -585,9 +617,17 @@ def test_a_manifest_of_another_version_may_use_other_words(
     ],
 )
 def test_a_manifest_with_false_facts_is_refused(
-    run: Path, tmp_path: Path, verified: Verified, name: str, value: object, by_another: bool
+    run: Path,
+    tmp_path: Path,
+    verified: Verified,
+    name: str,
+    value: object,
+    by_another: bool,
 ) -> None:
-    more = {} if by_another else claims(read(run))
+    if by_another:
+        more = {}
+    else:
+        more = claims(read(run))
     output = verified(2, packed_by_another(run, tmp_path / "forged", **{**more, name: value}))
     assert (
         f"is not a bundle, or was changed: `{name}` of its manifest is not true of the run"
@@ -597,7 +637,10 @@ def test_a_manifest_with_false_facts_is_refused(
 
 @pytest.mark.parametrize("by", [None, {"version": ["x"], "engine_sha256": 7}])
 def test_a_bundle_without_a_known_version_counts_as_another_versions(
-    run: Path, tmp_path: Path, verified: Verified, by: object
+    run: Path,
+    tmp_path: Path,
+    verified: Verified,
+    by: object,
 ) -> None:
     output = verified(3, packed_by_another(run, tmp_path / "other", bundled_by=by))
     assert "a different version wrote its text: " in output
@@ -617,23 +660,25 @@ def test_another_version_may_describe_a_rule_by_other_keys(run: Path, forged: Fo
 @pytest.mark.parametrize("tier", ["smoke", "default"])
 def test_planned_cases_outside_their_tier_are_refused(run: Path, forged: Forged, tier: str) -> None:
     lines = lines_of(run)
-    larger = (
-        [case.id for case in SUITE.cases if case.tier == "exhaustive"][:1]
-        if tier == "default"
-        else DEFAULT_IDS
-    )
+    if tier == "default":
+        larger = [case.id for case in SUITE.cases if case.tier == "exhaustive"][:1]
+    else:
+        larger = DEFAULT_IDS
     planned = list(dict.fromkeys([*lines[0]["planned"], *larger]))
     lines[0].update(tier=tier, planned=planned, left_out=len(left_out(SUITE.cases, planned)))
     assert re.search(rf"planned cases are not of the tier {tier}$", forged(2, lines))
 
 
 def test_a_part_of_a_tier_is_accepted_and_named_cases_may_be_of_any_tier(
-    run: Path, forged: Forged
+    run: Path,
+    forged: Forged,
 ) -> None:
     lines = lines_of(run)
     planned = [case.id for case in Selection(tier="exhaustive").apply(SUITE) if not case.hazardous]
     lines[0].update(
-        tier="exhaustive", planned=planned, left_out=len(left_out(SUITE.cases, planned))
+        tier="exhaustive",
+        planned=planned,
+        left_out=len(left_out(SUITE.cases, planned)),
     )
     forged(3, lines)
     larger = next(case.id for case in SUITE.cases if case.tier == "exhaustive")
@@ -652,7 +697,9 @@ def given_file(content: bytes) -> dict[str, str]:
 
 
 def test_a_bad_line_is_reported_with_the_name_of_the_bundle_and_of_the_member(
-    run: Path, tmp_path: Path, forged: Forged
+    run: Path,
+    tmp_path: Path,
+    forged: Forged,
 ) -> None:
     lines = lines_of(run)
     lines[0].update({"waivers": given_file(EMPTY), "tier": 5})
@@ -664,10 +711,15 @@ def test_a_bad_line_is_reported_with_the_name_of_the_bundle_and_of_the_member(
 
 
 @pytest.mark.parametrize(
-    ("member", "content"), [("waivers_yaml", b"waivers: 7"), ("profile_yaml", b"]")]
+    ("member", "content"),
+    [("waivers_yaml", b"waivers: 7"), ("profile_yaml", b"]")],
 )
 def test_a_bad_member_is_reported_with_the_name_of_the_bundle(
-    run: Path, tmp_path: Path, forged: Forged, member: str, content: bytes
+    run: Path,
+    tmp_path: Path,
+    forged: Forged,
+    member: str,
+    content: bytes,
 ) -> None:
     lines = lines_of(run)
     lines[0][member.removesuffix("_yaml")] = given_file(content)
@@ -688,7 +740,10 @@ def test_a_run_with_unfounded_verdicts_is_not_bundled(run: Path, tmp_path: Path,
 
 
 def test_an_existing_bundle_is_not_changed_if_the_run_is_invalid(
-    run: Path, bundle: Path, tmp_path: Path, cli: Cli
+    run: Path,
+    bundle: Path,
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     before = bundle.read_bytes()
     shutil.copytree(run, tmp_path / "run")
@@ -707,7 +762,10 @@ def test_an_existing_bundle_is_not_changed_if_the_run_is_invalid(
     ],
 )
 def test_a_file_that_the_run_did_not_use_is_refused(
-    run: Path, cli: Cli, option: list[str], said: str
+    run: Path,
+    cli: Cli,
+    option: list[str],
+    said: str,
 ) -> None:
     assert said in cli(2, "bundle", run, *option).err
 
@@ -719,5 +777,5 @@ def test_a_console_that_is_a_link_is_left_out(run: Path, tmp_path: Path, cli: Cl
     cli(0, "bundle", tmp_path / "run")
     with tarfile.open(tmp_path / "run.rdma-cts.tar.xz") as archive:
         assert [name for name in archive.getnames() if name.startswith("console")] == [
-            "console.log"
+            "console.log",
         ]

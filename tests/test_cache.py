@@ -57,22 +57,22 @@ def test_a_suite_that_was_read_is_not_read_again(folder: Path, monkeypatch: Patc
 
 
 def test_tables_that_are_not_read_for_one_case_still_count_as_left_out(folder: Path) -> None:
-    whole = load_suite()
+    suite_read = load_suite()
     part = load_suite([], {"import_mr/imports"})
-    assert 0 < len(part.cases) < len(whole.cases)
-    assert len(left_out(part.cases, [])) + part.unread == len(left_out(whole.cases, []))
-    assert whole.unread == 0
+    assert 0 < len(part.cases) < len(suite_read.cases)
+    assert len(left_out(part.cases, [])) + part.unread == len(left_out(suite_read.cases, []))
+    assert suite_read.unread == 0
 
 
 def test_a_changed_table_is_read_again(folder: Path, tmp_path: Path) -> None:
     text = (CASES / "fork_init" / "children.yaml").read_text()
-    own = laid(tmp_path / "own", {"fork_init/own.yaml": text})
-    before = load_suite([own])
-    laid(own, {"fork_init/own.yaml": f"{text}\n# a remark\n"})
-    assert load_suite([own]).tables_sha256 != before.tables_sha256
-    shutil.rmtree(own / "fork_init")
+    own_table = laid(tmp_path / "own", {"fork_init/own.yaml": text})
+    before = load_suite([own_table])
+    laid(own_table, {"fork_init/own.yaml": f"{text}\n# a remark\n"})
+    assert load_suite([own_table]).tables_sha256 != before.tables_sha256
+    shutil.rmtree(own_table / "fork_init")
     with pytest.raises(UserError, match="no table in this folder"):
-        load_suite([own])
+        load_suite([own_table])
 
 
 def test_a_damaged_file_is_ignored(folder: Path, monkeypatch: Patch) -> None:
@@ -102,7 +102,9 @@ def answered(toolchain: Toolchain, *expressions: str) -> Answers:
 
 
 def test_a_header_that_was_compared_is_not_compiled_again(
-    folder: Path, toolchain: Toolchain, monkeypatch: Patch
+    folder: Path,
+    toolchain: Toolchain,
+    monkeypatch: Patch,
 ) -> None:
     first = answered(toolchain, "IS", "NOWHERE")
     assert (first.values, list(first.refused)) == ({"IS": 42}, ["NOWHERE"])
@@ -111,10 +113,13 @@ def test_a_header_that_was_compared_is_not_compiled_again(
 
 
 @pytest.mark.parametrize(
-    "damage", [b"", b"[]", b"[[], {}]", b'[{"IS": "42"}, {}]', b'[{"IS": 42}, {"NOWHERE": 1}]']
+    "damage",
+    [b"", b"[]", b"[[], {}]", b'[{"IS": "42"}, {}]', b'[{"IS": 42}, {"NOWHERE": 1}]'],
 )
 def test_damaged_answers_are_compiled_again(
-    folder: Path, toolchain: Toolchain, damage: bytes
+    folder: Path,
+    toolchain: Toolchain,
+    damage: bytes,
 ) -> None:
     first = answered(toolchain, "IS")
     (file,) = folder.glob("answers-*.json")
@@ -123,7 +128,9 @@ def test_damaged_answers_are_compiled_again(
 
 
 def test_another_header_or_expression_is_compiled_again(
-    folder: Path, toolchain: Toolchain, tmp_path: Path
+    folder: Path,
+    toolchain: Toolchain,
+    tmp_path: Path,
 ) -> None:
     assert answered(toolchain, "IS").values == {"IS": 42}
     assert answered(toolchain, "IS + 1").values == {"IS + 1": 43}
@@ -133,7 +140,8 @@ def test_another_header_or_expression_is_compiled_again(
 
 @pytest.mark.parametrize("directory", ["", "/dev/null/below"])
 def test_nothing_is_stored_without_a_directory_that_can_be_made(
-    monkeypatch: Patch, directory: str
+    monkeypatch: Patch,
+    directory: str,
 ) -> None:
     monkeypatch.setenv(cache.DIRECTORY, directory)
     if not directory:
@@ -153,11 +161,14 @@ def test_the_files_used_last_are_kept(folder: Path) -> None:
 
 @pytest.mark.parametrize("damage", [None, b"not a library"])
 def test_a_compiled_source_is_compiled_once(
-    folder: Path, tmp_path: Path, monkeypatch: Patch, damage: bytes | None
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    damage: bytes | None,
 ) -> None:
     source = tmp_path / "source.c"
     source.write_text(
-        "const unsigned rdma_cts_layout[] = {1, 7}; int answer(void) { return 42; }\n"
+        "const unsigned rdma_cts_layout[] = {1, 7}; int answer(void) { return 42; }\n",
     )
     find, layout = compiled.library.__wrapped__, (("seven", 7),)
     first = find(source, layout)
@@ -186,11 +197,11 @@ def test_files_that_a_guest_has_derived_get_the_same_paths_in_another_suite(tmp_
     packed, suite = laid(tmp_path / "packed", same), laid(tmp_path / "suite", {**same, **new})
     files = derivation.encoded(suite, packed)
     assert set(files) == set(new)
-    kept, target = tmp_path / "kept", tmp_path / "target"
-    derivation.keep(kept, files, MODULES)
-    found = derivation.lay(kept, target, MODULES)
-    assert found
-    assert found["files"] == 2
+    folder_kept, target = tmp_path / "kept", tmp_path / "target"
+    derivation.keep(folder_kept, files, MODULES)
+    laid_files = derivation.lay(folder_kept, target, MODULES)
+    assert laid_files
+    assert laid_files["files"] == 2
     assert {name: (target / name).read_bytes() for name in new} == new
 
 
@@ -205,29 +216,34 @@ def named_outside(kept: Path) -> None:
 
 # For each test, a change of the stored files, and the modules of a later guest.
 CHANGES: dict[str, tuple[Callable[[Path], object], dict[str, str]]] = {
-    "another module": (lambda kept: None, {"a/x.py": "2" * 64}),
-    "no module": (lambda kept: None, {}),
-    "changed": (lambda kept: (kept / BYTECODE).write_bytes(b"forged"), MODULES),
+    "another module": (lambda stored_before: None, {"a/x.py": "2" * 64}),
+    "no module": (lambda stored_before: None, {}),
+    "changed": (lambda stored_before: (stored_before / BYTECODE).write_bytes(b"forged"), MODULES),
     "planted": (
-        lambda kept: (kept / BYTECODE).rename(kept / PLANTED),
+        lambda stored_before: (stored_before / BYTECODE).rename(stored_before / PLANTED),
         {**MODULES, "a/y.py": "1" * 64},
     ),
-    "without index": (lambda kept: (kept / "index.json").unlink(), MODULES),
-    "damaged index": (lambda kept: (kept / "index.json").write_text("[1]"), MODULES),
-    "index of others": (lambda kept: (kept / "index.json").chmod(0o666), MODULES),
+    "without index": (lambda stored_before: (stored_before / "index.json").unlink(), MODULES),
+    "damaged index": (
+        lambda stored_before: (stored_before / "index.json").write_text("[1]"),
+        MODULES,
+    ),
+    "index of others": (lambda stored_before: (stored_before / "index.json").chmod(0o666), MODULES),
     "outside": (named_outside, MODULES),
 }
 
 
 @pytest.mark.parametrize(("change", "modules"), CHANGES.values(), ids=CHANGES)
 def test_a_derived_file_is_used_only_with_the_module_it_was_made_of(
-    tmp_path: Path, change: Callable[[Path], object], modules: dict[str, str]
+    tmp_path: Path,
+    change: Callable[[Path], object],
+    modules: dict[str, str],
 ) -> None:
-    kept = tmp_path / "kept"
-    derivation.keep(kept, {BYTECODE: "YQ=="}, MODULES)
-    assert derivation.lay(kept, tmp_path / "as it is", MODULES)
-    change(kept)
-    assert derivation.lay(kept, tmp_path / "suite", modules) is None
+    folder_kept = tmp_path / "kept"
+    derivation.keep(folder_kept, {BYTECODE: "YQ=="}, MODULES)
+    assert derivation.lay(folder_kept, tmp_path / "as it is", MODULES)
+    change(folder_kept)
+    assert derivation.lay(folder_kept, tmp_path / "suite", modules) is None
     assert not (tmp_path / "suite").exists()
 
 
@@ -239,9 +255,9 @@ def test_no_other_file_of_a_guest_is_stored(tmp_path: Path, name: str, text: str
 
 
 def test_more_files_or_bytes_than_a_suite_can_have_are_not_stored(tmp_path: Path) -> None:
-    many = {f"a/__pycache__/x.cpython-{number}.pyc": "" for number in range(100)}
+    too_many = {f"a/__pycache__/x.cpython-{number}.pyc": "" for number in range(100)}
     large = {"a/__pycache__/x.cpython-314.pyc": "A" * (33 << 20)}
-    for files in (many, large):
+    for files in (too_many, large):
         with pytest.raises(ValueError, match="more, or larger, than a suite has"):
             derivation.keep(tmp_path / "kept", files, MODULES)
     assert not (tmp_path / "kept").exists()
@@ -249,11 +265,12 @@ def test_more_files_or_bytes_than_a_suite_can_have_are_not_stored(tmp_path: Path
 
 @pytest.mark.parametrize("is_clean", [False, True])
 def test_files_are_stored_only_from_a_guest_without_files_of_the_user(
-    tmp_path: Path, is_clean: bool
+    tmp_path: Path,
+    is_clean: bool,
 ) -> None:
-    made = job.Job((), "", derived=tmp_path / "kept", is_clean=is_clean)
+    job_made = job.Job((), "", derived=tmp_path / "kept", is_clean=is_clean)
     files = {BYTECODE: "YQ=="}
-    freezing._keep_derived({"type": "guest", "event": "derived", "files": files}, made, MODULES)
+    freezing._keep_derived({"type": "guest", "event": "derived", "files": files}, job_made, MODULES)
     assert (tmp_path / "kept" / BYTECODE).exists() == is_clean
 
 
@@ -287,13 +304,18 @@ def test_a_module_is_packed_with_the_same_time_on_every_host(tmp_path: Path) -> 
     ],
 )
 def test_a_run_on_a_device_of_this_host_stores_no_derived_files(
-    monkeypatch: Patch, tmp_path: Path, arguments: list[str], devices: list[str], keeps: bool
+    monkeypatch: Patch,
+    tmp_path: Path,
+    arguments: list[str],
+    devices: list[str],
+    keeps: bool,
 ) -> None:
     for name in devices:
         (tmp_path / name).mkdir()
     monkeypatch.setattr(system_cache, "_DEVICES", tmp_path)
     monkeypatch.setenv(
-        cache.DIRECTORY, ""
+        cache.DIRECTORY,
+        "",
     )  # so that monkeypatch removes the variable after the test
     monkeypatch.delenv(cache.DIRECTORY)
     commands.keep_derived_files(arguments)
@@ -311,13 +333,17 @@ def test_an_image_or_template_that_others_can_write_is_not_used(tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    ("owner", "mode", "private"), [(0, 0o755, True), (0, 0o775, False), (12345, 0o755, False)]
+    ("owner", "mode", "private"),
+    [(0, 0o755, True), (0, 0o775, False), (12345, 0o755, False)],
 )
 def test_a_directory_is_private_if_only_root_or_this_user_can_write_it(
-    monkeypatch: Patch, owner: int, mode: int, private: bool
+    monkeypatch: Patch,
+    owner: int,
+    mode: int,
+    private: bool,
 ) -> None:
-    found = SimpleNamespace(st_uid=owner, st_gid=54321, st_mode=stat.S_IFDIR | mode)
-    monkeypatch.setattr("conformance.cache.os.stat", lambda _: found)
+    status = SimpleNamespace(st_uid=owner, st_gid=54321, st_mode=stat.S_IFDIR | mode)
+    monkeypatch.setattr("conformance.cache.os.stat", lambda _: status)
     assert cache.is_private(Path("x")) is private
 
 
@@ -338,12 +364,12 @@ def test_bytecode_that_others_can_write_is_not_used(tmp_path: Path, monkeypatch:
         return module.VALUE
 
     assert value() == 1
-    (made,) = folder.rglob("*.pyc")
-    assert stat.S_IMODE(made.stat().st_mode) & 0o022 == 0
-    header = made.read_bytes()[:16]
-    made.write_bytes(header + marshal.dumps(compile("VALUE = 2\n", str(source), "exec")))
+    (bytecode,) = folder.rglob("*.pyc")
+    assert stat.S_IMODE(bytecode.stat().st_mode) & 0o022 == 0
+    header = bytecode.read_bytes()[:16]
+    bytecode.write_bytes(header + marshal.dumps(compile("VALUE = 2\n", str(source), "exec")))
     assert value() == 2
-    made.chmod(0o666)
+    bytecode.chmod(0o666)
     assert value() == 1
 
 
@@ -416,12 +442,16 @@ def run_one_case(place: Path, out: Path, *more: str) -> tuple[Recorded, str]:
 @pytest.mark.guest
 @pytest.mark.nightly
 def test_an_honest_run_does_not_use_bytecode_that_a_guest_with_an_overlay_has_forged(
-    cache_of_images: Path, tmp_path: Path
+    cache_of_images: Path,
+    tmp_path: Path,
 ) -> None:
     files = {"forger.pth": "import forger\n", "forger.py": FORGER}
     packages = laid(tmp_path / "overlay/usr/lib/python3/dist-packages", files)
     hostile, said = run_one_case(
-        cache_of_images, tmp_path / "hostile", "--overlay", str(tmp_path / "overlay")
+        cache_of_images,
+        tmp_path / "hostile",
+        "--overlay",
+        str(tmp_path / "overlay"),
     )
     assert "FORGED" in said
     assert "derived" not in hostile.header
@@ -432,7 +462,10 @@ def test_an_honest_run_does_not_use_bytecode_that_a_guest_with_an_overlay_has_fo
     # The second guest has an overlay and thus another template, but gets the files that the honest guest has derived.
     (packages / "forger.py").write_text("")
     second, said = run_one_case(
-        cache_of_images, tmp_path / "second", "--overlay", str(tmp_path / "overlay")
+        cache_of_images,
+        tmp_path / "second",
+        "--overlay",
+        str(tmp_path / "overlay"),
     )
     assert "FORGED" not in said
     assert second.header["derived"]["files"] > 10

@@ -51,7 +51,9 @@ def host(monkeypatch: Patch) -> Host:
         (64, 200_000, 100_000, {"cpu_max": ["20000 100000"]}, None, 1),
         (64, 200_000, 100_000, {"memory_max": ["max", str(5 * NEEDED_MB << 20)]}, None, 5),
         (2, 10 * NEEDED_MB, NEEDED_MB, {}, 10, 10),  # a given number may exceed free memory
-        *((2, 1024, 512, {}, asked, 1) for asked in (1, None)),  # one guest is always permitted
+        *(
+            (2, 1024, 512, {}, requested, 1) for requested in (1, None)
+        ),  # one guest is always permitted
     ],
 )
 def test_one_guest_for_each_processor_as_far_as_memory_allows(
@@ -80,15 +82,16 @@ def test_the_figures_of_this_host_are_sound() -> None:
 @pytest.fixture
 def guests(monkeypatch: Patch) -> Mock:
     """Stands in for targets.guests.Guests."""
-    made = Mock(side_effect=lambda options, out, *_: DEFAULT if out.is_dir() else None)
-    made.return_value.stack = "forky"
-    monkeypatch.setattr(prepare, "Guests", made)
+    starter = Mock(side_effect=lambda options, out, *_: DEFAULT if out.is_dir() else None)
+    starter.return_value.stack = "forky"
+    monkeypatch.setattr(prepare, "Guests", starter)
     monkeypatch.delenv("RDMA_CTS_TEMPLATES", raising=False)
-    return made
+    return starter
 
 
 def test_image_and_template_are_made_for_the_options_that_decide_them(
-    cli: Cli, guests: Mock
+    cli: Cli,
+    guests: Mock,
 ) -> None:
     guests.return_value.stack = "trixie"
     said = cli(0, "prepare", "--stack", "trixie", "--guest-env", "A=1")
@@ -106,7 +109,9 @@ def test_if_a_template_cannot_be_made_the_status_is_3(cli: Cli, guests: Mock) ->
 
 
 def test_without_templates_only_the_image_is_made(
-    cli: Cli, guests: Mock, monkeypatch: Patch
+    cli: Cli,
+    guests: Mock,
+    monkeypatch: Patch,
 ) -> None:
     guests.return_value.run_again.side_effect = UserError("must not be called", status=3)
     monkeypatch.setenv("RDMA_CTS_TEMPLATES", "off")

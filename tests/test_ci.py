@@ -69,7 +69,7 @@ def test_two_checkouts_that_lint_at_once_install_the_tools_once(tmp_path: Path) 
         subprocess.Popen([CI / "lint.sh"], env=environment, stdout=subprocess.DEVNULL)
         for _ in range(2)
     ]
-    assert [each.wait(PATIENCE_S) for each in begun] == [0, 0]
+    assert [line.wait(PATIENCE_S) for line in begun] == [0, 0]
     assert (tmp_path / "made").read_text() == "made\n"
 
 
@@ -127,7 +127,10 @@ class Scripts:
             written(run, self.root / "made")
 
     def call(
-        self, script: str, *arguments: str, **environment: str
+        self,
+        script: str,
+        *arguments: str,
+        **environment: str,
     ) -> subprocess.CompletedProcess[str]:
         settings = [f"{name}={value}" for name, value in environment.items()]
         command = ["env", *settings, str(self.root / "suite" / "ci" / script), *arguments]
@@ -142,9 +145,9 @@ def scripts(tmp_path: Path) -> Scripts:
     return Scripts(tmp_path)
 
 
-def verdicts(*each: str) -> Recorded:
+def verdicts(*path: str) -> Recorded:
     return recorded(
-        [result(case, verdict) for case, verdict in zip(SUITE.cases, each, strict=False)]
+        [result(case, verdict) for case, verdict in zip(SUITE.cases, path, strict=False)],
     )
 
 
@@ -155,14 +158,22 @@ def test_a_cell_fails_on_regressions_only(scripts: Scripts) -> None:
         summary = scripts.root / "step-summary"
         summary.write_text("")
         done = scripts.call(
-            "stack.sh", "forky", "kept", "--tier", "smoke", GITHUB_STEP_SUMMARY=str(summary)
+            "stack.sh",
+            "forky",
+            "kept",
+            "--tier",
+            "smoke",
+            GITHUB_STEP_SUMMARY=str(summary),
         )
         assert done.returncode == expected, done.stdout + done.stderr
         assert "## Since the last good run" in summary.read_text()
         shutil.rmtree(scripts.root / "out")
-        kept = read_results(scripts.root / "kept" / "forky").results
+        results = read_results(scripts.root / "kept" / "forky").results
         # the regression is not stored
-        assert [each["verdict"] for each in kept] == ["PASS", "PASS" if status == 0 else "FAIL"]
+        assert [result["verdict"] for result in results] == [
+            "PASS",
+            "PASS" if status == 0 else "FAIL",
+        ]
     assert (
         scripts.asked()[0] == "run --guest --stack forky --yes --quiet --out out/forky --tier smoke"
     )
@@ -183,9 +194,11 @@ def test_a_cell_whose_run_is_incomplete_or_does_not_begin_has_its_status_and_is_
 
 @pytest.mark.parametrize(("variables", "shard"), rows("shards_of_engines"))
 def test_the_variables_of_each_engine_select_the_shard(
-    scripts: Scripts, variables: str, shard: str
+    scripts: Scripts,
+    variables: str,
+    shard: str,
 ) -> None:
-    environment = dict(each.split("=") for each in variables.split())
+    environment = dict(variable.split("=") for variable in variables.split())
     scripts.will(1, verdicts("FAIL"))
     out = f"{environment.get('OUT', 'out')}/shard-{shard[0]}"
     assert scripts.call("shard.sh", "--guest", **environment).returncode == 0
@@ -218,7 +231,8 @@ def test_a_kselftest_prints_ktap_and_nothing_else(scripts: Scripts) -> None:
 
 
 @pytest.mark.skipif(
-    any(Path("/sys/class/infiniband").glob("*")), reason="this host has an RDMA device"
+    any(Path("/sys/class/infiniband").glob("*")),
+    reason="this host has an RDMA device",
 )
 def test_a_kselftest_without_a_device_is_skipped(scripts: Scripts) -> None:
     done = scripts.call("kselftest.sh")
@@ -232,7 +246,7 @@ def test_a_tmt_test_leaves_its_results(scripts: Scripts) -> None:
     data.mkdir()
     done = scripts.call("tmt/test.sh", TMT_TEST_DATA=str(data), RDMA_CTS_TARGET="--guest")
     assert done.returncode == 0, done.stderr
-    assert [each["result"] for each in yaml.safe_load((data / "results.yaml").read_text())] == [
+    assert [result["result"] for result in yaml.safe_load((data / "results.yaml").read_text())] == [
         "pass",
         "fail",
     ]
@@ -290,19 +304,21 @@ def test_nightly_tests_run_only_with_nightly(begun: Mock) -> None:
     assert [
         main(["test", *more]) for more in ([], ["--nightly"], ["--", "tests/test_kills.py"])
     ] == [0, 0, 0]
-    (by_day, usual), (at_night, larger), (own, _) = (
-        (each.args[0][3:], each.kwargs["env"]) for each in begun.mock_calls
+    (by_day, usual), (at_night, larger), (own_call, _) = (
+        (call.args[0][3:], call.kwargs["env"]) for call in begun.mock_calls
     )
     assert by_day == [*command.ALL, "-m", "not nightly"]
     assert at_night == list(command.ALL)
-    assert own == ["tests/test_kills.py"]
+    assert own_call == ["tests/test_kills.py"]
     assert {name: larger[name] for name in command.MORE} == command.MORE
     assert not command.MORE.keys() & usual.keys()
 
 
 @pytest.mark.parametrize(("of_pytest", "status"), [(0, 0), (1, 1), (4, 2), (5, 2)])
 def test_a_mistake_in_arguments_of_pytest_has_the_status_of_a_mistake(
-    begun: Mock, of_pytest: int, status: int
+    begun: Mock,
+    of_pytest: int,
+    status: int,
 ) -> None:
     begun.return_value = subprocess.CompletedProcess((), of_pytest)
     assert main(["test", "--", "-k", "nothing"]) == status

@@ -40,7 +40,8 @@ def judged(device: type[Device], points: CoveringArray = PAIRS) -> Judged:
 
 @pytest.mark.parametrize(("name", "strength"), [("pairs", 2), ("triples", 3)])
 def test_each_combination_of_a_valid_point_occurs_in_the_stored_array(
-    name: str, strength: int
+    name: str,
+    strength: int,
 ) -> None:
     points = array(name)
     covered = {

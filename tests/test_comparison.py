@@ -32,20 +32,26 @@ NEWLY = [*OUTCOMES, Outcome("UNSUPPORTED", "success", "it is not there", "REG-15
 
 
 def run(
-    directory: Path, lines: Sequence[ResultRecord], tables: str = "0" * 64, complete: bool = True
+    directory: Path,
+    lines: Sequence[ResultRecord],
+    tables: str = "0" * 64,
+    complete: bool = True,
 ) -> Path:
     waivers: dict[str, Any] = (
         {"waivers": {"sha256": "0" * 64}} if any(line["waiver"] for line in lines) else {}
     )
-    made = recorded(
-        lines, complete=complete, suite={"version": "0", "tables_sha256": tables}, **waivers
+    run_recorded = recorded(
+        lines,
+        complete=complete,
+        suite={"version": "0", "tables_sha256": tables},
+        **waivers,
     )
-    if waivers and made.footer:
-        made.footer["waivers"] = {
+    if waivers and run_recorded.footer:
+        run_recorded.footer["waivers"] = {
             "waived": sum(line["effective"] == "WAIVED" for line in lines),
             "problems": [],
         }
-    return written(made, directory)
+    return written(run_recorded, directory)
 
 
 def digested(*lines: ResultRecord, tables: str, **head: Any) -> Digest:
@@ -75,19 +81,21 @@ def test_every_change_has_a_kind_and_no_change_has_none() -> None:
 
 
 def changes(
-    tmp_path: Path, old: Sequence[ResultRecord], new: Sequence[ResultRecord]
+    tmp_path: Path,
+    old: Sequence[ResultRecord],
+    new: Sequence[ResultRecord],
 ) -> tuple[list[Change], int]:
     """Compares two runs; returns the changes and the exit status."""
-    found = compare(read(run(tmp_path / "old", old)), read(run(tmp_path / "new", new)))
-    return list(found.changes), found.status
+    comparison = compare(read(run(tmp_path / "old", old)), read(run(tmp_path / "new", new)))
+    return list(comparison.changes), comparison.status
 
 
 def test_cases_are_compared_by_their_ids(tmp_path: Path) -> None:
     first, second, third, fourth = SUITE.cases
     old = [result(first), result(second, "FAIL"), result(third)]
     new = [result(first, "CRASH"), result(second), result(fourth)]
-    found, status = changes(tmp_path, old, new)
-    assert [(change.kind, change.case) for change in found] == [
+    comparison, status = changes(tmp_path, old, new)
+    assert [(change.kind, change.case) for change in comparison] == [
         ("regressed", first.id),
         ("fixed", second.id),
     ]
@@ -102,14 +110,14 @@ def test_cases_of_only_one_run_are_neither_new_nor_gone(tmp_path: Path) -> None:
         run(
             tmp_path / "old",
             [result(first, "FAIL", wrong), result(second, "FAIL", wrong), result(third)],
-        )
+        ),
     )
     new = read(run(tmp_path / "new", [result(first), result(fourth)]))
-    found = compare(old, new)
-    assert [change.kind for change in found.changes] == ["fixed"]
-    assert (found.compared, found.untried, found.defects["gone"]) == (1, (2, 1), [])
-    assert len(found.defects["not decided"]) == 1
-    *_, counts, conclusion = text(found, None)
+    comparison = compare(old, new)
+    assert [change.kind for change in comparison.changes] == ["fixed"]
+    assert (comparison.compared, comparison.untried, comparison.defects["gone"]) == (1, (2, 1), [])
+    assert len(comparison.defects["not decided"]) == 1
+    *_, counts, conclusion = text(comparison, None)
     assert (
         counts
         == "1 case compared (2 tried only by the old run, 1 tried only by the new run): 1 case fixed"
@@ -119,15 +127,19 @@ def test_cases_of_only_one_run_are_neither_new_nor_gone(tmp_path: Path) -> None:
 
 def test_a_new_divergence_of_random_sequences_is_a_regression(tmp_path: Path) -> None:
     case = SUITE.cases[0]
-    known, fresh = (
+    old_divergence, fresh = (
         {"when": when, "rules": ["REG-01"], "observed": f"of {when}", "row": "- id: x\n"}
         for when in "ab"
     )
-    old = [result(case, "FAIL", deviations=[known])]
-    found, status = changes(tmp_path, old, [result(case, "FAIL", deviations=[known, fresh])])
-    assert [(change.kind, change.record["reason"]) for change in found] == [("regressed", "of b")]
+    old = [result(case, "FAIL", deviations=[old_divergence])]
+    comparison, status = changes(
+        tmp_path, old, [result(case, "FAIL", deviations=[old_divergence, fresh])]
+    )
+    assert [(change.kind, change.record["reason"]) for change in comparison] == [
+        ("regressed", "of b")
+    ]
     assert status == 1
-    assert changes(tmp_path, old, [result(case, "FAIL", deviations=[known])]) == ([], 0)
+    assert changes(tmp_path, old, [result(case, "FAIL", deviations=[old_divergence])]) == ([], 0)
 
 
 def swept(directory: Path, *accepted: str, axes: dict[str, Any] = FLAGS) -> list[ResultRecord]:
@@ -138,8 +150,8 @@ def swept(directory: Path, *accepted: str, axes: dict[str, Any] = FLAGS) -> list
 def test_points_are_compared_even_if_the_verdict_is_unchanged(tmp_path: Path) -> None:
     old = swept(tmp_path / "old", "MW_BIND")
     new = swept(tmp_path / "new", "LOCAL_WRITE", "LOCAL_WRITE+MW_BIND")
-    found, status = changes(tmp_path, old, new)
-    assert [(change.kind, change.points, change.examples) for change in found] == [
+    comparison, status = changes(tmp_path, old, new)
+    assert [(change.kind, change.points, change.examples) for change in comparison] == [
         ("regressed", 2, ("access=LOCAL_WRITE",)),
         ("fixed", 1, ("access=MW_BIND",)),
     ]
@@ -147,7 +159,8 @@ def test_points_are_compared_even_if_the_verdict_is_unchanged(tmp_path: Path) ->
 
 
 def test_a_sweep_without_its_points_is_compared_by_its_verdict_only(
-    tmp_path: Path, cli: Cli
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     old, new = (run(tmp_path / name, swept(tmp_path / name, "MW_BIND")) for name in ("old", "new"))
     shutil.rmtree(tmp_path / "new" / "points")
@@ -172,9 +185,12 @@ def test_points_that_are_tries_of_one_combination_are_not_compared(tmp_path: Pat
 def test_points_of_spaces_that_differ_are_compared_by_their_names(tmp_path: Path) -> None:
     old = swept(tmp_path / "old", axes={"access": ["none", "LOCAL_WRITE"]})
     new = swept(tmp_path / "new", "LOCAL_WRITE")
-    found, _ = changes(tmp_path, old, new)
-    assert {(change.kind, change.points) for change in found} == {("regressed", 1), ("new", 6)} | {
-        ("regressed", 0)
+    comparison, _ = changes(tmp_path, old, new)
+    assert {(change.kind, change.points) for change in comparison} == {
+        ("regressed", 1),
+        ("new", 6),
+    } | {
+        ("regressed", 0),
     }
 
 
@@ -182,9 +198,9 @@ def test_a_hundred_thousand_points_cost_little_more_than_a_call_each(tmp_path: P
     axes = {"access": {"subsets": [f"FLAG_{number}" for number in range(17)]}}
     old, new = swept(tmp_path / "old", axes=axes), swept(tmp_path / "new", "FLAG_3", axes=axes)
     before, after = read(run(tmp_path / "old", old)), read(run(tmp_path / "new", new))
-    found = compare(before, after)
+    comparison = compare(before, after)
     assert calls_of(lambda: compare(before, after)) < 1.5 * 2**17
-    assert [change.points for change in found.of("regressed")] == [0, 1]
+    assert [change.points for change in comparison.of("regressed")] == [0, 1]
 
 
 def test_runs_of_other_tables_are_compared_only_on_request(tmp_path: Path, cli: Cli) -> None:
@@ -200,8 +216,8 @@ def test_a_run_of_other_tables_that_left_cases_out_has_not_lost_them(tmp_path: P
     new = digested(result(SUITE.cases[0]), tables="b" * 64)
     assert [change.kind for change in compare(old, new, unlike_tables=True).changes] == ["gone"]
     part = digested(result(SUITE.cases[0]), tables="b" * 64, left_out=7)
-    found = compare(old, part, unlike_tables=True)
-    assert (found.changes, found.untried) == ((), (1, 0))
+    comparison = compare(old, part, unlike_tables=True)
+    assert (comparison.changes, comparison.untried) == ((), (1, 0))
 
 
 def test_changes_under_test_come_before_changed_results() -> None:
@@ -250,7 +266,10 @@ def two_runs(tmp_path: Path) -> tuple[str, str]:
 
     def refused(of: Case, errno: str) -> ResultRecord:
         return result(
-            of, "FAIL", "| <b>", fault={"kind": "refused", "verb": "ibv_reg_mr", "errno": errno}
+            of,
+            "FAIL",
+            "| <b>",
+            fault={"kind": "refused", "verb": "ibv_reg_mr", "errno": errno},
         )
 
     old = [refused(first, "EINVAL"), result(second), result(third, "UNSUPPORTED"), result(fourth)]
@@ -322,18 +341,25 @@ OLD_AND_NEW = [
 
 @pytest.mark.parametrize(("old", "new", "status", "said"), OLD_AND_NEW)
 def test_verdicts_of_two_runs_have_a_conclusion(
-    old: str, new: str, status: int, said: str, tmp_path: Path, cli: Cli
+    old: str,
+    new: str,
+    status: int,
+    said: str,
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     folders: list[Path] = []
     for verdicts in (old, new):
         tried = [
-            (case, each)
-            for case, each in zip(SUITE.cases, verdicts.split(), strict=False)
-            if each != "-"
+            (case, verdict)
+            for case, verdict in zip(SUITE.cases, verdicts.split(), strict=False)
+            if verdict != "-"
         ]
         lines = [
-            result(case, "FAIL", **WAIVED) if each == "WAIVED" else result(case, each)
-            for case, each in tried
+            result(case, "FAIL", **WAIVED)
+            if verdict_pair == "WAIVED"
+            else result(case, verdict_pair)
+            for case, verdict_pair in tried
         ]
         folders.append(run(tmp_path / str(len(folders)), lines))
     output = cli(status, "compare", *folders).out
@@ -379,7 +405,7 @@ def test_a_comparison_for_ci_systems_conforms_to_the_schema(tmp_path: Path, cli:
         "1",
     ]
     document = etree.fromstring(
-        cli(0, "compare", paths[0], paths[0], "--format", "junit").out.encode()
+        cli(0, "compare", paths[0], paths[0], "--format", "junit").out.encode(),
     )
     schema.assertValid(document)
     assert document[0].get("tests") == "1"
@@ -403,7 +429,7 @@ def test_a_sweep_that_is_wrong_only_where_it_is_newly_supported_has_not_regresse
             FLAGS,
             lambda at: 3 if "MW_BIND" in at["access"] else 0,
             NEWLY,
-        )
+        ),
     ]
     new = [
         sweep(
@@ -412,10 +438,10 @@ def test_a_sweep_that_is_wrong_only_where_it_is_newly_supported_has_not_regresse
             FLAGS,
             lambda at: 2 if "MW_BIND" in at["access"] else 0,
             NEWLY,
-        )
+        ),
     ]
-    found, status = changes(tmp_path, old, new)
-    assert [(change.kind, change.points) for change in found] == [
+    comparison, status = changes(tmp_path, old, new)
+    assert [(change.kind, change.points) for change in comparison] == [
         ("newly supported, and wrong", 0),
         ("newly supported, and wrong", 4),
     ]

@@ -41,14 +41,19 @@ def test_the_loop_has_the_structures_that_python_assumes() -> None:
     ],
 )
 def test_a_structure_that_differs_is_named_and_nothing_is_called(
-    old: str, new: str, struct: str, moved: str, tmp_path: Path
+    old: str,
+    new: str,
+    struct: str,
+    moved: str,
+    tmp_path: Path,
 ) -> None:
     text = native.SOURCE.read_text()
     assert text.count(old) == 1, old
     copy = tmp_path / native.SOURCE.name
     copy.write_text(text.replace(old, new))
     with user_error(
-        "^loop.c as compiled here differs from what its Python module assumes: ", status=3
+        "^loop.c as compiled here differs from what its Python module assumes: ",
+        status=3,
     ) as raised:
         library(copy, native.LAYOUT)
     first = str(raised.value).splitlines()[0]
@@ -65,20 +70,22 @@ def test_a_layout_of_another_length_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_structures_of_exchanges_are_checked_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sizes = [size for _, size in native_exchange._LAYOUT]
     source = tmp_path / "exchange.c"
     source.write_text(
-        f"const unsigned rdma_cts_layout[] = {{{len(sizes)}, {sizes[0] + 48}, {str(sizes[1:])[1:-1]}}};\n"
+        f"const unsigned rdma_cts_layout[] = {{{len(sizes)}, {sizes[0] + 48}, {str(sizes[1:])[1:-1]}}};\n",
     )
     monkeypatch.setattr(native_exchange, "SOURCE", source)
     monkeypatch.setenv("LIBRARY_PATH", str(tmp_path))
     (tmp_path / "libibverbs.so").write_text(
-        ""
+        "",
     )  # an empty linker script, because this test calls none of its functions
     with pytest.raises(
-        UserError, match=rf"sizeof\(struct exchange\) is {sizes[0] + 48}, not {sizes[0]}"
+        UserError,
+        match=rf"sizeof\(struct exchange\) is {sizes[0] + 48}, not {sizes[0]}",
     ):
         native_exchange.compiled()
 

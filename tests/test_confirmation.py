@@ -98,7 +98,11 @@ class Run(Stage):
     ) -> Recorded:
         again = again or self.start_again
         recorded = self.supervise(
-            self.start, suite=self.suite, carry_on=carry_on, again=[again], boot_id=boot_id
+            self.start,
+            suite=self.suite,
+            carry_on=carry_on,
+            again=[again],
+            boot_id=boot_id,
         )
         assert all(actor.closed for actor in self.actors)
         return recorded
@@ -124,19 +128,25 @@ def counts(recorded: Recorded) -> tuple[int, int, int]:
 def tried(recorded: Recorded) -> dict[int, str]:
     """Returns the kind of confirmation of each confirmed violation, by the number of its case."""
     return {
-        IDS.index(each["case"]): each["by"] for each in recorded.confirmations if each["confirmed"]
+        IDS.index(confirmation["case"]): confirmation["by"]
+        for confirmation in recorded.confirmations
+        if confirmation["confirmed"]
     }
 
 
 def spoiled(case: str, before: Sequence[str]) -> str:
     """Makes the cases c3 to c7 fail; in a worker in which c7 runs first, only c7 and c6 fail."""
-    return "FAIL" if case in IDS[3:8] and (before[:1] != [IDS[7]] or case == IDS[6]) else "PASS"
+    if case in IDS[3:8] and (before[:1] != [IDS[7]] or case == IDS[6]):
+        return "FAIL"
+    return "PASS"
 
 
 def deadly(case: str, before: Sequence[str]) -> str:
-    return (
-        "CRASH" if (case, *before) == (IDS[6], IDS[7]) else "FAIL" if case in IDS[3:8] else "PASS"
-    )
+    if (case, *before) == (IDS[6], IDS[7]):
+        return "CRASH"
+    if case in IDS[3:8]:
+        return "FAIL"
+    return "PASS"
 
 
 VARIOUS = {IDS[3]: "FAIL", IDS[5]: "FAIL", IDS[6]: "EOPNOTSUPP", IDS[7]: "FAIL", IDS[9]: "CRASH"}
@@ -202,7 +212,10 @@ def once() -> Device:
     ],
 )
 def test_a_violation_that_does_not_occur_in_isolation_names_the_cases_it_depends_on(
-    tmp_path: Path, device: Device, verdict: str, needed: Sequence[int]
+    tmp_path: Path,
+    device: Device,
+    verdict: str,
+    needed: Sequence[int],
 ) -> None:
     recorded = Run(tmp_path, device)()
     (record,) = recorded.confirmations
@@ -218,7 +231,8 @@ def test_a_violation_that_does_not_occur_in_isolation_names_the_cases_it_depends
 
 
 def test_a_search_uses_a_bounded_number_of_workers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(confirmation, "MOST_WORKERS", 3)
     run = Run(tmp_path, after(11, 0))
@@ -230,11 +244,13 @@ def test_a_search_uses_a_bounded_number_of_workers(
 
 
 def test_earlier_cases_are_searched_for_only_a_few_violations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(confirmation, "MOST_SEARCHED", 1)
     run = Run(
-        tmp_path, lambda case, before: "FAIL" if IDS[0] in before and case in IDS[8:] else "PASS"
+        tmp_path,
+        lambda case, before: "FAIL" if IDS[0] in before and case in IDS[8:] else "PASS",
     )
     recorded = run()
     assert ["after" in record for record in recorded.confirmations] == [True, False, False, False]
@@ -273,7 +289,9 @@ STUCK = "process 17 is stuck in the kernel and cannot be killed"
     ],
 )
 def test_if_no_worker_can_repeat_a_violation_the_run_is_still_complete(
-    tmp_path: Path, again: Callable[[Sequence[str]], Worker], said: str
+    tmp_path: Path,
+    again: Callable[[Sequence[str]], Worker],
+    said: str,
 ) -> None:
     run = Run(tmp_path, always(3, 4))
     recorded = run(again)
@@ -300,15 +318,19 @@ def test_violations_are_repeated_only_when_the_run_is_complete(tmp_path: Path) -
 def test_a_run_that_was_cut_at_any_byte_repeats_the_other_violations_when_it_is_continued(
     tmp_path: Path,
 ) -> None:
-    whole = Run(tmp_path / "whole", always(3, 5, 7))
-    whole()
-    data = whole.path.read_bytes()
+    complete = Run(tmp_path / "whole", always(3, 5, 7))
+    complete()
+    data = complete.path.read_bytes()
     begin = data.index(b'{"type":"confirmation"')
     for number, cut in enumerate(range(begin - 1, len(data), 37)):
         run = Run(tmp_path / str(number), always(3, 5, 7))
         run.path.write_bytes(data[:cut])
         recorded = run(carry_on=True)
-        assert sorted(each["case"] for each in recorded.confirmations) == [IDS[3], IDS[5], IDS[7]]
+        assert sorted(confirmation["case"] for confirmation in recorded.confirmations) == [
+            IDS[3],
+            IDS[5],
+            IDS[7],
+        ]
         assert counts(recorded) == (3, 0, 0)
         assert sum(map(len, run.again)) == 3 - data[:cut].count(b'"}\n', begin)
 
@@ -327,7 +349,7 @@ def test_a_run_that_is_continued_on_another_stack_repeats_no_violation(tmp_path:
     other = encode(samples.header(env={**samples.header()["env"], "kernel": "7.3.0"}))
     recorded = run(
         lambda cases: Actor(
-            itertools.chain([other], itertools.islice(lines(cases, always(3)), 1, None))
+            itertools.chain([other], itertools.islice(lines(cases, always(3)), 1, None)),
         ),
         carry_on=True,
     )
@@ -372,7 +394,11 @@ def swept(needed: str) -> Device:
     ],
 )
 def test_the_smallest_point_of_a_deviation_is_repeated_in_isolation_or_after_the_cases_it_depends_on(
-    suite: Suite, needed: str, again: list[str], after: list[str] | None, tmp_path: Path
+    suite: Suite,
+    needed: str,
+    again: list[str],
+    after: list[str] | None,
+    tmp_path: Path,
 ) -> None:
     run = Run(tmp_path, swept(needed), suite)
     recorded = run()
@@ -386,7 +412,7 @@ def test_the_smallest_point_of_a_deviation_is_repeated_in_isolation_or_after_the
     assert record.get("point") == (None if suite is TRIES else POINT)
     assert after is None or "returned NULL with errno EINVAL" in record["in_run"]["reason"]
     assert after is None or record["alone"]["verdict"] == "PASS"
-    (failed,) = (each for each in recorded.results if each["case"] == SWEEP)
+    (failed,) = (result for result in recorded.results if result["case"] == SWEEP)
     assert ("(1 of 8 tries)" in failed["reason"]) == (suite is TRIES)
 
 
@@ -398,7 +424,8 @@ def mixed(tmp_path: Path) -> Path:
     """A run with one violation that is confirmed and another that depends on an earlier case."""
     depends = after(11, 2)
     Run(
-        tmp_path / "mixed", lambda case, before: "FAIL" if case == IDS[5] else depends(case, before)
+        tmp_path / "mixed",
+        lambda case, before: "FAIL" if case == IDS[5] else depends(case, before),
     )()
     return tmp_path / "mixed"
 
@@ -413,7 +440,10 @@ NOT_CONFIRMED = (
 @pytest.mark.parametrize("form", ["junit", "ktap", "html"])
 def test_a_report_has_the_confirmation_next_to_each_violation(mixed: Path, form: str) -> None:
     text = renderer(form).render([read(mixed)])
-    text = text if isinstance(text, str) else text.decode()
+    if isinstance(text, str):
+        text = text
+    else:
+        text = text.decode()
     assert "confirmed: the same when repeated in isolation" in text
     assert NOT_CONFIRMED in text
 
@@ -438,7 +468,9 @@ def test_the_summaries_have_the_figures_and_the_violations_that_were_not_confirm
 
 
 def test_a_comparison_has_the_confirmation_of_a_regression(
-    tmp_path: Path, mixed: Path, cli: Cli
+    tmp_path: Path,
+    mixed: Path,
+    cli: Cli,
 ) -> None:
     Run(tmp_path / "old", always())()
     assert NOT_CONFIRMED in cli(1, "compare", tmp_path / "old", mixed).out
@@ -448,7 +480,11 @@ def test_a_comparison_has_the_confirmation_of_a_regression(
 
 
 ODP = Fault(
-    FaultKind.MOVED, "traffic()", "traffic", key="region", region=(ON_DEMAND, OWN_ADDRESSES)
+    FaultKind.MOVED,
+    "traffic()",
+    "traffic",
+    key="region",
+    region=(ON_DEMAND, OWN_ADDRESSES),
 )
 
 
@@ -456,13 +492,15 @@ def in_turn(**ends: Sequence[str]) -> Callable[[str, Sequence[str]], str]:
     """Returns a device on which each case, by its number, has these outcomes in turn, and passes afterwards."""
     times: Counter[str] = Counter()
     by_id: Mapping[str, Sequence[str]] = {
-        IDS[int(number.removeprefix("c"))]: each for number, each in ends.items()
+        IDS[int(number.removeprefix("c"))]: end for number, end in ends.items()
     }
 
     def verdict(case: str, before: Sequence[str]) -> str:
-        found = by_id.get(case, ())
+        lines = by_id.get(case, ())
         times[case] += 1
-        return found[times[case] - 1] if times[case] <= len(found) else "PASS"
+        if times[case] <= len(lines):
+            return lines[times[case] - 1]
+        return "PASS"
 
     return verdict
 
@@ -474,20 +512,22 @@ def seen(folder: Path, **ends: Sequence[str]) -> tuple[Digest, Run]:
 
 
 def test_violations_never_seen_again_are_counted_separately(tmp_path: Path) -> None:
-    found, run = seen(tmp_path / "new", c4=["FAIL"])
-    (record,) = found.confirmations
+    record_here, run = seen(tmp_path / "new", c4=["FAIL"])
+    (record,) = record_here.confirmations
     assert (record["confirmed"], record["repetitions"]) == (False, {"seen": 0, "of": 3})
     assert (
         len(run.again) == 1 + 1 + 2
     )  # one repetition in isolation, one after all earlier cases, and two more
-    (defect,) = found.defects
+    (defect,) = record_here.defects
     assert defect.unconfirmed
-    assert found.open_defects == ()
-    assert found.headline == "1 result not confirmed"
-    assert "unconfirmed" in terminal.summary(found, tmp_path)
+    assert record_here.open_defects == ()
+    assert record_here.headline == "1 result not confirmed"
+    assert "unconfirmed" in terminal.summary(record_here, tmp_path)
     # Once at the top, and once at the defect.
-    assert str(renderer("html").render([found])).count("not confirmed:</span> ") == 2
-    assert "it did not occur again in 3 repetitions" in str(renderer("markdown").render([found]))
+    assert str(renderer("html").render([record_here])).count("not confirmed:</span> ") == 2
+    assert "it did not occur again in 3 repetitions" in str(
+        renderer("markdown").render([record_here])
+    )
 
 
 def test_a_hang_that_is_never_seen_again_is_undecided(tmp_path: Path) -> None:
@@ -519,7 +559,11 @@ def test_rules_of_points_whose_hang_is_not_confirmed_are_undecided() -> None:
     }
     verdicts = {"REG-01": "HANG", "REG-02": "HANG", "REG-03": "FAIL", "REG-04": "PASS"}
     swept = result(
-        of, "HANG", rule_verdicts=verdicts, deviations=[hang, fail], rules=list(verdicts)
+        of,
+        "HANG",
+        rule_verdicts=verdicts,
+        deviations=[hang, fail],
+        rules=list(verdicts),
     )
     tried: Any = [
         {"case": of.id, "point": f"op={op}", "confirmed": op == "WRITE", "by": "x"}
@@ -545,27 +589,27 @@ def test_a_defect_that_the_old_run_saw_without_confirming_it_is_not_new(tmp_path
         seen(tmp_path / "old", c4=["FAIL"])[0],
         seen(tmp_path / "new", c4=["FAIL", "FAIL"])[0],
     )
-    found = compare(unsure, sure).defects
-    assert (len(found[NEW]), len(found[IN_BOTH])) == (0, 1)
-    found = compare(sure, unsure).defects
-    assert [len(found[kind]) for kind in (NEW, GONE, IN_BOTH, NOT_DECIDED)] == [0, 0, 0, 1]
+    defects = compare(unsure, sure).defects
+    assert (len(defects[NEW]), len(defects[IN_BOTH])) == (0, 1)
+    defects = compare(sure, unsure).defects
+    assert [len(defects[kind]) for kind in (NEW, GONE, IN_BOTH, NOT_DECIDED)] == [0, 0, 0, 1]
 
 
 def test_a_violation_seen_in_some_repetitions_is_confirmed_and_unsteady(tmp_path: Path) -> None:
-    found, _ = seen(tmp_path, c4=["FAIL", "PASS", "PASS", "FAIL"])
-    (record,) = found.confirmations
+    record_here, _ = seen(tmp_path, c4=["FAIL", "PASS", "PASS", "FAIL"])
+    (record,) = record_here.confirmations
     assert (record["confirmed"], record["repetitions"]) == (True, {"seen": 1, "of": 3})
-    assert len(found.open_defects) == 1
+    assert len(record_here.open_defects) == 1
     assert "confirmed, and unsteady: seen in 1 of 3 repetitions in isolation" in str(
-        renderer("html").render([found])
+        renderer("html").render([record_here]),
     )
 
 
 def test_a_violation_that_crashes_when_repeated_is_confirmed_as_a_crash(tmp_path: Path) -> None:
-    found, _ = seen(tmp_path, c4=["FAIL", "CRASH"])
-    (record,) = found.confirmations
+    record_here, _ = seen(tmp_path, c4=["FAIL", "CRASH"])
+    (record,) = record_here.confirmations
     assert (record["confirmed"], record["alone"]["verdict"]) == (True, "CRASH")
-    (defect,) = found.open_defects
+    (defect,) = record_here.open_defects
     assert defect.severity is Severity.KERNEL_CRASH
 
 
@@ -582,19 +626,22 @@ def test_a_defect_that_kills_the_kernel_in_one_run_is_the_same_defect_and_no_reg
 ) -> None:
     """Whether an on-demand region whose iova is not its address kills the kernel depends on kernel memory."""
     kills = replace(
-        ODP, kind=FaultKind.KERNEL_DIED, used=True, seen=("the kernel died", "", "", "", "")
+        ODP,
+        kind=FaultKind.KERNEL_DIED,
+        used=True,
+        seen=("the kernel died", "", "", "", ""),
     )
-    one, other = run_of(tmp_path / "fails", ODP), run_of(tmp_path / "kills", kills)
-    assert one.defects[0].title == other.defects[0].title
-    assert one.defects[0].fingerprint == other.defects[0].fingerprint
-    for old, new in ((one, other), (other, one)):
+    failing, other = run_of(tmp_path / "fails", ODP), run_of(tmp_path / "kills", kills)
+    assert failing.defects[0].title == other.defects[0].title
+    assert failing.defects[0].fingerprint == other.defects[0].fingerprint
+    for old, new in ((failing, other), (other, failing)):
         comparison = compare(old, new)
         assert [change.kind for change in comparison.changes] == [CHANGED]
         assert comparison.status == 0
         (both,) = comparison.defects[IN_BOTH]
         assert both.severity is Severity.KERNEL_CRASH
-    assert [news for _, news in compare(one, other).changed_defects] == ["kernel-died"]
-    assert "now also kernel-died" in "\n".join(text(compare(one, other), None))
-    assert compare(one, one).changed_defects == []
+    assert [news for _, news in compare(failing, other).changed_defects] == ["kernel-died"]
+    assert "now also kernel-died" in "\n".join(text(compare(failing, other), None))
+    assert compare(failing, failing).changed_defects == []
     elsewhere = run_of(tmp_path / "elsewhere", replace(kills, used=False, site=("f", "", "", "")))
-    assert [change.kind for change in compare(one, elsewhere).changes] == [REGRESSED]
+    assert [change.kind for change in compare(failing, elsewhere).changes] == [REGRESSED]

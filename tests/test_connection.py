@@ -60,7 +60,9 @@ def test_all_results_of_a_batch_are_yielded_before_the_next_is_executed(
 
     stub = Mock(execute=execute, native=lambda: None)
     monkeypatch.setattr(
-        connection, "_native_exchanges", lambda some: [execute(spec) for spec in in_c(some)]
+        connection,
+        "_native_exchanges",
+        lambda some: [execute(spec) for spec in in_c(some)],
     )
     specs = [
         ExchangeSpec(stub, SendRequest("RDMA_WRITE", number), cast(Any, ())) for number in range(3)
@@ -68,12 +70,17 @@ def test_all_results_of_a_batch_are_yielded_before_the_next_is_executed(
     assert [[*began] for _ in exchanges(specs)] == executed
 
 
-def area(wanted: bytes) -> Area:
-    """Returns a range that must have the contents `wanted` after the exchange."""
+def area(expected: bytes) -> Area:
+    """Returns a range that must have the contents `expected` after the exchange."""
     buffer = ctypes.create_string_buffer(SIZE)
     memory = SimpleNamespace(size=SIZE, addr=ctypes.addressof(buffer), kept=buffer)
     return Area(
-        cast(Any, memory), memory.addr, len(wanted), BEFORE, repeated(BEFORE, len(wanted)), wanted
+        cast(Any, memory),
+        memory.addr,
+        len(expected),
+        BEFORE,
+        repeated(BEFORE, len(expected)),
+        expected,
     )
 
 
@@ -147,14 +154,18 @@ def over(pair: Pair, **more: Any) -> LoopbackConnection:
 
 
 def spec(
-    of: LoopbackConnection, opcode: str, areas: tuple[Area, Area] | None = None, **more: bool
+    of: LoopbackConnection,
+    opcode: str,
+    areas: tuple[Area, Area] | None = None,
+    **more: bool,
 ) -> ExchangeSpec:
     return ExchangeSpec(of, SendRequest(opcode, 1), areas or two_areas(), **more)
 
 
 @pytest.mark.parametrize(("with_completion", "late"), [(True, False), (False, True)])
 def test_data_of_a_read_must_be_in_memory_when_the_read_completes(
-    with_completion: bool, late: bool
+    with_completion: bool,
+    late: bool,
 ) -> None:
     remote, local = area(repeated(BEFORE, 8)), area(pattern(8))
 
@@ -171,7 +182,9 @@ def test_data_of_a_read_must_be_in_memory_when_the_read_completes(
 
 @pytest.mark.parametrize(("failed", "waited", "state"), [(False, 0.0, "ERR"), (True, 0.001, "RTS")])
 def test_the_error_state_is_not_awaited_on_a_pair_that_has_failed(
-    failed: bool, waited: float, state: str
+    failed: bool,
+    waited: float,
+    state: str,
 ) -> None:
     """The pair is in ERR, or an earlier exchange failed: then the completion is awaited only briefly, too."""
     silent = Side(state=state)
@@ -183,7 +196,8 @@ def test_the_error_state_is_not_awaited_on_a_pair_that_has_failed(
 
 @pytest.mark.parametrize(("poll", "late"), [(1, False), (2, True)])
 def test_data_of_a_write_must_be_in_memory_when_its_immediate_data_is_received(
-    poll: int, late: bool
+    poll: int,
+    late: bool,
 ) -> None:
     remote, local = area(pattern(8)), area(repeated(BEFORE, 8))
 
@@ -241,7 +255,10 @@ def test_without_reported_states_only_the_first_missing_flush_is_awaited_at_full
     refused, flushed = ([Completion(1, status)] for status in ("REM_ACCESS_ERR", "WR_FLUSH_ERR"))
     for opcode in ("RDMA_WRITE", "RDMA_WRITE", "RDMA_READ"):
         pair = Pair(
-            Side(itertools.repeat(refused)), peer := Side(), tells_state=False, lingering=lingering
+            Side(itertools.repeat(refused)),
+            peer := Side(),
+            tells_state=False,
+            lingering=lingering,
         )
         loopback = over(pair)
         loopback.execute(spec(loopback, opcode))
@@ -267,18 +284,20 @@ def test_a_stale_pair_is_renewed_before_c_uses_it(monkeypatch: Patch) -> None:
 
 @pytest.mark.parametrize(("request_", "answered"), rows("answered_requests"))
 def test_after_a_request_without_a_response_another_pair_must_transfer_a_message(
-    monkeypatch: Patch, request_: str, answered: str
+    monkeypatch: Patch,
+    request_: str,
+    answered: str,
 ) -> None:
     kind, transport, opcode, *statuses = request_.split()
     side = Side(kind=kind)
     pair = Pair(side, side, transport={"INFINIBAND": INFINIBAND, "IWARP": IWARP}[transport])
     control = over(pair)
-    asked: list[LoopbackConnection] = []
-    monkeypatch.setattr(LoopbackConnection, "check_alive", lambda self: asked.append(self))
+    connections: list[LoopbackConnection] = []
+    monkeypatch.setattr(LoopbackConnection, "check_alive", lambda self: connections.append(self))
     of_a_case = over(pair, renewable=False, control=lambda: control)
     completions = [[Completion(1, status)] if status != "-" else [] for status in statuses]
     of_a_case.check_response(completions[0], completions[1], opcode)
-    assert asked == ([] if answered else [control])
+    assert connections == ([] if answered else [control])
 
 
 @pytest.mark.parametrize(
@@ -286,7 +305,9 @@ def test_after_a_request_without_a_response_another_pair_must_transfer_a_message
     [("RC", 0, False), ("RC", 1, True), ("UC", 2, False), ("UC", 3, True)],
 )
 def test_a_message_that_must_arrive_may_be_lost_only_by_an_unreliable_transport(
-    kind: str, losses: int, lost: bool
+    kind: str,
+    losses: int,
+    lost: bool,
 ) -> None:
     sender = Side(itertools.repeat(done("SEND")), kind=kind)
     arrived = (done("RECV") if len(sender.sent) > losses else [] for _ in itertools.count())
@@ -306,7 +327,7 @@ def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
     assert native_exchange.compiled(), "the project's tests need gcc"
     post = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
     poll = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
-    kept: list[Any] = []
+    provided_calls: list[Any] = []
 
     def make(
         *polled: tuple[int, int, int],
@@ -314,13 +335,15 @@ def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
         receives: int = 0,
         renewable: bool = False,
     ) -> tuple[native_exchange.NativeConnection, int]:
-        left = list(polled)
+        remaining = list(polled)
 
         def complete(_: int, __: int, completion: int) -> int:
-            if len(left) == 1:
+            if len(remaining) == 1:
                 before_last()
-            WC.pack_into((ctypes.c_char * WC.size).from_address(completion), 0, *left[0], *[0] * 10)
-            del left[: len(left) > 1]
+            WC.pack_into(
+                (ctypes.c_char * WC.size).from_address(completion), 0, *remaining[0], *[0] * 10
+            )
+            del remaining[: len(remaining) > 1]
             return 1
 
         functions, polls = (ctypes.c_uint64 * 64)(), poll(complete)
@@ -339,61 +362,77 @@ def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
             ctypes.addressof(queue),
         )
         end: Any = SimpleNamespace(
-            kind="RC", device=device, deadline_s=1.0, attributes=None, poster=SimpleNamespace(qp=at)
+            kind="RC",
+            device=device,
+            deadline_s=1.0,
+            attributes=None,
+            poster=SimpleNamespace(qp=at),
         )
-        made = native_exchange.NativeConnection(end, end, 0.5, renewable=renewable, by_reset=False)
-        made.state = renewable, (0, 0)
-        kept.extend((functions, polls, send, receive, cq, queue, made))
-        return made, at
+        connection = native_exchange.NativeConnection(
+            end, end, 0.5, renewable=renewable, by_reset=False
+        )
+        connection.state = renewable, (0, 0)
+        provided_calls.extend((functions, polls, send, receive, cq, queue, connection))
+        return connection, at
 
     return make
 
 
 def native(
-    made: native_exchange.NativeConnection, opcode: str, areas: tuple[Area, Area], wr_id: int = 1
+    connection: native_exchange.NativeConnection,
+    opcode: str,
+    areas: tuple[Area, Area],
+    wr_id: int = 1,
 ) -> Any:
-    return made, 0, 1, SendRequest(opcode, wr_id), areas
+    return connection, 0, 1, SendRequest(opcode, wr_id), areas
 
 
 @pytest.mark.parametrize(
-    "cannot", [{"receives": 12}, {"renewable": True}], ids=["receive refused", "stale"]
+    "cannot",
+    [{"receives": 12}, {"renewable": True}],
+    ids=["receive refused", "stale"],
 )
 def test_c_does_not_execute_an_exchange_that_only_python_can_execute(
-    provided: Any, cannot: dict[str, Any]
+    provided: Any,
+    cannot: dict[str, Any],
 ) -> None:
     """The provider refuses receives, or the pair is stale and only Python can renew it."""
-    made, _ = provided((1, 0, 0), (0, 0, RECV), **cannot)
-    assert native_exchange.exchanges([native(made, "RDMA_WRITE", two_areas())]) == []
+    connection, _ = provided((1, 0, 0), (0, 0, RECV), **cannot)
+    assert native_exchange.exchanges([native(connection, "RDMA_WRITE", two_areas())]) == []
 
 
 def test_c_does_not_await_the_final_state_of_a_pair_that_reset_does_not_renew(
     provided: Any,
 ) -> None:
     """Requests complete with an error, and neither end reports a state."""
-    made, _ = provided((1, LOC_QP_OP_ERR, 0))
-    two = [native(made, "RDMA_WRITE", two_areas()) for _ in range(2)]
+    connection, _ = provided((1, LOC_QP_OP_ERR, 0))
+    two = [native(connection, "RDMA_WRITE", two_areas()) for _ in range(2)]
     (failed,) = native_exchange.exchanges(two)
-    assert [each.status for each in failed.completions] == ["LOC_QP_OP_ERR"]
-    assert (failed.responder_state, made.state[0]) == ("", True)
-    assert [each.moved() for each in two[0][-1]] == ["nothing", "nothing"]
+    assert [completion.status for completion in failed.completions] == ["LOC_QP_OP_ERR"]
+    assert (failed.responder_state, connection.state[0]) == ("", True)
+    assert [status.moved() for status in two[0][-1]] == ["nothing", "nothing"]
 
 
 def test_a_flushed_send_is_not_taken_for_a_completion_of_the_next_request(provided: Any) -> None:
     """The first exchange succeeds. The second fails before the SEND that follows the first request is acknowledged, so
     that this SEND is flushed."""
     flushed, failed = (1 | BEHIND, WR_FLUSH_ERR, 0), (2, LOC_QP_OP_ERR, 0)
-    made, _ = provided((1, 0, 1), (0, 0, RECV), flushed, failed)
+    connection, _ = provided((1, 0, 1), (0, 0, RECV), flushed, failed)
     still = repeated(BEFORE, 8)
-    found = native_exchange.exchanges(
-        [native(made, "SEND", (area(still), area(still)), each) for each in (1, 2)]
+    exchanges_seen = native_exchange.exchanges(
+        [native(connection, "SEND", (area(still), area(still)), number) for number in (1, 2)],
     )
-    assert [[each.status for each in one.completions] for one in found] == [
+    assert [
+        [completion.status for completion in exchange.completions] for exchange in exchanges_seen
+    ] == [
         ["SUCCESS"],
         ["LOC_QP_OP_ERR"],
     ]
     _, qp = provided(flushed, failed)
-    assert [(each.wr_id, each.status) for each in Poster(qp).completions(1, 1.0)] == [
-        (2, "LOC_QP_OP_ERR")
+    assert [
+        (completion.wr_id, completion.status) for completion in Poster(qp).completions(1, 1.0)
+    ] == [
+        (2, "LOC_QP_OP_ERR"),
     ]
 
 
@@ -403,8 +442,8 @@ def test_c_reports_data_of_a_read_that_arrives_after_its_completion(provided: An
     def arrive() -> None:
         ctypes.memmove(local.start, pattern(8), 8)
 
-    made, _ = provided((1, 0, 2), (0, 0, RECV), before_last=arrive)
-    (exchange,) = native_exchange.exchanges([native(made, "RDMA_READ", (remote, local))])
+    connection, _ = provided((1, 0, 2), (0, 0, RECV), before_last=arrive)
+    (exchange,) = native_exchange.exchanges([native(connection, "RDMA_READ", (remote, local))])
     assert exchange.late
 
 
@@ -416,7 +455,7 @@ def test_all_branches_of_a_set_up_share_the_ids_of_requests() -> None:
         context.next_wr_id() for context in (trunk, trunk.branch(case), trunk.branch(case), trunk)
     ]
     assert len(set(ids)) == 4
-    assert not any(each & BEHIND for each in ids)
+    assert not any(branch_id & BEHIND for branch_id in ids)
 
 
 def test_python_awaits_the_final_state_if_c_does_not(monkeypatch: Patch) -> None:

@@ -59,11 +59,11 @@ class Library:
         if name == self.failing:
             ctypes.set_errno(errno.ENODEV)
             return -1
-        own = first.value
+        value = first.value
         if name == "rdma_create_id":
             others[0]._obj.value = self.new()
         elif name == "rdma_destroy_id":
-            self.alive.remove(own)
+            self.alive.remove(value)
         elif name == "rdma_get_cm_event":
             os.read(self.read, 1)
             self.told = self.events.popleft()
@@ -76,9 +76,9 @@ class Library:
                 parameters.responder_resources,
             )
         if name == "rdma_connect":
-            self.asking = own
+            self.asking = value
         for event, end in self.reports.get(name, ()):
-            self.report(event, {"own": own, "asking": self.asking}.get(end) or self.new())
+            self.report(event, {"own": value, "asking": self.asking}.get(end) or self.new())
         return 0
 
     def new(self) -> int:
@@ -93,11 +93,11 @@ class Library:
 
 @pytest.fixture
 def library(monkeypatch: Patch) -> Iterator[Library]:
-    made = Library()
-    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: made)
-    yield made
-    os.close(made.read)
-    os.close(made.write)
+    stand_in = Library()
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: stand_in)
+    yield stand_in
+    os.close(stand_in.read)
+    os.close(stand_in.write)
 
 
 def test_two_queue_pairs_are_connected_by_their_numbers_and_released_with_the_connection(
@@ -108,8 +108,8 @@ def test_two_queue_pairs_are_connected_by_their_numbers_and_released_with_the_co
     ends = manager.connect(ACTIVE, PASSIVE)
     assert library.connected == {"rdma_connect": (ACTIVE, 1, 1), "rdma_accept": (PASSIVE, 1, 1)}
     assert len(library.alive - listener) == 2
-    for each in ends:
-        manager.destroy(each)
+    for end in ends:
+        manager.destroy(end)
     assert library.alive == listener
 
 
@@ -173,7 +173,7 @@ def test_a_host_without_the_library_is_reported(monkeypatch: Patch) -> None:
 )
 def test_an_address_has_the_layout_of_a_sockaddr(address: str, packed: str) -> None:
     assert connection_manager._socket_address(address, 0x1234).raw == bytes.fromhex(
-        packed.replace(" ", "")
+        packed.replace(" ", ""),
     )
 
 

@@ -24,7 +24,10 @@ WARNING = "WARNING: CPU: 0 PID: 7 at mm/gup.c:1 try_grab_folio+0x1/0x2"
 def showing(when: int, *texts: str, lines: list[bytes] | None = None) -> Actor:
     """Returns a worker that passes every case or sends these lines. Its console has these errors before the line with
     this number is read."""
-    script = ran(0, 1, 2, 3) if lines is None else lines
+    if lines is None:
+        script = ran(0, 1, 2, 3)
+    else:
+        script = lines
 
     def read() -> Iterator[bytes | None]:
         for number, line in enumerate(script):
@@ -47,7 +50,8 @@ def with_log(kernel: dict[str, object], verdict: str) -> list[bytes]:
 
 @pytest.mark.parametrize("text", [KASAN, WARNING])
 def test_a_case_that_passes_beside_an_error_on_the_console_is_broken(
-    stage: Stage, text: str
+    stage: Stage,
+    text: str,
 ) -> None:
     recorded = stage.play(showing(4, text))  # after the start of the second case
     assert verdicts(recorded) == ["PASS", "BROKEN", "PASS", "PASS"]
@@ -65,7 +69,8 @@ def test_errors_before_the_first_case_count_against_no_case(stage: Stage) -> Non
 
 @pytest.mark.parametrize("when", [2, 4, 8])
 def test_an_error_in_the_log_of_a_case_is_its_violation_even_if_the_console_is_late(
-    stage: Stage, when: int
+    stage: Stage,
+    when: int,
 ) -> None:
     lines = with_log({"taint": 0, "log": ["before", KASAN, "after"]}, "FAIL")
     recorded = stage.play(showing(when, KASAN, lines=lines))
@@ -87,7 +92,7 @@ def test_an_error_after_the_last_case_is_reported(tmp_path: Path) -> None:
         worker = showing(len(lines), WARNING, lines=lines)
         Supervisor(recording, stage.console).run(lambda cases: worker)
     assert recording.doubts == [
-        f"after {IDS[3]}, the guest's console has an error of the kernel that its log does not have: {WARNING}"
+        f"after {IDS[3]}, the guest's console has an error of the kernel that its log does not have: {WARNING}",
     ]
 
 
@@ -120,7 +125,8 @@ def test_each_error_on_a_console_is_found_once(tmp_path: Path) -> None:
 
 
 def test_an_error_in_the_middle_of_a_long_console_is_found(
-    tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     """The middle of a long console is removed; the errors are read before."""
     monkeypatch.setattr(console, "MOST_BYTES", 1000)

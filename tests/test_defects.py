@@ -48,7 +48,7 @@ _FORKY = """
 """
 FORKY = {
     name: tuple(rules.split("+"))
-    for name, _, rules in (each.partition(":") for each in _FORKY.split())
+    for name, _, rules in (word.partition(":") for word in _FORKY.split())
 }
 
 
@@ -63,25 +63,25 @@ def rules_by_fingerprint(defects: Sequence[Defect]) -> dict[str, tuple[str, ...]
 def test_a_defect_has_the_same_fingerprint_in_two_runs_with_crashes_in_different_cases() -> None:
     first, second = results("forky"), results("forky-again")
     died = [
-        {record["case"] for record in each if record["verdict"] == "CRASH"}
-        for each in (first, second)
+        {record["case"] for record in defects if record["verdict"] == "CRASH"}
+        for defects in (first, second)
     ]
     assert died[0] != died[1]
     assert rules_by_fingerprint(defects_of(second)) == FORKY
 
 
 def test_a_defect_has_the_same_fingerprint_on_another_stack() -> None:
-    found = rules_by_fingerprint(defects_of(results("trixie")))
-    assert len(found) == 14
-    assert set(found) <= set(FORKY)
+    rules_there = rules_by_fingerprint(defects_of(results("trixie")))
+    assert len(rules_there) == 14
+    assert set(rules_there) <= set(FORKY)
 
 
 def test_one_cause_that_violates_many_rules_is_one_defect() -> None:
-    found = {defect.fingerprint: defect for defect in defects_of(results("siw"))}
-    ignored = found["9d4c5e172cfa"]
+    defects = {defect.fingerprint: defect for defect in defects_of(results("siw"))}
+    ignored = defects["9d4c5e172cfa"]
     assert ignored.rules == ("IOVA-01", "IOVA-02", "IOVA-03", "IOVA-06", "REG-11")
     assert len(ignored.cases) == 30
-    assert found["34c74b10f9f8"].severity is Severity.MEMORY
+    assert defects["34c74b10f9f8"].severity is Severity.MEMORY
 
 
 @pytest.mark.parametrize("name", ["forky", "trixie"])
@@ -95,12 +95,14 @@ def test_fingerprint_title_and_severity_do_not_depend_on_which_cases_ran_and_in_
         {rule.id: rule.short for rule in load_suite().registry.values()},
     )
     unsteady = "7862f7654354"
-    whole = {defect.fingerprint: defect for defect in defects_of(every, shorts)}
+    all_defects = {defect.fingerprint: defect for defect in defects_of(every, shorts)}
     for record in every:
-        own = {
-            fingerprint for fingerprint, defect in whole.items() if record["case"] in defect.cases
+        fingerprints = {
+            fingerprint
+            for fingerprint, defect in all_defects.items()
+            if record["case"] in defect.cases
         }
-        assert {defect.fingerprint for defect in defects_of([record])} == own
+        assert {defect.fingerprint for defect in defects_of([record])} == fingerprints
     verbs = sorted({record["case"].partition("/")[0] for record in every})
     parts = [
         [record for record in every if record["case"].startswith(f"{verb}/")] for verb in verbs
@@ -109,12 +111,14 @@ def test_fingerprint_title_and_severity_do_not_depend_on_which_cases_ran_and_in_
         random.Random(seed).shuffle(every)
         parts += [list(every), every[: len(every) // 3], every[len(every) // 3 :]]
     for part in parts:
-        found = defects_of(part, shorts)
-        assert len(part) < len(every) or {each.fingerprint for each in found} == set(whole)
-        for defect in found:
-            assert defect.title == whole[defect.fingerprint].title
+        defects = defects_of(part, shorts)
+        assert len(part) < len(every) or {defect.fingerprint for defect in defects} == set(
+            all_defects
+        )
+        for defect in defects:
+            assert defect.title == all_defects[defect.fingerprint].title
             if defect.fingerprint != unsteady:
-                assert defect.severity is whole[defect.fingerprint].severity
+                assert defect.severity is all_defects[defect.fingerprint].severity
 
 
 def test_the_most_severe_defect_comes_first_and_each_result_counts_once() -> None:
@@ -123,7 +127,8 @@ def test_the_most_severe_defect_comes_first_and_each_result_counts_once() -> Non
     assert ranks == sorted(ranks)
     bad = [record for record in run if record["verdict"] in VIOLATIONS]
     worst = (
-        min(map(severity_of, symptoms_of(each)), key=lambda severity: severity.rank) for each in bad
+        min(map(severity_of, symptoms_of(record)), key=lambda severity: severity.rank)
+        for record in bad
     )
     count = count_by_severity(worst)
     assert {severity.label: number for severity, number in count.items()} == {
@@ -147,23 +152,26 @@ def test_severity_agrees_with_the_raw_observations(name: str) -> None:
                 continue
             severity = severity_of(symptom)
             done = [
-                each
-                for each in seen
-                if each.get("wc") == ["SUCCESS"] or each.get("returned") in ("0", "MR", "MW")
+                symptom
+                for symptom in seen
+                if symptom.get("wc") == ["SUCCESS"] or symptom.get("returned") in ("0", "MR", "MW")
             ]
             failed = [
-                each for each in seen if each.get("errno") or set(each.get("wc", ())) - {"SUCCESS"}
+                symptom
+                for symptom in seen
+                if symptom.get("errno") or set(symptom.get("wc", ())) - {"SUCCESS"}
             ]
             if severity is Severity.MEMORY:
                 assert any(
-                    each.get("moved") in ("part", "all", "nothing", "other") and each in done
-                    for each in seen
+                    symptom.get("moved") in ("part", "all", "nothing", "other") and symptom in done
+                    for symptom in seen
                 )
             elif severity is Severity.NOT_REFUSED:
                 assert done
             elif severity is Severity.VALID_REFUSED:
                 assert failed or any(
-                    each.get("unacknowledged") and each.get("moved") == "nothing" for each in seen
+                    symptom.get("unacknowledged") and symptom.get("moved") == "nothing"
+                    for symptom in seen
                 )
             else:
                 assert severity is Severity.WRONG_REPORT
@@ -181,8 +189,8 @@ def test_the_only_remark_of_recorded_runs_is_about_invalidated_keys() -> None:
 
 
 def test_the_answering_layer_is_reported_only_with_evidence() -> None:
-    found = {defect.rules: defect.answering for defect in defects_of(results("forky"))}
-    assert found["BIND-15", "BIND-19"].layer == "device"
+    layers = {defect.rules: defect.answering for defect in defects_of(results("forky"))}
+    assert layers["BIND-15", "BIND-19"].layer == "device"
     died = next(
         defect for defect in defects_of(results("forky")) if defect.fingerprint == "6c8e18b350a5"
     )
@@ -191,16 +199,16 @@ def test_the_answering_layer_is_reported_only_with_evidence() -> None:
         == "device (the kernel was in __rxe_put, called by rxe_invalidate_mw (rdma_rxe))"
     )
     assert (
-        str(found["REG-25",])
+        str(layers["REG-25",])
         == "device (rxe_reg_user_mr of its driver reports it in the kernel's log)"
     )
-    assert found["ADV-09",].layer == "kernel core"
-    assert "passes such a call on" in str(found["ADV-08",])
-    assert str(found["BIND-21",]) == "provider (the process was in librxe-rdmav65.so)"
+    assert layers["ADV-09",].layer == "kernel core"
+    assert "passes such a call on" in str(layers["ADV-08",])
+    assert str(layers["BIND-21",]) == "provider (the process was in librxe-rdmav65.so)"
     early = [
-        answering_of(each).layer
-        for each in symptoms("forky")
-        if each.fault.kind is FaultKind.CARRIED_OUT
+        answering_of(symptom).layer
+        for symptom in symptoms("forky")
+        if symptom.fault.kind is FaultKind.CARRIED_OUT
     ]
     assert set(early) == {"provider"}
 
@@ -212,7 +220,7 @@ def symptoms(run: str) -> list[Symptom]:
 @pytest.mark.parametrize("name", [name for name in REPORTS if name.startswith("died_")])
 def test_the_frames_of_a_dead_process_name_the_answering_layer(name: str) -> None:
     log, who = REPORTS[name]
-    died = next(each for each in symptoms("forky") if each.rules == ("BIND-21",))
+    died = next(symptom for symptom in symptoms("forky") if symptom.rules == ("BIND-21",))
     record: ResultRecord = {**died.record, "kernel": {"log": log}}
     assert answering_of(replace(died, record=record)).layer == who
 
@@ -221,7 +229,9 @@ def test_wrong_results_of_the_kernel_core_count_as_the_stacks_but_crashes_do_not
     of_stack = [record for record in results("forky") if is_of_stack(record)]
     assert {"ADV-09", "IOVA-02"} <= {rule for record in of_stack for rule in record["rules"]}
     assert [
-        each["case"] for each in of_stack if "the kernel's RDMA core answered" not in str(each)
+        defect["case"]
+        for defect in of_stack
+        if "the kernel's RDMA core answered" not in str(defect)
     ] == []
     dead = [record for record in results("forky") if record["verdict"] == "CRASH"]
     assert dead
@@ -254,11 +264,13 @@ def test_a_title_is_made_of_the_cause_and_of_the_short_text_of_a_rule() -> None:
 
 
 def test_the_title_of_a_report_of_kasan_names_the_error_and_the_function() -> None:
-    (dead,) = [each for each in defects_of(results("forky")) if each.fingerprint == "6c8e18b350a5"]
+    (dead,) = [
+        defect for defect in defects_of(results("forky")) if defect.fingerprint == "6c8e18b350a5"
+    ]
     record = next(
-        each
-        for each in results("forky")
-        if each["case"] in dead.cases and each["verdict"] == "CRASH"
+        result
+        for result in results("forky")
+        if result["case"] in dead.cases and result["verdict"] == "CRASH"
     )
     frames = ("__rxe_put", "rxe_invalidate_mw", "rdma_rxe", "rdma_rxe")
     seen = ("KASAN: slab-use-after-free", "__rxe_put [rdma_rxe]", "rxe_invalidate_mw [rdma_rxe]")
@@ -290,7 +302,7 @@ def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fi
     assert len(first.rules) > 3
     assert len(first.fingerprints) == len(first.causes) > 3
     for case in first.cases:
-        (alone,) = defects_of([each for each in run.results if each["case"] == case])
+        (alone,) = defects_of([result for result in run.results if result["case"] == case])
         assert alone.fingerprint in first.fingerprints
 
 
@@ -314,8 +326,8 @@ def kcidb(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     assert (
         main(["findings", *TWO, "--format", "kcidb", "--origin", "my_ci", "--out", str(out)]) == 0
     )
-    found: dict[str, Any] = json.loads((out / "kcidb.json").read_text())
-    return found
+    data: dict[str, Any] = json.loads((out / "kcidb.json").read_text())
+    return data
 
 
 def test_the_objects_have_what_the_schema_requires_and_refer_to_each_other(
@@ -323,25 +335,27 @@ def test_the_objects_have_what_the_schema_requires_and_refer_to_each_other(
 ) -> None:
     assert kcidb["version"] == {"major": 5, "minor": 3}
     assert {key for key in kcidb if key != "version"} == set(REQUIRED)
-    ids = {kind: [each["id"] for each in kcidb[kind]] for kind in REQUIRED}
+    ids = {kind: [entry["id"] for entry in kcidb[kind]] for kind in REQUIRED}
     for kind, keys in REQUIRED.items():
         assert kcidb[kind], kind
         assert len(set(ids[kind])) == len(ids[kind]), kind
-        for each in kcidb[kind]:
-            assert keys <= set(each)
-            assert re.match(r"my_ci:[^\0]+\Z", each["id"])
+        for item in kcidb[kind]:
+            assert keys <= set(item)
+            assert re.match(r"my_ci:[^\0]+\Z", item["id"])
     for kind, key, of in (
         ("builds", "checkout_id", "checkouts"),
         ("tests", "build_id", "builds"),
         ("incidents", "test_id", "tests"),
         ("incidents", "issue_id", "issues"),
     ):
-        assert {each[key] for each in kcidb[kind]} <= set(ids[of])
-    assert all(re.match(r"rdma_cts(\.[a-zA-Z0-9_-]+)+\Z", each["path"]) for each in kcidb["tests"])
+        assert {entry[key] for entry in kcidb[kind]} <= set(ids[of])
+    assert all(
+        re.match(r"rdma_cts(\.[a-zA-Z0-9_-]+)+\Z", entry["path"]) for entry in kcidb["tests"]
+    )
 
 
 def test_an_issue_has_severity_stacks_rules_and_its_program(kcidb: dict[str, Any]) -> None:
-    (issue,) = [each for each in kcidb["issues"] if each["id"] == "my_ci:85c569cb8aca"]
+    (issue,) = [issue for issue in kcidb["issues"] if issue["id"] == "my_ci:85c569cb8aca"]
     assert issue["misc"]["severity"] == "memory safety"
     assert list(issue["misc"]["rules"]) == ["BIND-10"]
     assert set(issue["misc"]["stacks"].values()) == {"seen"}

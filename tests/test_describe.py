@@ -46,7 +46,8 @@ def test_without_an_argument_each_verb_is_listed_in_a_line(shown: Shown) -> None
 
 @pytest.mark.parametrize("name", VERBS)
 def test_a_description_has_every_statement_and_fits_into_100_columns(
-    name: str, shown: Shown
+    name: str,
+    shown: Shown,
 ) -> None:
     text = shown(name)
     assert max(map(len, text.splitlines())) <= 100
@@ -59,10 +60,10 @@ def test_a_description_has_every_statement_and_fits_into_100_columns(
         verb.failure,
         *verb.notes,
         *verb.discrepancies,
-        *(each.meaning for each in verb.parameters),
+        *(parameter.meaning for parameter in verb.parameters),
         *(cause for code in verb.return_codes for cause in code.causes),
     ]
-    assert [each for each in statements if each not in flat] == []
+    assert [statement for statement in statements if statement not in flat] == []
 
 
 def test_the_prefix_may_be_left_out(shown: Shown) -> None:
@@ -99,7 +100,9 @@ def explained(cli: Cli, *arguments: object) -> str:
 
 
 def test_every_rule_has_its_source_its_cases_and_what_a_failure_means(
-    cli: Cli, monkeypatch: Patch, tmp_path: Path
+    cli: Cli,
+    monkeypatch: Patch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run_arguments, "load_suite", lambda *_: SUITE)
@@ -120,14 +123,17 @@ def test_every_rule_has_its_source_its_cases_and_what_a_failure_means(
 
 
 def test_the_last_verdict_is_that_of_the_newest_run(
-    tmp_path: Path, cli: Cli, monkeypatch: Patch
+    tmp_path: Path,
+    cli: Cli,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     record(tmp_path / "out" / "first", SUITE, [CASE], Device(without("odp")))
     assert "Last verdict: PARTIAL" in explained(cli, "reg-15")
     newest = record(tmp_path / "out" / "second", SUITE, [SUITE.cases[0]])
     assert f"Last verdict: not run (reference, host, kernel 7.2.0; out/{newest.name})" in explained(
-        cli, "REG-15"
+        cli,
+        "REG-15",
     )
 
 
@@ -146,12 +152,13 @@ def test_a_case_has_its_call_its_rules_and_its_observation(tmp_path: Path, cli: 
 
 
 def test_a_case_of_other_tables_is_explained_only_with_the_option_cases(
-    tmp_path: Path, cli: Cli
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     ours = record(tmp_path / "run", SUITE, [CASE])
     path = ours / "results.jsonl"
     path.write_text(
-        path.read_text().replace(CASE.id, "reg_mr/mine/own").replace(SUITE.tables_sha256, "0" * 64)
+        path.read_text().replace(CASE.id, "reg_mr/mine/own").replace(SUITE.tables_sha256, "0" * 64),
     )
     said = cli(2, "explain", "reg_mr/mine/own", "--run", ours).err
     assert said == (
@@ -169,12 +176,13 @@ def test_bash_offers_the_words_that_fit(line: str, offered: str, cli: Cli) -> No
     )
     text = f'{script}\n{ask}; printf "%s\\n" "${{COMPREPLY[@]}}"'
     done = ended("bash", "-uc", text, check=True)
-    found = [each for each in done.stdout.splitlines() if each not in ("", "/etc/passwd-")]
-    assert (found, done.stderr) == (offered.split(), "")
+    words_here = [word for word in done.stdout.splitlines() if word not in ("", "/etc/passwd-")]
+    assert (words_here, done.stderr) == (offered.split(), "")
 
 
 @pytest.mark.parametrize(
-    ("shell", "sign"), [("zsh", "#compdef rdma-cts\n"), ("fish", "complete -c rdma-cts")]
+    ("shell", "sign"),
+    [("zsh", "#compdef rdma-cts\n"), ("fish", "complete -c rdma-cts")],
 )
 def test_other_shells_know_all_commands(shell: str, sign: str, cli: Cli) -> None:
     script = cli(0, "completion", shell).out
@@ -215,7 +223,10 @@ def run(tmp_path_factory: Folders) -> Path:
     ]
     assert len(cases) == 3
     return record(
-        tmp_path_factory.mktemp("run"), SUITE, cases, named("window-of-the-whole-region").kind()
+        tmp_path_factory.mktemp("run"),
+        SUITE,
+        cases,
+        named("window-of-the-whole-region").kind(),
     )
 
 
@@ -226,7 +237,7 @@ def test_a_violation_has_its_set_up_and_each_deviation_that_of_its_smallest_poin
     assert GIVEN in results[ROW]["set_up"]["given"]
     (deviation,) = results[SWEEP]["deviations"]
     point = SUITE.find(
-        f"{SWEEP}#{','.join(f'{axis}={label}' for axis, label in deviation['smallest'].items())}"
+        f"{SWEEP}#{','.join(f'{axis}={label}' for axis, label in deviation['smallest'].items())}",
     )
     assert point is not None
     assert deviation["set_up"] == set_up_of(point)
@@ -267,12 +278,16 @@ def test_explain_has_the_set_up_of_a_row_and_of_a_point(run: Path, cli: Cli) -> 
     )
     assert f"--only {SWEEP}#{POINT}" in said
     assert "Last verdict: PASS" in explained(
-        cli, f"{SWEEP}#{POINT.replace('before', 'first')}", "--run", run
+        cli,
+        f"{SWEEP}#{POINT.replace('before', 'first')}",
+        "--run",
+        run,
     )
 
 
 def test_the_explanation_of_a_sweep_has_the_command_that_explains_a_point(
-    run: Path, cli: Cli
+    run: Path,
+    cli: Cli,
 ) -> None:
     assert f"./rdma-cts explain {SWEEP}#AXIS=VALUE,..." in explained(cli, SWEEP, "--run", run)
 
@@ -300,8 +315,11 @@ def fingerprint(out: Path) -> str:
 
 
 def test_a_defect_is_found_in_the_run_in_which_it_occurred(out: Path, cli: Cli) -> None:
-    found = fingerprint(out)
-    assert f"defect {found}  (fake0, host, kernel 7.2.0; out/first)" in cli(0, "explain", found).out
+    fingerprint_seen = fingerprint(out)
+    assert (
+        f"defect {fingerprint_seen}  (fake0, host, kernel 7.2.0; out/first)"
+        in cli(0, "explain", fingerprint_seen).out
+    )
 
 
 def test_a_case_is_looked_up_in_the_latest_run_that_has_it(out: Path) -> None:
@@ -325,7 +343,8 @@ def test_failed_selects_the_cases_that_failed_or_were_not_decided(out: Path) -> 
 
 
 def test_a_run_without_failures_a_missing_run_and_an_unknown_defect_are_refused(
-    out: Path, tmp_path: Path
+    out: Path,
+    tmp_path: Path,
 ) -> None:
     with pytest.raises(UserError, match=r"no case of .*second has failed"):
         with_earlier(RunOptions(), out / "second")
@@ -336,10 +355,12 @@ def test_a_run_without_failures_a_missing_run_and_an_unknown_defect_are_refused(
 
 
 @pytest.mark.parametrize(
-    "target", ["--guest --stack trixie", "--host root@node1 --device mlx5_0", ""]
+    "target",
+    ["--guest --stack trixie", "--host root@node1 --device mlx5_0", ""],
 )
 def test_the_last_lines_name_the_program_and_the_next_run_on_the_same_target(
-    out: Path, target: str
+    out: Path,
+    target: str,
 ) -> None:
     file = out / "first/results.jsonl"
     run = f"./rdma-cts run {target}".strip()
@@ -352,7 +373,8 @@ def test_the_last_lines_name_the_program_and_the_next_run_on_the_same_target(
 def test_printed_commands_are_quoted_for_a_shell(out: Path, cli: Cli) -> None:
     named = (out / "first").rename(out / "a b&c")
     assert f"reproducer {read(named).open_defects[0].fingerprint} --run '{named}' shows" in summary(
-        read(named), named
+        read(named),
+        named,
     )
     cli(0, "report", named, "--out", "page.html")
     assert (

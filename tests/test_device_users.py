@@ -73,9 +73,9 @@ def counter_on(device: StandInDevice, monkeypatch: Patch, tmp_path: Path) -> Res
     StandInKernel({"any0": device}).installed(monkeypatch)
     netlink = RdmaNetlink("any0")
     pairs = OwnQueuePairs(netlink, 1)
-    for each in device.objects.get(QP, ()):
-        if each.pid == os.getpid():
-            pairs.created(each.number)
+    for entry in device.objects.get(QP, ()):
+        if entry.pid == os.getpid():
+            pairs.created(entry.number)
     return ResourceCounter("any0", netlink, pairs, False, tmp_path, tmp_path)
 
 
@@ -87,7 +87,8 @@ def crowded(driver: str = "mlx5", refuses_queries: bool = False) -> StandInDevic
 
 
 def test_a_count_costs_the_device_nothing_if_no_total_has_changed(
-    monkeypatch: Patch, tmp_path: Path
+    monkeypatch: Patch,
+    tmp_path: Path,
 ) -> None:
     device = crowded()
     counter = counter_on(device, monkeypatch, tmp_path)
@@ -99,7 +100,8 @@ def test_a_count_costs_the_device_nothing_if_no_total_has_changed(
 
 
 def test_only_queue_pairs_of_this_process_are_queried_for_a_leak(
-    monkeypatch: Patch, tmp_path: Path
+    monkeypatch: Patch,
+    tmp_path: Path,
 ) -> None:
     device = crowded()
     counter = counter_on(device, monkeypatch, tmp_path)
@@ -112,7 +114,9 @@ def test_only_queue_pairs_of_this_process_are_queried_for_a_leak(
 
 @pytest.mark.parametrize("in_reset", [False, True])
 def test_a_leaked_queue_pair_is_counted_also_if_the_driver_has_no_query(
-    monkeypatch: Patch, tmp_path: Path, in_reset: bool
+    monkeypatch: Patch,
+    tmp_path: Path,
+    in_reset: bool,
 ) -> None:
     device = crowded("mana", refuses_queries=True)
     counter = counter_on(device, monkeypatch, tmp_path)
@@ -125,7 +129,8 @@ def test_a_leaked_queue_pair_is_counted_also_if_the_driver_has_no_query(
 
 
 def test_a_number_that_another_process_has_taken_over_is_no_leak(
-    monkeypatch: Patch, tmp_path: Path
+    monkeypatch: Patch,
+    tmp_path: Path,
 ) -> None:
     device = crowded()
     counter = counter_on(device, monkeypatch, tmp_path)
@@ -135,7 +140,8 @@ def test_a_number_that_another_process_has_taken_over_is_no_leak(
 
 
 def test_what_a_kernel_cannot_count_is_omitted_and_not_zero(
-    monkeypatch: Patch, tmp_path: Path
+    monkeypatch: Patch,
+    tmp_path: Path,
 ) -> None:
     device = crowded()
     counter = counter_on(device, monkeypatch, tmp_path)

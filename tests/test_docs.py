@@ -20,7 +20,9 @@ def test_the_table_in_the_page_of_tables_has_no_mistake() -> None:
     page = (ROOT / "docs" / "tables.md").read_text()
     (example,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     table, mistakes = parse_table(
-        read_bytes(example.encode(), "example"), Path("reg_mr/example.yaml"), registry()
+        read_bytes(example.encode(), "example"),
+        Path("reg_mr/example.yaml"),
+        registry(),
     )
     assert mistakes == []
     assert table is not None
@@ -81,7 +83,9 @@ HOOK = ROOT / "ci" / "hooks" / "commit-msg"
     ],
 )
 def test_a_commit_message_has_a_subject_a_blank_line_and_a_body(
-    message: str, complaint: str, tmp_path: Path
+    message: str,
+    complaint: str,
+    tmp_path: Path,
 ) -> None:
     path = tmp_path / "message"
     path.write_text(message)

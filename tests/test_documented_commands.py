@@ -23,7 +23,7 @@ PAGES = sorted(
         ROOT / "CONTRIBUTING.md",
         ROOT / "SECURITY.md",
         *(ROOT / "docs").glob("*.md"),
-    ]
+    ],
 )
 # A command is after a prompt, in a script, a crontab or a unit of systemd. In a sentence, it must have arguments.
 _PLACE = r"(?:[$#] |[A-Z_]+=\S+ |git bisect run |(?:[\d*]+ ){5}.*&& |Exec\w+=\S*/)?(?:\./)?"
@@ -48,8 +48,8 @@ def documented() -> Iterator[tuple[str, str]]:
             page.read_text(),
             flags=re.M,
         )
-        for found in _COMMAND.finditer(text):
-            line = re.sub(r"\\\n", " ", found["line"] or found["said"])
+        for match in _COMMAND.finditer(text):
+            line = re.sub(r"\\\n", " ", match["line"] or match["said"])
             line = re.sub(r"(^|\s)#\s.*| &&.*|;.*| [>|].*|…$", "", line)
             while (shorter := re.sub(r"\[[^][]*\](\.\.\.)?", "", line)) != line:
                 line = shorter
@@ -64,7 +64,8 @@ def why_not(line: str) -> str:
     if "--list" in line.split():
         return ""
     return next(
-        (reason for begin, reason in NOT_RUN.items() if f"{line} ".startswith(f"{begin} ")), ""
+        (reason for begin, reason in NOT_RUN.items() if f"{line} ".startswith(f"{begin} ")),
+        "",
     )
 
 
@@ -96,7 +97,10 @@ def desk(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS)
 def test_every_command_of_a_page_is_parsed(
-    page: str, line: str, shelf: Path, monkeypatch: pytest.MonkeyPatch
+    page: str,
+    line: str,
+    shelf: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(shelf)
     words = words_of(line)
@@ -120,7 +124,9 @@ def runs() -> Iterator[Any]:
 @pytest.mark.usefixtures("desk")
 @pytest.mark.parametrize(("page", "words"), runs())
 def test_commands_that_need_no_device_run_as_written(
-    page: str, words: Sequence[str], capsys: pytest.CaptureFixture[str]
+    page: str,
+    words: Sequence[str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     status = main(words)
     output = capsys.readouterr()

@@ -42,10 +42,10 @@ class Compiler:
 
 @pytest.fixture
 def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
-    made = Compiler()
-    made.may_end.set()
-    built_by(made, monkeypatch)
-    return made
+    stand_in = Compiler()
+    stand_in.may_end.set()
+    built_by(stand_in, monkeypatch)
+    return stand_in
 
 
 def module(folder: Path, recipe: Recipe = FORKY, say: Progress = print) -> Path:
@@ -55,16 +55,17 @@ def module(folder: Path, recipe: Recipe = FORKY, say: Progress = print) -> Path:
 
 
 def test_a_module_is_compiled_once_and_again_when_it_is_damaged(
-    tmp_path: Path, compiler: Compiler
+    tmp_path: Path,
+    compiler: Compiler,
 ) -> None:
-    made = module(tmp_path)
-    assert made.read_bytes() == b"\x7fELF module"
-    assert module(tmp_path) == made
+    module_file = module(tmp_path)
+    assert module_file.read_bytes() == b"\x7fELF module"
+    assert module(tmp_path) == module_file
     assert compiler.count == 1
-    made.write_bytes(b"something else")
+    module_file.write_bytes(b"something else")
     assert module(tmp_path).read_bytes() == b"\x7fELF module"
     assert compiler.count == 2
-    assert [path.name for path in (tmp_path / "modules").iterdir()] == [made.parent.name], (
+    assert [path.name for path in (tmp_path / "modules").iterdir()] == [module_file.parent.name], (
         "the damaged module remains"
     )
 
@@ -101,7 +102,8 @@ def test_two_runs_at_once_compile_a_module_once(tmp_path: Path, compiler: Compil
     ],
 )
 def test_every_input_of_a_module_changes_its_digest(
-    other: Recipe, monkeypatch: pytest.MonkeyPatch
+    other: Recipe,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     of_another = dataclasses.replace(SIW, option="CONFIG_OTHER")
     inputs = (
@@ -110,14 +112,16 @@ def test_every_input_of_a_module_changes_its_digest(
         (SIW, Recipe(), "7.1"),
         (of_another, Recipe(), KERNEL),
     )
-    digests = {once.digest(module_of(*each)) for each in inputs}
+    digests = {once.digest(module_of(*input)) for input in inputs}
     monkeypatch.setattr(driver, "_SCRIPT", SCRIPTS / "init.sh")
     assert len({*digests, once.digest(module_of(SIW, Recipe(), KERNEL))}) == len(inputs) + 1
 
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_module_is_made_from_the_suites_of_its_stack(
-    stack: str, tmp_path: Path, compiler: Compiler
+    stack: str,
+    tmp_path: Path,
+    compiler: Compiler,
 ) -> None:
     recipe = dataclasses.replace(recipe_for(stack), mirror="http://mirror.example/debian")
     command = module_of(SIW, recipe, KERNEL).command(tmp_path / "root")
@@ -141,7 +145,10 @@ def test_a_module_is_made_from_the_suites_of_its_stack(
     ],
 )
 def test_the_reason_why_a_module_cannot_be_made_is_one_line(
-    log: str, message: str, tmp_path: Path, compiler: Compiler
+    log: str,
+    message: str,
+    tmp_path: Path,
+    compiler: Compiler,
 ) -> None:
     compiler.log = log
     with user_error(message, status=3) as caught:

@@ -55,9 +55,9 @@ def sent(cases: list[Case], device: Device) -> Iterator[tuple[Case, ResultRecord
         run = replace(on_the_reference(bench), watch=QuietKernel())
         caps = run.basis.capabilities
         facts: HeaderRecord = header(
-            device={"name": "r", "driver": "r", "caps": dict(caps.declared)}
+            device={"name": "r", "driver": "r", "caps": dict(caps.declared)},
         )
-        tried = {entry: dict(found) for entry, found in caps.offered.items()}
+        tried = {entry: dict(offered) for entry, offered in caps.offered.items()}
         offered: OfferedRecord = {"type": "offered", "offered": tried, "absent": dict(caps.absent)}
         judge = Examiner.of(SUITE.registry, Profile(), facts, offered)
         for case in cases:
@@ -67,12 +67,13 @@ def sent(cases: list[Case], device: Device) -> Iterator[tuple[Case, ResultRecord
 
 
 @pytest.mark.parametrize(
-    "device", [Device(), Device(without("odp", "rereg_mr", "mw_type_2", "atomics"))]
+    "device",
+    [Device(), Device(without("odp", "rereg_mr", "mw_type_2", "atomics"))],
 )
 def test_the_line_of_an_honest_worker_is_unchanged(device: Device) -> None:
     cases = [case for case in SUITE.cases if not case.hazardous and not case.sweep][::30]
     cases += [case for case in SUITE.cases if case.sweep and case.sweep.size <= 512][::4]
-    found = set()
+    keys = set()
     for of, line, judge in sent(cases, device):
         judged = judge.judged(of, line)
         for key in (
@@ -87,8 +88,8 @@ def test_the_line_of_an_honest_worker_is_unchanged(device: Device) -> None:
             "expected",
         ):
             assert judged.get(key) == line.get(key), (of.id, key)
-        found.add(judged["verdict"])
-    assert found >= {"PASS"}
+        keys.add(judged["verdict"])
+    assert keys >= {"PASS"}
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +126,8 @@ def test_points_that_contradict_their_observations_are_broken(
     case, line, judge = swept
     data = line["points_data"]
     bad = [
-        {**each, "observed": {**each["observed"], "returned": "EIO", "errno": "EIO"}}
-        for each in data["examples"]
+        {**example, "observed": {**example["observed"], "returned": "EIO", "errno": "EIO"}}
+        for example in data["examples"]
     ]
     judged = judge.judged(case, with_points(line, examples=bad))
     assert judged["verdict"] == "BROKEN"
@@ -134,10 +135,12 @@ def test_points_that_contradict_their_observations_are_broken(
 
 
 @pytest.mark.parametrize(
-    "what", ["missing", "fewer", "other space", "no examples", "too many numbers", "no points"]
+    "what",
+    ["missing", "fewer", "other space", "no examples", "too many numbers", "no points"],
 )
 def test_points_that_differ_from_the_table_are_broken(
-    swept: tuple[Case, ResultRecord, Examiner], what: str
+    swept: tuple[Case, ResultRecord, Examiner],
+    what: str,
 ) -> None:
     case, line, judge = swept
     index = Points.of_data(line["points_data"]).index
@@ -159,10 +162,10 @@ def test_recorded_logs_and_notes_are_bounded() -> None:
     assert plain is not None
     ((case, line, judge),) = sent([plain], Device())
     seen = {"taint": 0, "log": ["x" * 5000] * 1000}
-    kept = judge.judged(case, changed(line, {"kernel": seen}))["kernel"]["log"]
-    assert len(kept) == limits.MOST_LOG_LINES + 1
-    assert "(800 lines are left out)" in kept
-    assert all(len(each) < bounds.MOST_CHARACTERS + 100 for each in kept)
+    bounded_log = judge.judged(case, changed(line, {"kernel": seen}))["kernel"]["log"]
+    assert len(bounded_log) == limits.MOST_LOG_LINES + 1
+    assert "(800 lines are left out)" in bounded_log
+    assert all(len(line) < bounds.MOST_CHARACTERS + 100 for line in bounded_log)
     remarks = {**line["observed"], "not_covered": ["a remark"] * 150}
     notes = judge.judged(case, changed(line, {"observed": remarks}))["notes"]
     assert notes[-1] == "50 more remarks are left out"
@@ -201,17 +204,21 @@ COMPLAINT, OTHER, NAMED = (
 @pytest.mark.parametrize("taint", [0, 512])
 @pytest.mark.parametrize("suspects", [{}, {"suspects": ["siw", "ib_core"]}], ids=["", "suspects"])
 def test_a_bounded_log_gives_the_verdict_of_the_whole_log(
-    log: list[str], taint: int, suspects: KernelEvidence
+    log: list[str],
+    taint: int,
+    suspects: KernelEvidence,
 ) -> None:
     evidence: KernelEvidence = {"taint": taint, "taint_before": 0, "log": log}
     evidence |= suspects
-    kept: KernelEvidence = {**evidence, "log": limits.bounded_log(log, decisive_lines(evidence))}
-    assert kernel_alarm(kept) == kernel_alarm(evidence)
-    assert len(kept["log"]) <= limits.MOST_LOG_LINES + 5
-    left = sum(
-        int(line.split()[0][1:]) for line in kept["log"] if line.endswith("lines are left out)")
+    bounded: KernelEvidence = {**evidence, "log": limits.bounded_log(log, decisive_lines(evidence))}
+    assert kernel_alarm(bounded) == kernel_alarm(evidence)
+    assert len(bounded["log"]) <= limits.MOST_LOG_LINES + 5
+    lines_left_out = sum(
+        int(line.split()[0][1:]) for line in bounded["log"] if line.endswith("lines are left out)")
     )
-    assert left + sum(line in (*NOISE, COMPLAINT, OTHER, NAMED) for line in kept["log"]) == len(log)
+    assert lines_left_out + sum(
+        line in (*NOISE, COMPLAINT, OTHER, NAMED) for line in bounded["log"]
+    ) == len(log)
 
 
 CLAIMED = (
@@ -234,9 +241,9 @@ def claiming(*names: str) -> Device:
 def absent(device: Device) -> dict[str, str]:
     with closing(ReferenceBench(device)) as bench:
         before = bench.resources()
-        found = absent_on(bench, device.stack.declared)
+        absent = absent_on(bench, device.stack.declared)
         assert bench.resources() == before
-        return found
+        return absent
 
 
 def test_no_capability_is_absent_on_a_complete_device() -> None:
@@ -276,18 +283,20 @@ def test_each_false_claim_fails_only_its_own_rule() -> None:
     every = [case for case in SUITE.cases if case.kind is Kind.ROW and not is_dear(case)]
     about = [case for case in every if any(rule.startswith("CAP-") for rule in case.rules)]
     rows = [*about, *every[::5]]
-    found = list(on_reference(rows, only=claiming(*CLAIMED).stack))
+    results = list(on_reference(rows, only=claiming(*CLAIMED).stack))
     wrong = [
-        each
-        for each in found
-        if each[1].verdict not in (Verdict.PASS, Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
+        result
+        for result in results
+        if result[1].verdict not in (Verdict.PASS, Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
     ]
     assert {rule for case, _ in wrong for rule in case.rules} == {
         f"CAP-0{number}" for number in (*range(1, 7), 8, 9)
     }
     assert {judgement.verdict for _, judgement in wrong} == {Verdict.FAIL}
     resting = [
-        each.reason for _, each in found if "declares mw_type_1 but does not have it" in each.reason
+        result.reason
+        for _, result in results
+        if "declares mw_type_1 but does not have it" in result.reason
     ]
     assert len(resting) > 10
 
@@ -308,13 +317,13 @@ def test_absent_capabilities_are_known_when_a_run_is_rejudged() -> None:
     line = result(case("{rules: [REG-01], when: {access: []}, then: success}"))
     line["observed"] = {"lacking": ["mw_type_1", "odp", "rc"]}
     line["entry"] = "libibverbs"
-    known = known_capabilities(Recorded(first, [line]))
-    assert known.undeclared(["mw_type_1", "odp", "rc", "uc"], "libibverbs") == [
+    capabilities = known_capabilities(Recorded(first, [line]))
+    assert capabilities.undeclared(["mw_type_1", "odp", "rc", "uc"], "libibverbs") == [
         "mw_type_1",
         "odp",
         "rc",
     ]
-    assert set(known.absent) == {"mw_type_1"}
+    assert set(capabilities.absent) == {"mw_type_1"}
 
 
 def test_atomics_on_demand_are_declared_for_the_transport_and_not_in_general() -> None:

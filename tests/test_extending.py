@@ -54,20 +54,20 @@ def described() -> Iterator[str]:
 def entries() -> Iterator[str]:
     """Methods that an entry or the reference lacks, although the verb's description alone cannot replace them."""
     for verb in VERBS.values():
-        own = f"the method {verb.method}"
+        method = f"the method {verb.method}"
         plain = STEPS.get(verb.name, call_verb) is call_verb
         if plain and verb.linkage is Linkage.INLINE and verb.method not in vars(Libibverbs):
-            yield f"{verb.name} has no symbol: add {own} to Libibverbs in conformance/device/libibverbs.py"
+            yield f"{verb.name} has no symbol: add {method} to Libibverbs in conformance/device/libibverbs.py"
         if verb.command and verb.method not in vars(Uverbs):
-            yield f"the kernel's command {verb.command} is not called: add {own} to conformance/device/uverbs.py"
+            yield f"the kernel's command {verb.command} is not called: add {method} to conformance/device/uverbs.py"
         if plain and not hasattr(Device, verb.method):
-            yield f"the reference lacks {verb.name}: add {own} to a class of trial/reference/, such as Device"
+            yield f"the reference lacks {verb.name}: add {method} to a class of trial/reference/, such as Device"
 
 
 def rules() -> Iterator[str]:
     suite = load_suite()
     proved = {rule for case in suite.cases for rule in case.rules}
-    violated = {each.rule for each in catalogue.VIOLATIONS}
+    violated = {violation.rule for violation in catalogue.VIOLATIONS}
     for rule in suite.registry.values():
         if rule.id not in proved:
             folder = Path(rule.location.file).parent
@@ -91,34 +91,34 @@ def retired() -> Iterator[str]:
     assert len(planned) > 2500
     suite = load_suite()
     given_up = {
-        f"{path.parent.name}/{path.stem}/{each['id']}"
+        f"{path.parent.name}/{path.stem}/{entry['id']}"
         for path in CASES.glob("*/*.yaml")
         if path.name != "rules.yaml" and "\nretired:" in path.read_text()
-        for each in yaml.safe_load(path.read_text())["retired"]
+        for entry in yaml.safe_load(path.read_text())["retired"]
     }
     for case in planned:
         bit = re.search(r"/unknown_bits/\S*\bbit-(\d+)", case)
         if bit and int(bit[1]) not in ENUMS["ibv_access_flags"].unnamed_bits:
             continue
         if not suite.find(case) and given_up.isdisjoint({case, case.partition("@")[0]}):
-            table, _, own = case.rpartition("/")
-            yield f"the case {case} is gone: add {own} with the reason to `retired:` in cases/{table}.yaml"
+            table, _, row = case.rpartition("/")
+            yield f"the case {case} is gone: add {row} with the reason to `retired:` in cases/{table}.yaml"
 
 
 def capabilities() -> Iterator[str]:
     """Capabilities whose presence no code determines, and capabilities without a meaning."""
-    known = ReferenceBench().capabilities()
-    found = {
-        *known.declared,
-        *known.reachable,
-        *(name for each in known.offered.values() for name in each),
+    capabilities_known = ReferenceBench().capabilities()
+    capabilities_named = {
+        *capabilities_known.declared,
+        *capabilities_known.reachable,
+        *(name for names in capabilities_known.offered.values() for name in names),
     }
-    for name in capability.MEANING.keys() - found:
+    for name in capability.MEANING.keys() - capabilities_named:
         yield (
             f"capability {name} is never determined: add it to declared_capabilities or PRECONDITIONS in {_CAPABILITY},"
             " or to offered_by in conformance/execution/offered.py"
         )
-    for name in found - capability.MEANING.keys():
+    for name in capabilities_named - capability.MEANING.keys():
         yield f"capability {name} has no meaning: add it to MEANING in {_CAPABILITY}"
 
 
@@ -130,7 +130,7 @@ def preconditions() -> Iterator[str]:
     for name in capability.PRECONDITIONS:
         if name not in texts:
             yield f"nothing sets the precondition {name}: add it to reachable_on in conformance/execution/offered.py"
-        if not any(each.reach(name) for each in stack.STACKS):
+        if not any(stack.reach(name) for stack in stack.STACKS):
             yield f"no reference has the precondition {name}: add a stack with it to STACKS in trial/reference/stack.py"
 
 
@@ -148,15 +148,15 @@ def formats() -> Iterator[str]:
 
 
 def stacks() -> Iterator[str]:
-    for name, each in recipe.STACKS.items():
-        if each.stack != name:
-            yield f"the stack {name} calls itself {each.stack}: write stack={name!r} in fixtures/guest/recipe.py"
+    for name, stack_row in recipe.STACKS.items():
+        if stack_row.stack != name:
+            yield f"the stack {name} calls itself {stack_row.stack}: write stack={name!r} in fixtures/guest/recipe.py"
 
 
 def kinds() -> Iterator[str]:
     """Kinds of cases without a runner, a call or a folder."""
     runners = importlib.import_module("conformance.combinations.runners").runners(
-        lambda case, progress: {}
+        lambda case, progress: {},
     )
     for kind in Kind:
         name = f"the kind of case {kind.traits.name}"
@@ -184,8 +184,8 @@ CHECKS = (
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: str(check.__name__))
 def test_no_step_of_extending_is_missing(check: Callable[[], Iterator[str]]) -> None:
-    found = "\n".join(check())
-    assert not found, found
+    complaints = "\n".join(check())
+    assert not complaints, complaints
 
 
 def test_a_verb_without_a_hook_is_called_through_an_alteration() -> None:

@@ -18,7 +18,9 @@ EDIT = re.compile(
     re.DOTALL,
 )
 GENERATED = re.findall(
-    r"^    (\./rdma-cts schema \w+ > docs/\S+|python3 docs/\S+)$", PAGE, re.MULTILINE
+    r"^    (\./rdma-cts schema \w+ > docs/\S+|python3 docs/\S+)$",
+    PAGE,
+    re.MULTILINE,
 )
 LEFT_OUT = ("*.git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache")
 
@@ -55,7 +57,12 @@ def followed(tree: Path, text: str) -> set[str]:
 
 def run(tree: Path, command: str) -> str:
     done = subprocess.run(
-        command, shell=True, cwd=tree, capture_output=True, text=True, check=False
+        command,
+        shell=True,
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -65,8 +72,11 @@ def run(tree: Path, command: str) -> str:
 def tree(tmp_path: Path) -> Path:
     return Path(
         shutil.copytree(
-            ROOT, tmp_path / "tree", symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT)
-        )
+            ROOT,
+            tmp_path / "tree",
+            symlinks=True,
+            ignore=shutil.ignore_patterns(*LEFT_OUT),
+        ),
     )
 
 
@@ -76,19 +86,23 @@ def tree(tmp_path: Path) -> Path:
 )
 @pytest.mark.nightly
 def test_the_steps_of_the_page_suffice(
-    heading: str, files: int, cases: int, rule: str, tree: Path
+    heading: str,
+    files: int,
+    cases: int,
+    rule: str,
+    tree: Path,
 ) -> None:
     before = counted(tree)
     assert len(followed(tree, section(heading))) == files
     assert counted(tree) - before == cases
     for command in GENERATED:
         run(tree, command)
-    tests = " ".join(f"tests/test_{each}.py" for each in ("extending", "schema", "verbs", "tables"))
+    tests = " ".join(f"tests/test_{name}.py" for name in ("extending", "schema", "verbs", "tables"))
     run(tree, f"{sys.executable} -P -m pytest -q -x -p no:cacheprovider {tests}")
     run(tree, f"./rdma-cts trial reference --rule {rule} --jobs 1")
 
 
 def counted(tree: Path) -> int:
-    found = re.search(r"^(\d+) cases", run(tree, "./rdma-cts list"), re.MULTILINE)
-    assert found
-    return int(found[1])
+    match = re.search(r"^(\d+) cases", run(tree, "./rdma-cts list"), re.MULTILINE)
+    assert match
+    return int(match[1])

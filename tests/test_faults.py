@@ -26,29 +26,29 @@ Found = list[tuple[str, str, str, int, str]]
 
 def when(symptom: Symptom) -> str:
     """Returns the formula of the deviating points; empty for other symptoms."""
-    return (
-        symptom.deviation["when"] if symptom.deviation and not symptom.deviation.get("row") else ""
-    )
+    if symptom.deviation and not symptom.deviation.get("row"):
+        return symptom.deviation["when"]
+    return ""
 
 
 def found_in(file: Path, to: Path) -> Found:
     """Judges a recorded run again; returns the symptoms of the results that are still violations."""
     recorded, directory = read_results(file), file if file.is_dir() else file.parent
     recorded.results = [
-        each
-        for each in recorded.results
-        if not each.get("points_file") or (directory / each["points_file"]).exists()
+        result
+        for result in recorded.results
+        if not result.get("points_file") or (directory / result["points_file"]).exists()
     ]
-    found: Found = []
-    for each in rejudge(SUITE, recorded, directory):
-        if each.kept or (record := each.record)["verdict"] not in VIOLATIONS:
+    faults_found: Found = []
+    for result in rejudge(SUITE, recorded, directory):
+        if result.kept or (record := result.record)["verdict"] not in VIOLATIONS:
             continue
         if "points_data" in record:
             record = store_points(record, to, SUITE.find(record["case"]))
         for symptom in symptoms_of(completed(record)):
             cause, severity = cause_of(symptom).fingerprint, severity_of(symptom).label
-            found.append((record["case"], cause, severity, symptom.points, when(symptom)))
-    return found
+            faults_found.append((record["case"], cause, severity, symptom.points, when(symptom)))
+    return faults_found
 
 
 @pytest.fixture(scope="module")
@@ -61,16 +61,25 @@ def of_reference(tmp_path_factory: Folders) -> Path:
         and (case.sweep is None or case.sweep.size <= 2048)
     ]
     return recorded_run(
-        tmp_path_factory.mktemp("faults") / "run", SUITE, cases, named("remote-write-never").kind()
+        tmp_path_factory.mktemp("faults") / "run",
+        SUITE,
+        cases,
+        named("remote-write-never").kind(),
     )
 
 
 @pytest.mark.parametrize("name", ["forky", "trixie", "siw", "reference"])
 def test_no_sentence_changes_a_defect(
-    name: str, of_reference: Path, tmp_path: Path, monkeypatch: Patch
+    name: str,
+    of_reference: Path,
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     """The renderer of sentences is replaced by a function that returns the same nonsense for every fault."""
-    file = of_reference if name == "reference" else RUNS / f"{name}.jsonl"
+    if name == "reference":
+        file = of_reference
+    else:
+        file = RUNS / f"{name}.jsonl"
     before = found_in(file, tmp_path)
     assert len(before) >= 20
     assert (name != "reference") or any(when for *_, when in before)

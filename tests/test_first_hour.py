@@ -34,7 +34,10 @@ STORAGE = "the kernel's ib_ipoib (1 queue pair), the kernel's rdma_cm (16 queue 
 
 
 def screen_of(
-    host: StandInHost, folder: Path, monkeypatch: Patch, options: RunOptions | None = None
+    host: StandInHost,
+    folder: Path,
+    monkeypatch: Patch,
+    options: RunOptions | None = None,
 ) -> list[str]:
     """Returns the lines of the screen for a run without a device."""
     host.installed(folder, monkeypatch)
@@ -78,13 +81,17 @@ def rows_of(screen: list[str]) -> dict[str, list[str]]:
     ids=["VLANs and pods", "EFA", "MANA", "VF", "bond"],
 )
 def test_the_screen_lists_what_a_host_has(
-    host: StandInHost, rows: dict[str, list[str]], tmp_path: Path, monkeypatch: Patch
+    host: StandInHost,
+    rows: dict[str, list[str]],
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     assert rows_of(screen_of(host, tmp_path, monkeypatch)) == rows
 
 
 def test_the_screen_of_eight_devices_has_the_commands_for_one_for_all_and_for_the_guest(
-    tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     screen = screen_of(dgx(), tmp_path, monkeypatch, RunOptions(tier="smoke"))
     assert len(screen) < 24, "the screen does not fit a terminal"
@@ -101,7 +108,8 @@ def test_the_screen_of_eight_devices_has_the_commands_for_one_for_all_and_for_th
 
 
 def test_the_command_for_a_device_names_one_that_is_ready(
-    tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     busy = dgx()
     ports = {**busy.ports, "mlx5_0": (infiniband(0, "1: DOWN"),)}
@@ -110,7 +118,8 @@ def test_the_command_for_a_device_names_one_that_is_ready(
 
 
 def test_options_of_the_guest_are_only_in_the_command_for_the_guest(
-    tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     options = RunOptions(stack="trixie", port=2)
     screen = screen_of(bond(), tmp_path, monkeypatch, options)
@@ -131,7 +140,9 @@ def test_the_file_of_the_lab_has_each_device(tmp_path: Path, monkeypatch: Patch)
 
 @pytest.mark.parametrize("names", [[], ["rxe0"], ["rxe0", "siw0"]])
 def test_software_devices_need_not_be_named(
-    names: list[str], tmp_path: Path, monkeypatch: Patch
+    names: list[str],
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     devices = {name: StandInDevice(name[:3]) for name in names}
     host = StandInHost(devices, {name: (StandInPort(),) for name in names})
@@ -141,11 +152,13 @@ def test_software_devices_need_not_be_named(
 
 
 def test_a_nic_beside_a_software_device_is_not_passed_over(
-    tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     nic = bond()
     host = StandInHost(
-        {**nic.devices, "rxe0": StandInDevice("rxe")}, {**nic.ports, "rxe0": (StandInPort(),)}
+        {**nic.devices, "rxe0": StandInDevice("rxe")},
+        {**nic.ports, "rxe0": (StandInPort(),)},
     )
     screen = screen_of(host, tmp_path, monkeypatch)
     assert "    ./rdma-cts run --device mlx5_bond_0" in screen
@@ -157,7 +170,9 @@ def test_a_nic_beside_a_software_device_is_not_passed_over(
 
 @pytest.mark.parametrize("name", HOSTS)
 def test_a_device_is_refused_only_because_of_processes(
-    name: str, tmp_path: Path, monkeypatch: Patch
+    name: str,
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     host = HOSTS[name]()
     host.installed(tmp_path, monkeypatch)
@@ -166,17 +181,18 @@ def test_a_device_is_refused_only_because_of_processes(
         port = len(host.ports[device])
         options = RunOptions(device=device, port=port)
         pairs = on_device.objects["QP"]
-        if any(each.pid == TRAINING for each in pairs):
+        if any(pair.pid == TRAINING for pair in pairs):
             with pytest.raises(UserError, match=f"^{device} is in use by process {TRAINING}"):
                 with_target(options, say=said.append)
             options = RunOptions(device=device, port=port, shared=True)
         assert with_target(options, say=said.append).device == device
-        noted = [each for each in pairs if each.pid or each.kernel != "ib_core"]
+        noted = [pair for pair in pairs if pair.pid or pair.kernel != "ib_core"]
         assert bool(said) == bool(noted), said
 
 
 def test_a_device_of_another_host_is_named_if_it_is_hardware(
-    tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     bond().installed(tmp_path, monkeypatch)
     listed = "the host has RDMA devices: mlx5_bond_0 mlx5 28.43.2026 1 ACTIVE -"

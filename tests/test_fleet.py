@@ -56,7 +56,7 @@ DIFFERENCES: Mapping[str, tuple[Change, str]] = {
     "better": (changing("rules", "IOVA-05", to="PASS"), "IOVA-05: PASS, most nodes of its group: "),
     "defect": (
         lambda data: data["defects"].pop(
-            0
+            0,
         ),  # not the last: unconfirmed defects come last, and are not compared
         "defect ",
     ),
@@ -94,8 +94,10 @@ def test_exactly_the_real_differences_are_found(tmp_path: Path, cli: Cli) -> Non
     changes = {7 * number + 3: change for number, (change, _) in enumerate(DIFFERENCES.values())}
     data, said = told(1, nodes(tmp_path / "nodes", 100, changes), cli)
     (group,) = data["groups"]
-    found = {node: each for each in group["differences"] for node in each["nodes"]}
-    assert set(found) == {f"n{number}" for number in changes}
+    differences_by_node = {
+        node: difference for difference in group["differences"] for node in difference["nodes"]
+    }
+    assert set(differences_by_node) == {f"n{number}" for number in changes}
     assert len(group["differences"]) == len(DIFFERENCES)
     for number, (_, line) in zip(changes, DIFFERENCES.values(), strict=True):
         assert f"n{number}: {line}" in said
@@ -142,7 +144,7 @@ def test_an_unreadable_node_affects_only_its_row(tmp_path: Path, cli: Cli) -> No
     (folder / "empty").mkdir()
     (folder / "n1" / "summary.json").write_text("{")
     (folder / "n2" / "summary.json").write_text(
-        json.dumps({**json.loads(summary()), "complete": False, "rules": {}})
+        json.dumps({**json.loads(summary()), "complete": False, "rules": {}}),
     )
     data, said = told(1, folder, cli)
     # An incomplete run is not compared, because it would differ in all missing results.

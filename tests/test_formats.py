@@ -78,9 +78,9 @@ def test_each_verdict_has_its_word_in_each_format() -> None:
         ("ok" if line.ok else "not-ok") + ",skip" * line.skip
         for line in results_in(ktap.render([run]))
     ]
-    results = [each["result"] for each in yaml.safe_load(tmt.render([run]))]
-    found = list(zip(VERDICTS, elements, lines, results, strict=True))
-    assert found == [tuple(line.split()) for line in SAID.strip().splitlines()]
+    results = [entry["result"] for entry in yaml.safe_load(tmt.render([run]))]
+    entries = list(zip(VERDICTS, elements, lines, results, strict=True))
+    assert entries == [tuple(line.split()) for line in SAID.strip().splitlines()]
     assert "# XFAIL WAIVED" in ktap.render([run])
     counts = [int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped")]
     assert counts == [len(suite.findall("testcase")), 3, 2, 4] == [10, 3, 2, 4]
@@ -88,7 +88,11 @@ def test_each_verdict_has_its_word_in_each_format() -> None:
 
 def test_a_testcase_is_named_by_verb_and_case_and_its_failure_has_call_table_and_command() -> None:
     line = result(
-        SUITE.cases[0], "FAIL", "it should not", kernel={"log": ["WARNING: here"]}, duration_us=1500
+        SUITE.cases[0],
+        "FAIL",
+        "it should not",
+        kernel={"log": ["WARNING: here"]},
+        duration_us=1500,
     )
     case = parsed(junit.render([digested(line)])).find("testcase")
     assert dict(case.attrib) == {
@@ -108,7 +112,7 @@ def test_a_testcase_is_named_by_verb_and_case_and_its_failure_has_call_table_and
 def test_a_planned_case_without_result_is_an_error() -> None:
     planned = [SUITE.cases[0].id, "reg_mr/sample/lost"]
     suite = parsed(
-        junit.render([digested(result(SUITE.cases[0]), complete=False, planned=planned)])
+        junit.render([digested(result(SUITE.cases[0]), complete=False, planned=planned)]),
     )
     assert suite.get("errors") == "1"
     assert suite.find("testcase/error").get("message").startswith("MISSED")
@@ -138,10 +142,10 @@ def test_if_the_page_cannot_be_written_the_smaller_reports_are_still_written(
 
 
 def test_tmt_gets_a_name_and_a_duration_for_each_case() -> None:
-    found = yaml.safe_load(tmt.render([one_of_each()]))
-    assert [each["name"] for each in found] == [f"/{case.id}" for case in SUITE.cases]
-    for each in found:
-        assert re.fullmatch(r"\d\d:\d\d:\d\d", each["duration"])
+    entries = yaml.safe_load(tmt.render([one_of_each()]))
+    assert [entry["name"] for entry in entries] == [f"/{case.id}" for case in SUITE.cases]
+    for item in entries:
+        assert re.fullmatch(r"\d\d:\d\d:\d\d", item["duration"])
 
 
 SUMMARY = json.loads((ROOT / "docs" / "summary.schema.json").read_text())
@@ -162,7 +166,7 @@ _OUTCOME = re.compile(r"(ok|not ok) ([0-9]+) (?:- )?([^#]*?)( # .*)?$")
 
 def as_the_kernel_reads(lines: Iterator[str]) -> list[bool]:
     """Returns for each test of a document or subtest whether it is `ok`; fails if the parser counts an error."""
-    found: list[bool] = []
+    flags: list[bool] = []
     planned, subtest = None, ""
     for line in map(str.lstrip, lines):
         if _OPENING.match(line):
@@ -171,23 +175,23 @@ def as_the_kernel_reads(lines: Iterator[str]) -> list[bool]:
         elif plan := _PLAN.match(line):
             planned = int(plan[1])
         elif outcome := _OUTCOME.match(line):
-            found.append(outcome[1] == "ok")
-            assert int(outcome[2]) == len(found)
+            flags.append(outcome[1] == "ok")
+            assert int(outcome[2]) == len(flags)
             assert subtest in ("", outcome[3])
-        if planned == len(found):
-            return found
-    pytest.fail(f"{planned} tests are planned, and {len(found)} are there")
+        if planned == len(flags):
+            return flags
+    pytest.fail(f"{planned} tests are planned, and {len(flags)} are there")
 
 
 def results_in(text: str) -> list[Any]:
     """Checks the plan, and returns the result lines after it."""
     lines = tap(text)
-    found = [line for line in lines if line.category == "test"]
+    tests = [line for line in lines if line.category == "test"]
     (plan,) = [line for line in lines if line.category == "plan"]
-    assert plan.expected_tests == len(found)
-    assert [line.number for line in found] == list(range(1, len(found) + 1))
+    assert plan.expected_tests == len(tests)
+    assert [line.number for line in tests] == list(range(1, len(tests) + 1))
     assert {line.category for line in lines} <= {"plan", "test", "diagnostic"}
-    return found
+    return tests
 
 
 def tables(text: str) -> list[list[str]]:
@@ -209,7 +213,7 @@ def tables(text: str) -> list[list[str]]:
 def test_ktap_describes_a_failure_before_the_line_of_its_case() -> None:
     lines = ktap.render([digested(result(SUITE.cases[0], "FAIL", "it should not"))]).splitlines()
     assert lines.index("# reg_mr/sample/c0: FAIL REG-01: it should not") < lines.index(
-        "not ok 1 reg_mr/sample/c0"
+        "not ok 1 reg_mr/sample/c0",
     )
     assert "# reproduce: ./rdma-cts run --only reg_mr/sample/c0" in lines
 
@@ -223,8 +227,8 @@ def test_parsers_of_ktap_count_the_tests_and_failures_and_no_error(tmp_path: Pat
         assert len(read := as_the_kernel_reads(iter(rest))) == tests
         (tmp_path / "run.ktap").write_text(text)
         suite = Loader().load_suite_from_file(str(tmp_path / "run.ktap"))
-        suite.run(told := unittest.TestResult())
-        assert (told.testsRun, len(told.failures), len(told.errors)) == (
+        suite.run(counts := unittest.TestResult())
+        assert (counts.testsRun, len(counts.failures), len(counts.errors)) == (
             tests,
             read.count(False),
             0,
@@ -260,8 +264,8 @@ def test_no_text_makes_a_document_invalid_or_becomes_a_line_or_markup_of_it(text
     line |= {"kernel": {"log": [text]}, "observed": {"errno": text}}
     run = digested(line, stack=text, planned=[])
     parsed(junit.render([run]))
-    (found,) = results_in(ktap.render([run]))
-    assert (found.ok, found.skip, found.todo) == (False, False, False)
+    (test_line,) = results_in(ktap.render([run]))
+    assert (test_line.ok, test_line.skip, test_line.todo) == (False, False, False)
     row = tables(markdown.render([run]))[-1]
     assert (len(row), row[3]) == (7, "REG-01")
 
@@ -303,7 +307,7 @@ def test_only_violated_rules_of_a_result_are_documented() -> None:
     verdicts, (texts, said) = {"REG-01": "PASS", "REG-02": "FAIL"}, DOCUMENTED[0]
     line = result(SUITE.cases[0], "FAIL", rules=[*verdicts], rule_verdicts=verdicts)
     assert list(digested(line, rules=dict.fromkeys(verdicts, texts)).documented(line)) == [
-        f"document of REG-02: {said}"
+        f"document of REG-02: {said}",
     ]
 
 

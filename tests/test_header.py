@@ -56,16 +56,16 @@ def checked(tmp_path: Path) -> Checked:
 def findings(checks: list[Check]) -> dict[str, str]:
     """Returns the outcomes other than PASS, by item, without the items of the vendor's dialect."""
     return {
-        each.item: each.outcome
-        for each in checks
-        if each.outcome != PASS and not each.item.endswith("(experimental)")
+        check.item: check.outcome
+        for check in checks
+        if check.outcome != PASS and not check.item.endswith("(experimental)")
     }
 
 
 def only(checks: list[Check], item: str) -> Check:
-    found = [each for each in checks if each.item == item]
-    assert len(found) == 1, f"{len(found)} checks of {item}"
-    return found[0]
+    matching = [check for check in checks if check.item == item]
+    assert len(matching) == 1, f"{len(matching)} checks of {item}"
+    return matching[0]
 
 
 def struct_with(name: str, old: str, new: str) -> Edit:
@@ -81,7 +81,7 @@ def struct_with(name: str, old: str, new: str) -> Edit:
 def test_a_header_like_the_descriptions_passes_in_everything(checked: Checked) -> None:
     checks = checked()
     assert findings(checks) == {}
-    items = [each.item for each in checks if each.outcome == PASS]
+    items = [check.item for check in checks if check.outcome == PASS]
     assert len(items) == len(set(items))
     values = sum(len(described.values) for described in ENUMS.values())
     fields = sum(len(struct.fields) for struct in STRUCTS.values())
@@ -91,13 +91,13 @@ def test_a_header_like_the_descriptions_passes_in_everything(checked: Checked) -
 
 
 def test_the_vendors_dialect_is_unreachable_with_a_mainline_header(checked: Checked) -> None:
-    vendor = [each for each in checked() if each.item.endswith("(experimental)")]
-    assert {each.item: each.outcome for each in vendor} == {
+    vendor = [check for check in checked() if check.item.endswith("(experimental)")]
+    assert {check.item: check.outcome for check in vendor} == {
         "struct ibv_rereg_mr_attr (experimental)": UNREACHABLE,
         "prototype ibv_rereg_mr (experimental)": UNREACHABLE,
         "enum ibv_access_flags.ALLOCATE_MR (experimental)": UNREACHABLE,
     }
-    assert {each.reason for each in vendor} == {"vendor-only: this header does not have it"}
+    assert {check.reason for check in vendor} == {"vendor-only: this header does not have it"}
 
 
 def test_a_vendors_header_is_compared_with_the_vendors_dialect(checked: Checked) -> None:
@@ -133,10 +133,13 @@ def doctored() -> list[list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(
-    "pieces", doctored(), ids=lambda pieces: f"{pieces[0]['name']} and {len(pieces) - 1} more"
+    "pieces",
+    doctored(),
+    ids=lambda pieces: f"{pieces[0]['name']} and {len(pieces) - 1} more",
 )
 def test_a_doctored_header_gives_the_findings_of_its_pieces_and_no_others(
-    pieces: list[dict[str, Any]], checked: Checked
+    pieces: list[dict[str, Any]],
+    checked: Checked,
 ) -> None:
     edits = [
         struct_with(*edit) if len(edit) == 3 else edit
@@ -169,9 +172,9 @@ def test_a_struct_that_embeds_a_missing_struct_is_compared_in_its_other_fields(
 def test_a_header_without_anything_described_fails_item_by_item(tmp_path: Path) -> None:
     laid(tmp_path, {"infiniband/verbs.h": "/* empty */\n"})
     checks = check_header(include_dirs=[tmp_path])
-    assert PASS not in {each.outcome for each in checks}
-    failed = [each for each in checks if each.outcome == FAIL]
-    assert {each.reason.partition(";")[0] for each in failed} == {"missing in this header"}
+    assert PASS not in {check.outcome for check in checks}
+    failed = [check for check in checks if check.outcome == FAIL]
+    assert {check.reason.partition(";")[0] for check in failed} == {"missing in this header"}
     values = sum(len(described.values) for described in ENUMS.values())
     assert len(failed) == values + len(CONSTANTS) + len(STRUCTS) + len(VERBS)
 
@@ -179,8 +182,8 @@ def test_a_header_without_anything_described_fails_item_by_item(tmp_path: Path) 
 def test_a_header_need_not_have_what_is_newer_than_its_release(checked: Checked) -> None:
     gone = ("IBV_ACCESS_HUGETLB = 128,", ""), ("IBV_ACCESS_LOCAL_WRITE = 1,", "")
     flag, old = "enum ibv_access_flags.HUGETLB", checked(*gone, release=27)
-    found = only(old, flag)
-    assert (found.outcome, found.reason) == (
+    check = only(old, flag)
+    assert (check.outcome, check.reason) == (
         UNREACHABLE,
         "rdma-core has it since 28, and this is 27",
     )
@@ -196,7 +199,7 @@ def test_without_a_header_the_check_is_unreachable_and_names_the_package(tmp_pat
             "<infiniband/verbs.h>",
             UNREACHABLE,
             reason="no <infiniband/verbs.h> installed; install libibverbs-dev",
-        )
+        ),
     ]
 
 
@@ -230,7 +233,11 @@ def test_without_a_compiler_the_check_is_unreachable(monkeypatch: Patch, tmp_pat
     ],
 )
 def test_a_useless_compiler_in_CC_or_header_is_unreachable_with_the_first_error(
-    compiler: str, edits: list[Edit], reason: str, monkeypatch: Patch, checked: Checked
+    compiler: str,
+    edits: list[Edit],
+    reason: str,
+    monkeypatch: Patch,
+    checked: Checked,
 ) -> None:
     monkeypatch.setenv("CC", compiler)
     [check] = checked(*edits)
@@ -258,7 +265,10 @@ def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("edits", [[], [("struct ibv_mr {", "?")]])
 def test_nothing_is_left_behind(
-    edits: list[Edit], monkeypatch: Patch, checked: Checked, tmp_path: Path
+    edits: list[Edit],
+    monkeypatch: Patch,
+    checked: Checked,
+    tmp_path: Path,
 ) -> None:
     checked(*edits)
     scratch = tmp_path / "scratch"
@@ -279,14 +289,14 @@ def bindings() -> ModuleType:
     for described in ENUMS.values():
         if described.alias_of:
             vars(module).update(
-                {f"_{each.name}": each.value for each in vars(module).pop(described.name)}
+                {f"_{var.name}": var.value for var in vars(module).pop(described.name)},
             )
     return module
 
 
 def test_bindings_like_the_descriptions_pass() -> None:
     checks = check_bindings(bindings())
-    assert {each.outcome for each in checks} == {PASS}
+    assert {check.outcome for check in checks} == {PASS}
     assert len(checks) == sum(len(described.values) for described in ENUMS.values())
 
 
@@ -294,7 +304,7 @@ def test_a_wrong_an_absent_and_an_added_name_of_the_bindings_are_distinguished()
     module = with_value(bindings(), "ibv_access_flags", "IBV_ACCESS_REMOTE_READ", 1024)
     del vars(module)["_IBV_ADVISE_MR_FLAG_FLUSH"]
     with_value(module, "ibv_send_flags", "IBV_SEND_NEW", 512)
-    assert [each for each in check_bindings(module) if each.outcome != PASS] == [
+    assert [binding for binding in check_bindings(module) if binding.outcome != PASS] == [
         Check(
             "pyverbs enum ibv_access_flags.REMOTE_READ",
             FAIL,
@@ -322,7 +332,7 @@ def test_a_wrong_an_absent_and_an_added_name_of_the_bindings_are_distinguished()
 @pytest.fixture
 def no_pyverbs(monkeypatch: Patch, tmp_path: Path) -> Path:
     """Makes a search path on which the only pyverbs is the test's own."""
-    for name in [each for each in sys.modules if each.partition(".")[0] == "pyverbs"]:
+    for name in [module for module in sys.modules if module.partition(".")[0] == "pyverbs"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     return tmp_path
@@ -331,7 +341,8 @@ def no_pyverbs(monkeypatch: Patch, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("module", ["libibverbs_enums", "enums"])
 def test_bindings_are_found_under_the_new_and_the_old_name(module: str, no_pyverbs: Path) -> None:
     laid(
-        no_pyverbs / "pyverbs", {"__init__.py": "", f"{module}.py": "IBV_ACCESS_REMOTE_READ = 5\n"}
+        no_pyverbs / "pyverbs",
+        {"__init__.py": "", f"{module}.py": "IBV_ACCESS_REMOTE_READ = 5\n"},
     )
     assert only(check_bindings(), "pyverbs enum ibv_access_flags.REMOTE_READ").found == "5"
 
@@ -348,8 +359,8 @@ def test_bindings_that_are_absent_or_do_not_load_are_unreachable(no_pyverbs: Pat
 
 def test_the_installed_header_differs_only_by_its_age() -> None:
     checks = check_header()
-    assert [each.outcome for each in checks] != [UNREACHABLE], (
+    assert [check.outcome for check in checks] != [UNREACHABLE], (
         f"nothing was compared: {checks[0].reason}"
     )
-    failed = [each for each in checks if each.outcome == FAIL]
-    assert [each for each in failed if "rdma-core has it since" not in each.reason] == []
+    failed = [check for check in checks if check.outcome == FAIL]
+    assert [check for check in failed if "rdma-core has it since" not in check.reason] == []

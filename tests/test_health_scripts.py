@@ -32,7 +32,10 @@ def call(tmp_path: Path) -> Call:
     (tmp_path / "tmp").mkdir()
 
     def run(
-        name: str, *arguments: str, host: StandInHost | None = None, **more: str
+        name: str,
+        *arguments: str,
+        host: StandInHost | None = None,
+        **more: str,
     ) -> tuple[str, int]:
         if host:
             host.laid(tmp_path)
@@ -60,7 +63,8 @@ def two_devices() -> StandInHost:
 
 
 def test_each_device_with_a_link_is_tested_on_its_first_active_port(
-    call: Call, tmp_path: Path
+    call: Call,
+    tmp_path: Path,
 ) -> None:
     said, status = call("node.sh", "--shared", host=two_devices())
     results = next((tmp_path / "tmp").iterdir(), None)
@@ -81,7 +85,11 @@ def test_each_device_with_a_link_is_tested_on_its_first_active_port(
     [("0", "3", 3), ("1", "3", 1), ("3", "1", 1), ("3", "0", 3), ("0", "1", 1)],
 )
 def test_the_status_is_the_worst_and_its_results_are_kept(
-    call: Call, tmp_path: Path, first: str, second: str, status: int
+    call: Call,
+    tmp_path: Path,
+    first: str,
+    second: str,
+    status: int,
 ) -> None:
     said, code = call("node.sh", host=two_devices(), mlx5_0=first, mlx5_1=second)
     assert code == status
@@ -111,7 +119,9 @@ def test_without_a_conclusion_a_node_stays_in_service(call: Call, tmp_path: Path
 
 @pytest.mark.parametrize(("of_suite", "status"), [("0", 0), ("1", 1), ("3", 2)])
 def test_node_problem_detector_gets_one_line_and_its_own_statuses(
-    call: Call, of_suite: str, status: int
+    call: Call,
+    of_suite: str,
+    status: int,
 ) -> None:
     said, code = call("node-problem-detector.sh", host=two_devices(), mlx5_1=of_suite)
     assert code == status

@@ -43,7 +43,11 @@ def name_of(number: int) -> str:
 
 
 def keep(
-    history: Path, night: int, stack: str, outcome: Outcome, run: Recorded | None = None
+    history: Path,
+    night: int,
+    stack: str,
+    outcome: Outcome,
+    run: Recorded | None = None,
 ) -> Path:
     """Writes a cell of a history: its outcome, and the results and reports of its run; returns its folder."""
     cell = history / name_of(night) / stack
@@ -60,8 +64,14 @@ def short(tmp_path_factory: Folders) -> Path:
     sixth; case 3 passes and fails in turn; one cell has no results."""
     folder = tmp_path_factory.mktemp("short")
     for number, failing in enumerate([(1,), (1,), (1, 3), (1, 2), (1, 2, 3), (1,), (1, 3)]):
-        good = GOOD if number else BASELINE
-        kernel = "6.12.1" if number < 3 else "6.12.2"
+        if number:
+            good = GOOD
+        else:
+            good = BASELINE
+        if number < 3:
+            kernel = "6.12.1"
+        else:
+            kernel = "6.12.2"
         run = run_of(
             dict.fromkeys(failing, "FAIL"),
             env={"kernel": kernel, "rdma_core": "56.1"},
@@ -103,12 +113,13 @@ def variants(stack: str, recorded: str) -> Iterator[dict[str, Any]]:
 def long_history(folder: Path, nights: int) -> Path:
     """Makes nights on four stacks from runs recorded on Soft-RoCE; some verdicts differ from night to night."""
     for stack, recorded in STACKS.items():
-        texts = [json.dumps(each) for each in variants(stack, recorded)]
+        texts = [json.dumps(variant) for variant in variants(stack, recorded)]
         for night in range(nights):
             cell = keep(folder, night, stack, Outcome(GOOD))
-            steady = (
-                night // 3 if night % 7 else night
-            )  # the kernel usually stays the same for three nights
+            if night % 7:
+                steady = night // 3
+            else:
+                steady = night
             (cell / "summary.json").write_text(texts[steady % VARIANTS])
     return folder
 
@@ -127,7 +138,7 @@ def shown(browser: Browser, history: Path, folder: Path) -> Browser:
 
 
 def lane(page: Browser, track: str, stack: str) -> str:
-    lanes = [" ".join(each.text.split()) for each in page.all(f"#{track} .lane")]
+    lanes = [" ".join(lane.text.split()) for lane in page.all(f"#{track} .lane")]
     return next(text for text in lanes if text.startswith(stack))
 
 
@@ -146,17 +157,17 @@ def test_each_rule_has_the_date_of_its_last_change_on_each_stack(page: Browser) 
 def test_a_change_of_a_verdict_names_what_was_different_under_test(page: Browser) -> None:
     track = page.by_id("REG-02")
     track.find_element(By.TAG_NAME, "summary").click()
-    mended, broken = (each.text for each in track.find_elements(By.TAG_NAME, "li"))
+    mended, broken = (element.text for element in track.find_elements(By.TAG_NAME, "li"))
     assert (
         mended == "2026-05-06 03:17, trixie: FAIL → PASS although nothing under test was different"
     )
     assert broken == "2026-05-04 03:17, trixie: PASS → FAIL with a different kernel"
     link = track.find_element(By.TAG_NAME, "a").get_attribute("href") or ""
-    told = page.js(
+    text = page.js(
         "document.getElementById(decodeURIComponent(arguments[0])).textContent",
         link.partition("#")[2],
     )
-    assert "2026-05-04 03:17, trixie: kernel 6.12.1 → 6.12.2" in told
+    assert "2026-05-04 03:17, trixie: kernel 6.12.1 → 6.12.2" in text
 
 
 def test_the_strip_has_a_square_for_each_result_and_a_gap_without_a_result(short: Path) -> None:
@@ -171,7 +182,7 @@ def test_the_strip_has_a_square_for_each_result_and_a_gap_without_a_result(short
 
 def test_the_top_shows_the_latest_night(page: Browser) -> None:
     assert page.one("h1").text == "Latest night: 2 good"
-    news = [each.text for each in page.all(".news li")]
+    news = [item.text for item in page.all(".news li")]
     assert news[1:] == ["trixie: REG-15 PASS → FAIL"]
     assert (
         news[0]
@@ -191,8 +202,8 @@ def test_nothing_in_a_history_becomes_markup(browser: Browser, tmp_path: Path) -
     )
     run.results[1]["reason"] = run.results[1]["call"] = MARKUP
     history = tmp_path / "history"
-    for number, each in enumerate((run, run_of({}))):
-        keep(history, number, "forky", Outcome(GOOD), each)
+    for number, run_number in enumerate((run, run_of({}))):
+        keep(history, number, "forky", Outcome(GOOD), run_number)
     keep(history, 2, "forky", Outcome(NOT_RUN, reason=MARKUP))
     (history / "<img src=x onerror=alert(1)>").mkdir()
     shown(browser, history, tmp_path)
@@ -204,13 +215,14 @@ def test_nothing_in_a_history_becomes_markup(browser: Browser, tmp_path: Path) -
 
 
 def test_the_page_of_many_nights_is_small_and_fits_a_narrow_window(
-    browser: Browser, tmp_path: Path
+    browser: Browser,
+    tmp_path: Path,
 ) -> None:
     shown(browser, long_history(tmp_path / "long", 30), tmp_path)
     assert (tmp_path / "page.html").stat().st_size < 3e5
     assert len(browser.all("#moving ~ article")) > 10
     browser.execute_script(
-        "for (const each of document.querySelectorAll('details')) each.open = true"
+        "for (const each of document.querySelectorAll('details')) each.open = true",
     )
     assert_fits(browser)
 
@@ -218,9 +230,13 @@ def test_the_page_of_many_nights_is_small_and_fits_a_narrow_window(
 def test_a_defect_is_the_same_under_any_of_its_fingerprints_and_has_its_worst_severity_of_all_nights(
     tmp_path: Path,
 ) -> None:
-    own, other = "a" * 12, "b" * 12
+    first_id, other = "a" * 12, "b" * 12
     for number, (name, also, severity) in enumerate(
-        ((own, [], "hang"), (other, [own], "kernel crash"), (other, [own], "valid refused"))
+        (
+            (first_id, [], "hang"),
+            (other, [first_id], "kernel crash"),
+            (other, [first_id], "valid refused"),
+        ),
     ):
         path = keep(tmp_path, number, "forky", Outcome(GOOD), run_of({1: "FAIL"})) / "summary.json"
         data = json.loads(path.read_text())
@@ -250,26 +266,26 @@ def test_a_damaged_summary_without_results_is_named(tmp_path: Path, cli: Cli) ->
 
 
 def test_a_history_has_every_cell_that_was_written(short: Path) -> None:
-    found = read_history(short)
-    assert (len(found.nights), len(found.cells), found.problems) == (7, 14, ())
-    lost: Cell = found.of("sid")[4]
+    history = read_history(short)
+    assert (len(history.nights), len(history.cells), history.problems) == (7, 14, ())
+    lost: Cell = history.of("sid")[4]
     assert (lost.outcome.outcome, lost.facts, lost.outcome.reason) == (NOT_RUN, None, plain(MARKUP))
     assert since({name_of(n): n >= 3 for n in range(5)}, name_of(4)) == name_of(3)
-    assert SUITE.cases[2].id in found.of("trixie")[4].facts.violating  # type: ignore[union-attr]
+    assert SUITE.cases[2].id in history.of("trixie")[4].facts.violating  # type: ignore[union-attr]
 
 
 def test_each_night_links_to_its_report_unless_the_report_was_removed(short: Path) -> None:
     history = read_history(short)
-    found = {
+    reports = {
         cell.folder / "report.html"
         for cell in history.cells
         if (cell.folder / "report.html").exists()
     }
-    assert found
+    assert reports
     text = history_page.page_of(history)
-    for report in found:
+    for report in reports:
         assert f'<a href="{report.relative_to(short)}">' in text
-    gone = min(found)
+    gone = min(reports)
     gone.rename(gone.with_suffix(".kept"))
     try:
         assert f'<a href="{gone.relative_to(short)}">' not in history_page.page_of(history)
@@ -290,10 +306,11 @@ class Page:
         page = lxml.html.parse(path, lxml.html.HTMLParser(encoding="utf-8"))
         self.addresses: list[str] = page.xpath("//@href | //@src")
         self.ids: set[str] = set(page.xpath("//@id"))
-        self.tags = {each.tag for each in page.iter()}
+        self.tags = {element.tag for element in page.iter()}
         walk = etree.iterwalk(page, events=("start", "end"))
         self.words = "".join(
-            f" {each.text or ''}" if event == "start" else each.tail or "" for event, each in walk
+            f" {element.text or ''}" if event == "start" else element.tail or ""
+            for event, element in walk
         )
         self.text = " ".join(self.words.split())
 
@@ -312,9 +329,9 @@ def hostile(folder: Path) -> Path:
     """Makes a history in which every text is markup, even the ids of rules and of a case."""
     rules = {f"{id_}{MARKUP}": dict.fromkeys(texts, MARKUP) for id_, texts in RULES.items()}
     run = run_of({1: "FAIL"}, device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP}, stack=MARKUP)
-    results = [{**each, "rules": [f"REG-15{MARKUP}"]} for each in run.results]
+    results = [{**result, "rules": [f"REG-15{MARKUP}"]} for result in run.results]
     results[1] |= {"reason": MARKUP, "call": MARKUP, "case": MARKUP}
-    header = {**run.header, "rules": rules, "planned": [each["case"] for each in results]}
+    header = {**run.header, "rules": rules, "planned": [result["case"] for result in results]}
     keep(folder, 0, "forky", Outcome(GOOD), Recorded(header, results, None))  # type: ignore[arg-type]
     keep(folder, 1, "sid", Outcome(NOT_RUN, reason=MARKUP))
     (folder / "<img src=x onerror=alert(1)>").mkdir()
@@ -328,13 +345,17 @@ def broken_links(site: Path) -> Iterator[str]:
         for address in page.addresses:
             if address != "data:,":
                 file, part = map(unquote, urldefrag(address))
-                target = (path.parent / file).resolve() if file else path
+                if file:
+                    target = (path.parent / file).resolve()
+                else:
+                    target = path
                 if not target.is_file() or (part and part not in pages[target].ids):
                     yield f"{path.relative_to(site.resolve())}: {address}"
 
 
 def test_every_rule_defect_and_night_has_a_page_and_every_link_has_a_target(
-    short: Path, site: Path
+    short: Path,
+    site: Path,
 ) -> None:
     history = read_history(short)
     assert {path.stem for path in (site / "rules").iterdir()} == set(RULES)

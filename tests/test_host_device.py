@@ -22,14 +22,16 @@ def found(tmp_path_factory: Folders) -> Any:
     rows = ("works", "hangs", "works-too", "dies")
     tables = bad_driver.tables(place / "tables", {row: bad_driver.PAGES[row] for row in rows})
     files = [(tables, "bad"), (bad_driver.library(place / "preload.so"), "preload.so")]
-    own = (
+    rules_of_device = (
         place / "cases/reg_mr"
     )  # without the suite's tables: an emulator needs a minute for reading them
-    own.mkdir(parents=True)
+    rules_of_device.mkdir(parents=True)
     for name in ("test_reg_mr.py", "rules.yaml"):
-        shutil.copy(ROOT / "cases/reg_mr" / name, own)
+        shutil.copy(ROOT / "cases/reg_mr" / name, rules_of_device)
     settings = "PYTHONDONTWRITEBYTECODE= LD_PRELOAD=/suite/preload.so"  # empty: bytecode is cached, as on a host
-    return told_by("on_a_host.py", place, files=files, settings=settings, cases=own.parent)
+    return told_by(
+        "on_a_host.py", place, files=files, settings=settings, cases=rules_of_device.parent
+    )
 
 
 def test_a_device_that_others_use_is_refused(found: dict[str, Any]) -> None:
@@ -55,7 +57,7 @@ def test_a_stuck_process_ends_the_run(found: dict[str, Any]) -> None:
     assert output["verdicts"]["works"].startswith("PASS")
     assert output["verdicts"]["hangs"].startswith("HANG")
     assert output["verdicts"]["works-too"].startswith(
-        "MISSED not run: the device is suspect: process "
+        "MISSED not run: the device is suspect: process ",
     )
     assert output["footer"]["complete"] is False
 
@@ -111,11 +113,11 @@ def test_a_kill_at_any_moment_loses_nothing(disturbed: dict[str, Any], who: str)
 
 @pytest.mark.nightly
 def test_a_run_as_another_user_has_the_same_results(disturbed: dict[str, Any]) -> None:
-    own, other = (disturbed["isolated"][name] for name in ("own", "other"))
-    assert (own["user"], other["user"]) == (None, "nobody"), other
+    own_results, other = (disturbed["isolated"][name] for name in ("own", "other"))
+    assert (own_results["user"], other["user"]) == (None, "nobody"), other
     assert other["log"], "the other user cannot read the kernel's log"
-    assert other["status"] == own["status"]
-    assert other["footer"] == own["footer"] == disturbed["footer"]
+    assert other["status"] == own_results["status"]
+    assert other["footer"] == own_results["footer"] == disturbed["footer"]
     assert other["footer"]["complete"]
 
 

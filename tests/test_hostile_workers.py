@@ -58,17 +58,21 @@ class Stand:
         self.console = folder / "console.log"
         self.lines = folder / "lines.json"
         self.started = 0
-        known = {
+        script = {
             "header": header(),
             "results": {case.id: observed_result(case) for case in SUITE.cases},
         }
-        self.lines.write_text(json.dumps({**known, "console": str(self.console)}))
+        self.lines.write_text(json.dumps({**script, "console": str(self.console)}))
 
     def start(self, what: str, cases: Sequence[str]) -> Worker:
         self.started += 1
-        hostile = what if self.started == 1 else "honest"
+        if self.started == 1:
+            hostile = what
+        else:
+            hostile = "honest"
         request = Request(
-            (), files={ONLY: "".join(f"{case}\n" for case in cases), MARK: new_mark()}
+            (),
+            files={ONLY: "".join(f"{case}\n" for case in cases), MARK: new_mark()},
         )
         self.console.touch()
         work = Path(tempfile.mkdtemp(dir=self.folder))
@@ -94,7 +98,7 @@ class Stand:
         with closing(ResultsFile(path)) as file:
             run = StagedRun(RunOptions(deadline=deadline_s), SUITE, SUITE.cases)
             Supervisor(Recording(run, file, Audience()), self.console).run(
-                lambda cases: self.start(what, cases)
+                lambda cases: self.start(what, cases),
             )
         return read_results(self.folder)
 
@@ -106,7 +110,9 @@ def stand(tmp_path: Path) -> Stand:
 
 @pytest.mark.parametrize("what", EXPECTED)
 def test_a_hostile_worker_affects_only_one_case_and_gets_no_wrong_pass(
-    stand: Stand, what: str, monkeypatch: Patch
+    stand: Stand,
+    what: str,
+    monkeypatch: Patch,
 ) -> None:
     recorded = stand.run(what)
     assert verdicts(recorded) == ["PASS", EXPECTED[what], "PASS", "PASS"]

@@ -58,11 +58,14 @@ def place() -> Iterator[Path]:
 
 
 @pytest.mark.skipif(
-    os.geteuid() != 0, reason="needs root; the refusal for other users is tested below"
+    os.geteuid() != 0,
+    reason="needs root; the refusal for other users is tested below",
 )
 class TestAsRoot:
     def test_the_worker_is_another_user_without_any_right(
-        self, place: Path, monkeypatch: Patch
+        self,
+        place: Path,
+        monkeypatch: Patch,
     ) -> None:
         (place / "kmsg").touch(0o600)  # a container has no log of the kernel
         monkeypatch.setattr("conformance.kernel.log._KMSG", str(place / "kmsg"))
@@ -72,18 +75,18 @@ class TestAsRoot:
         python.chmod(0o755)
         user = OtherUser.named(USER)
         with closing(
-            HostWorker(place, str(python), [], ["a", "b"], place / "console.log", user=user)
+            HostWorker(place, str(python), [], ["a", "b"], place / "console.log", user=user),
         ) as worker:
             line = worker.next_line(PATIENCE_S)
             assert line, (place / "console.log").read_text()
-        told = json.loads(line)
-        assert told["ids"] == [user.uid] * 3 + [user.gid] * 3
-        assert told["groups"] == sorted(user.groups)
-        assert told["rights"] == ["0000000000000000", "1"]
-        assert told["cases"] == "a\nb\n"
-        assert told["log"] == ""
-        assert told["kill"] == "Operation not permitted"
-        assert told["write"] == told["replace"] == "Permission denied"
+        facts = json.loads(line)
+        assert facts["ids"] == [user.uid] * 3 + [user.gid] * 3
+        assert facts["groups"] == sorted(user.groups)
+        assert facts["rights"] == ["0000000000000000", "1"]
+        assert facts["cases"] == "a\nb\n"
+        assert facts["log"] == ""
+        assert facts["kill"] == "Operation not permitted"
+        assert facts["write"] == facts["replace"] == "Permission denied"
         assert results.read_text() == "kept"
         assert not list(place.glob("work-*"))
 
@@ -96,12 +99,19 @@ class TestAsRoot:
         ],
     )
     def test_a_user_with_too_few_or_too_many_rights_is_refused(
-        self, place: Path, name: str, mode: int, said: str
+        self,
+        place: Path,
+        name: str,
+        mode: int,
+        said: str,
     ) -> None:
         folder = place / name
         folder.mkdir()
         folder.chmod(mode)
-        python = str(folder) if name == "python" else sys.executable
+        if name == "python":
+            python = str(folder)
+        else:
+            python = sys.executable
         with pytest.raises(UserError, match=f"the user {USER} {said.format(place)}"):
             OtherUser.named(USER).check(python, [folder], [])
         OtherUser.named(USER).check(sys.executable, [place], [Path("/etc/passwd")])
@@ -125,7 +135,8 @@ def test_a_name_that_isolates_nothing_is_refused(name: str, said: str, monkeypat
 
 def test_isolate_is_only_for_a_device_of_this_host() -> None:
     with pytest.raises(
-        UserError, match="a process on another host cannot change files of this host"
+        UserError,
+        match="a process on another host cannot change files of this host",
     ):
         hosts.opened(RunOptions(host="there", device="x", isolate=USER), print)
     builds.refuse_on_host(RunOptions(device="x", isolate=USER))

@@ -38,8 +38,8 @@ def run(tmp_path_factory: Folders) -> Path:
 def again(suite: Suite, directory: Path) -> dict[str, tuple[ResultRecord, str]]:
     """Judges a run again; returns the results by case."""
     return {
-        each.record["case"]: (each.record, each.kept)
-        for each in rejudge(suite, read_results(directory), directory)
+        result.record["case"]: (result.record, result.kept)
+        for result in rejudge(suite, read_results(directory), directory)
     }
 
 
@@ -57,15 +57,17 @@ def edited(run: Path, to: Path, **changes: object) -> Path:
 
 
 def test_the_same_rules_give_the_same_lines(run: Path) -> None:
-    found = again(SUITE, run)
+    results = again(SUITE, run)
     for line in read_results(run).results:
-        new, kept = found[line["case"]]
+        new, old_result = results[line["case"]]
         assert new["verdict"] == line["verdict"]
         assert new["reason"].partition("; ")[0] == line["reason"].partition("; ")[0]
         assert new.get("notes") == line.get("notes")
-        assert kept == ("" if line["observed"] or line.get("points") else "nothing was observed")
+        assert old_result == (
+            "" if line["observed"] or line.get("points") else "nothing was observed"
+        )
         assert new.get("points") == line.get("points")
-    assert {line["verdict"] for line, _ in found.values()} >= {"PASS", "UNSUPPORTED"}
+    assert {line["verdict"] for line, _ in results.values()} >= {"PASS", "UNSUPPORTED"}
 
 
 def test_capabilities_missing_only_in_points_count_as_missing(tmp_path: Path, cli: Cli) -> None:
@@ -77,7 +79,7 @@ def test_capabilities_missing_only_in_points_count_as_missing(tmp_path: Path, cl
     assert "1 of 1 results judged again: 0 verdicts changed" in cli(0, "judge", alone).out
     (points,) = (alone / "points").iterdir()
     data = json.loads(points.read_text())
-    next(each for each in data["examples"] if "lacking" in each["observed"])["observed"][
+    next(example for example in data["examples"] if "lacking" in example["observed"])["observed"][
         "lacking"
     ] = [{"x": 1}]
     points.write_text(json.dumps(data))
@@ -96,13 +98,15 @@ def test_the_present_rules_decide(run: Path) -> None:
 
     def turned(case: Case) -> Case:
         when = replace(case.when, then=replace(case.when.then, outcome="success"))
-        return replace(case, when=when) if case.id == passed else case
+        if case.id == passed:
+            return replace(case, when=when)
+        return case
 
     tables = tuple(replace(table, cases=tuple(map(turned, table.cases))) for table in SUITE.tables)
-    found = again(replace(SUITE, tables=tables), run)
+    results = again(replace(SUITE, tables=tables), run)
     changed = {
         case: line
-        for case, (line, _) in found.items()
+        for case, (line, _) in results.items()
         if line["verdict"] != before[case]["verdict"]
     }
     assert list(changed) == [passed]
@@ -129,7 +133,9 @@ def test_a_rejudged_run_can_be_written(run: Path, tmp_path: Path, cli: Cli) -> N
 
 
 def test_a_run_of_which_only_the_results_were_kept_is_judged_without_its_sweeps(
-    run: Path, tmp_path: Path, cli: Cli
+    run: Path,
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     alone = written_records(lines_of(run), tmp_path / "alone")
     swept = sum(bool(record.get("points_file")) for record in read_results(run).results)
@@ -142,7 +148,9 @@ def test_a_run_of_which_only_the_results_were_kept_is_judged_without_its_sweeps(
 
 
 def test_if_a_report_cannot_be_written_the_conclusion_is_still_printed(
-    run: Path, tmp_path: Path, cli: Cli
+    run: Path,
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     (tmp_path / "new" / "report.html").mkdir(parents=True)
     out, err = cli(2, "judge", run, "--out", tmp_path / "new")
@@ -151,7 +159,8 @@ def test_if_a_report_cannot_be_written_the_conclusion_is_still_printed(
 
 
 def test_a_result_of_another_call_than_the_present_one_is_not_judged(
-    run: Path, tmp_path: Path
+    run: Path,
+    tmp_path: Path,
 ) -> None:
     first = plain(run)["case"]
     assert (
@@ -168,17 +177,23 @@ def test_a_run_that_names_no_tables_is_judged(run: Path, tmp_path: Path, cli: Cl
 
 
 def test_a_malformed_observation_is_reported_in_one_line(
-    run: Path, tmp_path: Path, cli: Cli
+    run: Path,
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     first = plain(run)["case"]
     (line,) = cli(
-        2, "judge", edited(run, tmp_path / "edited", observed={"nothing": 3})
+        2,
+        "judge",
+        edited(run, tmp_path / "edited", observed={"nothing": 3}),
     ).err.splitlines()
     assert f"the observation of {first} cannot be judged" in line
 
 
 def test_a_point_that_was_removed_from_a_sweep_is_reported(
-    run: Path, tmp_path: Path, cli: Cli
+    run: Path,
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     forged = edited(run, tmp_path / "forged")
     (line,) = (line for line in read_results(run).results if line.get("points_file"))
@@ -200,20 +215,25 @@ def test_a_point_that_was_removed_from_a_sweep_is_reported(
 
 
 def test_a_run_that_was_cut_short_during_its_confirmation_can_be_judged(
-    tmp_path: Path, cli: Cli
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     chosen = [
         case
         for case in SUITE.cases
         if "REG-15" in case.rules and not case.hazardous and not case.sweep
     ]
-    wrong = next(each for each in VIOLATIONS if each.rule == "REG-15").kind()
+    wrong = next(violation for violation in VIOLATIONS if violation.rule == "REG-15").kind()
     *lines, _ = lines_of(record(tmp_path / "run", SUITE, chosen, wrong))
     violating = next(line["case"] for line in lines if line.get("verdict") == "FAIL")
     tried = {"type": "confirmation", "case": violating, "confirmed": True, "by": "repetition"}
     cli(
-        1, "judge", written_records([*lines, tried], tmp_path / "cut"), "--out", tmp_path / "judged"
+        1,
+        "judge",
+        written_records([*lines, tried], tmp_path / "cut"),
+        "--out",
+        tmp_path / "judged",
     )
     judged = read_results(tmp_path / "judged")
     assert judged.footer is None
-    assert [each["case"] for each in judged.confirmations] == [violating]
+    assert [confirmation["case"] for confirmation in judged.confirmations] == [violating]

@@ -38,9 +38,9 @@ def failed(errno: str = "EINVAL", /, **more: Unpack[Observation]) -> Observation
 def region(fields: dict[str, Any] | None = None, **more: Unpack[Observation]) -> Observation:
     """Returns the observation of a successful registration; `fields` has the fields of the MR that differ from the
     request."""
-    asked: AskedRange = {"addr": 0x7000, "length": 4096}
+    requested: AskedRange = {"addr": 0x7000, "length": 4096}
     mr: Any = {
-        **asked,
+        **requested,
         "pd_is_the_asked": True,
         "context_is_the_pds": True,
         "handle": 1,
@@ -54,7 +54,7 @@ def region(fields: dict[str, Any] | None = None, **more: Unpack[Observation]) ->
         "layer": "kernel",
         "mr": mr | (fields or {}),
     }
-    return {**seen, "asked": asked, **more}
+    return {**seen, "asked": requested, **more}
 
 
 def status(code: str, **more: Unpack[Observation]) -> Observation:
@@ -91,8 +91,11 @@ def moved(
 ) -> Observation:
     """Returns the observation of a region and of a peer's write to it; `changed` has the changed bytes as (place,
     size)."""
-    found = changed if changed or unchanged or how == "nothing" else ((0, 8),)
-    seen = status("0", wc=[wc], moved=how, changed=[list(each) for each in found])
+    if changed or unchanged or how == "nothing":
+        changes = changed
+    else:
+        changes = ((0, 8),)
+    seen = status("0", wc=[wc], moved=how, changed=[list(change) for change in changes])
     return region(afterwards=[{**seen, **(step or {})}])
 
 
@@ -103,7 +106,9 @@ def done(**step: Unpack[Observation]) -> Observation:
 
 def refusal(status: str, state: str = "ERR", kind: str = "RC") -> Observation:
     return moved(
-        "nothing", status, step={"side": "remote", "qp_type": kind, "peer_wc": [], "state": state}
+        "nothing",
+        status,
+        step={"side": "remote", "qp_type": kind, "peer_wc": [], "state": state},
     )
 
 
@@ -113,17 +118,30 @@ def notified(imm: int | None) -> Observation:
 
 def received(kind: str, *changed: tuple[int, int]) -> Observation:
     seen = status(
-        "0", wc=["SUCCESS"], qp_type=kind, side="receive", byte_len=[200, 200], moved="all"
+        "0",
+        wc=["SUCCESS"],
+        qp_type=kind,
+        side="receive",
+        byte_len=[200, 200],
+        moved="all",
     )
-    return region(afterwards=[{**seen, "changed": [list(each) for each in changed]}])
+    return region(afterwards=[{**seen, "changed": [list(change) for change in changed]}])
 
 
 def requested(
-    status: str | None, how: str = "nothing", step: Observation | None = None
+    status: str | None,
+    how: str = "nothing",
+    step: Observation | None = None,
 ) -> Observation:
     """Returns the observation of a peer's request that is the judged call itself."""
     seen = Observation(
-        rc=0, returned="0", errno="", layer="device", peer_wc=[], side="remote", qp_type="RC"
+        rc=0,
+        returned="0",
+        errno="",
+        layer="device",
+        peer_wc=[],
+        side="remote",
+        qp_type="RC",
     )
     seen |= {
         "state": "ERR",
@@ -161,7 +179,9 @@ _FUNCTIONS = (
     notified,
     received,
 )
-OBSERVATIONS = {each.__name__: each for each in (*_FUNCTIONS, requested, silent, left, observed)}
+OBSERVATIONS = {
+    pattern.__name__: pattern for pattern in (*_FUNCTIONS, requested, silent, left, observed)
+}
 
 
 def observation(data: Any) -> Any:
@@ -170,26 +190,43 @@ def observation(data: Any) -> Any:
     if not isinstance(data, list):
         return data
     if not data or not isinstance(data[0], str) or data[0] not in OBSERVATIONS:
-        return [observation(each) for each in data]
+        return [observation(item) for item in data]
     name, *arguments = data
-    more = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
+    if arguments and isinstance(arguments[-1], dict):
+        more = arguments.pop()
+    else:
+        more = {}
     named = {key: observation(value) for key, value in more.items()}
     return cast(Any, OBSERVATIONS[name])(*map(observation, arguments), **named)
 
 
 def judgements() -> Iterator[Any]:
     for name, of, seen, verdict, *words in JUDGED["judgements"]:
-        more = words.pop() if words and isinstance(words[-1], dict) else {}
+        if words and isinstance(words[-1], dict):
+            more = words.pop()
+        else:
+            more = {}
         kernel = more.get("kernel", {"taint": 0, "log": ["a line"]})
-        undeclared = [more["lacking"]] if "lacking" in more else []
+        if "lacking" in more:
+            undeclared = [more["lacking"]]
+        else:
+            undeclared = []
         fault = more.get("fault", "NO_COMPLETION" if verdict == Verdict.HANG else "")
         yield pytest.param(
-            CASES[of], undeclared, observation(seen), kernel, verdict, fault, words, id=name
+            CASES[of],
+            undeclared,
+            observation(seen),
+            kernel,
+            verdict,
+            fault,
+            words,
+            id=name,
         )
 
 
 @pytest.mark.parametrize(
-    ("of", "undeclared", "seen", "kernel", "verdict", "fault", "words"), judgements()
+    ("of", "undeclared", "seen", "kernel", "verdict", "fault", "words"),
+    judgements(),
 )
 def test_an_observation_has_its_verdict_its_fault_and_its_words(
     of: Case,
@@ -211,10 +248,10 @@ def test_an_observation_has_its_verdict_its_fault_and_its_words(
         judgement.reason,
         *(judgement.notes if verdict in (Verdict.PASS, Verdict.UNSUPPORTED) else ()),
     ]
-    for each in words:
-        pattern = re.escape(each.strip("^$ "))
-        pattern = "^" * each.startswith("^") + pattern + "$" * each.endswith("$")
-        assert any(re.search(pattern, text) for text in texts), (each, texts)
+    for word in words:
+        pattern = re.escape(word.strip("^$ "))
+        pattern = "^" * word.startswith("^") + pattern + "$" * word.endswith("$")
+        assert any(re.search(pattern, text) for text in texts), (word, texts)
     assert "\n" not in judgement.reason
     assert judge(of, undeclared, seen, kernel) == judgement, "a second judgement differs"
     assert (undeclared, seen, kernel) == before
@@ -236,7 +273,8 @@ def test_requests_of_one_kind_that_never_complete_are_one_defect_whatever_their_
     ],
 )
 def test_bytes_that_move_by_an_invalid_key_are_a_fault_of_the_request_in_flight(
-    returned: str, kind: FaultKind
+    returned: str,
+    kind: FaultKind,
 ) -> None:
     window = "windows: {mw: {type: 1, bound: {access: [REMOTE_READ]}}}"
     bound_window = f"given: {{{REGION}, {window}, qps: {{qp: {{type: RC}}}}}}"
@@ -261,7 +299,9 @@ WARNING = "WARNING: CPU: 0 PID: 7 at mm/page_alloc.c:4826 __alloc_pages+0x1/0x2"
 
 @pytest.mark.parametrize(("suspect", "function", "named"), JUDGED["suspects"])
 def test_a_suspect_is_recognized_only_by_its_whole_name(
-    suspect: str, function: str, named: bool
+    suspect: str,
+    function: str,
+    named: bool,
 ) -> None:
     log = [WARNING, "Call Trace:", f" {function}"]
     assert bool(kernel_alarm({"taint": 0, "log": log, "suspects": ["ib_core", suspect]})) is named
@@ -286,7 +326,7 @@ def test_checks_of_the_kernel_core_are_attributed_to_it(name: str, code: str, la
     assert answering_layer(of, seen) == layer
     judgement = judge(of, [], seen)
     says = judgement.reason.endswith(
-        "the kernel's RDMA core returned this result, the same for every driver"
+        "the kernel's RDMA core returned this result, the same for every driver",
     )
     assert says == (layer == "kernel core" and judgement.verdict == Verdict.FAIL)
     assert answering_layer(of, {**seen, "layer": "provider"}) == "provider"
@@ -308,7 +348,9 @@ REREG = "{rules: [REREG-06], %s, when: {flags: [%s], access: [%s]}, then: open}"
     ],
 )
 def test_only_the_core_refuses_these_advices_and_reregistrations(
-    row: str, more: tuple[str, ...], core: str
+    row: str,
+    more: tuple[str, ...],
+    core: str,
 ) -> None:
     of = case(row % (ONE_REGION, *more), "advise_mr" if row is ADVICE else "rereg_mr")
     layers = {
@@ -323,7 +365,11 @@ BOUND = "qps: {qp: {type: RC}}, windows: {mw: {type: 1, bound: {addr: buf + 64, 
 
 @pytest.mark.parametrize(("given", "key", "place", "outside", "kinds"), JUDGED["places"])
 def test_a_fault_says_whether_the_bytes_are_outside_of_their_key(
-    given: str, key: str, place: str, outside: bool, kinds: list[str]
+    given: str,
+    key: str,
+    place: str,
+    outside: bool,
+    kinds: list[str],
 ) -> None:
     given += ", access: [LOCAL_WRITE]" * ("access" not in given)
     objects = f"mrs: {{mr: {{{given}}}}}, {BOUND if key == 'mw' else 'pds: [other]'}"
@@ -332,9 +378,9 @@ def test_a_fault_says_whether_the_bytes_are_outside_of_their_key(
         f"{{rules: [REG-20], call: traffic, given: {{{objects}}}, when: {{{when}}}, then: open}}",
         "bind_mw",
     )
-    found = located(Fault(FaultKind.MOVED), of)
-    assert (found.outside, found.region) == (outside, tuple(kinds))
-    assert found.key == ("window" if key == "mw" else "region")
+    fault_located = located(Fault(FaultKind.MOVED), of)
+    assert (fault_located.outside, fault_located.region) == (outside, tuple(kinds))
+    assert fault_located.key == ("window" if key == "mw" else "region")
 
 
 @pytest.mark.parametrize("name", sorted(name for name in REPORTS if "oops" in name))
@@ -362,10 +408,13 @@ def test_a_report_of_kasan_fails_its_case_with_the_error_the_function_and_the_fi
 
 @pytest.mark.parametrize("name", sorted(name for name in REPORTS if name.startswith("tool_")))
 @pytest.mark.parametrize(
-    "before", [[], ["BUG: unrelated, and before"]], ids=["alone", "after another"]
+    "before",
+    [[], ["BUG: unrelated, and before"]],
+    ids=["alone", "after another"],
 )
 def test_a_report_of_a_kernel_tool_names_the_first_function_outside_of_tools(
-    name: str, before: list[str]
+    name: str,
+    before: list[str],
 ) -> None:
     log, expected = REPORTS[name]
     kind, _, what = expected.partition(": ")
@@ -384,7 +433,9 @@ def test_a_report_of_a_kernel_tool_names_the_first_function_outside_of_tools(
     ],
 )
 def test_a_valid_region_that_the_set_up_of_a_point_needs_must_be_registered(
-    code: str, call: str, verdict: Verdict | None
+    code: str,
+    call: str,
+    verdict: Verdict | None,
 ) -> None:
     seen: Observation = {"setup_failed": "registering mr", "errno": code, "setup_call": call}
     found = refused_region(case("{rules: [REG-05], when: {access: []}, then: success}"), seen)

@@ -67,10 +67,17 @@ edits:
 
 
 def mutant(name: str = "last-byte-refused", **more: Any) -> Mutant:
-    made = Mutant(
-        name, "The last byte is refused.", ("REG-20",), (), (), name, file="rxe_mr", kind="range"
+    mutant_made = Mutant(
+        name,
+        "The last byte is refused.",
+        ("REG-20",),
+        (),
+        (),
+        name,
+        file="rxe_mr",
+        kind="range",
     )
-    return dataclasses.replace(made, **more)
+    return dataclasses.replace(mutant_made, **more)
 
 
 class Driver:
@@ -104,8 +111,8 @@ class Driver:
         self.check(changes)
         if self.not_compiled & {change.name for change in changes}:
             raise NotMade("rxe_mr.c:1:1: error: what", fits=True)
-        self.made.add(made := " ".join(change.name for change in changes))
-        return made
+        self.made.add(joined := " ".join(change.name for change in changes))
+        return joined
 
     # The guests
 
@@ -117,10 +124,15 @@ class Driver:
         if module != self.module or not self.loaded:
             self.loaded.append(module)
         self.module = module
-        return "insmod: refused" if self.refused & set(module.split()) else ""
+        if self.refused & set(module.split()):
+            return "insmod: refused"
+        return ""
 
     def run(
-        self, cases: Sequence[str], all_of_them: bool = False, watched: bool = True
+        self,
+        cases: Sequence[str],
+        all_of_them: bool = False,
+        watched: bool = True,
     ) -> Iterator[Answer]:
         for case in cases:
             for name in [*self.module.split(), ""]:
@@ -130,7 +142,13 @@ class Driver:
             rules = tuple(
                 rule for (name, at), rule in self.violated.items() if at == case and name in names
             )
-            verdict = "BROKEN" if "BROKEN" in rules else "FAIL" if rules else "PASS"
+            if "BROKEN" in rules:
+                verdict = "BROKEN"
+            else:
+                if rules:
+                    verdict = "FAIL"
+                else:
+                    verdict = "PASS"
             yield Answer(case, verdict, () if verdict == "BROKEN" else rules, "why", 0.1)
             if rules and verdict == "FAIL" and not all_of_them:
                 return
@@ -146,8 +164,8 @@ def tried(driver: Driver, which: Mutant | None = None, only: Sequence[str] = ())
     return driver.trial().try_alone(which or mutant(), only)
 
 
-def outcomes(found: Iterable[Finding]) -> dict[str, str]:
-    return {each.name: each.outcome for each in found}
+def outcomes(findings: Iterable[Finding]) -> dict[str, str]:
+    return {finding.name: finding.outcome for finding in findings}
 
 
 def permitted(*names: str) -> list[Mutant]:
@@ -159,13 +177,13 @@ NAME = mutant().name
 
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_every_mutant_has_a_case_of_its_rules(driver: str) -> None:
-    known = read_mutants(FOLDER / driver)
-    assert known
-    assert all(each.rules or each.permitted for each in known)
+    mutants = read_mutants(FOLDER / driver)
+    assert mutants
+    assert all(mutant.rules or mutant.permitted for mutant in mutants)
     cases = suited(SUITE.cases)
-    for each in known:
-        if set(each.rules) & set(SUITE.registry):
-            assert own_cases(each, cases) or each.equivalent, f"{each.name}: no case of its rules"
+    for item in mutants:
+        if set(item.rules) & set(SUITE.registry):
+            assert own_cases(item, cases) or item.equivalent, f"{item.name}: no case of its rules"
 
 
 def test_a_mistake_is_named_by_file_and_line_in_any_document(tmp_path: Path) -> None:
@@ -208,13 +226,17 @@ def seen(case: Case, rule: str) -> dict[str, Any]:
     ],
 )
 def test_a_mutant_has_the_outcome_of_its_cases_or_of_its_build(
-    driver: dict[str, Any], which: dict[str, Any], only: Sequence[str], outcome: str, reason: str
+    driver: dict[str, Any],
+    which: dict[str, Any],
+    only: Sequence[str],
+    outcome: str,
+    reason: str,
 ) -> None:
-    found = tried(Driver(**driver), mutant(**which), only)
-    assert found.outcome == outcome
-    assert not reason or found.reason == reason
+    finding = tried(Driver(**driver), mutant(**which), only)
+    assert finding.outcome == outcome
+    assert not reason or finding.reason == reason
     if outcome == BY_ITS_RULE:
-        assert (found.by, found.tried) == ((OWN.id,), 1)
+        assert (finding.by, finding.tried) == ((OWN.id,), 1)
 
 
 def test_violations_of_the_unmutated_driver_do_not_kill_a_mutant() -> None:
@@ -231,8 +253,8 @@ def test_cases_that_detect_several_mutants_are_run_together_without_a_mutant() -
         mutant("same", equivalent="nobody calls it"),
         mutant("kills", kills=True),
     ]
-    found = outcomes(driver.trial().try_each(several))
-    assert found == {
+    outcomes_seen = outcomes(driver.trial().try_each(several))
+    assert outcomes_seen == {
         "one": BY_ITS_RULE,
         "two": BY_ITS_RULE,
         "same": EQUIVALENT,
@@ -240,24 +262,24 @@ def test_cases_that_detect_several_mutants_are_run_together_without_a_mutant() -
     }
     assert driver.loaded == ["one", "two", "", "kills"]
     driver = Driver(
-        {("one", OWN.id): "REG-20", ("two", OTHER.id): "REG-05", ("", OWN.id): "REG-20"}
+        {("one", OWN.id): "REG-20", ("two", OTHER.id): "REG-05", ("", OWN.id): "REG-20"},
     )
-    found = outcomes(driver.trial().try_each([mutant("one"), mutant("two")], EVERY))
-    assert found == {"one": SURVIVED, "two": ELSEWHERE}, (
+    outcomes_seen = outcomes(driver.trial().try_each([mutant("one"), mutant("two")], EVERY))
+    assert outcomes_seen == {"one": SURVIVED, "two": ELSEWHERE}, (
         "a case that also fails without a mutant has killed one"
     )
 
 
 def test_the_case_that_detected_a_mutant_before_comes_first() -> None:
     trial = Driver({("one", OTHER.id): "REG-20"}).trial()
-    (found,) = trial.try_each([mutant("one")], EVERY, {"one": {"by": [OTHER.id]}})
-    assert (found.outcome, found.tried) == (BY_ITS_RULE, 1)
+    (finding,) = trial.try_each([mutant("one")], EVERY, {"one": {"by": [OTHER.id]}})
+    assert (finding.outcome, finding.tried) == (BY_ITS_RULE, 1)
 
 
 def test_a_kernel_crash_in_a_case_counts_as_detection() -> None:
     driver = Driver(events={(NAME, OWN.id): Lost(Verdict.CRASH, f"in {OWN.id}", OWN.id)})
-    found = tried(driver)
-    assert (found.outcome, found.by, found.verdict) == (BY_ITS_RULE, (OWN.id,), "CRASH")
+    finding = tried(driver)
+    assert (finding.outcome, finding.by, finding.verdict) == (BY_ITS_RULE, (OWN.id,), "CRASH")
     assert driver.started == 2, "the crashed guest was not replaced by one other guest"
 
 
@@ -277,9 +299,9 @@ def test_a_lost_guest_ends_only_the_trial_of_one_mutant(event: Exception, outcom
 
 def test_survivors_are_tried_together_and_distinguished_where_a_case_fails() -> None:
     driver = Driver({("two", OTHER.id): "REG-05"})
-    found = list(driver.trial().try_together([mutant(name) for name in ("one", "two", "three")]))
-    assert outcomes(found) == {"one": SURVIVED, "two": ELSEWHERE, "three": SURVIVED}
-    assert [each.by for each in found if each.name == "two"] == [(OTHER.id,)]
+    findings = list(driver.trial().try_together([mutant(name) for name in ("one", "two", "three")]))
+    assert outcomes(findings) == {"one": SURVIVED, "two": ELSEWHERE, "three": SURVIVED}
+    assert [finding.by for finding in findings if finding.name == "two"] == [(OTHER.id,)]
 
 
 def test_the_mutant_that_a_case_detects_is_found_by_halves_and_others_are_not_compiled_separately() -> (
@@ -287,8 +309,8 @@ def test_the_mutant_that_a_case_detects_is_found_by_halves_and_others_are_not_co
 ):
     names = [f"of-{n}" for n in range(8)]
     driver = Driver({("of-5", OTHER.id): "REG-05"})
-    found = outcomes(driver.trial().try_together(permitted(*names)))
-    assert found == {name: FALSE_ALARM if name == "of-5" else ACCEPTED for name in names}
+    outcomes_seen = outcomes(driver.trial().try_together(permitted(*names)))
+    assert outcomes_seen == {name: FALSE_ALARM if name == "of-5" else ACCEPTED for name in names}
     assert driver.made & set(names) == {"of-4", "of-5"}
 
 
@@ -297,21 +319,21 @@ def test_a_case_that_is_broken_or_fails_only_with_several_changes_is_an_outcome_
 ):
     names = [f"of-{n}" for n in range(4)]
     driver = Driver({("of-2", OTHER.id): "BROKEN", ("", OWN.id): "BROKEN"})
-    found = list(driver.trial().try_together(permitted(*names)))
-    assert outcomes(found) == {name: BROKEN if name == "of-2" else ACCEPTED for name in names}
-    (broken,) = [each for each in found if each.outcome == BROKEN]
+    findings = list(driver.trial().try_together(permitted(*names)))
+    assert outcomes(findings) == {name: BROKEN if name == "of-2" else ACCEPTED for name in names}
+    (broken,) = [finding for finding in findings if finding.outcome == BROKEN]
     assert (broken.by, broken.reason) == ((OTHER.id,), f"{OTHER.id}: why")
     several = permitted(*names)
     undecided = list(Driver({(" ".join(names), OTHER.id): "REG-05"}).trial().try_together(several))
-    assert {each.outcome for each in undecided} == {UNDECIDED}
-    assert all(OTHER.id in each.reason for each in undecided)
+    assert {finding.outcome for finding in undecided} == {UNDECIDED}
+    assert all(OTHER.id in finding.reason for finding in undecided)
     assert kernel_runs._refused(several, undecided) == names
 
 
 def test_a_recommendation_that_a_change_does_not_follow_is_not_a_false_alarm() -> None:
     trial = Driver({("one", OTHER.id): "REG-05"}).trial()
-    (found,) = trial.try_together([mutant("one", permitted=True, departs_from=("REG-05",))])
-    assert (found.outcome, found.reason) == (ACCEPTED, "")
+    (finding,) = trial.try_together([mutant("one", permitted=True, departs_from=("REG-05",))])
+    assert (finding.outcome, finding.reason) == (ACCEPTED, "")
 
 
 def test_a_run_of_many_cases_reports_its_progress_and_each_case_that_fails_or_is_broken(
@@ -320,7 +342,7 @@ def test_a_run_of_many_cases_reports_its_progress_and_each_case_that_fails_or_is
     driver, said = Driver({("one", OWN.id): "REG-20", ("one", OTHER.id): "BROKEN"}), list[str]()
     monkeypatch.setattr(trying, "_PROGRESS_S", -1.0)
     assert outcomes(driver.trial(said.append).try_together(permitted("one"))) == {
-        "one": FALSE_ALARM
+        "one": FALSE_ALARM,
     }
     after = [f"{n} of 2 cases were run, {n} of them failed or were BROKEN" for n in (1, 2)]
     assert said == [f"{OWN.id}: FAIL: why", after[0], f"{OTHER.id}: BROKEN: why", after[1]]
@@ -330,7 +352,7 @@ def test_a_change_that_hides_others_is_not_combined_with_them(monkeypatch: Patch
     tried_together = list[list[str]]()
 
     def try_together(mutants: Sequence[Mutant]) -> Iterator[Finding]:
-        tried_together.append([each.name for each in mutants])
+        tried_together.append([mutant.name for mutant in mutants])
         return iter(())
 
     trial = Driver().trial()
@@ -346,9 +368,9 @@ def test_a_change_that_hides_others_is_not_combined_with_them(monkeypatch: Patch
 def test_permitted_mutants_that_do_not_load_together_or_do_not_fit_are_not_accepted() -> None:
     several = permitted("one", "two", "three")
     driver = Driver(refused={"two"}, unfit={"three"})
-    found = outcomes(driver.trial().try_together(several))
-    assert found == {"one": BROKEN, "two": BROKEN, "three": NO_FIT}
-    refused = [finding(*each) for each in found.items()]
+    outcomes_seen = outcomes(driver.trial().try_together(several))
+    assert outcomes_seen == {"one": BROKEN, "two": BROKEN, "three": NO_FIT}
+    refused = [finding(*outcome) for outcome in outcomes_seen.items()]
     assert kernel_runs._refused([*several, mutant("four", permitted=True)], refused) == [
         "one",
         "two",
@@ -374,9 +396,9 @@ def test_the_history_keeps_mutants_that_were_not_tried_and_reports_those_no_long
     report.write(tmp_path, [finding("one", BY_ITS_RULE), finding("two", BY_ITS_RULE)], {})
     before = report.read_history(tmp_path)
     now = [finding("one", SURVIVED)]
-    assert [each.name for each in report.regressions(now, before)] == ["one"]
+    assert [regression.name for regression in report.regressions(now, before)] == ["one"]
     report.write(tmp_path, now, before)
-    after = {name: each["outcome"] for name, each in report.read_history(tmp_path).items()}
+    after = {name: entry["outcome"] for name, entry in report.read_history(tmp_path).items()}
     assert after == {"one": SURVIVED, "two": BY_ITS_RULE}
     assert "| range | 1 | 1 |" in (tmp_path / "kernel.md").read_text()
     assert "0 of 1 mutants killed" in report.summary(now, now, 1.0)
@@ -399,15 +421,21 @@ class WithPeers(Driver):
     def outcomes(self, program: bytes, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
         modules = {"test_mr": ("good", "weak", "stuck", "last"), "test_pd": ("bad",)}
         for name in modules.get(
-            arguments[1], () if arguments[1].startswith("test_") else arguments[1:]
+            arguments[1],
+            () if arguments[1].startswith("test_") else arguments[1:],
         ):
-            by = [each for each in self.failing[name] if each in (*self.module.split(), "")]
+            by = [
+                outcome for outcome in self.failing[name] if outcome in (*self.module.split(), "")
+            ]
             if "hangs" in by:
                 raise Lost(Verdict.HANG, f"in {name}", name)
             if (
                 self.module == "flaky" and by
             ):  # without other mutants, the test fails only the first time
-                by = [] if self.unfit else by
+                if self.unfit:
+                    by = []
+                else:
+                    by = by
                 self.unfit.add("shown")
             yield name, "failed" if by else "passed"
 
@@ -434,7 +462,9 @@ def test_rdma_cores_tests_count_if_they_pass_without_the_mutant_and_fail_twice_w
 
 class WithoutUnmutatedModule(WithPeers):
     def load(self, module: str) -> str:
-        return super().load(module) if module else "insmod: refused"
+        if module:
+            return super().load(module)
+        return "insmod: refused"
 
 
 def test_rdma_cores_tests_do_not_count_if_the_module_without_mutants_is_not_loaded(
@@ -449,7 +479,7 @@ def test_rdma_cores_tests_do_not_count_if_the_module_without_mutants_is_not_load
 def test_rdma_unit_test_continues_after_a_test_that_kills_its_program(tmp_path: Path) -> None:
     """The program is a script. Its first run skips a test and dies in the next test; its second run has the rest."""
     (tmp_path / "program").write_bytes(
-        Path(__file__).with_name("stand_in_unit_test.sh").read_bytes()
+        Path(__file__).with_name("stand_in_unit_test.sh").read_bytes(),
     )
     program, parts = rdma_unit_test(tmp_path / "program")
     (tmp_path / "tests.pyz").write_bytes(program)
@@ -457,7 +487,7 @@ def test_rdma_unit_test_continues_after_a_test_that_kills_its_program(tmp_path: 
         json.loads,
         ended(sys.executable, tmp_path / "tests.pyz", "rxe0", parts[0]).stdout.splitlines(),
     )
-    assert [(each["test"], each["outcome"]) for each in lines if each["outcome"]] == [
+    assert [(line["test"], line["outcome"]) for line in lines if line["outcome"]] == [
         ("A.skips", "skipped"),
         ("A.dies", "ended with status -15"),
         ("A.fails", "failed"),
@@ -473,11 +503,11 @@ def test_the_table_compares_detections_by_kind(tmp_path: Path) -> None:
         (SURVIVED, ""),
         (BY_ITS_RULE, None),
     )
-    found = [
+    findings = [
         dataclasses.replace(finding(str(n), outcome), peer=peer)
         for n, (outcome, peer) in enumerate(seen)
     ]
-    report.write(tmp_path, found, {})
+    report.write(tmp_path, findings, {})
     assert (
         "| range | 4 | 1 | 1 | 1 | 1 |\n| all | 4 | 1 | 1 | 1 | 1 |"
         in (tmp_path / "kernel.md").read_text()
@@ -487,12 +517,13 @@ def test_the_table_compares_detections_by_kind(tmp_path: Path) -> None:
 def test_a_night_tries_the_mutants_that_survived_or_are_new_and_a_tenth_of_all(
     monkeypatch: Patch,
 ) -> None:
-    known = read_mutants()
+    mutants = read_mutants()
     before: report.History = {
-        each.name: {"outcome": ACCEPTED if each.permitted else BY_ITS_RULE} for each in known
+        mutant.name: {"outcome": ACCEPTED if mutant.permitted else BY_ITS_RULE}
+        for mutant in mutants
     }
-    before[known[0].name] = {"outcome": SURVIVED}
-    del before[known[1].name]
+    before[mutants[0].name] = {"outcome": SURVIVED}
+    del before[mutants[1].name]
     of_all: dict[str, Any] = {
         "driver": "rxe",
         "mutant": [],
@@ -501,20 +532,21 @@ def test_a_night_tries_the_mutants_that_survived_or_are_new_and_a_tenth_of_all(
         "permitted": False,
     }
     chosen = kernel_runs._chosen(argparse.Namespace(**of_all, night=True, shard=None), before)
-    assert set(known[:2]) <= set(chosen)
-    assert -(-len(known) // 10) <= len(chosen) <= -(-len(known) // 10) + 2
+    assert set(mutants[:2]) <= set(chosen)
+    assert -(-len(mutants) // 10) <= len(chosen) <= -(-len(mutants) // 10) + 2
     shards = [
         argparse.Namespace(**of_all, night=False, shard=Shard(number, 2)) for number in (1, 2)
     ]
-    halves = [kernel_runs._chosen(each, {}) for each in shards]
-    assert sorted(each.name for half in halves for each in half) == sorted(
-        each.name for each in known
+    halves = [kernel_runs._chosen(shard, {}) for shard in shards]
+    assert sorted(name.name for half in halves for name in half) == sorted(
+        mutant.name for mutant in mutants
     )
     assert abs(len(halves[0]) - len(halves[1])) <= 1
 
 
 def test_objects_that_the_driver_keeps_are_counted_by_the_functions_that_allocated_them(
-    tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.setattr(inside, "_FENCED", tmp_path)
     allocated = "kfence-#1: 0x1-0x2, size=8, cache=kmalloc-8\n\nallocated by task 1 on cpu 0 at 1.0s (1.0s ago):\n"
@@ -524,8 +556,8 @@ def test_objects_that_the_driver_keeps_are_counted_by_the_functions_that_allocat
     )
     freed = "\nfreed by task 1 on cpu 0 at 2.0s (1.0s ago):\n rxe_dereg+0x1/0x2 [rdma_rxe]\n"
     for_later = " alloc_vmap_area+0x1/0x2\n" + ours
-    objects = [allocated + each for each in (ours, ours + freed, other, for_later)] + [
-        "kfence-#4 unused\n"
+    objects = [allocated + leak for leak in (ours, ours + freed, other, for_later)] + [
+        "kfence-#4 unused\n",
     ]
-    (tmp_path / "objects").write_text("".join(each + "-" * 33 + "\n" for each in objects))
+    (tmp_path / "objects").write_text("".join(object + "-" * 33 + "\n" for object in objects))
     assert inside._kept() == {"rxe_reg < ib_reg": 1}

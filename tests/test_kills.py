@@ -113,15 +113,18 @@ def unbroken(request: pytest.FixtureRequest, tmp_path_factory: Folders) -> Unbro
     began = time.monotonic()
     done = launched("run", *arguments, "--out", out)
     took = time.monotonic() - began
-    found = footer(out)
-    assert found.get("complete") is True, done.stdout + done.stderr
-    return Unbroken(arguments, found, took)
+    footers = footer(out)
+    assert footers.get("complete") is True, done.stdout + done.stderr
+    return Unbroken(arguments, footers, took)
 
 
 @pytest.mark.parametrize("number", range(MOMENTS))
 @pytest.mark.parametrize(("unbroken", "victim"), KILLS, indirect=["unbroken"])
 def test_a_kill_at_any_moment_loses_nothing(
-    unbroken: Unbroken, tmp_path: Path, victim: str, number: int
+    unbroken: Unbroken,
+    tmp_path: Path,
+    victim: str,
+    number: int,
 ) -> None:
     out = tmp_path / "out"
     chosen = unbroken.arguments
@@ -138,7 +141,7 @@ def test_a_kill_at_any_moment_loses_nothing(
         more += [
             "--overlay",
             str(tmp_path / "overlay"),
-            *(word for each in settings for word in ("--guest-env", each)),
+            *(word for setting in settings for word in ("--guest-env", setting)),
         ]
         # In a guest from a template, pytest runs in a process that was started long before.
         environment["RDMA_CTS_TEMPLATES"] = "off"
@@ -159,11 +162,10 @@ def test_a_kill_at_any_moment_loses_nothing(
     for _ in range(3):
         if (out / "results.jsonl").exists() and footer(out).get("complete"):
             break
-        again = (
-            ["--resume", str(out), "-q"]
-            if (out / "plan.json").exists()
-            else [*chosen, *more, "--out", str(out)]
-        )
+        if (out / "plan.json").exists():
+            again = ["--resume", str(out), "-q"]
+        else:
+            again = [*chosen, *more, "--out", str(out)]
         said = launched("run", *again).stderr
     assert footer(out) == expected, said
     assert not list(out.glob("work-*"))

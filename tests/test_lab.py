@@ -66,7 +66,9 @@ def test_the_hosts_of_a_group_share_its_options(tmp_path: Path) -> None:
             },
         ),
         LabHost(
-            "node2", "cx7", {**shared, "gid_index": 1, "hazardous": True, "host": "node2:2222"}
+            "node2",
+            "cx7",
+            {**shared, "gid_index": 1, "hazardous": True, "host": "node2:2222"},
         ),
         LabHost("odd", "", {"device": "bnxt_re0", "host": "[fd00::1]"}),
     ]
@@ -76,7 +78,8 @@ MISTAKES = rows("mistakes_in_labs")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [row for row in MISTAKES if not row[0].startswith("run ")]
+    ("text", "said"),
+    [row for row in MISTAKES if not row[0].startswith("run ")],
 )
 def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, said: str) -> None:
     path = lab_file(tmp_path, text.replace("\\n", "\n") + "\n")
@@ -98,14 +101,15 @@ def client_of(folder: Path, does: str) -> Path:
 def run(folder: Path, status: int, *arguments: str) -> Said:
     """Runs `rdma-cts run` here, with an ssh that prints the message for an unknown host; checks the exit status."""
     client_of(
-        folder, "echo 'ssh: Could not resolve hostname: Name or service not known' >&2; exit 255"
+        folder,
+        "echo 'ssh: Could not resolve hostname: Name or service not known' >&2; exit 255",
     )
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(folder)
         patch.setenv("PATH", str(folder / "bin"), prepend=os.pathsep)
-        found = main(["run", *arguments])
-    assert found == status, err.getvalue()
+        status_here = main(["run", *arguments])
+    assert status_here == status, err.getvalue()
     return Said(out.getvalue(), err.getvalue())
 
 
@@ -117,16 +121,16 @@ def test_an_unreachable_host_affects_only_its_column(tmp_path: Path) -> None:
     assert done.out.splitlines()[-1] == "report: out/lab.html"
     shown = html.parse(str(tmp_path / "out" / "lab.html"))
     assert "2 nodes, 0 groups, nothing was compared, 2 without a complete run" in shown.findtext(
-        ".//h1"
+        ".//h1",
     )
     assert REASON in shown.getroot().text_content()
 
 
 def test_runs_of_a_lab_with_the_same_selection_share_the_chosen_cases() -> None:
-    known = choose(RunOptions(verbs=("dealloc_mw",)))
-    assert choose(RunOptions(verbs=("dealloc_mw",), host="one"), known).cases is known.cases
-    other = choose(RunOptions(verbs=("alloc_mw",)), known)
-    assert other.suite is known.suite
+    chosen = choose(RunOptions(verbs=("dealloc_mw",)))
+    assert choose(RunOptions(verbs=("dealloc_mw",), host="one"), chosen).cases is chosen.cases
+    other = choose(RunOptions(verbs=("alloc_mw",)), chosen)
+    assert other.suite is chosen.suite
     assert {case.verb for case in other.cases} == {"ibv_alloc_mw"}
 
 
@@ -185,7 +189,8 @@ def test_a_resumed_lab_skips_hosts_with_a_complete_run(tmp_path: Path) -> None:
     ],
 )
 def test_the_run_of_another_host_device_or_target_is_not_taken_for_that_of_a_host(
-    tmp_path: Path, argv: Sequence[str]
+    tmp_path: Path,
+    argv: Sequence[str],
 ) -> None:
     unreached(tmp_path, "{host: root@one, name: one, device: a}")
     complete(tmp_path / "run", *argv, verdicts="FAIL PASS PASS")
@@ -247,14 +252,17 @@ def test_a_run_whose_host_has_left_the_file_is_reported(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_in_a_file_that_the_lab_names_is_reported_before_a_host_is_connected(
-    tmp_path: Path, name: str, content: str | None, output: str
+    tmp_path: Path,
+    name: str,
+    content: str | None,
+    output: str,
 ) -> None:
     if content is not None:
         (tmp_path / "x.yaml").write_text(content)
-    given = f"{name}: x.yaml"
+    option = f"{name}: x.yaml"
     lab_file(
         tmp_path,
-        f"groups: {{g: {{{given}}}}}\nhosts: [{{host: one, group: g}}, {{host: two, {given}}}]\n",
+        f"groups: {{g: {{{option}}}}}\nhosts: [{{host: one, group: g}}, {{host: two, {option}}}]\n",
     )
     done = run(tmp_path, 2, "--lab", str(tmp_path / "lab.yaml"), "--out", "out")
     places = (f"1:{16 + len(name)}", f"2:{46 + len(name)}")
@@ -286,7 +294,10 @@ def test_a_mistake_in_a_file_that_the_lab_names_is_reported_before_a_host_is_con
     ],
 )
 def test_no_run_starts_in_a_directory_that_has_something_else(
-    tmp_path: Path, arguments: list[str], there: str, why: str
+    tmp_path: Path,
+    arguments: list[str],
+    there: str,
+    why: str,
 ) -> None:
     lab_file(tmp_path, "hosts: [{host: one}]\n")
     path = tmp_path / "out" / there
@@ -321,10 +332,13 @@ def test_a_terminated_lab_prints_how_to_resume_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "output"), [row for row in MISTAKES if row[0].startswith("run ")]
+    ("command", "output"),
+    [row for row in MISTAKES if row[0].startswith("run ")],
 )
 def test_a_mistake_in_a_command_is_one_line_and_connects_to_no_host(
-    tmp_path: Path, command: str, output: str
+    tmp_path: Path,
+    command: str,
+    output: str,
 ) -> None:
     lab_file(tmp_path, "hosts: [{host: one}, {host: two}]\n")
     laid(tmp_path, {"bad/lab.json": '{"schema": "rdma-cts-lab/1", "argv": 5}'})
@@ -354,14 +368,16 @@ def test_differences_between_equal_hosts_come_first() -> None:
             node("b", ["PASS", "FAIL", "PASS"], "same", env={"kernel": "6.1"}),
             node("c", ["FAIL", "FAIL", "FAIL"], "c"),
             Node("d", problem="it cannot be reached", group="same"),
-        )
+        ),
     )
     text = html.fromstring(page(lab).decode()).text_content()
-    found = text.partition("Differences between nodes that should be equal")[2].partition(
-        "Nodes without a complete run"
+    differences_here = text.partition("Differences between nodes that should be equal")[
+        2
+    ].partition(
+        "Nodes without a complete run",
     )[0]
-    assert "REG-01PASSFAIL" in "".join(found.split())
-    assert "6.1" in found
+    assert "REG-01PASSFAIL" in "".join(differences_here.split())
+    assert "6.1" in differences_here
     assert "it cannot be reached" in text
     assert (
         "4 nodes, 2 groups, 1 differ from their group, 2 violate a rule, 1 without a complete run"

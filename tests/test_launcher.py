@@ -53,7 +53,9 @@ class Host:
 
     def calls(self) -> list[str]:
         path = self.root / "calls"
-        return path.read_text().splitlines() if path.exists() else []
+        if path.exists():
+            return path.read_text().splitlines()
+        return []
 
     def environment(self) -> dict[str, str]:
         return {
@@ -74,7 +76,9 @@ class Host:
             keys.write((answer or "").encode())
             nothing = subprocess.DEVNULL
             done = ended(
-                *command, env=self.environment(), stdin=nothing if answer is None else keyboard
+                *command,
+                env=self.environment(),
+                stdin=nothing if answer is None else keyboard,
             )
         assert done.returncode == status, done.stdout + done.stderr
         return Said(done.stdout, done.stderr)
@@ -92,9 +96,9 @@ def host(tmp_path: Path) -> Host:
     host = Host(tmp_path)
     host.bin.mkdir()
     for name in BORROWED:
-        found = shutil.which(name)
-        assert found
-        (host.bin / name).symlink_to(found)
+        program = shutil.which(name)
+        assert program
+        (host.bin / name).symlink_to(program)
     laid(tmp_path, {"system/var/lib/apt/lists/Packages": ""})
     host.stub("id", "echo 0")
     host.stub(
@@ -132,9 +136,13 @@ def test_a_suitable_python_is_used_without_a_message(host: Host) -> None:
     ],
 )
 def test_hints_name_the_suite_as_it_was_started(program: str, folder: str, said: str) -> None:
-    own = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, "PATH": f"{os.environ['PATH']}:{ROOT}"}
-    own.pop("RDMA_CTS_PROGRAM", None)
-    done = ended("sh", "-c", f"{program} explain nothing", cwd=ROOT / folder, env=own)
+    environment = {
+        **os.environ,
+        "RDMA_CTS_PYTHON": sys.executable,
+        "PATH": f"{os.environ['PATH']}:{ROOT}",
+    }
+    environment.pop("RDMA_CTS_PROGRAM", None)
+    done = ended("sh", "-c", f"{program} explain nothing", cwd=ROOT / folder, env=environment)
     assert f"; `{said} list` shows all cases" in done.stderr
 
 
@@ -147,7 +155,8 @@ def test_the_log_of_an_installation_is_written_through_no_link(host: Host) -> No
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--yes", "run", "-k", "a b"), ("run", "-k", "a b", "--yes")]
+    "arguments",
+    [("--yes", "run", "-k", "a b"), ("run", "-k", "a b", "--yes")],
 )
 def test_yes_installs_without_asking(host: Host, arguments: tuple[str, ...]) -> None:
     done = host.launch(0, *arguments)
@@ -168,7 +177,7 @@ def test_on_a_terminal_the_launcher_asks_and_then_installs(host: Host, answer: s
 def test_any_other_answer_installs_nothing(host: Host, answer: str) -> None:
     said = host.refused("run", answer=answer)
     assert said.endswith(
-        f"rdma-cts: packages are needed and were not installed; install them: {INSTALL} {FOR_A_RUN}\n"
+        f"rdma-cts: packages are needed and were not installed; install them: {INSTALL} {FOR_A_RUN}\n",
     )
 
 
@@ -213,7 +222,9 @@ def test_a_named_python_that_does_not_exist_is_refused(host: Host) -> None:
     ],
 )
 def test_other_package_managers_get_their_own_names_of_packages(
-    manager: str, installing: str, host: Host
+    manager: str,
+    installing: str,
+    host: Host,
 ) -> None:
     (host.bin / "apt-get").unlink()
     host.stub(manager, f'echo "$*" >>{host.root}/calls\nln -s new-python {host.bin}/python3')
@@ -239,8 +250,8 @@ def test_a_package_without_a_known_name_is_reported_before_anything_is_installed
 def test_the_doctor_uses_the_names_of_packages_on_this_system(python_host: Host) -> None:
     (python_host.bin / "apt-get").unlink()
     python_host.stub("dnf", "exit 0")
-    found = _by_subject(doctor.guest_findings(recipe_for(), python_host.root))
-    assert found["packages"].remedy.endswith("dnf install qemu-system-x86-core mmdebstrap")
+    findings = _by_subject(doctor.guest_findings(recipe_for(), python_host.root))
+    assert findings["packages"].remedy.endswith("dnf install qemu-system-x86-core mmdebstrap")
 
 
 @pytest.mark.parametrize(
@@ -258,7 +269,9 @@ def test_the_doctor_uses_the_names_of_packages_on_this_system(python_host: Host)
     ],
 )
 def test_a_failed_installation_is_reported_in_one_line(
-    host: Host, script: str, reason: str
+    host: Host,
+    script: str,
+    reason: str,
 ) -> None:
     host.stub("apt-get", script)
     progress, line = host.launch(3, "run", "--yes").err.splitlines()
@@ -281,7 +294,8 @@ def test_in_ci_and_in_a_container_packages_are_installed_without_a_question(host
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("doctor",)])
 def test_help_and_doctor_report_that_there_is_no_python_and_install_nothing(
-    arguments: tuple[str, ...], host: Host
+    arguments: tuple[str, ...],
+    host: Host,
 ) -> None:
     said = host.launch(4 if arguments == ("doctor",) else 0, *arguments).out
     assert "No suitable Python is installed yet: python3 was not found." in said
@@ -298,7 +312,8 @@ def test_no_code_of_the_working_directory_runs(tmp_path: Path) -> None:
         "sitecustomize.py",
     )
     laid(
-        tmp_path, dict.fromkeys(modules, "raise SystemExit('code of the working directory ran')\n")
+        tmp_path,
+        dict.fromkeys(modules, "raise SystemExit('code of the working directory ran')\n"),
     )
     done = ended(LAUNCHER, "list", "--rule", "REG-15", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -379,7 +394,9 @@ def test_if_no_python_has_all_modules_those_missing_in_debians_python_are_instal
         present["/debian/python3"] |= undeclared
 
     monkeypatch.setattr(
-        packages, "has_modules", lambda python, modules: set(modules) <= present[python]
+        packages,
+        "has_modules",
+        lambda python, modules: set(modules) <= present[python],
     )
     monkeypatch.setattr(packages, "_install", install)
     assert (
@@ -420,47 +437,54 @@ def test_a_host_with_a_device_works(tmp_path: Path) -> None:
     (tmp_path / "sys/class/infiniband/mlx5_0").mkdir(parents=True)
     pages = "HugePages_Total:  16\nHugePages_Free:   7\n"
     laid(tmp_path, {"dev/infiniband/uverbs0": "", "proc/meminfo": pages})
-    found = _by_subject(readiness.device_findings(root=tmp_path))
-    assert (found["RDMA devices"].state, found["RDMA devices"].text) == (readiness.OK, "mlx5_0")
-    assert found["device nodes"].state == readiness.OK
-    assert (found["hugepages"].state, found["hugepages"].text) == (readiness.OK, "7 free")
-    assert (found["Python"].state, found["Python"].text) == (readiness.OK, sys.executable)
+    findings = _by_subject(readiness.device_findings(root=tmp_path))
+    assert (findings["RDMA devices"].state, findings["RDMA devices"].text) == (
+        readiness.OK,
+        "mlx5_0",
+    )
+    assert findings["device nodes"].state == readiness.OK
+    assert (findings["hugepages"].state, findings["hugepages"].text) == (readiness.OK, "7 free")
+    assert (findings["Python"].state, findings["Python"].text) == (readiness.OK, sys.executable)
 
 
 def test_a_host_with_nothing_gets_remedies(tmp_path: Path) -> None:
-    found = _by_subject(readiness.device_findings(root=tmp_path))
-    assert found["RDMA devices"].state == readiness.MISSING
-    assert "no module rdma_rxe" in found["RDMA devices"].text
-    assert found["device nodes"].state == readiness.MISSING
-    assert found["hugepages"].state == readiness.NOTE
-    assert not readiness.works(found.values())
+    findings = _by_subject(readiness.device_findings(root=tmp_path))
+    assert findings["RDMA devices"].state == readiness.MISSING
+    assert "no module rdma_rxe" in findings["RDMA devices"].text
+    assert findings["device nodes"].state == readiness.MISSING
+    assert findings["hugepages"].state == readiness.NOTE
+    assert not readiness.works(findings.values())
 
 
 def test_modules_that_only_need_loading_are_distinguished(tmp_path: Path) -> None:
     modules = "kernel/x/rdma_rxe.ko.xz: kernel/y/ib-core.ko\nkernel/y/ib-uverbs.ko:\n"
     laid(tmp_path, {f"lib/modules/{os.uname().release}/modules.dep": modules})
-    found = _by_subject(readiness.device_findings(root=tmp_path))
-    assert found["RDMA devices"].remedy.startswith("modprobe rdma_rxe")
-    assert found["device nodes"].remedy == "modprobe ib_uverbs"
+    findings = _by_subject(readiness.device_findings(root=tmp_path))
+    assert findings["RDMA devices"].remedy.startswith("modprobe rdma_rxe")
+    assert findings["device nodes"].remedy == "modprobe ib_uverbs"
 
 
 def test_missing_programs_are_reported_with_the_command(
-    python_host: Host, monkeypatch: Patch
+    python_host: Host,
+    monkeypatch: Patch,
 ) -> None:
     for user, sudo in ((1000, "sudo "), (0, "")):
         monkeypatch.setattr("os.geteuid", lambda user=user: user)
-        found = _by_subject(doctor.guest_findings(recipe_for(), python_host.root))
-        assert found["packages"].state == readiness.MISSING
-        assert found["packages"].remedy == f"{sudo}{INSTALL} qemu-system-x86 mmdebstrap"
-    assert found["guest image"].text.startswith("not built yet")
-    assert found["processor"].text.startswith("software emulation")
+        findings = _by_subject(doctor.guest_findings(recipe_for(), python_host.root))
+        assert findings["packages"].state == readiness.MISSING
+        assert findings["packages"].remedy == f"{sudo}{INSTALL} qemu-system-x86 mmdebstrap"
+    assert findings["guest image"].text.startswith("not built yet")
+    assert findings["processor"].text.startswith("software emulation")
 
 
 @pytest.mark.parametrize(
-    ("known", "said"), [("kvm", "/dev/kvm$"), ("tcg", "software emulation"), ("", "tried at the")]
+    ("known", "said"),
+    [("kvm", "/dev/kvm$"), ("tcg", "software emulation"), ("", "tried at the")],
 )
 def test_the_doctor_reports_what_runs_have_recorded_about_kvm(
-    known: str, said: str, monkeypatch: Patch
+    known: str,
+    said: str,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.delenv("RDMA_CTS_ACCEL", raising=False)
     monkeypatch.setattr(qemu, "kvm_present", lambda _: True)
@@ -469,7 +493,8 @@ def test_the_doctor_reports_what_runs_have_recorded_about_kvm(
 
 
 def test_a_cache_that_cannot_be_used_is_named_with_its_variable(
-    monkeypatch: Patch, cli: Cli
+    monkeypatch: Patch,
+    cli: Cli,
 ) -> None:
     monkeypatch.setenv("RDMA_CTS_CACHE", "/proc/x")
     said = cli(4, "doctor", "--stack", "forky-mended").out
@@ -490,10 +515,13 @@ def test_a_cache_that_cannot_be_searched_is_named_with_its_variable(monkeypatch:
 
 
 def test_the_doctor_reports_what_is_known_about_the_driver_of_a_device(
-    cli: Cli, monkeypatch: Patch
+    cli: Cli,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.setattr(
-        doctor, "device_findings", lambda: [readiness.Finding(readiness.OK, "it", "is")]
+        doctor,
+        "device_findings",
+        lambda: [readiness.Finding(readiness.OK, "it", "is")],
     )
     monkeypatch.setattr(doctor, "device_names", lambda: ["mlx5_0"])
     monkeypatch.setattr("commands.doctor.RdmaNetlink.driver_id", lambda _: 1)
@@ -524,8 +552,8 @@ def test_each_row_about_nics_is_found_by_the_driver_that_the_kernel_names() -> N
         "rxe",
     }
     for driver in named:
-        assert [found for found in doctor.driver_findings(driver) if found.about == driver], driver
-    assert [found.about for found in doctor.driver_findings("rxe")] == ["every driver"]
+        assert [rows for rows in doctor.driver_findings(driver) if rows.about == driver], driver
+    assert [rows.about for rows in doctor.driver_findings("rxe")] == ["every driver"]
     (elsewhere,) = doctor.driver_findings("mlx5", [])
     assert "nics.md" in elsewhere.text
 

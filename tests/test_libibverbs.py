@@ -41,7 +41,10 @@ STUB = Path(__file__).with_name("stub_libibverbs.c").read_text()
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns the folder of the stub; the vendor's stub also exports the experimental call."""
     folder = tmp_path_factory.mktemp(request.param)
-    options = ["-DEXPERIMENTAL"] if request.param == "vendor" else []
+    if request.param == "vendor":
+        options = ["-DEXPERIMENTAL"]
+    else:
+        options = []
     return built(folder, STUB, *options)
 
 
@@ -66,12 +69,12 @@ def show(returned):
 
 def calls(library: Path, *expressions: str, dialect: str | None = None) -> list[tuple[str, Any]]:
     """Issues calls on the stub. Returns, for each call, the stub's arguments and the result that the suite returned."""
-    code = "".join(f"\nmr = Mr(IbvMr(), 99)\nshow({each})" for each in expressions)
+    code = "".join(f"\nmr = Mr(IbvMr(), 99)\nshow({expression})" for expression in expressions)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", f"{PRELUDE}library = Libibverbs({dialect!r}){code}"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    found = re.findall(r"((?:^[^\[].*\n)*)^(\[.*)\n", done.stdout, flags=re.MULTILINE)
-    return [(received.strip(), json.loads(result)) for received, result in found]
+    calls_seen = re.findall(r"((?:^[^\[].*\n)*)^(\[.*)\n", done.stdout, flags=re.MULTILINE)
+    return [(received.strip(), json.loads(result)) for received, result in calls_seen]
 
 
 FIELDS = {"addr": 3, "length": 4, "handle": 5, "lkey": 6, "rkey": 7}
@@ -108,13 +111,14 @@ CALLS: list[tuple[str, Any, Any]] = [
 
 
 def test_arguments_and_results_are_passed_unchanged(library: Path) -> None:
-    found = calls(library, *(expression for expression, _, _ in CALLS))
-    assert found == [(arguments, result) for _, arguments, result in CALLS]
+    calls_seen = calls(library, *(expression for expression, _, _ in CALLS))
+    assert calls_seen == [(arguments, result) for _, arguments, result in CALLS]
 
 
 def test_calls_that_an_older_library_lacks_are_not_offered(tmp_path: Path) -> None:
     source = STUB.replace("ibv_reg_dmabuf_mr(void", "another(void").replace(
-        "ibv_reg_mr_iova2(void", "yet_another(void"
+        "ibv_reg_mr_iova2(void",
+        "yet_another(void",
     )
     expressions = (
         "library.reg_dmabuf_mr(pd, 5, 6, 7, -1, 1)",
@@ -149,16 +153,16 @@ PD: Any = SimpleNamespace(handle=0x12345678, pointer=1, context_pointer=2)
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Records the issued ioctls. Each succeeds, and the created object gets the handle 7."""
-    found: list[bytes] = []
+    messages: list[bytes] = []
 
     def ioctl(_: int, number: int, data: bytearray, mutate: bool) -> int:
         assert (number, mutate) == (0xC0181B01, True)
-        found.append(bytes(data))
+        messages.append(bytes(data))
         struct.pack_into("=Q", data, 24 + 8, 7)
         return 0
 
     monkeypatch.setattr(fcntl, "ioctl", ioctl)
-    return found
+    return messages
 
 
 def attributes(command: bytes) -> dict[int, tuple[int, bytes]]:
@@ -170,23 +174,23 @@ def attributes(command: bytes) -> dict[int, tuple[int, bytes]]:
 
 
 def test_a_value_of_four_bytes_is_in_the_first_bytes_of_its_field(sent: list[bytes]) -> None:
-    made = Uverbs(3, 14).reg_dmabuf_mr(PD, 5, 6, 7, -1, 0x01020304).mr
-    assert made is not None
-    assert made.handle == 7
+    region = Uverbs(3, 14).reg_dmabuf_mr(PD, 5, 6, 7, -1, 0x01020304).mr
+    assert region is not None
+    assert region.handle == 7
     (command,) = sent
-    found = attributes(command)
-    assert found[5] == (4, b"\xff\xff\xff\xff\0\0\0\0")
-    assert found[6] == (4, (0x01020304).to_bytes(4, sys.byteorder) + bytes(4))
-    assert found[1] == (0, PD.handle.to_bytes(8, sys.byteorder))
-    assert found[3] == (8, (6).to_bytes(8, sys.byteorder))
+    fields = attributes(command)
+    assert fields[5] == (4, b"\xff\xff\xff\xff\0\0\0\0")
+    assert fields[6] == (4, (0x01020304).to_bytes(4, sys.byteorder) + bytes(4))
+    assert fields[1] == (0, PD.handle.to_bytes(8, sys.byteorder))
+    assert fields[3] == (8, (6).to_bytes(8, sys.byteorder))
 
 
 def test_advice_has_a_constant_of_eight_bytes_and_flags_of_four(sent: list[bytes]) -> None:
     assert Uverbs(3, 14).advise_mr(PD, 2, 1, [Sge(1, 2, 3)]).value == 0
-    found = attributes(sent[0])
-    assert found[1] == (8, (2).to_bytes(8, sys.byteorder))
-    assert found[2] == (4, (1).to_bytes(4, sys.byteorder) + bytes(4))
-    assert found[3][0] == 16
+    fields = attributes(sent[0])
+    assert fields[1] == (8, (2).to_bytes(8, sys.byteorder))
+    assert fields[2] == (4, (1).to_bytes(4, sys.byteorder) + bytes(4))
+    assert fields[3][0] == 16
 
 
 def test_without_a_driver_id_of_the_kernel_no_ioctl_is_issued(sent: list[bytes]) -> None:
@@ -214,22 +218,27 @@ def bindings(monkeypatch: pytest.MonkeyPatch) -> None:
         "pyverbs.addr": ("AH", "AHAttr", "GlobalRoute"),
     }.items():
         module = ModuleType(name)
-        for each in classes:
-            setattr(module, each, lambda *_, **given: SimpleNamespace(**given))
+        for class_ in classes:
+            setattr(module, class_, lambda *_, **attributes: SimpleNamespace(**attributes))
         monkeypatch.setitem(sys.modules, name, module)
 
 
 def queue(kind: str = "RC", deadline_s: float = 1.0) -> Any:
     """Returns a queue pair of this type without a device. Its `awaited` has the deadlines of waits for completions."""
-    made: Any = object.__new__(DeviceQueue)
-    made.kind, made.spec, made.deadline_s = kind, QpSpec(kind, "pd"), deadline_s
-    made.pd = SimpleNamespace(pyverbs=None, pointer=0x4000)
-    made.attributes, made.awaited = None, []
-    made.poster = SimpleNamespace(
-        qp=0, completions=lambda count, deadline_s: made.awaited.append(deadline_s) or []
+    device_queue: Any = object.__new__(DeviceQueue)
+    device_queue.kind, device_queue.spec, device_queue.deadline_s = (
+        kind,
+        QpSpec(kind, "pd"),
+        deadline_s,
     )
-    pointers = SimpleNamespace(of=lambda *_, **known: AH, attributes=lambda attributes: 0)
-    made.device = SimpleNamespace(
+    device_queue.pd = SimpleNamespace(pyverbs=None, pointer=0x4000)
+    device_queue.attributes, device_queue.awaited = None, []
+    device_queue.poster = SimpleNamespace(
+        qp=0,
+        completions=lambda count, deadline_s: device_queue.awaited.append(deadline_s) or [],
+    )
+    pointers = SimpleNamespace(of=lambda *_, **attributes: AH, attributes=lambda attributes: 0)
+    device_queue.device = SimpleNamespace(
         pointers=pointers,
         port=1,
         active_mtu=3,
@@ -241,7 +250,7 @@ def queue(kind: str = "RC", deadline_s: float = 1.0) -> Any:
         capabilities={"atomics": True},
         transport=ROCE,
     )
-    return made
+    return device_queue
 
 
 @pytest.mark.usefixtures("bindings")
@@ -256,11 +265,15 @@ def test_datagrams_have_the_queue_key_of_their_receiver() -> None:
 
 @pytest.mark.usefixtures("bindings")
 def test_the_path_leads_to_the_device_of_the_peer() -> None:
-    made = queue("RC")
-    own = made.connection_attributes(PEER)
-    assert (own.path_mtu, own.ah_attr.gr.dgid, own.ah_attr.gr.sgid_index) == (3, "gid", 0)
-    made.remote = SimpleNamespace(active_mtu=1, gid="other gid", source_gid_index=5, lid=9)
-    across = made.connection_attributes(PEER)
+    device_queue = queue("RC")
+    attributes = device_queue.connection_attributes(PEER)
+    assert (attributes.path_mtu, attributes.ah_attr.gr.dgid, attributes.ah_attr.gr.sgid_index) == (
+        3,
+        "gid",
+        0,
+    )
+    device_queue.remote = SimpleNamespace(active_mtu=1, gid="other gid", source_gid_index=5, lid=9)
+    across = device_queue.connection_attributes(PEER)
     assert (across.path_mtu, across.ah_attr.gr.dgid, across.ah_attr.gr.sgid_index) == (
         1,
         "other gid",
@@ -272,9 +285,9 @@ def test_the_path_leads_to_the_device_of_the_peer() -> None:
 @pytest.mark.usefixtures("bindings")
 @pytest.mark.parametrize("used", [False, True])
 def test_the_path_has_a_global_route_or_none(used: bool) -> None:
-    made = queue("RC")
-    vars(made.device)["uses_grh"] = used
-    path = made.connection_attributes(PEER).ah_attr
+    device_queue = queue("RC")
+    vars(device_queue.device)["uses_grh"] = used
+    path = device_queue.connection_attributes(PEER).ah_attr
     assert (path.is_global, hasattr(path, "gr")) == (int(used), used)
 
 
@@ -290,7 +303,8 @@ def test_the_path_has_a_global_route_or_none(used: bool) -> None:
     ],
 )
 def test_each_transition_sets_the_attributes_that_the_manual_page_requires(
-    kind: str, masks: tuple[tuple[int, ...], ...]
+    kind: str,
+    masks: tuple[tuple[int, ...], ...],
 ) -> None:
     expected = [
         (state, sum(1 << bit for bit in bits))
@@ -312,11 +326,13 @@ def test_each_transition_sets_the_attributes_that_the_manual_page_requires(
     ],
 )
 def test_a_queue_pair_is_moved_from_its_current_state(
-    since: str, to: str, expected: list[int]
+    since: str,
+    to: str,
+    expected: list[int],
 ) -> None:
     taken: list[int] = []
     attributes = SimpleNamespace(qp_state=0)
-    qp = SimpleNamespace(modify=lambda given, mask: taken.append(given.qp_state))
+    qp = SimpleNamespace(modify=lambda attributes, mask: taken.append(attributes.qp_state))
     modify_to(qp, "RC", attributes, to, since)
     assert taken == expected
 
@@ -352,11 +368,11 @@ class Events:
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[Events]:
-    made = Events()
-    monkeypatch.setattr(qp_states, "_library", lambda: made)
-    yield made
-    os.close(made.reader)
-    os.close(made.writer)
+    stand_in = Events()
+    monkeypatch.setattr(qp_states, "_library", lambda: stand_in)
+    yield stand_in
+    os.close(stand_in.reader)
+    os.close(stand_in.writer)
 
 
 def test_each_event_is_acknowledged_and_the_events_of_the_queue_pair_are_named(
@@ -382,14 +398,23 @@ def test_a_case_deadline_is_longer_than_the_waits_for_several_missing_completion
 
 
 def test_a_queue_waits_for_a_completion_until_its_deadline_or_a_given_deadline() -> None:
-    made = queue(deadline_s=1.5)
-    assert made.completions() == made.completions(1, 0.25) == made.completions(1, 0.0) == []
-    assert made.awaited == [1.5, 0.25, 0.0]
+    device_queue = queue(deadline_s=1.5)
+    assert (
+        device_queue.completions()
+        == device_queue.completions(1, 0.25)
+        == device_queue.completions(1, 0.0)
+        == []
+    )
+    assert device_queue.awaited == [1.5, 0.25, 0.0]
 
 
 def test_exchanges_in_c_wait_for_a_completion_as_long_as_the_queues() -> None:
     struct = NativeConnection(
-        queue(deadline_s=1.5), queue(deadline_s=2.5), 0.5, renewable=False, by_reset=True
+        queue(deadline_s=1.5),
+        queue(deadline_s=2.5),
+        0.5,
+        renewable=False,
+        by_reset=True,
     )._struct
     assert (struct.send_timeout, struct.receive_timeout, struct.silence) == (
         1_500_000_000,
@@ -410,19 +435,22 @@ def test_exchanges_in_c_wait_for_a_completion_as_long_as_the_queues() -> None:
     ],
 )
 def test_the_bench_passes_the_deadline_to_each_pair(
-    kind: str, extended: str, pair: str, monkeypatch: Patch
+    kind: str,
+    extended: str,
+    pair: str,
+    monkeypatch: Patch,
 ) -> None:
-    made: list[Any] = []
+    pairs: list[Any] = []
 
     def recording(spec: Any) -> Any:
-        return lambda *arguments: made.append((pair_type(spec).__name__, *arguments))
+        return lambda *arguments: pairs.append((pair_type(spec).__name__, *arguments))
 
     monkeypatch.setattr(bench, "pair_type", recording)
     some: Any = object.__new__(bench.DeviceBench)
     some.device, some._completion_deadline_s = "device", 1.5
     spec = SimpleNamespace(kind=kind, extended=extended)
     some.pair(spec, "requester", "responder")
-    assert made == [(pair, "device", spec, "requester", "responder", 1.5)]
+    assert pairs == [(pair, "device", spec, "requester", "responder", 1.5)]
 
 
 def test_the_default_deadline_of_a_completion_is_the_longest() -> None:

@@ -92,7 +92,8 @@ def test_the_stream_ends_with_its_process_although_the_pipe_stays_open(tmp_path:
 
 
 def test_the_last_lines_of_a_console_are_read_and_its_middle_is_cut(
-    tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     path = tmp_path / "console.log"
     console.create(path)
@@ -142,7 +143,11 @@ def test_a_file_and_its_folder_are_created_and_a_link_in_its_place_is_not_follow
     ],
 )
 def test_nothing_changes_if_writing_fails(
-    failing: str, error: BaseException, said: str, tmp_path: Path, monkeypatch: Patch
+    failing: str,
+    error: BaseException,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     path = tmp_path / "file"
     write_atomically(path, b"old")

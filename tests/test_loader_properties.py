@@ -129,7 +129,10 @@ def excerpt(path: Path) -> bytes:
 @few
 @given(mutation=st.sampled_from(MUTATIONS), seed=st.integers(0, 2**32))
 def test_a_mutated_table_has_cases_or_located_mistakes(
-    path: Path, mutation: Mutation, seed: int, tmp_path_factory: pytest.TempPathFactory
+    path: Path,
+    mutation: Mutation,
+    seed: int,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     chance = random.Random(seed)
     if path.name == "rules.yaml":

@@ -32,7 +32,8 @@ def night(data: dict[str, Any], number: int) -> dict[str, Any]:
 
 
 def test_nights_that_differ_in_start_and_duration_are_parsed_once(
-    data: dict[str, Any], monkeypatch: Patch
+    data: dict[str, Any],
+    monkeypatch: Patch,
 ) -> None:
     parsed: list[int] = []
 
@@ -80,7 +81,9 @@ def test_equal_parts_of_different_summaries_are_stored_once(data: dict[str, Any]
 @pytest.mark.parametrize("value", ["[]", "{}", '"\\ud800', "nan", "1e999", '"x" "y"', ""])
 @pytest.mark.parametrize("name", ["started", "duration_s"])
 def test_a_damaged_line_after_a_good_summary_is_refused(
-    data: dict[str, Any], name: str, value: str
+    data: dict[str, Any],
+    name: str,
+    value: str,
 ) -> None:
     reader = FactsReader()
     good = content(night(data, 1))

@@ -41,7 +41,14 @@ MISTAKES = (TESTS / "mistakes.txt").read_text()
 def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Runs a shell script in which "$@" is the beginning of the suite's command line."""
     return ended(
-        "bash", "-c", script, "bash", *COMMAND, cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL
+        "bash",
+        "-c",
+        script,
+        "bash",
+        *COMMAND,
+        cwd=cwd,
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
     )
 
 
@@ -65,7 +72,8 @@ WITHOUT = ("| true", ">&-", "<&- >&- 2>&-")
 
 
 @pytest.mark.parametrize(
-    "command", ["list | true", "explain REG-0 2>/dev/full", "explain REG-0 >&- 2>&-"]
+    "command",
+    ["list | true", "explain REG-0 2>/dev/full", "explain REG-0 >&- 2>&-"],
 )
 def test_unread_output_does_not_change_the_status(command: str, tmp_path: Path) -> None:
     done = shell(f'"$@" {command}; exit ${{PIPESTATUS[0]}}', tmp_path)
@@ -79,10 +87,14 @@ def test_a_terminal_with_only_ascii_does_not_make_a_command_fail() -> None:
 
 
 @pytest.mark.parametrize(
-    "out", ["run/results.jsonl", "run/points/1.json", "link", "night/cell.json"]
+    "out",
+    ["run/results.jsonl", "run/points/1.json", "link", "night/cell.json"],
 )
 def test_no_output_replaces_recorded_data(
-    out: str, run: Path, monkeypatch: Patch, cli: Cli
+    out: str,
+    run: Path,
+    monkeypatch: Patch,
+    cli: Cli,
 ) -> None:
     laid(run.parent, dict.fromkeys(("run/points/1.json", "night/cell.json"), "{}"))
     (run.parent / "link").symlink_to("run/results.jsonl")
@@ -96,7 +108,8 @@ def test_no_output_replaces_recorded_data(
 def test_an_output_in_a_removed_working_directory_is_refused_without_a_traceback(run: Path) -> None:
     (run.parent / "gone").mkdir()
     done = shell(
-        f'cd gone; rmdir ../gone; "$@" report {run} --format summary --out s.json', run.parent
+        f'cd gone; rmdir ../gone; "$@" report {run} --format summary --out s.json',
+        run.parent,
     )
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
@@ -120,11 +133,17 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
 
 @pytest.mark.parametrize("mistake", [line for line in MISTAKES.splitlines() if line[0] != "#"])
 def test_a_mistake_in_a_command_line_is_reported_in_one_line_with_status_2_or_128(
-    mistake: str, tmp_path: Path, monkeypatch: Patch, cli: Cli
+    mistake: str,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    cli: Cli,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     command, said = mistake.replace("RECORDED", str(TESTS / "recorded_violations")).split(" => ")
-    status = 128 if command.startswith("bisect-step") else 2
+    if command.startswith("bisect-step"):
+        status = 128
+    else:
+        status = 2
     assert cli(status, *shlex.split(command)) == ("", f"rdma-cts: {said}\n")
     assert list(tmp_path.iterdir()) == []
 
@@ -152,7 +171,9 @@ patches --linux {0} --out s
 
 
 def test_a_locked_directory_is_reported_in_one_line(
-    open_folder: Path, monkeypatch: Patch, cli: Cli
+    open_folder: Path,
+    monkeypatch: Patch,
+    cli: Cli,
 ) -> None:
     locked, work = open_folder / "locked", open_folder / "work"
     (locked / "run").mkdir(parents=True)
@@ -164,7 +185,7 @@ def test_a_locked_directory_is_reported_in_one_line(
     monkeypatch.setattr(run_arguments, "load_suite", lambda *_: numbered(1))
     for command in COMMANDS:
         parser_of(
-            [command]
+            [command],
         )  # imports the command's module, which another user may be unable to read
     for command in LOCKED.format(locked / "run").strip().splitlines():
         with as_another_user():
@@ -191,13 +212,13 @@ def test_every_variable_is_printed_and_on_its_page(cli: Cli) -> None:
     parts = ("commands", "conformance", "fixtures", "reports", "rdma-cts")
     paths = [ROOT / name for name in files.split("\0") if name.startswith(parts)]
     read = {
-        found
+        names
         for path in paths
         if path.is_file()
-        for found in re.findall(r"RDMA_CTS_([A-Z_]*[A-Z])\b", path.read_text(errors="replace"))
+        for names in re.findall(r"RDMA_CTS_([A-Z_]*[A-Z])\b", path.read_text(errors="replace"))
     }
-    known = {name.removeprefix("RDMA_CTS_") for name in VARIABLES if name.startswith("RDMA_CTS_")}
-    assert read - INTERNAL == known
+    names = {name.removeprefix("RDMA_CTS_") for name in VARIABLES if name.startswith("RDMA_CTS_")}
+    assert read - INTERNAL == names
     page = (ROOT / "docs" / "variables.md").read_text()
     assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == list(VARIABLES)
     assert [
@@ -207,7 +228,9 @@ def test_every_variable_is_printed_and_on_its_page(cli: Cli) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_fits_80_columns_and_breaks_no_word(
-    command: str, monkeypatch: Patch, capsys: Says
+    command: str,
+    monkeypatch: Patch,
+    capsys: Says,
 ) -> None:
     said = []
     for columns in ("80", "1000"):
@@ -231,7 +254,9 @@ def test_help_fits_80_columns_and_breaks_no_word(
     ],
 )
 def test_a_terminal_line_is_broken_between_words_and_not_in_a_command(
-    line: str, shown: str, monkeypatch: Patch
+    line: str,
+    shown: str,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "24")
     master, slave = os.openpty()
@@ -242,7 +267,10 @@ def test_a_terminal_line_is_broken_between_words_and_not_in_a_command(
 
 @pytest.mark.parametrize("value", ["\n", "a\nb", "\x1b[2J"])
 def test_variables_of_the_guest_are_printable_lines(
-    value: str, tmp_path: Path, monkeypatch: Patch, cli: Cli
+    value: str,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    cli: Cli,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     said = cli(2, "run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x").err
@@ -294,7 +322,12 @@ def test_a_run_directory_with_output_is_kept(tmp_path: Path) -> None:
     ],
 )
 def test_the_reason_why_a_user_cannot_build_an_image_is_reported(
-    programs: str, said: str, reason: str, remedy: str, tmp_path: Path, monkeypatch: Patch
+    programs: str,
+    said: str,
+    reason: str,
+    remedy: str,
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     """A process that unshare leaves behind holds its output, and does not delay the answer."""
     for name in ("apt-get", *programs.split()):
@@ -310,7 +343,7 @@ def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path: Path) -> No
     restriction = "kernel/apparmor_restrict_unprivileged_userns"
     laid(tmp_path, {"user/max_user_namespaces": "31000\n", restriction: "1\n"})
     assert privileges.forbidden_by(tmp_path) == [
-        "kernel.apparmor_restrict_unprivileged_userns is 1"
+        "kernel.apparmor_restrict_unprivileged_userns is 1",
     ]
     assert privileges.forbidden_by(tmp_path / "none") == []
 
@@ -340,7 +373,11 @@ sys.exit(program.main(["report", "run", "--out", "page.html"]))
 def test_a_signal_while_a_report_is_written_leaves_no_part_of_it(run: Path) -> None:
     number = signal.SIGTERM
     done = ended(
-        sys.executable, "-c", ENDED.format(number=int(number)), cwd=run.parent, env=ENVIRONMENT
+        sys.executable,
+        "-c",
+        ENDED.format(number=int(number)),
+        cwd=run.parent,
+        env=ENVIRONMENT,
     )
     assert (done.returncode, done.stderr) == (128 + number, f"rdma-cts: ended by {number.name}\n")
     assert [path.name for path in run.parent.iterdir()] == ["run"]
@@ -375,7 +412,8 @@ def test_foreign_text_cannot_control_the_terminal(capsys: Says) -> None:
 
 
 def test_an_unexpected_exception_is_one_line_and_a_file_with_its_traceback(
-    monkeypatch: Patch, cli: Cli
+    monkeypatch: Patch,
+    cli: Cli,
 ) -> None:
     def fail(arguments: object) -> int:
         raise RuntimeError("a\nb\x1b")
@@ -383,7 +421,7 @@ def test_an_unexpected_exception_is_one_line_and_a_file_with_its_traceback(
     monkeypatch.setattr(listing, "execute", fail)
     (line,) = cli(3, "list").err.splitlines()
     assert line.startswith(
-        "rdma-cts: this is an error of the suite, or of its environment: RuntimeError: a; see "
+        "rdma-cts: this is an error of the suite, or of its environment: RuntimeError: a; see ",
     )
     log = Path(line.rpartition("see ")[2])
     assert "raise RuntimeError" in log.read_text()
@@ -391,7 +429,8 @@ def test_an_unexpected_exception_is_one_line_and_a_file_with_its_traceback(
 
 
 def test_a_user_without_a_home_directory_has_a_private_cache(
-    tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
@@ -415,24 +454,27 @@ def test_a_user_without_a_home_directory_has_a_private_cache(
 
 @pytest.mark.guest
 @pytest.mark.parametrize(
-    "sink", [">/dev/full", *(pytest.param(each, marks=pytest.mark.nightly) for each in WITHOUT)]
+    "sink",
+    [">/dev/full", *(pytest.param(words, marks=pytest.mark.nightly) for words in WITHOUT)],
 )
 def test_a_run_continues_without_its_output(sink: str, tmp_path: Path) -> None:
     only = "reg_mr/registration/last-byte"
     done = shell(
-        f'"$@" run --guest --yes --only {only} --out out {sink}; exit ${{PIPESTATUS[0]}}', tmp_path
+        f'"$@" run --guest --yes --only {only} --out out {sink}; exit ${{PIPESTATUS[0]}}',
+        tmp_path,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert footer_of(read_results(tmp_path / "out"))["complete"] is True
 
 
 def test_runs_without_a_given_directory_get_different_directories(
-    tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = {run_folders._new_folder("rxe0") for _ in range(5)}
-    assert len(found) == 5
-    assert all(path.is_dir() for path in found)
+    folders = {run_folders._new_folder("rxe0") for _ in range(5)}
+    assert len(folders) == 5
+    assert all(path.is_dir() for path in folders)
     (tmp_path / "out").rename(tmp_path / "other")
     (tmp_path / "out").write_text("")
     with user_error("cannot be written", status=2):

@@ -27,17 +27,17 @@ from samples import laid, user_error
 
 SIZE = 3 * PAGE
 SMALL_KINDS = sorted(
-    set(MEMORY_KINDS) - {"huge", "persistent", "transparent", "secret", "clock", "bar"}
+    set(MEMORY_KINDS) - {"huge", "persistent", "transparent", "secret", "clock", "bar"},
 )
 
 
 def protection(addr: int) -> str:
     """Returns the protection of the page at `addr`, such as `rw-p`; empty if nothing is mapped there."""
     for line in Path("/proc/self/maps").read_text().splitlines():
-        extent, found, *_ = line.split()
+        extent, protection_seen, *_ = line.split()
         start, end = (int(text, 16) for text in extent.split("-"))
         if start <= addr < end:
-            return found
+            return protection_seen
     return ""
 
 
@@ -62,23 +62,24 @@ def pages(start: int, length: int) -> list[str]:
     ],
 )
 def test_each_kind_is_mapped_as_described(kind: str, protections: list[str]) -> None:
-    with closing(allocate(kind, SIZE)) as made:
-        assert pages(made.addr, made.size) == protections
-        assert made.addr % PAGE == 0
-        assert made.size == SIZE
+    with closing(allocate(kind, SIZE)) as memory_made:
+        assert pages(memory_made.addr, memory_made.size) == protections
+        assert memory_made.addr % PAGE == 0
+        assert memory_made.size == SIZE
 
 
 @pytest.mark.parametrize("kind", SMALL_KINDS)
 @pytest.mark.parametrize("size", [1, PAGE, PAGE + 1, SIZE])
 def test_both_neighbours_of_a_range_are_inaccessible_and_nothing_is_left_after_close(
-    kind: str, size: int
+    kind: str,
+    size: int,
 ) -> None:
     if kind == "hole":
         size = SIZE
-    with closing(allocate(kind, size)) as made:
-        assert protection(made.addr - 1) == "---p"
-        assert protection(-(-(made.addr + size) // PAGE) * PAGE) == "---p"
-        assert (mapped := made.mapped)
+    with closing(allocate(kind, size)) as memory_made:
+        assert protection(memory_made.addr - 1) == "---p"
+        assert protection(-(-(memory_made.addr + size) // PAGE) * PAGE) == "---p"
+        assert (mapped := memory_made.mapped)
     assert set(pages(*mapped)) == {""}
 
 
@@ -97,9 +98,9 @@ def test_huge_memory_has_huge_pages_or_an_error_about_them() -> None:
             allocate("huge", 1)
         assert "vm.nr_hugepages" in str(caught.value)
         return
-    with closing(allocate("huge", memory.hugepage_size())) as made:
-        assert made.addr % memory.hugepage_size() == 0
-        ctypes.memset(made.addr, 1, made.size)
+    with closing(allocate("huge", memory.hugepage_size())) as memory_made:
+        assert memory_made.addr % memory.hugepage_size() == 0
+        ctypes.memset(memory_made.addr, 1, memory_made.size)
         assert free_hugepages() == before - 1
     assert free_hugepages() == before
 
@@ -107,10 +108,10 @@ def test_huge_memory_has_huge_pages_or_an_error_about_them() -> None:
 @pytest.fixture
 def dax(tmp_path: Path, monkeypatch: Patch) -> persistent.Device:
     """A file with room for two ranges, which replaces a DAX device."""
-    made = persistent.Device(tmp_path / "dax0.0", 2 * PAGE, 5 * PAGE)
-    made.path.write_bytes(b"old" * 5 * PAGE)
-    monkeypatch.setattr(persistent, "device", lambda: made)
-    return made
+    device_made = persistent.Device(tmp_path / "dax0.0", 2 * PAGE, 5 * PAGE)
+    device_made.path.write_bytes(b"old" * 5 * PAGE)
+    monkeypatch.setattr(persistent, "device", lambda: device_made)
+    return device_made
 
 
 def test_each_allocation_of_persistent_memory_is_a_separate_part_of_the_device(
@@ -128,8 +129,8 @@ def test_each_allocation_of_persistent_memory_is_a_separate_part_of_the_device(
     first.close()
     third = allocate("persistent", PAGE)
     assert ctypes.string_at(third.addr, PAGE) == bytes(PAGE)
-    for made in (second, third):
-        made.close()
+    for part in (second, third):
+        part.close()
 
 
 def test_without_the_variable_no_persistent_memory_is_used(monkeypatch: Patch) -> None:
@@ -140,7 +141,8 @@ def test_without_the_variable_no_persistent_memory_is_used(monkeypatch: Patch) -
 
 
 def test_alignment_and_size_of_a_device_dax_are_those_in_sysfs(
-    tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     # A DAX device is recognised by its device number, here that of /dev/null.
     monkeypatch.setenv(persistent.VARIABLE, "/dev/null")
@@ -158,7 +160,9 @@ def test_alignment_and_size_of_a_device_dax_are_those_in_sysfs(
     ],
 )
 def test_a_file_that_is_not_a_device_dax_is_not_written(
-    named: str, said: str, monkeypatch: Patch
+    named: str,
+    said: str,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.setenv(persistent.VARIABLE, named)
     with user_error(said, status=2):
@@ -175,8 +179,8 @@ def test_memory_that_cannot_be_filled_leaves_nothing_mapped(monkeypatch: Patch) 
 
 def can_lock(size: int) -> bool:
     library = ctypes.CDLL(None, use_errno=True)
-    with closing(allocate("anonymous", size)) as made:
-        return bool(library.mlock(ctypes.c_void_p(made.addr), ctypes.c_size_t(size)) == 0)
+    with closing(allocate("anonymous", size)) as memory_made:
+        return bool(library.mlock(ctypes.c_void_p(memory_made.addr), ctypes.c_size_t(size)) == 0)
 
 
 def state() -> tuple[tuple[int, int], str]:
@@ -216,7 +220,8 @@ def test_more_memory_than_the_process_may_lock_is_reported_as_lacking_on_this_ho
         check_lockable(2 * PAGE)
         for lock in (check_lockable, lambda size: locked_memory_limit(size).__enter__()):
             with pytest.raises(
-                HostLacks, match=rf"may lock {2 * PAGE} bytes.*needs {3 * PAGE}; raise the limit"
+                HostLacks,
+                match=rf"may lock {2 * PAGE} bytes.*needs {3 * PAGE}; raise the limit",
             ):
                 lock(3 * PAGE)
     finally:
@@ -224,37 +229,39 @@ def test_more_memory_than_the_process_may_lock_is_reported_as_lacking_on_this_ho
 
 
 def test_repeated_memory_repeats_its_pages_after_an_uneven_number() -> None:
-    with closing(allocate("repeated", (REPEATED_PAGES + 2) * PAGE)) as made:
-        ctypes.memset(made.addr + 8, 0x5A, 1)
-        again = made.addr + REPEATED_PAGES * PAGE
+    with closing(allocate("repeated", (REPEATED_PAGES + 2) * PAGE)) as memory_made:
+        ctypes.memset(memory_made.addr + 8, 0x5A, 1)
+        again = memory_made.addr + REPEATED_PAGES * PAGE
         assert ctypes.string_at(again + 8, 1) == b"\x5a"
         assert ctypes.string_at(again + PAGE + 8, 1) == b"\0"
     assert all((2**high - 2**low) % REPEATED_PAGES for high in range(64) for low in range(high))
 
 
 def test_pages_that_were_only_read_do_not_belong_to_the_process() -> None:
-    with closing(allocate("untouched", SIZE)) as made:
-        ctypes.string_at(made.addr, SIZE)
-        assert paging.own_pages(made.addr, SIZE)[0] == 0
-        ctypes.memset(made.addr, 1, SIZE)
-        assert paging.own_pages(made.addr, SIZE) == (3, 3)
-        assert not paging.kept_from_children(made.addr)
+    with closing(allocate("untouched", SIZE)) as memory_made:
+        ctypes.string_at(memory_made.addr, SIZE)
+        assert paging.own_pages(memory_made.addr, SIZE)[0] == 0
+        ctypes.memset(memory_made.addr, 1, SIZE)
+        assert paging.own_pages(memory_made.addr, SIZE) == (3, 3)
+        assert not paging.kept_from_children(memory_made.addr)
 
 
 def test_a_child_inherits_the_pages_that_are_not_excluded() -> None:
-    with closing(allocate("anonymous", SIZE)) as made:
-        assert paging.inherited(made.addr, SIZE) == (3, 3)
+    with closing(allocate("anonymous", SIZE)) as memory_made:
+        assert paging.inherited(memory_made.addr, SIZE) == (3, 3)
         ctypes.CDLL(None).madvise(
-            ctypes.c_void_p(made.addr + PAGE), ctypes.c_size_t(PAGE), 10
+            ctypes.c_void_p(memory_made.addr + PAGE),
+            ctypes.c_size_t(PAGE),
+            10,
         )  # MADV_DONTFORK
-        assert paging.inherited(made.addr, SIZE) == (2, 3)
-        assert paging.inherited(made.addr + PAGE, 1) == (0, 1)
+        assert paging.inherited(memory_made.addr, SIZE) == (2, 3)
+        assert paging.inherited(memory_made.addr + PAGE, 1) == (0, 1)
 
 
 @pytest.fixture
 def buffer() -> Iterator[Memory]:
-    with closing(allocate("anonymous", SIZE)) as made:
-        yield made
+    with closing(allocate("anonymous", SIZE)) as memory_made:
+        yield memory_made
 
 
 def target(buffer: Memory, length: int = 16, contents: str = "made") -> Area:
@@ -296,7 +303,10 @@ def test_sent_bytes_differ_from_the_fillings_and_between_pages_and_words() -> No
     ids=["behind", "before and pages away", "torn"],
 )
 def test_every_changed_stretch_is_detected_whatever_its_bytes(
-    buffer: Memory, length: int, written: dict[int, bytes], changed: list[list[int]]
+    buffer: Memory,
+    length: int,
+    written: dict[int, bytes],
+    changed: list[list[int]],
 ) -> None:
     area = target(buffer, length)
     for offset, new in written.items():
@@ -332,12 +342,16 @@ def test_an_area_reports_how_much_has_moved(buffer: Memory, arrived: int, moved:
     ],
 )
 def test_received_bytes_of_unknown_origin_are_distinguished_from_those_of_the_peer(
-    buffer: Memory, new: bytes, received: str
+    buffer: Memory,
+    new: bytes,
+    received: str,
 ) -> None:
     source = Area(buffer, buffer.addr + 100, 16, CANARY, pattern(16), pattern(16))
     source.fill()
-    with closing(allocate("anonymous", 256)) as own:
-        requester = Area(own, own.addr + 64, 16, EMPTY, repeated(EMPTY, 16), source.before)
+    with closing(allocate("anonymous", 256)) as own_memory:
+        requester = Area(
+            own_memory, own_memory.addr + 64, 16, EMPTY, repeated(EMPTY, 16), source.before
+        )
         requester.fill()
         ctypes.memmove(requester.start, new, len(new))
         assert requester.received(source) == received
@@ -348,10 +362,12 @@ ADDR, LENGTH = 4096 + 100, 200
 
 @pytest.mark.parametrize("position", sorted(set(POSITIONS) - {"empty"}))
 @pytest.mark.parametrize(
-    "operation", ["RDMA_WRITE", "SEND", "ATOMIC_WRITE", "ATOMIC_FETCH_AND_ADD"]
+    "operation",
+    ["RDMA_WRITE", "SEND", "ATOMIC_WRITE", "ATOMIC_FETCH_AND_ADD"],
 )
 def test_a_position_is_inside_or_outside_the_range_according_to_its_name(
-    operation: str, position: str
+    operation: str,
+    position: str,
 ) -> None:
     offset, size = locate(position, operation, ADDR, LENGTH)
     inside = range(LENGTH)
@@ -368,7 +384,8 @@ def test_a_position_is_inside_or_outside_the_range_according_to_its_name(
 @pytest.mark.parametrize("operation", WORD_OPERATIONS)
 @pytest.mark.parametrize("position", sorted(set(POSITIONS) - {"empty", "exact"}))
 def test_words_are_aligned_although_the_range_begins_and_ends_within_a_word(
-    operation: str, position: str
+    operation: str,
+    position: str,
 ) -> None:
     offset, size = locate(position, operation, ADDR, LENGTH)
     assert ((ADDR + offset) % 8, size) == (0, 8)

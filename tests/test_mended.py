@@ -72,17 +72,20 @@ class Workshop:
             self.made += 1
             drivers = dict.fromkeys(("rxe/rxe_m.c", "siw/siw_m.c"), "first\nlast\n")
             providers = dict.fromkeys(
-                (f"rdma-core/providers/{name}/{name}.c" for name in ("rxe", "siw")), "one\n"
+                (f"rdma-core/providers/{name}/{name}.c" for name in ("rxe", "siw")),
+                "one\n",
             )
             laid(root_of(command) / "source", {**drivers, **providers})
         else:
             system, _, folder, module = command[command.index("sh") + 2 :][:4]
-            made, root = Path(system + folder), Path(system) / "source"
+            folder_made, root = Path(system + folder), Path(system) / "source"
             if module == EXPORTER_MODULE:
-                (made / f"{module}.ko").write_bytes(b"exporter")
+                (folder_made / f"{module}.ko").write_bytes(b"exporter")
                 return 0
             self.compiled += 1
-            (made / f"{module}.ko").write_bytes(next(made.glob("*_m*.c")).read_bytes())
+            (folder_made / f"{module}.ko").write_bytes(
+                next(folder_made.glob("*_m*.c")).read_bytes()
+            )
             if command[-2] == "rxe":
                 compiled = (root / "rdma-core/providers/rxe/rxe.c").read_bytes()
                 laid(root, {"build/lib/librxe-rdmav65.so": compiled})
@@ -93,34 +96,41 @@ class Workshop:
 
 @pytest.fixture
 def workshop(tmp_path: Path, monkeypatch: Patch) -> Workshop:
-    made = Workshop(tmp_path)
-    built_by(made, monkeypatch)
-    return made
+    workshop_made = Workshop(tmp_path)
+    built_by(workshop_made, monkeypatch)
+    return workshop_made
 
 
 def test_module_and_provider_are_built_once_and_again_if_damaged(
-    tmp_path: Path, workshop: Workshop
+    tmp_path: Path,
+    workshop: Workshop,
 ) -> None:
-    made = workshop.mended([WHY, PROVIDER])
-    assert made.module.read_text() == "first\nmore\nlast\n"
-    assert {name: path.read_text() for name, path in made.laid.items()} == {
+    build = workshop.mended([WHY, PROVIDER])
+    assert build.module.read_text() == "first\nmore\nlast\n"
+    assert {name: path.read_text() for name, path in build.laid.items()} == {
         "usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav65.so": "one\ntwo\n",
         "opt/rdma-cts/rdma_cts_exporter.ko": "exporter",
     }
-    assert workshop.mended([WHY, PROVIDER]) == made
+    assert workshop.mended([WHY, PROVIDER]) == build
     assert workshop.made == 1
-    made.module.write_bytes(b"something else")
+    build.module.write_bytes(b"something else")
     assert workshop.mended([WHY, PROVIDER]).module.read_bytes() != b"something else"
     assert (workshop.made, workshop.compiled) == (1, 2), "made again, or not compiled again"
-    kept = ["build-mended-forky.log", "mended", "workshop.lock", "workshops"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == kept
+    names = ["build-mended-forky.log", "mended", "workshop.lock", "workshops"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 def test_modules_of_another_driver_are_compiled_in_the_same_workshop(
-    tmp_path: Path, workshop: Workshop
+    tmp_path: Path,
+    workshop: Workshop,
 ) -> None:
     change = Change(
-        "mutant", "why", (), (), (Edit("linux/siw_m.c", "", "after", "first", "more\n"),), "4" * 64
+        "mutant",
+        "why",
+        (),
+        (),
+        (Edit("linux/siw_m.c", "", "after", "first", "more\n"),),
+        "4" * 64,
     )
     said: list[str] = []
     modules = Modules(RECIPE, workshop.image, tmp_path, driver_for("siw"), said.append)
@@ -133,33 +143,36 @@ def test_modules_of_another_driver_are_compiled_in_the_same_workshop(
 
 
 def test_several_sets_are_built_in_one_workshop_each_from_the_unchanged_sources(
-    tmp_path: Path, workshop: Workshop
+    tmp_path: Path,
+    workshop: Workshop,
 ) -> None:
     sets = [[WHY, PROVIDER], [PROVIDER], [WHY], []]
-    made = list(ensure_each(sets, RECIPE, workshop.image, tmp_path, print))
+    builds = list(ensure_each(sets, RECIPE, workshop.image, tmp_path, print))
     assert (workshop.made, workshop.compiled) == (1, 4)
-    assert [each.module.read_text() == "first\nlast\n" for each in made] == [
+    assert [build.module.read_text() == "first\nlast\n" for build in builds] == [
         False,
         True,
         False,
         True,
     ]
-    assert [len(each.laid) for each in made] == [2, 2, 1, 1], "a provider without changes was built"
+    assert [len(build.laid) for build in builds] == [2, 2, 1, 1], (
+        "a provider without changes was built"
+    )
 
 
 def test_a_change_that_does_not_fit_is_reported_in_one_line_and_the_others_are_built(
     workshop: Workshop,
 ) -> None:
     for _ in range(
-        2
+        2,
     ):  # the stack is built in the first pass, and read from the cache in the second
         said: list[str] = []
-        made = workshop.mended([MISFIT, WHY], said.append)
+        build = workshop.mended([MISFIT, WHY], said.append)
         line = "the change misfit does not fit and is left out: 'gone' occurs 0 times in linux/rxe_m.c, not once"
         assert said[-1] == line
-        assert made.changes == {"window": "1" * 64}
-        assert made.given()["changes_left_out"].keys() == {"misfit"}
-    assert made.module.read_text() == "first\nmore\nlast\n"
+        assert build.changes == {"window": "1" * 64}
+        assert build.given()["changes_left_out"].keys() == {"misfit"}
+    assert build.module.read_text() == "first\nmore\nlast\n"
 
 
 def test_the_error_of_a_compiler_is_quoted(workshop: Workshop, monkeypatch: Patch) -> None:
@@ -172,7 +185,8 @@ def test_the_error_of_a_compiler_is_quoted(workshop: Workshop, monkeypatch: Patc
 
     built_by(fails, monkeypatch)
     with user_error(
-        r"could not be compiled: rxe_m.c:3:1: error: unknown type name", status=3
+        r"could not be compiled: rxe_m.c:3:1: error: unknown type name",
+        status=3,
     ) as caught:
         workshop.mended([WHY])
     assert "build-mended-forky.log" in caught.value.log
@@ -183,7 +197,8 @@ def test_if_the_mirror_has_another_kernel_the_message_names_the_image_to_remove(
 ) -> None:
     workshop.log = f"E: Unable to locate package linux-headers-{KERNEL}\n"
     with pytest.raises(
-        UserError, match=r"no longer has the headers .* which the workshop needs"
+        UserError,
+        match=r"no longer has the headers .* which the workshop needs",
     ) as caught:
         workshop.mended([WHY])
     assert "forky-0123" in caught.value.hint
@@ -228,28 +243,30 @@ def test_the_mended_trial_runs_only_rows_of_the_exhaustive_tier() -> None:
 
 
 def test_only_the_rules_of_a_change_are_violated_if_it_is_left_out() -> None:
-    whole = {case.id: result(case) for case in CASES[:3]} | {IDS[3]: result(CASES[3], "FAIL")}
+    results_before = {case.id: result(case) for case in CASES[:3]} | {
+        IDS[3]: result(CASES[3], "FAIL")
+    }
     without = [
         result(CASES[0], "FAIL"),
         result(CASES[1]),
         result(CASES[2], "UNSUPPORTED"),
         result(CASES[3], "FAIL"),
     ]
-    found = left_out("window-bounds", ["REG-01"], [], whole, without)
-    assert (found.violated, found.not_verified, found.tried) == ((IDS[0],), (IDS[2],), 4)
-    assert found.outcome == "only its own"
-    assert len(found.defects) == 1
-    assert "| window-bounds | REG-01 | 1 | 1 |" in table([found])
+    problems = left_out("window-bounds", ["REG-01"], [], results_before, without)
+    assert (problems.violated, problems.not_verified, problems.tried) == ((IDS[0],), (IDS[2],), 4)
+    assert problems.outcome == "only its own"
+    assert len(problems.defects) == 1
+    assert "| window-bounds | REG-01 | 1 | 1 |" in table([problems])
 
 
 def test_a_violation_of_other_rules_and_the_absence_of_violations_are_reported() -> None:
-    whole = {IDS[0]: result(CASES[0])}
+    results_before = {IDS[0]: result(CASES[0])}
     assert (
-        left_out("a", ["BIND-10"], [], whole, [result(CASES[0], "CRASH")]).outcome
+        left_out("a", ["BIND-10"], [], results_before, [result(CASES[0], "CRASH")]).outcome
         == "others as well"
     )
     assert (
-        left_out("a", ["REG-01"], [], whole, [result(CASES[0])]).outcome
+        left_out("a", ["REG-01"], [], results_before, [result(CASES[0])]).outcome
         == "none: no case detects it"
     )
 

@@ -100,7 +100,7 @@ def applied(*edits: Edit) -> str:
         ),
     ],
     ids="before,after,words,above a definition,above a comment,structure,signature,lines,a line,past words".split(
-        ","
+        ",",
     ),
 )
 def test_an_edit_changes_one_place_and_is_not_applied_twice(edit: Edit, text: str) -> None:
@@ -113,10 +113,14 @@ def test_an_edit_changes_one_place_and_is_not_applied_twice(edit: Edit, text: st
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "stays"), [("Copy a", "Do copy a", True), ("\t", "\t\t", False)]
+    ("before", "after", "stays"),
+    [("Copy a", "Do copy a", True), ("\t", "\t\t", False)],
 )
 def test_only_the_edits_determine_the_identity_of_a_change(
-    before: str, after: str, stays: bool, tmp_path: Path
+    before: str,
+    after: str,
+    stays: bool,
+    tmp_path: Path,
 ) -> None:
     texts = "subject: Copy a word\nabout: It is lost.\nrules: [BIND-10]\ncase: x\nedits:\n"
     edits = '  - {file: linux/rxe_mw.c, before: first, text: "\tone();"}\n'
@@ -124,14 +128,16 @@ def test_only_the_edits_determine_the_identity_of_a_change(
     hashes = []
     for text in (texts + edits, (texts + edits).replace(before, after)):
         path.write_text(text)
-        hashes += [each.sha256 for each in read_changes(tmp_path)]
+        hashes += [change.sha256 for change in read_changes(tmp_path)]
     assert (hashes[0] == hashes[1]) is stays
 
 
 def test_changes_at_one_place_are_applied_in_their_order() -> None:
-    one = change(Edit(FILE, "check", "before", "/* the end */", "\tone();\n"), name="one")
+    first_change = change(Edit(FILE, "check", "before", "/* the end */", "\tone();\n"), name="one")
     two = change(Edit(FILE, "check", "before", "/* the end */", "\ttwo();\n"), name="two")
-    assert "\tone();\n\ttwo();\n\t/* the end */" in apply([one, two], {FILE: SOURCE})[0][FILE]
+    assert (
+        "\tone();\n\ttwo();\n\t/* the end */" in apply([first_change, two], {FILE: SOURCE})[0][FILE]
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,7 +168,8 @@ def test_changes_at_one_place_are_applied_in_their_order() -> None:
     ],
 )
 def test_a_change_that_does_not_fit_is_left_out_as_a_whole_and_the_others_are_applied(
-    edit: Edit, reason: str
+    edit: Edit,
+    reason: str,
 ) -> None:
     fits = Edit(FILE, "check", "after", "/* the end */", "\tfits();\n")
     half = change(Edit(FILE, "check", "after", "/* the end */", "\thalf();\n"), edit, name="half")
@@ -210,7 +217,10 @@ def test_two_changes_that_replace_the_same_words_do_not_fit_together() -> None:
     ],
 )
 def test_a_mistake_in_a_change_is_located(
-    tmp_path: Path, edits: str, more: str, message: str
+    tmp_path: Path,
+    edits: str,
+    more: str,
+    message: str,
 ) -> None:
     head = (
         f"subject: what\nabout: why\nrules: [BIND-10]\ncase: bind_mw/type_1/part-from-buf\n{more}"
@@ -224,15 +234,15 @@ def test_each_change_of_the_project_names_existing_rules_and_has_short_anchors()
     suite = load_suite()
     rules = suite.registry
     changes = read_changes()
-    assert len({each.name for each in changes}) == len(changes) >= 25
-    for each in changes:
-        assert set(each.rules) <= set(rules), each.name
-        assert re.fullmatch(r"[a-z-]+", each.name)
-        assert len(f"RDMA/rxe: {each.subject}") <= 75, (
-            f"{each.name}: too long for the subject of a commit"
+    assert len({change.name for change in changes}) == len(changes) >= 25
+    for change in changes:
+        assert set(change.rules) <= set(rules), change.name
+        assert re.fullmatch(r"[a-z-]+", change.name)
+        assert len(f"RDMA/rxe: {change.subject}") <= 75, (
+            f"{change.name}: too long for the subject of a commit"
         )
-        assert each.subject[-1] != "."
-        assert suite.find(each.case), f"{each.name}: {each.case}"
-        for edit in each.edits:
-            assert len(edit.anchor) <= 60, f"{each.name}: an anchor is too long"
+        assert change.subject[-1] != "."
+        assert suite.find(change.case), f"{change.name}: {change.case}"
+        for edit in change.edits:
+            assert len(edit.anchor) <= 60, f"{change.name}: an anchor is too long"
             assert "\n" not in edit.anchor

@@ -10,7 +10,7 @@ from conformance.tables.suite import ROOT
 from kinds import words
 
 FOLDERS = words(
-    "bundles patches runs targets conformance fixtures reports commands reference trial benchmarks tests"
+    "bundles patches runs targets conformance fixtures reports commands reference trial benchmarks tests",
 )
 FILES = sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py"))
 
@@ -20,13 +20,19 @@ def assigned(source: str) -> Iterator[str]:
     for statement in ast.parse(source).body:
         if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
             yield statement.name
-        targets = statement.targets if isinstance(statement, ast.Assign) else []
-        targets = [statement.target] if isinstance(statement, ast.AnnAssign) else targets
+        if isinstance(statement, ast.Assign):
+            targets = statement.targets
+        else:
+            targets = []
+        if isinstance(statement, ast.AnnAssign):
+            targets = [statement.target]
+        else:
+            targets = targets
         for target in targets:
             yield from (
-                each.id
-                for each in ast.walk(target)
-                if isinstance(each, ast.Name) and type(each.ctx) is ast.Store
+                node.id
+                for node in ast.walk(target)
+                if isinstance(node, ast.Name) and type(node.ctx) is ast.Store
             )
 
 
@@ -64,9 +70,9 @@ def used_keys(source: str) -> Iterator[str]:
 
 
 def test_a_key_that_is_read_is_a_key_of_an_observation() -> None:
-    found = {
+    keys_read = {
         (str(file.relative_to(ROOT)), key)
         for file in JUDGING
         for key in used_keys(file.read_text())
     }
-    assert {(file, key) for file, key in found if key not in KEYS} == set()
+    assert {(file, key) for file, key in keys_read if key not in KEYS} == set()

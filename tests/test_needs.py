@@ -72,7 +72,8 @@ def called(tree: ast.Module) -> Iterator[str]:
             case ast.Call(func=ast.Attribute(attr=name), args=[command, *_]) if name in CALLS:
                 yield first_word(command, dict(constants))
             case ast.Call(
-                func=ast.Attribute(value=ast.Name(id="subprocess"), attr="run"), args=[command, *_]
+                func=ast.Attribute(value=ast.Name(id="subprocess"), attr="run"),
+                args=[command, *_],
             ):
                 yield first_word(command, dict(constants))
 

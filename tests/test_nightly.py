@@ -50,7 +50,9 @@ Made = Recorded | str | BaseException
 
 
 def option(command: Sequence[str], flag: str) -> str:
-    return command[command.index(flag) + 1] if flag in command else ""
+    if flag in command:
+        return command[command.index(flag) + 1]
+    return ""
 
 
 class Nights:
@@ -68,14 +70,14 @@ class Nights:
     def finished(self, command: list[str], environment: Mapping[str, str], output: int) -> int:
         """Replaces the process of a run."""
         self.commands.append(command)
-        made = self.cells[option(command, "--stack") or "forky"]
-        if isinstance(made, BaseException):
+        result = self.cells[option(command, "--stack") or "forky"]
+        if isinstance(result, BaseException):
             (Path(option(command, "--out")) / "work-a" / "stage").mkdir(parents=True)
-            raise made
-        if isinstance(made, str):
-            os.write(output, made.encode())
+            raise result
+        if isinstance(result, str):
+            os.write(output, result.encode())
             return 3
-        write_run(Path(option(command, "--out")), made)
+        write_run(Path(option(command, "--out")), result)
         return 1
 
     def renewed(self, recipe: Recipe, cache: Path, days: float, progress: Progress) -> None:
@@ -86,13 +88,13 @@ class Nights:
 
     def night(self, status: int, *arguments: str, **cells: Made) -> str:
         """Runs one night and checks its exit status; returns its output."""
-        self.cells = {name.replace("_", "-"): made for name, made in cells.items()}
-        found = main(
-            ["nightly", "--history", str(self.folder), "--stack", ",".join(self.cells), *arguments]
+        self.cells = {name.replace("_", "-"): result for name, result in cells.items()}
+        status_here = main(
+            ["nightly", "--history", str(self.folder), "--stack", ",".join(self.cells), *arguments],
         )
         out, err = self.says.readouterr()
         assert "Traceback" not in err
-        assert found == status, out + err
+        assert status_here == status, out + err
         return out + err
 
     @property
@@ -106,11 +108,11 @@ class Nights:
 @pytest.fixture
 def nights(tmp_path: Path, capsys: Says, monkeypatch: Patch) -> Nights:
     """Nights in an empty history."""
-    made = Nights(tmp_path / "history", capsys)
-    monkeypatch.setattr(nightly, "_finished", made.finished)
-    monkeypatch.setattr(nightly, "renew_image", made.renewed)
+    nights_made = Nights(tmp_path / "history", capsys)
+    monkeypatch.setattr(nightly, "_finished", nights_made.finished)
+    monkeypatch.setattr(nightly, "renew_image", nights_made.renewed)
     monkeypatch.setattr(run_arguments, "load_suite", lambda *_: WHOLE)
-    return made
+    return nights_made
 
 
 GOOD_RUN, WORSE = run_of({1: "FAIL"}), run_of({1: "FAIL", 2: "FAIL"})
@@ -148,7 +150,8 @@ def test_a_defect_without_a_result_in_a_night_is_still_present(nights: Nights) -
     ((_, track),) = HistoryPage(nights.history).defects
     assert [lane.states for lane in track.lanes] == [(SEEN, NOTHING)]
     assert f"no longer seen, was present since {format_night(first)}" in nights.night(
-        0, forky=run_of({})
+        0,
+        forky=run_of({}),
     )
 
 
@@ -194,7 +197,8 @@ def test_a_cell_that_cannot_run_affects_only_itself(nights: Nights) -> None:
     nights.night(0, forky=GOOD_RUN, sid=GOOD_RUN)
     said = nights.night(3, sid="rdma-cts: the mirror cannot be reached\n", forky=GOOD_RUN)
     assert re.search(
-        r"sid +not run +rdma-cts: the mirror cannot be reached; see .*/sid/run.log\n", said
+        r"sid +not run +rdma-cts: the mirror cannot be reached; see .*/sid/run.log\n",
+        said,
     )
     assert "1 good, 1 not run (exit status 3)" in said
     nights.night(1, forky=GOOD_RUN, sid=WORSE)
@@ -202,10 +206,12 @@ def test_a_cell_that_cannot_run_affects_only_itself(nights: Nights) -> None:
 
 
 @pytest.mark.parametrize(
-    "run", [run_of({1: "FAIL"}, complete=False), run_of({1: "FAIL", 5: "MISSED"})]
+    "run",
+    [run_of({1: "FAIL"}, complete=False), run_of({1: "FAIL", 5: "MISSED"})],
 )
 def test_a_run_cut_short_is_not_decided_and_nothing_is_compared_with_it(
-    nights: Nights, run: Recorded
+    nights: Nights,
+    run: Recorded,
 ) -> None:
     nights.night(0, forky=GOOD_RUN)
     nights.night(3, forky=run)
@@ -219,7 +225,13 @@ def test_an_image_that_cannot_be_renewed_is_reported_and_the_old_image_is_used(
     nights.no_network = True
     kernel = bzimage(nights.folder.parent / "k", "7.3.0")
     said = nights.night(
-        0, "--renew", "1", "--kernel", f"mine={kernel}", forky=GOOD_RUN, sid=GOOD_RUN
+        0,
+        "--renew",
+        "1",
+        "--kernel",
+        f"mine={kernel}",
+        forky=GOOD_RUN,
+        sid=GOOD_RUN,
     )
     assert "sid: the image could not be renewed: the mirror cannot be reached" in said
     assert nights.ages == {"forky": 1, "sid": 1}
@@ -257,7 +269,8 @@ def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
 
 
 def test_a_cell_whose_run_failed_after_its_results_is_undecided_with_the_reason(
-    nights: Nights, monkeypatch: Patch
+    nights: Nights,
+    monkeypatch: Patch,
 ) -> None:
     def full_disk(command: list[str], environment: Mapping[str, str], output: int) -> int:
         os.write(output, b"rdma-cts: report.html cannot be written: No space left on device\n")
@@ -273,7 +286,9 @@ def test_a_cell_whose_run_failed_after_its_results_is_undecided_with_the_reason(
 
 
 def test_a_running_night_is_shown_as_running(
-    nights: Nights, monkeypatch: Patch, tmp_path: Path
+    nights: Nights,
+    monkeypatch: Patch,
+    tmp_path: Path,
 ) -> None:
     shown: list[str] = []
 
@@ -340,7 +355,7 @@ NOISE = bytes(range(256)) + b"\n"
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "the outcome is not JSON": lambda cell: (cell / "cell.json").write_text("{"),
     "the outcome has an unknown schema": lambda cell: (cell / "cell.json").write_text(
-        '{"schema": "x"}'
+        '{"schema": "x"}',
     ),
     "the outcome is a FIFO": lambda cell: os.mkfifo(removed(cell / "cell.json")),
     "the results are torn": lambda cell: torn(cell / "results.jsonl"),
@@ -355,7 +370,8 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("how", DAMAGE)
 def test_a_damaged_cell_affects_only_itself_and_is_named_in_one_line(
-    nights: Nights, how: str
+    nights: Nights,
+    how: str,
 ) -> None:
     nights.night(0, forky=GOOD_RUN, sid=GOOD_RUN)
     (night,) = nights.history.nights
@@ -421,13 +437,20 @@ def test_only_the_last_nights_and_the_last_good_night_keep_their_results(nights:
 
 
 def test_the_output_of_a_night_is_also_a_message_and_the_data_of_a_webhook(
-    nights: Nights, tmp_path: Path, monkeypatch: Patch
+    nights: Nights,
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     sent, hook = tmp_path / "sent", tmp_path / "hook.json"
     sendmail = script(tmp_path / "bin" / "sendmail", f"[ $1 = -t ] && cat >{sent}")
     monkeypatch.setenv("PATH", f"{sendmail.parent}:{os.environ['PATH']}")
     said = nights.night(
-        0, "--mail-to", "qa@example.org", "--webhook-file", str(hook), forky=GOOD_RUN
+        0,
+        "--mail-to",
+        "qa@example.org",
+        "--webhook-file",
+        str(hook),
+        forky=GOOD_RUN,
     )
     (message,) = nights.folder.glob("*.eml")
     assert f"message: {message}, sent" in said
@@ -475,7 +498,8 @@ def test_the_error_message_of_a_run_is_reported(tmp_path: Path, cli: Cli) -> Non
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_night_that_is_terminated_leaves_no_temporary_directory(
-    nights: Nights, number: int
+    nights: Nights,
+    number: int,
 ) -> None:
     nights.night(128 + number, forky=Terminated(number))
     assert [path.name for path in nights.folder.glob("*/*/*")] == ["run.log"]
@@ -508,7 +532,8 @@ def test_many_foreign_files_are_reported_in_few_lines(nights: Nights) -> None:
 @pytest.mark.guest
 @pytest.mark.nightly
 def test_a_regression_in_the_guest_is_reported_in_one_night_and_fixed_in_the_next(
-    tmp_path: Path, cli: Cli
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     case = "reg_mr/access_flags/remote-write-without-local-write+none"
     history = tmp_path / "history"

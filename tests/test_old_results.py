@@ -61,7 +61,8 @@ def test_an_old_file_is_read_as_recorded() -> None:
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_an_old_run_has_a_report_in_each_format(
-    format_: str, capsysbinary: pytest.CaptureFixture[bytes]
+    format_: str,
+    capsysbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     assert main(["report", str(OLD), "--format", format_, "--out", "-"]) == 0
     assert SWEEP.partition("@")[0].encode() in capsysbinary.readouterr().out.replace(b"\\", b"")
@@ -104,7 +105,10 @@ def test_an_old_run_can_be_resumed(tmp_path: Path) -> None:
         assert prior.seconds == json.loads(footer)["duration_s"]
         cases = [case for case in SUITE.cases if case.id in ids]
         recording = Recording(
-            StagedRun(RunOptions(), SUITE, cases, facts={}), results, Audience(), prior
+            StagedRun(RunOptions(), SUITE, cases, facts={}),
+            results,
+            Audience(),
+            prior,
         )
         Supervisor(recording, copy / "console.log").run(no_worker)
     assert path.read_bytes().startswith(before.removesuffix(footer))
@@ -128,7 +132,7 @@ SEED = 19
 STRANGE = [
     *json.loads(
         """[null, true, 0, -1, 7, 9223372036854775808, 1.5, -1.0, "", "x", "PASS", "WAIVED", "GREAT", "0x0", "\\n", [],
-        [1], ["x"], [[]], [null], {}, {"a": 1}, {"": {}}, {"subsets": ["A"]}, "../../etc/passwd", "2026-01-01"]"""
+        [1], ["x"], [[]], [null], {}, {"a": 1}, {"": {}}, {"subsets": ["A"]}, "../../etc/passwd", "2026-01-01"]""",
     ),
     *("\x1b[2J\u202e", "\ud800", "a" * 3000),
 ]
@@ -142,16 +146,14 @@ RAW = [
 
 def places(data: Any) -> Iterator[tuple[Any, Any]]:
     """Yields the container and the key of each value in the data."""
-    inner = (
-        data.items()
-        if isinstance(data, dict)
-        else enumerate(data)
-        if isinstance(data, list)
-        else ()
-    )
-    for key, each in list(inner):
+    inner: list[tuple[Any, Any]] = []
+    if isinstance(data, dict):
+        inner = list(data.items())
+    elif isinstance(data, list):
+        inner = list(enumerate(data))
+    for key, item in inner:
         yield data, key
-        yield from places(each)
+        yield from places(item)
 
 
 def change(data: Any, last: Any, dice: random.Random) -> None:
@@ -245,7 +247,7 @@ def test_each_damaged_file_is_read_or_refused_in_one_line(tmp_path: Path) -> Non
             except Exception as error:
                 (tmp_path / "culprit").write_bytes(data)
                 raise AssertionError(
-                    f"file {number} of seed {SEED}, kept as {tmp_path / 'culprit'}: {error!r}"
+                    f"file {number} of seed {SEED}, kept as {tmp_path / 'culprit'}: {error!r}",
                 ) from error
     assert [text for text in refused if len(text.splitlines()) != 1] == []
     assert 0 < len(refused) < 2 * FILES
@@ -264,12 +266,15 @@ COMMANDS = (
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("raw", RAW[:3], ids=range(3))
 def test_each_command_refuses_a_file_with_text_that_no_reader_can_handle(
-    command: str, raw: bytes, tmp_path: Path, cli: Cli
+    command: str,
+    raw: bytes,
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     folder = Path(shutil.copytree(OLD, tmp_path / "run"))
     path = folder / "results.jsonl"
     path.write_bytes(
-        path.read_bytes().replace(b'"duration_us":', b'"duration_us":' + raw + b',"x":', 1)
+        path.read_bytes().replace(b'"duration_us":', b'"duration_us":' + raw + b',"x":', 1),
     )
     (line,) = cli(2, *command.replace("OLD", str(OLD)).split(), folder).err.splitlines()
     assert line.startswith(f"rdma-cts: {path}:3: not a line of") or command == "run --resume"
@@ -284,16 +289,17 @@ MOST_CALLS = 100
 def planned_run(folder: Path, number: int) -> str:
     """Makes a run of the old results, and of `number` more planned cases that have no record."""
     header, *rest = lines_of(OLD)
-    planned = {"planned": [f"reg_mr/made/up-{each}" for each in range(number)]}
+    planned = {"planned": [f"reg_mr/made/up-{index}" for index in range(number)]}
     return str(written_records([header | planned, *rest], folder))
 
 
 @pytest.mark.parametrize("command", READERS)
 def test_no_command_is_slow_because_of_cases_that_were_only_planned(
-    command: str, tmp_path: Path
+    command: str,
+    tmp_path: Path,
 ) -> None:
-    few, many = (planned_run(tmp_path / str(number), number) for number in (1000, 3000))
+    few, large = (planned_run(tmp_path / str(number), number) for number in (1000, 3000))
     words = command.replace("OLD", str(OLD)).split()
     main([*words, few])  # this call fills the cache for the next call
-    calls = calls_of(lambda: main([*words, many])) - calls_of(lambda: main([*words, few]))
+    calls = calls_of(lambda: main([*words, large])) - calls_of(lambda: main([*words, few]))
     assert calls / 2000 < MOST_CALLS

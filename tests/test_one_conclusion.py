@@ -62,7 +62,10 @@ def one(tmp_path_factory: Folders) -> Path:
 
 @pytest.mark.parametrize("of", ["html", "junit", "ktap", "markdown", "summary"])
 def test_no_report_of_one_case_says_that_the_device_conforms(
-    one: Path, tmp_path: Path, of: str, cli: Cli
+    one: Path,
+    tmp_path: Path,
+    of: str,
+    cli: Cli,
 ) -> None:
     out = tmp_path / "report"
     cli(0, "report", one, "--format", of, "--out", out)
@@ -79,7 +82,9 @@ def test_the_terminal_does_not_say_that_one_case_conforms(one: Path, level: int)
 
 
 def test_judge_bundle_and_verify_do_not_say_that_one_case_conforms(
-    one: Path, tmp_path: Path, cli: Cli
+    one: Path,
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     bundle = tmp_path / "bundle"
     for status, *command in (
@@ -98,15 +103,16 @@ class Refusing(Device):
 
 
 def test_every_command_reports_a_violation_of_a_run_that_was_cut_short(
-    tmp_path: Path, cli: Cli
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     run = record(tmp_path, SUITE, [CASE], Refusing(), started="2026-01-02T03:04:05+00:00")
-    known = read(written_records(lines_of(run)[:-1], run))
-    assert known.status == 1
-    assert known.conclusion.endswith(" violated (cut short)")
-    assert known.conclusion in cli(1, "judge", run).out
-    assert known.conclusion in cli(0, "bundle", run, "--out", tmp_path / "bundle").out
-    assert known.conclusion in cli(1, "verify", tmp_path / "bundle").out
+    run_read = read(written_records(lines_of(run)[:-1], run))
+    assert run_read.status == 1
+    assert run_read.conclusion.endswith(" violated (cut short)")
+    assert run_read.conclusion in cli(1, "judge", run).out
+    assert run_read.conclusion in cli(0, "bundle", run, "--out", tmp_path / "bundle").out
+    assert run_read.conclusion in cli(1, "verify", tmp_path / "bundle").out
 
 
 def run_concluded(
@@ -118,12 +124,17 @@ def run_concluded(
 ) -> RunConclusion:
     """Returns the conclusion about a run with one rule per verdict, of these levels; the rules in `more` are
     conditional."""
-    rules = {f"R-{number}": RuleConclusion(Verdict(each)) for number, each in enumerate(verdicts)}
-    rules |= {rule: RuleConclusion(Verdict(each)) for rule, each in more.items()}
+    rules = {
+        f"R-{number}": RuleConclusion(Verdict(number_verdict))
+        for number, number_verdict in enumerate(verdicts)
+    }
+    rules |= {
+        rule: RuleConclusion(Verdict(verdicts_of_rule)) for rule, verdicts_of_rule in more.items()
+    }
     footer: FooterRecord = {
         "type": "footer",
         "complete": not unrecorded,
-        "verdicts": dict(Counter(each.verdict for each in rules.values())),
+        "verdicts": dict(Counter(rule.verdict for rule in rules.values())),
         "rules": {},
         "rule_totals": {},
         "points": 0,
@@ -132,13 +143,19 @@ def run_concluded(
     needs = Needs(conditional=frozenset(more))
     by_rule = dict.fromkeys(rules, "") | dict(zip(rules, levels, strict=False))
     return conclude_run(
-        "x0", footer, by_rule, rules, needs, left_out=left_out, unrecorded=unrecorded
+        "x0",
+        footer,
+        by_rule,
+        rules,
+        needs,
+        left_out=left_out,
+        unrecorded=unrecorded,
     )
 
 
 def test_a_whole_run_without_undecided_rules_conforms() -> None:
-    found = run_concluded(["PASS", "UNSUPPORTED", "WAIVED"], other="UNREACHABLE")
-    assert (found.words, found.conforms) == (
+    conclusion = run_concluded(["PASS", "UNSUPPORTED", "WAIVED"], other="UNREACHABLE")
+    assert (conclusion.words, conclusion.conforms) == (
         "x0 conforms to its documents except for 1 waived rule",
         True,
     )
@@ -165,16 +182,16 @@ def test_an_incomplete_run_is_partial_and_names_the_gap(found: RunConclusion, le
 
 
 def test_a_violation_outranks_every_gap() -> None:
-    found = run_concluded(["PASS", "FAIL", "CRASH"], left_out=7)
-    assert (found.words, found.status) == (
+    conclusion = run_concluded(["PASS", "FAIL", "CRASH"], left_out=7)
+    assert (conclusion.words, conclusion.status) == (
         "x0 does not conform to its documents: 2 rules violated",
         1,
     )
 
 
 def test_violated_musts_and_shoulds_are_counted_apart() -> None:
-    found = run_concluded(["FAIL", "FAIL", "HANG"], levels=["should", "must", "should"])
-    assert found.words == "x0 does not conform to its documents: 1 must and 2 shoulds violated"
+    conclusion = run_concluded(["FAIL", "FAIL", "HANG"], levels=["should", "must", "should"])
+    assert conclusion.words == "x0 does not conform to its documents: 1 must and 2 shoulds violated"
 
 
 def test_a_run_of_other_tables_cannot_claim_to_be_whole(one: Path, tmp_path: Path) -> None:
@@ -188,14 +205,17 @@ def test_a_run_of_other_tables_cannot_claim_to_be_whole(one: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "changed", [{"conclusion": "x0 conforms to its documents"}, {"exit_status": 0}]
+    "changed",
+    [{"conclusion": "x0 conforms to its documents"}, {"exit_status": 0}],
 )
 def test_a_summary_that_contradicts_itself_is_damaged(
-    one: Path, tmp_path: Path, changed: dict[str, object]
+    one: Path,
+    tmp_path: Path,
+    changed: dict[str, object],
 ) -> None:
-    known = json.loads(str(renderer("summary").render([read(one)])))
-    rule = next(iter(known["rules"]))
-    violated = {**known, "rules": {**known["rules"], rule: "FAIL"}, "exit_status": 1}
+    summary = json.loads(str(renderer("summary").render([read(one)])))
+    rule = next(iter(summary["rules"]))
+    violated = {**summary, "rules": {**summary["rules"], rule: "FAIL"}, "exit_status": 1}
     assert Facts.of(violated).rules[rule] == "FAIL"
     (tmp_path / "summary.json").write_text(json.dumps({**violated, **changed}))
     with pytest.raises(UserError, match=r"summary\.json is damaged"):
@@ -206,7 +226,9 @@ class NoOffsets(Device):
     """A reference that refuses ZERO_BASED and HUGETLB with EOPNOTSUPP."""
 
     def access_fault(self, access: int) -> int:
-        return 95 if access & (1 << 5 | 1 << 7) else super().access_fault(access)
+        if access & (1 << 5 | 1 << 7):
+            return 95
+        return super().access_fault(access)
 
 
 # Each test makes a new device, because the end of a run closes the memory of its device.
@@ -226,7 +248,9 @@ DEVICES: Mapping[str, Callable[[], Device]] = {
     ],
 )
 def test_equal_results_of_calls_have_equal_verdicts(
-    tmp_path: Path, device: str, most_points: int
+    tmp_path: Path,
+    device: str,
+    most_points: int,
 ) -> None:
     cases = [
         case
@@ -267,8 +291,8 @@ BOTH = Needs(
 
 def line(of: Case, verdict: str = "PASS", **more: object) -> ResultRecord:
     """Returns a result with the evidence of its case, as in a results file."""
-    made = result(of, verdict, **more)  # type: ignore[arg-type]
-    return {**made, "evidence": shown_in(of, made)}
+    record = result(of, verdict, **more)  # type: ignore[arg-type]
+    return {**record, "evidence": shown_in(of, record)}
 
 
 def concluded(*lines: ResultRecord, needs: Needs = BOTH) -> RuleConclusion:
@@ -288,17 +312,17 @@ def test_a_row_is_evidence_of_its_last_operation() -> None:
 
 def test_a_sweep_is_evidence_of_what_each_clause_expects_of_its_points() -> None:
     space = next(
-        each
-        for each in SUITE.cases
-        if each.id == "bind_mw/data_path/type-1-operation-by-access-by-place"
+        case
+        for case in SUITE.cases
+        if case.id == "bind_mw/data_path/type-1-operation-by-access-by-place"
     )
-    shown = {(rule, each.item) for rule, each in shown_of_rules(space)}
+    shown = {(rule, shown.item) for rule, shown in shown_of_rules(space)}
     assert {
         ("BIND-05", "granted RDMA_WRITE at libibverbs"),
         ("BIND-09", "refused RDMA_WRITE at libibverbs"),
     } <= shown
     assert ("BIND-06", "granted RDMA_WRITE at libibverbs") not in shown
-    assert {each.set_up for _, each in shown_of_rules(space)} == {("RC", "window of type 1")}
+    assert {shown.set_up for _, shown in shown_of_rules(space)} == {("RC", "window of type 1")}
 
 
 @pytest.mark.parametrize(
@@ -319,13 +343,15 @@ def test_a_sweep_is_evidence_of_what_each_clause_expects_of_its_points() -> None
     ],
 )
 def test_a_rule_is_verified_by_all_of_its_evidence(
-    lines: list[ResultRecord], needs: Needs, restriction: str
+    lines: list[ResultRecord],
+    needs: Needs,
+    restriction: str,
 ) -> None:
-    found = concluded(*lines, needs=needs)
-    assert (found.verdict, bool(found.missing)) == (
+    conclusion = concluded(*lines, needs=needs)
+    assert (conclusion.verdict, bool(conclusion.missing)) == (
         ("PARTIAL", True) if restriction else ("PASS", False)
     )
-    assert found.restriction == (restriction and f"passed in part ({restriction}")
+    assert conclusion.restriction == (restriction and f"passed in part ({restriction}")
 
 
 def test_evidence_that_was_not_run_is_named_as_missing() -> None:
@@ -339,13 +365,13 @@ def test_a_refusal_whose_control_was_not_seen_is_no_evidence_and_is_reported(ver
     """The control belongs to another rule, so that all evidence of this rule passed."""
     control = changed(line(GRANTED, verdict), {"rules": ["REG-17"]})
     needs = Needs({"REG-05": BOTH.items["REG-05"][1:]})
-    found = conclude_rules([control, line(REFUSED)], needs)["REG-05"]
-    assert found.verdict == "PARTIAL"
-    assert found.restriction == (
+    conclusion = conclude_rules([control, line(REFUSED)], needs)["REG-05"]
+    assert conclusion.verdict == "PARTIAL"
+    assert conclusion.restriction == (
         "passed in part (0 of 1); refused, but its control was not seen (granted RDMA_WRITE at libibverbs (RC)): "
         "refused RDMA_WRITE at libibverbs"
     )
-    assert not found.settled
+    assert not conclusion.settled
     why = "the refusal proves nothing, because its control was not seen: granted RDMA_WRITE at libibverbs (RC)"
     assert unproven([control, line(REFUSED)], needs) == {REFUSED.id: why}
     held = [changed(line(GRANTED), {"rules": ["REG-17"]}), line(REFUSED)]
@@ -369,8 +395,8 @@ def test_passed_points_are_evidence_although_the_sweep_fails(effective: str) -> 
             "evidence": evidence,
         },
     )
-    found = conclude_rules([sweep, line(REFUSED)], BOTH)
-    assert {rule: each.verdict for rule, each in found.items()} == {
+    conclusions = conclude_rules([sweep, line(REFUSED)], BOTH)
+    assert {rule: conclusion.verdict for rule, conclusion in conclusions.items()} == {
         "REG-05": "PASS",
         "REG-17": effective,
     }
@@ -386,12 +412,12 @@ def test_evidence_that_needs_a_test_kernel_is_not_required() -> None:
 
 
 def test_a_rule_is_settled_if_its_control_is_not_offered() -> None:
-    found = concluded(line(GRANTED, "UNSUPPORTED"), line(REFUSED))
+    conclusion = concluded(line(GRANTED, "UNSUPPORTED"), line(REFUSED))
     assert (
-        found.missing["refused RDMA_WRITE at libibverbs"]["why"]
+        conclusion.missing["refused RDMA_WRITE at libibverbs"]["why"]
         == "refused, but its control is not offered"
     )
-    assert found.settled
+    assert conclusion.settled
 
 
 def test_a_control_has_the_same_set_up_if_possible() -> None:
@@ -399,8 +425,8 @@ def test_a_control_has_the_same_set_up_if_possible() -> None:
     assert controls([plain, odp]) == {odp.name: plain.name}
     assert controls([plain, odp, replace(odp, direction="granted")]) == {}
     export = Shown("refused", "ibv_export_buf_dmabuf_fd", "libibverbs")
-    made = Shown("granted", "ibv_alloc_buf", "libibverbs")
-    assert controls([plain, export, made]) == {export.name: made.name}
+    shown = Shown("granted", "ibv_alloc_buf", "libibverbs")
+    assert controls([plain, export, shown]) == {export.name: shown.name}
     missing = concluded(line(GRANTED), line(ON_DEMAND)).missing["refused RDMA_WRITE at libibverbs"]
     assert missing["because"] == "granted RDMA_WRITE at libibverbs (RC, on demand)"
     near = replace(BOTH, controls=controls([plain, odp]))
@@ -408,12 +434,12 @@ def test_a_control_has_the_same_set_up_if_possible() -> None:
 
 
 def test_every_refusal_in_the_tables_has_a_control() -> None:
-    shown = {each for of in of_tier(SUITE.cases, "default") for _, each in shown_of_rules(of)}
-    granted = {each.name for each in shown if each.direction == "granted"}
+    shown = {shown for of in of_tier(SUITE.cases, "default") for _, shown in shown_of_rules(of)}
+    granted = {shown_item.name for shown_item in shown if shown_item.direction == "granted"}
     assert [
-        each
-        for each in shown
-        if each.direction == "refused" and NEEDS.control_of(each.name) not in granted
+        shown_item
+        for shown_item in shown
+        if shown_item.direction == "refused" and NEEDS.control_of(shown_item.name) not in granted
     ] == []
 
 
@@ -425,12 +451,13 @@ def test_each_rule_needs_evidence_unless_all_of_its_cases_are_open() -> None:
         for rule in of.rules
     }
     assert {rule for rule, items in NEEDS.items.items() if not items} == set(
-        SUITE.registry
+        SUITE.registry,
     ) - closed
 
 
 def test_evidence_that_a_rule_names_and_no_case_shows_is_a_mistake(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(suite, "CASES", tmp_path)
     folder = (
@@ -439,7 +466,8 @@ def test_evidence_that_a_rule_names_and_no_case_shows_is_a_mistake(
     )
     shutil.copy(CASES / "dealloc_mw" / "test_dealloc_mw.py", folder)
     with pytest.raises(
-        UserError, match="no case of MINE-01 shows 'refused ibv_dealloc_mw at libibverbs'"
+        UserError,
+        match="no case of MINE-01 shows 'refused ibv_dealloc_mw at libibverbs'",
     ):
         load_suite()
     text = (folder / "rules.yaml").read_text()
@@ -449,7 +477,7 @@ def test_evidence_that_a_rule_names_and_no_case_shows_is_a_mistake(
 
 def test_a_run_reports_the_evidence_that_a_rule_needs_and_that_is_missing(tmp_path: Path) -> None:
     chosen = [
-        each for each in SUITE.cases if each.id.startswith("reg_mr/rights/remote-write-granted")
+        case for case in SUITE.cases if case.id.startswith("reg_mr/rights/remote-write-granted")
     ]
     run = read(record(tmp_path, SUITE, chosen))
     assert run.verdicts["REG-05"] == "PARTIAL"
@@ -463,11 +491,11 @@ def test_a_run_reports_the_evidence_that_a_rule_needs_and_that_is_missing(tmp_pa
 
 
 def test_smoke_has_each_direction_of_every_rule() -> None:
-    shown = {(rule, each.direction) for of in SMOKE for rule, each in shown_of_rules(of)}
+    shown = {(rule, shown.direction) for of in SMOKE for rule, shown in shown_of_rules(of)}
     everything = {
-        (rule, each.direction)
+        (rule, shown.direction)
         for of in of_tier(SUITE.cases, "default")
-        for rule, each in shown_of_rules(of)
+        for rule, shown in shown_of_rules(of)
     }
     assert shown == everything
     assert {rule for of in SMOKE for rule in of.rules} == set(SUITE.registry)
@@ -502,6 +530,6 @@ def test_a_smoke_run_verifies_no_rule(tmp_path: Path) -> None:
 
 
 def test_a_single_case_reports_how_many_others_its_rule_has() -> None:
-    one = numbered(3).cases[0]
+    only_case = numbered(3).cases[0]
     needs = Needs({"REG-01": ("granted ibv_reg_mr at libibverbs",)}, cases={"REG-01": 3})
-    assert "2 other cases" in conclude_rules([line(one)], needs)["REG-01"].missing
+    assert "2 other cases" in conclude_rules([line(only_case)], needs)["REG-01"].missing

@@ -19,9 +19,9 @@ pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 def ran(kind: str, out: Path, *options: str) -> tuple[Recorded, str]:
     """Runs the cases of rows/other_guests.txt for this kind of guest; returns the run and its output."""
     expected = {
-        given.split()[1]: said.split(" ", 1)
-        for given, said in rows("other_guests")
-        if given.startswith(kind)
+        row.split()[1]: said.split(" ", 1)
+        for row, said in rows("other_guests")
+        if row.startswith(kind)
     }
     verdicts = {case: verdict for case, (verdict, *_) in expected.items()}
     done = run_in_guest(out, "--no-confirm", *options, only=expected)
@@ -65,8 +65,8 @@ def test_a_mutant_of_siw_is_killed_by_a_case_that_passes_without_it(tmp_path: Pa
     )
     done = launched("trial", "kernel", *words)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = read_history(tmp_path / "out")[name]
-    assert (found["outcome"], found["by"]) == (BY_ITS_RULE, [case])
+    entry = read_history(tmp_path / "out")[name]
+    assert (entry["outcome"], entry["by"]) == (BY_ITS_RULE, [case])
 
 
 def test_mended_cases_pass_and_the_report_names_the_changes(tmp_path: Path) -> None:

@@ -87,8 +87,8 @@ def test_the_given_module_was_loaded(resumed: Recorded, place: Path) -> None:
     under_test = resumed.header["under_test"]
     assert under_test["modules"]["rdma_rxe"]["build_id"] == MARK.hex()
     assert under_test["modules"]["ib_core"]["build_id"] != MARK.hex()
-    given = under_test["given"]["modules"]["files"]
-    assert given == {"rdma_rxe.ko": sha256_of(place / "modules/rdma_rxe.ko")}
+    modules = under_test["given"]["modules"]["files"]
+    assert modules == {"rdma_rxe.ko": sha256_of(place / "modules/rdma_rxe.ko")}
 
 
 def test_the_given_libraries_were_loaded(resumed: Recorded, place: Path) -> None:
@@ -109,10 +109,10 @@ def test_the_taint_by_an_unsigned_module_fails_no_case(resumed: Recorded) -> Non
 
 def others(recorded: Recorded) -> dict[str, object]:
     """Returns the build ids and hashes of the kernel and of the builds whose build id these tests do not change."""
-    found = recorded.header["under_test"]
-    builds = {**found["modules"], **found["libraries"]}
+    under_test = recorded.header["under_test"]
+    builds = {**under_test["modules"], **under_test["libraries"]}
     return {
-        "kernel": found["kernel"],
+        "kernel": under_test["kernel"],
         **{name: mark for name, mark in builds.items() if "rxe" not in name},
     }
 
@@ -120,14 +120,17 @@ def others(recorded: Recorded) -> dict[str, object]:
 @pytest.mark.nightly
 @pytest.mark.parametrize("options", [(), ("--deadline", "100")])
 def test_resumed_guests_have_the_results_of_a_booted_guest(
-    options: tuple[str, ...], booted: Recorded, resumed: Recorded, tmp_path: Path
+    options: tuple[str, ...],
+    booted: Recorded,
+    resumed: Recorded,
+    tmp_path: Path,
 ) -> None:
     """The booted guest is compared with a resumed guest with the same builds, and with a guest without them, once with
     the default deadline and once with another. The builds are those of the image, except for the build id."""
-    for found in (resumed, run_of(tmp_path / "out", *options)):
-        assert verdicts(found) == verdicts(booted)
-        assert found.header["planned"] == booted.header["planned"]
-        assert others(found) == others(booted)
+    for results in (resumed, run_of(tmp_path / "out", *options)):
+        assert verdicts(results) == verdicts(booted)
+        assert results.header["planned"] == booted.header["planned"]
+        assert others(results) == others(booted)
 
 
 @pytest.mark.nightly
@@ -138,7 +141,10 @@ def test_a_kept_guest_can_be_started_again(booted: Recorded, place: Path) -> Non
         "start.sh",
     ]
     subprocess.run(
-        [place / "out/guest/start.sh"], stdin=subprocess.DEVNULL, check=True, timeout=PATIENCE_S
+        [place / "out/guest/start.sh"],
+        stdin=subprocess.DEVNULL,
+        check=True,
+        timeout=PATIENCE_S,
     )
     said = (place / "out/guest/results").read_bytes()
     assert b'"verdict":"PASS"' in said
@@ -167,18 +173,24 @@ print("REPORT", json.dumps({
 def in_a_shell(place: Path, out: Path, commands: str, *options: str | Path) -> str:
     """Runs these commands in a shell in the guest; returns the output."""
     done = run_in_guest(
-        out, "--shell", "--modules", place / "modules", *options, said=f"{commands}\nexit\n"
+        out,
+        "--shell",
+        "--modules",
+        place / "modules",
+        *options,
+        said=f"{commands}\nexit\n",
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_a_shell_in_the_guest_has_the_devices_and_the_given_options(
-    place: Path, tmp_path: Path
+    place: Path,
+    tmp_path: Path,
 ) -> None:
     word = 'it\'s "$quoted"'
     laid(tmp_path, {"overlay/opt/report.py": REPORT})
-    given = (
+    options = (
         "--guest-env",
         f"WORD={word}",
         "--guest-env",
@@ -190,7 +202,7 @@ def test_a_shell_in_the_guest_has_the_devices_and_the_given_options(
         place,
         tmp_path / "shell",
         "echo answer-$((6 * 7)); python3 /opt/report.py; rdma link",
-        *given,
+        *options,
     )
     assert "answer-42" in said
     assert "link rxe0/1 state ACTIVE" in said
@@ -214,7 +226,8 @@ def test_a_shell_in_the_guest_has_the_devices_and_the_given_options(
 
 @pytest.mark.nightly
 def test_a_run_in_a_shell_of_the_guest_is_a_run_on_a_device_of_a_host(
-    place: Path, tmp_path: Path
+    place: Path,
+    tmp_path: Path,
 ) -> None:
     said = in_a_shell(
         place,

@@ -28,14 +28,16 @@ _LAYERS = {
 
 @cache
 def defects(stack: str) -> Mapping[str, Defect]:
-    found = defects_of(quotes.recorded(stack).results)
-    return {defect.fingerprint: defect for defect in found}
+    defects = defects_of(quotes.recorded(stack).results)
+    return {defect.fingerprint: defect for defect in defects}
 
 
 def layer_of(place: str) -> str:
     """Returns the layer of the first file that a place names."""
-    found = {word: place.find(word) for word in _LAYERS}
-    first = min((word for word in found if found[word] >= 0), key=lambda word: found[word])
+    positions = {word: place.find(word) for word in _LAYERS}
+    first = min(
+        (word for word in positions if positions[word] >= 0), key=lambda word: positions[word]
+    )
     return _LAYERS[first]
 
 

@@ -27,7 +27,8 @@ RACING = """
 
 
 @pytest.mark.parametrize(
-    ("bits_per_s", "call_s"), [(0.5e9, 200e-6), (100e9, 20e-6), (400e9, 30e-6), (800e9, 5e-6)]
+    ("bits_per_s", "call_s"),
+    [(0.5e9, 200e-6), (100e9, 20e-6), (400e9, 30e-6), (800e9, 5e-6)],
 )
 def test_a_burst_lasts_much_longer_than_the_call(bits_per_s: float, call_s: float) -> None:
     size = size_for(call_s, 8 / bits_per_s, PAGE)

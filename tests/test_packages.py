@@ -30,7 +30,13 @@ SUITE = "usr/share/rdma-cts"
 CASE = "reg_mr/access_flags/remote-write-without-local-write+none"
 # Names in a checkout that are not source: the data of git, and what tools have written.
 _NOT_SOURCE = shutil.ignore_patterns(
-    ".git", "out", "__pycache__", ".*_cache", ".hypothesis", ".tox", ".venv"
+    ".git",
+    "out",
+    "__pycache__",
+    ".*_cache",
+    ".hypothesis",
+    ".tox",
+    ".venv",
 )
 
 
@@ -77,8 +83,8 @@ def rpm(source: Path, tmp_path_factory: Folders) -> Path:
 
 def suite_files(names: Iterable[str]) -> set[str]:
     """Returns the files of the suite in a package, without directories and bytecode."""
-    found = {name.lstrip("./") for name in names if not name.endswith("/")}
-    return {name for name in found if name.startswith(SUITE) and "__pycache__" not in name}
+    paths = {name.lstrip("./") for name in names if not name.endswith("/")}
+    return {name for name in paths if name.startswith(SUITE) and "__pycache__" not in name}
 
 
 # The texts of the packages
@@ -122,7 +128,11 @@ def test_both_packages_have_the_same_files_of_the_suite(deb: Path, rpm: Path) ->
         line.split()[-1] for line in run("dpkg-deb", "-c", str(deb)).splitlines()
     )
     listed = run(
-        "rpm", "-qp", "--qf", r"[%{FILEMODES:perms} %{FILENAMES}\n]", str(rpm)
+        "rpm",
+        "-qp",
+        "--qf",
+        r"[%{FILEMODES:perms} %{FILENAMES}\n]",
+        str(rpm),
     ).splitlines()
     from_rpm = suite_files(line.split()[-1] for line in listed if not line.startswith("d"))
     assert from_rpm == from_deb
@@ -177,7 +187,10 @@ class Tree:
 
     def run(self, command: str, user: str = USER) -> subprocess.CompletedProcess[str]:
         """Runs a shell command in the tree, as a user in the home directory, with a clean environment."""
-        home = HOME if user == USER else Path("/root")
+        if user == USER:
+            home = HOME
+        else:
+            home = Path("/root")
         inside = f"cd {home} && {command}"
         environment = [
             "env",
@@ -201,11 +214,11 @@ class Tree:
 
     def state(self, folder: str) -> dict[str, tuple[int, int]]:
         """Returns the size and the time of every file and directory below a folder of the tree."""
-        found = {}
+        state_read = {}
         for path in (self.root / folder).rglob("*"):
             status = path.lstat()
-            found[str(path.relative_to(self.root))] = (status.st_size, status.st_mtime_ns)
-        return found
+            state_read[str(path.relative_to(self.root))] = (status.st_size, status.st_mtime_ns)
+        return state_read
 
     def lend_cache(self, cache: Path = HOME / ".cache" / "rdma-cts") -> None:
         """Gives the user hard links to this host's images and templates of the guest, which root has made."""
@@ -243,13 +256,13 @@ def unpacked(packages: Iterable[str]) -> Iterator[Tree]:
     digest = hashlib.sha256("\0".join(_system(needed).command(Path("TREE"))).encode()).hexdigest()[
         :16
     ]
-    kept = cache_directory() / "trees"
-    kept.mkdir(parents=True, exist_ok=True)
-    archive = kept / f"{RELEASE}-{digest}.tar"
-    folder = kept / f"test-{os.getpid()}"
+    trees = cache_directory() / "trees"
+    trees.mkdir(parents=True, exist_ok=True)
+    archive = trees / f"{RELEASE}-{digest}.tar"
+    folder = trees / f"test-{os.getpid()}"
     try:
-        with locked(kept / "lock", ", which is building the clean Debian tree", print):
-            _remove_remnants(kept)
+        with locked(trees / "lock", ", which is building the clean Debian tree", print):
+            _remove_remnants(trees)
             if not archive.exists():
                 _make(archive, needed)
             folder.mkdir()
@@ -271,7 +284,8 @@ def _make(archive: Path, packages: Sequence[str]) -> None:
     log = archive.with_name("build.log")
     log.write_bytes(b"")
     assert _system(packages).make(unfinished, log, print), log.read_text(
-        encoding="utf-8", errors="replace"
+        encoding="utf-8",
+        errors="replace",
     )
     unfinished.rename(archive)
 

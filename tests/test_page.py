@@ -68,7 +68,7 @@ def browser() -> Iterator[Browser]:
     """One Chromium for all tests of the module."""
     options = webdriver.ChromeOptions()
     for argument in words(
-        "headless=new no-sandbox disable-gpu disable-dev-shm-usage window-size=1280,1000"
+        "headless=new no-sandbox disable-gpu disable-dev-shm-usage window-size=1280,1000",
     ):
         options.add_argument(f"--{argument}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
@@ -107,7 +107,7 @@ def varied(directory: Path) -> list[ResultRecord]:
     }
     lines.append(result(next(cases), "FAIL", MARKUP, rules=["REG-15"], **marked))
     lines.append(
-        sweep(directory, next(cases), FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0)
+        sweep(directory, next(cases), FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0),
     )
     beyond = {"region": 1, "window": 2}
     lines.append(
@@ -116,7 +116,7 @@ def varied(directory: Path) -> list[ResultRecord]:
             next(cases),
             DATA_PATH,
             lambda at: beyond[at["object"]] if at["place"] == "before" else 0,
-        )
+        ),
     )
     return lines
 
@@ -138,13 +138,13 @@ def build(browser: Browser) -> None:
     browser.execute_script("document.querySelector('.in-full').scrollIntoView()")
     sections = ".in-full > section:not(.hidden) > div"
     browser.wait(
-        lambda: all(each.get_property("childElementCount") for each in browser.all(sections))
+        lambda: all(section.get_property("childElementCount") for section in browser.all(sections)),
     )
     for _ in range(2):  # first the rows, then the parts of the rows
         browser.execute_async_script(
             "const done = arguments[0];"
             "for (const each of document.querySelectorAll('details')) each.open = true;"
-            "setTimeout(() => requestAnimationFrame(() => setTimeout(done)));"  # waits for the events of the opening
+            "setTimeout(() => requestAnimationFrame(() => setTimeout(done)));",  # waits for the events of the opening
         )
 
 
@@ -152,8 +152,8 @@ def build(browser: Browser) -> None:
 def varied_page(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of the page of one varied run."""
     folder = tmp_path_factory.mktemp("varied")
-    made = run(folder, varied(folder), device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP})
-    (folder / "report.html").write_text(html.render([made]))
+    run_made = run(folder, varied(folder), device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP})
+    (folder / "report.html").write_text(html.render([run_made]))
     return (folder / "report.html").as_uri()
 
 
@@ -185,31 +185,31 @@ def assert_fits(browser: Browser) -> None:
 
 def assert_legible(browser: Browser) -> dict[str, float]:
     """Checks the contrast of every text with its background; returns the least contrast of each kind of element."""
-    found: dict[str, float] = browser.execute_script(CONTRAST)
-    assert {name: round(ratio, 2) for name, ratio in found.items() if ratio < 4.5} == {}
-    return found
+    contrasts: dict[str, float] = browser.execute_script(CONTRAST)
+    assert {name: round(ratio, 2) for name, ratio in contrasts.items() if ratio < 4.5} == {}
+    return contrasts
 
 
 def cases(browser: Browser) -> list[str]:
     """Opens all rules, which builds their rows; returns the ids of the cases that pass the filter."""
-    found: list[str] = browser.execute_async_script(
+    cases_read: list[str] = browser.execute_async_script(
         "const rules = [...document.querySelectorAll('details.rule')], open = rules.filter(each => each.open);"
         "for (const each of rules) each.open = true;"
         "setTimeout(() => requestAnimationFrame(() => setTimeout(() => {"
         "  const found = [...document.querySelectorAll('details.case')].filter(each => !each.closest('.hidden'));"
         "  for (const each of rules) each.open = open.includes(each);"
         "  arguments[0](found.map(each => each.id));"
-        "})))"
+        "})))",
     )
-    return found
+    return cases_read
 
 
 def focused(browser: Browser) -> str:
     """Returns the id of the focused element, or the id of the row if its head has the focus."""
-    found: str = browser.js(
-        "(it => it.id || it.closest('summary')?.parentElement.id || it.tagName)(document.activeElement)"
+    focused_id: str = browser.js(
+        "(it => it.id || it.closest('summary')?.parentElement.id || it.tagName)(document.activeElement)",
     )
-    return found
+    return focused_id
 
 
 def test_no_text_of_the_results_runs_as_a_script_and_all_texts_are_shown(page: Browser) -> None:
@@ -219,7 +219,7 @@ def test_no_text_of_the_results_runs_as_a_script_and_all_texts_are_shown(page: B
     assert page.js("document.querySelectorAll('a[href^=\"javascript\"]').length") == 0
     assert page.title == f"{page.one('p.about').text} · rdma-cts"
     assert page.title.startswith(
-        f"{MARKUP} ({MARKUP}), kernel 7.2.0, rdma-core 65.0, stack host, 2026-01-02"
+        f"{MARKUP} ({MARKUP}), kernel 7.2.0, rdma-core 65.0, stack host, 2026-01-02",
     )
     assert (
         f"{MARKUP} does not conform to its documents" in page.find_element(By.TAG_NAME, "h1").text
@@ -231,7 +231,7 @@ def test_no_text_of_the_results_runs_as_a_script_and_all_texts_are_shown(page: B
     loaded = page.js("performance.getEntriesByType('resource').map(each => each.name.slice(0, 5))")
     assert set(loaded) <= {"data:"}
     page.execute_script(
-        "const it = document.createElement('script'); it.textContent = 'window.ran = 3'; document.body.append(it)"
+        "const it = document.createElement('script'); it.textContent = 'window.ran = 3'; document.body.append(it)",
     )
     assert page.js("window.ran") is None
 
@@ -318,8 +318,8 @@ def test_a_sweep_has_its_formula_its_map_and_a_legend(page: Browser) -> None:
         first.find_element(By.CSS_SELECTOR, ".map"),
     )
     green, red = (
-        int.from_bytes(bytes.fromhex(f"{SHADES[each][0][1:]}ff"), "little")
-        for each in ("PASS", "FAIL")
+        int.from_bytes(bytes.fromhex(f"{SHADES[verdict][0][1:]}ff"), "little")
+        for verdict in ("PASS", "FAIL")
     )
     assert drawn == [4, 2, green, red]
     assert [
@@ -339,8 +339,8 @@ def test_a_point_of_a_map_is_described_by_keyboard_and_by_pointer(page: Browser)
     page.wait(lambda: dot.text.startswith("access=LOCAL_WRITE · PASS: REG-01 expects success"))
     page.press(Keys.ARROW_DOWN)
     page.wait(lambda: dot.text.startswith("access=LOCAL_WRITE+MW_BIND · FAIL"))
-    left, up = (2 - shown.size[side] // 2 for side in ("width", "height"))
-    ActionChains(page).move_to_element_with_offset(shown, left, up).perform()
+    left_px, up = (2 - shown.size[side] // 2 for side in ("width", "height"))
+    ActionChains(page).move_to_element_with_offset(shown, left_px, up).perform()
     page.wait(lambda: dot.text.startswith("access=none"))
 
 
@@ -360,12 +360,13 @@ def test_the_data_path_is_a_table_of_signs(page: Browser) -> None:
 
 
 def test_several_runs_are_columns_and_differing_cases_can_be_selected(
-    browser: Browser, tmp_path: Path
+    browser: Browser,
+    tmp_path: Path,
 ) -> None:
     old = [result(case) for case in SUITE.cases[:4]]
     new = [result(case, "FAIL" if case is SUITE.cases[2] else "PASS") for case in SUITE.cases[1:5]]
     show(browser, tmp_path, run(tmp_path, old, stack="trixie"), run(tmp_path, new, stack="forky"))
-    heads = [each.text for each in browser.all(".row.head span")]
+    heads = [heading.text for heading in browser.all(".row.head span")]
     assert heads[2:] == ["1. fake0, trixie, kernel 7.2.0", "2. fake0, forky, kernel 7.2.0"]
     browser.one("button[data-verdict=differs]").click()
     assert cases(browser) == [SUITE.cases[number].id for number in (0, 2, 4)]
@@ -379,7 +380,7 @@ def test_several_runs_are_columns_and_differing_cases_can_be_selected(
     verdicts = rule.find_elements(By.CSS_SELECTOR, "details.case")[4].get_attribute("data-verdicts")
     assert verdicts == "- PASS"
     levels = browser.js(
-        "[...document.querySelectorAll('h1,h2,h3,h4')].map(each => +each.tagName[1])"
+        "[...document.querySelectorAll('h1,h2,h3,h4')].map(each => +each.tagName[1])",
     )
     assert [pair for pair in pairwise(levels) if pair[1] > pair[0] + 1] == []
 
@@ -402,7 +403,8 @@ def test_the_essentials_need_no_script(browser: Browser, tmp_path: Path) -> None
 
 
 def test_the_defects_of_a_real_run_fit_on_the_first_screen_and_the_page_on_twelve_sheets(
-    browser: Browser, tmp_path: Path
+    browser: Browser,
+    tmp_path: Path,
 ) -> None:
     show(browser, tmp_path, read(RECORDED))
     lines = browser.all(".index a")
@@ -413,7 +415,7 @@ def test_the_defects_of_a_real_run_fit_on_the_first_screen_and_the_page_on_twelv
     assert all(line.rect["y"] + line.rect["height"] <= height for line in lines)
     top = " ".join(browser.one(".bad").text.split())
     assert top.startswith(
-        "23 defects in 189 results: 4 kernel crashes 29 memory-safety 1 process crash"
+        "23 defects in 189 results: 4 kernel crashes 29 memory-safety 1 process crash",
     )
     paper = {"printBackground": False, "paperWidth": 8.27, "paperHeight": 11.69}
     printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", paper)["data"])
@@ -459,29 +461,37 @@ def test_every_text_has_enough_contrast_with_its_background(page: Browser, schem
 
 def test_a_hundred_thousand_points_have_no_elements(browser: Browser, tmp_path: Path) -> None:
     flags: Subsets = {"subsets": [f"FLAG_{number}" for number in range(11)]}
-    axes: Axes = {"access": flags, "start": [str(each) for each in range(50)]}
-    many = numbered(700)
+    axes: Axes = {"access": flags, "start": [str(index) for index in range(50)]}
+    cases = numbered(700)
     lines = [
         result(case, "FAIL" if number % 10 == 0 else "PASS")
-        for number, case in enumerate(many.cases)
+        for number, case in enumerate(cases.cases)
     ]
-    lines[0] = sweep(tmp_path, many.cases[0], axes, lambda at: len(at["access"]) % 3, OUTCOMES)
+    lines[0] = sweep(tmp_path, cases.cases[0], axes, lambda at: len(at["access"]) % 3, OUTCOMES)
     show(browser, tmp_path, run(tmp_path, lines))
     assert browser.js("document.getElementsByTagName('*').length") < 50 * len(lines)
     build(browser)
     assert browser.js("document.getElementsByTagName('*').length") < 70 * len(lines)
-    assert "102,400 points" in browser.by_id(f"sweep:{many.cases[0].id}").text
+    assert "102,400 points" in browser.by_id(f"sweep:{cases.cases[0].id}").text
     assert browser.one(".map").is_displayed()
 
 
 def test_a_defect_describes_only_its_own_points(browser: Browser, tmp_path: Path) -> None:
     swept = sweep(tmp_path, SUITE.cases[0], FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0)
-    (own,) = swept["deviations"]
-    other: Deviation = {**own, "rules": ["REG-01"], "observed": "what another rule's points did"}
-    show(browser, tmp_path, run(tmp_path, [{**swept, "deviations": [other, own]}]))
-    (card,) = (each.text for each in browser.all("article.defect") if own["rules"][0] in each.text)
-    assert f"{own['observed']} ({own['count']:,} points: those with MW_BIND)" in card
-    assert own["repro"] in card
+    (deviation,) = swept["deviations"]
+    other: Deviation = {
+        **deviation,
+        "rules": ["REG-01"],
+        "observed": "what another rule's points did",
+    }
+    show(browser, tmp_path, run(tmp_path, [{**swept, "deviations": [other, deviation]}]))
+    (card,) = (
+        article.text
+        for article in browser.all("article.defect")
+        if deviation["rules"][0] in article.text
+    )
+    assert f"{deviation['observed']} ({deviation['count']:,} points: those with MW_BIND)" in card
+    assert deviation["repro"] in card
     assert "another rule" not in card
 
 
@@ -531,7 +541,7 @@ def test_the_data_have_the_fields_of_each_result() -> None:
             ("before", record["set_up"]["before"]),
             ("kernel", "\n".join(record["kernel"]["log"])),
             ("remarks", "; ".join(record["notes"])),
-            ("points", [list(each) for each in record["points"].items()]),
+            ("points", [list(point) for point in record["points"].items()]),
             ("reproduce", record["repro"].replace(record["case"], "\0")),
         ):
             assert (row[name] or type(value)()) == value, (record["case"], name)
@@ -540,22 +550,22 @@ def test_the_data_have_the_fields_of_each_result() -> None:
 
 
 def test_rows_are_built_two_hundred_at_a_time(browser: Browser, tmp_path: Path) -> None:
-    many = numbered(450)
-    show(browser, tmp_path, run(tmp_path, [result(case) for case in many.cases]))
+    cases = numbered(450)
+    show(browser, tmp_path, run(tmp_path, [result(case) for case in cases.cases]))
     # A link leads to a case that is not among the first 200.
-    browser.execute_script("location.hash = arguments[0]", many.cases[440].id)
-    browser.wait(lambda: focused(browser) == many.cases[440].id)
-    assert "outcome success" in browser.by_id(many.cases[440].id).text
+    browser.execute_script("location.hash = arguments[0]", cases.cases[440].id)
+    browser.wait(lambda: focused(browser) == cases.cases[440].id)
+    assert "outcome success" in browser.by_id(cases.cases[440].id).text
     browser.get("about:blank")
     browser.get((tmp_path / "report.html").as_uri())
     wait_for_rows(browser)
     browser.one("#REG-01 > summary").click()
     more = browser.wait(lambda: browser.one("#REG-01 button.more"))
-    for left in (250, 50):
-        assert more.text == f"{left} more"
-        assert len(browser.all("details.case")) == 450 - left
+    for remaining in (250, 50):
+        assert more.text == f"{remaining} more"
+        assert len(browser.all("details.case")) == 450 - remaining
         more.click()
-    assert [each.get_attribute("id") for each in browser.all("details.case")] == [
-        case.id for case in many.cases
+    assert [row.get_attribute("id") for row in browser.all("details.case")] == [
+        case.id for case in cases.cases
     ]
     assert not browser.all("button.more")

@@ -38,7 +38,15 @@ CHECK = Change(
 )
 BIND = Change("bind", "Bind it.", ("BIND-17",), (), (TO_BIND,), "1", "Bind it", CASE, blame="bind")
 LACKING = Change(
-    "unbind", "Add it.", ("BIND-21",), (), (TO_ADD,), "2", "Add unbinding", CASE, feature=True
+    "unbind",
+    "Add it.",
+    ("BIND-21",),
+    (),
+    (TO_ADD,),
+    "2",
+    "Add unbinding",
+    CASE,
+    feature=True,
 )
 
 
@@ -73,7 +81,9 @@ def test_git_am_applies_the_series_and_then_the_features(tree: Path) -> None:
     assert patches(tree, "--features", "--signoff", "A Name <name@example.org>") == 0
     git(tree, "am", "--quiet", *map(str, made(tree)))
     assert (tree / DRIVER / "rxe_mw.c").read_text() == LATER.replace(
-        "return 0", "return 1", 1
+        "return 0",
+        "return 1",
+        1,
     ).replace(" & 0xff", "")
     git(tree, "am", "--quiet", *map(str, made(tree, "linux-features")))
     assert "int unbind;\n\nint check(" in (tree / DRIVER / "rxe_mw.c").read_text()
@@ -103,7 +113,9 @@ def test_a_message_has_the_document_and_the_commit_at_fault_but_not_the_program(
 
 
 def test_a_tree_without_history_has_the_same_patches_without_fixes(
-    tree: Path, tmp_path: Path, capsys: Says
+    tree: Path,
+    tmp_path: Path,
+    capsys: Says,
 ) -> None:
     bare = tmp_path / "bare" / "tree"
     laid(bare / DRIVER, {"rxe_mw.c": LATER})
@@ -115,7 +127,9 @@ def test_a_tree_without_history_has_the_same_patches_without_fixes(
 
 
 def test_the_first_commit_of_a_history_is_not_named_in_fixes(
-    tmp_path: Path, tree: Path, capsys: Says
+    tmp_path: Path,
+    tree: Path,
+    capsys: Says,
 ) -> None:
     imported = tmp_path / "imported" / "tree"
     commit(imported, LATER, "Import")
@@ -124,7 +138,7 @@ def test_the_first_commit_of_a_history_is_not_named_in_fixes(
     cut = tmp_path / "cut" / "tree"
     git(tmp_path, "clone", "-q", "--depth=2", f"file://{tree}", str(cut))
     assert patches(cut) == 0
-    assert ["Fixes:" in each.read_text() for each in made(cut)] == [False, True]
+    assert ["Fixes:" in letter.read_text() for letter in made(cut)] == [False, True]
 
 
 def test_a_commit_that_only_moves_the_driver_is_not_blamed(tree: Path) -> None:
@@ -135,12 +149,13 @@ def test_a_commit_that_only_moves_the_driver_is_not_blamed(tree: Path) -> None:
     git(old, "mv", "staging/rxe_mw.c", f"{DRIVER}/rxe_mw.c")
     git(old, "commit", "-q", "-m", "Move out of staging")
     assert patches(old) == 0
-    assert ['("Add binding")' in each.read_text() for each in made(old)] == [True, False]
+    assert ['("Add binding")' in letter.read_text() for letter in made(old)] == [True, False]
     assert '("Add the check")' in made(old)[1].read_text()
 
 
 def test_a_tree_with_uncommitted_files_is_named_and_the_series_is_for_head(
-    tree: Path, capsys: Says
+    tree: Path,
+    capsys: Says,
 ) -> None:
     laid(tree / DRIVER, {"rxe_mw.c": "int other;\n"})
     assert patches(tree) == 0
@@ -153,10 +168,14 @@ def test_a_tree_with_uncommitted_files_is_named_and_the_series_is_for_head(
 
 
 def test_a_change_that_does_not_fit_is_named_and_left_out(
-    tree: Path, monkeypatch: Patch, capsys: Says
+    tree: Path,
+    monkeypatch: Patch,
+    capsys: Says,
 ) -> None:
     monkeypatch.setattr(
-        commands.patches, "read_changes", lambda: (BIND, replace(BIND, name="zap"), CHECK)
+        commands.patches,
+        "read_changes",
+        lambda: (BIND, replace(BIND, name="zap"), CHECK),
     )
     commit(tree, LATER.replace("key & 0xff", "key & 0xfe"), "Another version")
     assert patches(tree) == 0

@@ -40,12 +40,12 @@ from trial.report import Trial
 from trial.running import on_reference, on_the_reference, violations_by
 from trial.trying import KILLED, SURVIVED, finding, try_all, try_violation
 
-BY_NAME = {each.name: each for each in PERSONAS}
+BY_NAME = {persona.name: persona for persona in PERSONAS}
 # On these personas, no statuses of the InfiniBand specification are required.
 IWARP = {"irdma-iwarp", "erdma", "cxgb4", "qedr-iwarp", "siw"}
 # By day, cases run on: a persona with all features of InfiniBand, software iWARP, a persona without RC and windows.
 BY_DAY = {"mlx5", "siw", "efa"}
-ONE_OF_EACH_RULE = list({each.rule: each for each in VIOLATIONS}.values())
+ONE_OF_EACH_RULE = list({violation.rule: violation for violation in VIOLATIONS}.values())
 
 
 @cache
@@ -58,33 +58,35 @@ def clean(name: str) -> CleanRun:
     return run_clean(BY_NAME[name], cases())
 
 
-in_turn = pytest.mark.parametrize("persona", PERSONAS, ids=lambda each: each.name)
+in_turn = pytest.mark.parametrize("persona", PERSONAS, ids=lambda item: item.name)
 some_by_day = pytest.mark.parametrize(
     "persona",
     [
-        pytest.param(each, id=each.name, marks=() if each.name in BY_DAY else pytest.mark.nightly)
-        for each in PERSONAS
+        pytest.param(
+            persona, id=persona.name, marks=() if persona.name in BY_DAY else pytest.mark.nightly
+        )
+        for persona in PERSONAS
     ],
 )
 
 
 @some_by_day
 def test_a_persona_fails_exactly_the_rules_its_driver_violates(persona: Persona) -> None:
-    found = outcome(persona, clean(persona.name))
-    assert (found.wrong, found.passed) == ((), True)
-    assert found.verdicts[Verdict.PASS] > 300
-    assert Verdict.BROKEN not in found.verdicts
+    outcome_seen = outcome(persona, clean(persona.name))
+    assert (outcome_seen.wrong, outcome_seen.passed) == ((), True)
+    assert outcome_seen.verdicts[Verdict.PASS] > 300
+    assert Verdict.BROKEN not in outcome_seen.verdicts
 
 
 def test_a_bind_checked_at_access_fails_only_rules_about_its_refusal() -> None:
     """The firmware of mlx5 may check a bind only when a peer uses the window, so that an invalid bind succeeds."""
     mlx5 = BY_NAME["mlx5"]
     persona = replace(mlx5, behaves={**mlx5.behaves, "binds-checked-at-access": ""})
-    found = run_clean(persona, [case for case in cases() if case.given.windows])
+    results = run_clean(persona, [case for case in cases() if case.given.windows])
     about = {"BIND-05", "BIND-07", "BIND-10", *mlx5.mistakes}
-    assert [(id_, reason) for id_, rules, reason in found.failed if about.isdisjoint(rules)] == []
-    assert found.verdicts[Verdict.UNREACHABLE] > 25
-    assert found.broken == ()
+    assert [(id_, reason) for id_, rules, reason in results.failed if about.isdisjoint(rules)] == []
+    assert results.verdicts[Verdict.UNREACHABLE] > 25
+    assert results.broken == ()
 
 
 def test_requests_that_a_fast_device_has_completed_are_no_evidence_about_requests_in_flight() -> (
@@ -130,14 +132,17 @@ def test_a_device_conforms_if_only_the_kernel_core_violates_rules(persona: Perso
     with closing(ReferenceBench(persona.kind()(persona.stack))) as bench:
         bench.adapt(clean(persona.name).findings)
         run = on_the_reference(bench)
-        found = [case_record(run_case(case, run), load_suite().registry) for case in failed]
+        records = [case_record(run_case(case, run), load_suite().registry) for case in failed]
     for subject, status in (
         ("device", 1 if persona.claims or persona.mistakes else 0),
         ("stack", 1),
     ):
-        done = [with_effective(record, header(subject=subject), None) for record in found]
+        done = [with_effective(record, header(subject=subject), None) for record in records]
         footer = footer_record(
-            [case.id for case in failed], done, load_suite().registry, duration_s=0
+            [case.id for case in failed],
+            done,
+            load_suite().registry,
+            duration_s=0,
         )
         assert (subject, exit_status(footer)) == (subject, status), [
             record["reason"] for record in done
@@ -146,8 +151,10 @@ def test_a_device_conforms_if_only_the_kernel_core_violates_rules(persona: Perso
 
 @some_by_day
 def test_statuses_are_required_only_if_the_transport_defines_them(persona: Persona) -> None:
-    asked = [case for case in cases() if any(rule.startswith("STAT-") for rule in case.rules)]
-    passed = [case for case in asked if case.id in clean(persona.name).passed]
+    status_cases = [
+        case for case in cases() if any(rule.startswith("STAT-") for rule in case.rules)
+    ]
+    passed = [case for case in status_cases if case.id in clean(persona.name).passed]
     if persona.name in IWARP:
         assert passed == []
     else:
@@ -159,8 +166,8 @@ def test_a_violation_of_each_rule_is_detected() -> None:
     rows_first = sorted(cases(), key=lambda case: case.sweep.size if case.sweep else 0)
     elsewhere = 0
     for violation in ONE_OF_EACH_RULE:
-        own = [case for case in rows_first if violation.rule in case.rules]
-        if detected(violation, own):
+        own_rows = [case for case in rows_first if violation.rule in case.rules]
+        if detected(violation, own_rows):
             continue
         elsewhere += 1
         assert detected(violation, rows_first), violation.name
@@ -181,12 +188,12 @@ def test_no_violation_of_the_reference_survives_and_few_are_misattributed() -> N
         for case in load_suite().cases
         if case not in cases() and case.kind is not Kind.SEQUENCES
     ]
-    found = [
-        each if each.outcome != SURVIVED else try_violation(named(each.name), slow)
-        for each in try_all(VIOLATIONS, cases())
+    findings = [
+        finding if finding.outcome != SURVIVED else try_violation(named(finding.name), slow)
+        for finding in try_all(VIOLATIONS, cases())
     ]
-    assert [report.line(each) for each in found if each.outcome == SURVIVED] == []
-    assert Trial(found, UNTRIABLE, 0.0, "the reference").passed
+    assert [report.line(finding) for finding in findings if finding.outcome == SURVIVED] == []
+    assert Trial(findings, UNTRIABLE, 0.0, "the reference").passed
 
 
 @pytest.mark.nightly
@@ -196,8 +203,12 @@ def test_violations_are_killed(persona: Persona) -> None:
     for violation in VIOLATIONS[PERSONAS.index(persona) :: len(PERSONAS)]:
         killers = try_violation(violation, cases()).by
         findings.append(try_on(persona, clean(persona.name), violation, killers, cases()))
-    offered = [each for each in findings if each is not None]
-    assert [f"{each.name}: {each.outcome}" for each in offered if each.outcome != KILLED] == []
+    offered = [finding for finding in findings if finding is not None]
+    assert [
+        f"{violation.name}: {violation.outcome}"
+        for violation in offered
+        if violation.outcome != KILLED
+    ] == []
     assert offered
 
 
@@ -214,10 +225,10 @@ def test_every_behaviour_changes_the_reference(persona: Persona) -> None:
 def test_a_masked_violation_fails_no_row_of_its_rule(persona: Persona) -> None:
     run = clean(persona.name)
     rows = [case for case in cases() if case.id in run.passed and not case.sweep]
-    for violation in (each for each in VIOLATIONS if each.name in persona.masked):
-        own = [case for case in rows if violation.rule in case.rules]
-        judged = on_reference(own, persona.kind(violation.kind), persona.stack, run.findings)
-        seen = [case.id for case, each in judged if each.verdict == Verdict.FAIL]
+    for violation in (violation for violation in VIOLATIONS if violation.name in persona.masked):
+        own_rows = [case for case in rows if violation.rule in case.rules]
+        judged = on_reference(own_rows, persona.kind(violation.kind), persona.stack, run.findings)
+        seen = [case.id for case, judgement in judged if judgement.verdict == Verdict.FAIL]
         assert (violation.name, seen) == (violation.name, [])
 
 
@@ -244,7 +255,9 @@ def test_a_violation_is_skipped_if_not_offered_and_survives_if_undetected(
 
 
 def test_the_command_writes_its_table_and_suggests_personas(
-    tmp_path: Path, monkeypatch: Patch, capsys: Says
+    tmp_path: Path,
+    monkeypatch: Patch,
+    capsys: Says,
 ) -> None:
     about = {named("one-byte-too-short").rule, *BY_NAME["efa"].violates}
     few = [case for case in cases() if about.intersection(case.rules)]
@@ -254,7 +267,7 @@ def test_the_command_writes_its_table_and_suggests_personas(
     text = capsys.readouterr().out
     assert text.splitlines()[0].startswith("| persona | right | wrong | vacuous | BROKEN |")
     data = json.loads((tmp_path / "personas.json").read_text())
-    assert [each["persona"] for each in data["personas"]] == ["efa"]
+    assert [persona["persona"] for persona in data["personas"]] == ["efa"]
     assert (tmp_path / "personas.md").read_text() in text
     assert main(["trial", "personas", "erdma", "--list"]) == 0
     assert "has immediate_data and does not declare it (providers/erdma/" in capsys.readouterr().out
@@ -263,8 +276,8 @@ def test_the_command_writes_its_table_and_suggests_personas(
 def test_personas_can_be_tried_without_violations() -> None:
     mana = BY_NAME["mana"]
     few = [case for case in cases() if not mana.violates.keys().isdisjoint(case.rules)]
-    (found,) = try_personas([mana], [], few, jobs=1)
-    assert (found.passed, found.findings) == (True, ())
+    (finding,) = try_personas([mana], [], few, jobs=1)
+    assert (finding.passed, finding.findings) == (True, ())
 
 
 def test_a_sweep_may_fail_only_by_the_expected_rule(monkeypatch: Patch) -> None:

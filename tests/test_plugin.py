@@ -21,9 +21,9 @@ KEPT = os.environ[cache.DIRECTORY]  # the cache of this session has the parsed t
 
 
 def verdicts(project: Project) -> Mapping[str, str]:
-    found = {line["case"]: line["verdict"] for line in project.results().results}
-    assert len(found) == len(project.results().results)
-    return found
+    verdicts_by_case = {line["case"]: line["verdict"] for line in project.results().results}
+    assert len(verdicts_by_case) == len(project.results().results)
+    return verdicts_by_case
 
 
 def extend(project: Project, text: str) -> None:
@@ -63,7 +63,7 @@ def test_each_case_is_recorded_with_its_verdict(project: Project) -> None:
     assert "refused with EOPNOTSUPP; the device does not declare odp" in skip
     (line,) = re.findall(r"^FAIL .*", done.stdout, re.MULTILINE)
     assert line.startswith(
-        "FAIL REG-15 ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=REMOTE_WRITE)"
+        "FAIL REG-15 ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=REMOTE_WRITE)",
     )
     assert "should fail, but returned an MR" in line
     assert line.endswith("fake.yaml:10")
@@ -150,9 +150,9 @@ def test_two_workers_and_a_session_without_pytests_protocol_have_the_results_of_
     (project.root / "out").rename(project.root / "alone")
     done = project.run("-n2", rows=(*QUIET_VERDICTS, "dies"))
     assert re.search(r"\[gw[01]\]", done.stdout)
-    found = without_times(project)
-    assert found.pop("reg_mr/fake/dies")["verdict"] == "CRASH"
-    assert found == alone
+    lines_seen = without_times(project)
+    assert lines_seen.pop("reg_mr/fake/dies")["verdict"] == "CRASH"
+    assert lines_seen == alone
     assert project.results().header["planned"] == [*planned, "reg_mr/fake/dies"]
     assert footer_of(project.results())["complete"] is True
     (project.root / "out").rename(project.root / "several")
@@ -189,15 +189,15 @@ def test_only_with_an_unknown_case_is_a_usage_error_with_a_suggestion(project: P
 def test_mistakes_in_a_table_are_usage_errors_of_one_line_each(project: Project) -> None:
     table = project.tables / "reg_mr" / "fake.yaml"
     table.write_text(
-        "verb: ibv_reg_mr\ncases: 1\nrows:\n  - {id: a, rules: [REG-99], then: succes}\n"
+        "verb: ibv_reg_mr\ncases: 1\nrows:\n  - {id: a, rules: [REG-99], then: succes}\n",
     )
     done = project.run("-n2", rows=())
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "Traceback" not in done.stdout + done.stderr
-    found = errors(done)
-    assert all(line.startswith(f"{table}:4:") for line in found)
-    assert any("unknown rule 'REG-99'" in line for line in found)
-    assert any("did you mean success?" in line for line in found)
+    messages = errors(done)
+    assert all(line.startswith(f"{table}:4:") for line in messages)
+    assert any("unknown rule 'REG-99'" in line for line in messages)
+    assert any("did you mean success?" in line for line in messages)
 
 
 def test_an_unknown_device_is_a_usage_error_of_one_line(project: Project) -> None:
@@ -210,7 +210,7 @@ def test_an_unknown_device_is_a_usage_error_of_one_line(project: Project) -> Non
         "-c",
         str(ROOT / "tox.ini"),
     ]
-    given = [
+    arguments = [
         f"--rootdir={ROOT}",
         str(CASES / "dereg_mr"),
         "--rdma-device",
@@ -219,7 +219,7 @@ def test_an_unknown_device_is_a_usage_error_of_one_line(project: Project) -> Non
         "out",
     ]
     environment = {**project.environment, cache.DIRECTORY: KEPT}
-    done = ended(*command, *given, cwd=project.root, env=environment)
+    done = ended(*command, *arguments, cwd=project.root, env=environment)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     (error,) = errors(done)
     assert error.startswith("no RDMA device 'nosuch0'; ")

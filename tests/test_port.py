@@ -116,10 +116,15 @@ def made(tmp_path: Path) -> Callable[..., Port]:
     ],
 )
 def test_the_best_gid_whose_interface_is_up_is_used(
-    made: Any, link_layer: str, gids: tuple[Entry, ...], index: int
+    made: Any,
+    link_layer: str,
+    gids: tuple[Entry, ...],
+    index: int,
 ) -> None:
     port = made(
-        link_layer, *gids, interfaces=(("d0", 0x1003, "up"), ("d0.7", 0x1003, "lowerlayerdown"))
+        link_layer,
+        *gids,
+        interfaces=(("d0", 0x1003, "up"), ("d0.7", 0x1003, "lowerlayerdown")),
     )
     assert port.choose(port.gids()) == index
     assert port.choose(port.gids(range(len(gids)))) == index
@@ -137,7 +142,8 @@ def test_an_empty_gid_is_refused_and_the_usable_gids_are_listed(made: Any) -> No
 def test_a_port_without_any_gid_is_refused(made: Any) -> None:
     port = made("Unknown")
     with user_error(
-        "port 1 of any0 has no GID, so .* sent; select another with --port or --device$", status=3
+        "port 1 of any0 has no GID, so .* sent; select another with --port or --device$",
+        status=3,
     ):
         port.choose(port.gids())
 
@@ -151,7 +157,9 @@ def test_a_port_without_any_gid_is_refused(made: Any) -> None:
     ],
 )
 def test_a_port_without_a_usable_gid_is_reported_with_what_to_do(
-    made: Any, gids: tuple[Entry, ...], hint: str
+    made: Any,
+    gids: tuple[Entry, ...],
+    hint: str,
 ) -> None:
     port = made("Ethernet", *gids, interfaces=(("d0", 0x1002, "down"),))
     with user_error("port 1 of any0 has no GID whose network interface is up", status=3) as caught:
@@ -169,7 +177,9 @@ def test_a_port_without_a_usable_gid_is_reported_with_what_to_do(
     ],
 )
 def test_a_gid_that_cannot_be_used_is_refused_and_the_usable_gids_are_listed(
-    made: Any, index: int, what: str
+    made: Any,
+    index: int,
+    what: str,
 ) -> None:
     gids = (
         (LINK_LOCAL, V1, "d0"),
@@ -195,7 +205,8 @@ def test_a_port_that_is_not_active_is_refused(made: Any, state: str) -> None:
 
 
 def test_a_port_that_does_not_exist_is_refused_and_the_existing_ports_are_listed(
-    made: Any, tmp_path: Path
+    made: Any,
+    tmp_path: Path,
 ) -> None:
     made()
     with pytest.raises(UserError, match="any0 has no port 2; its ports: 1"):
@@ -214,7 +225,9 @@ def test_a_port_that_does_not_exist_is_refused_and_the_existing_ports_are_listed
     ],
 )
 def test_the_partition_has_full_membership_if_possible(
-    made: Any, pkeys: tuple[int, ...], index: int
+    made: Any,
+    pkeys: tuple[int, ...],
+    index: int,
 ) -> None:
     assert made("InfiniBand", pkeys=pkeys).pkey_index == index
 
@@ -281,7 +294,10 @@ def test_the_addresses_of_this_namespace_are_those_that_the_kernel_lists() -> No
     addresses = local_addresses()
     # Not from /sys, which a chroot may lack.
     assert {number for number, _ in addresses} <= {number for number, _ in socket.if_nameindex()}
-    lines = Path("/proc/net/if_inet6").read_text().splitlines() if addresses else []
+    if addresses:
+        lines = Path("/proc/net/if_inet6").read_text().splitlines()
+    else:
+        lines = []
     listed = {
         (int(words[1], 16), IPv6Address(bytes.fromhex(words[0]))) for words in map(str.split, lines)
     }
@@ -292,11 +308,11 @@ def test_the_addresses_of_this_namespace_are_those_that_the_kernel_lists() -> No
 
 
 def device(layer: str, lid: int = 7, flags: int = 0, gid_index: int | None = None) -> Device:
-    found = Device.__new__(Device)
-    found.name, found.port, found.gid_index = "any0", 1, gid_index
-    found.transport = INFINIBAND if layer == "InfiniBand" else ROCE
-    found.__dict__["_port"] = SimpleNamespace(lid=lid, flags=flags)
-    return found
+    device_made = Device.__new__(Device)
+    device_made.name, device_made.port, device_made.gid_index = "any0", 1, gid_index
+    device_made.transport = INFINIBAND if layer == "InfiniBand" else ROCE
+    device_made.__dict__["_port"] = SimpleNamespace(lid=lid, flags=flags)
+    return device_made
 
 
 @pytest.mark.parametrize(
@@ -310,7 +326,8 @@ def device(layer: str, lid: int = 7, flags: int = 0, gid_index: int | None = Non
     ],
 )
 def test_infiniband_uses_the_lid_and_has_a_global_route_only_if_necessary(
-    of: Device, used: bool
+    of: Device,
+    used: bool,
 ) -> None:
     assert of.uses_grh is used
 
@@ -327,15 +344,17 @@ def test_the_transport_is_that_of_the_node_and_its_link(tmp_path: Path) -> None:
 
 
 def test_a_device_uses_the_gid_table_of_the_stack_if_there_is_one(
-    made: Any, monkeypatch: Patch, tmp_path: Path
+    made: Any,
+    monkeypatch: Patch,
+    tmp_path: Path,
 ) -> None:
     made("Ethernet", (MAPPED, "", ""), (VLAN, "", ""))
     monkeypatch.setattr(device_module, "SYSFS", tmp_path / "ib")
     for indices, chosen in (([0], 0), (None, 1)):
-        found = device("Ethernet")
-        found.netlink = RdmaNetlink("any0")
-        monkeypatch.setattr(Device, "_gid_indices", lambda _, known=indices: known)
-        assert found.source_gid_index == chosen
+        device_made = device("Ethernet")
+        device_made.netlink = RdmaNetlink("any0")
+        monkeypatch.setattr(Device, "_gid_indices", lambda _, gids=indices: gids)
+        assert device_made.source_gid_index == chosen
 
 
 def test_a_device_that_may_not_be_opened_is_reported_in_one_line(monkeypatch: Patch) -> None:
@@ -353,7 +372,8 @@ def test_a_device_that_may_not_be_opened_is_reported_in_one_line(monkeypatch: Pa
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(device_module, "device_names", lambda: ["any0"])
     with user_error(
-        "device any0 cannot be opened: Failed to open device any0; check that", status=3
+        "device any0 cannot be opened: Failed to open device any0; check that",
+        status=3,
     ):
         Device("any0")
 
@@ -365,19 +385,27 @@ def test_a_program_of_32_bits_is_refused_in_one_line(monkeypatch: Patch) -> None
 
 
 @pytest.mark.parametrize(
-    ("reported", "severity"), [(64, Severity.MEMORY), (40, Severity.VALID_REFUSED)]
+    ("reported", "severity"),
+    [(64, Severity.MEMORY), (40, Severity.VALID_REFUSED)],
 )
 def test_missing_data_of_a_completed_receive_are_misplaced_or_lost(
-    reported: int, severity: Severity
+    reported: int,
+    severity: Severity,
 ) -> None:
     """A receive completion of another length belongs to the next message, and the expected message was lost."""
     when = "op: RECV, qp_type: UD, lkey: mr.lkey, addr: buf, length: 64"
-    given = "mrs: {mr: {access: [LOCAL_WRITE]}}"
+    set_up = "mrs: {mr: {access: [LOCAL_WRITE]}}"
     of = case(
-        f"{{rules: [REG-05], given: {{{given}}}, call: local_traffic, when: {{{when}}}, then: success}}"
+        f"{{rules: [REG-05], given: {{{set_up}}}, call: local_traffic, when: {{{when}}}, then: success}}",
     )
     observed = Observation(
-        rc=0, returned="0", errno="", layer="device", wc=["SUCCESS"], qp_type="UD", side="receive"
+        rc=0,
+        returned="0",
+        errno="",
+        layer="device",
+        wc=["SUCCESS"],
+        qp_type="UD",
+        side="receive",
     )
     observed |= {"moved": "nothing", "changed": [[0, 27]], "byte_len": [reported, 64]}
     judged = judge(of, [], observed)
@@ -390,7 +418,8 @@ def test_missing_data_of_a_completed_receive_are_misplaced_or_lost(
 
 
 @pytest.mark.parametrize(
-    "opcode", ["SEND", "RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD", "FLUSH_GLOBAL"]
+    "opcode",
+    ["SEND", "RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD", "FLUSH_GLOBAL"],
 )
 def test_only_requests_without_a_response_are_unacknowledged_and_only_on_iwarp(opcode: str) -> None:
     assert IWARP.acknowledges(opcode) == (opcode not in ("SEND", "RDMA_WRITE"))
@@ -427,10 +456,12 @@ def test_on_demand_memory_is_declared_for_each_transport() -> None:
 
 
 @pytest.mark.parametrize(
-    ("elements", "declared"), [(0, True), (1, False), (2, False), (3, True), (32, True)]
+    ("elements", "declared"),
+    [(0, True), (1, False), (2, False), (3, True), (32, True)],
 )
 def test_lists_of_reads_need_as_many_elements_as_the_tables_use(
-    elements: int, declared: bool
+    elements: int,
+    declared: bool,
 ) -> None:
     assert declared_capabilities(DeviceAttributes(0, 0, 0, 0, elements))["read_lists"] is declared
     assert (
@@ -443,19 +474,19 @@ NEEDS = {"immediate_data", "send_immediate_data"}
 
 def test_every_row_and_point_with_immediate_data_needs_this_capability() -> None:
     cases = load_suite().cases
-    rows = [each for each in cases if each.sweep is None]
+    rows = [case for case in cases if case.sweep is None]
     using = {
-        each.id
-        for each in rows
-        if not each.id.startswith("wire/")  # packets, which the suite itself makes
+        row.id
+        for row in rows
+        if not row.id.startswith("wire/")  # packets, which the suite itself makes
         and any(
             "WITH_IMM" in str(step) or step.call == "immediates_in_order"
-            for step in (each.when, *each.afterwards)
+            for step in (row.when, *row.afterwards)
         )
     }
     assert using
-    assert using == {each.id for each in rows if not NEEDS.isdisjoint(each.needs)}
-    sweeps = [each.sweep for each in cases if each.sweep]
+    assert using == {row.id for row in rows if not NEEDS.isdisjoint(row.needs)}
+    sweeps = [case.sweep for case in cases if case.sweep]
     with_axis = [
         sweep
         for sweep in sweeps

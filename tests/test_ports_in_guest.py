@@ -20,14 +20,14 @@ def seen(tmp_path_factory: Folders) -> Any:
 
 @pytest.mark.parametrize("where", ["first", "second", "beside", "ipv6", "large"])
 def test_traffic_works_on_each_device(seen: dict[str, Any], where: str) -> None:
-    found = seen[where]
-    assert found["pairs"] == PAIRS
-    assert (found["refused_write"], found["renews_by_reset"], found["tells_state"]) == (
+    facts = seen[where]
+    assert facts["pairs"] == PAIRS
+    assert (facts["refused_write"], facts["renews_by_reset"], facts["tells_state"]) == (
         "REM_ACCESS_ERR",
         True,
         True,
     )
-    assert found["kind"] == "RoCE v2"
+    assert facts["kind"] == "RoCE v2"
 
 
 def test_each_device_has_the_address_of_its_own_interface(seen: dict[str, Any]) -> None:
@@ -56,9 +56,9 @@ def test_large_frames_have_the_largest_path_mtu(seen: dict[str, Any]) -> None:
 
 
 def test_a_vlan_is_chosen_by_its_gid(seen: dict[str, Any]) -> None:
-    found = seen["vlan"]
-    assert (found["gid"], found["interface"]) == ("0000:0000:0000:0000:0000:ffff:0a4f:0001", "e1.7")
-    assert (found["pairs"], found["refused_write"], found["kind"]) == (
+    facts = seen["vlan"]
+    assert (facts["gid"], facts["interface"]) == ("0000:0000:0000:0000:0000:ffff:0a4f:0001", "e1.7")
+    assert (facts["pairs"], facts["refused_write"], facts["kind"]) == (
         PAIRS,
         "REM_ACCESS_ERR",
         "RoCE v2",
@@ -75,7 +75,9 @@ def test_a_vlan_is_chosen_by_its_gid(seen: dict[str, Any]) -> None:
     ],
 )
 def test_a_port_that_cannot_be_used_is_reported_in_one_line(
-    seen: dict[str, Any], what: str, line: str
+    seen: dict[str, Any],
+    what: str,
+    line: str,
 ) -> None:
     said, status = seen[what]
     assert said.startswith(line)

@@ -43,7 +43,7 @@ def lost(opcode: str, status: str) -> Device:
     return device(
         carry_out=lambda was, queue, request: (
             status if request.opcode == opcode else was(queue, request)
-        )
+        ),
     )
 
 
@@ -51,7 +51,8 @@ def unmade(errno: int, *kinds: str, **methods: Callable[..., Any]) -> Device:
     """Returns a reference that refuses to create queue pairs of these types."""
     refuse = refusing(errno)
     return device(
-        create_qp=lambda was, queue: refuse() if queue.kind in kinds else was(queue), **methods
+        create_qp=lambda was, queue: refuse() if queue.kind in kinds else was(queue),
+        **methods,
     )
 
 
@@ -97,8 +98,8 @@ def silent(was: Callable[..., None], queue: Queue, request: SendRequest, status:
         was(queue, request, status)
 
 
-def found_on(made: Device) -> Findings:
-    with closing(ReferenceBench(made)) as bench:
+def found_on(device: Device) -> Findings:
+    with closing(ReferenceBench(device)) as bench:
         return preflight(bench)
 
 
@@ -161,8 +162,10 @@ def test_lost_requests_of_preflight_end_the_run(made: Device, message: str) -> N
         (
             device(
                 deliver=lambda was, queue, content, *more: was(
-                    queue, b"\0" * len(content or b""), *more
-                )
+                    queue,
+                    b"\0" * len(content or b""),
+                    *more,
+                ),
             ),
             "SEND",
             "completed with SUCCESS and SUCCESS, and its data did not arrive",
@@ -170,23 +173,27 @@ def test_lost_requests_of_preflight_end_the_run(made: Device, message: str) -> N
     ],
 )
 def test_refusals_in_preflight_are_left_to_the_cases(
-    made: Device, operation: str, reason: str
+    made: Device,
+    operation: str,
+    reason: str,
 ) -> None:
-    found = found_on(made)
-    assert [name for name, what in found.operations.items() if what != "works"] == [operation]
-    assert reason in found.operations[operation]
-    assert found.pairs["RC"] == "works"
-    assert found.renews_by_reset is True
-    (line,) = [each for each in format_findings(found.as_data()) if each.startswith(operation)]
+    findings = found_on(made)
+    assert [name for name, what in findings.operations.items() if what != "works"] == [operation]
+    assert reason in findings.operations[operation]
+    assert findings.pairs["RC"] == "works"
+    assert findings.renews_by_reset is True
+    (line,) = [
+        finding for finding in format_findings(findings.as_data()) if finding.startswith(operation)
+    ]
     assert line.endswith("; the cases judge this")
 
 
 def test_a_device_that_registers_nothing_is_accepted() -> None:
-    found = found_on(registering(lambda access: 14))
+    findings = found_on(registering(lambda access: 14))
     refused = "registering the local side's memory was refused with EFAULT"
-    assert set(found.operations.values()) == {refused}
-    assert found.refused_write == refused
-    assert found.pairs == {"RC": "works", "UC": refused, "UD": refused, "RC_SRQ": refused}
+    assert set(findings.operations.values()) == {refused}
+    assert findings.refused_write == refused
+    assert findings.pairs == {"RC": "works", "UC": refused, "UD": refused, "RC_SRQ": refused}
 
 
 def test_preflight_registers_memory_only_with_local_write() -> None:
@@ -196,8 +203,8 @@ def test_preflight_registers_memory_only_with_local_write() -> None:
 
 
 def test_the_findings_of_preflight_are_reported() -> None:
-    found = found_on(Device())
-    assert found.as_data() == {
+    findings = found_on(Device())
+    assert findings.as_data() == {
         "pairs": {"RC": "works", "UC": "works", "UD": "works", "RC_SRQ": "works"},
         "operations": {"RDMA_WRITE": "works", "RDMA_READ": "works", "SEND": "works"},
         "refused_write": "REM_ACCESS_ERR",
@@ -206,25 +213,25 @@ def test_the_findings_of_preflight_are_reported() -> None:
         "in_flight_bytes": 0,
         "uncounted": (),
     }
-    assert format_findings(found.as_data()) == []
+    assert format_findings(findings.as_data()) == []
 
 
 @pytest.mark.parametrize("errno", [95, 38, 93, 22])
 def test_a_device_without_reliable_connections_is_accepted(errno: int) -> None:
-    found = found_on(unmade(errno, *RELIABLE))
-    assert found.pairs == {
+    findings = found_on(unmade(errno, *RELIABLE))
+    assert findings.pairs == {
         "RC": "not offered",
         "UC": "works",
         "UD": "works",
         "RC_SRQ": "not offered",
     }
-    assert found.refused_write == ""
-    assert format_findings(found.as_data()) == []
+    assert findings.refused_write == ""
+    assert format_findings(findings.as_data()) == []
 
 
 def test_a_device_without_any_queue_pair_is_accepted() -> None:
-    found = found_on(Device(without("rc", "uc", "ud", "rc_srq")))
-    assert set(found.pairs.values()) == {"not offered"}
+    findings = found_on(Device(without("rc", "uc", "ud", "rc_srq")))
+    assert set(findings.pairs.values()) == {"not offered"}
 
 
 def test_queue_pairs_that_cannot_be_made_or_connected_end_the_run() -> None:
@@ -232,7 +239,8 @@ def test_queue_pairs_that_cannot_be_made_or_connected_end_the_run() -> None:
         found_on(unmade(12, *RELIABLE))
     assert "--gid-index" not in caught.value.hint
     with user_error(
-        "connecting two queue pairs of type RC was refused with ENETUNREACH", status=3
+        "connecting two queue pairs of type RC was refused with ENETUNREACH",
+        status=3,
     ) as caught:
         found_on(unconnected("RC"))
     assert "--gid-index" in caught.value.hint
@@ -256,13 +264,15 @@ def test_a_limit_of_locked_memory_is_reported_with_its_value(kind: str, monkeypa
     ],
 )
 def test_a_device_that_vanishes_during_preflight_is_reported(
-    monkeypatch: Patch, error: Exception
+    monkeypatch: Patch,
+    error: Exception,
 ) -> None:
     bench: Any = SimpleNamespace(device=SimpleNamespace(name="mlx5_0"))
     monkeypatch.setattr(fixtures.bench, "preflight", Mock(side_effect=error))
     monkeypatch.setattr(fixtures.bench, "device_names", lambda: [])
     with pytest.raises(
-        UserError, match="mlx5_0 is gone: it was removed, or its driver was unloaded"
+        UserError,
+        match="mlx5_0 is gone: it was removed, or its driver was unloaded",
     ) as caught:
         fixtures.bench.look_at(bench)
     assert (caught.value.status, caught.value.hint) == (3, "see the kernel's log")
@@ -273,13 +283,13 @@ def test_a_device_that_vanishes_during_preflight_is_reported(
 
 def test_further_types_that_cannot_be_connected_are_reported_and_count_as_offered() -> None:
     with closing(ReferenceBench(unconnected("UC"))) as bench:
-        found = preflight(bench)
+        findings = preflight(bench)
         assert (
-            found.pairs["UC"]
+            findings.pairs["UC"]
             == "connecting two queue pairs of type UC was refused with ENETUNREACH"
         )
         assert offered_by(bench, "libibverbs")["uc"] is True
-    (line,) = format_findings(found.as_data())
+    (line,) = format_findings(findings.as_data())
     assert line.startswith("two queue pairs of type UC were created, but ")
 
 
@@ -294,23 +304,25 @@ def test_verbs_that_need_a_region_do_not_count_as_absent_without_one() -> None:
 
 def test_a_device_whose_pairs_are_dead_after_reset_gets_new_pairs_after_refusals() -> None:
     with closing(ReferenceBench(DeadAfterReset())) as bench:
-        found = preflight(bench)
-        assert found.renews_by_reset is False
-        assert "RESET" in format_findings(found.as_data())[0]
+        findings = preflight(bench)
+        assert findings.renews_by_reset is False
+        assert "RESET" in format_findings(findings.as_data())[0]
         assert_refusals_pass(bench)
 
 
 @pytest.mark.parametrize(
-    "query", [refusing(95), lambda was, queue: queue.asked_state], ids=["none", "the program's"]
+    "query",
+    [refusing(95), lambda was, queue: queue.asked_state],
+    ids=["none", "the program's"],
 )
 def test_without_states_of_the_device_pairs_are_created_again_and_refusals_pass(
     query: Callable[..., str],
 ) -> None:
     """ibv_query_qp is refused, or returns the state that the program set, and not that of the device."""
     with closing(ReferenceBench(device(query_qp=query))) as bench:
-        found = preflight(bench)
-        assert (found.tells_state, found.renews_by_reset) == (False, False)
-        assert "ibv_query_qp" in format_findings(found.as_data())[0]
+        findings = preflight(bench)
+        assert (findings.tells_state, findings.renews_by_reset) == (False, False)
+        assert "ibv_query_qp" in format_findings(findings.as_data())[0]
         assert_refusals_pass(bench)
 
 
@@ -338,7 +350,9 @@ class LostLater(Device):
 
     def carry_out(self, queue: Queue, request: SendRequest) -> str:
         self.remaining -= 1
-        return super().carry_out(queue, request) if self.remaining > 0 else "RETRY_EXC_ERR"
+        if self.remaining > 0:
+            return super().carry_out(queue, request)
+        return "RETRY_EXC_ERR"
 
 
 def test_a_refusal_over_a_lost_connection_does_not_count() -> None:
@@ -371,7 +385,7 @@ def test_a_lost_connection_is_not_a_refusal_for_any_call(call: str) -> None:
 
 def test_a_pair_that_dies_in_a_later_reset_is_not_a_refusal() -> None:
     with closing(
-        ReferenceBench(DeadAfterReset())
+        ReferenceBench(DeadAfterReset()),
     ) as bench:  # without preflight, which would have detected this
         refused_twice = next(
             case for case in SUITE.cases if case.kind is Kind.ROW and refusals(case) > 1
@@ -396,8 +410,8 @@ def refusals(case: Case) -> int:
     """Returns the number of refused operations of peers in a case, over connections of the harness."""
     steps = (case.when, *case.afterwards)
     return sum(
-        each.call == "traffic" and each.then.outcome == "refused" and not case.given.qps
-        for each in steps
+        step.call == "traffic" and step.then.outcome == "refused" and not case.given.qps
+        for step in steps
     )
 
 
@@ -422,7 +436,8 @@ def assert_refusals_pass(bench: ReferenceBench) -> None:
 
 def config(stream: str, mark: str = "") -> Any:
     return SimpleNamespace(
-        getoption={"--rdma-stream": stream, "--rdma-mark": mark}.get, stash=pytest.Stash()
+        getoption={"--rdma-stream": stream, "--rdma-mark": mark}.get,
+        stash=pytest.Stash(),
     )
 
 
@@ -431,7 +446,8 @@ ERROR = UserError("no loopback", hint="mend it")
 
 @pytest.mark.parametrize("mark", ["", "abc"])
 def test_a_supervisor_gets_marked_lines_before_the_header_and_the_file_of_the_mark_is_removed(
-    tmp_path: Path, mark: str
+    tmp_path: Path,
+    mark: str,
 ) -> None:
     port, file = tmp_path / "port", tmp_path / "mark"
     port.touch()

@@ -59,7 +59,10 @@ def run_of_somebody(folder: Path) -> Path:
 
 
 def test_a_report_replaces_what_has_its_name(
-    tmp_path: Path, victim: Path, prepare: Callable[[Path], None], cli: Cli
+    tmp_path: Path,
+    victim: Path,
+    prepare: Callable[[Path], None],
+    cli: Cli,
 ) -> None:
     run = run_of_somebody(tmp_path / "run")
     prepare(run / "report.html")
@@ -69,7 +72,10 @@ def test_a_report_replaces_what_has_its_name(
 
 
 def test_a_page_of_a_history_replaces_what_has_its_name(
-    tmp_path: Path, victim: Path, prepare: Callable[[Path], None], cli: Cli
+    tmp_path: Path,
+    victim: Path,
+    prepare: Callable[[Path], None],
+    cli: Cli,
 ) -> None:
     history = tmp_path / "history"
     (history / "20261122T031700Z").mkdir(parents=True)
@@ -81,7 +87,10 @@ def test_a_page_of_a_history_replaces_what_has_its_name(
 
 @pytest.mark.parametrize("form", ["markdown", "mail", "kcidb"])
 def test_findings_replace_what_has_their_names(
-    tmp_path: Path, victim: Path, form: str, cli: Cli
+    tmp_path: Path,
+    victim: Path,
+    form: str,
+    cli: Cli,
 ) -> None:
     out, names = tmp_path / "out", {}
     command = ["findings", OLD, "--programs", "--format", form, "--out"]
@@ -101,7 +110,9 @@ def test_findings_replace_what_has_their_names(
 
 
 def test_findings_are_not_written_through_a_link_to_a_directory(
-    tmp_path: Path, victim: Path, cli: Cli
+    tmp_path: Path,
+    victim: Path,
+    cli: Cli,
 ) -> None:
     for form in ("markdown", "mail"):
         out = tmp_path / form
@@ -136,7 +147,10 @@ def test_reproducers_replace_what_has_their_names(tmp_path: Path, victim: Path, 
     ids=lambda command: " ".join(map(str, command[:1] + command[2:-1])),
 )
 def test_a_named_file_that_is_a_link_is_refused(
-    tmp_path: Path, victim: Path, command: list[object], cli: Cli
+    tmp_path: Path,
+    victim: Path,
+    command: list[object],
+    cli: Cli,
 ) -> None:
     (tmp_path / "out").symlink_to(victim)
     said = cli(2, *command, tmp_path / "out").err
@@ -146,7 +160,10 @@ def test_a_named_file_that_is_a_link_is_refused(
 
 
 def test_a_program_in_the_working_directory_is_not_written_through_a_link(
-    tmp_path: Path, victim: Path, cli: Cli, monkeypatch: Patch
+    tmp_path: Path,
+    victim: Path,
+    cli: Cli,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "repro.c").symlink_to(victim.with_name("authorized_keys"))
@@ -158,7 +175,8 @@ def test_a_program_in_the_working_directory_is_not_written_through_a_link(
 
 
 def test_a_run_is_not_written_into_a_directory_that_others_can_write(
-    tmp_path: Path, cli: Cli
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     out = tmp_path / "shared"
     out.mkdir()
@@ -208,7 +226,9 @@ def test_a_plan_that_others_can_write_is_not_resumed(tmp_path: Path, name: str, 
 
 
 def test_a_console_replaces_what_has_its_name(
-    tmp_path: Path, victim: Path, prepare: Callable[[Path], None]
+    tmp_path: Path,
+    victim: Path,
+    prepare: Callable[[Path], None],
 ) -> None:
     prepare(tmp_path / "console.log")
     console.renew(tmp_path / "console.log", b"booting\n")
@@ -236,7 +256,9 @@ def test_a_name_outside_of_its_directory_is_refused(tmp_path: Path, victim: Path
 
 
 def test_a_directory_that_is_exchanged_during_a_write_has_no_effect(
-    tmp_path: Path, victim: Path, monkeypatch: Patch
+    tmp_path: Path,
+    victim: Path,
+    monkeypatch: Patch,
 ) -> None:
     """Another user renames the directory, and makes a link in its place, after the suite has opened the directory."""
     run, opened = tmp_path / "run", os.open
@@ -255,7 +277,9 @@ def test_a_directory_that_is_exchanged_during_a_write_has_no_effect(
 
 
 def test_a_special_file_that_is_exchanged_before_it_is_opened_is_refused(
-    tmp_path: Path, victim: Path, monkeypatch: Patch
+    tmp_path: Path,
+    victim: Path,
+    monkeypatch: Patch,
 ) -> None:
     opened = os.open
     os.mkfifo(tmp_path / "out")

@@ -84,7 +84,11 @@ def test_process_1_waits_for_orphans_and_passes_signals_on() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", INIT]
     done = subprocess.run(
-        command, env=environment, capture_output=True, timeout=PATIENCE_S, check=False
+        command,
+        env=environment,
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (7, b"reaped\n", b"")
     killed = INIT.partition("reader,")[0] + f"os.kill(os.getppid(), {signal.SIGCHLD}); os.abort()"

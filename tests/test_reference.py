@@ -29,9 +29,11 @@ from trial.running import on_reference, stack_for
 @pytest.fixture(scope="module")
 def suite() -> Suite:
     """Returns the suite without sweeps of more than 300 points."""
-    whole = load_suite()
-    chosen = [replace(table, cases=tuple(filter(is_small, table.cases))) for table in whole.tables]
-    return replace(whole, tables=tuple(chosen))
+    suite_read = load_suite()
+    chosen = [
+        replace(table, cases=tuple(filter(is_small, table.cases))) for table in suite_read.tables
+    ]
+    return replace(suite_read, tables=tuple(chosen))
 
 
 def is_small(case: Case) -> bool:
@@ -39,11 +41,11 @@ def is_small(case: Case) -> bool:
     return case.when.call != WIRE and (case.sweep is None or case.sweep.size <= 300)
 
 
-def faults(found: Iterator[tuple[Case, judging.Judgement]], *allowed: str) -> list[str]:
+def faults(judged_cases: Iterator[tuple[Case, judging.Judgement]], *allowed: str) -> list[str]:
     return [
-        f"{case.id}: {each.verdict} {each.reason}"
-        for case, each in found
-        if each.verdict not in allowed
+        f"{case.id}: {judgement.verdict} {judgement.reason}"
+        for case, judgement in judged_cases
+        if judgement.verdict not in allowed
     ]
 
 
@@ -72,14 +74,17 @@ BY_DAY = [("odp",), OPTIONAL]
 
 @pytest.mark.parametrize(
     "undeclared",
-    [pytest.param(each, marks=() if each in BY_DAY else pytest.mark.nightly) for each in GROUPS],
+    [pytest.param(group, marks=() if group in BY_DAY else pytest.mark.nightly) for group in GROUPS],
     ids=lambda names: "+".join(names),
 )
 def test_cases_that_need_undeclared_capabilities_do_not_fail(
-    undeclared: tuple[str, ...], suite: Suite
+    undeclared: tuple[str, ...],
+    suite: Suite,
 ) -> None:
-    own = {OWN_RULES.get(name) for name in undeclared}
-    cases = [case for case in suite.cases if not own & set(case.rules) and not is_dear(case)]
+    capability_rules = {OWN_RULES.get(name) for name in undeclared}
+    cases = [
+        case for case in suite.cases if not capability_rules & set(case.rules) and not is_dear(case)
+    ]
     if undeclared == (
         "odp",
     ):  # in all other cases, this device does not differ from the complete reference
@@ -87,12 +92,12 @@ def test_cases_that_need_undeclared_capabilities_do_not_fail(
             case for case in cases if set(case.needs) & set(undeclared) or "ON_DEMAND" in repr(case)
         ]
         assert len(cases) > 100
-    found = list(on_reference(cases, only=without(*undeclared)))
-    assert faults(iter(found), Verdict.PASS, Verdict.UNSUPPORTED, Verdict.UNREACHABLE) == []
-    needed = [judgement for case, judgement in found if set(case.needs) & set(undeclared)]
+    judged_cases = list(on_reference(cases, only=without(*undeclared)))
+    assert faults(iter(judged_cases), Verdict.PASS, Verdict.UNSUPPORTED, Verdict.UNREACHABLE) == []
+    needed = [judgement for case, judgement in judged_cases if set(case.needs) & set(undeclared)]
     if needed:  # a call that is accepted passes, and its result mentions the undeclared capability
-        said = any("does not declare" in each.reason for each in needed)
-        assert said or Verdict.UNSUPPORTED in {each.verdict for _, each in found}
+        said = any("does not declare" in name.reason for name in needed)
+        assert said or Verdict.UNSUPPORTED in {judgement.verdict for _, judgement in judged_cases}
 
 
 def test_a_row_that_needs_a_type_of_queue_pair_is_unsupported_without_it(suite: Suite) -> None:
@@ -107,15 +112,17 @@ def test_an_undeclared_capability_is_also_not_offered() -> None:
     for undeclared in OPTIONAL:
         with closing(ReferenceBench(Device(without(undeclared)))) as bench:
             capabilities = bench.capabilities()
-            known = {**capabilities.declared, **capabilities.offered["libibverbs"]}
-            assert known[undeclared] is False
+            capabilities_known = {**capabilities.declared, **capabilities.offered["libibverbs"]}
+            assert capabilities_known[undeclared] is False
             assert undeclared in DECLARABLE or capabilities.offered["uverbs"][undeclared] is False
 
 
 def test_a_batch_with_a_wrong_request_executes_no_request() -> None:
     with closing(ReferenceBench()) as bench:
         queue = bench.pair(
-            QpSpec("UC", "pd", extended=WR_POST), bench.alloc_pd(), bench.alloc_pd()
+            QpSpec("UC", "pd", extended=WR_POST),
+            bench.alloc_pd(),
+            bench.alloc_pd(),
         ).requester
         wrong = SendRequest("RDMA_READ", 2)  # UC has no RDMA READ
         assert queue.post_batch((SendRequest("RDMA_WRITE", 1), wrong)).value == errno.EINVAL
@@ -131,6 +138,6 @@ def test_cases_pass_with_larger_pages(size: int, every: int) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = ended(sys.executable, "tests/on_large_pages.py", size, every, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout)
-    assert found["wrong"] == []
-    assert found["cases"] == found["planned"] > 1000 // every
+    facts = json.loads(done.stdout)
+    assert facts["wrong"] == []
+    assert facts["cases"] == facts["planned"] > 1000 // every

@@ -61,18 +61,24 @@ def refusals(path: Path) -> Iterator[tuple[str, Refusal]]:
             command, *files = re.split(r"^--- (.+)\n", block, flags=re.MULTILINE)
             content = [f"{text.rstrip()}\n" for text in files[1::2]]
             base = Refusal(
-                command.strip().removeprefix("$ "), dict(zip(files[::2], content, strict=True))
+                command.strip().removeprefix("$ "),
+                dict(zip(files[::2], content, strict=True)),
             )
         else:
             yield f"{path.stem}: {name}", base.with_mistake(block)
 
 
-KNOWN = dict(each for path in sorted((TESTS / "refusals").glob("*.txt")) for each in refusals(path))
+KNOWN = dict(
+    refusal for path in sorted((TESTS / "refusals").glob("*.txt")) for refusal in refusals(path)
+)
 
 
 @pytest.mark.parametrize("refusal", KNOWN.values(), ids=KNOWN)
 def test_a_file_with_a_mistake_is_refused_with_this_message(
-    refusal: Refusal, tmp_path: Path, monkeypatch: Patch, cli: Cli
+    refusal: Refusal,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    cli: Cli,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name, content in refusal.files.items():
@@ -80,7 +86,7 @@ def test_a_file_with_a_mistake_is_refused_with_this_message(
         if content.startswith("-> "):
             Path(name).symlink_to(content[3:])
             continue
-        text = re.sub(r"\\x([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), content)
+        text = re.sub(r"\\x([0-9a-f]{2})", lambda message: chr(int(message[1], 16)), content)
         Path(name).write_text(text, encoding="latin-1" if text != content else "utf-8")
     before = sorted(tmp_path.rglob("*"))
     words = shlex.split(refusal.command.replace("RECORDED", str(TESTS / "recorded_violations")))
@@ -91,14 +97,19 @@ def test_a_file_with_a_mistake_is_refused_with_this_message(
 
 
 @pytest.mark.parametrize(
-    ("name", "command"), [("results.jsonl", "report ."), ("plan.json", "run --resume .")]
+    ("name", "command"),
+    [("results.jsonl", "report ."), ("plan.json", "run --resume .")],
 )
 def test_a_file_nested_too_deeply_is_refused(
-    name: str, command: str, tmp_path: Path, monkeypatch: Patch, cli: Cli
+    name: str,
+    command: str,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    cli: Cli,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     lines = (
-        f"{each}\n" for each in ('{"type": "header", "schema": "rdma-cts/1"}', "[" * 100_000, "")
+        f"{text}\n" for text in ('{"type": "header", "schema": "rdma-cts/1"}', "[" * 100_000, "")
     )
     Path(name).write_text("".join(lines) if name == "results.jsonl" else "[" * 100_000)
     assert cli(2, *command.split()).err.count("\n") == 1

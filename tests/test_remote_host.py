@@ -63,10 +63,10 @@ class StandIn(Far):
         self.goes_wrong(prefix=f"[ ! -e {self.dead} ] || exit 255; ")
         monkeypatch.setenv("RDMA_CTS_DERIVED", "")
         monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
-        kept = shared / "archive"
-        if not kept.exists():
-            kept.write_bytes(self._packed(shared / "suite", project))
-        self.archive = kept.read_bytes()
+        archive = shared / "archive"
+        if not archive.exists():
+            archive.write_bytes(self._packed(shared / "suite", project))
+        self.archive = archive.read_bytes()
 
     def _packed(self, suite: Path, project: Project) -> bytes:
         """Packs the suite with the device of the tests, which needs no bindings on the host, and with bytecode, so that
@@ -79,7 +79,9 @@ class StandIn(Far):
             (suite / part).parent.mkdir(parents=True, exist_ok=True)
             if (root / part).is_dir():
                 shutil.copytree(
-                    root / part, suite / part, ignore=shutil.ignore_patterns("__pycache__")
+                    root / part,
+                    suite / part,
+                    ignore=shutil.ignore_patterns("__pycache__"),
                 )
             else:
                 shutil.copy(root / part, suite / part)
@@ -95,14 +97,14 @@ class StandIn(Far):
             path.write_text(path.read_text().replace(before, after))
         compileall.compile_dir(suite, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
         self._monkeypatch.setattr(ssh, "_LEFT_OUT", ())
-        return packed((each, each.name) for each in suite.iterdir())
+        return packed((path, path.name) for path in suite.iterdir())
 
     def boot(self) -> None:
         self.boots += 1
         self.boot_id.write_text(f"boot-{self.boots}\n")
 
     def host(self, **means: Any) -> RemoteHost:
-        wanted = {
+        options = {
             "device": "",
             "port": 1,
             "gid_index": None,
@@ -112,8 +114,12 @@ class StandIn(Far):
         }
         return opened(
             RemoteHost(
-                ADDRESS, self.archive, wanted, Means(**{"return_s": PATIENCE_S, **means}), print
-            )
+                ADDRESS,
+                self.archive,
+                options,
+                Means(**{"return_s": PATIENCE_S, **means}),
+                print,
+            ),
         )
 
     def goes_wrong(self, **how: object) -> None:
@@ -139,7 +145,7 @@ def stand_in(tmp_path: Path, project: Project, monkeypatch: Patch, shared: Path)
     head, *parts = table.read_text().split("  - id: ")
     # A harmless row is last, after the rows that end or block their worker.
     table.write_text(
-        "  - id: ".join([head, *sorted(parts, key=lambda row: row.startswith("not-supported"))])
+        "  - id: ".join([head, *sorted(parts, key=lambda row: row.startswith("not-supported"))]),
     )
     return StandIn(tmp_path / "host", project, monkeypatch, shared)
 
@@ -243,14 +249,15 @@ def test_a_run_over_ssh_has_the_verdicts_of_a_local_run(run: Run, stand_in: Stan
     assert footer_of(recorded)["complete"] is True
     assert footer_of(recorded)["boots"] == 2
     assert [line["boot_id"] for line in recorded.others if line["type"] == "worker"] == [
-        "boot-1"
+        "boot-1",
     ] * 2
     assert "1 skipped" in run.stage.console.read_text()
     await_true(lambda: not stand_in.left())
 
 
 def test_a_host_reports_whether_its_silent_process_uses_the_processor(
-    run: Run, stand_in: StandIn
+    run: Run,
+    stand_in: StandIn,
 ) -> None:
     with stand_in.host() as host:
         worker = run.place(host).start(["reg_mr/fake/hangs"])
@@ -262,7 +269,7 @@ def test_a_host_reports_whether_its_silent_process_uses_the_processor(
 
         await_true(is_busy)  # while Python starts
         await_true(
-            lambda: not is_busy() and any(line and b'"type":"start"' in line for line in lines)
+            lambda: not is_busy() and any(line and b'"type":"start"' in line for line in lines),
         )
         worker.close()
     assert b"" not in lines
@@ -272,7 +279,10 @@ def test_a_host_reports_whether_its_silent_process_uses_the_processor(
 
 
 def test_a_line_torn_by_a_broken_connection_is_ignored(
-    stand_in: StandIn, project: Project, tmp_path: Path, monkeypatch: Patch
+    stand_in: StandIn,
+    project: Project,
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     """The first connection breaks after a random number of bytes."""
     rows = ("works", "wrongly-accepted", "not-supported")
@@ -302,13 +312,15 @@ def test_a_host_that_reboots_in_a_case_makes_that_case_a_crash(run: Run, stand_i
 
 
 def test_a_host_that_does_not_return_is_reset_and_its_console_is_evidence(
-    stand_in: StandIn, run: Run, tmp_path: Path
+    stand_in: StandIn,
+    run: Run,
+    tmp_path: Path,
 ) -> None:
     reset = f"echo x >>{tmp_path}/resets; rm -f {stand_in.dead}; echo boot-9 >{stand_in.boot_id}"
     begins = when_it_hangs(
         stand_in.dead.touch,
         lambda: stand_in.serial.write_text(
-            "[ 9.0] Kernel panic - not syncing: sysrq triggered crash\n"
+            "[ 9.0] Kernel panic - not syncing: sysrq triggered crash\n",
         ),
         lambda: await_true(lambda: "panic" in (run.out / "host-console.log").read_text()),
         stand_in.cut,
@@ -326,7 +338,8 @@ def test_a_host_that_does_not_return_is_reset_and_its_console_is_evidence(
 
 
 def test_a_run_is_resumed_after_its_host_was_lost_and_the_case_is_a_crash(
-    stand_in: StandIn, run: Run
+    stand_in: StandIn,
+    run: Run,
 ) -> None:
     with stand_in.host(return_s=0.5) as host:
         recorded = run.on(host, *CRASHED, begins=when_it_hangs(stand_in.dead.touch, stand_in.cut))
@@ -353,7 +366,9 @@ def test_a_host_that_returns_with_another_kernel_is_reported(stand_in: StandIn) 
 
 @pytest.mark.parametrize("noise", ["yes", "while :; do echo hi; sleep 0.1; done"])
 def test_a_host_that_sends_only_noise_is_reported_as_silent(
-    stand_in: StandIn, monkeypatch: Patch, noise: str
+    stand_in: StandIn,
+    monkeypatch: Patch,
+    noise: str,
 ) -> None:
     monkeypatch.setattr(link, "_ENDING_S", 0.1)
     stand_in.client(f"{noise}\n:")  # a separate process, which does not read its input
@@ -362,10 +377,13 @@ def test_a_host_that_sends_only_noise_is_reported_as_silent(
 
 
 @pytest.mark.parametrize(
-    "noise", ["yes", "while :; do echo hi; sleep 0.1; done", "cat /dev/zero", "sleep 999"]
+    "noise",
+    ["yes", "while :; do echo hi; sleep 0.1; done", "cat /dev/zero", "sleep 999"],
 )
 def test_a_connection_with_only_noise_is_lost(
-    stand_in: StandIn, monkeypatch: Patch, noise: str
+    stand_in: StandIn,
+    monkeypatch: Patch,
+    noise: str,
 ) -> None:
     monkeypatch.setattr(protocol, "SILENCE_S", 0.5)
     hello = f"read -r program; read -r secret size; echo \"$secret M \"'{json.dumps(HELLO)}'"
@@ -379,7 +397,9 @@ def test_a_connection_with_only_noise_is_lost(
 
 
 def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
-    stand_in: StandIn, run: Run, monkeypatch: Patch
+    stand_in: StandIn,
+    run: Run,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.setattr(protocol, "SILENCE_S", PATIENCE_S)
     monkeypatch.setattr(protocol, "PANIC_S", 4.0)
@@ -396,7 +416,10 @@ def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
 
 @pytest.mark.parametrize(("given", "output"), rows("messages_of_ssh"))
 def test_a_failure_of_ssh_is_reported_in_one_line(
-    stand_in: StandIn, tmp_path: Path, given: str, output: str
+    stand_in: StandIn,
+    tmp_path: Path,
+    given: str,
+    output: str,
 ) -> None:
     status, _, says = given.partition(" ")
     laid(tmp_path, {"says": says.replace("\\n", "\n")})
@@ -408,7 +431,8 @@ def test_a_failure_of_ssh_is_reported_in_one_line(
 def test_an_ssh_client_that_is_killed_is_reported(stand_in: StandIn) -> None:
     stand_in.client("kill -9 $$")
     with user_error(
-        "^host.invalid: ssh was killed by signal 9; try: ssh -- host.invalid true$", status=3
+        "^host.invalid: ssh was killed by signal 9; try: ssh -- host.invalid true$",
+        status=3,
     ):
         stand_in.host()
 
@@ -549,10 +573,10 @@ MALFORMED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("message", "said"), MALFORMED, ids=[said for _, said in MALFORMED])
 def test_malformed_messages_of_the_agent_are_refused(message: dict[str, Any], said: str) -> None:
-    found = messages.wrong(message)
-    assert said in found
-    assert len(found) < 300
-    assert found.isprintable()
+    problem = messages.wrong(message)
+    assert said in problem
+    assert len(problem) < 300
+    assert problem.isprintable()
 
 
 def test_valid_messages_of_the_agent_are_accepted() -> None:
@@ -571,7 +595,7 @@ def test_valid_messages_of_the_agent_are_accepted() -> None:
         {
             "event": "findings",
             "findings": [{"state": "ok", "about": "a", "text": "b", "remedy": ""}],
-        }
+        },
     )
     assert [messages.wrong(message) for message in good] == [""] * len(good)
 
@@ -589,7 +613,7 @@ class Hostile(Far):
     def sends(self, **responses: Any) -> None:
         """Sets the messages for each request; see hostile_ssh.py."""
         self.script.write_text(
-            json.dumps({"hello": [HELLO], "check": [CHECKED], "close": [CLOSED], **responses})
+            json.dumps({"hello": [HELLO], "check": [CHECKED], "close": [CLOSED], **responses}),
         )
 
     def open(self, device: str = "") -> RemoteHost:
@@ -626,7 +650,10 @@ def hostile(tmp_path: Path, monkeypatch: Patch) -> Hostile:
     ids=lambda value: value[:24] if isinstance(value, str) else "",
 )
 def test_a_host_cannot_choose_device_names(
-    hostile: Hostile, device: str, responses: dict[str, Any], said: str
+    hostile: Hostile,
+    device: str,
+    responses: dict[str, Any],
+    said: str,
 ) -> None:
     hostile.sends(**responses)
     with pytest.raises(UserError) as caught:
@@ -650,7 +677,9 @@ def test_a_worker_that_sends_a_malformed_message_counts_as_killed_externally(
 
 @pytest.mark.parametrize("flooded", ["start", "tail", "close"])
 def test_a_host_that_prints_forever_does_not_fill_the_disk_or_block_the_run(
-    hostile: Hostile, monkeypatch: Patch, flooded: str
+    hostile: Hostile,
+    monkeypatch: Patch,
+    flooded: str,
 ) -> None:
     for name in ("_ANSWER_S", "_CLOSED_S"):
         monkeypatch.setattr(remote_worker, name, 0.5)
@@ -668,7 +697,8 @@ def test_a_host_that_prints_forever_does_not_fill_the_disk_or_block_the_run(
 
 
 def test_an_interrupted_program_does_not_wait_for_the_host(
-    hostile: Hostile, monkeypatch: Patch
+    hostile: Hostile,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.setattr(remote_worker, "_CLOSED_S", 2 * PATIENCE_S)
     hostile.sends(close=[{"event": "silence"}])

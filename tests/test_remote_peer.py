@@ -54,7 +54,9 @@ SIZE = 3 * memory.PAGE - 100
     ],
 )
 def test_a_peer_is_named_with_or_without_its_host(
-    text: str, host: Address | None, device: str
+    text: str,
+    host: Address | None,
+    device: str,
 ) -> None:
     assert peer_of(text) == (host, device)
     assert usable.on_another_host(text) is bool(host)
@@ -184,11 +186,9 @@ def far(monkeypatch: Patch) -> requester.Requesters:
 class FakeLibrary:
     def reg_mr(self, pd: Any, addr: int, length: int, access: int) -> Return:
         struct = SimpleNamespace(lkey=5, rkey=6)
-        return (
-            Return(0, 22)
-            if access == 99
-            else Return(1, 0, cast(Any, SimpleNamespace(struct=struct)))
-        )
+        if access == 99:
+            return Return(0, 22)
+        return Return(1, 0, cast(Any, SimpleNamespace(struct=struct)))
 
     def dereg_mr(self, mr: Any) -> Return:
         return Return(0, 0)
@@ -200,7 +200,7 @@ def domain(far: requester.Requesters) -> RemoteDomain:
 
     def call(name: str, **arguments: Any) -> Any:
         return peer.value_of(
-            json.loads(json.dumps(far.answer(name, json.loads(json.dumps(arguments)))))
+            json.loads(json.dumps(far.answer(name, json.loads(json.dumps(arguments))))),
         )
 
     channel, facts = cast(Any, SimpleNamespace(call=call)), json.loads(json.dumps(far.facts()))
@@ -208,7 +208,9 @@ def domain(far: requester.Requesters) -> RemoteDomain:
 
 
 def made(
-    domain: RemoteDomain, far: requester.Requesters, **spec: Any
+    domain: RemoteDomain,
+    far: requester.Requesters,
+    **spec: Any,
 ) -> tuple[RemoteQueue, FakeQueue]:
     local = cast(Any, SimpleNamespace(gid="h", lid=2, active_mtu=4))
     queue = RemoteQueue(domain, QpSpec("RC", "pd", **spec), 1.5, local)
@@ -216,7 +218,8 @@ def made(
 
 
 def test_calls_of_a_queue_pair_are_executed_at_the_peer(
-    domain: RemoteDomain, far: requester.Requesters
+    domain: RemoteDomain,
+    far: requester.Requesters,
 ) -> None:
     queue, there = made(domain, far, access=3)
     assert (queue.number, queue.kind, queue.sq_sig_all, queue.state) == (77, "RC", False, "RESET")
@@ -236,7 +239,8 @@ def test_calls_of_a_queue_pair_are_executed_at_the_peer(
 
 
 def test_a_request_has_its_memory_and_region_at_the_peer(
-    domain: RemoteDomain, far: requester.Requesters
+    domain: RemoteDomain,
+    far: requester.Requesters,
 ) -> None:
     place = memory.allocate("anonymous", memory.PAGE)
     registered = domain.device.reg_mr(domain, place.addr, memory.PAGE, 1)
@@ -245,7 +249,13 @@ def test_a_request_has_its_memory_and_region_at_the_peer(
     queue, there = made(domain, far)
     ctypes.memmove(place.addr, b"content", 7)
     request = SendRequest(
-        "RDMA_WRITE", 1, (Sge(place.addr, 7, 5),), remote_addr=1 << 63, rkey=8, imm=3, compare_add=4
+        "RDMA_WRITE",
+        1,
+        (Sge(place.addr, 7, 5),),
+        remote_addr=1 << 63,
+        rkey=8,
+        imm=3,
+        compare_add=4,
     )
     assert queue.post_send(request) == Return(0, 0)
     assert there.did == [(request, [b"content"])]
@@ -255,7 +265,8 @@ def test_a_request_has_its_memory_and_region_at_the_peer(
 
 
 def test_errors_at_the_peer_are_reported_locally(
-    domain: RemoteDomain, far: requester.Requesters
+    domain: RemoteDomain,
+    far: requester.Requesters,
 ) -> None:
     with pytest.raises(PeerRefused, match="at the peer: ") as refused:
         made(domain, far, inline=64)
@@ -276,10 +287,17 @@ class LocalPair(DevicePair):
 
 @pytest.mark.parametrize("renewed", [False, True])
 def test_a_pair_has_its_requester_at_the_peer(
-    domain: RemoteDomain, far: requester.Requesters, renewed: bool
+    domain: RemoteDomain,
+    far: requester.Requesters,
+    renewed: bool,
 ) -> None:
     device = SimpleNamespace(
-        gid="h", lid=2, active_mtu=4, transport=ROCE, connection_manager=None, findings=Findings()
+        gid="h",
+        lid=2,
+        active_mtu=4,
+        transport=ROCE,
+        connection_manager=None,
+        findings=Findings(),
     )
     pair = LocalPair(cast(Any, device), QpSpec("RC", "pd"), domain, cast(Any, "own pd"), 1.0)
     responder = cast(Any, pair.responder)
@@ -300,17 +318,27 @@ def test_a_pair_has_its_requester_at_the_peer(
 
 def device(name: str, transport: Transport = ROCE, **declared: bool) -> Any:
     return SimpleNamespace(
-        name=name, transport=transport, capabilities=declared, connection_manager=None
+        name=name,
+        transport=transport,
+        capabilities=declared,
+        connection_manager=None,
     )
 
 
 @pytest.mark.parametrize("peer", ["loopback", "another"])
 def test_the_requester_is_on_the_device_of_its_protection_domain(peer: str) -> None:
     under_test = device("dut")
-    other = device("peer") if peer == "another" else under_test
+    if peer == "another":
+        other = device("peer")
+    else:
+        other = under_test
     requester_pd, responder_pd = SimpleNamespace(device=other), SimpleNamespace(device=under_test)
     pair = LocalPair(
-        under_test, QpSpec("RC", "pd"), cast(Any, requester_pd), cast(Any, responder_pd), 1.0
+        under_test,
+        QpSpec("RC", "pd"),
+        cast(Any, requester_pd),
+        cast(Any, responder_pd),
+        1.0,
     )
     requester, responder = cast(Any, pair.requester), cast(Any, pair.responder)
     assert (requester.device, requester.pd, requester.remote) == (other, requester_pd, under_test)
@@ -380,8 +408,8 @@ class Far:
 
     def pids(self) -> list[int]:
         """Returns the ids of the running processes that replace ssh."""
-        found = [int(path.name) for path in (self.folder / "pids").iterdir()]
-        return [pid for pid in found if is_running(pid)]
+        numbers = [int(path.name) for path in (self.folder / "pids").iterdir()]
+        return [pid for pid in numbers if is_running(pid)]
 
     def cut(self) -> None:
         for pid in self.pids():
@@ -404,7 +432,7 @@ def opened(host: RemoteHost) -> RemoteHost:
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: Patch) -> Iterator[Far]:
-    found = Far(tmp_path / "far", monkeypatch)
+    far_host = Far(tmp_path / "far", monkeypatch)
     (tmp_path / "fake.py").write_text(FAKE)
     name = "fixtures/hosts/requester.py"
     tree = [
@@ -412,8 +440,8 @@ def host(tmp_path: Path, monkeypatch: Patch) -> Iterator[Far]:
         (tmp_path / "fake.py", name),
     ]
     monkeypatch.setattr(peer, "packed", lambda _: packed(tree))
-    yield found
-    await_true(lambda: not found.left())
+    yield far_host
+    await_true(lambda: not far_host.left())
 
 
 def test_calls_are_sent_over_ssh(host: Far) -> None:
@@ -442,7 +470,8 @@ def test_a_lost_peer_is_a_failure_of_the_loopback_and_not_of_the_device(host: Fa
         with pytest.raises(PeerLost, match=r"^the peer is lost: node2") as caught:
             channel.call("create")
         assert isinstance(
-            caught.value, LoopbackLost
+            caught.value,
+            LoopbackLost,
         )  # recorded as BROKEN, never as a verdict on the device
     channel.close()
 

@@ -59,13 +59,13 @@ WRITE = "reg_mr/on_demand/rdma-write-at-buf-+-100"
 @cache
 def programs() -> tuple[dict[str, Program], Counter[str]]:
     """Returns the programs by the ids of their rows, and counts the reasons why the other rows have no program."""
-    made, reasons = {}, Counter[str]()
+    programs_made, reasons = {}, Counter[str]()
     for case in ROWS:
         try:
-            made[case.id] = reproducer(case.id, SUITE, unknown_device())
+            programs_made[case.id] = reproducer(case.id, SUITE, unknown_device())
         except Inexpressible as reason:
             reasons[str(reason)] += 1
-    return made, reasons
+    return programs_made, reasons
 
 
 @cache
@@ -78,7 +78,9 @@ def records() -> list[dict[str, Any]]:
 
 
 def symptom_named(name: str) -> Symptom:
-    return next(each for defect in forky().defects for each in defect.symptoms if each.name == name)
+    return next(
+        symptom for defect in forky().defects for symptom in defect.symptoms if symptom.name == name
+    )
 
 
 def text_of(id_: str) -> str:
@@ -99,9 +101,9 @@ def page_of(folder: Path, *arguments: object) -> str:
 
 
 def test_programs_have_a_limited_size_and_include_no_header_of_the_suite() -> None:
-    made, reasons = programs()
-    assert len(made) >= 450, reasons.most_common(5)
-    for id_, program in made.items():
+    programs_made, reasons = programs()
+    assert len(programs_made) >= 450, reasons.most_common(5)
+    for id_, program in programs_made.items():
         lines = program.text.splitlines()
         assert len(lines) <= MOST_LINES, id_
         assert max(map(len, lines)) <= WIDTH, (id_, max(lines, key=len))
@@ -118,23 +120,28 @@ def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
     assert compiler, "the project's tests need gcc"
     header = Path("/usr/include/infiniband/verbs.h").read_text()
     recorded = programs_of(forky().results, SUITE, basis_of(FORKY))
-    made = {each.program.text for each in recorded if each.program and each.symptom.deviation}
+    texts_here = {
+        program.program.text
+        for program in recorded
+        if program.program and program.symptom.deviation
+    }
     texts = sorted(
-        made | {each.text for each in programs()[0].values()}, key=lambda text: (-len(text), text)
+        texts_here | {program.text for program in programs()[0].values()},
+        key=lambda text: (-len(text), text),
     )
     assert any(
         "wr_flush" in text for text in texts
     )  # these programs must compile with headers that lack wr_flush
     word = re.compile(
-        r"\b(?:static \w[\w ]*\**(\w+)\(|(ibv_\w+|uverbs_\w+)\(|(IBV_WR_\w+|IBV_\w*FLUSH\w*)\b)"
+        r"\b(?:static \w[\w ]*\**(\w+)\(|(ibv_\w+|uverbs_\w+)\(|(IBV_WR_\w+|IBV_\w*FLUSH\w*)\b)",
     )
-    words = {text: {"".join(each) for each in word.findall(text)} for text in texts}
+    words = {text: {"".join(word) for word in word.findall(text)} for text in texts}
     every = set().union(*words.values())
     seen: set[tuple[str, str, bool]] = set()
     for number, text in enumerate(texts):
-        found = {(one, other, other in words[text]) for one in words[text] for other in every}
-        if not found <= seen:
-            seen |= found
+        pairs = {(name, other, other in words[text]) for name in words[text] for other in every}
+        if not pairs <= seen:
+            seen |= pairs
             (tmp_path / f"p{number}.c").write_text(text)
     flags = ["-fsyntax-only", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror"]
     if "ibv_reg_mr_ex" not in header:
@@ -147,9 +154,9 @@ def test_a_program_that_finds_no_device_exits_with_status_2(tmp_path: Path) -> N
     (tmp_path / "repro.c").write_text(text_of(WRITE))
     built = ended("cc", "repro.c", "-libverbs", cwd=tmp_path)
     assert (built.returncode, built.stderr) == (0, "")
-    found = ended("./a.out", "no-such-device", cwd=tmp_path)
-    assert found.returncode == 2
-    assert "a.out: failed: all && *all" in found.stderr
+    done = ended("./a.out", "no-such-device", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "a.out: failed: all && *all" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -182,7 +189,9 @@ def test_a_program_that_finds_no_device_exits_with_status_2(tmp_path: Path) -> N
     ],
 )
 def test_the_program_makes_the_calls_of_the_case_at_its_entry(
-    id_: str, has: list[str], lacks: str
+    id_: str,
+    has: list[str],
+    lacks: str,
 ) -> None:
     text = spaced(text_of(id_))
     assert [part for part in has if part not in text] == []
@@ -191,11 +200,11 @@ def test_the_program_makes_the_calls_of_the_case_at_its_entry(
 
 def test_a_program_keeps_only_the_steps_up_to_the_violation() -> None:
     case = next(
-        each
-        for each in ROWS
-        if len(each.afterwards) > 2
-        and each.when.then.outcome == "success"
-        and each.when.call == "ibv_bind_mw"
+        row
+        for row in ROWS
+        if len(row.afterwards) > 2
+        and row.when.then.outcome == "success"
+        and row.when.call == "ibv_bind_mw"
     )
     bound = {
         "rc": 0,
@@ -216,14 +225,14 @@ def test_a_program_keeps_only_the_steps_up_to_the_violation() -> None:
     )
     number = case.afterwards.index(first)
     seen = [wrong] * (number + 1)
-    kept = cut(case, {**bound, "afterwards": seen}).afterwards
-    assert kept[-1] is first
-    assert len(kept) <= number + 1
+    steps = cut(case, {**bound, "afterwards": seen}).afterwards
+    assert steps[-1] is first
+    assert len(steps) <= number + 1
 
 
 def test_the_program_of_a_kernel_warning_mentions_the_kernels_log() -> None:
-    deallocated = [each for each in ROWS if each.when.call == "ibv_dealloc_mw" and not each.before]
-    case = next(each for each in deallocated if each.when.then.outcome == "success")
+    deallocated = [row for row in ROWS if row.when.call == "ibv_dealloc_mw" and not row.before]
+    case = next(program for program in deallocated if program.when.then.outcome == "success")
     record = result(
         case,
         "FAIL",
@@ -257,10 +266,12 @@ def test_a_point_is_expressed_and_a_sweep_is_not() -> None:
 
 
 def test_most_violations_of_a_recorded_run_are_expressed() -> None:
-    made = list(programs_of(forky().results, SUITE, basis_of(FORKY)))
-    expressed = [each for each in made if each.program]
-    assert len(expressed) >= 0.9 * len(made), Counter(each.why_not for each in made)
-    names = [file_name(each.symptom.name) for each in expressed]
+    programs_made = list(programs_of(forky().results, SUITE, basis_of(FORKY)))
+    expressed = [program for program in programs_made if program.program]
+    assert len(expressed) >= 0.9 * len(programs_made), Counter(
+        program.why_not for program in programs_made
+    )
+    names = [file_name(program.symptom.name) for program in expressed]
     assert all(re.fullmatch(r"[A-Za-z0-9-]+\.c", name) for name in names)
 
 
@@ -294,9 +305,9 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
 )
 def test_the_subject_of_a_mail_names_the_part_of_the_stack(layer: str, part: str) -> None:
     symptom = next(
-        each.symptoms[0]
-        for each in forky().defects
-        if answering_of(each.symptoms[0]).layer == layer
+        defect.symptoms[0]
+        for defect in forky().defects
+        if answering_of(defect.symptoms[0]).layer == layer
     )
     text = mail_of(symptom)
     assert text.startswith(f"Subject: {part}: ")
@@ -320,15 +331,16 @@ def test_a_mail_has_the_kernels_messages_unchanged_and_the_function_that_crashed
 
 
 def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite() -> None:
-    found = (each for defect in forky().defects for each in defect.symptoms)
-    symptom = next(each for each in found if each.fault.effect is Effect.PROCESS_DIED)
+    symptoms = (symptom for defect in forky().defects for symptom in defect.symptoms)
+    symptom = next(symptom for symptom in symptoms if symptom.fault.effect is Effect.PROCESS_DIED)
     provider = 'Binary file "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav65.so", at +0x484f [0x7fa1d566384f]'
     frames = [
         '  File "/suite/conformance/execution/steps.py", line 264 in _bind',
         '  Binary file "python3" [0x450bc9]',
     ]
     died = replace(
-        symptom, record={**symptom.record, "kernel": {"log": [*frames, f"  {provider}"]}}
+        symptom,
+        record={**symptom.record, "kernel": {"log": [*frames, f"  {provider}"]}},
     )
     text = mail_of(died)
     stack = text.partition("The stack of the process, innermost frame first:\n")[2]
@@ -338,7 +350,10 @@ def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite() -> None:
 
 
 def test_the_command_writes_a_program_a_mail_and_all_programs(
-    tmp_path: Path, monkeypatch: Patch, capsys: Says, cli: Cli
+    tmp_path: Path,
+    monkeypatch: Patch,
+    capsys: Says,
+    cli: Cli,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert "repro.c: " in cli(0, "reproducer", ADVICE).out
@@ -352,9 +367,9 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(
     assert (tmp_path / "repro.c").read_text() == text_of(ADVICE)
     assert "repro.c: " in cli(0, "reproducer", WRITE, "--out", "repro.c").out
     run = str(FORKY)
-    defect = next(each for each in forky().defects if WRITE in each.cases)
+    defect = next(defect for defect in forky().defects if WRITE in defect.cases)
     assert cli(0, "reproducer", defect.fingerprint.upper(), "--run", run, "--mail").out.startswith(
-        "Subject: rxe: "
+        "Subject: rxe: ",
     )
     assert main(["reproducer", "--all", "--run", run, "--out", "all"]) == 0
     count = len(list((tmp_path / "all").glob("*.c")))
@@ -362,19 +377,20 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(
 
 
 def test_a_defect_is_reproduced_by_a_case_that_the_tables_still_have(
-    tmp_path: Path, capsys: Says
+    tmp_path: Path,
+    capsys: Says,
 ) -> None:
     symptoms = next(defect for defect in forky().defects if defect.fingerprint == DEFECT).symptoms
-    cases = dict.fromkeys(each.case for each in symptoms)
+    cases = dict.fromkeys(symptom.case for symptom in symptoms)
     text, old = FORKY.read_text(), tmp_path / "results.jsonl"
-    for left, case in zip(range(len(cases) - 1, -1, -1), cases, strict=True):
+    for remaining, case in zip(range(len(cases) - 1, -1, -1), cases, strict=True):
         text = text.replace(f'"{case}"', f'"{case}-of-old"')
         old.write_text(text)
-        out = tmp_path / f"{left}.c"
+        out = tmp_path / f"{remaining}.c"
         assert main(["reproducer", DEFECT, "--run", str(old), "--out", str(out)]) == (
-            0 if left else 2
+            0 if remaining else 2
         )
-        assert out.exists() == bool(left)
+        assert out.exists() == bool(remaining)
     assert (
         f"{tmp_path} was made with other tables; the present tables have no case '"
         in capsys.readouterr().err
@@ -382,10 +398,10 @@ def test_a_defect_is_reproduced_by_a_case_that_the_tables_still_have(
 
 
 def test_a_mail_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: Cli) -> None:
-    built, *others = records()
+    built, *later = records()
     built["under_test"]["given"]["linux"] = {"sha256": "e4" * 32}
     built["under_test"]["modules"]["rdma_rxe"]["build_id"] = "ce" * 20
-    mine = written_records([built, *others], tmp_path)
+    mine = written_records([built, *later], tmp_path)
     said = spaced(cli(0, "reproducer", DEFECT, "--run", mine, "--mail", "--others", FORKY).out)
     assert "rdma-core 65.0 (the stack under test was changed: linux e4e4e4e4). " in said
     assert "rdma-core 65.0, with modules.rdma_rxe.build_id a6d6b4de9dc2: has the defect" in said
@@ -400,11 +416,13 @@ def test_a_mail_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: C
     ],
 )
 def test_a_mail_describes_another_stack_by_the_verdict_of_its_run(
-    tmp_path: Path, verdict: str, says: str
+    tmp_path: Path,
+    verdict: str,
+    says: str,
 ) -> None:
     symptom, run = symptom_named(WRITE), forky()
     head = changed(run.header, {"device": {**run.header["device"], "driver": "siw"}})
-    case = next(each for each in ROWS if each.id == symptom.case)
+    case = next(row for row in ROWS if row.id == symptom.case)
     other = digest(Recorded(head, [result(case, verdict)], None), tmp_path)
     said = spaced(mail_of(symptom, other))
     assert f"- siw, kernel 7.2.12+deb14-amd64, rdma-core 65.0: {says}" in said
@@ -419,7 +437,7 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(
     laid(tmp_path / "findings", {"old.c": "stale\n", "places.yaml": places})
     trixie = RECORDED / "trixie.jsonl"
     page = page_of(tmp_path, FORKY, trixie, "--programs")
-    fingerprints = {each.fingerprint for each in (*forky().defects, *read(trixie).defects)}
+    fingerprints = {defect.fingerprint for defect in (*forky().defects, *read(trixie).defects)}
     assert page.count("\n- fingerprint: `") == len(fingerprints)
     assert "- where: rxe_mw.c, rxe_invalidate_mw" in page
     linked = set(re.findall(r"\(findings/([^)]+\.c)\)", page))
@@ -433,7 +451,9 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(
 
 @pytest.mark.parametrize(("verdict", "says"), [("PASS", "not on"), ("UNSUPPORTED", "not tried on")])
 def test_the_page_of_findings_names_the_stacks_without_the_defect(
-    tmp_path: Path, verdict: str, says: str
+    tmp_path: Path,
+    verdict: str,
+    says: str,
 ) -> None:
     head, *passing = records()
     head["stack"] = "sid"
@@ -453,9 +473,9 @@ def test_the_page_of_findings_names_the_stacks_without_the_defect(
 
 def test_unconfirmed_violations_are_not_findings(tmp_path: Path) -> None:
     defect = next(
-        each
-        for each in forky().defects
-        if [symptom.name for symptom in each.symptoms] == [each.first.case]
+        defect
+        for defect in forky().defects
+        if [symptom.name for symptom in defect.symptoms] == [defect.first.case]
     )
     once = {"verdict": "FAIL", "reason": "it was seen once"}
     tried = {
@@ -510,29 +530,35 @@ def test_places_that_are_not_a_mapping_of_texts_are_refused(tmp_path: Path, cli:
     ],
 )
 def test_the_exit_of_a_program_is_compared_with_the_verdict_of_the_run(
-    verdict: str, end: int | str, outcome: str
+    verdict: str,
+    end: int | str,
+    outcome: str,
 ) -> None:
     assert _finding(Trying("a/b/c", verdict, None), end, "last\n\n").outcome == outcome
 
 
 def test_a_trial_passes_if_95_of_100_violations_are_reproduced() -> None:
-    found = [_finding(Trying(str(number), "FAIL", None), 1, "") for number in range(95)]
+    findings = [_finding(Trying(str(number), "FAIL", None), 1, "") for number in range(95)]
     lost = [
         replace(_finding(Trying(str(number), "FAIL", None), 0, ""), outcome=NOT_MADE)
         for number in range(5)
     ]
-    assert passed([*found, *lost])
-    assert not passed([*found[1:], *lost, lost[0]])
+    assert passed([*findings, *lost])
+    assert not passed([*findings[1:], *lost, lost[0]])
     agreed = [_finding(Trying("pass", "PASS", None), 0, "")]
-    assert not passed([*found[1:], *lost, lost[0], *agreed * 50])
+    assert not passed([*findings[1:], *lost, lost[0], *agreed * 50])
 
 
 @pytest.mark.guest
 def test_programs_have_the_results_of_the_run_in_the_guest(tmp_path: Path) -> None:
     verdicts = {"reg_mr/registration/last-byte": "PASS", **dict.fromkeys((ADVICE, WRITE), "FAIL")}
     verdicts["bind_mw/type_1/part-from-buf"] = "FAIL"
-    made = programs()[0]
-    tried = [Trying(id_, verdict, made[id_]) for id_, verdict in verdicts.items() if id_ in made]
+    programs_made = programs()[0]
+    tried = [
+        Trying(id_, verdict, programs_made[id_])
+        for id_, verdict in verdicts.items()
+        if id_ in programs_made
+    ]
     assert len(tried) >= 3
-    found = list(compare(tried, "forky", tmp_path, 1, print, assume_yes=True))
-    assert {each.outcome for each in found} == {REPRODUCED, AGREED}, found
+    findings = list(compare(tried, "forky", tmp_path, 1, print, assume_yes=True))
+    assert {finding.outcome for finding in findings} == {REPRODUCED, AGREED}, findings

@@ -67,7 +67,12 @@ def count(system: Path, netlink: Any, alone: bool = True) -> dict[str, int]:
 def counter(system: Path, netlink: Any, alone: bool = True) -> resources.ResourceCounter:
     pairs = SimpleNamespace(count=lambda: netlink.counts.get("QP"))
     return resources.ResourceCounter(
-        "rxe0", netlink, cast(Any, pairs), alone, system / "proc", system / "cgroup"
+        "rxe0",
+        netlink,
+        cast(Any, pairs),
+        alone,
+        system / "proc",
+        system / "cgroup",
     )
 
 
@@ -101,16 +106,19 @@ def summary(*entries: tuple[bytes, int]) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "names", [(b"pd", b"cq", b"qp", b"mr"), (b"pd", b"cq", b"qp")], ids=["all", "an older kernel"]
+    "names",
+    [(b"pd", b"cq", b"qp", b"mr"), (b"pd", b"cq", b"qp")],
+    ids=["all", "an older kernel"],
 )
 def test_one_message_of_the_kernel_has_the_numbers_of_all_kinds(names: tuple[bytes, ...]) -> None:
     netlink = RdmaNetlink.__new__(RdmaNetlink)
     netlink._index = 0
     only = iter(
-        [summary(*((name, 300 + at) for at, name in enumerate(names)))]
+        [summary(*((name, 300 + at) for at, name in enumerate(names)))],
     )  # there is only one message
     netlink._socket = cast(
-        socket.socket, SimpleNamespace(send=lambda _: None, recv=lambda _: next(only))
+        socket.socket,
+        SimpleNamespace(send=lambda _: None, recv=lambda _: next(only)),
     )
     numbers = {"PD": 300, "CQ": 301, "QP": 302, "MR": 303}
     assert netlink.totals() == (numbers if b"mr" in names else {})
@@ -123,7 +131,7 @@ def test_counts_that_a_system_does_not_provide_are_omitted(system: Path, lack: s
     )
     (system / lack).unlink()
     assert {resources.OTHERS, resources.PAGES} - set(count(system, Netlink(MR=1))) == {
-        resources.PAGES if lack == "proc/vmstat" else resources.OTHERS
+        resources.PAGES if lack == "proc/vmstat" else resources.OTHERS,
     }
 
 
@@ -143,7 +151,9 @@ def test_counts_only_of_the_control_group_are_remarks_and_not_leaks() -> None:
         "remarks": ["noticed"],
     }
     judgement = judge(
-        samples.case("{rules: [REG-01], when: {access: []}, then: refused}"), [], observed
+        samples.case("{rules: [REG-01], when: {access: []}, then: refused}"),
+        [],
+        observed,
     )
     assert (judgement.verdict, judgement.notes) == ("PASS", ("noticed",))
 
@@ -165,7 +175,8 @@ def test_resources_freed_a_little_later_are_not_leaks(monkeypatch: Patch) -> Non
 
 def test_the_evidence_separates_objects_from_memory() -> None:
     assert resources.resource_evidence(
-        {"MR": 0, resources.PINNED: 0}, {"MR": 1, resources.PINNED: 4}
+        {"MR": 0, resources.PINNED: 0},
+        {"MR": 1, resources.PINNED: 4},
     ) == {
         "resources": {"before": {"MR": 0}, "after": {"MR": 1}},
         "memory": {"before": {resources.PINNED: 0}, "after": {resources.PINNED: 4}},
@@ -223,7 +234,9 @@ def test_a_file_is_closed_when_it_is_no_longer_used() -> None:
     ],
 )
 def test_a_number_is_read_from_the_line_that_begins_with_its_name(
-    text: str, name: str, number: int | None
+    text: str,
+    name: str,
+    number: int | None,
 ) -> None:
     assert number_after(text, name) == number
 
@@ -260,8 +273,8 @@ def test_the_process_is_killed_with_its_parent() -> None:
     if not (parent := os.fork()):
         killed(lambda: "kept", ended)
     os.waitpid(parent, 0)
-    left = int(os.read(number, 20))
-    await_true(lambda: not is_running(left))
+    bytes_left = int(os.read(number, 20))
+    await_true(lambda: not is_running(bytes_left))
     os.close(number)
     os.close(report)
 
@@ -323,13 +336,13 @@ def kernel(tmp_path: Path, monkeypatch: Patch) -> Kernel:
 
 def leaks(memory: ModuleMemory, case: Callable[[], object]) -> dict[str, list[int]]:
     case()
-    return {each["function"]: each["objects"] for each in memory.leaked_by(lambda number: case())}
+    return {leak["function"]: leak["objects"] for leak in memory.leaked_by(lambda number: case())}
 
 
 def test_memory_is_leaked_if_each_repetition_keeps_more(kernel: Kernel) -> None:
     memory = kernel.memory()
-    found = leaks(memory, lambda: kernel.runs({"rxe_mr_init_user": 2}, ["alloc_uobj"]))
-    assert found == {"rxe_mr_init_user": [2] * (1 + REPETITIONS)}
+    leaks_seen = leaks(memory, lambda: kernel.runs({"rxe_mr_init_user": 2}, ["alloc_uobj"]))
+    assert leaks_seen == {"rxe_mr_init_user": [2] * (1 + REPETITIONS)}
     assert leaks(memory, lambda: kernel.runs({}, ["alloc_uobj"])) == {}, (
         "the leak is counted again in the next case"
     )
@@ -349,14 +362,15 @@ def test_a_case_is_not_repeated_for_objects_that_wait_to_be_freed(kernel: Kernel
 
 
 def test_memory_that_is_freed_after_the_repetitions_is_not_a_leak(
-    kernel: Kernel, monkeypatch: Patch
+    kernel: Kernel,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.setattr(module_memory, "FREED_S", 9.0)
     monkeypatch.setattr(module_memory, "POLL_S", 0.0)
-    asked = iter(range(100))
+    numbers = iter(range(100))
 
     def free() -> None:
-        if next(asked) > REPETITIONS + 3:  # as a work queue of the kernel does after a delay
+        if next(numbers) > REPETITIONS + 3:  # as a work queue of the kernel does after a delay
             kernel.runs({"rxe_odp_work": -kernel.held["rxe_odp_work"]})
 
     memory = ModuleMemory(kernel.proc, free)
@@ -368,8 +382,8 @@ def test_a_leak_in_a_function_whose_objects_are_freed_late_is_detected(kernel: K
     memory = kernel.memory()
     for _ in range(3):
         assert leaks(memory, lambda: kernel.runs({}, ["alloc_uobj"])) == {}
-    found = [leaks(memory, lambda: kernel.runs({"alloc_uobj": 1})) for _ in range(8)]
-    assert any(found)
+    leaks_seen = [leaks(memory, lambda: kernel.runs({"alloc_uobj": 1})) for _ in range(8)]
+    assert any(leaks_seen)
 
 
 @pytest.mark.parametrize("lack", ["sys/vm/mem_profiling", "allocinfo", "0"])

@@ -49,7 +49,7 @@ from samples import (
 )
 
 CASE = case(
-    "{rules: [REG-15, REG-16], when: {access: [REMOTE_WRITE]}, then: {outcome: refused, errno: EINVAL}}"
+    "{rules: [REG-15, REG-16], when: {access: [REMOTE_WRITE]}, then: {outcome: refused, errno: EINVAL}}",
 )
 
 
@@ -65,7 +65,12 @@ def test_a_result_has_every_field_of_the_contract() -> None:
     observed: Observation = {"rc": None, "returned": "NULL", "errno": "EPERM", "layer": "kernel"}
     judgement = Judgement(Verdict.FAIL, "one line", ("a note",))
     line = result_record(
-        CASE, registry(), judgement, observed, kernel={"taint": 0, "log": ["x"]}, duration_us=7
+        CASE,
+        registry(),
+        judgement,
+        observed,
+        kernel={"taint": 0, "log": ["x"]},
+        duration_us=7,
     )
     assert line == {
         "type": "result",
@@ -92,18 +97,22 @@ def test_a_result_has_every_field_of_the_contract() -> None:
 
 @pytest.mark.parametrize("room", [1 << 20, 1])
 def test_results_that_are_read_share_equal_values(
-    room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    room: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When the room for stored values is used up, results still share the values that are already stored."""
     monkeypatch.setattr("conformance.results.repeated._MOST_TEXT", room)
     lines = [result(case, observed={"rc": number}) for number, case in enumerate(numbered(2).cases)]
-    one, other = read_results(written(recorded(lines, complete=False), tmp_path), plain).results
-    assert [one["observed"], other["observed"]] == [{"rc": 0}, {"rc": 1}]
-    assert {*map(id, one)} == {*map(id, other)}
-    assert next(iter(one["observed"])) is next(iter(other["observed"]))
-    assert one["deviations"] is other["deviations"], "the default value is not shared"
-    assert one["rules"] is other["rules"]
-    assert (one["expected"] is other["expected"]) is (room > 1)
+    first_record, other = read_results(
+        written(recorded(lines, complete=False), tmp_path), plain
+    ).results
+    assert [first_record["observed"], other["observed"]] == [{"rc": 0}, {"rc": 1}]
+    assert {*map(id, first_record)} == {*map(id, other)}
+    assert next(iter(first_record["observed"])) is next(iter(other["observed"]))
+    assert first_record["deviations"] is other["deviations"], "the default value is not shared"
+    assert first_record["rules"] is other["rules"]
+    assert (first_record["expected"] is other["expected"]) is (room > 1)
 
 
 def test_values_that_differ_in_nearly_every_result_are_not_shared(
@@ -119,9 +128,9 @@ def test_values_that_differ_in_nearly_every_result_are_not_shared(
             record = decode(line)
             assert record["type"] == "result"
             repeated.learn(line, record, shape.completed(record))
-    kept = Counter(key for key, _ in repeated._known)
-    assert kept["observed"] == 2
-    assert kept["expected"] == 1
+    counts = Counter(key for key, _ in repeated._known)
+    assert counts["observed"] == 2
+    assert counts["expected"] == 1
 
 
 def test_json_of_the_most_levels_is_read_and_one_level_more_is_refused() -> None:
@@ -157,26 +166,32 @@ def test_json_of_the_most_levels_is_read_and_one_level_more_is_refused() -> None
     ],
 )
 def test_a_line_that_is_read_by_known_values_equals_the_parsed_line(
-    before: bytes, after: bytes
+    before: bytes,
+    after: bytes,
 ) -> None:
     record = result(
-        numbered(1).cases[0], "FAIL", observed={"rc": 0}, kernel={}, reason="why", duration_us=7
+        numbered(1).cases[0],
+        "FAIL",
+        observed={"rc": 0},
+        kernel={},
+        reason="why",
+        duration_us=7,
     )
     record |= {"fault": {"kind": "accepted"}}
     line, repeated = encode(record)[:-1], Repeated()
     assert before in line
-    for each in (line, line.replace(before, after), line):
+    for text in (line, line.replace(before, after), line):
         try:
-            wholly = decode(each)
+            wholly = decode(text)
             both = wholly, shape.check(wholly, "")
         except (ValueError, UserError):
-            assert repeated.read(each) is None
+            assert repeated.read(text) is None
             continue
         assert wholly["type"] == "result"
-        if found := repeated.read(each):
-            assert found[:2] == both
+        if record_read := repeated.read(text):
+            assert record_read[:2] == both
         else:
-            repeated.learn(each, *both)  # type: ignore[arg-type]
+            repeated.learn(text, *both)  # type: ignore[arg-type]
     assert repeated.read(line)
 
 
@@ -198,7 +213,10 @@ def test_the_verdict_of_a_rule_is_the_worst_of_its_cases(one: str, other: str) -
     first, second = numbered(2).cases
     lines = [result(first, other), result(second, one)]
     absent = other == "PASS" and one in ("UNSUPPORTED", "UNREACHABLE")
-    expected = "PARTIAL" if absent else one
+    if absent:
+        expected = "PARTIAL"
+    else:
+        expected = one
     assert rule_verdicts(lines) == {"REG-01": expected}
     assert rule_verdicts(lines[::-1]) == {"REG-01": expected}
 
@@ -210,16 +228,16 @@ def test_a_rule_that_is_verified_in_part_names_what_the_device_does_not_offer() 
         *(result(case, "UNSUPPORTED", observed={"lacking": ["rereg_mr"]}) for case in cases[1:3]),
         result(cases[3], "UNREACHABLE", "no such memory here"),
     ]
-    found = conclude_rules(lines, Needs())["REG-01"]
-    assert found.absent == {"rereg_mr at libibverbs": 2, "no such memory here": 1}
-    assert found.restriction == (
+    conclusion = conclude_rules(lines, Needs())["REG-01"]
+    assert conclusion.absent == {"rereg_mr at libibverbs": 2, "no such memory here": 1}
+    assert conclusion.restriction == (
         "passed in part (0 of 2); not offered (2 cases): rereg_mr at libibverbs; "
         "not reachable here (1 case): no such memory here"
     )
-    made = footer_record([case.id for case in cases], lines, registry(), duration_s=1.0)
-    assert made["rules"] == {"REG-01": "PARTIAL"}
-    assert made["rule_evidence"] == {"REG-01": found.as_data()}
-    assert made["not_offered"] == {"REG-01": found.absent}
+    footer = footer_record([case.id for case in cases], lines, registry(), duration_s=1.0)
+    assert footer["rules"] == {"REG-01": "PARTIAL"}
+    assert footer["rule_evidence"] == {"REG-01": conclusion.as_data()}
+    assert footer["not_offered"] == {"REG-01": conclusion.absent}
     assert "not_offered" not in footer_record([cases[0].id], lines[:1], registry(), duration_s=1.0)
 
 
@@ -248,7 +266,10 @@ def test_open_outcomes_verify_no_unsupported_rule_and_waivers_count_by_the_effec
     ],
 )
 def test_a_run_with_a_gap_is_incomplete_and_its_status_says_violated_before_undecided_before_conformant(
-    verdicts: str, missing: int, complete: bool, status: int
+    verdicts: str,
+    missing: int,
+    complete: bool,
+    status: int,
 ) -> None:
     last = footer(*verdicts.split(), planned=len(verdicts.split()) + missing)
     assert (last["complete"], exit_status(last)) == (complete, status)
@@ -276,7 +297,8 @@ def test_a_record_is_one_line_of_ascii_whatever_its_texts() -> None:
 
 @pytest.mark.parametrize("folder", ["file", "n" * 300, "link"])
 def test_a_place_that_cannot_be_written_is_refused_with_status_2(
-    tmp_path: Path, folder: str
+    tmp_path: Path,
+    folder: str,
 ) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "link").mkdir()
@@ -305,12 +327,13 @@ def test_a_full_disk_is_reported_with_status_3() -> None:
 
 @pytest.mark.parametrize("cut", [0, 1, 20, len(encode(result(CASE))) - 2])
 def test_a_file_without_footer_is_a_run_cut_short_and_a_torn_last_line_is_left_out(
-    tmp_path: Path, cut: int
+    tmp_path: Path,
+    cut: int,
 ) -> None:
-    whole = recorded([result(CASE)], complete=False)
-    with (written(whole, tmp_path) / "results.jsonl").open("ab") as file:
+    recorded_run = recorded([result(CASE)], complete=False)
+    with (written(recorded_run, tmp_path) / "results.jsonl").open("ab") as file:
         file.write(encode(result(CASE))[:cut])
-    assert read_results(tmp_path) == replace(whole, torn=bool(cut))
+    assert read_results(tmp_path) == replace(recorded_run, torn=bool(cut))
 
 
 TYPES: dict[str, Any] = {
@@ -324,7 +347,8 @@ def test_each_key_of_a_result_except_those_that_are_never_in_a_file_has_a_defaul
 
 
 def test_repeated_values_take_no_room_in_a_large_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In a run of more than _MANY cases, a repeated value counts once towards a reader's limit, also after a resume."""
     lines = [result(case, "FAIL", f"it was {case.id}") for case in numbered(40).cases]
@@ -334,33 +358,37 @@ def test_repeated_values_take_no_room_in_a_large_run(
     monkeypatch.setattr(records, "MOST_VALUES", most)
     monkeypatch.setattr(writer, "_MANY", len(lines) - 1)
     path = tmp_path / "large" / "results.jsonl"
-    kept: list[Any] = []
+    records_here: list[Any] = []
     for part in (lines[:20], lines[20:]):
-        earlier = read_results(path) if path.exists() else None
+        if path.exists():
+            earlier = read_results(path)
+        else:
+            earlier = None
         with closing(ResultsFile(path, carry_on=True)) as file:
             file.cut_back(earlier)
             if not earlier:
                 file.append(head)
             for line in part:
                 assert not file.lacks_room(line)
-                kept.append(file.append(line))
-    assert [each["case"] for each in read_results(path).results] == head["planned"]
-    assert kept == lines
-    shown = digest(Recorded(head, kept), tmp_path).results
-    for same in (kept, shown):
+                records_here.append(file.append(line))
+    assert [result["case"] for result in read_results(path).results] == head["planned"]
+    assert records_here == lines
+    shown = digest(Recorded(head, records_here), tmp_path).results
+    for same in (records_here, shown):
         assert all(
-            len({id(each[key]) for each in same}) <= 2 for key in ("kernel", "set_up")
+            len({id(record[key]) for record in same}) <= 2 for key in ("kernel", "set_up")
         )  # one of each session
     assert list(shown) == list(digest(Recorded(head, lines), tmp_path).results)
-    for many, changes in (
+    for count, changes in (
         (len(lines), [{}] * 40),
         (0, [{"notes": ["", str(number)] * 9} for number in range(40)]),
     ):
-        monkeypatch.setattr(writer, "_MANY", many)
-        with closing(ResultsFile(tmp_path / str(many) / "results.jsonl")) as file:
+        monkeypatch.setattr(writer, "_MANY", count)
+        with closing(ResultsFile(tmp_path / str(count) / "results.jsonl")) as file:
             file.append(head)
             for line in itertools.takewhile(
-                lambda line: not file.lacks_room(line), map(changed, lines, changes)
+                lambda line: not file.lacks_room(line),
+                map(changed, lines, changes),
             ):
                 file.append(line)
         assert len(read_results(file.path).results) < 20
@@ -370,8 +398,8 @@ def test_results_that_repeat_values_are_read_like_single_lines(tmp_path: Path) -
     """The lines differ from earlier lines in nested keys of the same name, numbers, escapes and the order of keys."""
     before: list[dict[str, Any]] = [
         *(
-            {"expected": {one: 1, "observed": two}, "observed": {"returned": two}}
-            for one, two in ("a2", "b3", "a3")
+            {"expected": {name: 1, "observed": two}, "observed": {"returned": two}}
+            for name, two in ("a2", "b3", "a3")
         ),
         {"fault": {"kind": "refused", "call": 'a "call"'}, "verdict": "FAIL"},
         {"expected": {"x": [{"observed": 1}]}, "reason": 'a \\ "quoted"\n one'},
@@ -383,9 +411,11 @@ def test_results_that_repeat_values_are_read_like_single_lines(tmp_path: Path) -
     ]
     source = {"file": "cases/a.yaml", "line": 1}
     lines = [
-        {**result(one, change.get("verdict", "PASS")), "source": source, **change}
-        for one, change in zip(
-            numbered(32).cases, [*before, *before, *reversed(before)], strict=False
+        {**result(case, change.get("verdict", "PASS")), "source": source, **change}
+        for case, change in zip(
+            numbered(32).cases,
+            [*before, *before, *reversed(before)],
+            strict=False,
         )
     ]
     lines[0] = dict(reversed(lines[0].items()))
@@ -403,7 +433,8 @@ def test_results_that_repeat_values_are_read_like_single_lines(tmp_path: Path) -
 
 
 def test_a_large_result_leaves_room_for_the_results_of_all_other_cases(
-    stage: Stage, monkeypatch: Patch
+    stage: Stage,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.setattr(writer, "MOST_RESULTS_BYTES", 160_000)
     suite = numbered(20)
@@ -422,7 +453,9 @@ def test_a_large_result_leaves_room_for_the_results_of_all_other_cases(
 
 
 def test_a_run_whose_results_might_not_fit_into_a_file_is_refused_before_it_begins(
-    tmp_path: Path, monkeypatch: Patch, cli: Cli
+    tmp_path: Path,
+    monkeypatch: Patch,
+    cli: Cli,
 ) -> None:
     monkeypatch.setattr("commands.cli.choice.MOST_CASES", 3)
     said = cli(2, "run", "--guest", "--out", tmp_path / "out").err

@@ -47,9 +47,9 @@ def rest(stage: Stage) -> list[bytes]:
     """Returns the lines of a worker for the cases that have no result in the file."""
     lines = stage.path.read_bytes().split(b"\n")[:-1]
     done = {
-        json.loads(each)["case"]
-        for each in lines
-        if b'"type":"result"' in each and b'"MISSED"' not in each
+        json.loads(line)["case"]
+        for line in lines
+        if b'"type":"result"' in line and b'"MISSED"' not in line
     }
     good = {0: passed(0), 1: UNBROKEN[4], 2: passed(2), 3: passed(3)}
     return [
@@ -64,30 +64,31 @@ def rest(stage: Stage) -> list[bytes]:
 
 
 def test_a_run_that_was_cut_anywhere_and_resumed_has_the_footer_of_an_unbroken_run(
-    stage: Stage, whole: tuple[bytes, Recorded]
+    stage: Stage,
+    whole: tuple[bytes, Recorded],
 ) -> None:
     data, unbroken = whole
     ends = [number + 1 for number, byte in enumerate(data) if byte == 10]
     cuts = sorted(
-        {0, 1, 100, *ends[:-1], *(end - 1 for end in ends), *(end + 7 for end in ends[:-1])}
+        {0, 1, 100, *ends[:-1], *(end - 1 for end in ends), *(end + 7 for end in ends[:-1])},
     )
     for cut in cuts:
         stage.path.write_bytes(data[:cut])
         before = stage.path.read_bytes()
-        recorded = (
-            stage.play(rest(stage), carry_on=True)
-            if len(rest(stage)) > 1
-            else stage.play(carry_on=True)
-        )
+        if len(rest(stage)) > 1:
+            recorded = stage.play(rest(stage), carry_on=True)
+        else:
+            recorded = stage.play(carry_on=True)
         assert figures(recorded) == figures(unbroken), cut
         assert verdicts(recorded) == verdicts(unbroken), cut
-        kept = before[: before.rfind(b"\n") + 1]
-        assert stage.path.read_bytes().startswith(kept), cut
+        lines_complete = before[: before.rfind(b"\n") + 1]
+        assert stage.path.read_bytes().startswith(lines_complete), cut
 
 
 @pytest.mark.parametrize("cut", [100, -1, None])
 def test_a_session_without_a_record_leaves_the_file_as_it_was(
-    stage: Stage, cut: int | None
+    stage: Stage,
+    cut: int | None,
 ) -> None:
     """The file is cut in the header, or cut in the footer, or complete."""
     stage.play(ran(0), [HEADER])
@@ -133,7 +134,9 @@ def test_the_footer_counts_the_sessions_and_their_workers(stage: Stage) -> None:
     ],
 )
 def test_another_stack_is_refused_and_nothing_is_lost(
-    stage: Stage, change: ResultRecord, output: str
+    stage: Stage,
+    change: ResultRecord,
+    output: str,
 ) -> None:
     stage.play(ran(0), [HEADER])
     with pytest.raises(UserError, match=output) as caught:
@@ -201,7 +204,10 @@ def test_a_killed_run_no_longer_locks_its_directory(tmp_path: Path) -> None:
     code += f"ResultsFile(Path({str(path)!r})); print(flush=True); input()"
     command = [sys.executable, "-c", code]
     with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        command,
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -214,7 +220,12 @@ def test_a_killed_run_no_longer_locks_its_directory(tmp_path: Path) -> None:
 # The plan
 
 PLAN = Plan(
-    ("--verb", "reg_mr"), "/somewhere", ("reg_mr/a", "reg_mr/b"), "0" * 64, "forky", {"image": "1"}
+    ("--verb", "reg_mr"),
+    "/somewhere",
+    ("reg_mr/a", "reg_mr/b"),
+    "0" * 64,
+    "forky",
+    {"image": "1"},
 )
 
 
@@ -225,7 +236,8 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_the_plan_of_another_user_is_not_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write_plan(PLAN, tmp_path)
     if os.geteuid() == 0:

@@ -35,13 +35,15 @@ RULE = """\
 def read(tmp_path: Path, **files: str) -> tuple[Registry, list[str]]:
     """Reads these rules files, by verb; returns the rules, and the mistakes as `file:line:column: message`."""
     laid(tmp_path, {f"{verb}/rules.yaml": text for verb, text in files.items()})
-    found, mistakes = read_registry([tmp_path], tmp_path)
-    return found, [str(mistake) for mistake in mistakes]
+    registry, mistakes = read_registry([tmp_path], tmp_path)
+    return registry, [str(mistake) for mistake in mistakes]
 
 
 def test_a_rule_is_read_with_all_its_keys(tmp_path: Path) -> None:
-    found, mistakes = read(tmp_path, reg_mr="verb: ibv_reg_mr\nrules:\n" + RULE.format(id="VND-01"))
-    rule = found["VND-01"]
+    registry, mistakes = read(
+        tmp_path, reg_mr="verb: ibv_reg_mr\nrules:\n" + RULE.format(id="VND-01")
+    )
+    rule = registry["VND-01"]
     assert mistakes == []
     assert (rule.verb, rule.level, rule.layer) == ("ibv_reg_mr", "must", "kernel")
     assert (rule.needs, rule.since) == (("odp",), "12")
@@ -52,9 +54,9 @@ def test_a_rule_is_read_with_all_its_keys(tmp_path: Path) -> None:
 def test_a_rule_without_a_quote_has_the_reason(tmp_path: Path) -> None:
     text = RULE.format(id="VND-01").replace("quote: Something holds", "unquoted: It is secret.")
     text = text.replace("must", "should")
-    found, mistakes = read(tmp_path, reg_mr="verb: ibv_reg_mr\nrules:\n" + text)
+    registry, mistakes = read(tmp_path, reg_mr="verb: ibv_reg_mr\nrules:\n" + text)
     assert mistakes == []
-    texts = found["VND-01"].as_data()
+    texts = registry["VND-01"].as_data()
     assert "quote" not in texts
     assert texts["unquoted"] == "It is secret."
 
@@ -64,8 +66,8 @@ def test_rules_are_in_the_order_of_the_files(tmp_path: Path) -> None:
         verb: f"verb: api\nrules:\n{RULE.format(id=id_)}"
         for verb, id_ in (("b", "AB-01"), ("a", "ZZ-01"))
     }
-    found, mistakes = read(tmp_path, **files)
-    assert (list(found), mistakes) == (["ZZ-01", "AB-01"], [])
+    registry, mistakes = read(tmp_path, **files)
+    assert (list(registry), mistakes) == (["ZZ-01", "AB-01"], [])
 
 
 USED = "verb: api\nrules:\n" + RULE.format(id="AB-01")
@@ -89,16 +91,22 @@ RETIRED = "verb: api\nrules: []\nretired:\n  - {id: AB-01, why: it said the same
     ],
 )
 def test_an_id_is_used_or_retired_once_in_all_files(
-    tmp_path: Path, a: str, b: str, mistake: str
+    tmp_path: Path,
+    a: str,
+    b: str,
+    mistake: str,
 ) -> None:
     assert read(tmp_path, a=a, b=b)[1] == [mistake]
 
 
 def test_mistakes_are_reported_file_by_file_from_top_to_bottom(tmp_path: Path) -> None:
     bad = "verb: api\nrules:\n" + RULE.format(id="AB-01").replace("must", "shall").replace(
-        "section", "sektion"
+        "section",
+        "sektion",
     )
-    locations = [one.split(": ")[0] for one in read(tmp_path, a=bad, b="rules: [] \nverb: *x")[1]]
+    locations = [
+        mistake.split(": ")[0] for mistake in read(tmp_path, a=bad, b="rules: [] \nverb: *x")[1]
+    ]
     assert locations == [
         "a/rules.yaml:3:5",
         "a/rules.yaml:6:5",
@@ -151,12 +159,19 @@ REREG = """
 
 def suite(rules: Sequence[str] = (), *tables: Table) -> Suite:
     """Returns a suite of these rules (by default all) and tables (by default ROWS)."""
-    made = samples.suite(tables or [samples.table("reg_mr/sample", ROWS, 4)])
-    return replace(made, registry=Registry(made.registry[id_] for id_ in rules or made.registry))
+    suite_made = samples.suite(tables or [samples.table("reg_mr/sample", ROWS, 4)])
+    return replace(
+        suite_made,
+        registry=Registry(suite_made.registry[id_] for id_ in rules or suite_made.registry),
+    )
 
 
 def covered(
-    suite: Suite, folder: Path, *lines: ResultRecord, complete: bool = True, **head: Any
+    suite: Suite,
+    folder: Path,
+    *lines: ResultRecord,
+    complete: bool = True,
+    **head: Any,
 ) -> Coverage:
     run = samples.recorded(lines, complete=complete, planned=[], **head)
     return cover_with_results(suite, samples.written(run, folder))
@@ -172,8 +187,8 @@ def numbers(coverage: Coverage) -> dict[str, tuple[int, int, int, int]]:
 
 
 def test_cases_count_for_each_of_their_rules_in_each_direction() -> None:
-    found = numbers(cover(suite()))
-    assert found == {
+    counts = numbers(cover(suite()))
+    assert counts == {
         "REG-01": (2, 1, 1, 0),
         "REG-02": (1, 0, 1, 0),
         "REG-23": (1, 1, 1, 0),
@@ -194,21 +209,25 @@ def test_rules_without_a_case_and_rules_with_only_open_cases_are_listed() -> Non
 def test_documented_codes_are_counted_where_a_case_expects_them() -> None:
     coverage = cover(
         suite(
-            [], samples.table("advise_mr/sample", ADVICE), samples.table("rereg_mr/sample", REREG)
-        )
+            [],
+            samples.table("advise_mr/sample", ADVICE),
+            samples.table("rereg_mr/sample", REREG),
+        ),
     )
     expected = {code.code: code.expected for code in coverage.codes if code.expected}
     assert expected == {"EFAULT": 1, "EINVAL": 1, "IBV_REREG_MR_ERR_INPUT": 1}
     assert f"documented codes expected by a case: 3 of {len(coverage.codes)}" in list(
-        render(coverage)
+        render(coverage),
     )
 
 
 def test_a_rule_has_the_worst_verdict_of_its_cases(tmp_path: Path) -> None:
-    made = suite(FOUR)
+    suite_made = suite(FOUR)
     verdicts = {"works": "PASS", "fails": "FAIL", "both": "UNSUPPORTED"}
-    lines = [samples.result(case, verdicts[case.id.split("/")[-1]]) for case in made.cases[:3]]
-    coverage = covered(made, tmp_path, *lines)
+    lines = [
+        samples.result(case, verdicts[case.id.split("/")[-1]]) for case in suite_made.cases[:3]
+    ]
+    coverage = covered(suite_made, tmp_path, *lines)
     assert {rule.id: rule.verdict for rule in coverage.rules} == {
         "REG-01": "FAIL",
         "REG-02": "FAIL",
@@ -243,60 +262,74 @@ ENUMERATED = "IBV_REREG_MR_ERR_INPUT"
         ),
         # A code of an enumeration is recognized by its name and by its number.
         *(
-            (REREG, {"returned": each, "errno": "EINVAL"}, ENUMERATED)
-            for each in ("ERR_INPUT", ENUMERATED, "-1")
+            (REREG, {"returned": code, "errno": "EINVAL"}, ENUMERATED)
+            for code in ("ERR_INPUT", ENUMERATED, "-1")
         ),
     ],
 )
 def test_returned_codes_are_counted(
-    tmp_path: Path, table: str, observed: dict[str, Any], provoked: str
+    tmp_path: Path,
+    table: str,
+    observed: dict[str, Any],
+    provoked: str,
 ) -> None:
-    verb = "rereg_mr" if table == REREG else "advise_mr"
-    made = suite([], samples.table(f"{verb}/sample", table))
-    coverage = covered(made, tmp_path, samples.result(made.cases[0], observed=observed))
+    if table == REREG:
+        verb = "rereg_mr"
+    else:
+        verb = "advise_mr"
+    suite_made = suite([], samples.table(f"{verb}/sample", table))
+    coverage = covered(suite_made, tmp_path, samples.result(suite_made.cases[0], observed=observed))
     assert [code.code for code in coverage.codes if code.observed] == provoked.split()
     assert f"documented codes observed: {len(provoked.split())} of {len(coverage.codes)}" in list(
-        render(coverage)
+        render(coverage),
     )
 
 
 def test_a_verdict_that_rests_on_open_cases_is_in_brackets(tmp_path: Path) -> None:
-    made = suite(FOUR)
-    coverage = covered(made, tmp_path, samples.result(made.cases[3]))
+    suite_made = suite(FOUR)
+    coverage = covered(suite_made, tmp_path, samples.result(suite_made.cases[3]))
     assert any(line.startswith("REG-03 ") and " (PASS) " in line for line in render(coverage))
 
 
 def test_codes_of_later_steps_count_for_the_verb_they_call(tmp_path: Path) -> None:
-    made = suite([], samples.table("advise_mr/sample", ADVICE))
+    suite_made = suite([], samples.table("advise_mr/sample", ADVICE))
     line = samples.result(
-        made.cases[0], observed={"returned": "0", "afterwards": [{"returned": "EPERM"}]}
+        suite_made.cases[0],
+        observed={"returned": "0", "afterwards": [{"returned": "EPERM"}]},
     )
     later = [{"call": "ibv_advise_mr(pd=pd)", "outcome": "refused"}]
     line["expected"] = {**line["expected"], "afterwards": later}
-    coverage = covered(made, tmp_path, line)
+    coverage = covered(suite_made, tmp_path, line)
     assert {code.code for code in coverage.codes if code.observed} == {"EPERM"}
 
 
 def test_a_smoke_run_verifies_no_rule_and_a_dialect_is_not_judged(tmp_path: Path) -> None:
-    made = suite()
-    smoke = {"tier": "smoke", "rules": made.registry.as_data()}
+    suite_made = suite()
+    smoke = {"tier": "smoke", "rules": suite_made.registry.as_data()}
     totals = "\n".join(
-        render(covered(made, tmp_path, samples.result(made.cases[0]), complete=False, **smoke))
+        render(
+            covered(
+                suite_made, tmp_path, samples.result(suite_made.cases[0]), complete=False, **smoke
+            )
+        ),
     )
     assert "rules: 1 PARTIAL, " in totals
     assert " without a result, 6 of a vendor's dialect not judged" in totals
 
 
 def test_results_of_a_run_cut_short_are_called_incomplete(tmp_path: Path) -> None:
-    made = suite()
-    coverage = covered(made, tmp_path, samples.result(made.cases[0]), complete=False)
+    suite_made = suite()
+    coverage = covered(suite_made, tmp_path, samples.result(suite_made.cases[0]), complete=False)
     assert coverage.complete is False
     assert "these results are from an incomplete run" in list(render(coverage))
 
 
 @pytest.mark.parametrize(("rules", "status"), [(FOUR, 0), ([], 1)])
 def test_the_exit_status_says_whether_a_rule_has_no_case(
-    rules: list[str], status: int, monkeypatch: pytest.MonkeyPatch, cli: Cli
+    rules: list[str],
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    cli: Cli,
 ) -> None:
     monkeypatch.setattr("commands.cli.run_arguments.load_suite", lambda folders: suite(rules))
     assert cli(status, "coverage").out.startswith("rule ")

@@ -86,8 +86,8 @@ def whole(tmp_path_factory: Folders) -> Run:
 
 @pytest.fixture(scope="module")
 def results(whole: Run, tmp_path_factory: Folders) -> list[ResultRecord]:
-    others = {case.id for case in of_tier(load_suite().cases, DEFAULT)}.difference(by_day())
-    night = run_of(tmp_path_factory.mktemp("night") / "out", sorted(others))
+    other_cases = {case.id for case in of_tier(load_suite().cases, DEFAULT)}.difference(by_day())
+    night = run_of(tmp_path_factory.mktemp("night") / "out", sorted(other_cases))
     assert not {"BROKEN", "MISSED"} & set(night.footer["verdicts"])
     return [*whole.recorded.results, *night.recorded.results]
 
@@ -95,7 +95,10 @@ def results(whole: Run, tmp_path_factory: Folders) -> list[ResultRecord]:
 @pytest.fixture(scope="module")
 def footer(results: list[ResultRecord]) -> FooterRecord:
     return footer_record(
-        [line["case"] for line in results], results, load_suite().registry, duration_s=1
+        [line["case"] for line in results],
+        results,
+        load_suite().registry,
+        duration_s=1,
     )
 
 
@@ -106,7 +109,7 @@ def test_the_run_is_complete_and_its_exit_status_says_that_the_driver_does_not_c
     assert not {"BROKEN", "MISSED"} & set(whole.footer["verdicts"])
     assert whole.done.returncode == 1
     assert sorted(line["case"] for line in whole.recorded.results) == sorted(
-        whole.recorded.header["planned"]
+        whole.recorded.header["planned"],
     )
 
 
@@ -189,22 +192,23 @@ def without_keys(line: ResultRecord, names: Sequence[str]) -> str:
 
 @pytest.mark.nightly
 def test_a_case_has_the_same_result_in_one_guest_and_in_several(
-    results: list[ResultRecord], tmp_path: Path
+    results: list[ResultRecord],
+    tmp_path: Path,
 ) -> None:
     """Only the kernel's counters and messages differ from run to run."""
     out = tmp_path / "out"
     chosen = ("--rule", "BIND-15", "--rule", "BIND-17", "--no-confirm")
     launched("run", "--guest", "--guests", "1", *chosen, "--out", str(out))
-    others = {line["case"]: line for line in results}
+    other_results = {line["case"]: line for line in results}
     alone = read_results(out).results
     assert len(alone) > 20
     for line in alone:
         if "/in_flight/" in line["case"]:
             continue  # the outcome of a race with requests in flight can differ
-        assert line["verdict"] == others[line["case"]]["verdict"]
+        assert line["verdict"] == other_results[line["case"]]["verdict"]
         if line["verdict"] != "CRASH":  # the log of a crashed kernel has times that differ
             keys = ("reason", "layer", "points", "deviations", "rule_verdicts")
-            assert without_keys(line, keys) == without_keys(others[line["case"]], keys)
+            assert without_keys(line, keys) == without_keys(other_results[line["case"]], keys)
 
 
 def test_observations_are_recorded_raw(whole: Run) -> None:
@@ -218,7 +222,8 @@ def test_observations_are_recorded_raw(whole: Run) -> None:
 
 
 def test_the_printed_command_repeats_a_violation_which_is_confirmed_and_can_be_waived(
-    whole: Run, tmp_path: Path
+    whole: Run,
+    tmp_path: Path,
 ) -> None:
     """A second violation with the same cause is confirmed too."""
     cases = [f"reg_mr/huge_lengths/on-demand-of-{length}-gib" for length in (2, 6)]
@@ -236,13 +241,19 @@ def test_the_printed_command_repeats_a_violation_which_is_confirmed_and_can_be_w
     assert program == "./rdma-cts"
     out = tmp_path / "out"
     done = launched(
-        *command, "--only", cases[1], "--waivers", tmp_path / "waivers.yaml", "--out", out
+        *command,
+        "--only",
+        cases[1],
+        "--waivers",
+        tmp_path / "waivers.yaml",
+        "--out",
+        out,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     recorded = read_results(out)
     assert sorted(record["case"] for record in recorded.results) == cases
     assert {(record["verdict"], record["effective"]) for record in recorded.results} == {
-        ("FAIL", "WAIVED")
+        ("FAIL", "WAIVED"),
     }
     assert f"WAIVED {cases[0]}" in done.stdout
     assert recorded.footer is not None
@@ -253,7 +264,11 @@ def test_the_printed_command_repeats_a_violation_which_is_confirmed_and_can_be_w
 def test_a_guest_that_cannot_boot_is_reported_in_one_line_with_status_3(tmp_path: Path) -> None:
     script(tmp_path / "qemu-system-x86_64", "echo no such machine >&2\nexit 1")
     done = launched(
-        "run", "--guest", "--out", tmp_path / "out", PATH=f"{tmp_path}:{os.environ['PATH']}"
+        "run",
+        "--guest",
+        "--out",
+        tmp_path / "out",
+        PATH=f"{tmp_path}:{os.environ['PATH']}",
     )
     assert done.returncode == 3
     (line,) = done.stderr.splitlines()

@@ -22,7 +22,7 @@ def night(ratio: float) -> str:
         {
             "night": "20261122T031700Z",
             "figures": {"smoke / floor": ratio, "smoke processor_s": 10.0},
-        }
+        },
     )
 
 
@@ -74,7 +74,11 @@ def test_a_night_is_compared_with_the_median_of_earlier_nights(
     ],
 )
 def test_a_damaged_history_is_reported_before_anything_is_measured(
-    second: str, why: str, tmp_path: Path, monkeypatch: Patch, capsys: Says
+    second: str,
+    why: str,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    capsys: Says,
 ) -> None:
     history = tmp_path / "costs"
     history.write_text(f"{night(1)}\n{second}\n")

@@ -41,23 +41,23 @@ HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).c
 NOT_DECIDING = set(
     words(
         "console power_cycle return_within guests subject no_confirm keep verbs rules words only tier shard tools "
-        "strict_packages waivers"
-    )
+        "strict_packages waivers",
+    ),
 )
 HOST_ONLY = set(
     words(
-        "peer wire_peer host console power_cycle return_within device port gid_index shared isolate hazardous"
-    )
+        "peer wire_peer host console power_cycle return_within device port gid_index shared isolate hazardous",
+    ),
 )
 GUEST_ONLY = set(
     words(
-        "guest guests stack driver kernel modules linux overlay guest_env without keep tools strict_packages"
-    )
+        "guest guests stack driver kernel modules linux overlay guest_env without keep tools strict_packages",
+    ),
 )
 
 # Words that a shell or a parser could misinterpret; argparse before Python 3.13 does not accept "--" as a value.
 TEXTS = st.sampled_from(
-    ["x", "-x", "--guest", "a b", "'\"", "$HOME", "#", "a=b", "-5", "*", "~", "é\n", "\\"]
+    ["x", "-x", "--guest", "a b", "'\"", "$HOME", "#", "a=b", "-5", "*", "~", "é\n", "\\"],
 )
 DEVICES = st.sampled_from(["x", "-x", "--guest", "mlx5_0,mlx5_1", "'$HOME'", "*", "\\"])
 PATHS = TEXTS.map(Path)
@@ -112,9 +112,9 @@ def parsed_by_pytest(arguments: list[str]) -> dict[str, Any]:
     """Returns the result of pytest's parser for the arguments, by the names of the fields."""
     parser = Parser(_ispytest=True)
     add_options(parser)
-    found = vars(parser.parse_known_args(arguments))
+    options = vars(parser.parse_known_args(arguments))
     plain = {
-        name: found[f"rdma_{option.flag.removeprefix('--').replace('-', '_')}"]
+        name: options[f"rdma_{option.flag.removeprefix('--').replace('-', '_')}"]
         for name, option in OPTIONS.items()
         if option.plugin
     }
@@ -129,7 +129,7 @@ def without(options: RunOptions, names: set[str]) -> RunOptions:
 
 
 def test_every_field_has_one_option() -> None:
-    assert list(OPTIONS) == [each.name for each in fields(RunOptions)]
+    assert list(OPTIONS) == [field.name for field in fields(RunOptions)]
     assert len({option.flag for option in OPTIONS.values()}) == len(OPTIONS)
     assert {name for name, option in OPTIONS.items() if not option.decides} == NOT_DECIDING
     assert {name for name, option in OPTIONS.items() if option.only_on == HOST} == HOST_ONLY
@@ -139,7 +139,8 @@ def test_every_field_has_one_option() -> None:
 @UNTIMED
 @given(SETTLED, CASES)
 def test_the_command_that_reproduces_a_case_or_a_point_runs_it_alone_in_the_same_place(
-    options: RunOptions, case: Any
+    options: RunOptions,
+    case: Any,
 ) -> None:
     point = "#access=LOCAL_WRITE+MW_BIND,flags=none"
     program, command, *arguments, last = shlex.split(f"{options.reproduction(case)}{point}")
@@ -157,24 +158,27 @@ def test_a_reproducing_command_has_only_options_that_differ_from_the_defaults() 
         RunOptions().on("").reproduction(HARMLESS) == f"./rdma-cts run --guest --only {HARMLESS.id}"
     )
     hazardous = RunOptions(port=2, deadline=12.5, seed=7).on("mlx5_0").reproduction(HAZARDOUS)
-    wanted = f"--device mlx5_0 --port 2 --hazardous --deadline 12.5 --seed 7 --only {HAZARDOUS.id}"
-    assert hazardous == f"./rdma-cts run {wanted}"
+    expected = (
+        f"--device mlx5_0 --port 2 --hazardous --deadline 12.5 --seed 7 --only {HAZARDOUS.id}"
+    )
+    assert hazardous == f"./rdma-cts run {expected}"
 
 
 @pytest.mark.usefixtures("project")
 def test_a_hazardous_case_runs_on_a_host_by_its_own_command(
-    monkeypatch: Patch, tmp_path: Path
+    monkeypatch: Patch,
+    tmp_path: Path,
 ) -> None:
     """The target gets only this case."""
     table = f"verb: ibv_reg_mr\ncases: 2\n{MEMORY}rows:\n{ROWS}"
-    own = samples.laid(tmp_path / "own", {"reg_mr/sample.yaml": table})
+    table_folder = samples.laid(tmp_path / "own", {"reg_mr/sample.yaml": table})
     # this host seems to have a device with a usable port
     monkeypatch.setattr(usable, "device_names", lambda: ["rxe7"])
     monkeypatch.setattr(usable, "Port", lambda *_: SimpleNamespace(check=lambda gid_index: None))
     monkeypatch.setattr(target, "prepare", lambda run, *_: run)
     plan = Mock(side_effect=UserError("enough"))
     monkeypatch.setattr(run, "_keep_plan", plan)
-    options = replace(RunOptions(shared=True, cases=(own,)).on("rxe7"), verbs=("reg_mr",))
+    options = replace(RunOptions(shared=True, cases=(table_folder,)).on("rxe7"), verbs=("reg_mr",))
     _, _, *arguments = shlex.split(options.reproduction(HAZARDOUS))
     with pytest.raises(UserError, match="enough"):
         run.execute(command_line().parse_args([*arguments, "--out", str(tmp_path / "out")]))
@@ -216,9 +220,9 @@ def test_pytest_gets_the_same_options_on_a_host_and_in_the_guest_its_own_device_
     options: RunOptions,
 ) -> None:
     # pytest does not get the tier, because --rdma-only names the cases.
-    own: dict[str, Any] = {"tier": RunOptions().tier}
+    guest_options: dict[str, Any] = {"tier": RunOptions().tier}
     on_host = options.on("rxe0")
-    found = parsed_by_pytest(on_host.plugin_arguments())
+    options_here = parsed_by_pytest(on_host.plugin_arguments())
     assert {
         "device",
         "deadline",
@@ -228,12 +232,14 @@ def test_pytest_gets_the_same_options_on_a_host_and_in_the_guest_its_own_device_
         "profile",
         "dialect",
         "cases",
-    } <= set(found)
-    assert found == {name: getattr(on_host, name) for name in found} | own
+    } <= set(options_here)
+    assert options_here == {name: getattr(on_host, name) for name in options_here} | guest_options
     in_guest = options.on("")
     cases, profile = (Path("vendor/0"),), Path("profile.yaml")
-    found = parsed_by_pytest(in_guest.inside_guest("rxe0", cases, profile).plugin_arguments())
-    own |= {
+    options_here = parsed_by_pytest(
+        in_guest.inside_guest("rxe0", cases, profile).plugin_arguments()
+    )
+    guest_options |= {
         "device": "rxe0",
         "port": 1,
         "gid_index": None,
@@ -241,12 +247,13 @@ def test_pytest_gets_the_same_options_on_a_host_and_in_the_guest_its_own_device_
         "cases": cases,
         "profile": profile,
     }
-    assert found == {name: getattr(in_guest, name) for name in found} | own
+    assert options_here == {name: getattr(in_guest, name) for name in options_here} | guest_options
 
 
 def test_the_refusal_of_a_guest_option_on_this_hosts_device_names_the_missing_option() -> None:
     """The other refusals are in tests/mistakes.txt."""
     with pytest.raises(
-        UserError, match=r"^--kernel is for the guest, not for a device of this host; add --guest$"
+        UserError,
+        match=r"^--kernel is for the guest, not for a device of this host; add --guest$",
     ):
         builds.refuse_on_host(RunOptions(kernel=Path("k")))

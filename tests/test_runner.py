@@ -96,7 +96,8 @@ def test_a_sweep_has_its_points_in_its_record(run: RunContext) -> None:
 
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
 def test_a_kernel_warning_during_a_case_fails_it_and_an_earlier_warning_does_not(
-    run: RunContext, row: str
+    run: RunContext,
+    row: str,
 ) -> None:
     quiet: KernelEvidence = {"taint": 0, "log": []}
     before, meanwhile = Kernel(WARNING), Kernel(*[quiet] * (2 if row is SPACE else 1), WARNING)
@@ -139,7 +140,9 @@ def test_an_increased_count_of_objects_fails_the_case(monkeypatch: Patch) -> Non
 )
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
 def test_the_kernel_is_counted_before_a_case_only_if_a_count_may_have_changed(
-    counts: list[int], before: list[int], row: str
+    counts: list[int],
+    before: list[int],
+    row: str,
 ) -> None:
     with closing(Counted(counts)) as bench:
         run = on_the_reference(bench)
@@ -147,19 +150,22 @@ def test_the_kernel_is_counted_before_a_case_only_if_a_count_may_have_changed(
         second = run_case(samples.case(ROW), run)
         run_case(samples.case(row), run)
         assert [*bench.counts] == []
-        counted = [each.kernel["resources"]["before"]["mr"] for each in (first, second)]
+        counted = [
+            kernel_count.kernel["resources"]["before"]["mr"] for kernel_count in (first, second)
+        ]
     assert counted == before[:2]
 
 
 def on_demand_point() -> Case:
-    made = SPACE.replace("REMOTE_WRITE]", "ON_DEMAND]").replace("refused, rule", "success, rule")
-    space = samples.case(made.replace("  sweep:", "  needs: [odp]\n  sweep:"))
+    text = SPACE.replace("REMOTE_WRITE]", "ON_DEMAND]").replace("refused, rule", "success, rule")
+    space = samples.case(text.replace("  sweep:", "  needs: [odp]\n  sweep:"))
     assert space.sweep is not None
     return space.sweep.point_case(space, "access=ON_DEMAND")
 
 
 @pytest.mark.parametrize(
-    ("present", "verdict"), [({}, "UNSUPPORTED"), ({"odp": "the data sheet"}, "FAIL")]
+    ("present", "verdict"),
+    [({}, "UNSUPPORTED"), ({"odp": "the data sheet"}, "FAIL")],
 )
 def test_a_profile_applies_to_rows_and_points_alike(present: dict[str, str], verdict: str) -> None:
     with closing(ReferenceBench(Device(without("odp")))) as bench:
@@ -175,13 +181,14 @@ def test_capabilities_that_contradict_the_profile_are_remarks_on_rows_and_points
     run: RunContext,
 ) -> None:
     run = replace(
-        run, basis=replace(run.basis, profile=Profile("rxe", absent={"odp": "not in this driver"}))
+        run,
+        basis=replace(run.basis, profile=Profile("rxe", absent={"odp": "not in this driver"})),
     )
     for case in (samples.case(ON_DEMAND), on_demand_point()):
         done = run_case(case, run)
         assert done.judgement.verdict == Verdict.PASS
         assert done.judgement.notes[-1].startswith(
-            "the profile says that odp is absent (not in this driver), but"
+            "the profile says that odp is absent (not in this driver), but",
         )
 
 
@@ -204,7 +211,8 @@ def test_exceptions_of_the_harness_make_a_case_broken(run: RunContext) -> None:
         (UserError("install it"), "install it"),
     ):
         judgement = judgement_on(
-            samples.case(ROW), replace(run, runners={Kind.ROW: Mock(side_effect=error)})
+            samples.case(ROW),
+            replace(run, runners={Kind.ROW: Mock(side_effect=error)}),
         )
         assert judgement.verdict == Verdict.BROKEN
         assert judgement.reason == f"the harness could not run the case: {text}"
@@ -224,7 +232,9 @@ ON_DEMAND_SPACE = """
 @pytest.mark.parametrize("row", [ON_DEMAND, ON_DEMAND_SPACE], ids=["row", "sweep"])
 @pytest.mark.parametrize("declared", [True, False])
 def test_an_undeclared_capability_is_reported_before_unreachable(
-    declared: bool, row: str, run: RunContext
+    declared: bool,
+    row: str,
+    run: RunContext,
 ) -> None:
     fail = Mock(side_effect=HostLacks("no such memory", "buy some"))
     capabilities = replace(run.basis.capabilities, declared={"odp": declared})
@@ -247,7 +257,11 @@ def test_an_undeclared_capability_is_reported_before_unreachable(
     ],
 )
 def test_the_first_failing_step_decides(
-    run: RunContext, monkeypatch: Patch, failure: Exception, expected: str, verdict: str
+    run: RunContext,
+    monkeypatch: Patch,
+    failure: Exception,
+    expected: str,
+    verdict: str,
 ) -> None:
     """If the judged call fails, a later failure of the harness does not count. If the judged call passes, a refused
     set-up makes the case BROKEN, and a lost connection ends the session. A lost peer always ends the session."""
@@ -267,7 +281,9 @@ def test_the_first_failing_step_decides(
 ABSENT = Profile("rxe", absent={"xrc": "the driver has no XRC transport"})
 PRESENT = Profile("rxe", present={"odp": "the driver pages on demand"})
 REFUSED = Judgement(
-    Verdict.UNSUPPORTED, "the call was refused; the device does not declare xrc", ("seen",)
+    Verdict.UNSUPPORTED,
+    "the call was refused; the device does not declare xrc",
+    ("seen",),
 )
 WORKED = Judgement(Verdict.PASS, "the call returned 0", ("seen",))
 FAILED = Judgement(Verdict.FAIL, "the call should succeed, but returned EINVAL", ("seen",))
@@ -282,12 +298,13 @@ def test_the_profile_that_is_shipped_can_be_read() -> None:
 
 def test_absent_but_required_capabilities_fail() -> None:
     refused = Judgement(
-        Verdict.UNSUPPORTED, "the call was refused; the device does not declare odp"
+        Verdict.UNSUPPORTED,
+        "the call was refused; the device does not declare odp",
     )
     pinned = apply_profile(refused, ("odp",), ("odp",), PRESENT)
     assert pinned.verdict == Verdict.FAIL
     assert pinned.reason.endswith(
-        "but according to the profile odp must be present: the driver pages on demand"
+        "but according to the profile odp must be present: the driver pages on demand",
     )
     # The profile's odp_ud_recv implies odp and ud. If any other capability is missing too, the case does not fail.
     demanding = Profile("rxe", present={"odp_ud_recv": "the data sheet"})

@@ -25,23 +25,26 @@ SECONDS = st.dictionaries(st.sampled_from(IDS), st.floats(0, 1000, allow_nan=Fal
 
 
 def batches(schedule: Schedule) -> list[list[str]]:
-    found = []
+    batches_made = []
     while batch := schedule.take():
-        found.append(batch)
-    return found
+        batches_made.append(batch)
+    return batches_made
 
 
 @given(st.integers(1, 5), SECONDS)
 def test_each_case_is_in_one_batch_and_each_hazardous_case_in_a_separate_batch_at_the_end(
-    workers: int, seconds: dict[str, float]
+    workers: int,
+    seconds: dict[str, float],
 ) -> None:
-    found = batches(Schedule(MIXED, workers, seconds))
-    assert sorted(case for batch in found for case in batch) == sorted(case.id for case in MIXED)
+    batches_made = batches(Schedule(MIXED, workers, seconds))
+    assert sorted(case for batch in batches_made for case in batch) == sorted(
+        case.id for case in MIXED
+    )
     hazardous = {case.id for case in MIXED if case.alone}
-    kinds = [bool(hazardous & set(batch)) for batch in found]
+    kinds = [bool(hazardous & set(batch)) for batch in batches_made]
     assert kinds == sorted(kinds)
-    assert all(len(batch) == 1 for batch, kind in zip(found, kinds, strict=True) if kind)
-    assert all(batch == [case for case in IDS if case in batch] for batch in found)
+    assert all(len(batch) == 1 for batch, kind in zip(batches_made, kinds, strict=True) if kind)
+    assert all(batch == [case for case in IDS if case in batch] for batch in batches_made)
 
 
 @given(SECONDS)
@@ -101,7 +104,9 @@ class TestDurations:
 
     @pytest.mark.parametrize("content", DAMAGED)
     def test_a_damaged_file_counts_as_empty_and_is_replaced(
-        self, tmp_path: Path, content: bytes
+        self,
+        tmp_path: Path,
+        content: bytes,
     ) -> None:
         durations = Durations(tmp_path / "forky-tcg.json")
         durations.path.write_bytes(content)
@@ -117,12 +122,14 @@ class TestDurations:
 @given(st.integers(1, 5))
 def test_cases_that_need_kept_memory_are_the_first_batch(workers: int) -> None:
     fields = "rules: [REREG-07], when: {flags: []}, then: open, given: {mrs: {mr: {access: []}}}"
-    kept = table(
-        "rereg_mr/sample", "\n".join(f"- {{id: k{number}, {fields}}}" for number in range(3)), 3
+    keeping = table(
+        "rereg_mr/sample",
+        "\n".join(f"- {{id: k{number}, {fields}}}" for number in range(3)),
+        3,
     ).cases
-    first, *others = batches(Schedule([*MIXED, *kept], workers, {}))
-    assert first == [case.id for case in kept]
-    assert sorted(case for batch in others for case in batch) == sorted(case.id for case in MIXED)
+    first, *later = batches(Schedule([*MIXED, *keeping], workers, {}))
+    assert first == [case.id for case in keeping]
+    assert sorted(case for batch in later for case in batch) == sorted(case.id for case in MIXED)
 
 
 REG = table(
@@ -163,6 +170,7 @@ ALL = [
     ],
 )
 def test_a_selection_has_the_cases_that_match_all_criteria_in_the_suites_order(
-    selection: Selection, chosen: list[str]
+    selection: Selection,
+    chosen: list[str],
 ) -> None:
     assert [case.id for case in selection.apply(SUITE)] == chosen

@@ -54,13 +54,13 @@ def test_a_schema_is_valid_by_draft_2020_12_and_its_published_copy_is_up_to_date
 
 def test_the_schemas_of_summaries_and_waivers_have_all_verdicts_and_severities() -> None:
     summary, waivers = (json.loads(command.text(of)) for of in ("summary", "waivers"))
-    properties, severities = summary["properties"], [each.label for each in Severity]
+    properties, severities = summary["properties"], [severity.label for severity in Severity]
     assert [*properties["cases"]["properties"]] == [*VERDICTS]
     assert [*properties["standings"]["properties"]] == [*Standing]
     assert properties["rules"]["additionalProperties"]["enum"] == [*OF_RULES]
     assert [*properties["severities"]["properties"]] == severities
-    one, of_defect = waivers["properties"]["waivers"]["items"]["anyOf"]
-    assert one["properties"]["observed"]["properties"]["verdict"]["enum"] == [*VIOLATIONS]
+    of_rule, of_defect = waivers["properties"]["waivers"]["items"]["anyOf"]
+    assert of_rule["properties"]["observed"]["properties"]["verdict"]["enum"] == [*VIOLATIONS]
     assert of_defect["properties"]["observed"]["properties"]["severity"]["enum"] == severities
 
 
@@ -84,20 +84,28 @@ def test_a_malformed_document_does_not_validate_unless_it_is_beyond_the_schema(n
 
 def test_the_schema_has_the_expectations_of_the_loader() -> None:
     definitions = table_schema()["$defs"]
-    known = set()
+    keys = set()
     for name in (name for name in definitions if name.partition(" ")[0] == "then"):
-        known |= {key for each in definitions[name]["anyOf"] for key in each.get("properties", ())}
-    assert known == set(arguments._THEN_KEYS)
+        keys |= {
+            key
+            for definition in definitions[name]["anyOf"]
+            for key in definition.get("properties", ())
+        }
+    assert keys == set(arguments._THEN_KEYS)
 
 
 def test_a_new_call_and_a_new_kind_of_memory_appear_in_the_schema(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    own = {"access": ArgumentSpec("flags", "ibv_access_flags")}
+    vocabulary_made = {"access": ArgumentSpec("flags", "ibv_access_flags")}
     with monkeypatch.context() as with_both:
-        with_both.setattr(vocabulary, "CALLS", {**vocabulary.CALLS, "ibv_new_verb": own})
         with_both.setattr(
-            vocabulary, "MEMORY_KINDS", {**vocabulary.MEMORY_KINDS, "pmem": "persistent memory"}
+            vocabulary, "CALLS", {**vocabulary.CALLS, "ibv_new_verb": vocabulary_made}
+        )
+        with_both.setattr(
+            vocabulary,
+            "MEMORY_KINDS",
+            {**vocabulary.MEMORY_KINDS, "pmem": "persistent memory"},
         )
         importlib.reload(keys)
         text = json.dumps(table_schema())
@@ -122,7 +130,7 @@ def test_a_new_call_and_a_new_kind_of_memory_appear_in_the_schema(
                 "memory": {"buf": {"kind": "$kind", "size": "$size"}},
                 "pds": "$pds",
                 "memlock": "$limit",
-            }
+            },
         },
         {"given": {"memory": {"buf": "$memory"}}},
         {"afterwards": [{"call": "$call", "mr": "new", "then": "success"}]},

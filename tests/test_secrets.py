@@ -69,7 +69,8 @@ def test_a_variable_without_a_value_has_the_value_of_the_environment(monkeypatch
 
 
 @pytest.mark.parametrize(
-    "text", [f"A\n={SECRET}", f"={SECRET}", f"A B={SECRET}", f"X=\x1b{SECRET}"]
+    "text",
+    [f"A\n={SECRET}", f"={SECRET}", f"A B={SECRET}", f"X=\x1b{SECRET}"],
 )
 def test_a_message_about_a_variable_does_not_show_its_value(text: str) -> None:
     with pytest.raises(UserError) as refused:

@@ -76,7 +76,9 @@ class _Nonsense(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr:
         is_docstring = isinstance(node.value, ast.Constant)
-        return node if is_docstring else self.generic_visit(node)  # type: ignore[return-value]
+        if is_docstring:
+            return node
+        return self.generic_visit(node)  # type: ignore[return-value]
 
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
         if not isinstance(node.value, str) or not SENTENCE.fullmatch(node.value):

@@ -36,7 +36,7 @@ from trial.searching import divergences, for_sequences, observe
 
 SUITE = load_suite()
 SEARCHING = next(
-    each for each in SUITE.cases if each.kind is Kind.SEQUENCES and each.entry == "libibverbs"
+    case for case in SUITE.cases if case.kind is Kind.SEQUENCES and case.entry == "libibverbs"
 )
 AT_MOST = 3000  # the number of sequences that must suffice to find the violation; most seeds need a few dozen
 ROW = "- id: found-by-random-sequences\n"
@@ -47,7 +47,10 @@ def subject_of(kind: type[Device], entry: str = "libibverbs") -> Subject:
 
 
 def searched(
-    kind: type[Device], number: int, entry: str = "libibverbs", seed: int = 1
+    kind: type[Device],
+    number: int,
+    entry: str = "libibverbs",
+    seed: int = 1,
 ) -> Divergence | None:
     return next(divergences(subject_of(kind, entry), seed, for_sequences(number)), None)
 
@@ -85,7 +88,9 @@ def test_two_references_never_diverge(number: int) -> None:
     ],
 )
 def test_a_violation_is_found_and_reported_in_few_steps_that_repeat_it(
-    name: str, seed: int, steps: int
+    name: str,
+    seed: int,
+    steps: int,
 ) -> None:
     divergence = searched(named(name).kind, AT_MOST, seed=seed)
     assert divergence is not None
@@ -108,15 +113,17 @@ def hardly_shrunk(monkeypatch: Patch) -> None:
 @pytest.mark.usefixtures("hardly_shrunk")
 def test_a_divergence_is_found_only_once() -> None:
     subject = subject_of(named("one-byte-too-long").kind)
-    found = list(itertools.islice(divergences(subject, 1, for_sequences(AT_MOST)), 2))
-    assert len({each.signature for each in found}) == len(found) == 2
+    divergences_seen = list(itertools.islice(divergences(subject, 1, for_sequences(AT_MOST)), 2))
+    assert (
+        len({divergence.signature for divergence in divergences_seen}) == len(divergences_seen) == 2
+    )
 
 
 def test_a_sequence_that_ends_early_releases_a_region_to_which_a_window_is_bound() -> None:
     subject = subject_of(Device)
-    given = {"mrs": {}, "qps": {"qp": "{type: RC}"}, "windows": {"mw": "{type: 1}"}}
+    set_up = {"mrs": {}, "qps": {"qp": "{type: RC}"}, "windows": {"mw": "{type: 1}"}}
     before = subject.device.resources()
-    comparison = Comparison(subject, given)
+    comparison = Comparison(subject, set_up)
     region = {"pd": "pd", "addr": "buf", "length": "1 page", "access": "[LOCAL_WRITE, MW_BIND]"}
     bind = {"qp": "qp", "mw": "mw", "mr": "new", "addr": "buf", "length": "64", "access": "[]"}
     assert (
@@ -128,11 +135,11 @@ def test_a_sequence_that_ends_early_releases_a_region_to_which_a_window_is_bound
 
 def test_the_nearest_rule_to_a_refused_atomic_depends_on_the_access_of_the_window() -> None:
     arguments = {"op": "ATOMIC_FETCH_AND_ADD", "rkey": "mw.rkey"}
-    found = [
+    rules = [
         nearest_rule("traffic", arguments, "refused", access)
         for access in ("[REMOTE_ATOMIC]", "[REMOTE_READ]")
     ]
-    assert found == ["BIND-10", "BIND-09"]
+    assert rules == ["BIND-10", "BIND-09"]
 
 
 @pytest.mark.usefixtures("hardly_shrunk")
@@ -141,15 +148,18 @@ def test_a_finding_violates_only_the_nearest_rule() -> None:
         progress = Mock()
         observed = observe(SEARCHING, bench, bench.capabilities(), for_sequences(60), 5, progress)
     line = result_record(
-        SEARCHING, SUITE.registry, judging.judge(SEARCHING, [], observed), observed
+        SEARCHING,
+        SUITE.registry,
+        judging.judge(SEARCHING, [], observed),
+        observed,
     )
     assert (line["verdict"], line["observed"]["seed"]) == (Verdict.FAIL, 5)
-    rules = {rule for each in line["deviations"] for rule in each["rules"]}
+    rules = {rule for deviation in line["deviations"] for rule in deviation["rules"]}
     assert {
         rule for rule, verdict in line["rule_verdicts"].items() if verdict == Verdict.FAIL
     } == rules
     assert rules < set(SEARCHING.rules) == set(line["rule_verdicts"])
-    assert all(each["row"].startswith(ROW) for each in line["deviations"])
+    assert all(deviation["row"].startswith(ROW) for deviation in line["deviations"])
     assert progress.call_args.kwargs["row"].startswith(ROW)
     assert "from seed 5" in progress.call_args.args[0]
 
@@ -180,11 +190,13 @@ def test_a_worker_that_dies_in_a_sequence_names_the_sequence_and_the_rule_of_its
     stage = Stage(tmp_path)
     text = "- {id: c0, rules: [REG-01, REG-15], when: {access: []}, then: success}"
     table = samples.table("reg_mr/sample", text, 1)
-    made = samples.suite([replace(table, cases=(replace(table.cases[0], kind=Kind.SEQUENCES),))])
+    suite_made = samples.suite(
+        [replace(table, cases=(replace(table.cases[0], kind=Kind.SEQUENCES),))]
+    )
     point = {"point": "sequence 3 from seed 1", "done": 3, "row": ROW, "rule": "REG-15"}
     recorded = stage.play(
         [HEADER, start(0), encode({"type": "progress", "case": "reg_mr/sample/c0", **point})],
-        suite=made,
+        suite=suite_made,
     )
     [line] = recorded.results
     assert line["verdict"] == Verdict.CRASH

@@ -33,8 +33,10 @@ def lines(cases: Sequence[str], dies_in: str = "") -> Iterator[bytes | None]:
             return
         yield encode(
             observed_result(
-                SUITE.cases[number], "FAIL" if number % 3 == 0 else "PASS", duration_us=number
-            )
+                SUITE.cases[number],
+                "FAIL" if number % 3 == 0 else "PASS",
+                duration_us=number,
+            ),
         )
 
 
@@ -42,7 +44,9 @@ class Together:
     """Starts actors. The first actors send nothing before all of them are started."""
 
     def __init__(
-        self, at_once: int, script: Callable[[Sequence[str]], Iterator[bytes | None]] = lines
+        self,
+        at_once: int,
+        script: Callable[[Sequence[str]], Iterator[bytes | None]] = lines,
     ) -> None:
         self.barrier = threading.Barrier(at_once)
         self.first = at_once
@@ -72,26 +76,26 @@ def supervised(folder: Path, starter: Callable[[Sequence[str]], Worker], at_once
 @pytest.mark.parametrize("at_once", [2, 3, 8])
 def test_the_results_are_those_of_one_worker(tmp_path: Path, at_once: int) -> None:
     alone, several = Together(1), Together(at_once)
-    one = supervised(tmp_path / "one", alone, 1)
-    many = supervised(tmp_path / "many", several, at_once)
+    one_worker = supervised(tmp_path / "one", alone, 1)
+    several_workers = supervised(tmp_path / "many", several, at_once)
     assert len(several.batches) == at_once
     assert all(several.batches)
     assert alone.batches == [IDS]
-    assert figures(many) == figures(one)
-    assert list(footer_of(many)["verdicts"]) == list(footer_of(one)["verdicts"])
-    assert footer_of(many)["boots"] == at_once
+    assert figures(several_workers) == figures(one_worker)
+    assert list(footer_of(several_workers)["verdicts"]) == list(footer_of(one_worker)["verdicts"])
+    assert footer_of(several_workers)["boots"] == at_once
     alike = [
-        [{**each, "worker": 0} for each in read(tmp_path / name).results]
+        [{**record, "worker": 0} for record in read(tmp_path / name).results]
         for name in ("one", "many")
     ]
     assert alike[0] == alike[1]
     assert all(actor.closed for actor in several.actors)
 
 
-def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Recorded:
-    """Makes a run whose cases several devices share. `found` maps the name of each device to the name in the header of
+def on_devices(folder: Path, devices_found: dict[str, str], **differing: object) -> Recorded:
+    """Makes a run whose cases several devices share. `devices_found` maps the name of each device to the name in the header of
     its worker."""
-    barrier = threading.Barrier(len(found))
+    barrier = threading.Barrier(len(devices_found))
     started: set[str] = set()
 
     def starter(device: str) -> Callable[[Sequence[str]], Worker]:
@@ -101,7 +105,7 @@ def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Reco
                 barrier.wait(PATIENCE_S)
             facts = {
                 **header()["device"],
-                "name": found[device],
+                "name": devices_found[device],
                 **(differing if device == "fake1" else {}),
             }
             yield encode(header(device=facts))
@@ -109,8 +113,8 @@ def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Reco
 
         return lambda cases: Actor(script(cases))
 
-    facts: SupervisorFacts = {"stack": "test", "devices": list(found)}
-    starts = map(starter, found)
+    facts: SupervisorFacts = {"stack": "test", "devices": list(devices_found)}
+    starts = map(starter, devices_found)
     return Stage(folder).supervise(*starts, suite=SUITE, facts=facts, durations=LONG)
 
 
@@ -126,7 +130,9 @@ def test_equal_devices_share_the_cases_and_each_result_names_its_device(tmp_path
 
 @pytest.mark.parametrize(("found", "differing"), [("fake1", {"fw": "2"}), ("other0", {})])
 def test_a_device_of_another_kind_or_another_name_runs_no_case(
-    tmp_path: Path, found: str, differing: dict[str, object]
+    tmp_path: Path,
+    found: str,
+    differing: dict[str, object],
 ) -> None:
     recorded = on_devices(tmp_path, {"fake0": "fake0", "fake1": found}, **differing)
     assert len({line["device"] for line in recorded.results}) == 1
@@ -138,7 +144,10 @@ def test_a_dying_worker_affects_only_its_case(tmp_path: Path) -> None:
     dead: list[str] = []
 
     def dying(cases: Sequence[str]) -> Iterator[bytes | None]:
-        dies_in = "" if dead else cases[1]
+        if dead:
+            dies_in = ""
+        else:
+            dies_in = cases[1]
         dead.append(dies_in)
         return lines(cases, dies_in)
 
@@ -220,13 +229,13 @@ def test_an_error_in_one_thread_ends_the_run_and_kills_the_other_worker(tmp_path
 
 
 def test_a_run_that_was_cut_short_is_continued_by_several_workers(tmp_path: Path) -> None:
-    whole = supervised(tmp_path / "whole", Together(1), 1)
+    unbroken = supervised(tmp_path / "whole", Together(1), 1)
     supervised(tmp_path / "two", Together(2), 2)
     data = (tmp_path / "two" / "results.jsonl").read_bytes()
     header = data.index(b"\n")
     cut = laid(tmp_path / "cut", {"results.jsonl": data[: header + (len(data) - header) // 2]})
     recorded = Stage(cut).supervise(*[Together(2)] * 2, suite=SUITE, carry_on=True, durations=LONG)
-    assert figures(recorded) == figures(whole)
+    assert figures(recorded) == figures(unbroken)
     assert len({line["case"] for line in recorded.results}) == len(recorded.results) == COUNT
     numbers = [line["worker"] for line in recorded.results]
     assert max(numbers) == footer_of(recorded)["boots"] == 4

@@ -65,12 +65,14 @@ def test_shards_of_a_default_run_take_about_the_same_time(of: int) -> None:
 
 def test_a_run_plans_its_shard_and_records_the_whole() -> None:
     options = RunOptions(guest=True, verbs=("dereg_mr",), shard=Shard(2, 3))
-    whole = choice.choose(options)
-    run = replace(choice.of_shard(whole), target=Target("forky"))
+    chosen_whole = choice.choose(options)
+    run = replace(choice.of_shard(chosen_whole), target=Target("forky"))
     assert run.facts["stack"] == "forky"
-    assert run.facts["shard"] == {"number": 2, "of": 3, "whole": list(whole.planned)}
+    assert run.facts["shard"] == {"number": 2, "of": 3, "whole": list(chosen_whole.planned)}
     assert list(run.planned) == Shard(2, 3).part(
-        run.facts["shard"]["whole"], str, shipped_durations()
+        run.facts["shard"]["whole"],
+        str,
+        shipped_durations(),
     )
     assert run_arguments.recorded_options(options.arguments(), Path("plan.json")) == options
     assert "--shard" not in run.reproduction(run.cases[0], "")
@@ -83,7 +85,7 @@ def test_a_night_divides_its_cells(tmp_path: Path) -> None:
         parser = Parser(prog="x")
         nightly.add_arguments(parser)
         arguments = parser.parse_args(
-            ["--history", str(tmp_path), "--stack", "forky,trixie,bookworm", "--shard", part]
+            ["--history", str(tmp_path), "--stack", "forky,trixie,bookworm", "--shard", part],
         )
         cells += nightly._cells(arguments, RunOptions())
     assert sorted(cells) == ["bookworm", "forky", "trixie"]
@@ -98,22 +100,26 @@ def test_a_trial_divides_its_violations(cli: Cli) -> None:
 
 def shards(folder: Path, **head: Any) -> list[Path]:
     """Records the run of each shard on a reference that violates a rule."""
-    found = []
+    folders = []
     for number in range(1, OF + 1):
         facts = {"number": number, "of": OF, "whole": [case.id for case in WHOLE]}
         cases = Shard(number, OF).part(WHOLE, lambda case: case.id, shipped_durations())
         argv = ["run", "--shard", f"{number}/{OF}", "--guest"]
-        own = {
+        header_fields = {
             "started": f"2026-01-02T0{4 - number}:00:00+00:00",
             **head,
         }  # the clocks differ by hours
         path = folder / f"shard-{number}"
-        found.append(record(path, SUITE, cases, broken(), shard=facts, argv=argv, **own))
-    return found
+        folders.append(
+            record(path, SUITE, cases, broken(), shard=facts, argv=argv, **header_fields)
+        )
+    return folders
 
 
 def broken() -> Any:
-    return next(each for each in VIOLATIONS if each.name == "keys-outlive-the-region").kind()
+    return next(
+        violation for violation in VIOLATIONS if violation.name == "keys-outlive-the-region"
+    ).kind()
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +131,11 @@ def parts(tmp_path_factory: Folders) -> list[Path]:
 def whole(tmp_path_factory: Folders) -> Path:
     """The same run without shards."""
     return record(
-        tmp_path_factory.mktemp("whole") / "run", SUITE, WHOLE, broken(), argv=["run", "--guest"]
+        tmp_path_factory.mktemp("whole") / "run",
+        SUITE,
+        WHOLE,
+        broken(),
+        argv=["run", "--guest"],
     )
 
 
@@ -133,24 +143,27 @@ def stable(recorded: Recorded) -> list[dict[str, Any]]:
     """Returns the results without the keys that differ in each run."""
     changing = ("duration_us", "observed", "worker")
     return [
-        {key: value for key, value in each.items() if key not in changing}
-        for each in recorded.results
+        {key: value for key, value in result.items() if key not in changing}
+        for result in recorded.results
     ]
 
 
 def test_the_merged_run_equals_the_unsharded_run(
-    parts: list[Path], whole: Path, tmp_path: Path, cli: Cli
+    parts: list[Path],
+    whole: Path,
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     out = tmp_path / "out"
     assert cli(read(whole).status, "merge", *reversed(parts), "--out", out).err == ""
-    one, other = read_results(out), read_results(whole)
-    assert stable(one) == stable(other)
-    own = {"duration_s": 0.0, "boots": 0, "resumed": 0}  # these keys differ
-    assert {**footer_of(one), **own} == {**footer_of(other), **own}
-    assert one.header["planned"] == other.header["planned"]
-    assert one.header["argv"] == other.header["argv"]
-    assert one.header["started"] == "2026-01-02T01:00:00+00:00"
-    assert [(each["number"], each["complete"]) for each in one.header["shards"]] == [
+    merged_here, other = read_results(out), read_results(whole)
+    assert stable(merged_here) == stable(other)
+    footer_fields = {"duration_s": 0.0, "boots": 0, "resumed": 0}  # these keys differ
+    assert {**footer_of(merged_here), **footer_fields} == {**footer_of(other), **footer_fields}
+    assert merged_here.header["planned"] == other.header["planned"]
+    assert merged_here.header["argv"] == other.header["argv"]
+    assert merged_here.header["started"] == "2026-01-02T01:00:00+00:00"
+    assert [(facts["number"], facts["complete"]) for facts in merged_here.header["shards"]] == [
         (1, True),
         (2, True),
         (3, True),
@@ -158,18 +171,20 @@ def test_the_merged_run_equals_the_unsharded_run(
     merged, unsharded = read(out), read(whole)
     assert merged.sentence == unsharded.sentence
     assert merged.conclusion == unsharded.conclusion
-    assert [each.fingerprint for each in merged.defects] == [
-        each.fingerprint for each in unsharded.defects
+    assert [defect.fingerprint for defect in merged.defects] == [
+        defect.fingerprint for defect in unsharded.defects
     ]
     assert list(compare(unsharded, merged).changes) == []
     assert merged.facts["shard"] == "3, merged"
-    for each in merged.results:
-        if each["points_file"]:
-            assert read_points(out, each) == read_points(whole, each)
+    for result in merged.results:
+        if result["points_file"]:
+            assert read_points(out, result) == read_points(whole, result)
 
 
 def test_a_merged_run_is_judged_and_bundled_as_any_other(
-    parts: list[Path], tmp_path: Path, cli: Cli
+    parts: list[Path],
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     out = tmp_path / "out"
     cli(1, "merge", *parts, "--out", out)
@@ -182,7 +197,9 @@ def test_a_merged_run_is_judged_and_bundled_as_any_other(
 
 
 def test_a_shard_that_is_missing_is_named_and_the_run_incomplete(
-    parts: list[Path], tmp_path: Path, cli: Cli
+    parts: list[Path],
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     out = tmp_path / "out"
     lost = len(read_results(parts[1]).header["planned"])
@@ -197,7 +214,9 @@ def test_a_shard_that_is_missing_is_named_and_the_run_incomplete(
 
 
 def test_a_shard_cut_short_is_named_and_lacks_only_its_cases(
-    parts: list[Path], tmp_path: Path, cli: Cli
+    parts: list[Path],
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     cut = shutil.copytree(parts[0], tmp_path / "cut")
     *lines, _, _ = (cut / "results.jsonl").read_bytes().splitlines(keepends=True)
@@ -209,7 +228,9 @@ def test_a_shard_cut_short_is_named_and_lacks_only_its_cases(
 
 
 def test_workers_and_confirmations_of_all_shards_are_kept(
-    parts: list[Path], tmp_path: Path, cli: Cli
+    parts: list[Path],
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     changed, confirmed = [], 0
     for number, part in enumerate(parts):
@@ -232,7 +253,7 @@ def test_workers_and_confirmations_of_all_shards_are_kept(
     cli(1, "merge", *changed, "--out", tmp_path / "out")
     recorded = read_results(tmp_path / "out")
     assert confirmed
-    assert {each["worker"] for each in recorded.results} == {2, 4, 6}
+    assert {result["worker"] for result in recorded.results} == {2, 4, 6}
     assert footer_of(recorded)["boots"] == 6
     assert footer_of(recorded)["confirmation"] == {
         "confirmed": confirmed,
@@ -242,7 +263,9 @@ def test_workers_and_confirmations_of_all_shards_are_kept(
 
 
 def test_a_full_disk_leaves_no_run_and_the_merge_can_be_repeated(
-    parts: list[Path], tmp_path: Path, cli: Cli
+    parts: list[Path],
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     out = tmp_path / "out"
     with full_disk(20_000):

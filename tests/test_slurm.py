@@ -70,7 +70,8 @@ def test_each_node_of_an_acceptance_runs_what_is_missing(
 
 
 def test_a_job_creates_the_page_and_an_array_runs_shards(
-    call: Callable[..., tuple[str, int]], tmp_path: Path
+    call: Callable[..., tuple[str, int]],
+    tmp_path: Path,
 ) -> None:
     """RDMA_CTS_SUITE names the suite of a job that was submitted from another directory."""
     suite = {"RDMA_CTS_SUITE": str(tmp_path), "SLURM_SUBMIT_DIR": "/nowhere"}

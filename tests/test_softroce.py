@@ -51,7 +51,9 @@ def _changed(value: Any) -> Any:
         case int():
             return value + 1
         case tuple():
-            return (*value, "x") if value else (("/etc/x", "text"),)
+            if value:
+                return (*value, "x")
+            return (("/etc/x", "text"),)
         case dict():
             return {name: text + "# x\n" for name, text in value.items()}
     raise TypeError(f"no change known for {value!r}")
@@ -66,7 +68,8 @@ def test_every_input_of_the_recipe_changes_its_digest(name: str) -> None:
 
 def test_a_kernel_of_another_suite_has_its_own_apt_source() -> None:
     recipe = dataclasses.replace(
-        recipe_for("trixie-backports"), mirror="http://mirror.example/debian"
+        recipe_for("trixie-backports"),
+        mirror="http://mirror.example/debian",
     )
     assert guest_system(recipe).command(Path("/x"))[-2:] == [
         "deb http://mirror.example/debian trixie main",
@@ -102,7 +105,11 @@ Components: main
     ],
 )
 def test_the_mirror_is_in_the_apt_sources(
-    tmp_path: Path, name: str, text: str, release: str, expected: str
+    tmp_path: Path,
+    name: str,
+    text: str,
+    release: str,
+    expected: str,
 ) -> None:
     laid(
         tmp_path,
@@ -141,10 +148,13 @@ def test_a_required_module_that_the_kernel_lacks_is_named(tmp_path: Path) -> Non
 def test_the_archive_can_be_unpacked() -> None:
     files = (("dir/odd", cpio.PROGRAM, b"12345"), ("dir/even", cpio.FILE, b"1234"))
     archive = cpio.archive(
-        [cpio.Entry("dir", cpio.DIRECTORY), *(cpio.Entry(*each) for each in files)]
+        [cpio.Entry("dir", cpio.DIRECTORY), *(cpio.Entry(*file) for file in files)],
     )
     listing = subprocess.run(
-        ["busybox", "cpio", "-tv"], input=archive, capture_output=True, check=True
+        ["busybox", "cpio", "-tv"],
+        input=archive,
+        capture_output=True,
+        check=True,
     ).stdout.decode()
     entries = [(words[-1], words[0]) for words in map(str.split, listing.splitlines())]
     assert entries == [("dir", "drwxr-xr-x"), ("dir/odd", "-rwxr-xr-x"), ("dir/even", "-rw-r--r--")]
@@ -163,7 +173,11 @@ class FakeBuild:
     content: bytes = b"root"
 
     def __call__(
-        self, recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]
+        self,
+        recipe: Recipe,
+        place: Path,
+        log: Path,
+        progress: Callable[[str], None],
     ) -> str:
         self.count += 1
         (place / "vmlinuz").write_bytes(b"kernel")
@@ -198,19 +212,25 @@ def manifest_with(**changes: Any) -> Callable[[Path], object]:
     ],
 )
 def test_a_damaged_or_foreign_image_is_detected_and_built_again(
-    tmp_path: Path, fake_build: FakeBuild, name: str, damage: Callable[[Path], object], output: str
+    tmp_path: Path,
+    fake_build: FakeBuild,
+    name: str,
+    damage: Callable[[Path], object],
+    output: str,
 ) -> None:
     damage(ensure_image(Recipe(), tmp_path, print).root.with_name(name))
     said: list[str] = []
-    whole = ensure_image(Recipe(), tmp_path, said.append)
+    image_here = ensure_image(Recipe(), tmp_path, said.append)
     assert fake_build.count == 2
     assert output in said[0]
-    assert image.damage_of(whole.root.parent, Recipe().digest()) is None
+    assert image.damage_of(image_here.root.parent, Recipe().digest()) is None
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "broken link"])
 def test_a_file_or_link_at_the_path_of_an_image_is_replaced(
-    tmp_path: Path, fake_build: FakeBuild, kind: str
+    tmp_path: Path,
+    fake_build: FakeBuild,
+    kind: str,
 ) -> None:
     folder, elsewhere = image.image_folder(Recipe(), tmp_path), tmp_path / "elsewhere"
     folder.parent.mkdir()
@@ -230,14 +250,17 @@ EXPIRED = "E: Release file for http://mirror.example/debian/dists/forky/InReleas
 
 
 def test_expired_lists_are_used_only_if_apt_reports_that_they_have_expired(
-    tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     tried: list[tuple[str, ...]] = []
 
     def run(command: Sequence[str], log: Path, *_: object) -> int:
         tried.append(tuple(command))
         log.write_text(EXPIRED if len(tried) == 1 else "")
-        return 1 if len(tried) == 1 else 0
+        if len(tried) == 1:
+            return 1
+        return 0
 
     monkeypatch.setattr(build, "run_logged", run)
     said: list[str] = []
@@ -247,7 +270,9 @@ def test_expired_lists_are_used_only_if_apt_reports_that_they_have_expired(
 
 
 def test_an_image_of_expired_lists_is_recorded_or_refused(
-    tmp_path: Path, fake_build: FakeBuild, monkeypatch: Patch
+    tmp_path: Path,
+    fake_build: FakeBuild,
+    monkeypatch: Patch,
 ) -> None:
     fake_build.said = EXPIRED
     monkeypatch.setattr(packages, "ensure_tools", lambda *_, **__: "")
@@ -263,7 +288,9 @@ def test_an_image_of_expired_lists_is_recorded_or_refused(
 def killed_after(line: bytes, program: str) -> Iterator[None]:
     """Runs a Python program until it prints the line, and kills it at the end of the block."""
     with subprocess.Popen(
-        [sys.executable, "-uc", program], cwd=ROOT, stdout=subprocess.PIPE
+        [sys.executable, "-uc", program],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == line
@@ -283,7 +310,7 @@ def test_a_build_that_is_killed_leaves_no_mount_and_no_process(tmp_path: Path) -
     ):
         pass
     await_true(
-        lambda: not any("1000.125" in word for words in command_lines().values() for word in words)
+        lambda: not any("1000.125" in word for words in command_lines().values() for word in words),
     )
     assert str(tmp_path) not in Path("/proc/mounts").read_text()
 
@@ -294,10 +321,13 @@ def test_a_second_run_waits_for_the_first_to_build(tmp_path: Path, fake_build: F
     with (tmp_path / "image-forky.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         ensure_image(
-            STACKS["trixie"], tmp_path, print
+            STACKS["trixie"],
+            tmp_path,
+            print,
         )  # the image of another stack is built meanwhile
         second = threading.Thread(
-            target=ensure_image, args=(Recipe(), tmp_path, lambda _: waiting.set())
+            target=ensure_image,
+            args=(Recipe(), tmp_path, lambda _: waiting.set()),
         )
         second.start()
         assert waiting.wait(PATIENCE_S)
@@ -307,9 +337,9 @@ def test_a_second_run_waits_for_the_first_to_build(tmp_path: Path, fake_build: F
 
 
 def test_the_files_of_a_killed_build_are_removed(tmp_path: Path, fake_build: FakeBuild) -> None:
-    left = laid(tmp_path / "images" / "building-forky+killed", {})
+    leftover = laid(tmp_path / "images" / "building-forky+killed", {})
     ensure_image(Recipe(), tmp_path, print)
-    assert not left.exists()
+    assert not leftover.exists()
 
 
 FULL = "not enough disk space"
@@ -320,7 +350,10 @@ FULL = "not enough disk space"
     [(errno.ENOSPC, FULL), (errno.EDQUOT, FULL), (errno.EIO, "Input/output error")],
 )
 def test_a_build_that_fails_is_reported_and_leaves_nothing(
-    tmp_path: Path, fake_build: FakeBuild, number: int, message: str
+    tmp_path: Path,
+    fake_build: FakeBuild,
+    number: int,
+    message: str,
 ) -> None:
     fake_build.failure = OSError(number, os.strerror(number))
     with user_error(message, status=3) as caught:
@@ -330,7 +363,8 @@ def test_a_build_that_fails_is_reported_and_leaves_nothing(
 
 
 def test_old_images_of_a_stack_are_removed_except_the_latest_and_those_in_use(
-    tmp_path: Path, fake_build: FakeBuild
+    tmp_path: Path,
+    fake_build: FakeBuild,
 ) -> None:
     using = ensure_image(Recipe(layout=9), tmp_path, print)
     os.utime(using.root.parent, (0, 0))
@@ -342,16 +376,17 @@ def test_old_images_of_a_stack_are_removed_except_the_latest_and_those_in_use(
 
 def aged(tmp_path: Path, days: float) -> Image:
     """Makes the image appear to have been built this many days ago."""
-    found = ensure_image(Recipe(), tmp_path, print)
+    image = ensure_image(Recipe(), tmp_path, print)
     then = time.time() - days * 86_400
-    os.utime(found.root.with_name("manifest.json"), (then, then))
-    if found.in_use:
-        found.in_use.close()
-    return found
+    os.utime(image.root.with_name("manifest.json"), (then, then))
+    if image.in_use:
+        image.in_use.close()
+    return image
 
 
 def test_an_old_image_is_renewed_with_the_current_packages(
-    tmp_path: Path, fake_build: FakeBuild
+    tmp_path: Path,
+    fake_build: FakeBuild,
 ) -> None:
     old = aged(tmp_path, days=3)
     renew_image(Recipe(), tmp_path, 4, print)
@@ -394,7 +429,8 @@ def test_a_missing_tool_is_named_with_its_package(tmp_path: Path, monkeypatch: P
 
 
 def test_a_disk_that_is_too_small_is_reported_before_anything_is_downloaded(
-    tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.setattr(build, "NEEDED_BYTES", 1 << 60)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -429,7 +465,9 @@ def test_a_mirror_that_does_not_respond_is_a_failed_download(tmp_path: Path) -> 
     ],
 )
 def test_why_the_bootstrap_failed_is_reported_in_one_line(
-    tmp_path: Path, line: str, message: str
+    tmp_path: Path,
+    line: str,
+    message: str,
 ) -> None:
     log = tmp_path / "log"
     log.write_text(f"I: running apt-get update...\n{line}\nE: mmdebstrap failed to run\n")
@@ -465,7 +503,10 @@ class FakeQemu:
 
     def boot(self, console: Path | None = None, deadline_s: float = PATIENCE_S) -> Guest:
         return boot(
-            self.image, Job((), "true"), console=console or self.console, deadline_s=deadline_s
+            self.image,
+            Job((), "true"),
+            console=console or self.console,
+            deadline_s=deadline_s,
         )
 
     def fails(self, message: str, deadline_s: float = PATIENCE_S) -> UserError:
@@ -479,10 +520,10 @@ class FakeQemu:
 
 @pytest.fixture
 def fake_qemu(tmp_path: Path, monkeypatch: Patch) -> FakeQemu:
-    made = FakeQemu(tmp_path)
-    monkeypatch.setenv("PATH", f"{made.programs}:{os.environ['PATH']}")
+    stand_in = FakeQemu(tmp_path)
+    monkeypatch.setenv("PATH", f"{stand_in.programs}:{os.environ['PATH']}")
     monkeypatch.setenv("RDMA_CTS_ACCEL", "tcg")
-    return made
+    return stand_in
 
 
 # Sets the shell variable `console` to the file to which QEMU must write the console.
@@ -490,11 +531,12 @@ CONSOLE = "console=$(echo \"$*\" | sed 's/.*id=console,path=//; s/[ ,].*//'); "
 
 
 def test_if_qemu_is_killed_externally_before_the_guest_is_up_another_guest_is_started(
-    fake_qemu: FakeQemu, tmp_path: Path
+    fake_qemu: FakeQemu,
+    tmp_path: Path,
 ) -> None:
     tried = tmp_path / "tried"
     fake_qemu.put(
-        f"echo >>{tried}; [ $(wc -l <{tried}) -lt {TRIES} ] && kill -9 $$; echo '{UP}'; exec sleep 60"
+        f"echo >>{tried}; [ $(wc -l <{tried}) -lt {TRIES} ] && kill -9 $$; echo '{UP}'; exec sleep 60",
     )
     with fake_qemu.boot() as guest:
         assert guest.up["uptime_s"] == 1.5
@@ -504,7 +546,10 @@ def test_if_qemu_is_killed_externally_before_the_guest_is_up_another_guest_is_st
 @pytest.mark.slow
 @pytest.mark.parametrize(("script", "message"), rows("guests_that_do_not_start"))
 def test_a_guest_that_cannot_start_is_reported(
-    fake_qemu: FakeQemu, tmp_path: Path, script: str, message: str
+    fake_qemu: FakeQemu,
+    tmp_path: Path,
+    script: str,
+    message: str,
 ) -> None:
     fake_qemu.put(CONSOLE + script)
     error = fake_qemu.fails(message)
@@ -528,7 +573,9 @@ def test_a_guest_that_hangs_is_killed_at_its_deadline(fake_qemu: FakeQemu) -> No
 
 
 def test_temporary_files_are_only_next_to_the_console_and_are_removed(
-    fake_qemu: FakeQemu, tmp_path: Path, monkeypatch: Patch
+    fake_qemu: FakeQemu,
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/proc/no/such/place")
     place = tmp_path / "out"
@@ -539,7 +586,8 @@ def test_temporary_files_are_only_next_to_the_console_and_are_removed(
 
 
 def test_each_line_is_returned_as_soon_as_it_is_complete(
-    fake_qemu: FakeQemu, tmp_path: Path
+    fake_qemu: FakeQemu,
+    tmp_path: Path,
 ) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -557,7 +605,8 @@ def test_each_line_is_returned_as_soon_as_it_is_complete(
 
 
 def test_qemu_is_killed_with_the_program_that_started_it(
-    fake_qemu: FakeQemu, tmp_path: Path
+    fake_qemu: FakeQemu,
+    tmp_path: Path,
 ) -> None:
     fake_qemu.put(f"echo '{UP}'; exec sleep infinity")
     with killed_after(
@@ -584,7 +633,11 @@ def test_qemu_is_killed_with_the_program_that_started_it(
     ],
 )
 def test_kvm_is_used_if_the_kernel_starts_under_it(
-    fake_qemu: FakeQemu, tmp_path: Path, monkeypatch: Patch, script: str, found: str
+    fake_qemu: FakeQemu,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    script: str,
+    found: str,
 ) -> None:
     monkeypatch.setenv("RDMA_CTS_ACCEL", "auto")
     monkeypatch.setattr(qemu, "kvm_present", lambda _: True)
@@ -628,7 +681,8 @@ def test_a_guest_without_the_driver_reports_the_reason(tmp_path: Path) -> None:
     laid(tmp_path, {"overlay/etc/modprobe.d/none.conf": "install rdma_rxe /bin/false\n"})
     image = ensure_image(recipe_for(), cache_directory(), print)
     with pytest.raises(
-        UserError, match=r"could not bring up its RDMA device: modprobe.*rdma_rxe"
+        UserError,
+        match=r"could not bring up its RDMA device: modprobe.*rdma_rxe",
     ) as caught:
         boot(image, Job((), "true"), console=tmp_path / "console", overlay=tmp_path / "overlay")
     assert caught.value.log == str(tmp_path / "console")
@@ -686,7 +740,8 @@ def test_packages_are_added_to_a_copy_once(tmp_path: Path, installed: list[Seque
 
 
 def test_images_with_packages_do_not_displace_images_without(
-    tmp_path: Path, installed: list[Sequence[str]]
+    tmp_path: Path,
+    installed: list[Sequence[str]],
 ) -> None:
     plain = ensure_image(Recipe(), tmp_path, print).root
     for name in ("one", "two", "three", "four"):
@@ -709,7 +764,10 @@ def test_images_with_packages_do_not_displace_images_without(
     ],
 )
 def test_why_packages_could_not_be_added_is_reported(
-    tmp_path: Path, log: str, status: int, message: str
+    tmp_path: Path,
+    log: str,
+    status: int,
+    message: str,
 ) -> None:
     (tmp_path / "log").write_text(log)
     error = added.explain(Recipe(), tmp_path / "image", tmp_path / "log")

@@ -38,7 +38,11 @@ class Compilers:
         self.said = ""
         self.cache = folder / "cache"
         self.image = Image(
-            folder / "vmlinuz", folder / "initrd", folder / "images/forky-0/root", "0", "7.2.1-test"
+            folder / "vmlinuz",
+            folder / "initrd",
+            folder / "images/forky-0/root",
+            "0",
+            "7.2.1-test",
         )
         # A tree in which the driver was already built, and a tree that contains a build.
         driver = ("rxe.c", "rxe.h", "Makefile", "rxe.o", "rdma_rxe.mod.c", ".rxe.o.cmd")
@@ -78,9 +82,9 @@ class Compilers:
 
 @pytest.fixture
 def compilers(tmp_path: Path, monkeypatch: Patch) -> Compilers:
-    made = Compilers(tmp_path)
-    built_by(made, monkeypatch)
-    return made
+    stand_in = Compilers(tmp_path)
+    built_by(stand_in, monkeypatch)
+    return stand_in
 
 
 def state(tree: Path) -> list[tuple[str, int]]:
@@ -91,8 +95,8 @@ def test_the_driver_is_compiled_only_from_its_sources_and_the_tree_is_unchanged(
     compilers: Compilers,
 ) -> None:
     before = state(compilers.linux)
-    made = compilers.driver()
-    assert (made.folder / "rdma_rxe.ko").read_text() == "rxe.c"
+    module = compilers.driver()
+    assert (module.folder / "rdma_rxe.ko").read_text() == "rxe.c"
     (copy,) = (compilers.cache / "workshops").glob("*/root/source/trees/rxe")
     assert sorted(str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file()) == [
         ".copied.json",
@@ -107,18 +111,18 @@ def test_the_driver_is_compiled_only_from_its_sources_and_the_tree_is_unchanged(
     (compilers.linux / RXE / "rxe.c").write_text("edited")
     other = compilers.driver()
     assert (other.folder / "rdma_rxe.ko").read_text() == "edited"
-    assert (made.folder / "rdma_rxe.ko").read_text() == "rxe.c", (
+    assert (module.folder / "rdma_rxe.ko").read_text() == "rxe.c", (
         "a compilation has changed files that a run may use"
     )
-    assert made.source["sha256"] != other.source["sha256"]
+    assert module.source["sha256"] != other.source["sha256"]
 
 
 def test_only_libraries_that_the_guest_needs_are_kept_of_rdma_core(compilers: Compilers) -> None:
     before = state(compilers.rdma_core)
-    made = compile_rdma_core(compilers.rdma_core, RECIPE, compilers.image, compilers.cache, print)
-    kept = ["libibverbs.so.1", "libibverbs.so.1.18.65.0", "librxe-rdmav65.so"]
-    assert sorted(path.name for path in (made.folder / "lib").iterdir()) == kept
-    assert (made.folder / "lib/libibverbs.so.1").is_symlink(), (
+    files = compile_rdma_core(compilers.rdma_core, RECIPE, compilers.image, compilers.cache, print)
+    names = ["libibverbs.so.1", "libibverbs.so.1.18.65.0", "librxe-rdmav65.so"]
+    assert sorted(path.name for path in (files.folder / "lib").iterdir()) == names
+    assert (files.folder / "lib/libibverbs.so.1").is_symlink(), (
         "not a link to the file whose name has the version"
     )
     (copy,) = (compilers.cache / "workshops").glob("*/root/source/trees/rdma-core")
@@ -134,7 +138,8 @@ def test_a_compile_error_is_reported_in_one_line_with_place_and_versions(
     linux = compilers.linux
     what = f"--linux {linux}: rxe, of Linux 7.1 with the headers of 7.2, could not be compiled: "
     with user_error(
-        f"^{what}{linux / RXE}/rxe.c:3:1: error: unknown type name 'more'(;|$)", status=2
+        f"^{what}{linux / RXE}/rxe.c:3:1: error: unknown type name 'more'(;|$)",
+        status=2,
     ):
         compilers.driver()
 
@@ -178,9 +183,9 @@ def test_a_tree_of_rdma_core_is_compiled_and_a_build_is_used_as_it_is(compilers:
     tree = RunOptions(guest=True, rdma_core=rdma_core)
     assert builds.rdma_core_tree(tree) == rdma_core
     assert builds.builds_from(tree).rdma_core is None
-    own = RunOptions(guest=True, rdma_core=rdma_core / "build")
-    assert builds.rdma_core_tree(own) is None
-    assert builds.builds_from(own).rdma_core == rdma_core / "build"
+    options = RunOptions(guest=True, rdma_core=rdma_core / "build")
+    assert builds.rdma_core_tree(options) is None
+    assert builds.builds_from(options).rdma_core == rdma_core / "build"
 
 
 # The instrumented stack: its kernel is built once, and can fail the allocations of a call
@@ -191,7 +196,8 @@ RELEASE = "7.2.12-instrumented"
 
 
 def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(
-    tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     commands: list[Sequence[str]] = []
 
@@ -203,19 +209,25 @@ def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(
 
     built_by(make, monkeypatch)
     image = Image(
-        tmp_path / "vmlinuz", tmp_path / "initrd", tmp_path / "root.erofs", "0123", "7.2.12-amd64"
+        tmp_path / "vmlinuz",
+        tmp_path / "initrd",
+        tmp_path / "root.erofs",
+        "0123",
+        "7.2.12-amd64",
     )
-    own = Builds(overlay=tmp_path)
-    made = instrumented(own, recipe_for(STACK), image, tmp_path, print)
-    assert made.kernel
-    made.kernel.with_name("accelerator").write_text("what a run has found out about this kernel")
-    assert instrumented(own, recipe_for(STACK), image, tmp_path, print) == made
+    builds = Builds(overlay=tmp_path)
+    kernel_build = instrumented(builds, recipe_for(STACK), image, tmp_path, print)
+    assert kernel_build.kernel
+    kernel_build.kernel.with_name("accelerator").write_text(
+        "what a run has found out about this kernel"
+    )
+    assert instrumented(builds, recipe_for(STACK), image, tmp_path, print) == kernel_build
     assert len(commands) == 1
     assert "CONFIG_KASAN=y" in " ".join(commands[0])
-    assert (made.overlay, made.rdma_core) == (tmp_path, None)
-    assert made.kernel.read_bytes() == b"kernel"
-    assert made.modules
-    assert (made.modules / "lib/modules" / RELEASE / "modules.builtin").exists()
+    assert (kernel_build.overlay, kernel_build.rdma_core) == (tmp_path, None)
+    assert kernel_build.kernel.read_bytes() == b"kernel"
+    assert kernel_build.modules
+    assert (kernel_build.modules / "lib/modules" / RELEASE / "modules.builtin").exists()
 
 
 def test_cases_on_the_instrumented_stack_have_more_time_by_default() -> None:
@@ -269,9 +281,11 @@ class PageFaults(Device):
     ],
 )
 def test_a_call_is_repeated_until_each_allocation_has_failed(
-    name: str, device: type[Device], tmp_path: Path
+    name: str,
+    device: type[Device],
+    tmp_path: Path,
 ) -> None:
-    (stack,) = [each for each in SIMULATED if each.reach("failing_allocations")]
+    (stack,) = [failure for failure in SIMULATED if failure.reach("failing_allocations")]
     suite = load_suite()
     record(tmp_path, suite, [case for case in suite.cases if case.id == name], device(stack))
     (seen,) = read_results(tmp_path).results

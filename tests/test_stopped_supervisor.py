@@ -45,14 +45,17 @@ class Silent(Actor):
 
 @pytest.mark.parametrize("stops", [1, 3])
 def test_a_stop_of_the_supervisor_during_a_case_is_no_hang(
-    stage: Stage, monkeypatch: Patch, stops: int
+    stage: Stage,
+    monkeypatch: Patch,
+    stops: int,
 ) -> None:
     worker = Silent(Clock(monkeypatch), absent_s=3600.0, stops=stops)
     assert verdicts(stage.play(worker)) == ["PASS"] * 4
 
 
 def test_a_silent_worker_of_a_supervisor_that_listens_hangs(
-    stage: Stage, monkeypatch: Patch
+    stage: Stage,
+    monkeypatch: Patch,
 ) -> None:
     worker = Silent(Clock(monkeypatch), absent_s=1.0, stops=1)
     recorded = stage.play(worker, ran(2, 3))
@@ -100,7 +103,9 @@ def test_a_clock_that_jumps_between_two_sessions_loses_nothing(stage: Stage, hou
 
 @pytest.mark.parametrize("seconds", [-3600.0, 3600.0])
 def test_a_clock_that_jumps_during_a_run_changes_nothing(
-    stage: Stage, monkeypatch: Patch, seconds: float
+    stage: Stage,
+    monkeypatch: Patch,
+    seconds: float,
 ) -> None:
     clock = time.time
     calls = iter(range(1_000_000))

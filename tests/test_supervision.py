@@ -95,7 +95,9 @@ def test_an_unkillable_process_makes_the_device_suspect(stage: Stage) -> None:
     ],
 )
 def test_a_worker_that_begins_no_case_is_an_error(
-    stage: Stage, lines: list[bytes | None], reason: str
+    stage: Stage,
+    lines: list[bytes | None],
+    reason: str,
 ) -> None:
     with user_error(f"no case was begun{reason}.*{stage.console}", status=3):
         stage.play(lines)
@@ -177,7 +179,8 @@ def test_foreign_lines_do_not_change_the_case_in_flight(stage: Stage, noise: byt
 
 @pytest.mark.parametrize("noise", NOISE)
 def test_a_malformed_line_of_the_harness_breaks_the_case_in_flight_and_no_other(
-    stage: Stage, noise: bytes
+    stage: Stage,
+    noise: bytes,
 ) -> None:
     recorded = stage.play([HEADER, start(0), noise, passed(0), *ran(1, 2, 3)[1:]])
     assert verdicts(recorded) == ["BROKEN", "PASS", "PASS", "PASS"]
@@ -201,7 +204,9 @@ def let_time_pass(monkeypatch: Patch) -> None:
     ],
 )
 def test_noise_does_not_extend_the_deadline(
-    stage: Stage, monkeypatch: Patch, babble: list[bytes]
+    stage: Stage,
+    monkeypatch: Patch,
+    babble: list[bytes],
 ) -> None:
     let_time_pass(monkeypatch)
     recorded = stage.play(itertools.chain(ran(0), itertools.cycle(babble)), ran(2, 3))
@@ -210,7 +215,8 @@ def test_noise_does_not_extend_the_deadline(
 
 
 def test_the_time_of_a_case_lasts_until_the_next_one_begins(
-    stage: Stage, monkeypatch: Patch
+    stage: Stage,
+    monkeypatch: Patch,
 ) -> None:
     let_time_pass(monkeypatch)
     stage.play([*ran(0), *[b'{"type":"still busy"}\n'] * 10, start(1), passed(1), start(2)], ran(3))
@@ -223,7 +229,7 @@ SHORT = encode(
         key: value
         for key, value in header().items()
         if key not in ("suite", "argv", "started", "stack")
-    }
+    },
 )
 BROKEN = encode({"type": "guest", "event": "broken", "reason": "modprobe: no such module"})
 OTHER = encode(header(device={**header()["device"], "fw": "2"}))
@@ -302,7 +308,10 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
 
 @pytest.mark.parametrize(("scripts", "expected", "reason"), PLAYED.values(), ids=PLAYED)
 def test_each_behaviour_of_workers_has_these_verdicts(
-    stage: Stage, scripts: Callable[[], Sequence[Any]], expected: str, reason: str
+    stage: Stage,
+    scripts: Callable[[], Sequence[Any]],
+    expected: str,
+    reason: str,
 ) -> None:
     recorded = stage.play(*scripts())
     assert "".join(verdict[0] for verdict in verdicts(recorded)) == expected
@@ -328,7 +337,11 @@ class TestPytestAsWorker:
     """Tests with real processes: pytest on the device in Python."""
 
     def run(
-        self, project: Project, tmp_path: Path, *rows: str, deadline: float | None = None
+        self,
+        project: Project,
+        tmp_path: Path,
+        *rows: str,
+        deadline: float | None = None,
     ) -> tuple[dict[str, str], Recorded]:
         suite, stage = load_suite([project.tables]), Stage(tmp_path)
         cases = [case for case in suite.cases if case.id in {f"reg_mr/fake/{row}" for row in rows}]
@@ -344,8 +357,8 @@ class TestPytestAsWorker:
         }, recorded
 
     def test_a_process_that_dies_affects_one_case(self, project: Project, tmp_path: Path) -> None:
-        found, recorded = self.run(project, tmp_path, "dies", *QUIET_VERDICTS)
-        assert found == {**QUIET_VERDICTS, "dies": "CRASH"}
+        line, recorded = self.run(project, tmp_path, "dies", *QUIET_VERDICTS)
+        assert line == {**QUIET_VERDICTS, "dies": "CRASH"}
         assert recorded.header["device"]["name"] == "fake0"
         assert footer_of(recorded)["complete"] is True
 
@@ -354,7 +367,9 @@ class TestPytestAsWorker:
         assert found == {"works": "PASS", "hangs": "HANG"}
 
     def test_the_error_of_a_process_that_cannot_start_is_in_the_console(
-        self, project: Project, tmp_path: Path
+        self,
+        project: Project,
+        tmp_path: Path,
     ) -> None:
         (project.root / "conftest.py").write_text("raise RuntimeError('a broken installation')\n")
         with pytest.raises(UserError, match="no case was begun"):
@@ -366,13 +381,13 @@ class TestPytestAsWorker:
 def process(code: str) -> Iterator[int]:
     """Runs a process that prints a line and then executes this code; yields its id."""
     command = [sys.executable, "-c", f"import time; print('up', flush=True); {code}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as made:
-        assert made.stdout
-        made.stdout.readline()
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        assert child.stdout
+        child.stdout.readline()
         try:
-            yield made.pid
+            yield child.pid
         finally:
-            made.kill()
+            child.kill()
 
 
 @pytest.mark.parametrize(
@@ -416,7 +431,10 @@ def test_a_short_stop_does_not_excuse_a_long_loop(tmp_path: Path, monkeypatch: P
 
 @pytest.mark.parametrize(("seconds", "busy"), [(0, False), (5, False), (7, True)])
 def test_a_silent_process_that_uses_the_processor_is_busy(
-    seconds: int, busy: bool, tmp_path: Path, monkeypatch: Patch
+    seconds: int,
+    busy: bool,
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     assert pulse_after(tmp_path, monkeypatch, "S", "S", seconds).busy() is busy
 
@@ -429,7 +447,10 @@ def test_a_worker_that_starts_slowly_is_awaited_while_it_is_busy(tmp_path: Path)
 
 @pytest.mark.parametrize(("works", "longest"), [(False, 900.0), (True, 0.0)])
 def test_a_worker_that_idles_or_starts_too_slowly_is_an_error(
-    works: bool, longest: float, tmp_path: Path, monkeypatch: Patch
+    works: bool,
+    longest: float,
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.setattr("conformance.supervision.worker.LONGEST_START_S", longest)
     silent = [Actor(iter([SILENCE, *ran(0)]), WorkerEnd(), works=works) for _ in range(9)]

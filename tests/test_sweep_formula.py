@@ -19,7 +19,7 @@ from conformance.verbs import ENUMS
 FLAGS = ENUMS["ibv_access_flags"].short_names
 BITS = ("none", "bit10", "bit11", "bit30")
 SMALL = Space(
-    (Axis("access", flags=FLAGS[:4]), Axis("unknown", BITS, tuple((bit,) for bit in BITS)))
+    (Axis("access", flags=FLAGS[:4]), Axis("unknown", BITS, tuple((bit,) for bit in BITS))),
 )
 WHOLE = Space((Axis("access", flags=FLAGS), SMALL.axes[1]))
 
@@ -29,7 +29,10 @@ def column(text: str, space: Space = SMALL) -> int:
 
 
 def table(text: str, care: str = "", space: Space = SMALL) -> bytes:
-    counts = column(care, space) if care else space.everywhere()
+    if care:
+        counts = column(care, space)
+    else:
+        counts = space.everywhere()
     return space.bytes_of(counts + (counts & column(text, space)))
 
 
@@ -57,7 +60,10 @@ def test_a_point_is_found_by_its_text(point: int) -> None:
     ],
 )
 def test_a_predicate_is_true_at_the_expected_points(
-    text: str, access: str, unknown: str, expected: bool
+    text: str,
+    access: str,
+    unknown: str,
+    expected: bool,
 ) -> None:
     point = SMALL.parse(f"access={access},unknown={unknown}")
     assert bool(column(text) >> 8 * point & 1) is expected
@@ -66,8 +72,8 @@ def test_a_predicate_is_true_at_the_expected_points(
 def test_a_flag_that_no_axis_has_is_false_in_a_named_predicate() -> None:
     named = {"writes_atomically": "REMOTE_ATOMIC | REMOTE_WRITE"}
     narrow = Space((Axis("access", flags=("REMOTE_WRITE", "REMOTE_READ")),))
-    found = predicate.parse("writes_atomically", narrow, named)
-    assert predicate.column(found, narrow, bool) == column("REMOTE_WRITE", narrow)
+    parsed = predicate.parse("writes_atomically", narrow, named)
+    assert predicate.column(parsed, narrow, bool) == column("REMOTE_WRITE", narrow)
 
 
 @pytest.mark.parametrize(
@@ -94,8 +100,8 @@ def test_a_formula_describes_exactly_the_marked_points(marks: list[int]) -> None
     if text in (formula.ALWAYS, formula.NEVER):
         assert (1 if text == formula.ALWAYS else 2) not in marks
         return
-    found = SMALL.bytes_of(column(text))
-    assert all(bool(found[point]) == (mark == 2) for point, mark in enumerate(marks) if mark)
+    marked = SMALL.bytes_of(column(text))
+    assert all(bool(marked[point]) == (mark == 2) for point, mark in enumerate(marks) if mark)
 
 
 @pytest.mark.slow
@@ -121,7 +127,7 @@ def test_a_formula_over_all_flags_is_as_short_as_possible(text: str, care: str) 
 
 def test_a_set_without_a_pattern_is_reported_exactly_and_not_called_minimal() -> None:
     pairs = zip(FLAGS[0:10:2], FLAGS[1:10:2], strict=True)
-    text = " | ".join(f"{one} & {other}" for one, other in pairs)
+    text = " | ".join(f"{first} & {other}" for first, other in pairs)
     output, minimal = formula.describe(WHOLE, table(text, "", WHOLE))
     assert not minimal
     assert column(output, WHOLE) == column(text, WHOLE)
@@ -132,7 +138,7 @@ def test_a_flag_that_two_axes_have_is_reported_with_its_axis() -> None:
         (
             Axis("old", ("none", "LOCAL_WRITE"), ((), ("LOCAL_WRITE",))),
             Axis("new", flags=("LOCAL_WRITE",)),
-        )
+        ),
     )
     assert formula.describe(two, bytes([1, 2, 1, 2])) == ("new.LOCAL_WRITE", True)
     assert formula.describe(two, bytes([1, 1, 2, 2])) == ("old=LOCAL_WRITE", True)
@@ -163,31 +169,36 @@ def points(*marks: str) -> Points:
     ],
 )
 def test_points_with_another_expectation_or_without_support_do_not_count(
-    marks: str, when: str, of: int
+    marks: str,
+    when: str,
+    of: int,
 ) -> None:
-    found = points(*marks)
-    number = [each.verdict for each in found.outcomes].index("FAIL")
-    explained = formula.explain(found, number)
+    points_read = points(*marks)
+    number = [outcome.verdict for outcome in points_read.outcomes].index("FAIL")
+    explained = formula.explain(points_read, number)
     assert (explained.when, explained.of) == (when, of)
-    assert found.index[explained.smallest] == number
+    assert points_read.index[explained.smallest] == number
 
 
 def test_the_smallest_point_has_the_fewest_flags() -> None:
-    found = points(*"PPFF")
-    assert found.space.text(formula.explain(found, 1).smallest) == "access=B"
+    points_read = points(*"PPFF")
+    assert points_read.space.text(formula.explain(points_read, 1).smallest) == "access=B"
 
 
 def test_formulas_are_cached_for_the_next_process(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setenv(cache.DIRECTORY, str(tmp_path))
     formula._found_before.cache_clear()
-    found = formula.describe(SMALL, table("LOCAL_WRITE"))
+    description = formula.describe(SMALL, table("LOCAL_WRITE"))
     formula._found_before.cache_clear()
     monkeypatch.setattr(
-        formula._Set, "_products", lambda _: pytest.fail("the formula was searched again")
+        formula._Set,
+        "_products",
+        lambda _: pytest.fail("the formula was searched again"),
     )
-    assert formula.describe(SMALL, table("LOCAL_WRITE")) == found
+    assert formula.describe(SMALL, table("LOCAL_WRITE")) == description
     formula._found_before.cache_clear()
 
 
@@ -202,12 +213,13 @@ def test_without_sympy_the_formula_says_that_sympy_is_missing(
 
 @given(st.lists(st.sampled_from("PFUR-"), min_size=4, max_size=4))
 def test_points_are_read_as_they_were_written(marks: list[str]) -> None:
-    found = points(*marks)
-    assert Points.of_data(found.as_data("reg_mr/a/b")) == found
+    points_read = points(*marks)
+    assert Points.of_data(points_read.as_data("reg_mr/a/b")) == points_read
 
 
 @pytest.mark.parametrize(
-    "change", [{"index": "AAAA"}, {"axes": {}}, {"outcomes": []}, {"index": "?"}]
+    "change",
+    [{"index": "AAAA"}, {"axes": {}}, {"outcomes": []}, {"index": "?"}],
 )
 def test_points_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"points that|padding|base64|character|data"):

@@ -85,24 +85,26 @@ def parts(case: Case) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize(
-    "access", [AXES["access"], "{subsets of: [REMOTE_READ, MW_BIND]}"], ids=["listed", "subsets"]
+    "access",
+    [AXES["access"], "{subsets of: [REMOTE_READ, MW_BIND]}"],
+    ids=["listed", "subsets"],
 )
 def test_a_point_has_the_set_up_and_the_calls_of_a_row_with_its_values(access: str) -> None:
     swept_axes = ", ".join(
         f"{name}: {values}" for name, values in {**AXES, "access": access}.items()
     )
     sweep = f"sweep: {{axes: {{{swept_axes}}}, points: {POINTS}, expect: [{{then: open, rule: REG-17}}]}}"
-    each = ", ".join(f"{name}: {values}" for name, values in AXES.items())
+    axis = ", ".join(f"{name}: {values}" for name, values in AXES.items())
     ids = "-".join(f"${name}" for name in AXES)
     rows = (
-        ROW.replace("AXES", f"each: {{{each}}}")
+        ROW.replace("AXES", f"each: {{{axis}}}")
         .replace("THEN", "then: open")
         .replace("sample", ids)
     )
     swept = samples.case(ROW.replace("AXES", sweep).replace("  THEN\n", ""))
     cases = samples.table("reg_mr/sample", rows, POINTS).cases
-    found = cases_of_points(swept)
-    assert list(map(parts, found.values())) == list(map(parts, cases))
+    cases_here = cases_of_points(swept)
+    assert list(map(parts, cases_here.values())) == list(map(parts, cases))
     assert swept.sweep is not None
     for point in range(0, POINTS, 37):
         single = swept.sweep.point_case(swept, swept.sweep.space.text(point))
@@ -129,10 +131,10 @@ def test_values_that_no_point_combines_need_not_be_compatible() -> None:
         "!(a.MW_BIND & b.MW_BIND)",
     )
     names = [
-        str(each.when.arguments["access"]).split("|") for each in cases_of_points(case).values()
+        str(point.when.arguments["access"]).split("|") for point in cases_of_points(case).values()
     ]
     assert len(names) == 12
-    assert all(len(set(each)) == len(each) for each in names)
+    assert all(len(set(name)) == len(name) for name in names)
     sums_of = small(
         "of: [buf, mr], part: [addr, size]",
         "addr: $of.$part, length: 1, access: []",
@@ -140,7 +142,7 @@ def test_values_that_no_point_combines_need_not_be_compatible() -> None:
         "of=buf | part=addr",
     )
     sums = [
-        format_argument(each.when.arguments["addr"]) for each in cases_of_points(sums_of).values()
+        format_argument(point.when.arguments["addr"]) for point in cases_of_points(sums_of).values()
     ]
     assert sums == ["buf.addr", "buf.size", "mr.addr"]
 
@@ -165,10 +167,14 @@ WHOLE = COLUMNS.replace('    where: "!MW_BIND | plus!=1"\n', "").replace("120", 
 @pytest.mark.parametrize("row", [COLUMNS, WHOLE], ids=["with a constraint", "whole"])
 @pytest.mark.parametrize("seed", [None, 3])
 @pytest.mark.parametrize(
-    "outer", [[], ["plus"], ["access"], ["access", "plus", "more"]], ids="+".join
+    "outer",
+    [[], ["plus"], ["access"], ["access", "plus", "more"]],
+    ids="+".join,
 )
 def test_columns_have_the_arguments_of_the_row_at_each_point(
-    row: str, seed: int | None, outer: list[str]
+    row: str,
+    seed: int | None,
+    outer: list[str],
 ) -> None:
     case = samples.case(row)
     swept = case.sweep
@@ -184,44 +190,44 @@ def test_columns_have_the_arguments_of_the_row_at_each_point(
             for group in groups(swept, outer, seed, 10):
                 values = swept.space.values(group.points[0])
                 columns = Columns(swept.space, {axis: values[axis] for axis in outer}, context)
-                made = {
+                columns_made = {
                     key: columns.column(argument, group.inner_points)
                     for key, argument in varying.items()
                 }
                 for place, point in enumerate(group.points):
                     step = point_template.case(point).when
-                    found = {
-                        key: each if isinstance(each, int) else each[place]
-                        for key, each in made.items()
+                    column = {
+                        key: arguments if isinstance(arguments, int) else arguments[place]
+                        for key, arguments in columns_made.items()
                     }
-                    assert found == {key: context.number(step.arguments[key]) for key in varying}
+                    assert column == {key: context.number(step.arguments[key]) for key in varying}
                 points += len(group.points)
             assert points == swept.size
 
 
 BYTES = st.integers(0, 60).flatmap(
-    lambda size: st.lists(st.binary(min_size=size, max_size=size), min_size=1, max_size=4)
+    lambda size: st.lists(st.binary(min_size=size, max_size=size), min_size=1, max_size=4),
 )
 
 
 @given(BYTES)
 def test_a_combination_has_the_bytes_of_all_columns_at_a_place(columns: list[bytes]) -> None:
-    found, expected = combinations(columns), list(zip(*columns, strict=True))
-    assert [found.values[number] for number in found.ids] == expected
-    assert list(found.values) == list(dict.fromkeys(expected))
-    assert [found.first(id_) for id_ in range(len(found.values))] == [
-        expected.index(each) for each in found.values
+    combined, expected = combinations(columns), list(zip(*columns, strict=True))
+    assert [combined.values[number] for number in combined.ids] == expected
+    assert list(combined.values) == list(dict.fromkeys(expected))
+    assert [combined.first(id_) for id_ in range(len(combined.values))] == [
+        expected.index(value) for value in combined.values
     ]
-    assert found.renumbered(range(0, 65536, 200)[: len(found.values)]).tolist() == [
-        200 * each for each in found.ids
+    assert combined.renumbered(range(0, 65536, 200)[: len(combined.values)]).tolist() == [
+        200 * number for number in combined.ids
     ]
 
 
 def test_more_than_256_combinations_are_distinguished() -> None:
     columns = [bytes(range(256)) * 2, bytes(256) + bytes([1] * 256)]
-    found = combinations(columns)
-    assert len(found.values) == 512
-    assert found.renumbered(range(512)).tolist() == list(range(512))
+    combined = combinations(columns)
+    assert len(combined.values) == 512
+    assert combined.renumbered(range(512)).tolist() == list(range(512))
 
 
 def test_words_are_split_into_low_and_high_bytes() -> None:

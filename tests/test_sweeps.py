@@ -62,8 +62,8 @@ SUITE = samples.suite([samples.table("reg_mr/sample", ROW)])
 SPACE = SUITE.cases[0]
 
 
-def run_on(made: Device, case: Case, seed: int | None = None) -> SweepResult:
-    with closing(ReferenceBench(made)) as bench:
+def run_on(device: Device, case: Case, seed: int | None = None) -> SweepResult:
+    with closing(ReferenceBench(device)) as bench:
         return run_sweep(case, replace(on_the_reference(bench), seed=seed), no_progress).result
 
 
@@ -77,8 +77,8 @@ def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(tmp_path: P
         file.append(line)
         recorded = file.recorded()
     assert recorded is not None
-    (kept,) = recorded.results
-    (deviation,) = kept["deviations"]
+    (result,) = recorded.results
+    (deviation,) = result["deviations"]
     assert (
         deviation["when"] == "REMOTE_READ"
     )  # among the six points with REMOTE_WRITE and without LOCAL_WRITE
@@ -86,15 +86,15 @@ def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(tmp_path: P
     assert deviation["observed"] == "ibv_reg_mr should fail, but returned an MR"
     assert deviation["smallest"] == {"length": "1page", "access": "REMOTE_WRITE+REMOTE_READ"}
     assert deviation["repro"].endswith(" a#length=1page,access=REMOTE_WRITE+REMOTE_READ")
-    assert "4 of 6 points where remote_write_alone: those with REMOTE_READ" in kept["reason"]
-    assert kept["points"] == {"FAIL": 4, "PASS": 20}
-    assert "points_data" not in kept
-    points = read_points(tmp_path, kept)
-    assert points.by_verdict() == kept["points"]
-    assert samples.rule_verdicts([kept]) == {"REG-15": "FAIL", "REG-17": "PASS"}
+    assert "4 of 6 points where remote_write_alone: those with REMOTE_READ" in result["reason"]
+    assert result["points"] == {"FAIL": 4, "PASS": 20}
+    assert "points_data" not in result
+    points = read_points(tmp_path, result)
+    assert points.by_verdict() == result["points"]
+    assert samples.rule_verdicts([result]) == {"REG-15": "FAIL", "REG-17": "PASS"}
     output = "ibv_reg_mr should fail, but returned an MR (4 of 6 points where remote_write_alone: those with REMOTE_READ)"
-    assert headline("REG-15", kept) == (output, deviation["repro"])
-    assert headline("REG-17", kept) == (kept["reason"], kept["repro"])
+    assert headline("REG-15", result) == (output, deviation["repro"])
+    assert headline("REG-17", result) == (result["reason"], result["repro"])
 
 
 def test_a_missing_file_of_points_is_reported(tmp_path: Path) -> None:
@@ -103,24 +103,24 @@ def test_a_missing_file_of_points_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_single_point_is_judged_as_in_the_sweep() -> None:
-    found = SUITE.find("reg_mr/sample/space#length=1page,access=REMOTE_WRITE")
-    assert found is not None
-    assert found.sweep is not None
-    case = found.sweep.judged_row(found, lambda name: True)
+    case_here = SUITE.find("reg_mr/sample/space#length=1page,access=REMOTE_WRITE")
+    assert case_here is not None
+    assert case_here.sweep is not None
+    case = case_here.sweep.judged_row(case_here, lambda name: True)
     assert (case.when.then.outcome, case.rules) == ("refused", ("REG-15",))
     assert str(case.when) == "ibv_reg_mr(pd=pd, addr=buf.addr, length=1 page, access=REMOTE_WRITE)"
     needy = SUITE.find("reg_mr/sample/space#length=1page,access=REMOTE_READ+MW_BIND")
     assert needy is not None
-    assert found.sweep.judged_row(needy, lambda name: False).needs == ("mw_type_1",)
-    assert found.sweep.judged_row(needy, lambda name: True).needs == ()
+    assert case_here.sweep.judged_row(needy, lambda name: False).needs == ("mw_type_1",)
+    assert case_here.sweep.judged_row(needy, lambda name: True).needs == ()
 
 
 def test_every_point_is_run_in_the_order_of_the_seed() -> None:
     orders = []
     for seed in (None, 1, 1, 2):
-        made: Any = Device()
-        made.access_fault = Mock(wraps=made.access_fault)
-        swept = run_on(made, SPACE, seed)
+        device_made: Any = Device()
+        device_made.access_fault = Mock(wraps=device_made.access_fault)
+        swept = run_on(device_made, SPACE, seed)
         assert (swept.verdict, swept.points.by_verdict()) == (Verdict.PASS, {"PASS": 24})
         assert swept.points.by_rule() == {"REG-15": "PASS", "REG-17": "PASS"}
         observed = {outcome.observed for outcome in swept.points.outcomes}
@@ -128,7 +128,7 @@ def test_every_point_is_run_in_the_order_of_the_seed() -> None:
             "ibv_reg_mr returned an MR",
             "ibv_reg_mr returned NULL with errno EINVAL",
         }
-        orders.append([each.args for each in made.access_fault.call_args_list])
+        orders.append([call.args for call in device_made.access_fault.call_args_list])
     assert orders[1] == orders[2]
     assert len({tuple(order) for order in orders}) == 3
     assert sorted(orders[0]) == sorted(orders[1])
@@ -219,7 +219,10 @@ BINDS = """
     ],
 )
 def test_shared_queue_pairs_are_renewed_after_each_point_that_has_used_them(
-    window: str, stack: Stack, verdict: str, renewals: int
+    window: str,
+    stack: Stack,
+    verdict: str,
+    renewals: int,
 ) -> None:
     case = samples.case(BINDS.replace("{type: 1}", window), "bind_mw")
     with patch.object(HeldPair, "renew", autospec=True, side_effect=HeldPair.renew) as renew:
@@ -230,7 +233,7 @@ def test_shared_queue_pairs_are_renewed_after_each_point_that_has_used_them(
 def failing_binds(before: int = 0) -> Device:
     """Returns a reference on which every third valid bind fails; `before` counts earlier binds."""
     binds = itertools.count(before + 1)
-    return device(bind_refused=lambda was, *asked: next(binds) % 3 == 0 or was(*asked))
+    return device(bind_refused=lambda was, *messages: next(binds) % 3 == 0 or was(*messages))
 
 
 @pytest.mark.parametrize(
@@ -247,7 +250,10 @@ def failing_binds(before: int = 0) -> Device:
     ],
 )
 def test_a_set_up_that_is_refused_only_at_some_points_is_a_violation(
-    kind: int, via: str, rule: str, refused: int
+    kind: int,
+    via: str,
+    rule: str,
+    refused: int,
 ) -> None:
     row = WINDOWS.replace("TYPE", str(kind)).replace("VIA", via)
     case = samples.case(row, "bind_mw")
@@ -283,7 +289,10 @@ def test_the_points_after_a_set_up_that_was_refused_once_are_run() -> None:
     ],
 )
 def test_progress_is_reported_by_time(
-    monkeypatch: Patch, via: str, seconds: float, reported: list[int]
+    monkeypatch: Patch,
+    via: str,
+    seconds: float,
+    reported: list[int],
 ) -> None:
     """After PROGRESS_S, progress is reported before 512 points are done, because a point can last until a time-out."""
     monkeypatch.setattr("conformance.sweeps.run.PROGRESS_S", seconds)
@@ -317,8 +326,8 @@ UNRELIABLE_ROW = """
 
 def losing(losses: int) -> Device:
     """Returns a reference on which the first `losses` writes to memory have no effect."""
-    left = iter(range(losses))
-    return device(put=lambda was, *asked: next(left, None) is not None or was(*asked))
+    losses_left = iter(range(losses))
+    return device(put=lambda was, *messages: next(losses_left, None) is not None or was(*messages))
 
 
 def test_messages_lost_by_an_unreliable_transport_are_sent_again() -> None:
@@ -337,11 +346,14 @@ def test_messages_lost_by_an_unreliable_transport_are_sent_again() -> None:
     [(0, "PASS", None), (1, "PASS", 2), (2, "PASS", 3), (3, "FAIL", 3)],
 )
 def test_a_row_over_an_unreliable_transport_counts_its_tries(
-    losses: int, verdict: str, tries: int | None
+    losses: int,
+    verdict: str,
+    tries: int | None,
 ) -> None:
     with closing(ReferenceBench(losing(losses))) as bench:
         done = run_case(
-            samples.case(UNRELIABLE_ROW.replace("OUTCOME", "success")), on_the_reference(bench)
+            samples.case(UNRELIABLE_ROW.replace("OUTCOME", "success")),
+            on_the_reference(bench),
         )
     assert (done.judgement.verdict, done.observation.get("tries")) == (verdict, tries)
     assert bool(done.judgement.notes) == (tries is not None)
@@ -350,24 +362,26 @@ def test_a_row_over_an_unreliable_transport_counts_its_tries(
 def test_messages_that_must_not_arrive_are_sent_once() -> None:
     with closing(ReferenceBench(losing(0))) as bench:
         done = run_case(
-            samples.case(UNRELIABLE_ROW.replace("OUTCOME", "refused")), on_the_reference(bench)
+            samples.case(UNRELIABLE_ROW.replace("OUTCOME", "refused")),
+            on_the_reference(bench),
         )
     assert done.judgement.verdict == Verdict.FAIL
     assert "tries" not in done.observation
     row = UNRELIABLE_ROW.replace("LOCAL_WRITE, REMOTE_WRITE", "LOCAL_WRITE").replace(
-        "OUTCOME", "refused"
+        "OUTCOME",
+        "refused",
     )
-    asked: list[int] = []
+    messages: list[int] = []
 
     def grants_the_second(was: Callable[..., bool], region: Region, right: int) -> bool:
-        asked.append(right)
-        return len(asked) > 1 or was(region, right)
+        messages.append(right)
+        return len(messages) > 1 or was(region, right)
 
     with closing(ReferenceBench(device(allows=grants_the_second))) as bench:
         run = on_the_reference(bench)
-        asked.clear()
+        messages.clear()
         done = run_case(samples.case(row), run)
-    assert (done.judgement.verdict, len(asked)) == (Verdict.PASS, 1)
+    assert (done.judgement.verdict, len(messages)) == (Verdict.PASS, 1)
 
 
 GROUND = """
@@ -394,16 +408,19 @@ GROUND = """
     ids=["the same", "another size"],
 )
 def test_points_share_domains_and_memory_unless_an_axis_changes_them(
-    memory: str, axes: str, where: str, domains: int
+    memory: str,
+    axes: str,
+    where: str,
+    domains: int,
 ) -> None:
     row = GROUND.replace("{MEMORY}", memory).replace("AXES", axes).replace("WHERE", where)
     case = samples.case(row)
-    made: Any = Device()
-    with closing(ReferenceBench(made)) as bench:
+    device_made: Any = Device()
+    with closing(ReferenceBench(device_made)) as bench:
         context, before = on_the_reference(bench), bench.resources()
-        made.alloc_pd = Mock(wraps=made.alloc_pd)
+        device_made.alloc_pd = Mock(wraps=device_made.alloc_pd)
         assert run_sweep(case, context, no_progress).result.points.by_verdict() == {"PASS": 8}
-        assert made.alloc_pd.call_count == domains
+        assert device_made.alloc_pd.call_count == domains
         assert bench.resources() == before
 
 
@@ -416,7 +433,7 @@ def test_a_warning_of_the_kernel_fails_the_sweep_and_has_the_point_at_which_it_w
     assert swept.alarms[0]["from"] == "length=1page,access=none"
     assert "WARNING: something" in swept.reason
     assert set(sweep_record(SPACE, samples.registry(), swept, 1)["rule_verdicts"].values()) == {
-        "FAIL"
+        "FAIL",
     }
 
 
@@ -436,11 +453,13 @@ def test_a_worker_that_dies_in_a_sweep_is_reported_with_its_last_reported_point(
 
 def test_tiers_are_nested_and_the_smallest_has_a_case_of_every_rule() -> None:
     suite = load_suite()
-    smoke, default, whole = (
+    smoke, default, exhaustive = (
         of_tier(suite.cases, tier) for tier in ("smoke", "default", "exhaustive")
     )
     assert (
-        {case.id for case in smoke} <= {case.id for case in default} < {case.id for case in whole}
+        {case.id for case in smoke}
+        <= {case.id for case in default}
+        < {case.id for case in exhaustive}
     )
     assert {rule for case in smoke for rule in case.rules} == set(suite.registry)
     assert len(smoke) <= 2 * len(suite.registry)
@@ -450,10 +469,10 @@ def test_tiers_are_nested_and_the_smallest_has_a_case_of_every_rule() -> None:
 
 def test_the_order_of_a_seed_does_not_depend_on_which_other_cases_are_chosen() -> None:
     cases = samples.numbered(9).cases
-    whole = ordered(cases, 7)
+    all_ordered = ordered(cases, 7)
     assert ordered(cases, None) == list(cases)
-    assert whole != list(cases)
-    assert ordered(cases[::2], 7) == [case for case in whole if case in cases[::2]]
+    assert all_ordered != list(cases)
+    assert ordered(cases[::2], 7) == [case for case in all_ordered if case in cases[::2]]
 
 
 def test_the_exhaustive_tier_has_the_whole_spaces_of_flags_and_unknown_bits() -> None:
@@ -477,7 +496,16 @@ def test_the_loop_in_c_stops_at_an_unexpected_region_and_at_a_region_that_remain
     codes = array("H", [9]) * 5
     call = library["make"], (3, 4096, length, access)
     loop = native.Loop(
-        codes, call, call, 0, library["release"], 7, pd=3, access=access, addr=4096, length=length
+        codes,
+        call,
+        call,
+        0,
+        library["release"],
+        7,
+        pd=3,
+        access=access,
+        addr=4096,
+        length=length,
     )
     stops = loop.stops()
     odd, region, _ = next(stops)

@@ -63,18 +63,18 @@ def without_commands(result: dict[str, Any]) -> dict[str, Any]:
     only in a run on one device."""
     if "deviations" not in result:
         return result
-    kept = [
-        {key: value for key, value in each.items() if key != "repro"}
-        for each in result["deviations"]
+    deviations = [
+        {key: value for key, value in deviation.items() if key != "repro"}
+        for deviation in result["deviations"]
     ]
-    return {**result, "deviations": kept}
+    return {**result, "deviations": deviations}
 
 
 class Found:
     """The files of one of the runs, without values that differ in each run."""
 
     def __init__(self, lines: list[dict[str, Any]]) -> None:
-        results = [each["line"] for each in lines if each["file"] == "results.jsonl"]
+        results = [line["line"] for line in lines if line["file"] == "results.jsonl"]
         self.header, self.footer = results[0], results[-1]
         self.results = {
             line["case"]: without_commands({key: line[key] for key in KEPT if key in line})
@@ -87,7 +87,7 @@ class Found:
             if line["file"].endswith(".json")
         }
         self.loops = dict(
-            line.split() for each in lines if each["file"] == "loops" for line in each["line"]
+            line.split() for item in lines if item["file"] == "loops" for line in item["line"]
         )
 
 
@@ -96,14 +96,20 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
     folder = tmp_path_factory.mktemp("guest")
     for name, text in (("small.py", SMALL), ("tell.py", TELL)):
         (folder / name).write_text(text)
-    own = ((folder / name, name) for name in ("small.py", "tell.py"))
-    tree = (*((ROOT / part, part) for part in SUITE_PARTS), *own)
+    scripts = ((folder / name, name) for name in ("small.py", "tell.py"))
+    tree = (*((ROOT / part, part) for part in SUITE_PARTS), *scripts)
     python = "/usr/bin/python3 -m pytest -p no:cacheprovider -p small -q cases -k"
     commands = []
     for name, options in RUNS.items():
-        path = "/none" if name == "without" else "$PATH"
+        if name == "without":
+            path = "/none"
+        else:
+            path = "$PATH"
         run = f"PATH={path} {python} '{CHOSEN}' {options} --rdma-out {name}"
-        compiled = "derived/*.so" if name == "without" else ""
+        if name == "without":
+            compiled = "derived/*.so"
+        else:
+            compiled = ""
         commands.append(f"rm -f loops {compiled}; {run}; python3 tell.py {name}")
     command = "export PYTHONPATH=.; " + "; ".join(commands)
     lines: dict[str, list[dict[str, Any]]] = {name: [] for name in RUNS}
@@ -119,27 +125,29 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
 def test_two_devices_have_the_cases_results_and_points_of_one_device(
     found: dict[str, Found],
 ) -> None:
-    one, two = found["one"], found["two"]
-    assert one.header["device"]["name"] == "rxe0"
+    one_device, two = found["one"], found["two"]
+    assert one_device.header["device"]["name"] == "rxe0"
     assert two.header["devices"] == ["rxe0", "rxe1"]
-    assert sorted(two.header["planned"]) == sorted(one.header["planned"])
-    assert two.results == one.results
-    assert two.points == one.points
+    assert sorted(two.header["planned"]) == sorted(one_device.header["planned"])
+    assert two.results == one_device.results
+    assert two.points == one_device.points
     assert {key: two.footer[key] for key in ("complete", "verdicts", "rules", "points")} == {
-        key: one.footer[key] for key in ("complete", "verdicts", "rules", "points")
+        key: one_device.footer[key] for key in ("complete", "verdicts", "rules", "points")
     }
 
 
 def test_loops_in_c_have_the_results_of_single_calls(found: dict[str, Found]) -> None:
-    one, without = found["one"], found["without"]
-    assert {"RegistrationLoop", "ReregLoop"} <= set(one.loops.values())
-    assert one.loops["exchanges"] == "together"
+    loops, without = found["one"], found["without"]
+    assert {"RegistrationLoop", "ReregLoop"} <= set(loops.loops.values())
+    assert loops.loops["exchanges"] == "together"
     assert set(without.loops.values()) == {"NoneType"}
-    assert without.results == one.results
-    assert without.points == one.points
+    assert without.results == loops.results
+    assert without.points == loops.points
     assert (
         sum(
-            verdict == "FAIL" for line in one.results.values() for verdict in line.get("points", ())
+            verdict == "FAIL"
+            for line in loops.results.values()
+            for verdict in line.get("points", ())
         )
         > 0
     )

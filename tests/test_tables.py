@@ -29,7 +29,9 @@ def parsed(rows: str, cases: int, name: str = "sample") -> tuple[Table | None, l
     """Returns the table of these rows, or its mistakes as `line:column: message`; rows begin in line 5."""
     text = HEAD.format(cases=cases) + rows
     table, mistakes = parse_table(
-        read_bytes(text.encode(), "f"), Path("reg_mr") / f"{name}.yaml", registry()
+        read_bytes(text.encode(), "f"),
+        Path("reg_mr") / f"{name}.yaml",
+        registry(),
     )
     return table, [str(mistake).removeprefix("f:") for mistake in mistakes]
 
@@ -43,18 +45,22 @@ def cases_of(rows: str, cases: int) -> tuple[Case, ...]:
 
 @pytest.mark.parametrize("name", corpus.DOCUMENTS)
 def test_a_malformed_document_is_refused_with_the_place_of_each_mistake(
-    name: str, tmp_path: Path
+    name: str,
+    tmp_path: Path,
 ) -> None:
     expected = corpus.expectations(corpus.DOCUMENTS[name])
     assert expected, "the document has no `# expect` lines"
-    found = corpus.mistakes(name, tmp_path)
+    messages = corpus.mistakes(name, tmp_path)
     missing = [
-        each
-        for each in expected
-        if not any(one.startswith(f"{each.location}: ") and each.fragment in one for one in found)
+        message
+        for message in expected
+        if not any(
+            text.startswith(f"{message.location}: ") and message.fragment in text
+            for text in messages
+        )
     ]
-    assert missing == [], found
-    assert len(found) == len(expected), found
+    assert missing == [], messages
+    assert len(messages) == len(expected), messages
 
 
 def test_a_row_becomes_a_case_with_all_defaults() -> None:
@@ -88,7 +94,8 @@ def test_a_row_can_have_its_own_entries_needs_and_memory() -> None:
     (case,) = cases_of(ROW.replace("REG-01]", "REG-07], needs: [odp]"), 1)
     assert case.needs == ("odp", "atomics")  # REG-07 needs atomics
     (case,) = cases_of(
-        ROW.replace("id: a,", "id: a, given: {memory: {buf: {kind: shared, size: 1 page}}},"), 1
+        ROW.replace("id: a,", "id: a, given: {memory: {buf: {kind: shared, size: 1 page}}},"),
+        1,
     )
     assert case.given.memory["buf"].kind == "shared"
 
@@ -136,20 +143,23 @@ def test_a_vendors_tables_and_rules_are_added_once_to_those_of_the_project(tmp_p
 )
 def test_a_file_that_would_be_ignored_is_a_mistake(tmp_path: Path, name: str, message: str) -> None:
     folder = laid(tmp_path / "own", {name: TABLE})
-    place = re.escape(str(folder / name)) if message[0] == ":" else ""
+    if message[0] == ":":
+        place = re.escape(str(folder / name))
+    else:
+        place = ""
     with pytest.raises(UserError, match=place + message):
         load_suite([folder])
 
 
 @pytest.mark.usefixtures("own")
 def test_a_case_of_the_same_id_in_another_folder_is_a_mistake(tmp_path: Path) -> None:
-    one = laid(tmp_path / "own", {"reg_mr/own.yaml": TABLE})
+    table_folder = laid(tmp_path / "own", {"reg_mr/own.yaml": TABLE})
     other = laid(tmp_path / "b", {"reg_mr/own.yaml": TABLE})
     expected = re.escape(
-        f"{other}/reg_mr/own.yaml:5:10: duplicate case id reg_mr/own/a (first at {one}"
+        f"{other}/reg_mr/own.yaml:5:10: duplicate case id reg_mr/own/a (first at {table_folder}",
     )
     with pytest.raises(UserError, match=expected):
-        load_suite([one, other])
+        load_suite([table_folder, other])
 
 
 @pytest.mark.usefixtures("own")
@@ -177,7 +187,9 @@ def test_a_broken_link_is_a_located_mistake(tmp_path: Path) -> None:
     ],
 )
 def test_a_table_without_exactly_one_test_function_is_a_mistake(
-    own: Path, module: str, fragment: str
+    own: Path,
+    module: str,
+    fragment: str,
 ) -> None:
     (own / "reg_mr" / "test_reg_mr.py").write_text(module)
     with pytest.raises(UserError) as caught:
@@ -188,7 +200,9 @@ def test_a_table_without_exactly_one_test_function_is_a_mistake(
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize("command", ["list", "coverage"])
 def test_the_mistakes_of_all_files_are_printed_one_per_line(
-    command: str, tmp_path: Path, cli: Cli
+    command: str,
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     files = {
         "p": TABLE.replace("LOCAL_WRITE", "LOCAL_WIRTE, REMOTE_REED"),
@@ -214,14 +228,15 @@ def test_a_bit_that_is_given_a_name_leaves_the_axis_of_unknown_bits(
 
     access = ENUMS["ibv_access_flags"]
     optional = [str(bit) for bit in access.unnamed_bits if bit in range(20, 30)]
-    first, *others = (str(bit) for bit in access.unnamed_bits if bit not in range(20, 30))
-    assert bits("mandatory", len(others) + 1) == [first, *others]
+    first, *later = (str(bit) for bit in access.unnamed_bits if bit not in range(20, 30))
+    assert bits("mandatory", len(later) + 1) == [first, *later]
     assert bits("optional", len(optional)) == optional
     named = replace(
-        access, values=(*access, EnumValue("IBV_ACCESS_NEW", 1 << int(first), "of a later release"))
+        access,
+        values=(*access, EnumValue("IBV_ACCESS_NEW", 1 << int(first), "of a later release")),
     )
     monkeypatch.setattr(expansion, "ENUMS", {**ENUMS, access.name: named})
-    assert bits("mandatory", len(others)) == others
+    assert bits("mandatory", len(later)) == later
 
 
 def test_an_axis_can_name_its_values_in_ids() -> None:
@@ -244,4 +259,6 @@ def test_only_bits_without_a_name_can_be_written_by_their_number(enum: Enum) -> 
         written = Node((Node(f"bit {bit}", NOWHERE),), NOWHERE)
         before = len(reader.mistakes)
         arguments.read_flags(reader, written, enum.name)
-        assert (len(reader.mistakes) > before) == (1 << bit in [each.value for each in enum])
+        assert (len(reader.mistakes) > before) == (
+            1 << bit in [constant.value for constant in enum]
+        )

@@ -42,7 +42,12 @@ def ingredients(tmp_path: Path) -> Ingredients:
     place = tmp_path / "image"
     laid(tmp_path, {"suite/a.py": "1\n"})
     image = Image(
-        place / "vmlinuz", place / "initrd", place / "root.erofs", "digest", "6.1", "digest"
+        place / "vmlinuz",
+        place / "initrd",
+        place / "root.erofs",
+        "digest",
+        "6.1",
+        "digest",
     )
     job = Job(((tmp_path / "suite", "suite"),), "true", {"A": "1"}, "depmod\n")
     return Ingredients(image, job, None, MACHINE)
@@ -53,15 +58,19 @@ def overlaid(before: Ingredients, folder: Path, text: str) -> Ingredients:
 
 
 def test_equal_ingredients_have_equal_keys_wherever_they_are(
-    ingredients: Ingredients, tmp_path: Path
+    ingredients: Ingredients,
+    tmp_path: Path,
 ) -> None:
     laid(tmp_path / "other", {"a.py": "1\n", "__pycache__/a.pyc": ""})
     moved = replace(
-        ingredients, job=replace(ingredients.job, tree=((tmp_path / "other", "suite"),))
+        ingredients,
+        job=replace(ingredients.job, tree=((tmp_path / "other", "suite"),)),
     )
     assert moved.key() == ingredients.key()
-    one, two = (overlaid(ingredients, tmp_path / name / "overlay", "x") for name in ("one", "two"))
-    assert one.key() == two.key() != ingredients.key()
+    first, two = (
+        overlaid(ingredients, tmp_path / name / "overlay", "x") for name in ("one", "two")
+    )
+    assert first.key() == two.key() != ingredients.key()
 
 
 @pytest.mark.parametrize(
@@ -78,7 +87,9 @@ def test_equal_ingredients_have_equal_keys_wherever_they_are(
     ],
 )
 def test_every_input_of_a_guest_changes_the_key(
-    ingredients: Ingredients, tmp_path: Path, change: Callable[[Ingredients, Path], Ingredients]
+    ingredients: Ingredients,
+    tmp_path: Path,
+    change: Callable[[Ingredients, Path], Ingredients],
 ) -> None:
     assert change(ingredients, tmp_path).key() != ingredients.key()
 
@@ -87,10 +98,10 @@ def test_content_of_files_changes_the_key(ingredients: Ingredients, tmp_path: Pa
     keys = {ingredients.key()}
     laid(tmp_path, {"suite/a.py": "2\n"})
     keys.add(ingredients.key())
-    own = replace(ingredients, image=replace(ingredients.image, vmlinuz=tmp_path / "bzImage"))
+    changed = replace(ingredients, image=replace(ingredients.image, vmlinuz=tmp_path / "bzImage"))
     for content in ("one", "two"):
         laid(tmp_path, {"bzImage": content})
-        keys |= {own.key(), overlaid(ingredients, tmp_path / content, content).key()}
+        keys |= {changed.key(), overlaid(ingredients, tmp_path / content, content).key()}
     assert len(keys) == 6
 
 
@@ -143,13 +154,13 @@ def migration(status: str) -> dict[str, Any]:
 
 def test_a_command_returns_its_value_and_earlier_events_are_kept() -> None:
     channel, sent = qemu_says(
-        [{"event": "STOP"}, migration("active"), migration("completed"), {"return": {"a": 1}}]
+        [{"event": "STOP"}, migration("active"), migration("completed"), {"return": {"a": 1}}],
     )
     with channel:
         control = Qmp(channel, PATIENCE_S)
         assert control.execute("migrate", uri="fd:state") == {"a": 1}
         control.migrated()
-    assert [each["execute"] for each in sent] == ["qmp_capabilities", "migrate"]
+    assert [command["execute"] for command in sent] == ["qmp_capabilities", "migrate"]
     assert sent[1]["arguments"] == {"uri": "fd:state"}
 
 
@@ -190,7 +201,7 @@ def test_the_checksum_depends_on_content_and_place_but_not_on_holes(tmp_path: Pa
     dense.write_bytes(content[:-70000] + b"z" + content[-69999:])
     moved = tmp_path / "moved"
     moved.write_bytes(bytes(1 << 16) + content[: -(1 << 16)])
-    assert len({checksum(each) for each in (sparse, dense, moved)}) == 3
+    assert len({checksum(path) for path in (sparse, dense, moved)}) == 3
     empty = tmp_path / "empty"
     empty.touch()
     assert checksum(empty) == 0
@@ -206,7 +217,8 @@ def test_a_file_in_memory_is_saved_whole_and_with_holes(tmp_path: Path) -> None:
 
 
 def test_a_file_is_no_longer_trusted_after_a_write_or_a_reboot_of_the_host(
-    tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     path = tmp_path / "file"
     path.write_text("a")
@@ -244,8 +256,8 @@ class Freezer:
         self.during: Callable[[Path], None] = lambda folder: None
 
     def guest(self, templates: Templates | None = None, **changes: Any) -> Guest:
-        asked = replace(self.ingredients, **changes)
-        return (templates or self.templates).resume(asked, REQUEST, Path("console"))
+        ingredients_used = replace(self.ingredients, **changes)
+        return (templates or self.templates).resume(ingredients_used, REQUEST, Path("console"))
 
     def freeze(self, folder: Path, ingredients: Ingredients) -> tuple[dict[str, Any], None]:
         self.made += 1
@@ -257,7 +269,11 @@ class Freezer:
         return {"type": "guest", "event": "up", "uptime_s": 1.5}, None
 
     def resume(
-        self, folder: Path, ingredients: Ingredients, request: Request, console: Path
+        self,
+        folder: Path,
+        ingredients: Ingredients,
+        request: Request,
+        console: Path,
     ) -> Guest:
         if self.ends:
             self.ends -= 1
@@ -271,10 +287,10 @@ class Freezer:
 
 @pytest.fixture
 def freezer(ingredients: Ingredients, tmp_path: Path, monkeypatch: Patch) -> Freezer:
-    made = Freezer(tmp_path / "cache", ingredients)
-    monkeypatch.setattr(freezing, "freeze", made.freeze)
-    monkeypatch.setattr(freezing, "resume", made.resume)
-    return made
+    freezer_made = Freezer(tmp_path / "cache", ingredients)
+    monkeypatch.setattr(freezing, "freeze", freezer_made.freeze)
+    monkeypatch.setattr(freezing, "resume", freezer_made.resume)
+    return freezer_made
 
 
 def test_a_template_is_made_once(freezer: Freezer) -> None:
@@ -283,7 +299,7 @@ def test_a_template_is_made_once(freezer: Freezer) -> None:
     freezer.guest(machine=replace(MACHINE, processor="max"))
     assert freezer.made == 2
     assert sorted(path.name for path in freezer.place.iterdir()) == sorted(
-        [*FILES, MANIFEST, "verified"]
+        [*FILES, MANIFEST, "verified"],
     )
 
 
@@ -304,7 +320,9 @@ class WatchedLock:
 
 @pytest.mark.parametrize("other_run", [False, True], ids=["of the same run", "of another run"])
 def test_one_of_two_guests_makes_a_template_and_the_other_waits(
-    freezer: Freezer, other_run: bool, monkeypatch: Patch
+    freezer: Freezer,
+    other_run: bool,
+    monkeypatch: Patch,
 ) -> None:
     """Only the second run prints that it waits for another run."""
     said: list[str] = []
@@ -345,7 +363,9 @@ def _of_another_key(path: Path) -> None:
     ],
 )
 def test_a_damaged_or_foreign_template_is_made_again(
-    freezer: Freezer, name: str, damage: Callable[[Path], object]
+    freezer: Freezer,
+    name: str,
+    damage: Callable[[Path], object],
 ) -> None:
     freezer.guest()
     damage(freezer.place / name)
@@ -396,7 +416,8 @@ def test_a_template_that_cannot_be_resumed_is_removed(freezer: Freezer) -> None:
 
 @pytest.mark.parametrize("ends", [2, 3])
 def test_a_guest_that_was_ended_externally_is_resumed_again_and_its_template_is_kept(
-    freezer: Freezer, ends: int
+    freezer: Freezer,
+    ends: int,
 ) -> None:
     freezer.guest()
     freezer.ends = ends
@@ -408,7 +429,8 @@ def test_a_guest_that_was_ended_externally_is_resumed_again_and_its_template_is_
 
 
 @pytest.mark.parametrize(
-    ("script", "error"), [("kill -9 $$", Ended), ("exit 0", QmpError), ("exit 1", QmpError)]
+    ("script", "error"),
+    [("kill -9 $$", Ended), ("exit 0", QmpError), ("exit 1", QmpError)],
 )
 def test_an_external_kill_of_qemu_is_distinguished_from_its_exit(
     ingredients: Ingredients,
@@ -437,19 +459,24 @@ def test_leftovers_of_killed_runs_are_removed_but_not_unfinished_templates(
     freezer: Freezer,
 ) -> None:
     place = freezer.place
-    own, others, making = (
+    own_place, other_place, making = (
         place.with_name(f"{name}-x") for name in (place.name, "0" * 16, "1" * 16)
     )
-    for left in (own, others, making):
-        laid(left, {"memory": "half"})
+    for leftover in (own_place, other_place, making):
+        laid(leftover, {"memory": "half"})
     with place.with_name(f"{'1' * 16}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         freezer.guest()
-    assert [left.exists() for left in (own, others, making)] == [False, False, True]
+    assert [leftover.exists() for leftover in (own_place, other_place, making)] == [
+        False,
+        False,
+        True,
+    ]
 
 
 def test_the_oldest_unused_templates_are_removed_above_the_bound(
-    freezer: Freezer, monkeypatch: Patch
+    freezer: Freezer,
+    monkeypatch: Patch,
 ) -> None:
     three = [replace(MACHINE, processor=name) for name in ("first", "second", "third")]
     keys = [replace(freezer.ingredients, machine=machine).key() for machine in three]
@@ -467,18 +494,19 @@ def test_the_oldest_unused_templates_are_removed_above_the_bound(
 
 
 def test_a_run_continues_without_templates_and_reports_it_once(
-    freezer: Freezer, monkeypatch: Patch
+    freezer: Freezer,
+    monkeypatch: Patch,
 ) -> None:
-    given = (freezer.ingredients, REQUEST, Path("console"))
+    arguments = (freezer.ingredients, REQUEST, Path("console"))
     monkeypatch.delenv("RDMA_CTS_TEMPLATES", raising=False)
     freezer.failure = QmpError("QEMU closed its control channel")
     said: list[str] = []
     templates = Templates(freezer.folder, said.append)
     for _ in range(2):
-        assert templates.start(*given) is None
+        assert templates.start(*arguments) is None
     assert [line for line in said if "booting the guest instead" in line] == [said[-1]]
     monkeypatch.setenv("RDMA_CTS_TEMPLATES", "off")
-    assert Templates(freezer.folder, said.append).start(*given) is None
+    assert Templates(freezer.folder, said.append).start(*arguments) is None
     assert freezer.made == 1
     monkeypatch.setenv("RDMA_CTS_TEMPLATES", "on")
     with pytest.raises(UserError, match="RDMA_CTS_TEMPLATES is 'on'"):
@@ -512,7 +540,9 @@ def asked_for(cases: str = "", *more: str, port: str = PORT) -> Request:
     ],
 )
 def test_a_ready_session_serves_collected_cases_with_its_own_options(
-    line: bytes, asked: Request, serves: bool
+    line: bytes,
+    asked: Request,
+    serves: bool,
 ) -> None:
     output, end = os.pipe()
     os.write(end, line)

@@ -101,7 +101,10 @@ BAR = "  ........................ 2 of 100, 49 s left"
     [(30, "  ....... 2 of 100, 49 s left"), (50, BAR), (24, "  2 of 100, 49 s left")],
 )
 def test_a_narrow_terminal_still_has_the_time_left(
-    columns: int, bar: str, terminal: tuple[io.TextIOWrapper, int], monkeypatch: pytest.MonkeyPatch
+    columns: int,
+    bar: str,
+    terminal: tuple[io.TextIOWrapper, int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     go(Progress(terminal[0], clock=clock()), ("PASS", "PASS"))
@@ -128,7 +131,10 @@ def test_the_bar_is_removed_at_the_end(terminal: tuple[io.TextIOWrapper, int]) -
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
 def test_colours_are_off_if_the_environment_forbids_them(
-    name: str, value: str, terminal: tuple[io.TextIOWrapper, int], monkeypatch: pytest.MonkeyPatch
+    name: str,
+    value: str,
+    terminal: tuple[io.TextIOWrapper, int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(name, value)
     go(Progress(terminal[0]))
@@ -176,7 +182,9 @@ def test_no_control_sequence_of_a_result_reaches_the_terminal(
 ) -> None:
     progress = Progress(terminal[0])
     progress.result_recorded(
-        result(SUITE.cases[0], "FAIL", HOSTILE, case=f"reg_mr/{HOSTILE}"), 1, 9
+        result(SUITE.cases[0], "FAIL", HOSTILE, case=f"reg_mr/{HOSTILE}"),
+        1,
+        9,
     )
     progress.say(HOSTILE)
     controls = set(re.findall(r"[\x00-\x1f\x7f-\x9f](?:\[[0-9]*[A-Za-z])?", seen(terminal)))
@@ -193,7 +201,11 @@ def test_no_control_sequence_of_a_result_reaches_the_terminal(
     ],
 )
 def test_the_last_lines_name_the_report_and_the_next_command(
-    verdict: str, next_: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verdict: str,
+    next_: str,
+    status: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("out/x").mkdir(parents=True)
@@ -210,7 +222,10 @@ def test_a_reason_for_which_cases_cannot_be_reached_is_shown_once() -> None:
     stream = io.StringIO()
     progress = Progress(stream)
     for number, case in enumerate(numbered(3).cases):
-        reason = "the library is another one; more" if number == 1 else "the library is another one"
+        if number == 1:
+            reason = "the library is another one; more"
+        else:
+            reason = "the library is another one"
         progress.result_recorded(result(case, "UNREACHABLE", reason), number, 3)
     assert stream.getvalue().count("UNREACHABLE") == 1
 
@@ -279,7 +294,8 @@ def test_a_waived_defect_comes_last_and_does_not_count() -> None:
         waiver={"issue": "1"},
     )
     said = summary_of(
-        waived, result(SUITE.cases[1], "FAIL", fault={**REFUSED, "kind": "accepted"})
+        waived,
+        result(SUITE.cases[1], "FAIL", fault={**REFUSED, "kind": "accepted"}),
     ).splitlines()
     assert [line.split()[0] for line in said[2:4]] == ["not", "WAIVED"]
     assert "1 defect in 1 result: 1 refusal not given" in said
@@ -295,7 +311,9 @@ def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str) -> No
     first, second = [case for case in TABLES.cases if case.rules == ("REG-15",)][:2]
     rules = {rule.id: rule.as_data() for rule in TABLES.registry.values()}
     head = header(
-        planned=[first.id, second.id], suite={"version": "0", "tables_sha256": tables}, rules=rules
+        planned=[first.id, second.id],
+        suite={"version": "0", "tables_sha256": tables},
+        rules=rules,
     )
     run = digest(Recorded(head, [result(first)]), Path())
     assert run.verdicts == {"REG-15": Verdict.MISSED}
@@ -312,7 +330,8 @@ def test_hostile_text_stays_in_its_line_and_has_no_control_characters() -> None:
 
 
 def test_a_report_that_was_not_written_is_not_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     judged = digest(recorded([result(SUITE.cases[0])]), tmp_path)
     (tmp_path / "report.html").mkdir()

@@ -70,10 +70,10 @@ def cases_of(*rules: str, suite: Suite = SUITE) -> list[Case]:
 def test_violations_have_unique_names_descriptions_and_a_rule(
     violations: Sequence[Violation],
 ) -> None:
-    assert len({each.name for each in violations}) == len(violations) >= 25
-    assert [each.name for each in violations if not each.about.endswith(".")] == []
-    assert {each.rule for each in violations} <= set(SUITE.registry)
-    assert {each.rule for each in VIOLATIONS}.isdisjoint(UNTRIABLE)
+    assert len({violation.name for violation in violations}) == len(violations) >= 25
+    assert [violation.name for violation in violations if not violation.about.endswith(".")] == []
+    assert {violation.rule for violation in violations} <= set(SUITE.registry)
+    assert {violation.rule for violation in VIOLATIONS}.isdisjoint(UNTRIABLE)
     assert all(UNTRIABLE.values())
 
 
@@ -92,7 +92,8 @@ class RefusesEverything(Device):
 
 def test_a_violation_that_breaks_nothing_survives() -> None:
     finding = try_violation(
-        Violation("sound", "REG-15", "Nothing.", Device), cases_of("REG-15", "DEREG-01")
+        Violation("sound", "REG-15", "Nothing.", Device),
+        cases_of("REG-15", "DEREG-01"),
     )
     assert (finding.outcome, finding.by) == (SURVIVED, ())
 
@@ -107,7 +108,8 @@ def test_a_violation_detected_only_by_other_rules_is_misattributed() -> None:
 def test_a_device_that_refuses_every_registration_fails_the_rules_of_registrations() -> None:
     for rule in ("REG-01", "REG-03", "REG-17", "IOVA-01", "IOVA-04"):
         finding = try_violation(
-            Violation("deaf", rule, "Everything is refused.", RefusesEverything), cases_of(rule)
+            Violation("deaf", rule, "Everything is refused.", RefusesEverything),
+            cases_of(rule),
         )
         assert finding.outcome == KILLED
 
@@ -119,17 +121,18 @@ def test_a_failing_reference_is_refused_as_baseline(monkeypatch: Patch) -> None:
 
 
 def test_several_processes_return_the_findings_of_one_process_in_order() -> None:
-    few = [each for each in VIOLATIONS if each.rule in ("DEREG-03", "REG-03")]
+    few = [violation for violation in VIOLATIONS if violation.rule in ("DEREG-03", "REG-03")]
     cases = cases_of("DEREG-03", "REG-03")
-    alone = [try_violation(each, cases) for each in few]
+    alone = [try_violation(violation, cases) for violation in few]
     assert list(try_all(few, cases, jobs=2)) == alone
-    assert {each.outcome for each in alone} == {KILLED}
+    assert {finding.outcome for finding in alone} == {KILLED}
 
 
 def test_a_process_that_dies_ends_the_trial_with_the_name_of_the_violation() -> None:
     deadly = Violation("deadly", "REG-03", "A registration kills the process.", Deadly)
     with user_error(
-        "a process of the trial died during deadly; try each name separately", status=3
+        "a process of the trial died during deadly; try each name separately",
+        status=3,
     ):
         list(try_all([deadly], cases_of("REG-03"), jobs=1))
 
@@ -189,14 +192,17 @@ def finding(outcome: str, rule: str = "REG-15") -> Finding:
     ],
 )
 def test_a_trial_passes_without_survivors_and_with_few_misattributed(
-    outcomes: list[str], passed: bool
+    outcomes: list[str],
+    passed: bool,
 ) -> None:
-    assert Trial([finding(each) for each in outcomes], {}, 1.0, "the reference").passed is passed
+    assert (
+        Trial([finding(outcome) for outcome in outcomes], {}, 1.0, "the reference").passed is passed
+    )
 
 
 def test_a_violation_known_as_undetectable_must_survive() -> None:
-    known = {"name": "no page says so"}
-    survived = Trial([finding(SURVIVED)], {}, 1.0, "the reference", undetected=known)
+    entry = {"name": "no page says so"}
+    survived = Trial([finding(SURVIVED)], {}, 1.0, "the reference", undetected=entry)
     assert survived.passed
     assert "must survive: no page says so" in report.summary(survived)
     detected = replace(survived, findings=[finding(KILLED)])
@@ -214,7 +220,7 @@ def test_a_report_has_the_kill_ratio_by_rule(tmp_path: Path) -> None:
     report.write(trial, tmp_path)
     assert "| REG-15 | 2 | 1 | 0 | 1 | 50 % |" in (tmp_path / "trial.md").read_text()
     data = json.loads((tmp_path / "trial.json").read_text())
-    assert (data["passed"], [each["outcome"] for each in data["findings"]]) == (
+    assert (data["passed"], [finding["outcome"] for finding in data["findings"]]) == (
         False,
         [KILLED, SURVIVED, KILLED],
     )
@@ -236,7 +242,11 @@ def test_each_finding_of_a_trial_is_written_at_once(tmp_path: Path) -> None:
 
 
 def test_a_few_violations_are_tried_by_name(monkeypatch: Patch, capsys: Says) -> None:
-    rules = {each.rule for each in VIOLATIONS if each.name in ("negative-errno", "minus-one")}
+    rules = {
+        violation.rule
+        for violation in VIOLATIONS
+        if violation.name in ("negative-errno", "minus-one")
+    }
     tables = (
         replace(table, cases=tuple(cases_of(*rules, suite=replace(SUITE, tables=(table,)))))
         for table in SUITE.tables
@@ -254,7 +264,7 @@ def test_a_few_violations_are_tried_by_name(monkeypatch: Patch, capsys: Says) ->
                 "minus-one",
                 "--jobs",
                 "1",
-            ]
+            ],
         )
         == 0
     )
@@ -267,7 +277,7 @@ def test_unaltered_calls_fail_no_case() -> None:
         assert trial.try_alteration(CONTROL).outcome == SURVIVED
 
 
-@pytest.mark.parametrize("altered", ALTERATIONS, ids=lambda each: each.name)
+@pytest.mark.parametrize("altered", ALTERATIONS, ids=lambda alteration: alteration.name)
 def test_altered_calls_fail_a_case_of_their_rule(altered: Violation) -> None:
     with closing(ReferenceBench()) as bench:
         trials = (
@@ -285,7 +295,7 @@ class OnDemandUnreachable(Device):
 
 
 def test_a_violation_of_the_device_does_not_mask_other_rules_of_a_sweep() -> None:
-    altered = next(each for each in ALTERATIONS if each.rule == "REG-05")
+    altered = next(alteration for alteration in ALTERATIONS if alteration.rule == "REG-05")
     cases = [case for case in SUITE.cases if case.id == "reg_mr/rights_space/remote"]
     with closing(ReferenceBench(OnDemandUnreachable())) as bench:
         trial = RealTrial(bench, bench.capabilities(), Unwatched(), cases)
@@ -299,14 +309,20 @@ def test_a_violation_of_the_device_does_not_mask_other_rules_of_a_sweep() -> Non
 def test_alterations_of_real_calls_are_detected_in_the_guest(tmp_path: Path) -> None:
     chosen = ["write-alone-granted", "region-one-byte-too-long", "not-deregistered", "control"]
     lines = messages_from_guest(
-        "trial.inside", [OWN, *chosen], "forky", tmp_path / "console.log", print
+        "trial.inside",
+        [OWN, *chosen],
+        "forky",
+        tmp_path / "console.log",
+        print,
     )
-    found = {line["name"]: line["outcome"] for line in lines if line.get("type") == "finding"}
-    assert found == {**dict.fromkeys(chosen, KILLED), "control": SURVIVED}
+    outcomes = {line["name"]: line["outcome"] for line in lines if line.get("type") == "finding"}
+    assert outcomes == {**dict.fromkeys(chosen, KILLED), "control": SURVIVED}
 
 
 @pytest.mark.parametrize(
-    "variant", [each for each in PERMITTED_VARIANTS if not each.written], ids=lambda each: each.name
+    "variant",
+    [variant for variant in PERMITTED_VARIANTS if not variant.written],
+    ids=lambda variant: variant.name,
 )
 def test_a_permitted_variant_passes_the_cases_of_its_rule(variant: Violation) -> None:
     """All other cases are tried on the permitted variants every night (.ci/nightly)."""
@@ -315,10 +331,12 @@ def test_a_permitted_variant_passes_the_cases_of_its_rule(variant: Violation) ->
 
 
 def test_permitted_variants_depart_only_from_recommendations() -> None:
-    departing = [each for each in PERMITTED_VARIANTS if each.departs_from]
+    departing = [variant for variant in PERMITTED_VARIANTS if variant.departs_from]
     assert departing
-    assert {SUITE.registry[rule].level for each in departing for rule in each.departs_from} == {
-        "should"
+    assert {
+        SUITE.registry[rule].level for variant in departing for rule in variant.departs_from
+    } == {
+        "should",
     }
 
 
@@ -335,7 +353,9 @@ def test_cases_of_a_recommendation_do_not_fail_its_permitted_variant() -> None:
     [(("a/b/c",), (), "a/b/c: why"), ((), ("a/b/d: harness",), "a/b/d: harness"), ((), (), "")],
 )
 def test_a_permitted_variant_that_fails_or_breaks_a_case_is_a_false_alarm(
-    by: tuple[str, ...], broken: tuple[str, ...], output: str
+    by: tuple[str, ...],
+    broken: tuple[str, ...],
+    output: str,
 ) -> None:
     variant = Finding("any", "REG-21", "About it.", SURVIVED, by, "why" if by else "", 1, broken)
     trial = Trial([], UNTRIABLE, 0.0, "the reference", [variant])
@@ -346,7 +366,7 @@ def test_a_permitted_variant_that_fails_or_breaks_a_case_is_a_false_alarm(
 # Alterations of the data path, on the provider in Python that executes requests on the reference
 
 
-@pytest.mark.parametrize("violation", DATA_PATH_ALTERATIONS, ids=lambda each: each.name)
+@pytest.mark.parametrize("violation", DATA_PATH_ALTERATIONS, ids=lambda alteration: alteration.name)
 def test_no_alteration_raises_an_exception(violation: Violation) -> None:
     """A mistake in the code of an alteration raises an exception in the first row of the alteration's rule."""
     assert list(on_reference(cases_of(violation.rule)[:1], violation.kind))
@@ -384,7 +404,7 @@ def test_cases_pass_on_the_reference_behind_unaltered_functions() -> None:
     ],
 )
 def test_alterations_on_the_reference_are_detected_by_the_cases_of_their_rule(name: str) -> None:
-    violation = next(each for each in DATA_PATH_ALTERATIONS if each.name == name)
+    violation = next(alteration for alteration in DATA_PATH_ALTERATIONS if alteration.name == name)
     assert try_violation(violation, cases_of(violation.rule)).outcome == KILLED
 
 
@@ -416,7 +436,8 @@ def row_of(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("row", "answer"), [row for row in rows("mutants_in_tables") if row[1].isdigit()]
+    ("row", "answer"),
+    [row for row in rows("mutants_in_tables") if row[1].isdigit()],
 )
 def test_a_mutant_replaces_members_of_the_class(tmp_path: Path, row: str, answer: str) -> None:
     (violation,) = made(tmp_path, row_of(row))
@@ -426,8 +447,8 @@ def test_a_mutant_replaces_members_of_the_class(tmp_path: Path, row: str, answer
 
 def test_mutants_can_be_permitted_or_blind_and_have_further_rules(tmp_path: Path) -> None:
     row = "- one: A sentence.\n  R-1 permitted answer: 7\n- two: Another.\n  R-2 blind answer: 8\n"
-    found = list(made(tmp_path, row + "  also: [R-3, R-4 blind three]\n"))
-    assert [(each.name, each.rule, each.written, each.permitted) for each in found] == [
+    mutants = list(made(tmp_path, row + "  also: [R-3, R-4 blind three]\n"))
+    assert [(mutant.name, mutant.rule, mutant.written, mutant.permitted) for mutant in mutants] == [
         ("one", "R-1", "", True),
         ("two", "R-2", "blind", False),
         ("two", "R-3", "", False),
@@ -436,7 +457,8 @@ def test_mutants_can_be_permitted_or_blind_and_have_further_rules(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("row", "said"), [row for row in rows("mutants_in_tables") if row[1][0] == ":"]
+    ("row", "said"),
+    [row for row in rows("mutants_in_tables") if row[1][0] == ":"],
 )
 def test_a_mistake_in_a_table_of_mutants_is_located(tmp_path: Path, row: str, said: str) -> None:
     place, _, message = said.partition(" ")

@@ -62,17 +62,17 @@ def guests(tmp_path_factory: Folders) -> Iterator[dict[str, SshGuest]]:
     tree = ((folder / "right/user_key", "id_ed25519"), (folder / "wired", "known_hosts"))
     image, port = host_image(), free_port()
     with ExitStack() as stack:
-        found = {}
+        facts = {}
         for number, (name, mode) in enumerate(zip(NAMES, ("listen", "connect"), strict=True), 1):
             wire = f"-netdev socket,id=wire,{mode}=127.0.0.1:{port}"
             network = (
                 f"{wire} -device virtio-net-pci,netdev=wire,mac=52:54:00:77:00:0{number}".split()
             )
             prepare = _PREPARE.format(address=f"10.78.0.{number}")
-            found[name] = stack.enter_context(
-                ssh_guest(folder / name, image, network=network, prepare=prepare, tree=tree)
+            facts[name] = stack.enter_context(
+                ssh_guest(folder / name, image, network=network, prepare=prepare, tree=tree),
             )
-        yield found
+        yield facts
 
 
 @pytest.fixture
@@ -90,12 +90,12 @@ def started(guests: dict[str, SshGuest], *arguments: str, **options: Path) -> su
     guests and of their users, and `options` change it. The input of the command is empty, and its output is a pipe."""
     folder = next(iter(guests.values())).folder.parent
     (folder / "known_hosts").write_text(
-        "".join((each.folder / "known_hosts").read_text() for each in guests.values())
+        "".join((guest.folder / "known_hosts").read_text() for guest in guests.values()),
     )
     config = {"IdentitiesOnly": "yes", "UserKnownHostsFile": folder / "known_hosts", **options}
     lines = [f"{name} {value}\n" for name, value in config.items()]
     if "IdentityFile" not in options:
-        lines += [f"IdentityFile {each.folder / 'user_key'}\n" for each in guests.values()]
+        lines += [f"IdentityFile {guest.folder / 'user_key'}\n" for guest in guests.values()]
     (folder / "config").write_text("".join(lines))
     script(
         folder / "bin/ssh",
@@ -151,7 +151,11 @@ def output_of(process: subprocess.Popen[str]) -> str:
     ],
 )
 def test_a_host_with_another_key_is_not_trusted_and_no_password_is_asked_for(
-    guests: dict[str, SshGuest], tmp_path: Path, option: str, file: str, why: str
+    guests: dict[str, SshGuest],
+    tmp_path: Path,
+    option: str,
+    file: str,
+    why: str,
 ) -> None:
     guest = guests["left"]
     keys_in(tmp_path)
@@ -178,7 +182,8 @@ def test_doctor_reports_a_full_disk_of_the_host_and_leaves_no_files_there(
 
 
 def test_requests_from_another_host_have_the_verdicts_of_loopback(
-    guests: dict[str, SshGuest], kept: Path
+    guests: dict[str, SshGuest],
+    kept: Path,
 ) -> None:
     """A device of the left guest is under test, and a device of the right guest posts the requests."""
     of = f"run --host {guests['left'].address} --device wire0 --no-confirm --only {' --only '.join(FEW_POINTS)}"
@@ -193,7 +198,8 @@ def test_requests_from_another_host_have_the_verdicts_of_loopback(
 
 
 def test_a_reset_of_the_peers_host_affects_only_the_case_in_flight(
-    guests: dict[str, SshGuest], kept: Path
+    guests: dict[str, SshGuest],
+    kept: Path,
 ) -> None:
     """The host of the peer is reset and boots again; no other case is affected."""
     out = kept / "out"
@@ -205,10 +211,12 @@ def test_a_reset_of_the_peers_host_affects_only_the_case_in_flight(
     await_true(lambda: run.poll() is not None or in_flight(out, INTERRUPTED))
     subprocess.run(guests["right"].reset, shell=True, check=True)
     output = output_of(run)
-    found = verdicts(read_results(out))
-    assert [id_ for id_, verdict in found.items() if verdict == "BROKEN"] == [INTERRUPTED], output
+    verdicts_by_case = verdicts(read_results(out))
+    assert [id_ for id_, verdict in verdicts_by_case.items() if verdict == "BROKEN"] == [
+        INTERRUPTED
+    ], output
     assert "the peer is lost: " in output
-    assert set(found.values()) == {"PASS", "FAIL", "BROKEN"}
+    assert set(verdicts_by_case.values()) == {"PASS", "FAIL", "BROKEN"}
     assert boots(read_results(out)) == 1
 
 
@@ -238,20 +246,21 @@ def boots(run: Recorded) -> int:
 
 
 def test_a_lab_runs_on_both_hosts_at_once_and_no_node_differs(
-    guests: dict[str, SshGuest], kept: Path
+    guests: dict[str, SshGuest],
+    kept: Path,
 ) -> None:
     out = kept / "out"
     of = ("--verb", "reg_mr", "-k", "access_flags", "--out", out)
     output, _ = said(guests, "run", "--lab", lab_of(guests, kept), *of)
-    left, right = (read_results(out / name) for name in NAMES)
-    assert footer_of(left)["complete"] is True, output
-    assert verdicts(left) == verdicts(right)
-    assert len(verdicts(left)) > 10
+    first_run, right = (read_results(out / name) for name in NAMES)
+    assert footer_of(first_run)["complete"] is True, output
+    assert verdicts(first_run) == verdicts(right)
+    assert len(verdicts(first_run)) > 10
     page = (out / "lab.html").read_text()
     assert "Nothing." in page
     assert "2 nodes, 1 group, no node differs" in output
     for run_there in (
-        left,
+        first_run,
         right,
     ):  # each violation was repeated on its guest, with the same result
         failed = list(verdicts(run_there).values()).count("FAIL")
@@ -260,7 +269,7 @@ def test_a_lab_runs_on_both_hosts_at_once_and_no_node_differs(
             "not_confirmed": 0,
             "not_tried": 0,
         }
-    overlap = [started_and_ended(each) for each in (left, right)]
+    overlap = [started_and_ended(node) for node in (first_run, right)]
     # The two runs overlap in time.
     assert max(begin for begin, _ in overlap) < min(end for _, end in overlap)
 
@@ -271,13 +280,15 @@ def started_and_ended(run: Recorded) -> tuple[float, float]:
 
 
 def test_a_panic_of_one_host_affects_one_case_there_and_nothing_elsewhere(
-    guests: dict[str, SshGuest], kept: Path
+    guests: dict[str, SshGuest],
+    kept: Path,
 ) -> None:
     out, victim = kept / "out", guests["right"]
     of = f"--verb dereg_mr -k dead_keys --no-confirm --out {out}"
     run = started(guests, "run", "--lab", str(lab_of(guests, kept)), *of.split())
     panic = subprocess.Popen(
-        on(victim, "read line && echo c >/proc/sysrq-trigger"), stdin=subprocess.PIPE
+        on(victim, "read line && echo c >/proc/sysrq-trigger"),
+        stdin=subprocess.PIPE,
     )
     assert panic.stdin is not None
     await_true(lambda: run.poll() is not None or in_flight(out / "right"))
@@ -286,25 +297,28 @@ def test_a_panic_of_one_host_affects_one_case_there_and_nothing_elsewhere(
     output = output_of(run)
     panic.kill()
     panic.wait()
-    left, right = (read_results(out / name) for name in NAMES)
+    first_run, right = (read_results(out / name) for name in NAMES)
     assert run.returncode == 1, output
-    for each in (left, right):
-        assert footer_of(each)["complete"] is True
+    for node in (first_run, right):
+        assert footer_of(node)["complete"] is True
     (crashed,) = [line for line in right.results if line["verdict"] == "CRASH"]
     assert any(
         "Kernel panic - not syncing: sysrq triggered crash" in line
         for line in crashed["kernel"]["log"]
     )
-    assert (boots(left), boots(right)) == (1, 2)
-    assert "CRASH" not in verdicts(left).values()
-    assert {**verdicts(right), crashed["case"]: verdicts(left)[crashed["case"]]} == verdicts(left)
+    assert (boots(first_run), boots(right)) == (1, 2)
+    assert "CRASH" not in verdicts(first_run).values()
+    assert {**verdicts(right), crashed["case"]: verdicts(first_run)[crashed["case"]]} == verdicts(
+        first_run
+    )
     assert "CRASH" in (out / "lab.html").read_text().partition('id="rules"')[0]
     assert f"right: {crashed['rules'][0]}: CRASH, most nodes of its group: " in output
     assert output_on(victim, "ls /tmp; echo listed") == "listed\n"
 
 
 def test_a_lab_that_is_killed_is_resumed_as_a_whole(
-    guests: dict[str, SshGuest], kept: Path
+    guests: dict[str, SshGuest],
+    kept: Path,
 ) -> None:
     out = kept / "out"
     chosen = ("--verb", "dereg_mr", "-k", "dead_keys", "--no-confirm")
@@ -328,7 +342,10 @@ def test_a_lab_that_is_killed_is_resumed_as_a_whole(
 
 def in_flight(out: Path, case: str = LONG) -> bool:
     path = out / "results.jsonl"
-    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    if path.exists():
+        lines = path.read_bytes().split(b"\n")[:-1]
+    else:
+        lines = []
     return any(
         record["type"] == "start" and record["case"] == case for record in map(json.loads, lines)
     )

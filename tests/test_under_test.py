@@ -90,7 +90,8 @@ def test_a_file_that_is_not_a_kernel_is_refused(tmp_path: Path, content: bytes) 
 
 
 @pytest.mark.parametrize(
-    ("suffix", "pack"), [("", bytes), (".xz", lzma.compress), (".gz", gzip.compress)]
+    ("suffix", "pack"),
+    [("", bytes), (".xz", lzma.compress), (".gz", gzip.compress)],
 )
 def test_a_single_module_replaces_that_of_the_image(tmp_path: Path, suffix: str, pack: Any) -> None:
     mine = own(modules=laid(tmp_path / "mine", {f"rdma_rxe.ko{suffix}": pack(module())}))
@@ -120,7 +121,8 @@ def test_a_kernel_has_its_own_modules_and_initrd(tmp_path: Path, kernel: Path) -
 
 
 def test_with_an_empty_directory_of_modules_all_modules_are_built_in(
-    tmp_path: Path, kernel: Path
+    tmp_path: Path,
+    kernel: Path,
 ) -> None:
     prepared = own(kernel=kernel, modules=laid(tmp_path / "none", {})).lay_out(tmp_path / "stage")
     assert b"virtio_blk" not in prepared.image.initrd.read_bytes()
@@ -133,7 +135,9 @@ def test_with_an_empty_directory_of_modules_all_modules_are_built_in(
 
 @pytest.mark.parametrize("built_in", [("virtio_blk",), ("ib_core",), ("virtio_blk", "ib_core")])
 def test_built_in_modules_are_left_out_and_known_to_modprobe(
-    tmp_path: Path, kernel: Path, built_in: tuple[str, ...]
+    tmp_path: Path,
+    kernel: Path,
+    built_in: tuple[str, ...],
 ) -> None:
     modules = tree(tmp_path / "mine", MINE)
     folder = modules / "lib/modules" / MINE
@@ -144,7 +148,7 @@ def test_built_in_modules_are_left_out_and_known_to_modprobe(
     prepared = own(kernel=kernel, modules=modules).lay_out(tmp_path / "stage")
     assert (b"virtio_blk" in prepared.image.initrd.read_bytes()) is ("virtio_blk" not in built_in)
     assert {Path(name).stem for name in files_of(prepared) if name.endswith(".ko")} == {
-        *NEEDED
+        *NEEDED,
     }.difference(built_in)
     (carried,) = (tmp_path / "stage").rglob("modules.builtin")
     assert carried.read_text() == list_of_them
@@ -177,7 +181,7 @@ def test_builds_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, kernel: 
     assert "is for kernel 6.1.0-other, not for 7.2.0-image" in refused(modules=mine)
     assert "only together with --kernel" in refused(modules=early)
     assert "is not a kernel module" in refused(
-        modules=laid(tmp_path / "text", {"rdma_rxe.ko": "no module at all"})
+        modules=laid(tmp_path / "text", {"rdma_rxe.ko": "no module at all"}),
     )
     assert "is not a directory" in refused(modules=no)
     assert "is not a directory" in refused(overlay=kernel)
@@ -221,7 +225,8 @@ def test_an_overlay_is_laid_below_usr_where_the_image_has_a_link_of_the_merged_u
     ids=["content", "name", "mode"],
 )
 def test_every_change_of_an_overlay_changes_its_hash(
-    tmp_path: Path, change: Callable[[Path], object]
+    tmp_path: Path,
+    change: Callable[[Path], object],
 ) -> None:
     folder = laid(tmp_path / "mine", {"file": "one"})
     before = own(overlay=folder).hashes()["overlay"]["sha256"]
@@ -252,20 +257,23 @@ def rdma_core(root: Path, libraries: str, providers: str, bindings: str) -> Path
     ],
 )
 def test_a_build_tree_and_every_usual_prefix_are_found(
-    tmp_path: Path, libraries: str, providers: str, bindings: str
+    tmp_path: Path,
+    libraries: str,
+    providers: str,
+    bindings: str,
 ) -> None:
-    found = find_rdma_core(rdma_core(tmp_path, libraries, providers, bindings))
-    assert sorted(name for name, _ in found.files()) == [
+    build = find_rdma_core(rdma_core(tmp_path, libraries, providers, bindings))
+    assert sorted(name for name, _ in build.files()) == [
         "lib/libibverbs.so.1",
         "lib/librxe-rdmav65.so",
         "python/pyverbs/device.cpython-314-x86_64-linux-gnu.so",
     ]
     place = Path("/opt/x")
-    assert found.environment(place) == {
+    assert build.environment(place) == {
         "LD_LIBRARY_PATH": "/opt/x/lib",
         "RDMAV_DRIVERS": "/opt/x/lib/librxe",
     }
-    assert found.environment() == {
+    assert build.environment() == {
         "LD_LIBRARY_PATH": str(tmp_path / libraries),
         "RDMAV_DRIVERS": str(tmp_path / providers / "librxe"),
     }
@@ -337,16 +345,16 @@ def test_a_running_guest_can_exchange_the_drivers_module_and_libraries(tmp_path:
     libraries = rdma_core(tmp_path / "core", "lib", "lib", "none")
     laid(libraries, {"lib/librdmacm.so.1.3.65.0": ""})
     (libraries / "lib/librdmacm.so.1").symlink_to("librdmacm.so.1.3.65.0")
-    found = own(modules=modules, rdma_core=libraries).lay_out(tmp_path / "stage").exchange
-    assert found is not None
-    assert found.module == f"/usr/lib/modules/{RELEASE}/updates/rdma_rxe.ko"
-    assert found.files[found.module] == module()
-    assert found.libraries == [
+    exchange = own(modules=modules, rdma_core=libraries).lay_out(tmp_path / "stage").exchange
+    assert exchange is not None
+    assert exchange.module == f"/usr/lib/modules/{RELEASE}/updates/rdma_rxe.ko"
+    assert exchange.files[exchange.module] == module()
+    assert exchange.libraries == [
         "/opt/rdma-core/lib/libibverbs.so.1",
         "/opt/rdma-core/lib/librdmacm.so.1.3.65.0",
     ]
-    assert "/etc/libibverbs.d/rxe.driver" in found.files
-    assert found.environment["RDMAV_DRIVERS"] == "/opt/rdma-core/lib/librxe"
+    assert "/etc/libibverbs.d/rxe.driver" in exchange.files
+    assert exchange.environment["RDMAV_DRIVERS"] == "/opt/rdma-core/lib/librxe"
 
 
 @pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
@@ -354,7 +362,10 @@ def test_a_guest_exchanges_the_module_of_its_own_driver(driver: Driver) -> None:
     text = "from fixtures.guest import exchange; print(exchange.DEVICE, exchange.MODULE)"
     environment = {"PATH": os.environ["PATH"], **driver.environment}
     output = subprocess.check_output(
-        [sys.executable, "-c", text], cwd=ROOT, env=environment, text=True
+        [sys.executable, "-c", text],
+        cwd=ROOT,
+        env=environment,
+        text=True,
     )
     assert output.split() == [driver.device, driver.module]
 
@@ -374,13 +385,15 @@ def test_a_guest_exchanges_the_module_of_its_own_driver(driver: Driver) -> None:
     ids=["a kernel", "another module", "pyverbs", "an overlay", "nothing"],
 )
 def test_a_running_guest_cannot_load_any_other_build(
-    tmp_path: Path, builds: Callable[[Path], dict[str, Path]]
+    tmp_path: Path,
+    builds: Callable[[Path], dict[str, Path]],
 ) -> None:
     assert own(**builds(tmp_path)).lay_out(tmp_path / "stage").exchange is None
 
 
 def test_an_exchange_puts_files_and_variables_in_place_and_names_a_library_that_does_not_load(
-    tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.setenv("COLOUR", "red")
     path = str(tmp_path / "deep/file")
@@ -394,6 +407,7 @@ def test_an_exchange_puts_files_and_variables_in_place_and_names_a_library_that_
 def test_a_module_that_does_not_load_is_reported(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(exchange, "exchange", lambda path: f"{path.name}: Invalid argument")
     with pytest.raises(
-        UserError, match=r"the driver's module cannot be exchanged: a\.ko: Invalid argument"
+        UserError,
+        match=r"the driver's module cannot be exchanged: a\.ko: Invalid argument",
     ):
         exchange.make(Exchange({str(tmp_path / "a.ko"): b""}, str(tmp_path / "a.ko")).packed())

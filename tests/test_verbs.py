@@ -18,7 +18,7 @@ def sections(document: str) -> dict[str, str]:
     assert path, f"{document} is neither a manual page nor a header, nor among UNCHECKED"
     if not path.exists():
         pytest.skip(
-            f"{path} is not installed (package libibverbs-dev; dpkg may be configured to omit manual pages)"
+            f"{path} is not installed (package libibverbs-dev; dpkg may be configured to omit manual pages)",
         )
     return pages.sections(path)
 
@@ -28,10 +28,12 @@ def test_the_prototype_is_in_its_page(name: str) -> None:
     verb, release = verbs.VERBS[name], pages.installed_release()
     if release < int(verb.since or 0):
         pytest.skip(
-            f"{verb.document} of rdma-core {release} is older than {name}, added in {verb.since}"
+            f"{verb.document} of rdma-core {release} is older than {name}, added in {verb.since}",
         )
     text = re.sub(
-        r'[\s"]', "", "".join(sections(verb.document).values())
+        r'[\s"]',
+        "",
+        "".join(sections(verb.document).values()),
     )  # some prototypes are not in the synopsis
     assert re.sub(r"\s|const (?=void)", "", verb.signature) in text
 
@@ -43,7 +45,7 @@ def test_the_vendors_dialect_is_separate() -> None:
         "uint64_t access, struct ibv_rereg_mr_attr *attr)"
     )
     assert (verb.dialect, verb.convention) == (verbs.EXPERIMENTAL, verbs.Convention.ZERO_OR_ERRNO)
-    (access,) = (each for each in verb.parameters if each.name == "access")
+    (access,) = (parameter for parameter in verb.parameters if parameter.name == "access")
     assert access.allowed == ("LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "ALLOCATE_MR")
     assert verbs.VENDOR_STRUCTS["ibv_rereg_mr_attr"] in verbs.structs_in(verb)
     assert verbs.dialects("ibv_rereg_mr") == (verbs.MAINLINE, verbs.EXPERIMENTAL)
@@ -81,7 +83,8 @@ def test_a_flag_is_found_by_its_short_and_by_its_full_name() -> None:
     ],
 )
 def test_a_mask_is_named_bit_by_bit_and_the_unknown_rest_stays_a_number(
-    mask: int, names: list[str]
+    mask: int,
+    names: list[str],
 ) -> None:
     assert verbs.ENUMS["ibv_access_flags"].names_of(mask) == names
 
@@ -133,7 +136,9 @@ def test_an_alias_has_the_names_and_values_of_its_enumeration() -> None:
         if enum.alias_of:
             original = verbs.ENUMS[enum.alias_of]
             assert enum.short_names == original.short_names
-            assert [each.value for each in enum] == [each.value for each in original]
+            assert [constant.value for constant in enum] == [
+                constant.value for constant in original
+            ]
 
 
 # Documents that no package installs. The words quoted from them were compared manually.
@@ -148,20 +153,20 @@ CHECKED = [id_ for id_, rule in QUOTED.items() if rule.document not in UNCHECKED
 @pytest.mark.parametrize("id_", CHECKED)
 def test_the_document_has_the_words_of_the_quote(id_: str) -> None:
     rule = QUOTED[id_]
-    own = (
+    section_text = (
         text
         for heading, text in sections(rule.document).items()
         if heading in rule.section.split("; ")[0]
     )
-    if pages.stands(rule.quote, "\n".join(own)):
+    if pages.stands(rule.quote, "\n".join(section_text)):
         return
     release = pages.installed_release()
     if release < int(rule.since):
         pytest.skip(
-            f"{rule.document} of rdma-core {release} is older than these words, added in {rule.since}"
+            f"{rule.document} of rdma-core {release} is older than these words, added in {rule.since}",
         )
     pytest.fail(
-        f"{rule.document} of rdma-core {release} does not have in {rule.section}: {rule.quote}"
+        f"{rule.document} of rdma-core {release} does not have in {rule.section}: {rule.quote}",
     )
 
 

@@ -89,7 +89,8 @@ def judged(waivers: Waivers, *lines: ResultRecord, **head: Any) -> tuple[list[st
     ],
 )
 def test_a_waiver_applies_to_its_driver_kernels_and_firmware(
-    where: WaiverScope, applies: bool
+    where: WaiverScope,
+    applies: bool,
 ) -> None:
     top = header(device={"driver": "fake", "fw": "1.2"}, env={"kernel": "7.2.12+deb14-amd64"})
     assert where.holds(top) is applies
@@ -107,15 +108,15 @@ def swept(*when: str, rules: str = "REG-01") -> ResultRecord:
     line = "ibv_reg_mr should succeed, but returned NULL with errno EINVAL"
     fault = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL", "errno": "EINVAL"}
     deviations = [
-        {"when": each, "rules": [rules], "count": 1, "observed": line, "fault": fault}
-        for each in when
+        {"when": value, "rules": [rules], "count": 1, "observed": line, "fault": fault}
+        for value in when
     ]
     return failure(rules=["REG-01", "REG-15"], deviations=deviations, rule_verdicts=verdicts)
 
 
 EXPIRED = {**WAIVER, "expires": "2026-11-20"}
 OF_A_CASE = {key: value for key, value in WAIVER.items() if key != "rule"} | {
-    "case": "reg_mr/sample/c1"
+    "case": "reg_mr/sample/c1",
 }
 ENOMEM_OF_A_CASE = {**OF_A_CASE, "observed": {"verdict": "FAIL", "errno": "ENOMEM"}}
 OF_A_FORMULA = {**WAIVER, "observed": {"verdict": "FAIL", "when": ["ZERO_BASED"]}}
@@ -170,7 +171,7 @@ def test_a_waiver_waives_only_what_it_describes_until_it_expires_and_its_problem
     assert (verdicts, ended) == (effective, status)
     for line, problem in zip(said, problems, strict=True):
         assert line.startswith(
-            f"{tmp_path}/waivers.yaml:2:3: the waiver of REG-01 (the rdma team, https://bugs"
+            f"{tmp_path}/waivers.yaml:2:3: the waiver of REG-01 (the rdma team, https://bugs",
         )
         assert problem in line
 
@@ -209,7 +210,9 @@ LATEST = TODAY + LONGEST
     ],
 )
 def test_a_waiver_expires_at_a_date_that_is_not_far_ahead(
-    tmp_path: Path, expires: str, mistake: str
+    tmp_path: Path,
+    expires: str,
+    mistake: str,
 ) -> None:
     """The other mistakes are in tests/refusals."""
     (only,) = mistakes(tmp_path, {**WAIVER, "expires": expires})
@@ -252,7 +255,9 @@ def waivers(tmp_path: Path) -> Waivers:
 
 
 def left(
-    waivers: Waivers, results: Sequence[ResultRecord] = (), run: str = "forky"
+    waivers: Waivers,
+    results: Sequence[ResultRecord] = (),
+    run: str = "forky",
 ) -> tuple[list[str], list[str]]:
     """Returns the violations of a run, or of some of its results, that are not waived, and the waivers' problems."""
     header, results = recorded(run).header, results or recorded(run).results
@@ -266,7 +271,8 @@ def test_the_waivers_of_a_run_cover_all_its_violations_in_rows_and_sweeps(waiver
     assert len(waivers.defects) == 24
     assert left(waivers) == ([], [])
     waived = waivers.applied(
-        next(record for record in run.results if record["deviations"]), run.header
+        next(record for record in run.results if record["deviations"]),
+        run.header,
     )["waiver"]
     assert waived is not None
     assert waived["for"].startswith("defect ")
@@ -279,9 +285,9 @@ def test_waivers_of_several_runs_name_unsteady_defects_and_cover_each_run(tmp_pa
     assert left(waivers, run="forky-again") == ([], [])
     data = yaml.safe_load((tmp_path / "waivers.yaml").read_text())
     unsteady = {
-        each["case"]: each["seen"]
+        entry["case"]: entry["seen"]
         for waiver in data["waivers"]
-        for each in waiver.get("unsteady", ())
+        for entry in waiver.get("unsteady", ())
     }
     assert unsteady == {
         "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104": "CRASH or FAIL, FAIL seen 1 of 2",
@@ -326,7 +332,7 @@ def test_a_defect_that_has_become_worse_is_not_waived(waivers: Waivers) -> None:
             "RIP: 0010:__rxe_put+0x12/0x60 [rdma_rxe]",
             "Call Trace:",
             " rxe_invalidate_mw+0x9d/0x110 [rdma_rxe]",
-        ]
+        ],
     }
     died_in = {
         **served["fault"],
@@ -354,13 +360,13 @@ def test_a_result_with_a_second_defect_is_not_waived_for_the_first(waivers: Waiv
         for record in recorded("forky").results
         if record["case"] == "bind_mw/data_path/several-packets"
     )
-    (own,) = sweep["deviations"]
+    (deviation,) = sweep["deviations"]
     new: Any = {
-        **own,
+        **deviation,
         "observed": "ibv_dereg_mr should succeed, but returned EBUSY",
         "rules": ["DEREG-01"],
     }
-    assert left(waivers, [changed(sweep, {"deviations": [own, new]})])[0] == [sweep["case"]]
+    assert left(waivers, [changed(sweep, {"deviations": [deviation, new]})])[0] == [sweep["case"]]
 
 
 def test_an_expired_waiver_of_a_defect_waives_nothing_and_is_reported(tmp_path: Path) -> None:
@@ -394,7 +400,10 @@ WRONG = {
 
 @pytest.mark.parametrize(("old", "new", "message"), WRONG.values(), ids=WRONG)
 def test_a_mistake_in_the_file_is_reported_with_its_location(
-    tmp_path: Path, old: str, new: str, message: str
+    tmp_path: Path,
+    old: str,
+    new: str,
+    message: str,
 ) -> None:
     made(tmp_path, "forky")
     path = tmp_path / "waivers.yaml"
@@ -407,7 +416,10 @@ def test_a_mistake_in_the_file_is_reported_with_its_location(
 
 
 def command(
-    *more: str, run: str = "forky", expires: str = "", issue: str = ISSUE
+    *more: str,
+    run: str = "forky",
+    expires: str = "",
+    issue: str = ISSUE,
 ) -> tuple[str, ...]:
     # Tomorrow, because midnight may pass before the waiver is used.
     latest = expires or (date.today() + timedelta(days=1)).isoformat()
@@ -436,7 +448,9 @@ def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path: Path, cli
     ids=["no-date", "past", "far", "no-issue", "empty-date", "issue", "no-run"],
 )
 def test_a_wrong_argument_is_reported_in_one_line(
-    arguments: tuple[str, ...], message: str, cli: Cli
+    arguments: tuple[str, ...],
+    message: str,
+    cli: Cli,
 ) -> None:
     (line,) = cli(2, *arguments).err.splitlines()
     assert message in line
@@ -446,11 +460,11 @@ def test_the_shipped_waivers_of_soft_roce_cover_the_severe_defects_of_its_record
     path = ROOT / "ci/rxe/waivers.yaml"
     data = yaml.safe_load(path.read_text())
     jsonschema.validate(json.loads(json.dumps(data, default=str)), SCHEMA)
-    found = read_waivers(path, NO_SUITE, TODAY)
-    known = {
-        fingerprint for waiver in found.defects for fingerprint in (waiver.defect, *waiver.also)
+    waivers = read_waivers(path, NO_SUITE, TODAY)
+    waived = {
+        fingerprint for waiver in waivers.defects for fingerprint in (waiver.defect, *waiver.also)
     }
-    assert {waiver.where.driver for waiver in found.defects} == {"rxe"}
+    assert {waiver.where.driver for waiver in waivers.defects} == {"rxe"}
     severe = {
         defect.fingerprint
         for name in ("forky", "trixie")
@@ -458,4 +472,4 @@ def test_the_shipped_waivers_of_soft_roce_cover_the_severe_defects_of_its_record
         if defect.severity in (Severity.KERNEL_CRASH, Severity.MEMORY, Severity.PROCESS_CRASH)
     }
     assert len(severe) == 5
-    assert severe <= known
+    assert severe <= waived

@@ -119,8 +119,8 @@ def test_a_wrong_field_is_found(fields: dict[str, int], message: str) -> None:
 
 
 def test_data_after_a_request_without_data_is_found() -> None:
-    found = parse(build(_packet("RDMA_READ_REQUEST", data=b"1234"), _PATH), _PATH).wrong
-    assert found == ("4 bytes after headers that no data may follow",)
+    wrong = parse(build(_packet("RDMA_READ_REQUEST", data=b"1234"), _PATH), _PATH).wrong
+    assert wrong == ("4 bytes after headers that no data may follow",)
 
 
 def test_the_icrc_covers_addresses_ports_and_data_but_no_variable_field() -> None:

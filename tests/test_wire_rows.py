@@ -46,7 +46,7 @@ def _read(event: str) -> tuple[tuple[Event, ...], list[str]]:
 
 def test_an_event_has_its_words_and_numbers() -> None:
     (event,), mistakes = _read(
-        "{op: RDMA_WRITE_ONLY, addr: buf, rkey: mr.rkey, data: 8, gets: [ACK, nothing]}"
+        "{op: RDMA_WRITE_ONLY, addr: buf, rkey: mr.rkey, data: 8, gets: [ACK, nothing]}",
     )
     assert not mistakes
     assert (event.kind, event.word, event.names["gets"]) == (
@@ -148,7 +148,10 @@ def test_an_exchange_is_judged_bytes_first(observed: Observation, kind: FaultKin
     ],
 )
 def test_an_event_of_the_device_is_judged(
-    what: str, seen: str, expected: str, kind: FaultKind
+    what: str,
+    seen: str,
+    expected: str,
+    kind: FaultKind,
 ) -> None:
     event = {**_answer(seen, expected), "what": what}
     fault = wire_fault(_seen(event))  # type: ignore[arg-type]

@@ -36,7 +36,8 @@ OWN: dict[str, object] = {
 
 @pytest.mark.parametrize("key", OWN)
 def test_a_field_that_the_supervisor_knows_is_not_taken_from_a_worker(
-    stage: Stage, key: str
+    stage: Stage,
+    key: str,
 ) -> None:
     recorded = stage.play([encode(header(**{key: OWN[key]})), *ran(0, 1, 2, 3)[1:]])
     assert verdicts(recorded) == ["PASS"] * 4
@@ -63,7 +64,8 @@ FACTS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("what", FACTS)
 def test_the_first_worker_with_a_fact_that_no_reader_accepts_ends_the_run(
-    stage: Stage, what: str
+    stage: Stage,
+    what: str,
 ) -> None:
     change, said = FACTS[what]
     with user_error(said, 3):

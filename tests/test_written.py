@@ -21,12 +21,12 @@ KTAP = ("report", OLD, "--format", "ktap", "--out")
 def test_a_fifo_gets_the_report_and_stays_a_fifo(tmp_path: Path, cli: Cli) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    found: list[bytes] = []
-    reader = threading.Thread(target=lambda: found.append(fifo.read_bytes()))
+    texts: list[bytes] = []
+    reader = threading.Thread(target=lambda: texts.append(fifo.read_bytes()))
     reader.start()
     assert cli(0, *KTAP, fifo).out == ""
     reader.join()
-    assert found[0].startswith(b"TAP version 13\n")
+    assert texts[0].startswith(b"TAP version 13\n")
     assert stat.S_ISFIFO(fifo.stat().st_mode)
 
 
@@ -95,7 +95,10 @@ def refused(arguments: list[str], cli: Cli) -> str:
 
 @pytest.mark.parametrize("command", WRITING, ids=lambda command: command[0])
 def test_an_out_below_a_missing_directory_is_refused(
-    command: list[str], tmp_path: Path, cli: Cli, monkeypatch: Patch
+    command: list[str],
+    tmp_path: Path,
+    cli: Cli,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for out, why in (
@@ -121,7 +124,10 @@ def test_no_command_accepts_an_invalid_name(tmp_path: Path, cli: Cli) -> None:
 
 @pytest.mark.parametrize("out", ["new", "out/new", "./out/new"])
 def test_the_last_directory_of_a_path_and_the_directory_out_are_made(
-    out: str, tmp_path: Path, monkeypatch: Patch, cli: Cli
+    out: str,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    cli: Cli,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     cli(1, "judge", OLD, "--out", out)
@@ -150,7 +156,9 @@ def refusal_of(command: tuple[str, ...], run: Path, cli: Cli) -> str:
 
 @pytest.mark.parametrize("command", READING, ids=" ".join)
 def test_no_command_waits_for_a_fifo_in_the_place_of_results(
-    command: tuple[str, ...], tmp_path: Path, cli: Cli
+    command: tuple[str, ...],
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     run = tmp_path / "run"
     run.mkdir()
@@ -162,7 +170,7 @@ def test_results_larger_than_the_bound_are_not_read(tmp_path: Path, cli: Cli) ->
     with (tmp_path / "results.jsonl").open("wb") as file:
         file.truncate(MOST_BYTES + 1)
     assert refusal_of(("report", "RUN"), tmp_path, cli).endswith(
-        f"cannot be read: larger than {MOST_BYTES:,} bytes"
+        f"cannot be read: larger than {MOST_BYTES:,} bytes",
     )
 
 
@@ -179,7 +187,9 @@ def test_no_report_waits_for_a_fifo_in_the_place_of_points(tmp_path: Path, cli: 
 
 @pytest.mark.parametrize("options", [("--resume",), ("--guest", "--out")])
 def test_no_run_waits_for_a_fifo_in_its_directory(
-    options: tuple[str, ...], tmp_path: Path, cli: Cli
+    options: tuple[str, ...],
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     for name in ("results.jsonl", "plan.json"):
         os.mkfifo(tmp_path / name)
@@ -188,12 +198,16 @@ def test_no_run_waits_for_a_fifo_in_its_directory(
 
 @pytest.mark.parametrize("option", ["--waivers", "--profile", "--lab", "--kernel"])
 def test_no_run_waits_for_a_fifo_that_an_option_names(
-    option: str, tmp_path: Path, cli: Cli
+    option: str,
+    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     assert "not a regular file" in refusal_of(
-        ("run", option, "RUN", "--out", str(tmp_path / "out")), fifo, cli
+        ("run", option, "RUN", "--out", str(tmp_path / "out")),
+        fifo,
+        cli,
     )
 
 
@@ -214,7 +228,8 @@ def test_a_file_of_exactly_the_bound_is_read_and_a_larger_file_is_not(tmp_path: 
 
 
 def test_no_reader_waits_for_a_fifo_that_has_replaced_a_file(
-    tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
     (tmp_path / "file").touch()
     regular = (tmp_path / "file").stat()

@@ -40,7 +40,8 @@ def test_every_value_and_key_has_its_location() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["08", "1.5", "1e3", "2026-01-02", "12:30", "0o17", "1_000", "NULL", ".inf"]
+    "text",
+    ["08", "1.5", "1e3", "2026-01-02", "12:30", "0o17", "1_000", "NULL", ".inf"],
 )
 def test_words_that_only_some_yaml_readers_convert_stay_text(text: str) -> None:
     assert plain(read_bytes(f"- {text}".encode(), "f")) == [text]
@@ -121,8 +122,8 @@ def expand(text: str) -> tuple[list[Node], list[str]]:
     assert isinstance(row.value, dict)
     axes = reader.named(row.value.get("each"), "each")
     rest = Node({key: value for key, value in row.value.items() if key != "each"}, row.location)
-    found = [substitute(rest, binding, reader, set()) for binding in bindings(axes, reader, row)]
-    return found, [str(mistake).removeprefix("f:") for mistake in reader.mistakes]
+    expanded = [substitute(rest, binding, reader, set()) for binding in bindings(axes, reader, row)]
+    return expanded, [str(mistake).removeprefix("f:") for mistake in reader.mistakes]
 
 
 def field_x(row: Node) -> Node:
@@ -144,14 +145,14 @@ def field_x(row: Node) -> Node:
     ids=["the last axis varies fastest", "no axis", "values of each kind", "lists in a list"],
 )
 def test_a_row_is_expanded_by_its_axes(text: str, expected: list[object]) -> None:
-    found, mistakes = expand(text)
+    node_here, mistakes = expand(text)
     assert mistakes == []
-    assert [plain(field_x(node)) for node in found] == expected
+    assert [plain(field_x(node)) for node in node_here] == expected
 
 
 def test_a_value_has_its_own_location_and_a_composed_text_also_names_the_whole_text() -> None:
-    found, _ = expand("x: $a\neach:\n  a: [p,\n      q]\n")
-    assert [str(field_x(node).location) for node in found] == ["f:3:7", "f:4:7"]
+    node_here, _ = expand("x: $a\neach:\n  a: [p,\n      q]\n")
+    assert [str(field_x(node).location) for node in node_here] == ["f:3:7", "f:4:7"]
     (first, _), _ = expand("x: $a pages\neach:\n  a: [p, q]\n")
     location = field_x(first).location
     assert (str(location), location.within) == ("f:3:7", " (in '$a pages' of line 1)")
@@ -243,7 +244,8 @@ def test_the_objects_of_a_sum_are_known_before_its_evaluation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [("1 " * 1000, "not a sum"), ("9" * 10000, "more than 64 bits")]
+    ("text", "why"),
+    [("1 " * 1000, "not a sum"), ("9" * 10000, "more than 64 bits")],
 )
 def test_a_long_text_is_cut_in_the_message(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why) as caught:

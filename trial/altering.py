@@ -38,12 +38,17 @@ class Alteration:
         """Ends the alteration, and releases the objects in `unreleased`."""
         for release in reversed(self.unreleased):
             with suppress(
-                Exception
+                Exception,
             ):  # the case has already released its PD; the kernel releases the rest at exit
                 release()
 
     def register(
-        self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int
+        self,
+        entry: Entry,
+        verb: str,
+        pd: Pd,
+        where: tuple[int, ...],
+        access: int,
     ) -> Return:
         """Calls a verb that registers a region. `where` has the arguments between PD and access."""
         return getattr(entry, verb)(pd, *where, access)  # type: ignore[no-any-return]
@@ -52,12 +57,24 @@ class Alteration:
         return entry.dereg_mr(mr)
 
     def rereg_mr(
-        self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int
+        self,
+        entry: Entry,
+        mr: Mr,
+        flags: int,
+        pd: Pd | None,
+        addr: int,
+        length: int,
+        access: int,
     ) -> Return:
         return entry.rereg_mr(mr, flags, pd, addr, length, access)
 
     def advise_mr(
-        self, entry: Entry, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]
+        self,
+        entry: Entry,
+        pd: Pd,
+        advice: int,
+        flags: int,
+        sg_list: Sequence[Sge],
     ) -> Return:
         return entry.advise_mr(pd, advice, flags, sg_list)
 
@@ -68,13 +85,18 @@ class Alteration:
         return queue.post_send(request)
 
     def bind_mw(
-        self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int
+        self,
+        queue: Queue,
+        window: Window,
+        info: BindInfo,
+        flags: int,
+        wr_id: int,
     ) -> Return:
         return queue.bind_mw(window, info, flags, wr_id)
 
-    def completions(self, queue: Queue, found: list[Completion]) -> list[Completion]:
-        """Returns the completions that the case sees in place of `found`, the completions of ibv_poll_cq."""
-        return found
+    def completions(self, queue: Queue, completions: list[Completion]) -> list[Completion]:
+        """Returns the completions that the case sees in place of `completions`, the completions of ibv_poll_cq."""
+        return completions
 
     def alloc_mw(self, bench: Bench, pd: Pd, kind: int) -> tuple[Window | None, Return]:
         return bench.alloc_mw(pd, kind)
@@ -98,10 +120,16 @@ class AlteredEntry:
         there is a hook."""
         if verb in _REGISTRATIONS:
             return lambda pd, *where: self._alteration.register(
-                self._real, verb, pd, where[:-1], where[-1]
+                self._real,
+                verb,
+                pd,
+                where[:-1],
+                where[-1],
             )
         hook = getattr(self._alteration, verb, None)
-        return functools.partial(hook, self._real) if hook else getattr(self._real, verb)
+        if hook:
+            return functools.partial(hook, self._real)
+        return getattr(self._real, verb)
 
 
 class Wrapper:
@@ -114,8 +142,13 @@ class Wrapper:
         self.__dict__["real"], self.__dict__["alteration"] = real, alteration
 
     def __getattr__(self, name: str) -> Any:
-        hook = getattr(self.alteration, name) if name in self.hooked else None
-        return functools.partial(hook, self.real) if hook else getattr(self.real, name)
+        if name in self.hooked:
+            hook = getattr(self.alteration, name)
+        else:
+            hook = None
+        if hook:
+            return functools.partial(hook, self.real)
+        return getattr(self.real, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self.real, name, value)
@@ -134,8 +167,8 @@ class AlteredQueue(Wrapper):
     hooked = ("post_send", "bind_mw")
 
     def completions(self, *arguments: Any, **named: Any) -> list[Completion]:
-        found = self.real.completions(*arguments, **named)
-        return self.alteration.completions(self.real, found)  # type: ignore[no-any-return]
+        completions = self.real.completions(*arguments, **named)
+        return self.alteration.completions(self.real, completions)  # type: ignore[no-any-return]
 
 
 class WrappedPair(Wrapper):

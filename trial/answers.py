@@ -34,7 +34,10 @@ def execute(arguments: argparse.Namespace, *unused: object) -> int:
     model = current_model()
     for name in arguments.array or ARRAYS:
         _report(f"{name}: combinations of {ARRAYS[name]} values")
-        kept = [] if arguments.anew else stored_points(model, name)
+        if arguments.anew:
+            kept = []
+        else:
+            kept = stored_points(model, name)
         points, impossible = covering_array(model, ARRAYS[name], kept, _progress)
         made = answered(model, ARRAYS[name], points)
         path = array_path(TABLE, name)

@@ -95,7 +95,8 @@ class Constraints:
         parts = [self._truth(part) for part in expression.parts]
         joined = _joined(parts, isinstance(expression, And))
         return _remembered(
-            joined, sorted(_involved(expression, [each.name for each in self._axes]))
+            joined,
+            sorted(_involved(expression, [each.name for each in self._axes])),
         )
 
 
@@ -117,7 +118,9 @@ def _remembered(test: _Truth, involved: Sequence[int]) -> _Truth:
 def _negated(test: _Truth) -> _Truth:
     def negated(point: _Partial) -> bool | None:
         truth = test(point)
-        return None if truth is None else not truth
+        if truth is None:
+            return None
+        return not truth
 
     return negated
 
@@ -132,7 +135,9 @@ def _joined(parts: Sequence[_Truth], every: bool) -> _Truth:
             if truth is deciding:
                 return deciding
             undecided = undecided or truth is None
-        return None if undecided else every
+        if undecided:
+            return None
+        return every
 
     return joined
 
@@ -277,7 +282,10 @@ class _Making:
             return False
         self._constraints.permitted = needs if rarities is not None else None
         parts = (start, chosen, self._constraints, self._uncovered, self._chance)
-        tries = [first] if (first := _completed(*parts)) else []
+        if first := _completed(*parts):
+            tries = [first]
+        else:
+            tries = []
         while tries and len(tries) < _TRIES:
             again = _completed(*parts)
             tries += [again] if again else []
@@ -305,7 +313,9 @@ def _completed(
         if search.in_order():
             return search.total, search.values
     search = _Search(start, constraints, uncovered, chance)
-    return (search.total, search.values) if search.narrowest_first() else None
+    if search.narrowest_first():
+        return (search.total, search.values)
+    return None
 
 
 class _Search:

@@ -32,17 +32,19 @@ VOCABULARY = (
 )
 _ALL = tuple(mutants_of(mutants, Device, VOCABULARY))
 VIOLATIONS: tuple[Violation, ...] = tuple(
-    each for each in _ALL if not each.permitted and each.written != BLIND
+    alteration for alteration in _ALL if not alteration.permitted and alteration.written != BLIND
 )
 # The author of these mutants had the rules, the documents and the reference, but had not seen the cases or the engine.
 # docs/trial.md has the first figures of these mutants.
 BLIND_VIOLATIONS: tuple[Violation, ...] = tuple(
-    each for each in _ALL if not each.permitted and each.written == BLIND
+    alteration for alteration in _ALL if not alteration.permitted and alteration.written == BLIND
 )
-PERMITTED_VARIANTS: tuple[Violation, ...] = tuple(each for each in _ALL if each.permitted)
+PERMITTED_VARIANTS: tuple[Violation, ...] = tuple(
+    alteration for alteration in _ALL if alteration.permitted
+)
 # Rules whose violation no case could detect, with the reasons.
 UNTRIABLE = {
-    "REREG-15": "a driver may reuse resources or not: the behaviour is recorded, and the case never fails"
+    "REREG-15": "a driver may reuse resources or not: the behaviour is recorded, and the case never fails",
 }
 
 # Blind violations that no case can or may detect, with the reasons.
@@ -75,22 +77,24 @@ def chosen_of(
         if rule in UNTRIABLE:
             raise UserError(f"{rule} cannot be tried: {UNTRIABLE[rule]}")
     for name in names:
-        if name not in {each.name for each in known}:
+        if name not in {item.name for item in known}:
             raise UserError(
-                f"unknown violation {name!r}{suggestion(name, [each.name for each in known])}"
+                f"unknown violation {name!r}{suggestion(name, [item.name for item in known])}",
             )
     for violation in known:
         if violation.rule not in suite.registry:
             near = suggestion(violation.rule, list(suite.registry))
             raise UserError(f"{violation.name}: unknown rule {violation.rule!r}{near}")
     chosen = [
-        each for each in known if not (rules or names) or each.rule in rules or each.name in names
+        item for item in known if not (rules or names) or item.rule in rules or item.name in names
     ]
     if not chosen:
         raise UserError(f"no violation of {' or '.join(rules)}")
-    return shard.part(chosen, lambda each: each.name) if shard else chosen
+    if shard:
+        return shard.part(chosen, lambda item: item.name)
+    return chosen
 
 
 def named(name: str) -> Violation:
     """Returns the mutant of the reference with a name. Raises KeyError."""
-    return {each.name: each for each in _ALL}[name]
+    return {alteration.name: alteration for alteration in _ALL}[name]

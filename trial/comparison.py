@@ -111,21 +111,32 @@ class Comparison:
         self.subject.steps += 1
         taken = [*self.taken, (call, arguments, "open")]
         self.subject.begins(
-            row_of(self.subject.entry, self.given, taken), nearest_rule(call, arguments)
+            row_of(self.subject.entry, self.given, taken),
+            nearest_rule(call, arguments),
         )
         expected, observed = (STEPS[call](context, step) for context in self._contexts)
         works = self._judged(step, "success", expected).verdict == Verdict.PASS
-        outcome = "success" if works else "refused"
+        if works:
+            outcome = "success"
+        else:
+            outcome = "refused"
         self.taken.append((call, arguments, outcome))
         judgement = self._judged(step, outcome, observed)
         if judgement.verdict != Verdict.PASS:
             key = arguments.get("rkey", arguments.get("lkey", arguments.get("mw", "")))
             about = (arguments.get("op"), key, arguments.get("flags"), arguments.get("advice"))
             rule = nearest_rule(
-                call, arguments, outcome, self._bound(arguments), self._ended(arguments)
+                call,
+                arguments,
+                outcome,
+                self._bound(arguments),
+                self._ended(arguments),
             )
             signature = " ".join(filter(None, (call, *about, outcome)))
-            fault = judgement.fault.as_data() if judgement.fault else None
+            if judgement.fault:
+                fault = judgement.fault.as_data()
+            else:
+                fault = None
             where = (self.subject.entry, self.given, tuple(self.taken))
             self.divergence = Divergence(*where, judgement.reason, signature, rule, fault)
         elif works:
@@ -141,7 +152,9 @@ class Comparison:
             for call, text, _ in self.taken
             if "bind_mw" in call and text["mw"] == window
         ]
-        return binds[-1] if binds else ""
+        if binds:
+            return binds[-1]
+        return ""
 
     def _ended(self, arguments: Text) -> str:
         """Returns the call that released the object whose rkey the step uses; an empty text if the object exists."""
@@ -156,7 +169,9 @@ class Comparison:
     def _judged(self, step: Step, outcome: str, seen: Observation) -> judging.Judgement:
         refused = outcome == "refused"
         then = Expectation(
-            outcome, errno=("any",) if refused else (), code=_ANY_CODE if refused else ()
+            outcome,
+            errno=("any",) if refused else (),
+            code=_ANY_CODE if refused else (),
         )
         return judging.judge(_case(self.subject.entry, Given(), replace(step, then=then)), [], seen)
 
@@ -166,13 +181,13 @@ def shortest(subject: Subject, divergence: Divergence) -> Divergence:
     number = 0
     while number < len(divergence.taken) - 1:
         fewer = [*divergence.taken[:number], *divergence.taken[number + 1 :]]
-        found = _replayed(subject, divergence.given, fewer)
-        if found and found.signature == divergence.signature:
-            divergence = found
+        replayed = _replayed(subject, divergence.given, fewer)
+        if replayed and replayed.signature == divergence.signature:
+            divergence = replayed
         else:
             number += 1
-    given = _needed(divergence.given, divergence.taken)
-    return _replayed(subject, given, divergence.taken) or divergence
+    needed = _needed(divergence.given, divergence.taken)
+    return _replayed(subject, needed, divergence.taken) or divergence
 
 
 def _replayed(subject: Subject, given: Objects, taken: Sequence[TakenStep]) -> Divergence | None:
@@ -193,7 +208,7 @@ def _replayed(subject: Subject, given: Objects, taken: Sequence[TakenStep]) -> D
 def row_of(entry: str, given: Objects, taken: Sequence[TakenStep], rule: str = "") -> str:
     """Returns a sequence as a row of a table, with only the objects that it needs. `rule` is the rule of the last
     step."""
-    first, *others = taken
+    first, *later = taken
     rule = rule or nearest_rule(*taken[-1][:2])
     lines = [
         "- id: found-by-random-sequences",
@@ -205,10 +220,10 @@ def row_of(entry: str, given: Objects, taken: Sequence[TakenStep], rule: str = "
         *("    " + line for line in given_text(_needed(given, taken)).splitlines()),
     ]
     lines += [f"  call: {first[0]}", f"  when: {flow(first[1])}", f"  then: {first[2]}"]
-    lines += ["  afterwards:"] if others else []
+    lines += ["  afterwards:"] if later else []
     lines += [
         f"    - {flow({'call': call, **arguments, 'then': outcome})}"
-        for call, arguments, outcome in others
+        for call, arguments, outcome in later
     ]
     return "\n".join(lines) + "\n"
 
@@ -230,7 +245,7 @@ def given_text(given: Objects) -> str:
             lines.append(
                 f"{section}: [{', '.join(objects)}]"
                 if section == "pds"
-                else f"{section}: {flow(objects)}"
+                else f"{section}: {flow(objects)}",
             )
     return "\n".join(lines) + "\n"
 
@@ -258,7 +273,7 @@ def _read_step(call: str, arguments: Text, names: Names) -> Step:
 
 def _read(text: str, of: str, read: Callable[[Reader, Node], _Read]) -> _Read:
     reader = Reader()
-    found = read(reader, read_bytes(text.encode(), of))
+    value = read(reader, read_bytes(text.encode(), of))
     if reader.mistakes:
         raise ValueError("; ".join(map(str, reader.mistakes)))
-    return found
+    return value

@@ -41,7 +41,10 @@ _ENOUGH = 3
 # Alterations that change no call: no case may detect them.
 CONTROL = Violation("control", "REG-20", "Nothing is altered.", Alteration)
 DATA_PATH_CONTROL = Violation(
-    "data-path-control", "REG-20", "Requests and completions pass unchanged.", DataPath
+    "data-path-control",
+    "REG-20",
+    "Requests and completions pass unchanged.",
+    DataPath,
 )
 
 
@@ -55,7 +58,11 @@ class RealTrial:
     """Runs cases on a real bench, with and without an alteration."""
 
     def __init__(
-        self, bench: Bench, capabilities: Capabilities, watch: Watch, cases: Sequence[Case]
+        self,
+        bench: Bench,
+        capabilities: Capabilities,
+        watch: Watch,
+        cases: Sequence[Case],
     ) -> None:
         """Of `cases`, the rows run first. The sweeps of a rule run only if no row of it detects the violation."""
         self.bench, self.capabilities, self.watch = bench, capabilities, watch
@@ -66,12 +73,16 @@ class RealTrial:
         """Returns the rules that a case reports as violated with unaltered calls. The case runs only once."""
         if case.id not in self._unaltered:
             self._unaltered[case.id], _ = violations_by(
-                case, run_context(self.bench, self.capabilities, self.watch)
+                case,
+                run_context(self.bench, self.capabilities, self.watch),
             )
         return self._unaltered[case.id]
 
     def detections(
-        self, violation: Violation, cases: Iterable[Case], own: bool
+        self,
+        violation: Violation,
+        cases: Iterable[Case],
+        own: bool,
     ) -> tuple[dict[str, str], list[str]]:
         """Returns the cases that report a rule as violated only with the alteration, with their reasons, and the
         first exception of the alteration. With `own`, only reports of the violated rule count."""
@@ -79,35 +90,42 @@ class RealTrial:
         before = {case.id: self.unaltered(case) for case in cases}
         alteration: Alteration = violation.kind()
         altered = run_context(
-            cast(Bench, alteration.bench(self.bench)), self.capabilities, self.watch
+            cast(Bench, alteration.bench(self.bench)),
+            self.capabilities,
+            self.watch,
         )
         detected: dict[str, str] = {}
         try:
             for case in cases:
-                counted = {violation.rule} if own else set(case.rules)
+                if own:
+                    counted = {violation.rule}
+                else:
+                    counted = set(case.rules)
                 if counted <= before[case.id]:
                     continue
-                found, judgement = violations_by(case, altered)
-                if found & counted - before[case.id]:
+                fault, judgement = violations_by(case, altered)
+                if fault & counted - before[case.id]:
                     detected[case.id] = judgement.reason
                 if len(detected) >= _ENOUGH:
                     break
         finally:
             alteration.restore()
-        return detected, [f"{type(each).__name__}: {each}" for each in alteration.faults[:1]]
+        return detected, [f"{type(fault).__name__}: {fault}" for fault in alteration.faults[:1]]
 
     def try_alteration(self, violation: Violation, own_only: bool = False) -> Finding:
         """Runs the rows of the violated rule, then its sweeps, then all rows, until cases detect the
         violation."""
-        own = [
+        groups = [
             [case for case in cases if violation.rule in case.rules]
             for cases in (self.cases, self.sweeps)
         ]
         tried = 0
         broken: list[str] = []
-        for cases, outcome in ((own[0], KILLED), (own[1], KILLED), (self.cases, MISATTRIBUTED))[
-            : 2 if own_only else 3
-        ]:
+        for cases, outcome in (
+            (groups[0], KILLED),
+            (groups[1], KILLED),
+            (self.cases, MISATTRIBUTED),
+        )[: 2 if own_only else 3]:
             detected, faults = self.detections(violation, cases, outcome == KILLED)
             tried, broken = tried + len(cases), broken + faults
             if detected:
@@ -116,7 +134,10 @@ class RealTrial:
 
 
 def try_alterations(
-    bench: Bench, capabilities: Capabilities, watch: Watch, chosen: Sequence[str]
+    bench: Bench,
+    capabilities: Capabilities,
+    watch: Watch,
+    chosen: Sequence[str],
 ) -> Iterator[Message]:
     """Yields a message for each chosen alteration. If OWN is among the names, only cases of the violated rule run."""
     trial = RealTrial(bench, capabilities, watch, load_suite().cases)

@@ -51,16 +51,18 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     if arguments.list:
         print(
             "\n".join(
-                f"{','.join(each.rules):<16} {each.file}/{each.name}: {each.about}"
-                for each in chosen
-            )
+                f"{','.join(mutant.rules):<16} {mutant.file}/{mutant.name}: {mutant.about}"
+                for mutant in chosen
+            ),
         )
         return 0
     cases, verbs = suited(suite.cases, arguments.seed), arguments.verb
     for verb in verbs:
-        if verb not in (known := {each.verb.removeprefix("ibv_") for each in cases}):
-            raise UserError(f"no case tests the verb {verb!r}{suggestion(verb, known)}", status=2)
-    cases = [each for each in cases if not verbs or each.verb.removeprefix("ibv_") in verbs]
+        if verb not in (verbs_here := {case.verb.removeprefix("ibv_") for case in cases}):
+            raise UserError(
+                f"no case tests the verb {verb!r}{suggestion(verb, verbs_here)}", status=2
+            )
+    cases = [case for case in cases if not verbs or case.verb.removeprefix("ibv_") in verbs]
     for name in arguments.only:
         if name not in {case.id for case in suite.cases}:
             raise UserError(f"unknown case {name!r}{suggestion(name, [case.id for case in cases])}")
@@ -87,27 +89,33 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         theirs
     ):  # mutants of the earlier trial keep its outcomes; only the peers' tests are run with them
         findings |= {
-            each.name: Finding(**before[each.name]) for each in chosen if each.name in before
+            mutant.name: Finding(**before[mutant.name])
+            for mutant in chosen
+            if mutant.name in before
         }
     try:
-        for found in _findings(
-            trial, [each for each in chosen if each.name not in findings], arguments, before
+        for finding in _findings(
+            trial,
+            [mutant for mutant in chosen if mutant.name not in findings],
+            arguments,
+            before,
         ):
-            findings[found.name] = found
+            findings[finding.name] = finding
             report.write(out, findings.values(), before)
             if arguments.verbose or len(chosen) == 1:
                 print(
-                    f"{report.line(found)} ({found.tried} cases, {found.seconds:.0f} s)", flush=True
+                    f"{report.line(finding)} ({finding.tried} cases, {finding.seconds:.0f} s)",
+                    flush=True,
                 )
         for peer, peers in theirs.items():
-            wanted = {
-                each.name
-                for each in findings.values()
-                if each.outcome in report.COUNTED
-                and getattr(each, peer) is None
-                and each.verdict not in (Verdict.HANG, Verdict.CRASH)
+            rerun = {
+                finding.name
+                for finding in findings.values()
+                if finding.outcome in report.COUNTED
+                and getattr(finding, peer) is None
+                and finding.verdict not in (Verdict.HANG, Verdict.CRASH)
             }
-            for name, test in peers.seen([each for each in chosen if each.name in wanted]):
+            for name, test in peers.seen([mutant for mutant in chosen if mutant.name in rerun]):
                 findings[name] = Finding(**{**asdict(findings[name]), peer: test})
                 report.write(out, findings.values(), before)
                 if arguments.verbose:
@@ -117,71 +125,84 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         modules.close()
     lost = report.regressions(findings.values(), before)
     print(report.summary(list(findings.values()), lost, time.monotonic() - began))
-    return 1 if lost or _refused(chosen, findings.values()) else 0
+    if lost or _refused(chosen, findings.values()):
+        return 1
+    return 0
 
 
 def _refused(chosen: Sequence[Mutant], findings: Iterable[Finding]) -> list[str]:
     """Returns the permitted mutants on which a case fails, may fail or is BROKEN, or on which no case can be run."""
-    failed = {each.name for each in findings if each.outcome in (FALSE_ALARM, UNDECIDED, BROKEN)}
-    return [each.name for each in chosen if each.permitted and each.name in failed]
+    failed = {
+        finding.name for finding in findings if finding.outcome in (FALSE_ALARM, UNDECIDED, BROKEN)
+    }
+    return [mutant.name for mutant in chosen if mutant.permitted and mutant.name in failed]
 
 
 def _module(driver: Driver, recipe: Recipe, image: Image, say: Say) -> DriverModule:
     if driver.name != DEFAULT_DRIVER:
         return DriverModule(
-            driver.module, lambda: ensure_module(driver, recipe, image, cache_directory(), say)
+            driver.module,
+            lambda: ensure_module(driver, recipe, image, cache_directory(), say),
         )
     mended = ensure_mended(chosen_changes(()), recipe, image, cache_directory(), say)
     return DriverModule(driver.module, lambda: mended.module, mended.laid)
 
 
 def _findings(
-    trial: Trial, chosen: Sequence[Mutant], arguments: argparse.Namespace, before: report.History
+    trial: Trial,
+    chosen: Sequence[Mutant],
+    arguments: argparse.Namespace,
+    before: report.History,
 ) -> Iterator[Finding]:
     # Mutants that depart from rules come last, so that failing cases of these rules do not hide other mutants.
     permitted = sorted(
-        (each for each in chosen if each.permitted), key=lambda each: bool(each.departs_from)
+        (mutant for mutant in chosen if mutant.permitted),
+        key=lambda mutant: bool(mutant.departs_from),
     )
     # Mutants that may crash the kernel and mutants that leak come last, because both need a new guest afterwards.
-    alone = [each for each in chosen if not each.permitted]
-    alone.sort(key=lambda each: (each.leaks, each.kills, each.of_header))
+    alone = [mutant for mutant in chosen if not mutant.permitted]
+    alone.sort(key=lambda mutant: (mutant.leaks, mutant.kills, mutant.of_header))
     survivors = set()
-    for found in trial.try_each(alone, arguments.only, before):
-        yield found
-        if found.outcome == SURVIVED:
-            survivors.add(found.name)
+    for finding in trial.try_each(alone, arguments.only, before):
+        yield finding
+        if finding.outcome == SURVIVED:
+            survivors.add(finding.name)
     if not (arguments.own or arguments.only):
         yield from trial.try_together(
-            [each for each in alone if each.name in survivors and not each.leaks]
+            [mutant for mutant in alone if mutant.name in survivors and not mutant.leaks],
         )
     for hides in (False, True) if not arguments.own else ():
-        yield from trial.try_together([each for each in permitted if each.hides is hides])
+        yield from trial.try_together([mutant for mutant in permitted if mutant.hides is hides])
 
 
 def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutant]:
     chosen = chosen_mutants(
-        read_mutants(FOLDER / arguments.driver), arguments.mutant, arguments.rule, arguments.file
+        read_mutants(FOLDER / arguments.driver),
+        arguments.mutant,
+        arguments.rule,
+        arguments.file,
     )
-    chosen = [each for each in chosen if each.permitted or not arguments.permitted]
+    chosen = [mutant for mutant in chosen if mutant.permitted or not arguments.permitted]
     if arguments.night:
         tenth = random.Random(f"{datetime.now():%Y%m%d}").sample(chosen, -(-len(chosen) // _SHARE))
         done = {
             name
-            for name, each in before.items()
-            if each["outcome"] in (*report.KILLED, EQUIVALENT, ACCEPTED)
+            for name, finding in before.items()
+            if finding["outcome"] in (*report.KILLED, EQUIVALENT, ACCEPTED)
         }
-        chosen = [each for each in chosen if each.name not in done or each in tenth]
+        chosen = [mutant for mutant in chosen if mutant.name not in done or mutant in tenth]
     if arguments.shard:
         # by the hash of the name, so that each shard is a random sample, the same in every run
         chosen = arguments.shard.part(
-            chosen, lambda each: hashlib.sha256(each.name.encode()).hexdigest()
+            chosen,
+            lambda mutant: hashlib.sha256(mutant.name.encode()).hexdigest(),
         )
     return chosen
 
 
 def _build(chosen: Sequence[Mutant], modules: Modules) -> int:
     failed = 0
-    for mutant in sorted(chosen, key=lambda each: each.of_header):
+    for mutant in sorted(chosen, key=lambda mutant: mutant.of_header):
         try:
             modules.of([mutant])
         except NotMade as error:
@@ -189,6 +210,8 @@ def _build(chosen: Sequence[Mutant], modules: Modules) -> int:
             print(f"{mutant.file}/{mutant.name}: {error}", flush=True)
     took = modules.seconds
     print(
-        f"{len(chosen) - failed} modules are ready; {len(took)} compiled in {sum(took):.0f} s, {failed} do not compile"
+        f"{len(chosen) - failed} modules are ready; {len(took)} compiled in {sum(took):.0f} s, {failed} do not compile",
     )
-    return 1 if failed else 0
+    if failed:
+        return 1
+    return 0

@@ -58,11 +58,15 @@ class LeftOut:
         """Whether any case detects that the change is missing, and whether all violations are of the change's rules."""
         if not self.violated and not self.not_verified:
             return "none: no case detects it"
-        return "others as well" if self.of_other_rules else "only its own"
+        if self.of_other_rules:
+            return "others as well"
+        return "only its own"
 
 
 def selected(
-    change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]
+    change_rules: Sequence[str],
+    cases: Sequence[Case],
+    shipped: Mapping[str, ResultRecord],
 ) -> list[str]:
     """Returns the ids of the cases to run without a change: all cases of the change's rules, except sweeps of the
     exhaustive tier. Of the rows of other rules (only rows of the default tier that need no separate worker), returns
@@ -70,14 +74,16 @@ def selected(
     rest = 0
     chosen = []
     for case in cases:
-        own = bool(set(case.rules) & set(change_rules))
+        is_of_change = bool(set(case.rules) & set(change_rules))
         row = case.kind is Kind.ROW
-        if not own and (case.alone or not row):  # such cases need a separate guest, or take long
+        if not is_of_change and (
+            case.alone or not row
+        ):  # such cases need a separate guest, or take long
             continue
-        if case.tier == EXHAUSTIVE and not (own and row):
+        if case.tier == EXHAUSTIVE and not (is_of_change and row):
             continue
         record = shipped.get(case.id)
-        if own or (record is not None and record["verdict"] in VIOLATIONS):
+        if is_of_change or (record is not None and record["verdict"] in VIOLATIONS):
             chosen.append(case.id)
             continue
         rest += 1
@@ -107,19 +113,28 @@ def left_out(
         if before.get(case) == Verdict.PASS and r["verdict"] in NOT_TESTABLE
     ]
     cases = tuple(record["case"] for record in violated)
-    others = tuple(record["case"] for record in violated if not set(record["rules"]) & set(rules))
+    other_cases = tuple(
+        record["case"] for record in violated if not set(record["rules"]) & set(rules)
+    )
     defects = {defect.fingerprint: defect.title for defect in defects_of(violated)}
     return LeftOut(
-        change, tuple(rules), tuple(declared), cases, tuple(lost), defects, others, len(last)
+        change,
+        tuple(rules),
+        tuple(declared),
+        cases,
+        tuple(lost),
+        defects,
+        other_cases,
+        len(last),
     )
 
 
 def table(findings: Sequence[LeftOut]) -> str:
     rows = []
-    for each in findings:
-        defects = ", ".join(f"`{fingerprint}`" for fingerprint in each.defects) or "none"
-        figures = (len(each.violated), len(each.not_verified))
-        rows.append((each.change, ", ".join(each.rules), *figures, defects, each.outcome))
+    for finding in findings:
+        defects = ", ".join(f"`{fingerprint}`" for fingerprint in finding.defects) or "none"
+        figures = (len(finding.violated), len(finding.not_verified))
+        rows.append((finding.change, ", ".join(finding.rules), *figures, defects, finding.outcome))
     head = (
         "left out",
         "rules",
@@ -133,32 +148,39 @@ def table(findings: Sequence[LeftOut]) -> str:
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     """Leaves out each chosen change. The exit status is 0 if each change has the outcome "only its own"."""
-    known = read_changes()
-    names = [change.name for change in known]
+    changes_read = read_changes()
+    names = [change.name for change in changes_read]
     for name in arguments.change:
         if name not in names:
             raise UserError(f"unknown change {name!r}{suggestion(name, names)}")
-    chosen = [each for each in known if not arguments.change or each.name in arguments.change]
+    chosen = [
+        change for change in changes_read if not arguments.change or change.name in arguments.change
+    ]
     if arguments.list:
-        print("\n".join(f"{each.name}: {each.about}" for each in chosen))
+        print("\n".join(f"{change.name}: {change.about}" for change in chosen))
         return 0
     shipped = _results(arguments.run)
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-mended"
     recipe = recipe_for(STACK)
     image = ensure_image(recipe, cache_directory(), say)
-    sets = [known, *([each for each in known if each is not change] for change in chosen)]
+    sets = [
+        changes_read,
+        *([item for item in changes_read if item is not change] for change in chosen),
+    ]
     for _ in ensure_each(sets, recipe, image, cache_directory(), say):
         pass  # all modules are compiled in one workshop, and the runs use the cached modules
     picked = {change.name: selected(change.rules, suite.cases, shipped) for change in chosen}
     every = [case.id for case in suite.cases if any(case.id in ids for ids in picked.values())]
     make_directory(out)
-    whole = _run(every, (), out / _WHOLE, arguments.yes, say)
+    results_with_all = _run(every, (), out / _WHOLE, arguments.yes, say)
     findings = []
     for change in chosen:
         without = ("--without", change.name)
-        found = _run(picked[change.name], without, out / change.name, arguments.yes, say)
+        result = _run(picked[change.name], without, out / change.name, arguments.yes, say)
         findings.append(
-            left_out(change.name, change.rules, change.defects, whole, list(found.values()))
+            left_out(
+                change.name, change.rules, change.defects, results_with_all, list(result.values())
+            ),
         )
         print(
             f"{change.name}: {findings[-1].outcome}: {len(findings[-1].violated)} violated again, "
@@ -168,11 +190,17 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     data = {"schema": "rdma-cts-mended/1", "findings": list(map(asdict, findings))}
     report.write_files(out, "mended", data, table(findings))
     print(table(findings), end="")
-    return 0 if all(each.outcome == "only its own" for each in findings) else 1
+    if all(finding.outcome == "only its own" for finding in findings):
+        return 0
+    return 1
 
 
 def _run(
-    cases: Sequence[str], more: Sequence[str], out: Path, yes: bool, say: Say
+    cases: Sequence[str],
+    more: Sequence[str],
+    out: Path,
+    yes: bool,
+    say: Say,
 ) -> dict[str, ResultRecord]:
     """Returns the results of the cases on the mended stack. If `out` has a complete run of an earlier trial, returns
     the results of that run."""

@@ -53,7 +53,9 @@ class Violation:
 
 
 def mutants_of(
-    package: ModuleType, base: type[Any], vocabulary: Sequence[ModuleType]
+    package: ModuleType,
+    base: type[Any],
+    vocabulary: Sequence[ModuleType],
 ) -> Iterator[Violation]:
     """Yields the mutants in the tables of a package. `base` is the class of a METHOD that names no class. Raises
     UserError (status 2) with the place of a mistake."""
@@ -70,7 +72,9 @@ def mutants_of(
 
 
 def behaviours_in(
-    path: Path, base: type[Any], vocabulary: Sequence[ModuleType]
+    path: Path,
+    base: type[Any],
+    vocabulary: Sequence[ModuleType],
 ) -> Iterator[tuple[str, type[Any]]]:
     """Yields the classes of rows without rules. In CLASS.METHOD, CLASS can be an earlier row. Raises UserError (status
     2)."""
@@ -92,8 +96,8 @@ def behaviours_in(
 def _names(vocabulary: Sequence[ModuleType], base: type[Any]) -> dict[str, Any]:
     shared = {
         name: value
-        for each in (errno, *vocabulary)
-        for name, value in vars(each).items()
+        for code in (errno, *vocabulary)
+        for name, value in vars(code).items()
         if name[0] != "_"
     }
     return {**shared, base.__name__: base}
@@ -109,7 +113,10 @@ def _rows(path: Path) -> Iterator[tuple[Node, dict[str, Node]]]:
 
 
 def _mutants(
-    row: Node, fields: dict[str, Node], names: dict[str, Any], base: str
+    row: Node,
+    fields: dict[str, Node],
+    names: dict[str, Any],
+    base: str,
 ) -> Iterator[Violation]:
     also, departs = fields.pop("also", None), fields.pop("departs", None)
     if len(fields) < 2:
@@ -122,15 +129,27 @@ def _mutants(
     kind: Any = names.get(owner or base)
     if not hasattr(kind, method) or not set(flags) <= {BLIND, _PERMITTED}:
         raise _mistake(row, f"{mark!r} is not RULE [blind] [permitted] METHOD with a known method")
-    made = _kind(row, name, str(about.value), kind, [(method, code), *more], names)
-    departs_from = tuple(str(departs.value).split()) if departs else ()
-    written = BLIND if BLIND in flags else ""
+    mutants = _kind(row, name, str(about.value), kind, [(method, code), *more], names)
+    if departs:
+        departs_from = tuple(str(departs.value).split())
+    else:
+        departs_from = ()
+    if BLIND in flags:
+        written = BLIND
+    else:
+        written = ""
     first = Violation(
-        name, rule, str(about.value), made, departs_from, _PERMITTED in flags, written
+        name,
+        rule,
+        str(about.value),
+        mutants,
+        departs_from,
+        _PERMITTED in flags,
+        written,
     )
     yield first
-    for each in _items(also) if also else ():
-        of, *rest = str(each.value).split()
+    for item in _items(also) if also else ():
+        of, *rest = str(item.value).split()
         blind = rest[:1] == [BLIND]
         other = (rest[blind:] or [name])[0]
         yield replace(first, rule=of, written=BLIND if blind else "", name=other)
@@ -145,17 +164,18 @@ def _kind(
     names: dict[str, Any],
 ) -> type[Any]:
     """Returns a subclass of `base` with the members of a row. Raises UserError (status 2)."""
-    masks = tuple(str(each.value) for key, node in code if key == MASKS for each in _items(node))
-    code = [(key, each) for key, each in code if key != MASKS]
+    masks = tuple(str(item.value) for key, node in code if key == MASKS for item in _items(node))
+    code = [(key, node) for key, node in code if key != MASKS]
     for key, _ in code:
-        if not hasattr(base, key) and not any(f"self.{key}" in str(each.value) for _, each in code):
+        if not hasattr(base, key) and not any(f"self.{key}" in str(node.value) for _, node in code):
             raise _mistake(row, f"{base.__name__} has no {key!r}, and this row does not read it")
     names = {**names, "plain": None}
-    members = {key: _member(key, each, base, names) for key, each in code}
+    members = {key: _member(key, node, base, names) for key, node in code}
     members |= {MASKS: masks, "__doc__": about, "__module__": names["__name__"]}
     kind = type(name.replace("-", "_"), (base,), members)
     names["plain"] = partial(
-        super, kind
+        super,
+        kind,
     )  # super(), because a persona inherits from several such classes
     return kind
 
@@ -164,32 +184,38 @@ def _member(name: str, code: Node, kind: Any, names: dict[str, Any]) -> Any:
     """Returns a function with the replaced method's parameters, or an attribute. Raises UserError (status 2)."""
     replaced: Any = getattr(kind, name, None)
     method = inspect.isfunction(replaced)
-    parameters = list(inspect.signature(replaced).parameters) if method else []
-    own, text = f"def {name}({', '.join(parameters)}):\n ", str(code.value)
+    if method:
+        parameters = list(inspect.signature(replaced).parameters)
+    else:
+        parameters = []
+    opening, text = f"def {name}({', '.join(parameters)}):\n ", str(code.value)
     try:
         try:
-            tree = ast.parse(f"{own} return ({text})")
+            tree = ast.parse(f"{opening} return ({text})")
         except SyntaxError:
-            tree = ast.parse(own + "\n ".join(text.splitlines()))
+            tree = ast.parse(opening + "\n ".join(text.splitlines()))
     except SyntaxError as error:
         raise _mistake(code, f"not Python: {error.msg}") from error
-    known = {*parameters, *names, "was", *dir(builtins), *_assigned(tree)}
+    names_known = {*parameters, *names, "was", *dir(builtins), *_assigned(tree)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id not in known:
-            own = (
-                f"; {name} has the parameters {', '.join(parameters[1:]) or 'none'}"
-                if method
-                else ""
-            )
-            raise _mistake(code, f"unknown name {node.id!r}{own}")
+        if isinstance(node, ast.Name) and node.id not in names_known:
+            if method:
+                opening = f"; {name} has the parameters {', '.join(parameters[1:]) or 'none'}"
+            else:
+                opening = ""
+            raise _mistake(code, f"unknown name {node.id!r}{opening}")
     _Was(name, parameters[1:]).visit(tree)
-    found: dict[str, Any] = {}
-    exec(compile(ast.fix_missing_locations(tree), str(code.location), "exec"), names, found)
-    return found[name] if method else found[name]()
+    members: dict[str, Any] = {}
+    exec(compile(ast.fix_missing_locations(tree), str(code.location), "exec"), names, members)
+    if method:
+        return members[name]
+    return members[name]()
 
 
 def _items(node: Node) -> tuple[Node, ...]:
-    return node.value if isinstance(node.value, tuple) else (node,)
+    if isinstance(node.value, tuple):
+        return node.value
+    return (node,)
 
 
 def _assigned(tree: ast.AST) -> set[str]:
@@ -199,9 +225,9 @@ def _assigned(tree: ast.AST) -> set[str]:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
     named = {
-        str(each.name)
-        for each in ast.walk(tree)
-        if isinstance(each, ast.ExceptHandler | ast.FunctionDef)
+        str(node.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ExceptHandler | ast.FunctionDef)
     }
     return stored | named | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
 
@@ -214,19 +240,22 @@ class _Was(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """Rewrites a call of `was`; visits the parts of any other call."""
-        others = {str(each.arg): self.visit(each.value) for each in node.keywords}
+        keywords = {str(keyword.arg): self.visit(keyword.value) for keyword in node.keywords}
         if isinstance(node.func, ast.Name) and node.func.id == "was":
-            return self._call(others)
+            return self._call(keywords)
         return self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        return self._call({}) if node.id == "was" else node
+        if node.id == "was":
+            return self._call({})
+        return node
 
     def _call(self, others: Mapping[str, Any]) -> ast.AST:
         called: Any = ast.parse(
-            f"plain(self).{self._method}({', '.join(self._parameters)})", mode="eval"
+            f"plain(self).{self._method}({', '.join(self._parameters)})",
+            mode="eval",
         ).body
-        called.args = [others.get(each.id, each) for each in called.args]
+        called.args = [others.get(arg.id, arg) for arg in called.args]
         return called  # type: ignore[no-any-return]
 
 

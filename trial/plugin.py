@@ -13,7 +13,9 @@ from conformance.model.observation import Observation
 
 @pytest.fixture(scope="session")
 def random_sequences(
-    pytestconfig: pytest.Config, bench: Bench, capabilities: Capabilities
+    pytestconfig: pytest.Config,
+    bench: Bench,
+    capabilities: Capabilities,
 ) -> RandomSequences:
     """Returns the function that runs random sequences at a case's entry, for --rdma-sequences seconds, from the seed
     --rdma-seed."""
@@ -24,7 +26,12 @@ def random_sequences(
     def search(case: Case, progress: Progress) -> Observation:
         over = for_seconds(pytestconfig.getoption("--rdma-sequences"))
         return observe(
-            case, bench, capabilities, over, FIRST_SEED if seed is None else seed, progress
+            case,
+            bench,
+            capabilities,
+            over,
+            FIRST_SEED if seed is None else seed,
+            progress,
         )
 
     return search

@@ -17,7 +17,9 @@ _Result = TypeVar("_Result")
 
 
 def in_processes(
-    task: Callable[[int], _Result], names: Sequence[str], jobs: int = 0
+    task: Callable[[int], _Result],
+    names: Sequence[str],
+    jobs: int = 0,
 ) -> Iterator[_Result]:
     """Yields task(0), task(1), … in order, one for each name, computed in `jobs` processes (0: one per processor).
     Raises the UserError of a task, RuntimeError with the name of the task for any other exception, and UserError
@@ -28,17 +30,19 @@ def in_processes(
         for _ in range(min(jobs or os.cpu_count() or 1, len(names))):
             ours, theirs = context.Pipe()
             process = context.Process(
-                target=_serve, args=(task, theirs, die_with_parent()), daemon=True
+                target=_serve,
+                args=(task, theirs, die_with_parent()),
+                daemon=True,
             )
             process.start()
             theirs.close()
             processes[ours] = process
         yield from _results(list(processes), names)
     finally:
-        for each in processes.values():
-            each.kill()
-        for pipe, each in processes.items():
-            each.join()
+        for item in processes.values():
+            item.kill()
+        for pipe, item in processes.items():
+            item.join()
             pipe.close()
 
 
@@ -46,7 +50,7 @@ def _serve(task: Callable[[int], Any], pipe: Connection, prepare: Callable[[], N
     """Runs the tasks whose numbers it receives, in a child process, until the pipe is closed or the parent exits."""
     prepare()
     gc.set_threshold(
-        100_000
+        100_000,
     )  # reference counts release the objects of a case, so that collections rarely find objects
     for number in (
         signal.SIGTERM,
@@ -66,14 +70,14 @@ def _serve(task: Callable[[int], Any], pipe: Connection, prepare: Callable[[], N
 
 def _results(pipes: Sequence[Connection], names: Sequence[str]) -> Iterator[Any]:
     """Yields the result of each task, in order. Each process has one task at a time."""
-    left, at, done = iter(range(len(names))), dict[Connection, int](), dict[int, Any]()
+    numbers, at, done = iter(range(len(names))), dict[Connection, int](), dict[int, Any]()
     for pipe in pipes:
-        at[pipe] = next(left)
+        at[pipe] = next(numbers)
         pipe.send(at[pipe])
-    for wanted in range(len(names)):
-        while wanted not in done:
+    for expected in range(len(names)):
+        while expected not in done:
             ready = wait(list(at))
-            for pipe in [each for each in at if each in ready]:
+            for pipe in [number for number in at if number in ready]:
                 number = at.pop(pipe)
                 try:
                     succeeded, done[number] = pipe.recv()
@@ -85,9 +89,9 @@ def _results(pipes: Sequence[Connection], names: Sequence[str]) -> Iterator[Any]
                     if isinstance(raised, UserError):
                         raise raised
                     raise RuntimeError(
-                        f"{names[number]}: {type(raised).__name__}: {raised}"
+                        f"{names[number]}: {type(raised).__name__}: {raised}",
                     ) from raised
-                if (following := next(left, None)) is not None:
+                if (following := next(numbers, None)) is not None:
                     at[pipe] = following
                     pipe.send(following)
-        yield done.pop(wanted)
+        yield done.pop(expected)

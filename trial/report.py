@@ -27,14 +27,14 @@ class Trial:
     undetected: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, outcome: str) -> list[Finding]:
-        return [each for each in self.findings if each.outcome == outcome]
+        return [finding for finding in self.findings if finding.outcome == outcome]
 
     @property
     def passed(self) -> bool:
         """Whether exactly the violations of `undetected` survived, few were misattributed, and no alarm was false."""
         misattributed = len(self.of(MISATTRIBUTED))
         allowed = MISATTRIBUTED_AT_MOST * len(self.findings)
-        missed = [each for each in self.of(SURVIVED) if each.name not in self.undetected]
+        missed = [finding for finding in self.of(SURVIVED) if finding.name not in self.undetected]
         return not (missed or self.unexpected or self.false_alarms) and misattributed <= allowed
 
     @property
@@ -42,21 +42,21 @@ class Trial:
         """The violations of `undetected` that a case has detected. Either the case requires more than the documents, or
         the violation has become detectable."""
         return [
-            each
-            for each in self.findings
-            if each.name in self.undetected and each.outcome != SURVIVED
+            finding
+            for finding in self.findings
+            if finding.name in self.undetected and finding.outcome != SURVIVED
         ]
 
     @property
     def false_alarms(self) -> list[Finding]:
         """The permitted variants on which a case failed or was BROKEN."""
-        return [each for each in self.permitted_variants if each.by or each.broken]
+        return [variant for variant in self.permitted_variants if variant.by or variant.broken]
 
     def by_rule(self) -> list[tuple[str, list[Finding]]]:
         """Returns the findings of each rule, in the order of the violations."""
         rules: dict[str, list[Finding]] = {}
-        for each in self.findings:
-            rules.setdefault(each.rule, []).append(each)
+        for finding in self.findings:
+            rules.setdefault(finding.rule, []).append(finding)
         return list(rules.items())
 
 
@@ -66,40 +66,43 @@ def summary(trial: Trial) -> str:
         f"{len(trial.of(outcome))} {outcome}" for outcome in (KILLED, MISATTRIBUTED, SURVIVED)
     )
     rules = trial.by_rule()
-    whole = sum(all(each.outcome == KILLED for each in findings) for _, findings in rules)
+    fully_killed = sum(
+        all(finding.outcome == KILLED for finding in findings) for _, findings in rules
+    )
     lines = [
-        line(each)
+        line(finding)
         + (
-            f" · must survive: {trial.undetected[each.name]}"
-            if each.name in trial.undetected
+            f" · must survive: {trial.undetected[finding.name]}"
+            if finding.name in trial.undetected
             else ""
         )
-        for each in trial.findings
-        if each.outcome != KILLED or each in trial.unexpected
+        for finding in trial.findings
+        if finding.outcome != KILLED or finding in trial.unexpected
     ]
     lines.append(
-        f"{len(trial.findings)} violations in {trial.duration_s:.1f} s on {trial.where}: {counted}"
+        f"{len(trial.findings)} violations in {trial.duration_s:.1f} s on {trial.where}: {counted}",
     )
-    lines.append(f"{len(rules)} rules tried, {whole} of them with every violation killed")
+    lines.append(f"{len(rules)} rules tried, {fully_killed} of them with every violation killed")
     if trial.permitted_variants:
         alarms = (
-            (each, f"{each.by[0]}: {each.reason}" if each.by else each.broken[0])
-            for each in trial.false_alarms
+            (alarm, f"{alarm.by[0]}: {alarm.reason}" if alarm.by else alarm.broken[0])
+            for alarm in trial.false_alarms
         )
-        lines += [f"false alarm: {each.about} · {alarm}" for each, alarm in alarms]
+        lines += [
+            f"false alarm: {alarm_finding.about} · {alarm}" for alarm_finding, alarm in alarms
+        ]
         lines.append(
-            f"{len(trial.permitted_variants)} permitted variants: {len(trial.false_alarms)} false alarms"
+            f"{len(trial.permitted_variants)} permitted variants: {len(trial.false_alarms)} false alarms",
         )
     lines += [f"not tried: {rule}, because {reason}" for rule, reason in trial.untriable.items()]
     return "\n".join(lines)
 
 
 def line(finding: Finding) -> str:
-    detected = (
-        f"by {finding.by[0]}: {finding.reason}"
-        if finding.by
-        else f"by none of {finding.tried} cases"
-    )
+    if finding.by:
+        detected = f"by {finding.by[0]}: {finding.reason}"
+    else:
+        detected = f"by none of {finding.tried} cases"
     return f"{finding.outcome:<13} {finding.rule:<9} {finding.name}: {finding.about} · detected {detected}"
 
 
@@ -108,37 +111,40 @@ def markdown(trial: Trial) -> str:
     rules: list[tuple[object, ...]] = []
     for rule, findings in [*trial.by_rule(), ("**all**", list(trial.findings))]:
         counts = [
-            sum(each.outcome == outcome for each in findings)
+            sum(finding.outcome == outcome for finding in findings)
             for outcome in (KILLED, MISATTRIBUTED, SURVIVED)
         ]
         rules.append(
-            (rule, len(findings), *counts, f"{100 * counts[0] / max(1, len(findings)):.0f} %")
+            (rule, len(findings), *counts, f"{100 * counts[0] / max(1, len(findings)):.0f} %"),
         )
     lines = table(
-        ("rule", "violations", "killed", "misattributed", "survived", "kill ratio"), rules
+        ("rule", "violations", "killed", "misattributed", "survived", "kill ratio"),
+        rules,
     )
     rows = [
         (
-            each.rule,
-            each.name,
-            each.about,
-            each.outcome,
-            len(each.by),
-            f"`{each.by[0]}`" if each.by else "",
+            finding.rule,
+            finding.name,
+            finding.about,
+            finding.outcome,
+            len(finding.by),
+            f"`{finding.by[0]}`" if finding.by else "",
         )
-        for each in trial.findings
+        for finding in trial.findings
     ]
     head = ("rule", "violation", "what it does", "outcome", "cases", "first case that detected it")
     return "\n".join([*lines, "", *table(head, rows)]) + "\n"
 
 
 def table(
-    head: Sequence[str], rows: Iterable[Sequence[object]], numbers: Container[int] = ()
+    head: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    numbers: Container[int] = (),
 ) -> list[str]:
     """Returns a table in Markdown. The columns with the indices `numbers` are aligned to the right."""
-    first, *others = (f"| {' | '.join(map(str, row))} |" for row in (head, *rows))
+    first, *body = (f"| {' | '.join(map(str, row))} |" for row in (head, *rows))
     rule = "".join("|---:" if column in numbers else "|---" for column in range(len(head)))
-    return [first, f"{rule}|", *others]
+    return [first, f"{rule}|", *body]
 
 
 FINDINGS = "findings.jsonl"  # the findings so far, which also an interrupted trial leaves

@@ -34,7 +34,11 @@ def compile_program(folder: Path, name: str) -> tuple[int, str]:
         "-libverbs",
     ]
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done.returncode, done.stderr
 
@@ -82,7 +86,7 @@ def main(device: str, port: str, folder: str, names: Sequence[str]) -> int:
                 "status": status,
                 "output": output[:_SHOWN],
                 "seconds": seconds,
-            }
+            },
         )
     return 0
 

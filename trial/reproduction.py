@@ -67,10 +67,10 @@ class Finding:
 def tried_of(run: Digest, suite: Suite, basis: Basis, passes: bool) -> Iterator[Trying]:
     """Yields the programs of the violations of a run and, with `passes`, of the run's rows that passed."""
     hazardous = {case.id for case in suite.cases if case.alone}
-    for made in programs_of(run.results, suite, basis):
-        symptom = made.symptom
+    for program in programs_of(run.results, suite, basis):
+        symptom = program.symptom
         risky = symptom.case in hazardous or symptom.verdict != Verdict.FAIL
-        yield Trying(symptom.name, symptom.verdict, made.program, risky, made.why_not)
+        yield Trying(symptom.name, symptom.verdict, program.program, risky, program.why_not)
     kinds = {case.id: case.kind for case in suite.cases}
     for record in run.results if passes else ():
         id_ = record["case"]
@@ -91,48 +91,58 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Callable[[str], No
     run, began = read(path), time.monotonic()
     tried = list(tried_of(run, suite, basis_of(path), arguments.whole))
     say(
-        f"{sum(each.program is not None for each in tried)} programs made in {time.monotonic() - began:.1f} s"
+        f"{sum(trial_case.program is not None for trial_case in tried)} programs made in {time.monotonic() - began:.1f} s",
     )
     if run.header["suite"].get("tables_sha256") != suite.tables_sha256:
         say(
-            "the run was made with other tables: if a case has changed, its program can differ from the run"
+            "the run was made with other tables: if a case has changed, its program can differ from the run",
         )
     out = arguments.out or OUT / f"{datetime.now():%Y%m%dT%H%M%S}-reproducers"
-    stack = arguments.stack if run.header["stack"] in ("", None) else run.header["stack"]
+    if run.header["stack"] in ("", None):
+        stack = arguments.stack
+    else:
+        stack = run.header["stack"]
     began = time.monotonic()
     findings = list(compare(tried, stack, out, arguments.jobs or 1, say, arguments.yes))
     print("\n".join(summary(findings, time.monotonic() - began)))
     write_atomically(
         out / "reproducers.json",
-        (json.dumps([asdict(each) for each in findings], indent=1) + "\n").encode(),
+        (json.dumps([asdict(finding) for finding in findings], indent=1) + "\n").encode(),
     )
-    return 0 if passed(findings) else 1
+    if passed(findings):
+        return 0
+    return 1
 
 
 def passed(findings: Sequence[Finding]) -> bool:
-    of = [each for each in findings if each.verdict in VIOLATIONS]
-    return sum(each.outcome == REPRODUCED for each in of) >= AT_LEAST * len(of)
+    of = [finding for finding in findings if finding.verdict in VIOLATIONS]
+    return sum(finding.outcome == REPRODUCED for finding in of) >= AT_LEAST * len(of)
 
 
 def summary(findings: Sequence[Finding], seconds: float) -> Iterator[str]:
     """Yields the disagreements, the cases that could not be expressed, and the figures."""
-    for each in findings:
-        if each.outcome in (DIFFERS, NOT_MADE):
-            yield f"{each.outcome:<9} {each.verdict} {each.id}: {each.why}"
-    of = [each for each in findings if each.verdict in VIOLATIONS]
-    reproduced = sum(each.outcome == REPRODUCED for each in of)
-    unexpressed = sum(each.outcome == NOT_MADE for each in of)
-    share = f" ({100 * reproduced / len(of):.1f} %)" if of else ""
+    for item in findings:
+        if item.outcome in (DIFFERS, NOT_MADE):
+            yield f"{item.outcome:<9} {item.verdict} {item.id}: {item.why}"
+    of = [finding for finding in findings if finding.verdict in VIOLATIONS]
+    reproduced = sum(finding.outcome == REPRODUCED for finding in of)
+    unexpressed = sum(finding.outcome == NOT_MADE for finding in of)
+    if of:
+        share = f" ({100 * reproduced / len(of):.1f} %)"
+    else:
+        share = ""
     counted = (
         f"{reproduced} of {len(of)} violations reproduced{share}, {unexpressed} not expressed as C"
     )
     yield f"{counted}, in {seconds:.0f} s"
-    others = [
-        each for each in findings if each.verdict not in VIOLATIONS and each.outcome != NOT_MADE
+    unreproduced = [
+        finding
+        for finding in findings
+        if finding.verdict not in VIOLATIONS and finding.outcome != NOT_MADE
     ]
-    if others:
-        agreed = sum(each.outcome == AGREED for each in others)
-        yield f"{agreed} of {len(others)} programs of rows that passed report no violation"
+    if unreproduced:
+        agreed = sum(finding.outcome == AGREED for finding in unreproduced)
+        yield f"{agreed} of {len(unreproduced)} programs of rows that passed report no violation"
 
 
 def compare(
@@ -148,29 +158,33 @@ def compare(
     folder = out / _FOLDER
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    names = {f"p{number}": each for number, each in enumerate(tried) if each.program}
-    for name, each in names.items():
-        assert each.program is not None
-        (folder / f"{name}.c").write_text(each.program.text, encoding="utf-8")
-    usual = [name for name, each in names.items() if not each.hazardous]
+    names = {
+        f"p{number}": trial_case for number, trial_case in enumerate(tried) if trial_case.program
+    }
+    for name, item in names.items():
+        assert item.program is not None
+        (folder / f"{name}.c").write_text(item.program.text, encoding="utf-8")
+    usual = [name for name, number in names.items() if not number.hazardous]
     groups = [usual[start::jobs] for start in range(jobs)] + [
-        [name] for name, each in names.items() if each.hazardous
+        [name] for name, number in names.items() if number.hazardous
     ]
     _compile_here(folder, names)
 
     def run(number: int) -> dict[str, tuple[int | str, str]]:
         return dict(
-            _in_guests(groups[number], folder, stack, out / f"guest-{number + 1}", say, assume_yes)
+            _in_guests(groups[number], folder, stack, out / f"guest-{number + 1}", say, assume_yes),
         )
 
     with ThreadPoolExecutor(jobs) as pool:
         ended = {
-            name: end for found in pool.map(run, range(len(groups))) for name, end in found.items()
+            name: end
+            for results in pool.map(run, range(len(groups)))
+            for name, end in results.items()
         }
-    for each in (each for each in tried if each.program is None):
-        yield Finding(each.id, each.verdict, NOT_MADE, each.why_not)
-    for name, each in names.items():
-        yield _finding(each, *ended.get(name, ("it was not run", "")))
+    for item in (trial_case for trial_case in tried if trial_case.program is None):
+        yield Finding(item.id, item.verdict, NOT_MADE, item.why_not)
+    for name, item in names.items():
+        yield _finding(item, *ended.get(name, ("it was not run", "")))
 
 
 def _compile_here(folder: Path, names: Iterable[str]) -> None:
@@ -203,7 +217,13 @@ def _in_guests(
             more = [(Path(work), _FOLDER)]
             console = out / f"console-{guests}.log"
             for message in messages_from_guest(
-                "trial.reproduced", [_FOLDER, *rest], stack, console, say, assume_yes, more
+                "trial.reproduced",
+                [_FOLDER, *rest],
+                stack,
+                console,
+                say,
+                assume_yes,
+                more,
             ):
                 name = str(message.get("name", ""))
                 if message.get("type") == "compiled" and message["status"]:
@@ -218,25 +238,31 @@ def _in_guests(
         if not current:
             if rest:
                 raise UserError(
-                    "the guest exited before it had run all programs", log=str(console), status=3
+                    "the guest exited before it had run all programs",
+                    log=str(console),
+                    status=3,
                 )
             return
         rest.remove(current)
         yield current, (_DIED, "")
 
 
-def _finding(each: Trying, end: int | str, output: str) -> Finding:
+def _finding(trial_case: Trying, end: int | str, output: str) -> Finding:
     died = end == _DIED or (isinstance(end, int) and end < 0)
     violated = end == VIOLATED or died
-    if each.verdict in VIOLATIONS and violated:
-        how = f"the program died of signal {-end}" if isinstance(end, int) else str(end)
-        return Finding(each.id, each.verdict, REPRODUCED, how if died else "", output)
-    if each.verdict not in VIOLATIONS and end == KEPT:
-        return Finding(each.id, each.verdict, AGREED, "", output)
-    reported = (
-        _WORDS.get(end, f"has exit status {end}")
-        if isinstance(end, int)
-        else f"has no exit status: {end}"
-    )
+    if trial_case.verdict in VIOLATIONS and violated:
+        if isinstance(end, int):
+            how = f"the program died of signal {-end}"
+        else:
+            how = str(end)
+        return Finding(trial_case.id, trial_case.verdict, REPRODUCED, how if died else "", output)
+    if trial_case.verdict not in VIOLATIONS and end == KEPT:
+        return Finding(trial_case.id, trial_case.verdict, AGREED, "", output)
+    if isinstance(end, int):
+        reported = _WORDS.get(end, f"has exit status {end}")
+    else:
+        reported = f"has no exit status: {end}"
     last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
-    return Finding(each.id, each.verdict, DIFFERS, f"the program {reported}: {last}", output)
+    return Finding(
+        trial_case.id, trial_case.verdict, DIFFERS, f"the program {reported}: {last}", output
+    )

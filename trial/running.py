@@ -32,7 +32,10 @@ _SEQUENCES = 20
 
 
 def run_context(
-    bench: Bench, capabilities: Capabilities, watch: Watch, seed: int | None = None
+    bench: Bench,
+    capabilities: Capabilities,
+    watch: Watch,
+    seed: int | None = None,
 ) -> RunContext:
     """Returns the context of cases on a bench, without a profile and with few random sequences."""
 
@@ -53,7 +56,9 @@ def judgement_on(case: Case, run: RunContext) -> Judgement:
 
 
 def violations_by(
-    case: Case, run: RunContext, progress: Progress = no_progress
+    case: Case,
+    run: RunContext,
+    progress: Progress = no_progress,
 ) -> tuple[frozenset[str], Judgement]:
     """Returns the rules that a case, or the points of a sweep, report as violated, and the judgement."""
     try:
@@ -65,7 +70,10 @@ def violations_by(
             rule for rule, verdict in done.result.points.by_rule().items() if verdict in VIOLATIONS
         ]
     else:
-        rules = list(case.rules) if done.judgement.verdict in VIOLATIONS else []
+        if done.judgement.verdict in VIOLATIONS:
+            rules = list(case.rules)
+        else:
+            rules = []
     return frozenset(rules), done.judgement
 
 
@@ -77,7 +85,9 @@ def stack_for(case: Case) -> Stack | None:
 
 @contextmanager
 def _reference(
-    kind: type[Device] | type[DataPath], stack: Stack, findings: Findings | None = None
+    kind: type[Device] | type[DataPath],
+    stack: Stack,
+    findings: Findings | None = None,
 ) -> Iterator[RunContext]:
     """Yields the context of cases on a reference of the class `kind`, or on a reference with the altered data path
     `kind`. Raises the exceptions of the alteration."""

@@ -41,11 +41,11 @@ def for_sequences(number: int) -> Over:
 
 def subject_of(bench: Bench, capabilities: Capabilities, entry: str) -> Subject:
     """Returns a device's bench and a reference without a violation as the two benches of a comparison."""
-    known = {**capabilities.declared, **capabilities.offered[entry]}
+    capabilities_known = {**capabilities.declared, **capabilities.offered[entry]}
     return Subject(
         ReferenceBench(),
         bench,
-        frozenset(name for name, present in known.items() if present),
+        frozenset(name for name, present in capabilities_known.items() if present),
         entry,
     )
 
@@ -57,7 +57,9 @@ def divergences(subject: Subject, seed: int, over: Over) -> Iterator[Divergence]
     except ImportError as error:
         hint = "install python3-hypothesis"
         raise UserError(
-            f"random sequences need Hypothesis ({error})", hint=hint, status=3
+            f"random sequences need Hypothesis ({error})",
+            hint=hint,
+            status=3,
         ) from error
     yield from search(subject, seed, lambda: over(subject))
 
@@ -76,23 +78,26 @@ def observe(
 
     def begins(row: str, rule: str) -> None:
         progress(
-            f"sequence {subject.sequences} from seed {seed}", subject.sequences, row=row, rule=rule
+            f"sequence {subject.sequences} from seed {seed}",
+            subject.sequences,
+            row=row,
+            rule=rule,
         )
 
     subject.begins = begins
-    found = list(divergences(subject, seed, over))
+    divergences_seen = list(divergences(subject, seed, over))
     observation: Observation = {
         "rc": None,
-        "returned": "differs" if found else "0",
+        "returned": "differs" if divergences_seen else "0",
         "errno": "",
         "layer": "device",
         "seed": seed,
         "sequences": subject.sequences,
         "steps": subject.steps,
     }
-    if found:
-        observation["differences"] = [divergence.fault for divergence in found]
-        observation["divergences"] = [as_data(divergence) for divergence in found]
+    if divergences_seen:
+        observation["differences"] = [divergence.fault for divergence in divergences_seen]
+        observation["divergences"] = [as_data(divergence) for divergence in divergences_seen]
     if subject.left_behind:
         observation["left_behind"] = sorted(subject.left_behind)
     return observation
@@ -106,4 +111,6 @@ def as_data(divergence: Divergence) -> DivergenceData:
         "fault": divergence.fault,
         "row": divergence.row,
     }
-    return {**data, "found": divergence.found} if divergence.found else data
+    if divergence.found:
+        return {**data, "found": divergence.found}
+    return data

@@ -60,7 +60,7 @@ _ACCESSES = (
     "[REMOTE_READ, MW_BIND]",
 )
 _CHANGE = st.sampled_from(
-    ("[CHANGE_ACCESS]", "[CHANGE_PD]", "[CHANGE_PD, CHANGE_ACCESS]", "[CHANGE_TRANSLATION]")
+    ("[CHANGE_ACCESS]", "[CHANGE_PD]", "[CHANGE_PD, CHANGE_ACCESS]", "[CHANGE_TRANSLATION]"),
 )
 _REGIONS = ("mr", "new", "odp")
 _TYPE_1, _TYPE_2 = ("mw", "mw3"), ("mw2", "mw4")
@@ -156,31 +156,31 @@ class Sequences(RuleBasedStateMachine):
         """Sets up the same objects on both benches, and binds some windows if the region permits binds."""
         self.current_search.begins()
         subject = self.subject
-        given: dict[str, dict[str, str]] = {
+        set_up: dict[str, dict[str, str]] = {
             "pds": {"other": ""},
             "mrs": {},
             "qps": {},
             "windows": {},
         }
-        given["mrs"]["mr"] = flow({**_REGION, "access": self.declared(access)})
+        set_up["mrs"]["mr"] = flow({**_REGION, "access": self.declared(access)})
         if "odp" in subject.has:
             paged = on_demand.replace("]", ", ON_DEMAND]").replace("[, ", "[")
-            given["mrs"]["odp"] = flow({**_REGION, "access": paged})
+            set_up["mrs"]["odp"] = flow({**_REGION, "access": paged})
         if subject.entry == "libibverbs":  # a window cannot be bound to a region without an ibv_mr
-            given["qps"]["qp"] = "{type: RC}"
+            set_up["qps"]["qp"] = "{type: RC}"
             kinds = {name: 1 if name in _TYPE_1 else 2 for name in _WINDOWS}
-            given["windows"] = {
+            set_up["windows"] = {
                 name: f"{{type: {number}}}"
                 for name, number in kinds.items()
                 if f"mw_type_{number}" in subject.has
             }
         self.live = {
-            **dict.fromkeys(given["mrs"], "mr"),
-            **dict.fromkeys(given["windows"], "window"),
+            **dict.fromkeys(set_up["mrs"], "mr"),
+            **dict.fromkeys(set_up["windows"], "window"),
         }
         self.unwritten |= set() if "LOCAL_WRITE" in access else {"mr"}
         try:
-            self.comparison = Comparison(subject, given)
+            self.comparison = Comparison(subject, set_up)
         except (
             SetupRefused
         ):  # there is nothing to compare; the tables test whether a set-up must succeed
@@ -198,12 +198,16 @@ class Sequences(RuleBasedStateMachine):
         """Returns the access flags without flags that the device does not declare."""
         if not self.subject.has & {"mw_type_1", "mw_type_2"}:
             access = access.replace(", MW_BIND", "")
-        return access if "atomics" in self.subject.has else access.replace(", REMOTE_ATOMIC", "")
+        if "atomics" in self.subject.has:
+            return access
+        return access.replace(", REMOTE_ATOMIC", "")
 
     def among(self, names: Iterable[str], number: int) -> str:
         """Returns an existing object among these names; an empty text if no object exists."""
-        found = [name for name in names if name in self.live]
-        return found[number % len(found)] if found else ""
+        candidates = [name for name in names if name in self.live]
+        if candidates:
+            return candidates[number % len(candidates)]
+        return ""
 
     def teardown(self) -> None:
         """Releases all objects in steps, which are compared like all other steps."""
@@ -252,7 +256,7 @@ class Sequences(RuleBasedStateMachine):
     @precondition(
         lambda self: (
             not self.over and not self.bound and "rereg_mr" in self.subject.has and self.changes < 1
-        )
+        ),
     )
     @rule(number=_ANY, flags=_CHANGE, access=st.sampled_from(_ACCESSES), pd=_PD)
     def change(self, number: int, flags: str, access: str, pd: str) -> None:
@@ -280,7 +284,7 @@ class Sequences(RuleBasedStateMachine):
         self.take("ibv_rereg_mr", arguments)
 
     @precondition(
-        lambda self: not self.over and "odp" in self.live and "advise_mr" in self.subject.has
+        lambda self: not self.over and "odp" in self.live and "advise_mr" in self.subject.has,
     )
     @rule(
         advice=st.sampled_from(("PREFETCH", "PREFETCH_WRITE", "PREFETCH_NO_FAULT")),
@@ -291,7 +295,8 @@ class Sequences(RuleBasedStateMachine):
         """Calls ibv_advise_mr for the on-demand region."""
         sges = f"[{{addr: {addr}, length: 8, lkey: odp.lkey}}]"
         self.take(
-            "ibv_advise_mr", {"pd": pd, "advice": advice, "flags": "[FLUSH]", "sg_list": sges}
+            "ibv_advise_mr",
+            {"pd": pd, "advice": advice, "flags": "[FLUSH]", "sg_list": sges},
         )
 
     @precondition(lambda self: not self.over and not self.queue_broken)
@@ -313,7 +318,11 @@ class Sequences(RuleBasedStateMachine):
         """Unbinds a window of type 1: ibv_bind_mw with zero bytes."""
         bound = [name for name in _TYPE_1 if name in self.bound]
         self.bind_to(
-            self.among(bound, window), self.among(_REGIONS[:2], region), "buf + 1 page", "0", "[]"
+            self.among(bound, window),
+            self.among(_REGIONS[:2], region),
+            "buf + 1 page",
+            "0",
+            "[]",
         )
 
     def bind_to(self, name: str, region: str, addr: str, length: str, access: str) -> None:
@@ -395,7 +404,8 @@ class Sequences(RuleBasedStateMachine):
         name = self.among(_REGIONS, number)
         if name and self.can(operation):
             self.take(
-                "local_traffic", {"op": operation, "lkey": f"{name}.lkey", "addr": addr, "pd": pd}
+                "local_traffic",
+                {"op": operation, "lkey": f"{name}.lkey", "addr": addr, "pd": pd},
             )
 
     @precondition(lambda self: not self.over)

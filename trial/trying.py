@@ -38,9 +38,9 @@ class Finding:
 def check_baseline(cases: Sequence[Case]) -> None:
     """Raises UserError (status 3) if a case does not pass on the reference without a violation."""
     faults = [
-        f"{case.id}: {each.verdict} {each.reason}"
-        for case, each in on_reference(cases)
-        if each.verdict != Verdict.PASS
+        f"{case.id}: {judgement.verdict} {judgement.reason}"
+        for case, judgement in on_reference(cases)
+        if judgement.verdict != Verdict.PASS
     ]
     if faults:
         raise UserError("the reference itself does not pass:", *faults, status=3)
@@ -59,7 +59,7 @@ def try_violation(
     stages: dict[tuple[bool, bool], list[Case]] = {}
     for case in cases:  # sweeps run after rows, because a sweep takes as long as hundreds of rows
         stages.setdefault((violation.rule not in case.rules, case.sweep is not None), []).append(
-            case
+            case,
         )
     by: dict[str, str] = {}
     broken: list[str] = []
@@ -69,13 +69,20 @@ def try_violation(
             break
         detected, failed = _detections(on_reference(stage, violation.kind, only, findings))
         if detected and not by:
-            outcome = MISATTRIBUTED if of_other_rules else KILLED
+            if of_other_rules:
+                outcome = MISATTRIBUTED
+            else:
+                outcome = KILLED
         by, broken, tried = {**by, **detected}, broken + failed, tried + len(stage)
     return finding(violation, outcome, by, tried, broken)
 
 
 def finding(
-    violation: Violation, outcome: str, by: dict[str, str], tried: int, broken: Sequence[str] = ()
+    violation: Violation,
+    outcome: str,
+    by: dict[str, str],
+    tried: int,
+    broken: Sequence[str] = (),
 ) -> Finding:
     """Returns a finding. `by` has the cases that detected the violation, with their reasons."""
     reason = next(iter(by.values()), "")
@@ -103,8 +110,11 @@ def _detections(judgements: Iterable[tuple[Case, Judgement]]) -> tuple[dict[str,
 
 
 def try_all(
-    violations: Sequence[Violation], cases: Sequence[Case], jobs: int = 0, whole: bool = False
+    violations: Sequence[Violation],
+    cases: Sequence[Case],
+    jobs: int = 0,
+    whole: bool = False,
 ) -> Iterator[Finding]:
     """Tries every violation in `jobs` processes (0: one for each processor). Yields the findings in order."""
-    names = [each.name for each in violations]
+    names = [violation.name for violation in violations]
     return in_processes(lambda number: try_violation(violations[number], cases, whole), names, jobs)

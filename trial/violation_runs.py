@@ -43,13 +43,19 @@ def reference(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     survive, few violations are misattributed, and there is no false alarm."""
     if arguments.permitted:
         return _permitted(arguments, suite, PERMITTED_VARIANTS)
-    written = BLIND if arguments.blind else ""
-    known = BLIND_VIOLATIONS if arguments.blind else VIOLATIONS
+    if arguments.blind:
+        written = BLIND
+    else:
+        written = ""
+    if arguments.blind:
+        violations = BLIND_VIOLATIONS
+    else:
+        violations = VIOLATIONS
     return _violations(
         arguments,
         suite,
-        known,
-        [each for each in PERMITTED_VARIANTS if each.written == written],
+        violations,
+        [variant for variant in PERMITTED_VARIANTS if variant.written == written],
         not arguments.blind,
     )
 
@@ -63,23 +69,31 @@ def data_path(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 def guest(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     """Alters real calls. The exit status is as for `reference` or, with `--permitted`, 0 if no case fails."""
-    known = DATA_PATH_PERMITTED if arguments.permitted else (*ALTERATIONS, *DATA_PATH_ALTERATIONS)
-    chosen = chosen_of(known, suite, arguments.rule, arguments.violation, arguments.shard)
+    if arguments.permitted:
+        alterations = DATA_PATH_PERMITTED
+    else:
+        alterations = (*ALTERATIONS, *DATA_PATH_ALTERATIONS)
+    chosen = chosen_of(alterations, suite, arguments.rule, arguments.violation, arguments.shard)
     if arguments.list:
         return listed(chosen)
     started = time.monotonic()
-    names = [each.name for each in chosen] + [OWN] * arguments.own
+    names = [alteration.name for alteration in chosen] + [OWN] * arguments.own
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-trial"
     console = out / "console.log"
     messages = messages_from_guest(
-        "trial.inside", names, arguments.stack, console, say, arguments.yes
+        "trial.inside",
+        names,
+        arguments.stack,
+        console,
+        say,
+        arguments.yes,
     )
-    found = (
+    finding = (
         Finding(**{**message, "by": tuple(message["by"]), "broken": tuple(message["broken"])})
         for message in messages
         if message.pop("type", "") == "finding"
     )
-    findings = _shown(arguments, found, len(chosen))
+    findings = _shown(arguments, finding, len(chosen))
     took, where = time.monotonic() - started, "Soft-RoCE in the guest"
     if arguments.permitted:
         return concluded(arguments, report.Trial([], {}, took, where, findings))
@@ -90,25 +104,34 @@ def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     """Runs the default tier's cases on personas and, without `--permitted`, tries violations on these personas. The
     exit status is 1 if a persona does not pass."""
     _check_jobs(arguments.jobs)
-    known = {each.name: each for each in PERSONAS}
+    personas_by_name = {persona.name: persona for persona in PERSONAS}
     for name in arguments.personas:
-        if name not in known:
-            raise UserError(f"unknown persona {name!r}{suggestion(name, list(known))}")
-    tried = [each for each in PERSONAS if each.name in arguments.personas or not arguments.personas]
+        if name not in personas_by_name:
+            raise UserError(f"unknown persona {name!r}{suggestion(name, list(personas_by_name))}")
+    tried = [
+        persona
+        for persona in PERSONAS
+        if persona.name in arguments.personas or not arguments.personas
+    ]
     if arguments.shard:
-        tried = arguments.shard.part(tried, lambda each: each.name)
+        tried = arguments.shard.part(tried, lambda persona: persona.name)
     if arguments.list:
-        print("\n".join(of_personas.behaviours(each) for each in tried))
+        print("\n".join(of_personas.behaviours(persona) for persona in tried))
         return 0
-    violations = BLIND_VIOLATIONS if arguments.blind else VIOLATIONS
-    chosen = (
-        []
-        if arguments.permitted
-        else chosen_of(violations, suite, arguments.rule, arguments.violation)
-    )
+    if arguments.blind:
+        violations = BLIND_VIOLATIONS
+    else:
+        violations = VIOLATIONS
+    if arguments.permitted:
+        chosen = []
+    else:
+        chosen = chosen_of(violations, suite, arguments.rule, arguments.violation)
     started, outcomes = time.monotonic(), []
     for outcome in of_personas.try_personas(
-        tried, chosen, of_tier(suite.cases, DEFAULT), arguments.jobs
+        tried,
+        chosen,
+        of_tier(suite.cases, DEFAULT),
+        arguments.jobs,
     ):
         outcomes.append(outcome)
         if arguments.verbose:
@@ -117,17 +140,19 @@ def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
                     [
                         f"{outcome.persona}: {outcome.processor_s:.1f} s",
                         *of_personas.faults([outcome]),
-                    ]
-                )
+                    ],
+                ),
             )
     if arguments.out:
         of_personas.write(outcomes, arguments.out)
     print("\n".join([of_personas.table(outcomes), *of_personas.faults(outcomes)]))
     print(
         f"{len(outcomes)} personas in {time.monotonic() - started:.1f} s: "
-        f"{sum(each.passed for each in outcomes)} passed"
+        f"{sum(outcome.passed for outcome in outcomes)} passed",
     )
-    return 0 if all(each.passed for each in outcomes) else 1
+    if all(outcome.passed for outcome in outcomes):
+        return 0
+    return 1
 
 
 def sequences(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
@@ -137,24 +162,33 @@ def sequences(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     chosen = chosen_of(VIOLATIONS, suite, arguments.rule, arguments.violation)
     if arguments.list:
         return listed(chosen)
-    kind = chosen[0].kind if arguments.rule or arguments.violation else Device
-    subject, found = (
+    if arguments.rule or arguments.violation:
+        kind = chosen[0].kind
+    else:
+        kind = Device
+    subject, divergences_seen = (
         subject_of(ReferenceBench(kind()), ReferenceBench().capabilities(), "libibverbs"),
         0,
     )
     for divergence in divergences(subject, arguments.seed, for_seconds(arguments.seconds)):
-        found += 1
+        divergences_seen += 1
         print(f"{divergence.fault}\n\n{divergence.row}", flush=True)
     print(
         f"{subject.sequences} sequences, {subject.steps} steps in total, from seed {arguments.seed}: "
-        f"{found} divergences"
+        f"{divergences_seen} divergences",
     )
-    return 1 if found else 0
+    if divergences_seen:
+        return 1
+    return 0
 
 
 def listed(chosen: Sequence[Violation]) -> int:
     """Prints the chosen violations. Returns the exit status."""
-    print("\n".join(f"{each.rule:<9} {each.name}: {each.about}" for each in chosen))
+    print(
+        "\n".join(
+            f"{violation.rule:<9} {violation.name}: {violation.about}" for violation in chosen
+        )
+    )
     return 0
 
 
@@ -163,20 +197,27 @@ def concluded(arguments: argparse.Namespace, trial: report.Trial) -> int:
     if arguments.out:
         report.write(trial, arguments.out)
     print(report.summary(trial))
-    return 0 if trial.passed else 1
+    if trial.passed:
+        return 0
+    return 1
 
 
-def _shown(arguments: argparse.Namespace, found: Iterable[Finding], of: int) -> list[Finding]:
+def _shown(
+    arguments: argparse.Namespace, findings_here: Iterable[Finding], of: int
+) -> list[Finding]:
     """Returns the findings, and shows the progress. Raises UserError if there are not `of` findings."""
     findings: list[Finding] = []
-    for finding in found:
+    for finding in findings_here:
         findings.append(finding)
         if arguments.out:
             report.append(finding, arguments.out)
         if arguments.verbose:
             print(report.line(finding), flush=True)
         elif sys.stderr.isatty():
-            end = "" if len(findings) < of else "\r"
+            if len(findings) < of:
+                end = ""
+            else:
+                end = "\r"
             print(f"\r{len(findings)} of {of}", end=end, file=sys.stderr, flush=True)
     if len(findings) != of:
         raise UserError(f"only {len(findings)} of {of} violations were tried", status=3)
@@ -193,14 +234,21 @@ def _violations(
     """Tries the chosen violations. If all violations are chosen, also tries `variants` and lists `untriable` rules."""
     _check_jobs(arguments.jobs)
     chosen = chosen_of(known, suite, arguments.rule, arguments.violation)
-    whole = len(chosen) == len(known)
-    variants = variants if whole else ()
+    is_all = len(chosen) == len(known)
+    if is_all:
+        variants = variants
+    else:
+        variants = ()
     if arguments.shard:  # each shard has a part of all violations and variants
-        own = {
-            id(each) for each in arguments.shard.part([*chosen, *variants], lambda each: each.name)
+        chosen_here = {
+            id(violation)
+            for violation in arguments.shard.part(
+                [*chosen, *variants], lambda violation: violation.name
+            )
         }
         chosen, variants = (
-            [each for each in every if id(each) in own] for every in (chosen, variants)
+            [violation for violation in every if id(violation) in chosen_here]
+            for every in (chosen, variants)
         )
         untriable = untriable and arguments.shard.number == 1
     if arguments.list:
@@ -209,15 +257,20 @@ def _violations(
     cases = [case for case in suite.cases if case.kind is Kind.ROW or case.tier != EXHAUSTIVE]
     started = time.monotonic()
     findings = _findings(arguments, chosen, cases, arguments.whole)
-    permitted = (
-        list(try_all(variants, of_tier(suite.cases, DEFAULT), arguments.jobs, whole=True))
-        if variants
-        else []
-    )
-    not_tried = UNTRIABLE if untriable and whole else {}
+    if variants:
+        permitted = list(
+            try_all(variants, of_tier(suite.cases, DEFAULT), arguments.jobs, whole=True)
+        )
+    else:
+        permitted = []
+    if untriable and is_all:
+        not_tried = UNTRIABLE
+    else:
+        not_tried = {}
     took = time.monotonic() - started
     return concluded(
-        arguments, report.Trial(findings, not_tried, took, _WHERE, permitted, UNDETECTED)
+        arguments,
+        report.Trial(findings, not_tried, took, _WHERE, permitted, UNDETECTED),
     )
 
 
@@ -232,7 +285,10 @@ def _permitted(arguments: argparse.Namespace, suite: Suite, known: Sequence[Viol
 
 
 def _findings(
-    arguments: argparse.Namespace, chosen: Sequence[Violation], cases: Sequence[Case], whole: bool
+    arguments: argparse.Namespace,
+    chosen: Sequence[Violation],
+    cases: Sequence[Case],
+    whole: bool,
 ) -> list[Finding]:
     check_baseline(cases)
     return _shown(arguments, try_all(chosen, cases, arguments.jobs, whole), len(chosen))
@@ -241,5 +297,5 @@ def _findings(
 def _check_jobs(jobs: int) -> None:
     if jobs < 0:
         raise UserError(
-            f"--jobs {jobs}: give a number of processes, or 0 for one on each processor"
+            f"--jobs {jobs}: give a number of processes, or 0 for one on each processor",
         )

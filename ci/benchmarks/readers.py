@@ -29,7 +29,7 @@ def planned_run(source: Path, folder: Path, number: int) -> Path:
     """Writes a copy of the run in `source` with `number` more planned cases to the new directory `folder`."""
     header, *rest = source.read_bytes().splitlines(keepends=True)
     data = json.loads(header)
-    data["planned"] += [f"reg_mr/made/up-{each}" for each in range(number)]
+    data["planned"] += [f"reg_mr/made/up-{index}" for index in range(number)]
     folder.mkdir()
     (folder / source.name).write_bytes(json.dumps(data).encode() + b"\n" + b"".join(rest))
     return folder
@@ -83,7 +83,11 @@ def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
             **environment,
         }
         process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
         )
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -95,7 +99,8 @@ def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0] if __doc__ else "", allow_abbrev=False
+        description=__doc__.splitlines()[0] if __doc__ else "",
+        allow_abbrev=False,
     )
     parser.add_argument("--planned", type=int, default=300_000, metavar="N")
     parser.add_argument("--results", type=int, metavar="N")
@@ -103,25 +108,31 @@ def main() -> int:
     parser.add_argument("run", nargs="?", type=Path, default=SAMPLE, metavar="RUN")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        made, *more = (
+        make_run, *more = (
             (repeated_run, arguments.results, arguments.own)
             if arguments.results
             else (planned_run, arguments.planned)
         )
-        many, again = (
-            str(made(arguments.run, Path(name) / each, *more)) for each in ("many", "again")
+        large, again = (
+            str(make_run(arguments.run, Path(name) / item, *more)) for item in ("many", "again")
         )
         commands = [
-            *(["report", many, "--format", each, "--out", f"{name}/report"] for each in FORMATS),
-            ["compare", again, many],
-            ["judge", many],
-            ["explain", "REG-15", "--run", many],
-            ["coverage", "--run", many],
+            *(
+                ["report", large, "--format", format, "--out", f"{name}/report"]
+                for format in FORMATS
+            ),
+            ["compare", again, large],
+            ["judge", large],
+            ["explain", "REG-15", "--run", large],
+            ["coverage", "--run", large],
         ]
         for command in commands:
             took = cost([str(ROOT / "rdma-cts"), *command], {})
             report = Path(name) / "report"
-            size = report.stat().st_size if "--out" in command else 0
+            if "--out" in command:
+                size = report.stat().st_size
+            else:
+                size = 0
             shown = " ".join(
                 word for word in command if not word.startswith(name) and word != "--out"
             )

@@ -61,14 +61,22 @@ done
 
 
 def guest_run(
-    *arguments: str, new_build: bool = False, empty_cache: bool = False
+    *arguments: str,
+    new_build: bool = False,
+    empty_cache: bool = False,
 ) -> Callable[[Path], Cost]:
     """Returns a function that runs cases in the guest, with files in the directory `work`. With `new_build`, no
     template exists for the software under test."""
 
     def run(work: Path) -> Cost:
-        cache = {"RDMA_CTS_CACHE": str(work / "cache")} if empty_cache else {}
-        unseen = ["--guest-env", f"RDMA_CTS_BENCHMARK={time.time_ns()}"] if new_build else []
+        if empty_cache:
+            cache = {"RDMA_CTS_CACHE": str(work / "cache")}
+        else:
+            cache = {}
+        if new_build:
+            unseen = ["--guest-env", f"RDMA_CTS_BENCHMARK={time.time_ns()}"]
+        else:
+            unseen = []
         always = ["--guest", "--quiet", "--yes", "--out", str(work / "out")]
         return cost([str(ROOT / "rdma-cts"), "run", *always, *arguments, *unseen], cache)
 
@@ -76,8 +84,8 @@ def guest_run(
 
 
 def reports(work: Path) -> Cost:
-    many = repeated_run(SAMPLE, work / "many", RESULTS)
-    code = f"from pathlib import Path; from commands.report import write_beside; write_beside(Path({str(many)!r}))"
+    large = repeated_run(SAMPLE, work / "many", RESULTS)
+    code = f"from pathlib import Path; from commands.report import write_beside; write_beside(Path({str(large)!r}))"
     return cost([sys.executable, "-c", code], {})
 
 
@@ -97,7 +105,7 @@ def lab_start(work: Path) -> Cost:
     ssh.write_text(SSH)
     ssh.chmod(0o755)
     (work / "lab.yaml").write_text(
-        "hosts:\n" + "".join(f"- {{host: h{each}, device: rxe0}}\n" for each in range(HOSTS))
+        "hosts:\n" + "".join(f"- {{host: h{index}, device: rxe0}}\n" for index in range(HOSTS)),
     )
     path = os.pathsep.join([str(ssh.parent), os.environ["PATH"]])
     environment = {
@@ -116,28 +124,31 @@ def lab_start(work: Path) -> Cost:
     ]
     began = time.perf_counter()
     with subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     ) as lab:
         while not started.exists() or started.stat().st_size < HOSTS:
             if lab.poll() is not None:
                 sys.exit(f"the lab ended with status {lab.returncode}")
             time.sleep(0.1)
-        seconds, own = time.perf_counter() - began, Path(f"/proc/{lab.pid}")
+        seconds, process = time.perf_counter() - began, Path(f"/proc/{lab.pid}")
         runs = [
-            own,
+            process,
             *(
-                Path("/proc", each)
-                for each in (own / f"task/{lab.pid}/children").read_text().split()
+                Path("/proc", task)
+                for task in (process / f"task/{lab.pid}/children").read_text().split()
             ),
         ]
         ticks = sum(
-            sum(map(int, (each / "stat").read_text().rpartition(")")[2].split()[11:15]))
-            for each in runs
+            sum(map(int, (run / "stat").read_text().rpartition(")")[2].split()[11:15]))
+            for run in runs
         )
         shares = [
             line.split()[1]
-            for each in runs
-            for line in (each / "smaps_rollup").open()
+            for run in runs
+            for line in (run / "smaps_rollup").open()
             if line.startswith("Pss:")
         ]
         lab.terminate()
@@ -163,7 +174,10 @@ class Measure:
 
     @property
     def goal(self) -> str:
-        both = f" of the processor, {self.goal_mib:.0f} MiB" if self.goal_mib else ""
+        if self.goal_mib:
+            both = f" of the processor, {self.goal_mib:.0f} MiB"
+        else:
+            both = ""
         return f"≤ {self.goal_s:g} s{both}"
 
 
@@ -190,12 +204,15 @@ def boot_and_power_off(work: Path) -> float:
 def cases_only(work: Path) -> float:
     """Returns the seconds of the cases of the run, divided by the number of guests that ran at the same time."""
     results = read_results(work / "out").results
-    return sum(each.get("duration_us") or 0 for each in results) / 1e6 / (os.cpu_count() or 1)
+    return sum(result.get("duration_us") or 0 for result in results) / 1e6 / (os.cpu_count() or 1)
 
 
 MEASURES = {
     "only": Measure(
-        "`--only CASE` with a template", guest_run("--only", CASE), 3.0, resume_and_end
+        "`--only CASE` with a template",
+        guest_run("--only", CASE),
+        3.0,
+        resume_and_end,
     ),
     "build": Measure(
         "`--only CASE` with a new build",
@@ -207,13 +224,23 @@ MEASURES = {
     "default": Measure("the default tier, violations confirmed", guest_run(), 90.0, cases_only),
     "spaces": Measure("the exhaustive tier's spaces", guest_run(*SPACES.split()), 70.0, cases_only),
     "first": Measure(
-        "the first run ever", guest_run("--only", CASE, empty_cache=True), 180.0, once=True
+        "the first run ever",
+        guest_run("--only", CASE, empty_cache=True),
+        180.0,
+        once=True,
     ),
     "reports": Measure(
-        f"the reports of {RESULTS:,} results", reports, 12.0, parsing, 400e6 / (1 << 20)
+        f"the reports of {RESULTS:,} results",
+        reports,
+        12.0,
+        parsing,
+        400e6 / (1 << 20),
     ),
     "lab": Measure(
-        f"the start of a lab of {HOSTS} hosts", lab_start, 30.0, goal_mib=1e9 / (1 << 20)
+        f"the start of a lab of {HOSTS} hosts",
+        lab_start,
+        30.0,
+        goal_mib=1e9 / (1 << 20),
     ),
     "quick": Measure(
         "the quick tests",
@@ -229,9 +256,15 @@ def repeat(name: str, measure: Measure, repetitions: int) -> tuple[Cost, float |
     for repetition in range(1 if measure.once else repetitions + 1):
         with tempfile.TemporaryDirectory(prefix="rdma-cts-benchmark-") as folder:
             took = measure.run(Path(folder))
-            floor = measure.floor(Path(folder)) if measure.floor else None
+            if measure.floor:
+                floor = measure.floor(Path(folder))
+            else:
+                floor = None
         counts = repetition > 0 or measure.once
-        of_floor = "" if floor is None else f", floor {floor:.2f} s"
+        if floor is None:
+            of_floor = ""
+        else:
+            of_floor = f", floor {floor:.2f} s"
         print(
             f"{name}: {took.seconds:.2f} s, processors {took.processor_s:.2f} s, {took.memory_mib:.0f} MiB{of_floor}"
             f"{'' if counts else ' (warm-up)'}",
@@ -254,30 +287,37 @@ def read_nights(path: Path) -> list[dict[str, float]]:
                 if not all(type(value) in (int, float) and value > 0 for value in figures.values()):
                     raise ValueError("a figure that is not a positive number")
             except (ValueError, LookupError, TypeError, AttributeError) as error:
-                why = str(error) if type(error) is ValueError else "no figures"
+                if type(error) is ValueError:
+                    why = str(error)
+                else:
+                    why = "no figures"
                 raise UserError(f"{path}:{number}: not a night of run_cost.py: {why}") from error
             nights.append(figures)
     return nights
 
 
 def compared(
-    nights: Sequence[Mapping[str, float]], figures: Mapping[str, float]
+    nights: Sequence[Mapping[str, float]],
+    figures: Mapping[str, float],
 ) -> tuple[str, bool]:
     """Returns a line that compares figures with earlier nights, and whether any figure has regressed."""
-    known = {name: [night[name] for night in nights if name in night][-NIGHTS:] for name in figures}
-    known = {name: values for name, values in known.items() if len(values) >= FEWEST}
+    earlier = {
+        name: [night[name] for night in nights if name in night][-NIGHTS:] for name in figures
+    }
+    earlier = {name: values for name, values in earlier.items() if len(values) >= FEWEST}
     above = [
         f"{name} {figures[name]:.2f}, {figures[name] / middle - 1:.0%} above the median of {len(values)} nights, "
         f"{middle:.2f} ({min(values):.2f} to {max(values):.2f})"
-        for name, values in known.items()
+        for name, values in earlier.items()
         if figures[name] > MOST * (middle := statistics.median(values))
     ]
     if above:
         return f"costs: {'; '.join(above)}", True
-    if not known:
+    if not earlier:
         return f"costs: not compared: {len(nights)} earlier nights, {FEWEST} are needed", False
     spread, name = max(
-        ((max(each) - min(each)) / statistics.median(each), name) for name, each in known.items()
+        ((max(seconds_now) - min(seconds_now)) / statistics.median(seconds_now), name)
+        for name, seconds_now in earlier.items()
     )
     return (
         f"costs: nothing is more than a fifth above earlier nights; largest spread: {spread:.0%} ({name})",
@@ -288,10 +328,15 @@ def compared(
 def main() -> int:
     """Measures, prints the results, and returns exit status 1 if a goal is missed."""
     parser = argparse.ArgumentParser(
-        description="Measures what runs and other commands cost.", allow_abbrev=False
+        description="Measures what runs and other commands cost.",
+        allow_abbrev=False,
     )
     parser.add_argument(
-        "--repetitions", type=int, default=5, metavar="N", help="how often each measure is repeated"
+        "--repetitions",
+        type=int,
+        default=5,
+        metavar="N",
+        help="how often each measure is repeated",
     )
     parser.add_argument(
         "--history",
@@ -308,9 +353,12 @@ def main() -> int:
     arguments = parser.parse_args()
     if unknown := set(arguments.measures) - set(MEASURES):
         parser.error(
-            f"unknown measure {sorted(unknown)[0]!r}; the measures are {', '.join(MEASURES)}"
+            f"unknown measure {sorted(unknown)[0]!r}; the measures are {', '.join(MEASURES)}",
         )
-    nights = read_nights(arguments.history) if arguments.history else []
+    if arguments.history:
+        nights = read_nights(arguments.history)
+    else:
+        nights = []
     figures: dict[str, float] = {}
     lines = [
         "| what | median | processors | memory | floor | ratio | goal |",
@@ -323,7 +371,10 @@ def main() -> int:
         missed |= measure.is_missed(took)
         figures |= {f"{name} processor_s": took.processor_s, f"{name} MiB": took.memory_mib}
         figures |= {f"{name} / floor": took.seconds / floor} if floor else {}
-        of_floor = f"{floor:.1f} s | {took.seconds / floor:.1f}" if floor else "none | "
+        if floor:
+            of_floor = f"{floor:.1f} s | {took.seconds / floor:.1f}"
+        else:
+            of_floor = "none | "
         used = f"{took.seconds:.1f} s | {took.processor_s:.1f} s | {took.memory_mib:.0f} MiB"
         lines.append(f"| {measure.title} | {used} | {of_floor} | {measure.goal} |")
     print("\n".join(lines))
@@ -331,7 +382,10 @@ def main() -> int:
         line, missed = compared(nights, figures)
         print(line)
         with reading(arguments.history):
-            old = arguments.history.read_bytes() if arguments.history.exists() else b""
+            if arguments.history.exists():
+                old = arguments.history.read_bytes()
+            else:
+                old = b""
         night = {"night": f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}", "figures": figures}
         write_atomically(arguments.history, old + json.dumps(night).encode() + b"\n")
     return int(missed)

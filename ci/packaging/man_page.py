@@ -31,7 +31,10 @@ def page() -> str:
 
 def _lines(parser: argparse.ArgumentParser) -> Iterator[str]:
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    date = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+    if epoch:
+        date = datetime.fromtimestamp(int(epoch), UTC)
+    else:
+        date = datetime.now(UTC)
     yield f'.TH RDMA\\-CTS 1 {date:%Y\\-%m\\-%d} "rdma\\-cts {_escaped(VERSION)}" "User Commands"'
     yield ".SH NAME"
     yield f"rdma\\-cts \\- {_escaped(parser.description or '').rstrip('.')}"
@@ -84,7 +87,9 @@ def _options(parser: argparse.ArgumentParser, leave_out: argparse.Action) -> Ite
 def _groups(parser: argparse.ArgumentParser) -> Iterator[str]:
     for group in parser._action_groups:
         actions = [
-            each for each in group._group_actions if not isinstance(each, argparse._HelpAction)
+            action
+            for action in group._group_actions
+            if not isinstance(action, argparse._HelpAction)
         ]
         if actions and group.title not in ("positional arguments", "options"):
             yield from (".PP", f"{_text((group.title or '').capitalize())}:")
@@ -106,7 +111,9 @@ def _escaped(text: str) -> str:
 def _text(text: str) -> str:
     """Returns a text as one line. If roff would parse the beginning as a request, it is escaped."""
     line = _escaped(" ".join(text.split()))
-    return f"\\&{line}" if line.startswith((".", "'")) else line
+    if line.startswith((".", "'")):
+        return f"\\&{line}"
+    return line
 
 
 if __name__ == "__main__":

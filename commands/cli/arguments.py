@@ -11,7 +11,8 @@ from reports.text import one_line, wrapped
 
 NAME = "rdma-cts"  # the prefix of messages
 _CHOICE = re.compile(
-    r"argument (?P<of>.*): invalid choice: '(?P<given>.*)' \(choose from (?P<known>.*)\)", re.DOTALL
+    r"argument (?P<of>.*): invalid choice: '(?P<given>.*)' \(choose from (?P<known>.*)\)",
+    re.DOTALL,
 )
 
 
@@ -33,16 +34,18 @@ class Parser(argparse.ArgumentParser):
 
     # argparse has overloads for namespaces of other types; this override has none.
     def parse_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+        self,
+        args: Sequence[str] | None = None,
+        namespace: argparse.Namespace | None = None,
     ) -> argparse.Namespace:
         """Parses the arguments. An unknown argument is reported as a mistake in the arguments of its command."""
-        found, unknown = self.parse_known_args(args, namespace)
+        namespace_read, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            parser = self._of_command(getattr(found, "command", ""))._of_command(
-                getattr(found, "trial", "")
+            parser = self._of_command(getattr(namespace_read, "command", ""))._of_command(
+                getattr(namespace_read, "trial", ""),
             )
             parser.error(f"unrecognized arguments: {' '.join(unknown)}{parser._meant(unknown[0])}")
-        return found
+        return namespace_read
 
     def options(self, command: str = "") -> list[str]:
         return [
@@ -50,8 +53,12 @@ class Parser(argparse.ArgumentParser):
         ]
 
     def commands(self) -> "dict[str, Parser]":
-        groups = [each for each in self._actions if isinstance(each, argparse._SubParsersAction)]
-        return dict(groups[0].choices) if groups else {}
+        groups = [
+            action for action in self._actions if isinstance(action, argparse._SubParsersAction)
+        ]
+        if groups:
+            return dict(groups[0].choices)
+        return {}
 
     def _of_command(self, command: str) -> "Parser":
         return self.commands().get(command, self)
@@ -62,9 +69,11 @@ class Parser(argparse.ArgumentParser):
         from conformance.verbs import VERBS
         from conformance.yamldoc.reader import suggestion
 
-        known = self.options()
+        options = self.options()
         if word.startswith("-"):
-            return suggestion(word.partition("=")[0], known) if len(known) > 2 else ""
+            if len(options) > 2:
+                return suggestion(word.partition("=")[0], options)
+            return ""
         folder = word.removeprefix("ibv_").strip("/")
         kinds = {
             "--rule": RULE_ID.fullmatch(word),
@@ -72,20 +81,20 @@ class Parser(argparse.ArgumentParser):
             "--only": "/" in word,
             "--device": re.fullmatch(r"[a-z]\w*[0-9]", word),
         }
-        option = next((each for each, fits in kinds.items() if fits and each in known), "")
-        return (
-            f" (did you mean {option} {folder if option == '--verb' else word}?)" if option else ""
-        )
+        option = next((option for option, fits in kinds.items() if fits and option in options), "")
+        if option:
+            return f" (did you mean {option} {folder if option == '--verb' else word}?)"
+        return ""
 
     def error(self, message: str) -> NoReturn:
         """Raises UserError with argparse's message; for an unknown choice, the message suggests a similar choice."""
-        if found := _CHOICE.fullmatch(message):
+        if match := _CHOICE.fullmatch(message):
             from conformance.yamldoc.reader import (
                 suggestion,
             )  # imported late: help texts do not need it
 
-            near = suggestion(found["given"], re.findall(r"[^', ]+", found["known"]))
-            message = f"{found['of']} {found['given']!r} does not exist{near}"
+            near = suggestion(match["given"], re.findall(r"[^', ]+", match["known"]))
+            message = f"{match['of']} {match['given']!r} does not exist{near}"
         command = self.prog.removeprefix(NAME).strip()
         said = one_line(f"{command}: {message}" if command else message)
         raise UserError(said, hint=f"see {PROGRAM} {command} --help".replace("  ", " "))

@@ -22,19 +22,29 @@ from conformance.tables.tiers import ordered, shipped_durations
 def choose(options: RunOptions, chosen: Run | None = None, argv: Sequence[str] = ()) -> Run:
     """Returns the run of these options, still without a target. Reuses the tables and cases of `chosen`, another run,
     if possible. `argv` are the arguments of the command. Raises UserError."""
-    suite = chosen.suite if chosen else run_arguments.suite_of_run(options)
+    if chosen:
+        suite = chosen.suite
+    else:
+        suite = run_arguments.suite_of_run(options)
     selection = run_arguments.selection_from(options)
     by = (selection, options.seed, bool(options.sequences))
-    cases = chosen.cases if chosen and chosen.by == by else _selected(selection, suite, options)
+    if chosen and chosen.by == by:
+        cases = chosen.cases
+    else:
+        cases = _selected(selection, suite, options)
     if len(cases) > MOST_CASES:
         raise UserError(
             f"{len(cases):,} cases are more than the {MOST_CASES:,} that a results file can have",
             hint="select fewer cases",
         )
-    profile = read_profile(options.profile) if options.profile else Profile()
-    waivers = (
-        read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
-    )
+    if options.profile:
+        profile = read_profile(options.profile)
+    else:
+        profile = Profile()
+    if options.waivers:
+        waivers = read_waivers(options.waivers, suite, datetime.now().date())
+    else:
+        waivers = None
     return Run(options, suite, cases, waivers, profile, argv=argv, by=by)
 
 

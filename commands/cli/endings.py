@@ -52,7 +52,9 @@ def crash_report(error: Exception, folder: Path | None = None) -> UserError:
     except OSError as full:
         what, log = f"{what} (the traceback cannot be written: {full.strerror})", ""
     return UserError(
-        f"this is an error of the suite, or of its environment: {what}", log=log, status=3
+        f"this is an error of the suite, or of its environment: {what}",
+        log=log,
+        status=3,
     )
 
 
@@ -63,13 +65,14 @@ def unusable_path(error: OSError, given: Sequence[str]) -> UserError | None:
         os.getcwd()
     except FileNotFoundError:
         return UserError(
-            "the working directory has been removed", hint="change to another directory"
+            "the working directory has been removed",
+            hint="change to another directory",
         )
     if not isinstance(error, PermissionError) or not isinstance(error.filename, str | os.PathLike):
         return None
     path = Path(error.filename).absolute()
-    named = [Path(word).absolute() for each in given for word in re.split("[=,]", each) if word]
-    if not any(path.is_relative_to(each) for each in named):
+    named = [Path(word).absolute() for path in given for word in re.split("[=,]", path) if word]
+    if not any(path.is_relative_to(item) for item in named):
         return None
     return UserError(f"{error.filename} cannot be used: {error.strerror}")
 

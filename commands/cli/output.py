@@ -32,7 +32,7 @@ def out_path(text: str) -> Path:
         missing = not os.path.lexists(folder)
         raise UserError(
             f"{path} cannot be written: "
-            f"{f'there is no directory {folder}' if missing else f'{folder} is not a directory'}"
+            f"{f'there is no directory {folder}' if missing else f'{folder} is not a directory'}",
         )
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UserError(f"{path} cannot be written: {os.strerror(errno.EACCES)}")
@@ -60,8 +60,8 @@ def out_file(text: str) -> Path:
 def _is_there(path: Path) -> bool:
     """Returns whether this path exists. Raises UserError if it is too long or a link to itself."""
     try:
-        found = os.lstat(path)
-        if stat.S_ISLNK(found.st_mode):
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
             os.stat(path)
     except OSError as error:
         if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
@@ -91,7 +91,7 @@ def refuse_recorded(path: Path) -> None:
     recorded = (records.FILE_NAME, plan.FILE_NAME, OUTCOME_FILE)
     place = Path(os.path.realpath(path))  # before 3.13, Path.resolve fails for a link to itself
     in_points = place.parent.name == points.FOLDER and os.path.exists(
-        place.parent.parent / records.FILE_NAME
+        place.parent.parent / records.FILE_NAME,
     )
     if os.path.isfile(place) and (place.name in recorded or in_points):
         raise UserError(

@@ -40,7 +40,10 @@ def add(parser: argparse._ActionsContainer, usage: str, help: str, **more: Any) 
     names, _, value = usage.partition(" ")
     if value:
         nargs = _NARGS.get(re.sub("[A-Z]+", "_", value))
-        value = value.strip("[.]") if nargs else value
+        if nargs:
+            value = value.strip("[.]")
+        else:
+            value = value
         type_ = _TYPES.get(f"{names} {value}", _TYPES.get(value))
         more = {"nargs": nargs, "metavar": value, "type": type_, **more}
     elif names.startswith("-") and not {"action", "choices", "default"} & more.keys():
@@ -61,7 +64,10 @@ def add_options(parser: argparse.ArgumentParser, names: Iterable[str] = tuple(OP
 def add_argument(group: argparse._ActionsContainer, name: str, default: Any) -> None:
     """Adds the option of a field of RunOptions. With the default SUPPRESS the default of RunOptions applies."""
     option = OPTIONS[name]
-    shown = option.default if default == argparse.SUPPRESS else default
+    if default == argparse.SUPPRESS:
+        shown = option.default
+    else:
+        shown = default
     if name in _CHOICES:
         choices, shown = _CHOICES[name]
         # The list of all choices would be wider than a terminal.
@@ -76,12 +82,12 @@ def add_argument(group: argparse._ActionsContainer, name: str, default: Any) -> 
 
 def options_from(arguments: argparse.Namespace) -> RunOptions:
     """Returns the RunOptions of a namespace that was parsed with `add_options`."""
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in vars(arguments).items()
         if name in OPTIONS
     }
-    return RunOptions(**given)
+    return RunOptions(**values)
 
 
 def recorded_options(argv: Sequence[str], path: Path) -> RunOptions:
@@ -92,7 +98,7 @@ def recorded_options(argv: Sequence[str], path: Path) -> RunOptions:
         return options_from(parser.parse_args(argv))
     except UserError as error:
         raise UserError(
-            f"{path} has arguments that `run` does not have: {error.message}"
+            f"{path} has arguments that `run` does not have: {error.message}",
         ) from error
 
 
@@ -127,5 +133,9 @@ def suite_of_run(options: RunOptions) -> Suite:
 
 def selection_from(arguments: argparse.Namespace | RunOptions) -> Selection:
     return Selection(
-        arguments.verbs, arguments.rules, arguments.words, arguments.only, arguments.tier
+        arguments.verbs,
+        arguments.rules,
+        arguments.words,
+        arguments.only,
+        arguments.tier,
     )

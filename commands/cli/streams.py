@@ -59,16 +59,17 @@ class Output:
         """Returns why output was lost. The text is empty if no output was lost, or if the reader had exited."""
         sys.stdout.flush()
         failure = self._sink.failure
-        return (
-            ""
-            if failure is None or isinstance(failure, BrokenPipeError)
-            else failure.strerror or "unknown error"
-        )
+        if failure is None or isinstance(failure, BrokenPipeError):
+            return ""
+        return failure.strerror or "unknown error"
 
 
 def _stream(sink: _Sink, before: TextIO | None) -> TextIO:
     encoding = (before.encoding if before else None) or "utf-8"
     # Buffered by lines, so that lines of both streams stay in order, and a reader sees each line at once.
     return io.TextIOWrapper(
-        io.BufferedWriter(sink), encoding=encoding, errors="backslashreplace", line_buffering=True
+        io.BufferedWriter(sink),
+        encoding=encoding,
+        errors="backslashreplace",
+        line_buffering=True,
     )

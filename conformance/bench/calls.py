@@ -19,13 +19,13 @@ NUMBERS: Mapping[str, type] = {
 
 def members(declarations: str) -> Sequence[tuple[str, Any]]:
     """Returns the members of a C struct for ctypes, from declarations such as `void *context, *pd; uint32_t handle`."""
-    declared = (each.split(maxsplit=1) for each in declarations.split(";"))
-    found = [
+    declared = (declaration.split(maxsplit=1) for declaration in declarations.split(";"))
+    members_of_type = [
         (name.strip(), NUMBERS.get(ctype)) for ctype, names in declared for name in names.split(",")
     ]
     return [
         (name.removeprefix("*"), ctypes.c_void_p if name.startswith("*") else kind)
-        for name, kind in found
+        for name, kind in members_of_type
     ]
 
 
@@ -65,7 +65,7 @@ class KeyInStruct:
 class IbvMrInitAttr(ctypes.Structure):
     _fields_ = members(
         "size_t length; uint32_t access; uint64_t comp_mask, iova; void *addr; int fd; uint64_t fd_offset;"
-        "void *dmah, *buf"
+        "void *dmah, *buf",
     )
 
 

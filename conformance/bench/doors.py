@@ -18,7 +18,7 @@ def start_of(given: Mapping[str, Any]) -> int:
     """Returns the offset or address of a region's first byte, from the arguments of the registration."""
     if "comp_mask" in given:
         return int(
-            given["fd_offset"] if given["comp_mask"] & _MASK.value_of("FD") else given["addr"]
+            given["fd_offset"] if given["comp_mask"] & _MASK.value_of("FD") else given["addr"],
         )
     return int(given["addr"] if "addr" in given else given.get("offset", 0))
 
@@ -42,10 +42,25 @@ class RegMrEx:
 
     def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
         return self.library.reg_mr_ex(
-            pd, length, access, ADDR | IOVA, hca_va, addr, 0, 0, "NULL", None
+            pd,
+            length,
+            access,
+            ADDR | IOVA,
+            hca_va,
+            addr,
+            0,
+            0,
+            "NULL",
+            None,
         )
 
     def reg_dmabuf_mr(
-        self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int
+        self,
+        pd: Pd,
+        offset: int,
+        length: int,
+        iova: int,
+        fd: int,
+        access: int,
     ) -> Return:
         return self.library.reg_mr_ex(pd, length, access, DMABUF, iova, 0, fd, offset, "NULL", None)

@@ -55,12 +55,12 @@ class Area:
         length: int,
         around: int,
         before: bytes,
-        wanted: bytes,
+        content: bytes,
         prefill: bool = True,
     ) -> None:
         """Without `prefill`, the contents exist already or must not be written: `fill` writes nothing."""
         self.memory, self.start, self.length = memory, start, length
-        self.around, self.before, self.wanted, self.prefill = around, before, wanted, prefill
+        self.around, self.before, self.wanted, self.prefill = around, before, content, prefill
         self.native_state: int | None = None  # the state from exchange.c, or None
 
     def fill(self) -> None:
@@ -77,13 +77,17 @@ class Area:
         """Returns how much of the wanted contents is in the range: `all`, `nothing` or `part`. Ignores the first
         `skipped` bytes of the range."""
         if self.native_state == UNTOUCHED:
-            return "all" if self.wanted == self.before else "nothing"
+            if self.wanted == self.before:
+                return "all"
+            return "nothing"
         if self.native_state == REPLACED:
             return "all"
-        content, wanted = self.content()[skipped:], self.wanted[: self.length - skipped]
-        if content == wanted:
+        content, expected = self.content()[skipped:], self.wanted[: self.length - skipped]
+        if content == expected:
             return "all"
-        return "nothing" if content == self.before[skipped:] else "part"
+        if content == self.before[skipped:]:
+            return "nothing"
+        return "part"
 
     def received(self, source: "Area") -> str:
         """Returns how much of another area's contents is in this area: a result of `moved`, or `other`.
@@ -109,7 +113,9 @@ class Area:
         """Returns at most SHOWN changes of the memory, as [offset from the beginning of the range, size], both in
         bytes. A change that crosses an end of the range is split at this end."""
         if self.native_state in (UNTOUCHED, REPLACED):
-            return [[0, self.length]] if self.native_state == REPLACED else []
+            if self.native_state == REPLACED:
+                return [[0, self.length]]
+            return []
         inside = [[offset, size] for offset, size in _differing(self.content(), self.before)]
         return sorted([*inside, *self._changes_outside()])[:SHOWN]
 
@@ -117,7 +123,7 @@ class Area:
         return self.native_state not in (UNTOUCHED, REPLACED) and bool(self._changes_outside())
 
     def _changes_outside(self) -> list[list[int]]:
-        found: list[list[int]] = []
+        ranges: list[list[int]] = []
         reference, after = repeated(self.around, self.memory.size), self.start + self.length
         for at, end in (
             (self.memory.addr, self.start),
@@ -125,8 +131,8 @@ class Area:
         ):
             if end > at and _memcmp(at, reference, end - at):
                 differing = _differing(ctypes.string_at(at, end - at), reference[: end - at])
-                found += [[at - self.start + offset, size] for offset, size in differing]
-        return found
+                ranges += [[at - self.start + offset, size] for offset, size in differing]
+        return ranges
 
 
 @functools.lru_cache(maxsize=8)
@@ -145,6 +151,6 @@ def _differing(content: bytes, reference: bytes) -> list[tuple[int, int]]:
         return []
     differences = int.from_bytes(content, "big") ^ int.from_bytes(reference, "big")
     return [
-        (found.start(), len(found[0]))
-        for found in _NOT_ZERO.finditer(differences.to_bytes(len(content), "big"))
+        (ranges.start(), len(ranges[0]))
+        for ranges in _NOT_ZERO.finditer(differences.to_bytes(len(content), "big"))
     ]

@@ -107,18 +107,20 @@ class Exchange(NamedTuple):
 
 
 def other_opcode(
-    opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()
+    opcode: str,
+    completions_here: Sequence[Completion],
+    received: Sequence[Completion] = (),
 ) -> list[str]:
     """Returns the opcodes [reported, specified] of a completion that reports a different operation than the posted
-    operation, or []. `found` begins with the request's completion, and `received` begins with the completion of the
+    operation, or []. `completions_here` begins with the request's completion, and `received` begins with the completion of the
     receive that the request consumed, if any. The opcode of a completion in error is not valid, and is not compared."""
     specified = (
-        (found, COMPLETED_AS.get(opcode, opcode)),
+        (completions_here, COMPLETED_AS.get(opcode, opcode)),
         (received, _RECEIVED_AS.get(opcode, "RECV")),
     )
-    for completions, wanted in specified:
-        if completions and completions[0].status == "SUCCESS" and completions[0].opcode != wanted:
-            return [completions[0].opcode, wanted]
+    for completions, expected in specified:
+        if completions and completions[0].status == "SUCCESS" and completions[0].opcode != expected:
+            return [completions[0].opcode, expected]
     return []
 
 
@@ -129,7 +131,9 @@ def next_rkey(rkey: int) -> int:
 
 def wc_status(status: int) -> str:
     """Returns the name of a value of enum ibv_wc_status without the prefix: `REM_ACCESS_ERR` for 10."""
-    return _WC_STATUS[status] if 0 <= status < len(_WC_STATUS) else f"status {status}"
+    if 0 <= status < len(_WC_STATUS):
+        return _WC_STATUS[status]
+    return f"status {status}"
 
 
 def wc_opcode(opcode: int) -> str:
@@ -143,7 +147,7 @@ _WC_STATUS = tuple(
     SUCCESS LOC_LEN_ERR LOC_QP_OP_ERR LOC_EEC_OP_ERR LOC_PROT_ERR WR_FLUSH_ERR MW_BIND_ERR BAD_RESP_ERR LOC_ACCESS_ERR
     REM_INV_REQ_ERR REM_ACCESS_ERR REM_OP_ERR RETRY_EXC_ERR RNR_RETRY_EXC_ERR LOC_RDD_VIOL_ERR REM_INV_RD_REQ_ERR
     REM_ABORT_ERR INV_EECN_ERR INV_EEC_STATE_ERR FATAL_ERR RESP_TIMEOUT_ERR GENERAL_ERR TM_ERR TM_RNDV_INCOMPLETE
-    """.split()
+    """.split(),
 )
 # The values of enum ibv_wc_opcode (<infiniband/verbs.h>) of the requests that the suite posts.
 _REQUESTS = (

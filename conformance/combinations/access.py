@@ -93,7 +93,10 @@ class Access:
 
     def start(self, extent: Extent, length: int) -> tuple[int, int]:
         """Returns the address in the process, and in requests, of `length` bytes at the point's place."""
-        step = _WORD if self.operation in WORDS and self.side == "remote" else 1
+        if self.operation in WORDS and self.side == "remote":
+            step = _WORD
+        else:
+            step = 1
         middle = extent.length // 2 & -_WORD
         page = self.objects.bench.page
         boundary = -(-(extent.addr + page) // page) * page - extent.addr
@@ -127,7 +130,10 @@ class Access:
         region = objects.region(*how)
         rights = values["window_rights"]
         if key in ("window_1", "window_2", "window_2_zero"):
-            kind = 1 if key == "window_1" else 2
+            if key == "window_1":
+                kind = 1
+            else:
+                kind = 2
             return objects.window(link, region, kind, rights, key == "window_2_zero")
         if key == "other_queue":
             again = (values["transport"], values["posting"], "all", self.inline)
@@ -161,7 +167,10 @@ class Access:
         values = self.values
         try:
             link = self.objects.link(
-                self.transport, values["posting"], values["queue_rights"], self.inline
+                self.transport,
+                values["posting"],
+                values["queue_rights"],
+                self.inline,
             )
             self.objects.renew_if_stale(link)
             self._before(link)
@@ -194,15 +203,27 @@ class Access:
         """Returns the elements of the request, the memory that its rkey names, and the elements of the receive."""
         size, sends = self.size, self.operation in SENDS
         plain = self.objects.region("reg_mr", "plain", "all").extent
-        lists = [] if self.operation == "ATOMIC_WRITE" else self.lengths(size)
+        if self.operation == "ATOMIC_WRITE":
+            lists = []
+        else:
+            lists = self.lengths(size)
         if self.side == "receive":
-            header = DATAGRAM_HEADER if self.transport == "UD" else 0
+            if self.transport == "UD":
+                header = DATAGRAM_HEADER
+            else:
+                header = 0
             received = self._list(self.lengths(size + header), extent, plain.length // 2)
             return self._list([size], None, 0), None, received
-        tested = extent if self.side == "local" else None
+        if self.side == "local":
+            tested = extent
+        else:
+            tested = None
         local = self._list(lists, tested, 0)
         if sends:
-            header = DATAGRAM_HEADER if self.transport == "UD" else 0
+            if self.transport == "UD":
+                header = DATAGRAM_HEADER
+            else:
+                header = 0
             return local, None, self._list([size + header], None, plain.length // 2)
         if self.side == "remote":
             addr, base = self.start(extent, size)
@@ -216,12 +237,18 @@ class Access:
         after the other in the other memory, from the offset `start` on."""
         plain = self.objects.region("reg_mr", "plain", "all").extent
         at = plain.addr + start & -_WORD
-        which = self.number % len(lengths) if lengths else 0
+        if lengths:
+            which = self.number % len(lengths)
+        else:
+            which = 0
         elements = []
         for number, length in enumerate(lengths):
             if tested is not None and number == which:
                 addr, base = self.start(tested, length)
-                base = addr if self.inline and self.side == "local" else base
+                if self.inline and self.side == "local":
+                    base = addr
+                else:
+                    base = base
                 elements.append(Element(Range(addr, length, True), Sge(base, length, tested.lkey)))
                 continue
             elements.append(Element(Range(at, length, False), Sge(at, length, plain.lkey)))
@@ -239,11 +266,17 @@ class Access:
         reads, message = self.operation in READS, pattern(self.size)
         for element in local:
             part, message = message[: element.place.length], message[element.place.length :]
-            content = repeated(EMPTY, element.place.length) if reads else part
+            if reads:
+                content = repeated(EMPTY, element.place.length)
+            else:
+                content = part
             self._put(contents, element, content)
         for element in (*received, *([remote] if remote else [])):
             length = element.place.length
-            content = pattern(length) if self.operation == "RDMA_READ" else repeated(BEFORE, length)
+            if self.operation == "RDMA_READ":
+                content = pattern(length)
+            else:
+                content = repeated(BEFORE, length)
             self._put(contents, element, content)
 
     def _put(self, contents: Contents, element: Element, content: bytes) -> None:
@@ -266,7 +299,10 @@ class Access:
             self._scatter(contents, [(pattern(self.size), secret)], local)
             return
         before = int.from_bytes(repeated(BEFORE, _WORD), sys.byteorder)
-        after = before + _ADDED if self.operation == "ATOMIC_FETCH_AND_ADD" else _SWAPPED
+        if self.operation == "ATOMIC_FETCH_AND_ADD":
+            after = before + _ADDED
+        else:
+            after = _SWAPPED
         self._write(contents, remote, (after % _SPACE).to_bytes(_WORD, sys.byteorder), False)
         for element in local:
             self._write(contents, element, repeated(BEFORE, _WORD), secret)
@@ -289,10 +325,16 @@ class Access:
         return parts
 
     def _scatter(
-        self, contents: Contents, parts: list[tuple[bytes, bool]], targets: list[Element]
+        self,
+        contents: Contents,
+        parts: list[tuple[bytes, bool]],
+        targets: list[Element],
     ) -> None:
         """Expects the parts of a message one after the other in the targets. A datagram follows its header."""
-        at = -DATAGRAM_HEADER if self.transport == "UD" else 0  # of the next target, in the message
+        if self.transport == "UD":
+            at = -DATAGRAM_HEADER
+        else:
+            at = 0
         for element in targets:
             place, end = element.place, at + element.place.length
             start = 0
@@ -322,13 +364,19 @@ class Access:
         return self.objects.bound(link, window, plain, 2, "all", False).rkey
 
     def _request(
-        self, local: list[Element], remote: Element | None, invalidated: int
+        self,
+        local: list[Element],
+        remote: Element | None,
+        invalidated: int,
     ) -> SendRequest:
         before = int.from_bytes(repeated(BEFORE, _WORD), sys.byteorder)
         adds = self.operation == "ATOMIC_FETCH_AND_ADD"
         named = {"unsignaled": 0, "signaled": SIGNALED}
         extra = self.values["flags"]
-        flags = named[extra] if extra in named else SIGNALED | _FLAGS.value_of(extra.upper())
+        if extra in named:
+            flags = named[extra]
+        else:
+            flags = SIGNALED | _FLAGS.value_of(extra.upper())
         return SendRequest(
             self.operation,
             self.objects.wr_id(),
@@ -363,12 +411,15 @@ class Access:
         failed = [each for each in (*found, *arrived) if each.status != "SUCCESS"]
         if failed or len(arrived) < 1 + consumes:
             at_peer = any(each.status.startswith(_REFUSED_AT_PEER) for each in found)
-            ends = (queue, peer) if at_peer else (queue,)
+            ends = [queue, peer] if at_peer else [queue]
             if found and found[0].status != "SUCCESS":
                 connection.mark_failed(request.opcode, found, *ends)
             connection.stale = True
         ids = {request.wr_id: "request", receive_id: "receive"}
-        message = arrived[:1] if consumes else []  # behind it is the SEND without data
+        if consumes:
+            message = arrived[:1]
+        else:
+            message = []
         if request.opcode == "RDMA_WRITE_WITH_IMM":
             message = [each for each in message if each.opcode != "RECV"]
         message = [each for each in message if each.status != "WR_FLUSH_ERR"]
@@ -379,7 +430,11 @@ class Access:
         }
 
     def _await(
-        self, queue: Queue, peer: Queue, request: SendRequest, consumes: bool
+        self,
+        queue: Queue,
+        peer: Queue,
+        request: SendRequest,
+        consumes: bool,
     ) -> tuple[list[Completion], list[Completion]]:
         """Returns the completions of the request, and those of the receives, of which the last is that of the SEND
         behind the request."""
@@ -417,7 +472,11 @@ class Access:
         return found, arrived
 
     def _shown(
-        self, seen: Completion, ids: Mapping[int, str], queue: Queue, receives: bool
+        self,
+        seen: Completion,
+        ids: Mapping[int, str],
+        queue: Queue,
+        receives: bool,
     ) -> list[str]:
         """Returns the fields of a completion as words, without numbers that differ between runs. If the status is an
         error, only it, the wr_id and the number of the queue pair are valid."""
@@ -430,14 +489,25 @@ class Access:
         if receives or self.operation in READS:
             words.append(self._length(seen.byte_len))
         if receives:
-            imm = "no imm" if seen.imm is None else "imm" if seen.imm == _IMMEDIATE else "other imm"
+            if seen.imm is None:
+                imm = "no imm"
+            else:
+                if seen.imm == _IMMEDIATE:
+                    imm = "imm"
+                else:
+                    imm = "other imm"
             words.append(imm)
             words += ["invalidated"] if seen.invalidated_rkey is not None else []
         return words
 
     def _length(self, byte_len: int) -> str:
-        header = DATAGRAM_HEADER if self.transport == "UD" else 0
-        return "whole length" if byte_len == self.size + header else f"length {byte_len}"
+        if self.transport == "UD":
+            header = DATAGRAM_HEADER
+        else:
+            header = 0
+        if byte_len == self.size + header:
+            return "whole length"
+        return f"length {byte_len}"
 
     def _before(self, link: Link) -> None:
         """Posts what comes before the request on the queue pair. Raises SetupRefused if it does not succeed."""
@@ -452,9 +522,13 @@ class Access:
         if before == "long_message" and self.transport != "UD":
             size = 2 * self.objects.packet + 3
         opcode = {"UD": "SEND"}.get(
-            self.transport, "RDMA_READ" if before == "read" else "RDMA_WRITE"
+            self.transport,
+            "RDMA_READ" if before == "read" else "RDMA_WRITE",
         )
-        rkey = self.objects.invented(extent).rkey if before == "refused" else extent.rkey
+        if before == "refused":
+            rkey = self.objects.invented(extent).rkey
+        else:
+            rkey = extent.rkey
         sge = Sge(local.addr, size, local.lkey)
         request = SendRequest(opcode, self.objects.wr_id(), (sge,), SIGNALED, extent.base, rkey)
         pair = link.connection.pair
@@ -462,10 +536,16 @@ class Access:
             into = Sge(local.addr + local.length // 2, size + DATAGRAM_HEADER, local.lkey)
             post_receives(pair.responder, [self.objects.wr_id()], (into,))
         returned = pair.requester.post_send(request)
-        found = pair.requester.completions(1) if not returned.value else []
+        if not returned.value:
+            found = pair.requester.completions(1)
+        else:
+            found = []
         if self.transport == "UD" and found:
             pair.responder.completions(1, SILENCE_S)
-        status = found[0].status if found else errno_name(returned.value)
+        if found:
+            status = found[0].status
+        else:
+            status = errno_name(returned.value)
         if before == "refused":
             link.connection.mark_failed(opcode, found, pair.requester, pair.responder)
             self.objects.renew_if_stale(link)

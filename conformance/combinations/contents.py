@@ -78,7 +78,11 @@ class Contents:
             if where is tested:
                 now = now[:start] + before[start:end] + now[end:]
         if now == wanted and tested not in self.nowhere:
-            return "same" if before == wanted else "all" if tested or self.guarded else "own"
+            if before == wanted:
+                return "same"
+            if tested or self.guarded:
+                return "all"
+            return "own"
         if now == before:
             return "nothing"
         if not tested and not self._leaked(now):

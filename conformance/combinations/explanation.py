@@ -37,7 +37,10 @@ def _with_fault(conditions: Conditions, point: Point) -> Point:
 
 class _Explanation:
     def __init__(
-        self, axes: Sequence[Axis], deviating: Sequence[Point], others: Sequence[Point]
+        self,
+        axes: Sequence[Axis],
+        deviating: Sequence[Point],
+        others: Sequence[Point],
     ) -> None:
         self.axes, self.deviating, self.others = axes, deviating, others
 

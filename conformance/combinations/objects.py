@@ -97,7 +97,10 @@ class Objects:
     def memory(self, kind: str) -> Memory:
         """Returns the memory of a kind, with the region in its middle."""
         if kind not in self._memory:
-            stored = "shared" if kind in ("dropped", "plain") else kind
+            if kind in ("dropped", "plain"):
+                stored = "shared"
+            else:
+                stored = kind
             made = self.bench.allocate(stored, self.length + 2 * self.margin)
             self.cleanup.callback(made.close)
             self._memory[kind] = made
@@ -135,7 +138,10 @@ class Objects:
         addr, length = self.memory(memory).addr + self.margin, self.length
         access = self.rights(rights, how == "on_demand")
         library = self.bench.entry("libibverbs")
-        entry = self.bench.entry({"ex": "reg_mr_ex"}.get(how, how)) if how in _ENTRIES else library
+        if how in _ENTRIES:
+            entry = self.bench.entry({"ex": "reg_mr_ex"}.get(how, how))
+        else:
+            entry = library
         domain, base = self.pds[pd], addr
         if how == "iova":
             base = _FAR + addr % self.bench.page
@@ -208,19 +214,37 @@ class Objects:
     # Connections and windows
 
     def link(
-        self, transport: str, posting: str, rights: str, inline: bool, second: bool = False
+        self,
+        transport: str,
+        posting: str,
+        rights: str,
+        inline: bool,
+        second: bool = False,
     ) -> Link:
         """Returns a connection; `second` is another connection of this kind. Raises SetupRefused."""
         key = (transport, posting, rights, inline, second)
         if key not in self._links:
             if key in self._refused:
                 raise self._refused[key]
-            extended = _BUILT.get(transport, "") if posting == WR_POST else ""
-            harness = self._second if second else self._harness
-            access = self.window_rights(rights) if rights != "all" else None
+            if posting == WR_POST:
+                extended = _BUILT.get(transport, "")
+            else:
+                extended = ""
+            if second:
+                harness = self._second
+            else:
+                harness = self._harness
+            if rights != "all":
+                access = self.window_rights(rights)
+            else:
+                access = None
             try:
                 connection = harness.connection(
-                    transport, "pd", access, extended, _INLINE if inline else 0
+                    transport,
+                    "pd",
+                    access,
+                    extended,
+                    _INLINE if inline else 0,
                 )
             except SetupRefused as refusal:
                 self._refused[key] = refusal
@@ -246,7 +270,10 @@ class Objects:
     def window(self, link: Link, region: Registered, kind: int, rights: str, zero: bool) -> Extent:
         """Returns the extent of a window of a region, bound over the responder of `link`. Raises SetupRefused."""
         key = (kind, region.extent.rkey, rights, zero)
-        kept = self._windows if kind == 1 else link.windows
+        if kind == 1:
+            kept = self._windows
+        else:
+            kept = link.windows
         if key not in kept:
             window = self.allocated(kind)
             try:
@@ -266,7 +293,13 @@ class Objects:
         return window
 
     def bound(
-        self, link: Link, window: Window, region: Registered, kind: int, rights: str, zero: bool
+        self,
+        link: Link,
+        window: Window,
+        region: Registered,
+        kind: int,
+        rights: str,
+        zero: bool,
     ) -> Extent:
         """Binds a window to the middle of a region. Raises SetupRefused."""
         whole, queue = region.extent, link.connection.pair.responder
@@ -285,8 +318,14 @@ class Objects:
         return Extent(whole.addr + _INSET, length, 0 if zero else start, window.rkey, rkey)
 
     def _completed(self, link: Link, refused: int, what: str) -> None:
-        found = [] if refused else link.connection.pair.responder.completions(1)
-        status = found[0].status if found else errno_name(refused) or "no completion"
+        if refused:
+            found = []
+        else:
+            found = link.connection.pair.responder.completions(1)
+        if found:
+            status = found[0].status
+        else:
+            status = errno_name(refused) or "no completion"
         if status != "SUCCESS":
             link.connection.stale = True
             raise SetupRefused(what, status)

@@ -26,12 +26,18 @@ def run_combinations(case: Case, run: RunContext, progress: Progress) -> CaseRun
     assert case.array is not None
     points = case.array
     return run_observing(
-        case, run, lambda: observe(points, run.bench, declared, progress), progress
+        case,
+        run,
+        lambda: observe(points, run.bench, declared, progress),
+        progress,
     )
 
 
 def observe(
-    points: CoveringArray, bench: Bench, declared: Callable[[str], bool], progress: Progress
+    points: CoveringArray,
+    bench: Bench,
+    declared: Callable[[str], bool],
+    progress: Progress,
 ) -> Observation:
     """Carries out each point for which the device declares what the point needs."""
     conditions = Conditions(points.model)
@@ -64,7 +70,7 @@ def observe(
                         "divided": divided,
                         "count": 0,
                         "example": points.model.text(point),
-                    }
+                    },
                 )
             found[classes[key]]["count"] += 1
             index.append(classes[key])

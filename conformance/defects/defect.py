@@ -51,11 +51,15 @@ class Defect:
     def severity(self) -> Severity:
         """The worst severity of the symptoms and of `known`."""
         shown = severity_of(self.symptoms[0])
-        return shown if self.known is None or shown.rank < self.known.rank else self.known
+        if self.known is None or shown.rank < self.known.rank:
+            return shown
+        return self.known
 
     def at_least(self, severity: Severity) -> "Defect":
         """Returns the same defect with `severity` as `known`, if `severity` is worse than the severity in this run."""
-        return self if severity.rank >= self.severity.rank else replace(self, known=severity)
+        if severity.rank >= self.severity.rank:
+            return self
+        return replace(self, known=severity)
 
     @property
     def first(self) -> Symptom:
@@ -77,8 +81,10 @@ class Defect:
 
     @cached_property
     def answering(self) -> Answering:
-        found = map(answering_of, self.symptoms)
-        return next((each for each in found if each.layer != UNKNOWN), answering_of(self.first))
+        answers = map(answering_of, self.symptoms)
+        return next(
+            (answer for answer in answers if answer.layer != UNKNOWN), answering_of(self.first)
+        )
 
     @cached_property
     def waived(self) -> bool:
@@ -100,16 +106,20 @@ def defects_of(results: Iterable[ResultRecord], shorts: Shorts = _NONE) -> list[
             by_cause.setdefault(cause_of(symptom), []).append(symptom)
     succeeded = granted(records)
     place = {id(record): number for number, record in enumerate(records)}
-    found = []
+    defects = []
     for causes in _merged(by_cause, succeeded):
         symptoms = [symptom for cause in causes for symptom in by_cause[cause]]
         symptoms.sort(
-            key=lambda each: (severity_of(each).rank, bool(each.smallest), place[id(each.record)])
+            key=lambda symptom: (
+                severity_of(symptom).rank,
+                bool(symptom.smallest),
+                place[id(symptom.record)],
+            ),
         )
-        found.append(
-            Defect(tuple(causes), tuple(symptoms), title_of(causes, symptoms, succeeded, shorts))
+        defects.append(
+            Defect(tuple(causes), tuple(symptoms), title_of(causes, symptoms, succeeded, shorts)),
         )
-    return sorted(found, key=_order)
+    return sorted(defects, key=_order)
 
 
 def _merged(by_cause: _ByCause, succeeded: Granted) -> list[list[Cause]]:
@@ -119,35 +129,39 @@ def _merged(by_cause: _ByCause, succeeded: Granted) -> list[list[Cause]]:
         mergeable = cause.key[:2] == (Effect.REFUSED, REGISTRATION)
         groups.setdefault(cause.key[:3] if mergeable else cause.key, []).append(cause)
     return [
-        found for causes in groups.values() for found in _by_condition(causes, by_cause, succeeded)
+        groups
+        for causes in groups.values()
+        for groups in _by_condition(causes, by_cause, succeeded)
     ]
 
 
 def _by_condition(
-    causes: Sequence[Cause], by_cause: _ByCause, succeeded: Granted
+    causes: Sequence[Cause],
+    by_cause: _ByCause,
+    succeeded: Granted,
 ) -> list[list[Cause]]:
     """Groups causes that share a condition. The condition that most causes share is used first."""
     rest = {cause: set(conditions(by_cause[cause], succeeded)) for cause in causes}
-    found = []
+    groups = []
     while rest:
         best = min(
-            (each for shared in rest.values() for each in shared),
-            key=lambda each: _shared_by(each, rest),
+            (symptom for shared in rest.values() for symptom in shared),
+            key=lambda symptom: _shared_by(symptom, rest),
             default=None,
         )
-        together = (
-            [cause for cause, shared in rest.items() if best in shared]
-            if best is not None
-            else list(rest)[:1]
-        )
-        found.append(together)
+        if best is not None:
+            together = [cause for cause, shared in rest.items() if best in shared]
+        else:
+            together = list(rest)[:1]
+        groups.append(together)
         for cause in together:
             del rest[cause]
-    return found
+    return groups
 
 
 def _shared_by(
-    condition: Condition, causes: Mapping[Cause, set[Condition]]
+    condition: Condition,
+    causes: Mapping[Cause, set[Condition]],
 ) -> tuple[int, int, Condition]:
     return -sum(condition in shared for shared in causes.values()), len(condition), condition
 

@@ -60,7 +60,9 @@ class Answering:
     because: str = ""
 
     def __str__(self) -> str:
-        return f"{self.layer} ({self.because})" if self.because else self.layer
+        if self.because:
+            return f"{self.layer} ({self.because})"
+        return self.layer
 
 
 def answering_of(symptom: Symptom) -> Answering:
@@ -108,7 +110,8 @@ def _of_known_code(fault: Fault) -> Answering | None:
         return Answering(LIBIBVERBS, "it chooses this code, whatever the provider returns")
     if fault.verb == "ibv_bind_mw" and fault.errno == "EPERM" and fault.layer == "provider":
         return Answering(
-            LIBIBVERBS, "ibv_bind_mw of <infiniband/verbs.h> compares the pointers of the domains"
+            LIBIBVERBS,
+            "ibv_bind_mw of <infiniband/verbs.h> compares the pointers of the domains",
         )
     return None
 
@@ -122,9 +125,9 @@ def _of_layer(fault: Fault) -> Answering | None:
 
 
 def _of_own_line(fault: Fault, log: Iterable[str]) -> Answering | None:
-    own = next(filter(None, map(_OWN_LINE.match, log)), None)
-    if own and not fault.later and fault.effect in (Effect.REFUSED, Effect.CODE):
-        return Answering(DEVICE, f"{own['function']} of its driver reports it in the kernel's log")
+    line = next(filter(None, map(_OWN_LINE.match, log)), None)
+    if line and not fault.later and fault.effect in (Effect.REFUSED, Effect.CODE):
+        return Answering(DEVICE, f"{line['function']} of its driver reports it in the kernel's log")
     return None
 
 
@@ -141,7 +144,10 @@ def _of_system_call(fault: Fault, entry: str) -> Answering:
 def _of_kernel(fault: Fault, log: Iterable[str]) -> Answering:
     site = site_of(fault)
     if site is not None and site.module:
-        layer = CORE if site.module in _CORE_MODULES else DEVICE
+        if site.module in _CORE_MODULES:
+            layer = CORE
+        else:
+            layer = DEVICE
         return Answering(layer, f"the kernel was in {site}")
     frames = filter(None, map(_KERNEL_FRAME.search, log))
     frame = next((frame for frame in frames if frame["module"] not in _CORE_MODULES), None)

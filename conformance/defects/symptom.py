@@ -55,16 +55,25 @@ class KernelSite(NamedTuple):
     def lasting(self) -> tuple[str, ...]:
         """The names that identify the site, without functions that are called from everywhere, such as memcpy."""
         generic = self.caller and self.module and not self.own_module
-        return (self.caller,) if generic else tuple(filter(None, (self.function, self.caller)))
+        if generic:
+            return (self.caller,)
+        return tuple(filter(None, (self.function, self.caller)))
 
     def __str__(self) -> str:
-        text = f"{self.function}, called by {self.caller}" if self.caller else self.function
-        return f"{text} ({self.module})" if self.module else text
+        if self.caller:
+            text = f"{self.function}, called by {self.caller}"
+        else:
+            text = self.function
+        if self.module:
+            return f"{text} ({self.module})"
+        return text
 
 
 def site_of(fault: Fault) -> KernelSite | None:
     """Returns the location at which the kernel died or reported an error; None if unknown."""
-    return KernelSite(*fault.site) if fault.site else None
+    if fault.site:
+        return KernelSite(*fault.site)
+    return None
 
 
 _UVERBS = "uverbs "
@@ -91,13 +100,18 @@ class Symptom:
     @property
     def points(self) -> int:
         """The number of deviating points of a sweep; 1 for other results."""
-        return int(self.deviation.get("count") or 1) if self.deviation else 1
+        if self.deviation:
+            return int(self.deviation.get("count") or 1)
+        return 1
 
     @property
     def smallest(self) -> Mapping[str, str]:
         """The labels of the smallest deviating point of a sweep; empty for other results."""
-        found = self.deviation.get("smallest") if self.deviation else None
-        return {str(axis): str(label) for axis, label in (found or {}).items()}
+        if self.deviation:
+            point = self.deviation.get("smallest")
+        else:
+            point = None
+        return {str(axis): str(label) for axis, label in (point or {}).items()}
 
     @property
     def case(self) -> str:
@@ -117,35 +131,45 @@ class Symptom:
     def name(self) -> str:
         """The id of the case, with the smallest point of a sweep, in the form that `--only` accepts."""
         labels = ",".join(f"{axis}={label}" for axis, label in self.smallest.items())
-        return f"{self.case}#{labels}" if labels else self.case
+        if labels:
+            return f"{self.case}#{labels}"
+        return self.case
 
 
 def symptoms_of(record: ResultRecord) -> Iterator[Symptom]:
     """Yields the symptoms of a result that has every key of record_shape.RESULT; none unless it is a violation."""
     if record["verdict"] not in VIOLATIONS:
         return
-    own = [
-        each
-        for each in record.get("deviations", ())
-        if each.get("verdict", Verdict.FAIL) in VIOLATIONS
+    deviations = [
+        deviation
+        for deviation in record.get("deviations", ())
+        if deviation.get("verdict", Verdict.FAIL) in VIOLATIONS
     ]
-    covered = {rule for each in own for rule in each["rules"]}
-    yield from (_of_deviation(record, each) for each in own)
-    if not own or record.get("alarms") or _died(record, own):
+    covered = {rule for deviation in deviations for rule in deviation["rules"]}
+    yield from (_of_deviation(record, deviation) for deviation in deviations)
+    if not deviations or record.get("alarms") or _died(record, deviations):
         rules = tuple(rule for rule in violated_rules(record) if rule not in covered) or tuple(
-            record["rules"]
+            record["rules"],
         )
         fault = fault_of(record)
         expected = _expected(record, fault)
         yield Symptom(
-            record, rules, record["verdict"], fault, record["reason"], expected, record["repro"]
+            record,
+            rules,
+            record["verdict"],
+            fault,
+            record["reason"],
+            expected,
+            record["repro"],
         )
 
 
 def later_steps(data: Mapping[str, object]) -> list[Mapping[str, Any]]:
     """Returns the steps after the judged call, from `expected` or `observed` of a result."""
     steps = data.get("afterwards")
-    return [each for each in steps if isinstance(each, Mapping)] if isinstance(steps, list) else []
+    if isinstance(steps, list):
+        return [step for step in steps if isinstance(step, Mapping)]
+    return []
 
 
 def violated_rules(record: ResultRecord) -> list[str]:
@@ -160,20 +184,21 @@ def _died(record: ResultRecord, deviations: list[Deviation]) -> bool:
     """Whether the process or the kernel died or hung during a sweep, and no deviation has this verdict."""
     died = record["verdict"] in (Verdict.CRASH, Verdict.HANG)
     return died and not any(
-        each.get("row") or each.get("verdict") == record["verdict"] for each in deviations
+        deviation.get("row") or deviation.get("verdict") == record["verdict"]
+        for deviation in deviations
     )
 
 
-def _of_deviation(record: ResultRecord, each: Deviation) -> Symptom:
+def _of_deviation(record: ResultRecord, deviation: Deviation) -> Symptom:
     return Symptom(
         record,
-        tuple(each["rules"]),
-        _verdict(record, each),
-        fault_of(record, each),
-        each.get("observed") or record["reason"],
-        str(each.get("expected", "")),
-        each.get("repro") or record["repro"],
-        each,
+        tuple(deviation["rules"]),
+        _verdict(record, deviation),
+        fault_of(record, deviation),
+        deviation.get("observed") or record["reason"],
+        str(deviation.get("expected", "")),
+        deviation.get("repro") or record["repro"],
+        deviation,
     )
 
 
@@ -184,28 +209,39 @@ def fault_of(record: ResultRecord, deviation: Deviation | None = None) -> Fault:
     if data:
         return Fault.of_data(data)
     log, call = record["kernel"].get("log", ()), record["call"]
-    line = deviation.get("observed") if deviation else ""
+    if deviation:
+        line = deviation.get("observed")
+    else:
+        line = ""
     kinds = {Verdict.CRASH: FaultKind.KERNEL_DIED, Verdict.HANG: FaultKind.HUNG}
     kind = kinds.get(Verdict(_verdict(record, deviation)), FaultKind.OTHER)
     seen = (line or record["reason"], "", "", first_alarm(log), "")
     return Fault(
-        kind, call=call, verb=verb_of(call), entry=record["entry"], seen=seen, site=site_in(log)
+        kind,
+        call=call,
+        verb=verb_of(call),
+        entry=record["entry"],
+        seen=seen,
+        site=site_in(log),
     )
 
 
 def verb_of(call: str) -> str:
     """Returns the name of the called function; for a command of the kernel, the name of the verb that issues it."""
     title = call.partition("(")[0]
-    return (
-        _OF_COMMAND.get(title.removeprefix(_UVERBS), title) if title.startswith(_UVERBS) else title
-    )
+    if title.startswith(_UVERBS):
+        return _OF_COMMAND.get(title.removeprefix(_UVERBS), title)
+    return title
 
 
 def _verdict(record: ResultRecord, deviation: Deviation | None) -> str:
     if deviation is None:
         return record["verdict"]
     # The deviation of a random sequence in which the guest died has no verdict.
-    died = record["verdict"] if deviation.get("row") else Verdict.FAIL
+    if deviation.get("row"):
+        died = record["verdict"]
+    else:
+        died = Verdict.FAIL
     return str(deviation.get("verdict", died) or died)
 
 
@@ -213,13 +249,14 @@ def _expected(record: ResultRecord, fault: Fault) -> str:
     expected = record["expected"]
     if fault.later:
         expected = next(
-            (each for each in later_steps(expected) if each.get("call") == fault.call), {}
+            (step for step in later_steps(expected) if step.get("call") == fault.call),
+            {},
         )
     codes = [
-        each
+        item
         for key in ("errno", "code")
         if isinstance(expected.get(key), list)
-        for each in expected[key]
+        for item in expected[key]
     ]
     return " ".join(filter(None, (str(expected.get("outcome", "")), " or ".join(map(str, codes)))))
 
@@ -242,7 +279,7 @@ _GROUPS: Mapping[str, str] = {
 _NOT_SUPPORTED = ("EOPNOTSUPP", "ENOTSUP", "ENOSYS")
 # A wrong report has the name of its kind in the fingerprint. These kinds have another text.
 _LASTING: Mapping[FaultKind, str] = {
-    FaultKind.WRONG_INVALIDATED_KEY: ": the receiver was told nothing as the invalidated key, not #"
+    FaultKind.WRONG_INVALIDATED_KEY: ": the receiver was told nothing as the invalidated key, not #",
 }
 
 
@@ -309,7 +346,10 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
     if effect is Effect.REMARK:
         other = fault.kind is FaultKind.OTHER and fault.seen
         return (effect, group, fault.seen[0] if other else _LASTING.get(fault.kind, fault.kind))
-    errno = fault.answer if fault.answer.startswith("E") else ""
+    if fault.answer.startswith("E"):
+        errno = fault.answer
+    else:
+        errno = ""
     if errno and effect is Effect.CODE:
         # A range that ends outside of its object is checked by other code than keys, rights and flags.
         return ("answered", group, errno, *(["range"] if fault.outside else []))
@@ -348,16 +388,16 @@ def _of_kernel(fault: Fault, group: str, rule: str) -> tuple[str, ...]:
     if fault.effect is Effect.KERNEL_DIED and fault.used:
         return _of_use(fault, rule)
     site = site_of(fault)
-    return ("kernel", *site.lasting) if site else ("kernel", group, rule)
+    if site:
+        return ("kernel", *site.lasting)
+    return ("kernel", group, rule)
 
 
 def _of_use(fault: Fault, rule: str) -> tuple[str, ...]:
     if fault.key == WINDOW:
-        return (
-            ("use", "window", rule)
-            if fault.effect is Effect.MOVED
-            else ("use", "window", rule, fault.effect)
-        )
+        if fault.effect is Effect.MOVED:
+            return ("use", "window", rule)
+        return ("use", "window", rule, fault.effect)
     if fault.region:
         return ("use", "region", ", ".join(fault.region))
     if fault.dead:

@@ -34,22 +34,27 @@ _MOST_FLAGS = 2
 
 
 def granted(results: Iterable[ResultRecord]) -> Granted:
-    found: dict[str, set[Flags]] = {}
+    flags_by_verb: dict[str, set[Flags]] = {}
     for record in results:
         if record["verdict"] == Verdict.PASS and record["expected"].get("outcome") == "success":
-            found.setdefault(verb_of(record["call"]), set()).add(
-                _flags_in(record["call"]) or Flags()
+            flags_by_verb.setdefault(verb_of(record["call"]), set()).add(
+                _flags_in(record["call"]) or Flags(),
             )
-    return {verb: frozenset(flags) for verb, flags in found.items()}
+    return {verb: frozenset(flags) for verb, flags in flags_by_verb.items()}
 
 
 def conditions(symptoms: Sequence[Symptom], succeeded: Granted) -> Iterator[Condition]:
     """Yields the conditions of at most two flags that are true for all failing calls and for no successful call, the
     shortest first. Symptoms whose flags are unknown are left out."""
-    found = [(each.verb, flags) for each in symptoms if (flags := flags_of(each)) is not None]
-    verbs = {verb for verb, _ in found} or {each.verb for each in symptoms}
+    conditions = [
+        (symptom.verb, flags) for symptom in symptoms if (flags := flags_of(symptom)) is not None
+    ]
+    verbs = {verb for verb, _ in conditions} or {symptom.verb for symptom in symptoms}
     good = [flags for verb in verbs for flags in succeeded.get(verb, ())]
-    common = sorted(Flags.intersection(*(flags for _, flags in found))) if found else []
+    if conditions:
+        common = sorted(Flags.intersection(*(flags for _, flags in conditions)))
+    else:
+        common = []
     for count in range(_MOST_FLAGS + 1):
         for names in itertools.combinations(common, count):
             if not any(set(names) <= flags for flags in good):
@@ -62,8 +67,8 @@ def flags_of(symptom: Symptom) -> Flags | None:
     if of_call is not None:
         return of_call
     of_point = Flags(re.split(r"\W+", symptom.smallest.get("access", ""))) & _ACCESS
-    given = (symptom.deviation or symptom.record).get("set_up", {}).get("given", ())
-    lines = (line.partition(": ")[2] for line in given)
+    set_up = (symptom.deviation or symptom.record).get("set_up", {}).get("given", ())
+    lines = (line.partition(": ")[2] for line in set_up)
     of_set_up = [
         flags
         for line in lines
@@ -73,8 +78,10 @@ def flags_of(symptom: Symptom) -> Flags | None:
 
 
 def _flags_in(call: str) -> Flags | None:
-    found = _FLAGS.search(call)
-    return Flags(found[1].split("|")) & _ACCESS if found else None
+    match = _FLAGS.search(call)
+    if match:
+        return Flags(match[1].split("|")) & _ACCESS
+    return None
 
 
 # The short name of each rule, which says what the rule is about, by the rule's id.
@@ -126,7 +133,10 @@ def shorts_in(header: HeaderRecord) -> Shorts:
 
 
 def title_of(
-    causes: Sequence[Cause], symptoms: Sequence[Symptom], succeeded: Granted, shorts: Shorts
+    causes: Sequence[Cause],
+    symptoms: Sequence[Symptom],
+    succeeded: Granted,
+    shorts: Shorts,
 ) -> str:
     """Returns the title of a defect with these causes. If the defect has several causes and its calls share a
     condition, the condition determines the title, else the first cause. For `succeeded`, see `granted`."""
@@ -143,7 +153,9 @@ def _packets(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
 
 
 def _with(errno: str) -> str:
-    return f" with {errno}" if errno else ""
+    if errno:
+        return f" with {errno}"
+    return ""
 
 
 def _group(group: str) -> str:
@@ -153,14 +165,19 @@ def _group(group: str) -> str:
 def _kernel(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
     fault, site = symptom.fault, site_of(symptom.fault)
     of_tools = fault.effect is Effect.KERNEL_ALARM and len(fault.seen) > 1
-    what = fault.seen[0] if of_tools else "kernel fault"
-    return (
-        f"{what} in {site}" if site else f"{what} during {_group(key[0])}{_short(key[-1], shorts)}"
-    )
+    if of_tools:
+        what = fault.seen[0]
+    else:
+        what = "kernel fault"
+    if site:
+        return f"{what} in {site}"
+    return f"{what} during {_group(key[0])}{_short(key[-1], shorts)}"
 
 
 def _short(rule: str, shorts: Shorts) -> str:
-    return f": {shorts.get(rule) or rule}" if rule else ""
+    if rule:
+        return f": {shorts.get(rule) or rule}"
+    return ""
 
 
 def _process(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
@@ -231,8 +248,10 @@ _VALUES: Mapping[str, str] = {
 def _remark(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
     if symptom.fault.verb in _VALUES:
         return _VALUES[symptom.fault.verb]
-    found = _REMARKS.get(symptom.fault.kind)
-    return f"{_group(key[0])}: {found}" if found else f"{_group(key[0])}: {key[1].lstrip(': ')}"
+    remark = _REMARKS.get(symptom.fault.kind)
+    if remark:
+        return f"{_group(key[0])}: {remark}"
+    return f"{_group(key[0])}: {key[1].lstrip(': ')}"
 
 
 def _answered(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
@@ -241,7 +260,10 @@ def _answered(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
         return (
             f"{_group(key[0])} returns {returned} instead of {' or '.join(symptom.fault.expected)}"
         )
-    where = "a range outside of its object" if len(key) > 2 else "its cause"
+    if len(key) > 2:
+        where = "a range outside of its object"
+    else:
+        where = "its cause"
     return f"{_group(key[0])} fails{_with(key[1])}, which is not the errno of {where}"
 
 

@@ -52,7 +52,8 @@ class DeviceBench:
         None  # the PD of all requesters, if they are on another device
     )
     _wire: WireLink | HostLacks = HostLacks(
-        "this run has no wire peer", "--wire-peer names a machine that sends packets"
+        "this run has no wire peer",
+        "--wire-peer names a machine that sends packets",
     )
     dmabuf = staticmethod(memory.allocate_dmabuf)
     alloc_mw = staticmethod(queue_pairs.alloc_mw)
@@ -77,7 +78,10 @@ class DeviceBench:
             )
         self._completion_deadline_s = completion_deadline_s
         self._resource_counter = ResourceCounter(
-            device.name, device.netlink, device.queue_pairs, alone
+            device.name,
+            device.netlink,
+            device.queue_pairs,
+            alone,
         )
         self.page = memory.PAGE
         self.hugepage = memory.hugepage_size()
@@ -139,12 +143,13 @@ class DeviceBench:
         if elsewhere:
             fd = self.device.context.cmd_fd
             return other_process.in_child(
-                lambda: library.dereg_import(library.import_device(fd), pd.handle, mr.handle)
+                lambda: library.dereg_import(library.import_device(fd), pd.handle, mr.handle),
             )
         return library.dereg_import(pd.context_pointer, pd.handle, mr.handle)
 
     def other_process(
-        self, work: Callable[[Bench], Iterator[bytes]]
+        self,
+        work: Callable[[Bench], Iterator[bytes]],
     ) -> AbstractContextManager[Callable[[], bytes]]:
         return other_process.reporting(lambda: work(self._again()))
 
@@ -177,9 +182,13 @@ class DeviceBench:
             return WirePair(self._wire, spec, responder, self._completion_deadline_s)
         if self._builds and not spec.extended and spec.kind in _BUILT:
             spec = replace(spec, extended=_BUILT[spec.kind])
-        made = pair_type(spec)
-        return made(
-            self.device, spec, self._peer_pd or requester, responder, self._completion_deadline_s
+        pair = pair_type(spec)
+        return pair(
+            self.device,
+            spec,
+            self._peer_pd or requester,
+            responder,
+            self._completion_deadline_s,
         )
 
     def open_wire(self, open_sockets: Callable[[], SocketsOfPeer]) -> None:
@@ -226,6 +235,7 @@ class DeviceBench:
     def prepare_api_checks(self) -> Future[tuple[Check, ...]]:
         """Starts the checks of API-01 in the background, because compiling is slow in an emulated guest."""
         self._api_checks = self._api_checks or ThreadPoolExecutor(1).submit(
-            installed_api, library_release()
+            installed_api,
+            library_release(),
         )
         return self._api_checks

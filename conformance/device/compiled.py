@@ -46,7 +46,9 @@ def _digest(source: Path, options: Sequence[str]) -> str:
 
 def _loaded(path: Path | None) -> ctypes.CDLL | None:
     with contextlib.suppress(OSError):
-        return ctypes.CDLL(str(path)) if path else None
+        if path:
+            return ctypes.CDLL(str(path))
+        return None
     return None
 
 
@@ -60,11 +62,17 @@ def _compiled(source: Path, options: Sequence[str], name: str) -> ctypes.CDLL | 
         command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(output), str(source), *options]
         try:
             done = subprocess.run(
-                command, capture_output=True, check=False, env={**os.environ, "TMPDIR": folder}
+                command,
+                capture_output=True,
+                check=False,
+                env={**os.environ, "TMPDIR": folder},
             )
         except OSError:
             return None
-        loaded = _loaded(output) if done.returncode == 0 else None
+        if done.returncode == 0:
+            loaded = _loaded(output)
+        else:
+            loaded = None
         if loaded is not None:
             cache.store(name, output.read_bytes())
         return loaded

@@ -21,7 +21,7 @@ _EVENTS = tuple(
     """
     ADDR_RESOLVED ADDR_ERROR ROUTE_RESOLVED ROUTE_ERROR CONNECT_REQUEST CONNECT_RESPONSE CONNECT_ERROR UNREACHABLE
     REJECTED ESTABLISHED DISCONNECTED DEVICE_REMOVAL MULTICAST_JOIN MULTICAST_ERROR ADDR_CHANGE TIMEWAIT_EXIT
-    """.split()
+    """.split(),
 )
 # Events of earlier connections, which are ignored.
 _PAST = ("DISCONNECTED", "TIMEWAIT_EXIT")
@@ -33,7 +33,7 @@ _Pointer = ctypes.c_void_p
 class _ConnParam(ctypes.Structure):
     _fields_ = members(
         "void *private_data; uint8_t private_data_len, responder_resources, initiator_depth, flow_control, retry_count,"
-        "rnr_retry_count, srq; uint32_t qp_num"
+        "rnr_retry_count, srq; uint32_t qp_num",
     )
 
 
@@ -109,8 +109,8 @@ class ConnectionManager:
             for _ in (asking, accepting):
                 self._await("ESTABLISHED", asking, accepting)
         except BaseException:
-            for each in filter(None, (asking, accepting)):
-                self.destroy(each)
+            for side in filter(None, (asking, accepting)):
+                self.destroy(side)
             raise
         return asking, accepting
 
@@ -135,43 +135,56 @@ class ConnectionManager:
         if getattr(self._library, name)(_Pointer(first), *others):
             raise CmError(ctypes.get_errno(), name)
 
-    def _await(self, wanted: str, *ids: int) -> int:
+    def _await(self, event_here: str, *ids: int) -> int:
         """Waits for an event at one of the ends `ids`, or without `ids` at any end. Returns the end. Raises CmError."""
         until = time.monotonic() + self._deadline_s
         while self._events.poll(max(0.0, until - time.monotonic()) * 1000):
             pointer = _Pointer()
             self._call("rdma_get_cm_event", self._channel, ctypes.byref(pointer))
             event = _Event.from_address(pointer.value or 0)
-            name = _EVENTS[event.event] if event.event < len(_EVENTS) else f"event {event.event}"
+            if event.event < len(_EVENTS):
+                name = _EVENTS[event.event]
+            else:
+                name = f"event {event.event}"
             end, status = event.id or 0, event.status
             self._call("rdma_ack_cm_event", pointer.value or 0)
-            if name == wanted and (not ids or end in ids):
+            if name == event_here and (not ids or end in ids):
                 return end
             if name not in _PAST:
-                code = (
-                    -status if status < 0 else errno.ECONNREFUSED
-                )  # a negative status is an errno of the kernel
-                raise CmError(code, f"the connection manager reported {name} instead of {wanted}")
-        raise CmError(errno.ETIMEDOUT, f"the connection manager did not report {wanted}")
+                if status < 0:
+                    code = -status
+                else:
+                    code = errno.ECONNREFUSED
+                raise CmError(
+                    code, f"the connection manager reported {name} instead of {event_here}"
+                )
+        raise CmError(errno.ETIMEDOUT, f"the connection manager did not report {event_here}")
 
 
 def _parameters(number: int) -> Any:
     return ctypes.byref(
-        _ConnParam(responder_resources=_RESOURCES, initiator_depth=_RESOURCES, qp_num=number)
+        _ConnParam(responder_resources=_RESOURCES, initiator_depth=_RESOURCES, qp_num=number),
     )
 
 
 def _socket_address(address: str, port: int) -> Any:
     """Returns struct sockaddr_in or sockaddr_in6. A link-local address ends with % and its interface."""
     host, _, interface = address.partition("%")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    if ":" in host:
+        family = socket.AF_INET6
+    else:
+        family = socket.AF_INET
     head, packed = (
         int(family).to_bytes(2, sys.byteorder) + port.to_bytes(2, "big"),
         socket.inet_pton(family, host),
     )
     if family == socket.AF_INET:
         return ctypes.create_string_buffer(head + packed + bytes(8), 16)
-    scope = socket.if_nametoindex(interface) if interface else 0
+    if interface:
+        scope = socket.if_nametoindex(interface)
+    else:
+        scope = 0
     return ctypes.create_string_buffer(
-        head + bytes(4) + packed + scope.to_bytes(4, sys.byteorder), 28
+        head + bytes(4) + packed + scope.to_bytes(4, sys.byteorder),
+        28,
     )

@@ -67,18 +67,21 @@ class Device:
         if ctypes.sizeof(ctypes.c_void_p) != _WORD:
             message = "this Python is a 32-bit program, but the suite supports only the 64-bit structures of libibverbs"
             raise UserError(message, hint="use a 64-bit Python and a 64-bit libibverbs", status=3)
-        known = device_names()
-        if name not in known:
-            listed = (
-                f"devices here: {', '.join(known)}" if known else "this host has no RDMA device"
-            )
-            raise UserError(f"no RDMA device {name!r}; {listed}", status=2 if known else 4)
+        names = device_names()
+        if name not in names:
+            if names:
+                listed = f"devices here: {', '.join(names)}"
+            else:
+                listed = "this host has no RDMA device"
+            raise UserError(f"no RDMA device {name!r}; {listed}", status=2 if names else 4)
         try:
             from pyverbs.device import Context
             from pyverbs.pyverbs_error import PyverbsError
         except ImportError as error:
             raise UserError(
-                f"pyverbs cannot be imported ({error})", hint="install python3-pyverbs", status=3
+                f"pyverbs cannot be imported ({error})",
+                hint="install python3-pyverbs",
+                status=3,
             ) from error
         # mlx5 reads this variable when a queue pair is created. By default, the device writes a message of up to 32
         # bytes into the completion, and the provider copies the message into the receiver's buffer. The region's key is
@@ -209,7 +212,8 @@ class Device:
             return 0
         port = self._in_sysfs
         return port.choose(
-            port.gids(self._gid_indices()), self.netlink.network_interface(self.port)
+            port.gids(self._gid_indices()),
+            self.netlink.network_interface(self.port),
         )
 
     def roce_gids(self) -> list[ports.Gid]:
@@ -222,15 +226,20 @@ class Device:
         objects are counted, because the connection manager creates objects. Raises UserError if the interface has no
         address."""
         interface = self.netlink.network_interface(self.port)
-        address = address_of(interface) if interface else ""
+        if interface:
+            address = address_of(interface)
+        else:
+            address = ""
         if not address:
-            lacks = f"{interface} has no IP address" if interface else "it has no network interface"
+            if interface:
+                lacks = f"{interface} has no IP address"
+            else:
+                lacks = "it has no network interface"
             message = f"port {self.port} of {self.name} cannot connect queue pairs: {lacks}"
-            hint = (
-                f"ip address add ADDRESS dev {interface}"
-                if interface
-                else "select another port with --port"
-            )
+            if interface:
+                hint = f"ip address add ADDRESS dev {interface}"
+            else:
+                hint = "select another port with --port"
             raise UserError(message, hint=hint, status=3)
         self.connection_manager = ConnectionManager(address, _CONNECTION_DEADLINE_S)
 
@@ -240,7 +249,7 @@ class Device:
 
         try:
             table = self.context.query_gid_table(
-                int(self._port.gid_tbl_len) * int(self.attributes.phys_port_cnt)
+                int(self._port.gid_tbl_len) * int(self.attributes.phys_port_cnt),
             )
         except (AttributeError, PyverbsError):
             return None
@@ -275,17 +284,19 @@ def address_of(interface: str) -> str:
     """Returns an IP address of a network interface, preferably IPv4. A link-local address ends with %INTERFACE."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         try:
-            found = fcntl.ioctl(
-                any_socket, _SIOCGIFADDR, _IFREQ.pack(interface.encode(), 0, 0, b"")
+            answer = fcntl.ioctl(
+                any_socket,
+                _SIOCGIFADDR,
+                _IFREQ.pack(interface.encode(), 0, 0, b""),
             )
-            return socket.inet_ntoa(_IFREQ.unpack_from(found)[3])
+            return socket.inet_ntoa(_IFREQ.unpack_from(answer)[3])
         except OSError:
             pass
     lines = [line.split() for line in text_of(Path("/proc/net/if_inet6")).splitlines()]
-    own = sorted((line[3] == _LINK_LOCAL, line[0]) for line in lines if line[5] == interface)
-    if not own:
+    addresses = sorted((line[3] == _LINK_LOCAL, line[0]) for line in lines if line[5] == interface)
+    if not addresses:
         return ""
-    local, digits = own[0]
+    local, digits = addresses[0]
     return socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)) + (
         f"%{interface}" if local else ""
     )
@@ -313,7 +324,8 @@ def library_version() -> str:
         ):  # in an emulated guest, resolving the path of each mapping is slow
             continue
         match = re.search(
-            r"libibverbs\.so\.1\.[0-9]+\.([0-9.]+)$", os.path.realpath(line.split()[-1])
+            r"libibverbs\.so\.1\.[0-9]+\.([0-9.]+)$",
+            os.path.realpath(line.split()[-1]),
         )
         if match:
             return match[1]
@@ -323,7 +335,9 @@ def library_version() -> str:
 def library_release() -> int | None:
     """Returns the release of rdma-core whose libibverbs this process has loaded, or None if it is unknown."""
     release = library_version().partition(".")[0]
-    return int(release) if release.isdecimal() else None
+    if release.isdecimal():
+        return int(release)
+    return None
 
 
 @cache
@@ -333,9 +347,9 @@ def _pyverbs_version() -> str:
         "rpm -q --qf=%{VERSION} python3-pyverbs",
     ):
         try:
-            found = subprocess.run(query.split(), capture_output=True, text=True, check=False)
+            done = subprocess.run(query.split(), capture_output=True, text=True, check=False)
         except OSError:
             continue
-        if found.returncode == 0:
-            return found.stdout.strip()
+        if done.returncode == 0:
+            return done.stdout.strip()
     return "unknown"

@@ -60,7 +60,11 @@ def _load() -> None:
     if not file.exists():
         raise HostLacks("this host has no exporter of dma-bufs that move", _HINT)
     loaded = subprocess.run(
-        ["insmod", str(file)], stderr=subprocess.PIPE, text=True, errors="replace", check=False
+        ["insmod", str(file)],
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        check=False,
     )
     if loaded.returncode:
         reason = (loaded.stderr.strip().splitlines() or [f"status {loaded.returncode}"])[-1]
@@ -72,10 +76,12 @@ def _check_version(device: FileIO) -> None:
         answer = fcntl.ioctl(device, _VERSION, _ARGUMENT.pack(-1, 0))
     except OSError as error:
         raise HostLacks(
-            f"{DEVICE} is not the suite's exporter ({error.strerror})", _HINT
+            f"{DEVICE} is not the suite's exporter ({error.strerror})",
+            _HINT,
         ) from error
     version = _ARGUMENT.unpack(answer)[1]
     if version != _INTERFACE:
         raise HostLacks(
-            f"the exporter has the interface {version}, and the suite needs {_INTERFACE}", _HINT
+            f"the exporter has the interface {version}, and the suite needs {_INTERFACE}",
+            _HINT,
         )

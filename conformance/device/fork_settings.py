@@ -52,7 +52,11 @@ def _program() -> subprocess.Popen[str]:
     command = (sys.executable, "-S", "-m", "conformance.device.fork_settings")
     environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
     return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
     )
 
 
@@ -83,16 +87,18 @@ def _effects(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str
     code = 0
     with no_descriptors(kernel == "not_asked"):
         library.ibv_get_device_list(
-            None
+            None,
         )  # reads the environment; without descriptors, may return no devices
         if setting in ("ibv_fork_init", _HUGE):
             code = library.ibv_fork_init()
     devices = library.ibv_get_device_list(None)
-    names = [library.ibv_get_device_name(each) for each in itertools.takewhile(bool, devices)]
+    names = [library.ibv_get_device_name(device) for device in itertools.takewhile(bool, devices)]
     pd = library.ibv_alloc_pd(library.ibv_open_device(devices[names.index(device.encode())]))
     huge = setting == _HUGE
     memory = mmap.mmap(
-        -1, _LENGTH, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (_MAP_HUGETLB if huge else 0)
+        -1,
+        _LENGTH,
+        mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (_MAP_HUGETLB if huge else 0),
     )
     addr = (
         ctypes.addressof(ctypes.c_char.from_buffer(memory)) + mmap.PAGESIZE
@@ -110,7 +116,9 @@ def _effects(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str
 
 
 def _range(addr: int) -> str:
-    return "inherited" if paging.inherited(addr, mmap.PAGESIZE)[0] else "kept"
+    if paging.inherited(addr, mmap.PAGESIZE)[0]:
+        return "inherited"
+    return "kept"
 
 
 def _print(result: object) -> None:

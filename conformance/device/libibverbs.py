@@ -83,7 +83,7 @@ class DeviceMemoryAt(HeldAt):
     def copy(self, function: int, *arguments: int) -> Return:
         """Calls the function at the address `function`. Each argument is one word."""
         value = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_uint64] * len(arguments))(function)(
-            *arguments
+            *arguments,
         )
         return Return(value, value, layer="provider")
 
@@ -103,7 +103,10 @@ class Libibverbs:
         self._functions = {verb.name: self._declare(verb.name, *_types(verb)) for verb in exported}
         # A library without ibv_reg_mr_iova2 has no optional flags. A registration with such a flag then calls
         # ibv_reg_mr_iova.
-        optional = "ibv_reg_mr_iova2" if self.exports("ibv_reg_mr_iova2") else "ibv_reg_mr_iova"
+        if self.exports("ibv_reg_mr_iova2"):
+            optional = "ibv_reg_mr_iova2"
+        else:
+            optional = "ibv_reg_mr_iova"
         types = _types(VERBS["ibv_reg_mr_iova"])[:-1]
         self._functions["ibv_reg_mr_iova2"] = self._declare(optional, *types, ctypes.c_uint)
         experimental = _types(VENDOR_VERBS["ibv_rereg_mr"])
@@ -114,7 +117,8 @@ class Libibverbs:
             self._functions[_EXPERIMENTAL_SYMBOL] = function
         elif self.exports(_EXPERIMENTAL_SYMBOL):
             self._functions[_EXPERIMENTAL_SYMBOL] = self._declare(
-                _EXPERIMENTAL_SYMBOL, *experimental
+                _EXPERIMENTAL_SYMBOL,
+                *experimental,
             )
 
     def _declare(self, name: str, result: type, *arguments: type) -> Callable[..., Any]:
@@ -137,15 +141,18 @@ class Libibverbs:
         value = (
             function(
                 *(
-                    each if isinstance(each, int) else each.pointer if each else 0
-                    for each in arguments
-                )
+                    argument if isinstance(argument, int) else argument.pointer if argument else 0
+                    for argument in arguments
+                ),
             )
             or 0
         )
         mr = Mr.at(value) if value and function.restype is ctypes.c_void_p else None  # type: ignore[attr-defined]
         return Return(
-            value, ctypes.get_errno(), mr, self.name if function in self._absent else "kernel"
+            value,
+            ctypes.get_errno(),
+            mr,
+            self.name if function in self._absent else "kernel",
         )
 
     def offers(self, verb: str) -> bool:
@@ -175,16 +182,24 @@ class Libibverbs:
         """Calls ibv_reg_mr_iova as in a C program: for optional flags, the header's macro calls ibv_reg_mr_iova2."""
         optional = access & OPTIONAL_ACCESS
         return self._verb(
-            "ibv_reg_mr_iova2" if optional else "ibv_reg_mr_iova", pd, addr, length, hca_va, access
+            "ibv_reg_mr_iova2" if optional else "ibv_reg_mr_iova",
+            pd,
+            addr,
+            length,
+            hca_va,
+            access,
         )
 
     def reg_mr_ex(self, pd: Pd, *arguments: Any) -> Return:
         """Calls ibv_reg_mr_ex with the fields of MrInitAttr. An `invented` dmah points to zeros."""
-        given, zeros = MrInitAttr(*arguments), ctypes.create_string_buffer(64)
+        attributes, zeros = MrInitAttr(*arguments), ctypes.create_string_buffer(64)
         words = {"NULL": 0, INVENTED: ctypes.addressof(zeros)}
-        dmah = words[given.dmah] if isinstance(given.dmah, str) else given.dmah.pointer
+        if isinstance(attributes.dmah, str):
+            dmah = words[attributes.dmah]
+        else:
+            dmah = attributes.dmah.pointer
         attr = calls.IbvMrInitAttr(
-            *given._replace(dmah=dmah, buf=given.buf.pointer if given.buf else 0)
+            *attributes._replace(dmah=dmah, buf=attributes.buf.pointer if attributes.buf else 0),
         )
         return self._verb("ibv_reg_mr_ex", pd, ctypes.addressof(attr))
 
@@ -198,19 +213,24 @@ class Libibverbs:
         return replace(
             returned,
             buffer=Buffer(
-                handle.value, returned.value, size, functools.partial(free, handle.value)
+                handle.value,
+                returned.value,
+                size,
+                functools.partial(free, handle.value),
             ),
         )
 
     def _inline(self, operation: str, context: int, *arguments: int) -> Return:
         """Calls a function of struct verbs_context, like an inline function of the header."""
         address = ctypes.c_void_p.from_address(
-            context - _POINTER * _BEFORE_CONTEXT[operation]
+            context - _POINTER * _BEFORE_CONTEXT[operation],
         ).value
         if not address:
             return Return(0, errno.EOPNOTSUPP, layer=self.name)
         function = ctypes.CFUNCTYPE(
-            ctypes.c_void_p, *[ctypes.c_void_p] * len(arguments), use_errno=True
+            ctypes.c_void_p,
+            *[ctypes.c_void_p] * len(arguments),
+            use_errno=True,
         )(address)
         ctypes.set_errno(0)
         return Return(function(*arguments) or 0, ctypes.get_errno(), layer="provider")
@@ -218,7 +238,9 @@ class Libibverbs:
     def _inline_region(self, operation: str, pd: Pd, *arguments: int) -> Return:
         """Like _inline, for an inline function that creates a region in a PD."""
         returned = self._inline(operation, pd.context_pointer, pd.pointer, *arguments)
-        return replace(returned, mr=Mr.at(returned.value)) if returned.value else returned
+        if returned.value:
+            return replace(returned, mr=Mr.at(returned.value))
+        return returned
 
     def _inline_end(self, operation: str, pointer: int) -> Return:
         """Like _inline, for an inline function that releases an object. The object's struct begins with its context."""
@@ -237,7 +259,8 @@ class Libibverbs:
 
     def alloc_dm(self, context: int, length: int, log_align_req: int) -> Return:
         attr = (ctypes.c_uint64 * 2)(
-            length, log_align_req
+            length,
+            log_align_req,
         )  # comp_mask is the upper half of the second word
         returned = self._inline("alloc_dm", context, context, ctypes.addressof(attr))
         return _held(returned, functools.partial(self._inline_end, "free_dm"), DeviceMemoryAt)
@@ -245,7 +268,9 @@ class Libibverbs:
     def import_dm(self, context: int, handle: int) -> Return:
         """Calls ibv_import_dm. ibv_unimport_dm has to release the imported object."""
         return _held(
-            self._verb("ibv_import_dm", context, handle), self._unimport_dm, DeviceMemoryAt
+            self._verb("ibv_import_dm", context, handle),
+            self._unimport_dm,
+            DeviceMemoryAt,
         )
 
     def _unimport_dm(self, pointer: int) -> Return:
@@ -253,10 +278,15 @@ class Libibverbs:
         return Return(0, 0)
 
     def alloc_dmah(
-        self, context: int, comp_mask: int, cpu_id: int, ph: int, tph_mem_type: int
+        self,
+        context: int,
+        comp_mask: int,
+        cpu_id: int,
+        ph: int,
+        tph_mem_type: int,
     ) -> Return:
         attr = ctypes.create_string_buffer(
-            struct.pack("=IIBB2x", comp_mask, cpu_id, ph, tph_mem_type)
+            struct.pack("=IIBB2x", comp_mask, cpu_id, ph, tph_mem_type),
         )
         end = functools.partial(self._verb, "ibv_dealloc_dmah")
         return _held(self._verb("ibv_alloc_dmah", context, ctypes.addressof(attr)), end)
@@ -280,7 +310,11 @@ class Libibverbs:
         return _held(returned, functools.partial(self._inline_end, "dealloc_td"))
 
     def alloc_parent_domain(
-        self, context: int, pd: Pd | None, td: Held | None, comp_mask: int
+        self,
+        context: int,
+        pd: Pd | None,
+        td: Held | None,
+        comp_mask: int,
     ) -> Return:
         fields = (pd.pointer if pd else 0, td.pointer if td else 0, comp_mask)
         attr = (ctypes.c_void_p * 6)(*fields)  # the other members are alloc, free and pd_context
@@ -294,11 +328,9 @@ class Libibverbs:
         """Calls ibv_import_mr. ibv_unimport_mr has to release the imported object; the region remains registered."""
         returned = self._verb("ibv_import_mr", pd, handle)
         end = self._declare("ibv_unimport_mr", ctypes.c_int, ctypes.c_void_p)
-        return (
-            replace(returned, release=functools.partial(end, returned.value))
-            if returned.value
-            else returned
-        )
+        if returned.value:
+            return replace(returned, release=functools.partial(end, returned.value))
+        return returned
 
     def import_device(self, cmd_fd: int) -> int:
         """Calls ibv_import_device with a duplicate of `cmd_fd`. Returns struct ibv_context *. Raises SetupRefused."""
@@ -315,7 +347,9 @@ class Libibverbs:
     def _imported(self, what: str, pointer: int | None) -> int:
         if not pointer:
             raise SetupRefused(
-                f"importing {what}", errno_name(ctypes.get_errno()), creates="import_mr"
+                f"importing {what}",
+                errno_name(ctypes.get_errno()),
+                creates="import_mr",
             )
         return pointer
 
@@ -324,7 +358,8 @@ class Libibverbs:
         if not returned.value:
             return returned
         release = functools.partial(
-            self._declare(end, ctypes.c_int, ctypes.c_void_p), returned.value
+            self._declare(end, ctypes.c_int, ctypes.c_void_p),
+            returned.value,
         )
         return replace(returned, mr=None, pd=PdAt(returned.value, release))
 
@@ -336,12 +371,21 @@ class Libibverbs:
         return returned
 
     def rereg_mr(
-        self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int
+        self,
+        mr: Mr,
+        flags: int,
+        pd: Pd | None,
+        addr: int,
+        length: int,
+        access: int,
     ) -> Return:
         """Calls ibv_rereg_mr. Returns 0, or a code of enum ibv_rereg_mr_err_code."""
         returned = self._verb("ibv_rereg_mr", mr, flags, pd, addr, length, access)
         # ERR_INPUT (-1) is returned by the library. A provider without the verb returns EOPNOTSUPP.
-        layer = "provider" if returned.errno in calls.ABSENT else "kernel"
+        if returned.errno in calls.ABSENT:
+            layer = "provider"
+        else:
+            layer = "kernel"
         return replace(returned, layer="libibverbs" if returned.value == -1 else layer)
 
     @property
@@ -350,7 +394,13 @@ class Libibverbs:
         return _EXPERIMENTAL_SYMBOL in self._functions
 
     def experimental_rereg_mr(
-        self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int
+        self,
+        mr: Mr,
+        flags: int,
+        pd: Pd | None,
+        addr: int,
+        length: int,
+        access: int,
     ) -> Return:
         """Calls the vendor's ibv_rereg_mr with NULL as `attr`. Returns 0, or the value of errno."""
         if not self.has_experimental_rereg:
@@ -366,8 +416,10 @@ class Libibverbs:
 
 def _types(verb: Verb) -> tuple[type, ...]:
     """Returns the ctypes of a verb's result and arguments. Pointers are numbers."""
-    ctypes_ = (verb.returns, *(each.ctype for each in verb.parameters))
-    return tuple(ctypes.c_void_p if each.endswith("*") else calls.NUMBERS[each] for each in ctypes_)
+    ctypes_ = (verb.returns, *(parameter.ctype for parameter in verb.parameters))
+    return tuple(
+        ctypes.c_void_p if ctype.endswith("*") else calls.NUMBERS[ctype] for ctype in ctypes_
+    )
 
 
 def _reporting_eopnotsupp(result: type, *arguments: type) -> Callable[..., Any]:
@@ -375,7 +427,9 @@ def _reporting_eopnotsupp(result: type, *arguments: type) -> Callable[..., Any]:
 
     def report(*_: object) -> int | None:
         ctypes.set_errno(errno.EOPNOTSUPP)
-        return None if result is ctypes.c_void_p else errno.EOPNOTSUPP
+        if result is ctypes.c_void_p:
+            return None
+        return errno.EOPNOTSUPP
 
     return ctypes.CFUNCTYPE(result, *arguments, use_errno=True)(report)
 

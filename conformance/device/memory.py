@@ -39,9 +39,13 @@ _libc.munmap.argtypes = _libc.mlock.argtypes = (ctypes.c_void_p, ctypes.c_size_t
 def hugepage_size() -> int:
     """Returns the system's default size of huge pages in bytes, or 2 MiB if the kernel does not report a size."""
     match = re.search(
-        r"^Hugepagesize:\s+([0-9]+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE
+        r"^Hugepagesize:\s+([0-9]+) kB",
+        Path("/proc/meminfo").read_text(),
+        re.MULTILINE,
     )
-    return int(match[1]) * 1024 if match else 2 << 20
+    if match:
+        return int(match[1]) * 1024
+    return 2 << 20
 
 
 @dataclass
@@ -65,7 +69,12 @@ class Memory:
 
 
 def _map(
-    addr: int | None, size: int, protection: int, flags: int, fd: int = -1, offset: int = 0
+    addr: int | None,
+    size: int,
+    protection: int,
+    flags: int,
+    fd: int = -1,
+    offset: int = 0,
 ) -> int:
     address = _libc.mmap(addr, size, protection, flags, fd, offset)
     if address in (None, _FAILED):
@@ -95,7 +104,9 @@ def _private(protection: int) -> Callable[[int, int], None]:
     def fill(addr: int, size: int) -> None:
         _untouched(addr, size)
         ctypes.memset(
-            addr, 0, size
+            addr,
+            0,
+            size,
         )  # without a write, read-only memory would be the shared zero page
         _libc.mprotect(addr, size, protection)
 
@@ -141,7 +152,8 @@ def _huge(addr: int, size: int) -> None:
     except OSError as error:
         hint = "reserve huge pages: sysctl vm.nr_hugepages=16"
         raise HostLacks(
-            f"this host has no {size} bytes of huge pages ({error.strerror})", hint
+            f"this host has no {size} bytes of huge pages ({error.strerror})",
+            hint,
         ) from error
 
 
@@ -185,7 +197,8 @@ def _open_secret() -> int:
     fd = int(_libc.syscall(_MEMFD_SECRET, 0))
     if fd < 0:
         raise HostLacks(
-            "this kernel has no memfd_secret", "boot the kernel with secretmem.enable=1"
+            "this kernel has no memfd_secret",
+            "boot the kernel with secretmem.enable=1",
         )
     return fd
 
@@ -218,7 +231,10 @@ def allocate(kind: str, size: int) -> Memory:
         return Memory(paging.mapping_of("[vvar]"), size, None)
     if kind == "bar":
         return _bar(size)
-    unit = hugepage_size() if kind in ("huge", "transparent") else PAGE
+    if kind in ("huge", "transparent"):
+        unit = hugepage_size()
+    else:
+        unit = PAGE
     rounded = max(1, -(-size // unit)) * unit
     addr, mapped = _reserve(rounded, unit)
     try:
@@ -232,9 +248,9 @@ def allocate(kind: str, size: int) -> Memory:
 def allocate_at(addr: int, size: int) -> Memory:
     """Allocates at least `size` bytes of anonymous memory at an address. Raises OSError if the range is in use."""
     rounded = max(1, -(-size // PAGE)) * PAGE
-    found = _map(addr, rounded, _READ | _WRITE, _PRIVATE | _MAP_FIXED_NOREPLACE)
-    memory = Memory(found, size, (found, rounded))
-    if found != addr:  # a kernel without MAP_FIXED_NOREPLACE treats the address as a hint
+    address = _map(addr, rounded, _READ | _WRITE, _PRIVATE | _MAP_FIXED_NOREPLACE)
+    memory = Memory(address, size, (address, rounded))
+    if address != addr:  # a kernel without MAP_FIXED_NOREPLACE treats the address as a hint
         memory.close()
         raise FileExistsError(errno.EEXIST, f"the memory at {addr:#x} is in use")
     return memory
@@ -251,7 +267,8 @@ def _bar(size: int) -> Memory:
                 os.close(fd)
             return Memory(addr, size, (addr, PAGE))
     raise HostLacks(
-        "this machine has no pci-testdev", "add the device: qemu-system-x86_64 -device pci-testdev"
+        "this machine has no pci-testdev",
+        "add the device: qemu-system-x86_64 -device pci-testdev",
     )
 
 
@@ -260,7 +277,8 @@ def _persistent(size: int) -> Memory:
     device = persistent.device()
     if device is None:
         raise HostLacks(
-            "no persistent memory was specified", f"specify a device DAX in {persistent.VARIABLE}"
+            "no persistent memory was specified",
+            f"specify a device DAX in {persistent.VARIABLE}",
         )
     unit = max(PAGE, device.alignment)
     rounded = max(1, -(-size // unit)) * unit
@@ -288,7 +306,7 @@ def _udmabuf(size: int) -> int:
                     device,
                     _UDMABUF_CREATE,
                     bytearray(struct.pack("=IIQQ", file, _CLOEXEC, 0, size)),
-                )
+                ),
             )
     finally:
         os.close(file)
@@ -297,7 +315,9 @@ def _udmabuf(size: int) -> int:
 def _system_heap(size: int) -> int:
     with _HEAP.open("rb", buffering=0) as device:
         allocation = fcntl.ioctl(
-            device, _HEAP_ALLOC, struct.pack("=QIIQ", size, 0, os.O_RDWR | os.O_CLOEXEC, 0)
+            device,
+            _HEAP_ALLOC,
+            struct.pack("=QIIQ", size, 0, os.O_RDWR | os.O_CLOEXEC, 0),
         )
     return int(struct.unpack("=QIIQ", allocation)[1])
 
@@ -321,6 +341,7 @@ def allocate_dmabuf(kind: str, size: int) -> Memory:
     except OSError as error:
         hint = f"modprobe {kind}, on a kernel with {option}, as root or with permission to open {device}"
         raise HostLacks(
-            f"this host cannot create dma-bufs with {device} ({error.strerror})", hint
+            f"this host cannot create dma-bufs with {device} ({error.strerror})",
+            hint,
         ) from error
     return Memory(addr, rounded, (addr, rounded), fd)

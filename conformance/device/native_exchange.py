@@ -92,13 +92,17 @@ class NativeConnection:
         `by_reset`, exchange.c returns before the next exchange of the pair."""
         self._queues = requester, responder
         renewing = renewable and by_reset
-        flat = (
-            [number for step in transitions(responder.kind) for number in step] if renewing else []
-        )
+        if renewing:
+            flat = [number for step in transitions(responder.kind) for number in step]
+        else:
+            flat = []
         self._transitions = (_NUMBER * len(flat))(*flat)
         attributes = requester.device.pointers.attributes
         ends = (_End(queue.poster.qp, attributes(queue.attributes), 0) for queue in self._queues)
-        receive_s = responder.deadline_s if responder.kind == "RC" else silence_s
+        if responder.kind == "RC":
+            receive_s = responder.deadline_s
+        else:
+            receive_s = silence_s
         times = (int(seconds * _NS) for seconds in (requester.deadline_s, receive_s, silence_s))
         self._struct = _Connection(
             (_End * 2)(*ends),
@@ -167,16 +171,23 @@ def exchanges(specs: Sequence[NativeSpec]) -> list[Exchange]:
 
 
 def _result(buffer: ctypes.Array[ctypes.c_char], at: int, areas: tuple[Area, Area]) -> Exchange:
-    returned, found, received, responder_state, *states, late = _RESULT.unpack_from(
-        buffer, at + _AT_RESULT
+    returned, completed, received, responder_state, *states, late = _RESULT.unpack_from(
+        buffer,
+        at + _AT_RESULT,
     )
     areas[0].native_state, areas[1].native_state = states
     completions = [
-        completion(buffer, index, at + _AT_COMPLETIONS) for index in range(found + received)
+        completion(buffer, index, at + _AT_COMPLETIONS) for index in range(completed + received)
     ]
-    posted = Return(returned, max(returned, 0)) if returned else _POSTED
-    state = _STATES.name_of(responder_state) if responder_state != _NOT_QUERIED else ""
-    return Exchange(posted, completions[:found], completions[found:], state, bool(late))
+    if returned:
+        posted = Return(returned, max(returned, 0))
+    else:
+        posted = _POSTED
+    if responder_state != _NOT_QUERIED:
+        state = _STATES.name_of(responder_state)
+    else:
+        state = ""
+    return Exchange(posted, completions[:completed], completions[completed:], state, bool(late))
 
 
 @functools.cache

@@ -48,19 +48,19 @@ class Pointers:
         kind = type(thing)
         if kind not in self._offsets:
             struct, names = _STRUCTS[kind.__name__]
-            wanted = {**{name: getattr(thing, name) for name in names}, **known}
-            found = [
+            expected = {**{name: getattr(thing, name) for name in names}, **known}
+            offsets = [
                 offset
                 for offset in _candidates(thing)
                 if {
                     name: getattr(struct.from_address(_read(thing, offset)), name)
-                    for name in wanted
+                    for name in expected
                 }
-                == wanted
+                == expected
             ]
             # An extended queue pair has the same pointer twice: struct ibv_qp_ex begins with struct ibv_qp.
-            _only(kind, {_read(thing, offset) for offset in found})
-            self._offsets[kind] = found[0]
+            _only(kind, {_read(thing, offset) for offset in offsets})
+            self._offsets[kind] = offsets[0]
         return _read(thing, self._offsets[kind])
 
     def forget_pd(self, pd: Any) -> None:
@@ -102,14 +102,15 @@ class Pointers:
         from pyverbs.pyverbs_error import PyverbsRDMAError
 
         memory = ctypes.create_string_buffer(
-            4 * PAGESIZE
+            4 * PAGESIZE,
         )  # one whole page of this buffer is registered
         addr = (ctypes.addressof(memory) // PAGESIZE + 2) * PAGESIZE
         try:
             mr = MR(pd, PAGESIZE, ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE"), address=addr)
         except PyverbsRDMAError as error:
             raise SetupRefused(
-                "registering a page through the bindings", errno_name(error.error_code)
+                "registering a page through the bindings",
+                errno_name(error.error_code),
             ) from error
         try:
             self.of(mr)
@@ -145,12 +146,12 @@ def _is_mapped(memory: int, address: int) -> bool:
         return False
 
 
-def _only(kind: type, found: set[int]) -> int:
-    """Returns the only element of `found`. Raises UserError if `found` has no element or several elements."""
-    if len(found) != 1:
+def _only(kind: type, offsets: set[int]) -> int:
+    """Returns the only element of `offsets`. Raises UserError if `offsets` has no element or several elements."""
+    if len(offsets) != 1:
         message = f"the C structure of a {kind.__name__} of this pyverbs was not found"
         raise UserError(message, hint="please report the pyverbs version", status=3)
-    return found.pop()
+    return offsets.pop()
 
 
 def _read(thing: Any, offset: int) -> int:

@@ -25,7 +25,9 @@ _LINK_LOCAL = "fe80:"
 
 
 def device_names(sysfs: Path = SYSFS) -> list[str]:
-    return sorted(entry.name for entry in sysfs.iterdir()) if sysfs.is_dir() else []
+    if sysfs.is_dir():
+        return sorted(entry.name for entry in sysfs.iterdir())
+    return []
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Port:
         if not self._folder.is_dir():
             ports = sorted(path.name for path in self._folder.parent.glob("*"))
             raise UserError(
-                f"{self.device} has no port {self.number}; its ports: {', '.join(ports) or 'none'}"
+                f"{self.device} has no port {self.number}; its ports: {', '.join(ports) or 'none'}",
             )
         if not self.transfers:
             message = f"port {self.number} of {self.device} is {self.state}: it transfers no data"
@@ -98,11 +100,15 @@ class Port:
     def pkey_index(self) -> int:
         """The index of the partition key to use: the default partition, else the first with full membership, else 0."""
         folder = self._folder / "pkeys"
-        names = sorted(map(int, os.listdir(folder))) if folder.is_dir() else []
+        if folder.is_dir():
+            names = sorted(map(int, os.listdir(folder)))
+        else:
+            names = []
         keys = {index: int(text_of(folder / str(index)) or "0", 0) for index in names}
         full = [index for index, key in keys.items() if key & _FULL_MEMBER]
         return next(
-            (index for index in full if keys[index] == _DEFAULT_PARTITION), full[0] if full else 0
+            (index for index in full if keys[index] == _DEFAULT_PARTITION),
+            full[0] if full else 0,
         )
 
     def gids(self, indices: Iterable[int] | None = None) -> list[Gid]:
@@ -125,7 +131,10 @@ class Port:
         if not attributes.is_dir():
             return Gid(index, address)
         interface = text_of(attributes / "ndevs" / str(index))
-        here = interface if self._interfaces.has(interface, address) else ""
+        if self._interfaces.has(interface, address):
+            here = interface
+        else:
+            here = ""
         return Gid(index, address, kind, here, bool(here) and self._interfaces.carries(here))
 
     def _is_own(self, interface: str, own: str) -> bool:
@@ -153,7 +162,9 @@ class Port:
             )
             if layer == UNSPECIFIED:
                 raise UserError(
-                    f"{port} has no GID, so nothing can be sent", hint=another, status=3
+                    f"{port} has no GID, so nothing can be sent",
+                    hint=another,
+                    status=3,
                 )
             raise UserError(
                 f"{port} has no GID whose network interface is up",
@@ -178,17 +189,16 @@ class Port:
 
     def _check_gid(self, index: int) -> None:
         gids = self.gids()
-        found = next((gid for gid in gids if gid.index == index), None)
-        if found and found.up:
+        gid_here = next((gid for gid in gids if gid.index == index), None)
+        if gid_here and gid_here.up:
             return
-        if found is None:
+        if gid_here is None:
             wrong = "is empty"
         else:
-            wrong = (
-                f"belongs to {found.interface}, which is down"
-                if found.interface
-                else "has no interface here"
-            )
+            if gid_here.interface:
+                wrong = f"belongs to {gid_here.interface}, which is down"
+            else:
+                wrong = "has no interface here"
         usable = ", ".join(str(gid) for gid in gids if gid.up) or "none"
         raise UserError(
             f"--gid-index {index}: this GID of port {self.number} of {self.device} {wrong}",

@@ -32,7 +32,7 @@ _pointer, _int = ctypes.c_void_p, ctypes.c_int
 
 class IbvQp(ctypes.Structure):
     _fields_ = members(
-        "void *context, *qp_context, *pd, *send_cq, *recv_cq, *srq; uint32_t handle, qp_num; int state, qp_type"
+        "void *context, *qp_context, *pd, *send_cq, *recv_cq, *srq; uint32_t handle, qp_num; int state, qp_type",
     )
 
 
@@ -95,7 +95,10 @@ class Poster:
         self._wc, self._wc_at = _buffer(_MAX_POLLED * WC.size)
 
     def send(
-        self, request: SendRequest, destination: tuple[int, int, int] | None = None, srqn: int = 0
+        self,
+        request: SendRequest,
+        destination: tuple[int, int, int] | None = None,
+        srqn: int = 0,
     ) -> Return:
         """Calls ibv_post_send. Returns 0, or the value of errno. See `pack_send` for the arguments."""
         pack_send(self._request, 0, (self._sges, 0, self._sges_at), request, destination, srqn)
@@ -112,13 +115,16 @@ class Poster:
     @property
     def channel(self) -> int:
         return ctypes.c_int.from_address(
-            ctypes.c_uint64.from_address(self._cq + _WORD).value + _WORD
+            ctypes.c_uint64.from_address(self._cq + _WORD).value + _WORD,
         ).value
 
     def state(self) -> int:
         """Returns the value of enum ibv_qp_state that ibv_query_qp reports. Raises OSError if ibv_query_qp fails."""
         failed = self._query_qp(
-            self.qp, self._attributes_at, _QP_STATE, self._attributes_at + _ATTRIBUTES
+            self.qp,
+            self._attributes_at,
+            _QP_STATE,
+            self._attributes_at + _ATTRIBUTES,
         )
         if failed:
             raise OSError(failed, "ibv_query_qp")
@@ -128,9 +134,11 @@ class Poster:
         """Returns the next `count` completions, or fewer at the deadline. Raises OSError if polling fails. Omits the
         completions of the SENDs that the harness posts after requests."""
         wait: Wait | None = None
-        found: list[Completion] = []
-        while len(found) < count:
-            number = self._poll_cq(self._cq, min(_MAX_POLLED, count - len(found)), self._wc_at)
+        completions: list[Completion] = []
+        while len(completions) < count:
+            number = self._poll_cq(
+                self._cq, min(_MAX_POLLED, count - len(completions)), self._wc_at
+            )
             if number < 0:
                 raise OSError(-number, "ibv_poll_cq")
             if not number:
@@ -139,8 +147,8 @@ class Poster:
                     break
                 continue
             polled = (completion(self._wc, index) for index in range(number))
-            found += [each for each in polled if not each.wr_id & BEHIND]
-        return found
+            completions += [completion for completion in polled if not completion.wr_id & BEHIND]
+        return completions
 
 
 def _buffer(size: int) -> tuple[ctypes.Array[ctypes.c_char], int]:
@@ -163,15 +171,21 @@ def pack_send(
     shared receive queue of an XRC request.
     """
     opcode = request.opcode
-    imm = (
-        request.invalidate_rkey % (1 << 32)
-        if opcode.endswith("_INV")
-        else socket.htonl(request.imm)
-    )
+    if opcode.endswith("_INV"):
+        imm = request.invalidate_rkey % (1 << 32)
+    else:
+        imm = socket.htonl(request.imm)
     _pack_elements(elements[0], elements[1], request.sges)
     sges = elements[2] if request.sges else 0, len(request.sges)
     _SEND_HEAD.pack_into(
-        buffer, at, request.wr_id, 0, *sges, WR_OPCODES[opcode], request.flags, imm
+        buffer,
+        at,
+        request.wr_id,
+        0,
+        *sges,
+        WR_OPCODES[opcode],
+        request.flags,
+        imm,
     )
     if destination:
         _UD.pack_into(buffer, at + _AT_WR, *destination)
@@ -189,7 +203,10 @@ def pack_send(
     _SRQN.pack_into(buffer, at + _AT_SRQN, srqn)
     if request.bind and request.window:
         info = request.bind
-        mr = info.mr.pointer if info.mr else 0
+        if info.mr:
+            mr = info.mr.pointer
+        else:
+            mr = 0
         bind = (request.window.pointer, request.rkey, mr, info.addr, info.length, info.access)
         _BIND.pack_into(buffer, at + _AT_BIND, *bind)
 
@@ -203,12 +220,27 @@ def _pack_elements(buffer: Any, at: int, sges: Sequence[Sge]) -> None:
 def completion(wcs: Any, index: int, at: int = 0) -> Completion:
     """Returns the completion number `index` of an array of struct ibv_wc that begins at the offset `at` of `wcs`."""
     wr_id, status, opcode, vendor_err, byte_len, imm, number, _, flags, *_ = WC.unpack_from(
-        wcs, at + index * WC.size
+        wcs,
+        at + index * WC.size,
     )
     if status:
         return Completion(wr_id, wc_status(status), vendor_err=vendor_err, qp_num=number)
-    invalidated = imm if flags & _WITH_INV else None
-    imm = socket.ntohl(imm) if flags & _WITH_IMM else None
+    if flags & _WITH_INV:
+        invalidated = imm
+    else:
+        invalidated = None
+    if flags & _WITH_IMM:
+        imm = socket.ntohl(imm)
+    else:
+        imm = None
     return Completion(
-        wr_id, "SUCCESS", wc_opcode(opcode), byte_len, imm, vendor_err, invalidated, flags, number
+        wr_id,
+        "SUCCESS",
+        wc_opcode(opcode),
+        byte_len,
+        imm,
+        vendor_err,
+        invalidated,
+        flags,
+        number,
     )

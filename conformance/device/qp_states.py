@@ -88,7 +88,7 @@ _NAMES = tuple(
     CQ_ERR QP_FATAL QP_REQ_ERR QP_ACCESS_ERR COMM_EST SQ_DRAINED PATH_MIG PATH_MIG_ERR DEVICE_FATAL PORT_ACTIVE
     PORT_ERR LID_CHANGE PKEY_CHANGE SM_CHANGE SRQ_ERR SRQ_LIMIT_REACHED QP_LAST_WQE_REACHED CLIENT_REREGISTER
     GID_CHANGE WQ_FATAL
-    """.split()
+    """.split(),
 )
 # struct ibv_context begins with 33 pointers (the device, and 32 functions), and the integers cmd_fd and async_fd.
 _ASYNC_FD = 33 * ctypes.sizeof(ctypes.c_void_p) + ctypes.sizeof(ctypes.c_int)
@@ -112,19 +112,19 @@ def events_of(qp: int, context: int, deadline_s: float = 0) -> list[str]:
     """Returns the names of a queue pair's events, without prefix, such as `QP_ACCESS_ERR`. `qp` is a struct ibv_qp *,
     and `context` is a struct ibv_context *. Drops events of other objects. Waits at most `deadline_s` seconds for the
     first event."""
-    found: list[str] = []
+    events: list[str] = []
     event = _Event()
     address = ctypes.addressof(event)
     descriptor = ctypes.c_int.from_address(context + _ASYNC_FD).value
-    while select.select([descriptor], [], [], 0 if found else deadline_s)[
+    while select.select([descriptor], [], [], 0 if events else deadline_s)[
         0
     ] and not _library().ibv_get_async_event(context, address):
         if event.element == qp:
-            found.append(
-                _NAMES[event.type] if 0 <= event.type < len(_NAMES) else f"event {event.type}"
+            events.append(
+                _NAMES[event.type] if 0 <= event.type < len(_NAMES) else f"event {event.type}",
             )
         _library().ibv_ack_async_event(address)
-    return found
+    return events
 
 
 CONNECTED = ("RTS", "ERR")  # states in which a queue pair has, or had, a peer
@@ -176,6 +176,6 @@ class ByManager(ByStates):
             responder.fail()
 
     def close(self) -> None:
-        for each in self._ends:
-            self._manager.destroy(each)
+        for end in self._ends:
+            self._manager.destroy(end)
         self._ends = ()

@@ -47,20 +47,28 @@ _BUILDERS: Mapping[str, Callable[[Any, SendRequest], None]] = {
     "RDMA_WRITE_WITH_IMM": lambda qp, r: qp.wr_rdma_write_imm(r.rkey, r.remote_addr, r.imm),
     "RDMA_READ": lambda qp, r: qp.wr_rdma_read(r.rkey, r.remote_addr),
     "ATOMIC_CMP_AND_SWP": lambda qp, r: qp.wr_atomic_cmp_swp(
-        r.rkey, r.remote_addr, r.compare_add, r.swap
+        r.rkey,
+        r.remote_addr,
+        r.compare_add,
+        r.swap,
     ),
     "ATOMIC_FETCH_AND_ADD": lambda qp, r: qp.wr_atomic_fetch_add(
-        r.rkey, r.remote_addr, r.compare_add
+        r.rkey,
+        r.remote_addr,
+        r.compare_add,
     ),
     "ATOMIC_WRITE": lambda qp, r: qp.wr_atomic_write(
-        r.rkey, r.remote_addr, r.swap.to_bytes(8, sys.byteorder)
+        r.rkey,
+        r.remote_addr,
+        r.swap.to_bytes(8, sys.byteorder),
     ),
     "SEND": lambda qp, r: qp.wr_send(),
     "SEND_WITH_IMM": lambda qp, r: qp.wr_send_imm(r.imm),
     "SEND_WITH_INV": lambda qp, r: qp.wr_send_inv(r.invalidate_rkey % (1 << 32)),
     "LOCAL_INV": lambda qp, r: qp.wr_local_inv(r.invalidate_rkey % (1 << 32)),
     **dict.fromkeys(
-        FLUSHES, lambda qp, r: qp.wr_flush(r.rkey, r.remote_addr, r.length, *_FLUSHED[r.opcode])
+        FLUSHES,
+        lambda qp, r: qp.wr_flush(r.rkey, r.remote_addr, r.length, *_FLUSHED[r.opcode]),
     ),
 }
 _QP_TYPES = ENUMS["ibv_qp_type"]
@@ -84,11 +92,11 @@ class ExtendedQueue(DeviceQueue):
         if use not in (*BUILDERS, BOTH_POSTERS):
             return (use,)
         has = self.device.capabilities
-        asked = (*_ASKED[kind], *(_ATOMICS if kind == "RC" and has["atomics"] else ()))
+        operations = (*_ASKED[kind], *(_ATOMICS if kind == "RC" and has["atomics"] else ()))
         if use != WINDOWS_POSTER:
-            return asked
+            return operations
         return (
-            *asked,
+            *operations,
             *_ASKED_FOR_WINDOWS[kind],
             *(("ATOMIC_WRITE",) if kind == "RC" and has["atomic_write"] else ()),
         )
@@ -107,7 +115,9 @@ class ExtendedQueue(DeviceQueue):
         return self.post_batch((request,))
 
     def post_batch(
-        self, requests: Sequence[SendRequest], built: Callable[[], bool] = lambda: True
+        self,
+        requests: Sequence[SendRequest],
+        built: Callable[[], bool] = lambda: True,
     ) -> Return:
         """Posts several requests in one batch. Returns 0, or the value of ibv_wr_complete. `built` is called after all
         requests are built. If `built` returns False, the batch is aborted with ibv_wr_abort."""
@@ -156,13 +166,13 @@ class ExtendedQueue(DeviceQueue):
         if request.flags & _INLINE:
             self._set_inline(request.sges)
             return
-        made = [
-            SGE(each.addr % (1 << 64), each.length, each.lkey % (1 << 32)) for each in request.sges
+        elements = [
+            SGE(sge.addr % (1 << 64), sge.length, sge.lkey % (1 << 32)) for sge in request.sges
         ]
-        if len(made) == 1:
-            self.qp.wr_set_sge(made[0])
+        if len(elements) == 1:
+            self.qp.wr_set_sge(elements[0])
         else:
-            self.qp.wr_set_sge_list(len(made), made)
+            self.qp.wr_set_sge_list(len(elements), elements)
 
     def _set_inline(self, elements: Sequence[Sge]) -> None:
         from pyverbs.qp import DataBuffer
@@ -219,18 +229,19 @@ class SharedReceivesQueue(DeviceQueue):
         or the shared receive queue."""
         from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 
-        with ExitStack() as made:
+        with ExitStack() as stack:
             attributes = SrqAttr(max_wr=QUEUE_DEPTH, max_sge=elements_on(device))
             domain = cast(ProtectionDomain, spec.shared or pd)
             self.shared = SRQ(domain.pyverbs, SrqInitAttr(attributes))
-            made.callback(self.shared.close)
+            stack.callback(self.shared.close)
             super().__init__(device, pd, replace(spec, kind="RC"), deadline_s)
-            made.callback(super().close)
+            stack.callback(super().close)
             self.kind = RC_SRQ
             self.poster = Poster(
-                device.pointers.of(self.qp), device.pointers.of(self.shared, pd=domain.pointer)
+                device.pointers.of(self.qp),
+                device.pointers.of(self.shared, pd=domain.pointer),
             )
-            self._made = made.pop_all()
+            self._made = stack.pop_all()
 
     def close(self) -> None:
         """Destroys the queue pair, and then its shared receive queue."""
@@ -268,24 +279,25 @@ class XrcQueue(DeviceQueue):
         from pyverbs.qp import QP, QPInitAttrEx
         from pyverbs.xrcd import XRCD, XRCDInitAttr
 
-        with ExitStack() as made:
+        with ExitStack() as stack:
             domain = XRCD(device.context, XRCDInitAttr(_FD | _OFLAGS, os.O_CREAT, _NO_FILE))
-            made.callback(domain.close)
+            stack.callback(domain.close)
             super().__init__(device, pd, replace(spec, kind="XRC_SEND"), deadline_s)
-            made.callback(super().close)
+            stack.callback(super().close)
             shared = self._shared_queue(domain)
-            made.callback(shared.close)
+            stack.callback(shared.close)
             attributes = QPInitAttrEx(qp_type=_RECEIVER, xrcd=domain, comp_mask=_INIT_ATTR_XRCD)
             self._receiver = QP(device.context, attributes)
-            made.callback(self._receiver.close)
+            stack.callback(self._receiver.close)
             self.kind = XRC
             self.poster = Poster(
-                device.pointers.of(self.qp), device.pointers.of(shared, pd=pd.pointer)
+                device.pointers.of(self.qp),
+                device.pointers.of(shared, pd=pd.pointer),
             )
             self.receiver = int(self._receiver.qp_num)
             self.device.queue_pairs.created(self.receiver)
             self.shared, self._peer_shared = int(shared.get_srq_num()), 0
-            self._made = made.pop_all()
+            self._made = stack.pop_all()
 
     def _shared_queue(self, domain: Any) -> Any:
         from pyverbs.srq import SRQ, SrqInitAttrEx
@@ -305,7 +317,9 @@ class XrcQueue(DeviceQueue):
     def query_state(self) -> str:
         """Returns ERR if either queue pair is in ERR, else the state of the XRC_SEND queue pair."""
         sender, receiver = super().query_state(), query_state(self._receiver)
-        return receiver if receiver == "ERR" else sender
+        if receiver == "ERR":
+            return receiver
+        return sender
 
     def post_send(self, request: SendRequest) -> Return:
         """Calls ibv_post_send for the peer's shared receive queue. Returns 0, or the value of errno."""
@@ -333,4 +347,6 @@ PAIRS: Mapping[str, type[DevicePair]] = {XRC: XrcPair, RC_SRQ: SharedReceivesPai
 
 
 def pair_type(spec: QpSpec) -> type[DevicePair]:
-    return ExtendedPair if spec.extended else PAIRS.get(spec.kind, DevicePair)
+    if spec.extended:
+        return ExtendedPair
+    return PAIRS.get(spec.kind, DevicePair)

@@ -70,7 +70,9 @@ def alloc_mw(pd: Pd, kind: int) -> tuple[DeviceWindow | None, Return]:
     """Allocates a window of type `kind`. Returns the window or None, and a result whose `value` is 1, or 0 for NULL."""
     allocated: list[DeviceWindow] = []
     returned = exact(lambda: allocated.append(DeviceWindow(pd, kind)))
-    return (allocated[0], Return(1, 0)) if allocated else (None, Return(0, returned.errno))
+    if allocated:
+        return (allocated[0], Return(1, 0))
+    return (None, Return(0, returned.errno))
 
 
 class DeviceQueue:
@@ -148,7 +150,10 @@ class DeviceQueue:
         if self.attributes is None:
             self.attributes = self.connection_attributes(peer)
             self._create_address_handle(peer)
-        kind = "iWARP" if self.device.transport is IWARP else self.spec.kind
+        if self.device.transport is IWARP:
+            kind = "iWARP"
+        else:
+            kind = self.spec.kind
         modify_to(self.qp, kind, self.attributes, state, self.state)
         self.state = state
 
@@ -213,7 +218,9 @@ class DeviceQueue:
             return 0
         available = _REMOTE | (_ATOMIC if self.device.capabilities["atomics"] else 0)
         available |= _FLUSHES if self.spec.extended == "FLUSH" else 0
-        return available if self.spec.access is None else self.spec.access & available
+        if self.spec.access is None:
+            return available
+        return self.spec.access & available
 
     def set_access(self, access: int) -> Return:
         """Calls ibv_modify_qp with `access` in the state RTS. Returns 0, or the value of errno."""
@@ -240,7 +247,10 @@ class DeviceQueue:
         """Receives and acknowledges an event. Returns False if there is no event by the deadline."""
         assert self._channel is not None
         if not select.select(
-            [self.poster.channel], [], [], self.deadline_s if deadline_s is None else deadline_s
+            [self.poster.channel],
+            [],
+            [],
+            self.deadline_s if deadline_s is None else deadline_s,
         )[0]:
             return False
         self._channel.get_cq_event(self.cq)
@@ -271,7 +281,10 @@ class DeviceQueue:
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
         """Returns the next `count` completions, or fewer at the deadline. The default deadline is the queue pair's
         deadline."""
-        limit = self.deadline_s if deadline_s is None else deadline_s
+        if deadline_s is None:
+            limit = self.deadline_s
+        else:
+            limit = deadline_s
         if self.spec.by_readers:
             found = read_completions(self.cq, count, limit)
         else:
@@ -300,7 +313,12 @@ class DevicePair:
     keeps_receives = False
 
     def __init__(
-        self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float
+        self,
+        device: Device,
+        spec: QpSpec,
+        requester_pd: Pd,
+        responder_pd: Pd,
+        deadline_s: float,
     ) -> None:
         """`responder_pd` is the PD of the regions that are accessed remotely. `spec` and `device` describe the
         responder. The requester is on the device of `requester_pd`, which may be a different device. `deadline_s` is
@@ -312,7 +330,12 @@ class DevicePair:
         self._create(*self._spec)
 
     def _create(
-        self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float
+        self,
+        device: Device,
+        spec: QpSpec,
+        requester_pd: Pd,
+        responder_pd: Pd,
+        deadline_s: float,
     ) -> None:
         self._state = spec.state
         self.responder = self.kind(device, responder_pd, spec, deadline_s)
@@ -328,7 +351,11 @@ class DevicePair:
             raise
 
     def _create_requester(
-        self, device: Device, spec: QpSpec, pd: Pd, deadline_s: float
+        self,
+        device: Device,
+        spec: QpSpec,
+        pd: Pd,
+        deadline_s: float,
     ) -> DeviceQueue | RemoteQueue:
         """Creates the requester, which sends to `device`. The requester, with its PD `pd`, may be on another host."""
         if isinstance(pd, RemoteDomain):

@@ -39,33 +39,33 @@ class Mirror:
 
     def changes(self) -> Changes:
         """Returns the pieces that have changed here since the last synchronization, and stores their contents."""
-        found: Changes = []
-        for addr, known in self._known.items():
-            now = ctypes.string_at(addr, len(known))
-            if now == known:
+        pieces: Changes = []
+        for addr, content in self._known.items():
+            now = ctypes.string_at(addr, len(content))
+            if now == content:
                 continue
             for at in range(0, len(now), _PIECE):
                 piece = now[at : at + _PIECE]
-                if piece != known[at : at + _PIECE]:
-                    found.append(
-                        (addr + at, base64.b64encode(zlib.compress(piece, 1)).decode("ascii"))
+                if piece != content[at : at + _PIECE]:
+                    pieces.append(
+                        (addr + at, base64.b64encode(zlib.compress(piece, 1)).decode("ascii")),
                     )
-            known[:] = now
-        return found
+            content[:] = now
+        return pieces
 
     def apply(self, changes: Iterable[tuple[int, str]]) -> None:
         """Writes pieces from the other end, which have changed there, to the memory of this end. Raises ValueError for
         a piece outside the added ranges."""
         for addr, text in changes:
             content = zlib.decompressobj().decompress(base64.b64decode(text), _PIECE)
-            for start, known in self._known.items():
-                if start <= addr and addr + len(content) <= start + len(known):
+            for start, content_here in self._known.items():
+                if start <= addr and addr + len(content) <= start + len(content_here):
                     ctypes.memmove(addr, content, len(content))
-                    known[addr - start : addr - start + len(content)] = content
+                    content_here[addr - start : addr - start + len(content)] = content
                     break
             else:
                 raise ValueError(
-                    f"{len(content)} bytes at {addr:#x} are outside the memory of both ends"
+                    f"{len(content)} bytes at {addr:#x} are outside the memory of both ends",
                 )
 
 
@@ -166,7 +166,11 @@ class RemoteQueue:
     numbers of the shared receive queue and of the receiving queue pair; they are 0 for other types."""
 
     def __init__(
-        self, pd: RemoteDomain, spec: QpSpec, deadline_s: float, destination: Destination
+        self,
+        pd: RemoteDomain,
+        spec: QpSpec,
+        deadline_s: float,
+        destination: Destination,
     ) -> None:
         """`destination` is the device of the responder. `deadline_s` is the deadline for a completion. Raises
         PeerRefused if the device refuses the queue pair."""
@@ -212,7 +216,7 @@ class RemoteQueue:
         """Calls ibv_post_send, or the ibv_wr_* functions. Returns 0, or the value of errno."""
         if request.window or request.bind:
             raise HarnessFailure(
-                "windows can be bound only at the responder, which is not on the peer's host"
+                "windows can be bound only at the responder, which is not on the peer's host",
             )
         fields = {
             name: value
@@ -223,22 +227,25 @@ class RemoteQueue:
 
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
         return Return(
-            *self.pd.device.call("post_receive", queue=self._id, sges=list(sges), wr_id=wr_id)
+            *self.pd.device.call("post_receive", queue=self._id, sges=list(sges), wr_id=wr_id),
         )
 
     def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
         """Raises HarnessFailure: windows are bound at the responder."""
         raise HarnessFailure(
-            "windows can be bound only at the responder, which is not on the peer's host"
+            "windows can be bound only at the responder, which is not on the peer's host",
         )
 
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
         """Returns the next `count` completions, or fewer at the deadline. Afterwards, this host's memory has the
         contents of the peer's memory."""
-        wait_s = self._deadline_s if deadline_s is None else deadline_s
+        if deadline_s is None:
+            wait_s = self._deadline_s
+        else:
+            wait_s = deadline_s
         reported = self._call("completions", count=count, deadline_s=wait_s)
         self.pd.device.apply(reported["changes"])
-        return [Completion(*each) for each in reported["found"]]
+        return [Completion(*completion) for completion in reported["found"]]
 
     def close(self) -> None:
         self._call("close")

@@ -79,7 +79,8 @@ class Uverbs:
         number, layout, words = _COMMANDS[name]
         response = (ctypes.c_uint32 * words)()
         body = struct.pack(
-            f"={layout}", *((ctypes.addressof(response), *fields) if words else fields)
+            f"={layout}",
+            *((ctypes.addressof(response), *fields) if words else fields),
         )
         header = struct.pack("=IHH", number, (8 + len(body)) // 4, words)
         try:
@@ -95,11 +96,14 @@ class Uverbs:
             return errno.EPROTONOSUPPORT, bytearray()
         length = _HEADER.size + _ATTRIBUTE.size * len(attributes)
         data = bytearray(
-            _HEADER.pack(length, _OBJECT_MR, method, len(attributes), 0, self.driver_id, 0)
+            _HEADER.pack(length, _OBJECT_MR, method, len(attributes), 0, self.driver_id, 0),
         )
         for number, size, value in attributes:
             # The value is in the first bytes of the field. The module `struct` fills the other bytes with zeros.
-            field = value if isinstance(value, bytes) else _u64(value)
+            if isinstance(value, bytes):
+                field = value
+            else:
+                field = _u64(value)
             data += _ATTRIBUTE.pack(number, size, _MANDATORY, 0, field)
         try:
             fcntl.ioctl(self.fd, _RDMA_VERBS_IOCTL, data, True)
@@ -117,7 +121,13 @@ class Uverbs:
         return Return(error, error, None if error else _region(pd, addr, length, *response))
 
     def reg_dmabuf_mr(
-        self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int
+        self,
+        pd: Pd,
+        offset: int,
+        length: int,
+        iova: int,
+        fd: int,
+        access: int,
     ) -> Return:
         numbers = (
             (2, 8, _u64(offset)),
@@ -127,7 +137,12 @@ class Uverbs:
             (6, 4, _u32(access)),
         )
         return self._register(
-            _REG_DMABUF_MR, [(0, 0, 0), (1, 0, pd.handle), *numbers], 7, pd, offset, length
+            _REG_DMABUF_MR,
+            [(0, 0, 0), (1, 0, pd.handle), *numbers],
+            7,
+            pd,
+            offset,
+            length,
         )
 
     def _register(
@@ -143,10 +158,13 @@ class Uverbs:
         keys = (ctypes.c_uint32 * 2)()
         first = ctypes.addressof(keys)
         error, data = self._ioctl(
-            method, [*attributes, (at_keys, 4, first), (at_keys + 1, 4, first + 4)]
+            method,
+            [*attributes, (at_keys, 4, first), (at_keys + 1, 4, first + 4)],
         )
         return Return(
-            error, error, None if error else _region(pd, addr, length, _handle(data), *keys)
+            error,
+            error,
+            None if error else _region(pd, addr, length, _handle(data), *keys),
         )
 
     def reg_mr_ex(self, pd: Pd, *arguments: Any) -> Return:
@@ -156,14 +174,17 @@ class Uverbs:
         mask, base = attr.comp_mask, attr.iova if attr.comp_mask & IOVA else attr.addr
         numbers = (3, 8, _u64(base)), (5, 8, _u64(attr.length)), (6, 4, _u32(attr.access))
         attributes: list[_Attribute] = [(0, 0, 0), (1, 0, pd.handle), *numbers]
-        given: dict[int, _Attribute] = {
+        attributes_here: dict[int, _Attribute] = {
             ADDR: (4, 8, _u64(attr.addr)),
             FD: (7, 0, attr.fd % (1 << 32)),
             FD_OFFSET: (8, 8, _u64(attr.fd_offset)),
         }
-        attributes += [attribute for bit, attribute in given.items() if mask & bit]
+        attributes += [attribute for bit, attribute in attributes_here.items() if mask & bit]
         attributes += [(_UNKNOWN, 8, _u64(0))] if mask & ~_KNOWN else []
-        start = attr.fd_offset if mask & FD else attr.addr
+        if mask & FD:
+            start = attr.fd_offset
+        else:
+            start = attr.addr
         return self._register(_METHOD_REG_MR, attributes, 9, pd, start, attr.length)
 
     def query_mr(self, mr: Mr) -> Return:
@@ -174,12 +195,14 @@ class Uverbs:
             ctypes.c_uint64(),
         ]
         attributes = [
-            (number, ctypes.sizeof(each), ctypes.addressof(each))
-            for number, each in enumerate(fields, 1)
+            (number, ctypes.sizeof(field), ctypes.addressof(field))
+            for number, field in enumerate(fields, 1)
         ]
         error, _ = self._ioctl(_QUERY_MR, [(0, 0, mr.handle), *attributes])
         return Return(
-            error, error, queried=None if error else QueriedMr(*(each.value for each in fields))
+            error,
+            error,
+            queried=None if error else QueriedMr(*(field.value for field in fields)),
         )
 
     def dereg_mr(self, mr: Mr) -> Return:
@@ -195,10 +218,13 @@ class Uverbs:
     def by_right_handle(self, command: str, pd: int, mr: Mr) -> Return:
         """Creates, changes and destroys an object of the command's type with valid handles. Returns the first errno."""
         make, *then = next(life for life in _LIVES if command in life)
-        error, made = self._by_handle(make, pd, 0, mr.struct.addr)
-        for each in then if not error else ():
+        error, region = self._by_handle(make, pd, 0, mr.struct.addr)
+        for outcome in then if not error else ():
             failed, _ = self._by_handle(
-                each, pd if each == "REREG_MR" else made, made, mr.struct.addr
+                outcome,
+                pd if outcome == "REREG_MR" else region,
+                region,
+                mr.struct.addr,
             )
             error = error or failed
         return Return(error, error)
@@ -215,12 +241,28 @@ class Uverbs:
         return error, response[0] if response else 0
 
     def rereg_mr(
-        self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int
+        self,
+        mr: Mr,
+        flags: int,
+        pd: Pd | None,
+        addr: int,
+        length: int,
+        access: int,
     ) -> Return:
         """Calls IB_USER_VERBS_CMD_REREG_MR. After a success, updates the keys in struct ibv_mr, like the library."""
-        handle = pd.handle if pd else 0
+        if pd:
+            handle = pd.handle
+        else:
+            handle = 0
         error, keys = self._command(
-            "REREG_MR", mr.handle, flags, addr, length, addr, handle, access
+            "REREG_MR",
+            mr.handle,
+            flags,
+            addr,
+            length,
+            addr,
+            handle,
+            access,
         )
         if error == 0:
             mr.struct.lkey, mr.struct.rkey = keys
@@ -263,7 +305,14 @@ def xrc_odp_caps(cmd_fd: int) -> int:
     not provide this member."""
     response = ctypes.create_string_buffer(304)
     header = struct.pack(
-        "=IHHQHHI", _EX_QUERY_DEVICE, 1, len(response) // 8, ctypes.addressof(response), 0, 0, 0
+        "=IHHQHHI",
+        _EX_QUERY_DEVICE,
+        1,
+        len(response) // 8,
+        ctypes.addressof(response),
+        0,
+        0,
+        0,
     )
     try:
         os.write(cmd_fd, header + bytes(8))

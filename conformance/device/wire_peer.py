@@ -134,7 +134,10 @@ def _gids(device: Device, addresses: dict[str, str]) -> dict[str, tuple[int, str
     """Returns the GID index and the IP address of the device for each IP version of the peer. Raises HostLacks."""
     gids: dict[str, tuple[int, str]] = {}
     for gid in device.roce_gids():
-        version = V4 if gid.address.startswith(_MAPPED) else V6
+        if gid.address.startswith(_MAPPED):
+            version = V4
+        else:
+            version = V6
         text = gid.address
         if version == V4:
             digits = bytes.fromhex(text.removeprefix(_MAPPED).replace(":", ""))
@@ -175,7 +178,9 @@ class WireQueue(DeviceQueue):
         if self.kind == "UD":
             return 0
         available = super()._access()
-        return available if self.spec.access is None else self.spec.access
+        if self.spec.access is None:
+            return available
+        return self.spec.access
 
 
 class WireEnd:
@@ -259,7 +264,10 @@ class _Sentinel:
 
     def __init__(self, link: WireLink) -> None:
         self._pd = ProtectionDomain(link.device)
-        version = V4 if V4 in link.gids else V6
+        if V4 in link.gids:
+            version = V4
+        else:
+            version = V6
         try:
             self._pair = WirePair(link, QpSpec("RC", "pd", ip=version), self._pd, _PREFLIGHT_S)
         except BaseException:

@@ -58,25 +58,34 @@ class _Posting:
         return [self._write(number) for number in numbers]
 
     def _arrived(self, numbers: Sequence[int]) -> list[int]:
-        return [each for each in numbers if self._content(each) != repeated(EMPTY, self.length)]
+        return [
+            number for number in numbers if self._content(number) != repeated(EMPTY, self.length)
+        ]
 
     def _content(self, number: int) -> bytes:
         return ctypes.string_at(self.addr + number * self.length, self.length)
 
     def _missing(self, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
         """Waits for the completions. Describes the first request that was not executed, if any."""
-        found = [(each.wr_id, each.status) for each in self.queue.completions(len(requests))]
-        self.layer = "device" if found else self.layer
-        if found != [(each.wr_id, "SUCCESS") for each in requests]:
+        missing = [
+            (completion.wr_id, completion.status)
+            for completion in self.queue.completions(len(requests))
+        ]
+        self.layer = "device" if missing else self.layer
+        if missing != [(request.wr_id, "SUCCESS") for request in requests]:
             self.connection.stale = True
-            statuses = " ".join(status for _, status in found)
+            statuses = " ".join(status for _, status in missing)
             return (
                 f"{len(requests)} requests of a posting have the completions {statuses or '(none)'}"
             )
         wrong = [
-            each for each in numbers if self._content(each) != repeated(_FILLED + each, self.length)
+            number
+            for number in numbers
+            if self._content(number) != repeated(_FILLED + number, self.length)
         ]
-        return f"request {wrong[0]} completed and its bytes are not there" if wrong else ""
+        if wrong:
+            return f"request {wrong[0]} completed and its bytes are not there"
+        return ""
 
     def _executed(self, numbers: Sequence[int], allowed: int) -> str:
         """Posts a further request, to the range `allowed`. Describes an error if an earlier request was executed."""
@@ -84,20 +93,16 @@ class _Posting:
         returned = self.queue.post_batch((marker,))
         if returned.value:
             return f"the next posting was refused with {errno_name(returned.value)}"
-        found = [each.wr_id for each in self.queue.completions(1)]
-        if found != [marker.wr_id]:
+        ids = [completion.wr_id for completion in self.queue.completions(1)]
+        if ids != [marker.wr_id]:
             self.connection.stale = True
-            return (
-                "an aborted or refused request completed"
-                if found
-                else "the next posting did not complete"
-            )
+            if ids:
+                return "an aborted or refused request completed"
+            return "the next posting did not complete"
         moved = self._arrived(numbers)
-        return (
-            f"request {moved[0]} was carried out although it was aborted or refused"
-            if moved
-            else ""
-        )
+        if moved:
+            return f"request {moved[0]} was carried out although it was aborted or refused"
+        return ""
 
     def completed(self) -> str:
         numbers = range(_REQUESTS)
@@ -111,11 +116,9 @@ class _Posting:
         returned = self.queue.post_batch(requests, built)
         if returned.value:
             return f"ibv_wr_complete returned {errno_name(returned.value)}"
-        return (
-            "a request was carried out before ibv_wr_complete"
-            if early
-            else self._missing(requests, numbers)
-        )
+        if early:
+            return "a request was carried out before ibv_wr_complete"
+        return self._missing(requests, numbers)
 
     def aborted(self) -> str:
         numbers = range(_REQUESTS - 1)
@@ -128,7 +131,10 @@ class _Posting:
             requests = self._writes(numbers)
             for first in (0, 2):
                 returned = self.queue.post_batch(requests[first : first + 1])
-                returned = returned if returned.value else self.queue.post_send(requests[first + 1])
+                if returned.value:
+                    returned = returned
+                else:
+                    returned = self.queue.post_send(requests[first + 1])
                 if returned.value:
                     return f"a request was refused with {errno_name(returned.value)}"
             wrong = self._missing(requests, numbers)
@@ -163,27 +169,28 @@ class _Posting:
     def _whole_or_nothing(self, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
         """Posts requests that may be refused. Describes the error if only some of the requests are executed."""
         returned = self.queue.post_batch(requests)
-        return (
-            self._executed(numbers, _REQUESTS - 1)
-            if returned.value
-            else self._missing(requests, numbers)
-        )
+        if returned.value:
+            return self._executed(numbers, _REQUESTS - 1)
+        return self._missing(requests, numbers)
 
     def too_many(self) -> str:
         count = self.queue.capacity[0] + 1
-        requests = [self._write(each % (_REQUESTS - 1)) for each in range(count)]
+        requests = [self._write(index % (_REQUESTS - 1)) for index in range(count)]
         return self._whole_or_nothing(requests, range(_REQUESTS - 1))
 
     def too_many_elements(self) -> str:
         first, second = self._writes((0, 1))
         return self._whole_or_nothing(
-            (first, _split(second, *range(1, self.queue.capacity[1] + 1))), (0, 1)
+            (first, _split(second, *range(1, self.queue.capacity[1] + 1))),
+            (0, 1),
         )
 
     def empty_element(self) -> str:
-        requests = [_split(each, 8, 8) for each in self._writes((0, 1))]
+        requests = [_split(write, 8, 8) for write in self._writes((0, 1))]
         returned = self.queue.post_batch(requests)
-        return errno_name(returned.value) if returned.value else self._missing(requests, (0, 1))
+        if returned.value:
+            return errno_name(returned.value)
+        return self._missing(requests, (0, 1))
 
     def too_long_inline(self) -> str:
         self.length = self.queue.capacity[2] + 1
@@ -193,10 +200,10 @@ class _Posting:
 
 def _split(request: SendRequest, *at: int) -> SendRequest:
     """Returns the request with its only SGE divided at these offsets."""
-    (whole,) = request.sges
-    parts = itertools.pairwise((0, *at, whole.length))
+    (element,) = request.sges
+    parts = itertools.pairwise((0, *at, element.length))
     return request._replace(
-        sges=tuple(whole._replace(addr=whole.addr + a, length=b - a) for a, b in parts)
+        sges=tuple(element._replace(addr=element.addr + a, length=b - a) for a, b in parts),
     )
 
 
@@ -219,7 +226,12 @@ def ibv_wr_post(context: CaseContext, step: Step) -> Observation:
 def create_qp_ex(context: CaseContext, step: Step) -> Observation:
     pd = context.pds[str(step.arguments["pd"])]
     returned = context.bench.create_qp_ex(
-        pd, str(step.arguments["type"]), context.number(step.arguments["operations"])
+        pd,
+        str(step.arguments["type"]),
+        context.number(step.arguments["operations"]),
     )
-    name = errno_name(returned.value) if returned.value else ""
+    if returned.value:
+        name = errno_name(returned.value)
+    else:
+        name = ""
     return {"rc": returned.value, "returned": name or "0", "errno": name, "layer": "provider"}

@@ -27,8 +27,14 @@ _ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 def completion_fields(context: CaseContext, step: Step) -> Observation:
     """Posts one request, and compares the fields of its completion. `differences` names each wrong field."""
     pair, operation = context.pairs[str(step.arguments["qp"])], str(step.arguments["op"])
-    queue = pair.responder if operation in _OF_OWNERS else pair.requester
-    length = _WORD if operation in _ATOMICS else context.number(step.arguments["length"])
+    if operation in _OF_OWNERS:
+        queue = pair.responder
+    else:
+        queue = pair.requester
+    if operation in _ATOMICS:
+        length = _WORD
+    else:
+        length = context.number(step.arguments["length"])
     request = _request(context, step, queue, operation, length)
     if operation == "SEND":
         place = context.harness.scratch(pair.responder.pd, length, "fields of a message")
@@ -39,7 +45,10 @@ def completion_fields(context: CaseContext, step: Step) -> Observation:
     if returned.value:
         return result_of(returned)
     completions = queue.completions(1)
-    extra = queue.completions(1, SILENCE_S) if not completions else []
+    if not completions:
+        extra = queue.completions(1, SILENCE_S)
+    else:
+        extra = []
     if not completions + extra:
         return {**result_of(returned), "returned": NOT_COMPLETED}
     (completion,) = completions or extra
@@ -49,7 +58,11 @@ def completion_fields(context: CaseContext, step: Step) -> Observation:
 
 
 def _request(
-    context: CaseContext, step: Step, queue: Queue, operation: str, length: int
+    context: CaseContext,
+    step: Step,
+    queue: Queue,
+    operation: str,
+    length: int,
 ) -> SendRequest:
     wr_id, rkey = context.next_wr_id(), context.number(step.arguments["rkey"]) % (1 << 32)
     if operation == "LOCAL_INV":
@@ -62,12 +75,21 @@ def _request(
         return SendRequest(operation, wr_id, rkey=key, window=window, bind=info)
     local = context.harness.scratch(queue.pd, length, "fields of a completion", _RIGHTS)
     return SendRequest(
-        operation, wr_id, (local,), SIGNALED, rkey=rkey, remote_addr=addr, compare_add=1
+        operation,
+        wr_id,
+        (local,),
+        SIGNALED,
+        rkey=rkey,
+        remote_addr=addr,
+        compare_add=1,
     )
 
 
 def _differences(
-    completion: Completion, request: SendRequest, queue: Queue, length: int
+    completion: Completion,
+    request: SendRequest,
+    queue: Queue,
+    length: int,
 ) -> list[str]:
     """Returns a text for each wrong field. After a failure only wr_id, status, qp_num and vendor_err are defined."""
     wanted: dict[str, object] = {"wr_id": request.wr_id, "qp_num": queue.number}

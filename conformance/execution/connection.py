@@ -69,7 +69,7 @@ def post_receives(queue: Queue, wr_ids: Sequence[int], sges: Sequence[Sge] = NO_
         refused = queue.post_receive(sges, wr_id).value
         if refused:
             raise HarnessFailure(
-                f"a receive of the harness on a queue pair of type {queue.kind} was refused with {errno_name(refused)}"
+                f"a receive of the harness on a queue pair of type {queue.kind} was refused with {errno_name(refused)}",
             )
 
 
@@ -112,13 +112,13 @@ class LoopbackConnection:
             state_of(self.pair, end) for end in (self.pair.requester, self.pair.responder)
         )
 
-    def mark_failed(self, opcode: str, found: Sequence[Completion], *queues: Queue) -> None:
+    def mark_failed(self, opcode: str, completions: Sequence[Completion], *queues: Queue) -> None:
         """Marks the pair stale after a failed request, and waits until `queues` are in the error state. `opcode` is the
-        opcode of the failed request, and `found` are its completions. The wait is needed because a queue pair that is
+        opcode of the failed request, and `completions` are its completions. The wait is needed because a queue pair that is
         reset during its transition to the error state may enter the error state after the reset."""
         self.stale = True
         for number, queue in enumerate(queues):
-            self._await_error(queue, (opcode, found[0].status if found else "", number))
+            self._await_error(queue, (opcode, completions[0].status if completions else "", number))
 
     def _await_error(self, queue: Queue, refusal: Refusal) -> None:
         """Waits for the error state of a queue pair. Waits only briefly if the state was missing after an earlier
@@ -154,21 +154,20 @@ class LoopbackConnection:
         """Returns the exchange. If the request failed, first waits for the error state of the initiator, and of the
         peer if the peer has detected the error. If anything failed, adds the responder's state."""
         initiator, peer = self._ends(spec.initiator)
-        found = exchange.completions
+        completions = exchange.completions
         if not exchange.succeeded and not exchange.returned.value:
-            queues = (
-                ()
-                if spec.failed
-                else (initiator, peer)
-                if _detected_by_peer(found)
-                else (initiator,)
-            )
-            self.mark_failed(spec.request.opcode, found, *queues)
+            ends = [] if spec.failed else [initiator]
+            if ends and _detected_by_peer(completions):
+                ends.append(peer)
+            self.mark_failed(spec.request.opcode, completions, *ends)
         received = exchange.peer_completions
-        expected = 2 if received and received[0].opcode == _RECEIVED_WITH_IMM else 1
+        if received and received[0].opcode == _RECEIVED_WITH_IMM:
+            expected = 2
+        else:
+            expected = 1
         moved = all(area.moved() == "all" for area in spec.areas)
         all_received = len(received) >= expected and all(
-            each.status == "SUCCESS" for each in received
+            completion.status == "SUCCESS" for completion in received
         )
         if exchange.succeeded and moved and all_received:
             return exchange
@@ -176,12 +175,15 @@ class LoopbackConnection:
         return exchange._replace(responder_state=state_of(self.pair, self.pair.responder))
 
     def check_response(
-        self, found: Sequence[Completion], received: Sequence[Completion], opcode: str
+        self,
+        completions: Sequence[Completion],
+        received: Sequence[Completion],
+        opcode: str,
     ) -> None:
-        """Checks that an end has responded to a request, or else that the connection still delivers a message. `found`
+        """Checks that an end has responded to a request, or else that the connection still delivers a message. `completions`
         are the request's completions, and `received` are the peer's. Raises LoopbackLost if neither end has responded
         and the message is lost."""
-        if not _has_response(found, received, self.pair, opcode):
+        if not _has_response(completions, received, self.pair, opcode):
             self._control().check_alive()
 
     def check_alive(self) -> None:
@@ -189,35 +191,46 @@ class LoopbackConnection:
         lost."""
         self.renew_if_stale()
         requester, responder = self.pair.requester, self.pair.responder
-        found: list[Completion] = []
+        completions: list[Completion] = []
         for _ in range(1 if requester.kind in RELIABLE else _MOST_TRIES):
             if not self._receives[RESPONDER]:
                 post_receives(responder, [self._next_wr_id()], self.sink)
                 self._receives[RESPONDER] += 1
             sent = requester.post_send(SendRequest("SEND", self._next_wr_id()))
-            found = requester.completions(1) if not sent.value else []
-            received = self._await_receive(responder) if _succeeded(found) else []
+            if not sent.value:
+                completions = requester.completions(1)
+            else:
+                completions = []
+            if _succeeded(completions):
+                received = self._await_receive(responder)
+            else:
+                received = []
             self._receives[RESPONDER] -= len(received)
             if _succeeded(received):
                 return
         self.stale = True
-        seen = f" and completed with {found[0].status}" if found else ""
+        if completions:
+            seen = f" and completed with {completions[0].status}"
+        else:
+            seen = ""
         raise LoopbackLost(
             f"a queue pair of type {requester.kind} no longer delivers messages to its peer: a SEND that must"
-            f" arrive was posted{seen}, but did not arrive"
+            f" arrive was posted{seen}, but did not arrive",
         )
 
     def _ends(self, initiator: int) -> tuple[Queue, Queue]:
         """Returns the queue that posts the request, and the peer's queue."""
         pair = self.pair
-        return (
-            (pair.requester, pair.responder)
-            if initiator == REQUESTER
-            else (pair.responder, pair.requester)
-        )
+        if initiator == REQUESTER:
+            return (pair.requester, pair.responder)
+        return (pair.responder, pair.requester)
 
     def _post_and_wait(
-        self, spec: ExchangeSpec, initiator: Queue, peer: Queue, receives: int
+        self,
+        spec: ExchangeSpec,
+        initiator: Queue,
+        peer: Queue,
+        receives: int,
     ) -> Exchange:
         """Posts `receives` receives, the request and the SEND after the request. Waits for the completions of both
         ends."""
@@ -225,17 +238,26 @@ class LoopbackConnection:
         returned = initiator.post_send(spec.request)
         if returned.value:
             return Exchange(returned)
-        behind = self._next_wr_id() if initiator.sq_sig_all else spec.request.wr_id | BEHIND
+        if initiator.sq_sig_all:
+            behind = self._next_wr_id()
+        else:
+            behind = spec.request.wr_id | BEHIND
         initiator.post_send(SendRequest("SEND", behind, flags=0))
         # If the SEND after the request completes first, the request has no completion.
-        found = (
-            initiator.completions(1, _SHORT_SILENCE_S) if spec.failed else initiator.completions(1)
-        )
-        found = [each for each in found if each.wr_id != behind]
-        if [each.status for each in found] != ["SUCCESS"]:
-            flushed = _detected_by_peer(found) and peer.kind not in _SHARED_RECEIVES
-            refusal = (spec.request.opcode, found[0].status, FLUSH) if flushed else None
-            return Exchange(returned, found, self._await_flush(peer, refusal) if refusal else [])
+        if spec.failed:
+            completions = initiator.completions(1, _SHORT_SILENCE_S)
+        else:
+            completions = initiator.completions(1)
+        completions = [completion for completion in completions if completion.wr_id != behind]
+        if [completion.status for completion in completions] != ["SUCCESS"]:
+            flushed = _detected_by_peer(completions) and peer.kind not in _SHARED_RECEIVES
+            if flushed:
+                refusal = (spec.request.opcode, completions[0].status, FLUSH)
+            else:
+                refusal = None
+            return Exchange(
+                returned, completions, self._await_flush(peer, refusal) if refusal else []
+            )
         # After a send completion, the initiator's memory must be up to date. After a receive completion with immediate
         # data, the peer's memory must be up to date.
         late = spec.areas[not spec.initiator].moved() != "all"
@@ -245,7 +267,7 @@ class LoopbackConnection:
         if received and received[0].opcode == _RECEIVED_WITH_IMM:
             late = late or spec.areas[spec.initiator].moved() != "all"
             received += self._await_receive(peer)
-        return Exchange(returned, found, received, late=late)
+        return Exchange(returned, completions, received, late=late)
 
     def _await_flush(self, peer: Queue, refusal: Refusal) -> list[Completion]:
         """Returns the completion of the receive that the peer's error state flushes. Waits only briefly if no receive
@@ -257,7 +279,9 @@ class LoopbackConnection:
         return flushed
 
     def _await_receive(self, queue: Queue) -> list[Completion]:
-        return queue.completions(1) if queue.kind in RELIABLE else queue.completions(1, SILENCE_S)
+        if queue.kind in RELIABLE:
+            return queue.completions(1)
+        return queue.completions(1, SILENCE_S)
 
     def native(self) -> native_exchange.NativeConnection | None:
         """Returns this connection for exchanges in C, or None if exchange.c cannot use this connection."""
@@ -292,7 +316,9 @@ def exchanges(specs: Sequence[ExchangeSpec]) -> Iterator[Exchange]:
         for spec, exchange in zip(specs[done:], batch, strict=False):
             if not exchange.returned.value:
                 spec.connection.check_response(
-                    exchange.completions, exchange.peer_completions, spec.request.opcode
+                    exchange.completions,
+                    exchange.peer_completions,
+                    spec.request.opcode,
                 )
             yield exchange
         done += len(batch)
@@ -322,24 +348,31 @@ def _native_exchanges(specs: Sequence[ExchangeSpec]) -> list[Exchange]:
 
 def _receives(request: SendRequest) -> int:
     """Returns the number of receives that a request and the SEND after the request consume."""
-    return 2 if request.opcode == _WITH_IMM else 1
+    if request.opcode == _WITH_IMM:
+        return 2
+    return 1
 
 
-def _succeeded(found: Sequence[Completion]) -> bool:
-    return bool(found) and found[0].status == "SUCCESS"
+def _succeeded(completions: Sequence[Completion]) -> bool:
+    return bool(completions) and completions[0].status == "SUCCESS"
 
 
 def _has_response(
-    found: Sequence[Completion], received: Sequence[Completion], pair: Pair, opcode: str
+    completions: Sequence[Completion],
+    received: Sequence[Completion],
+    pair: Pair,
+    opcode: str,
 ) -> bool:
     """Whether the completions show that the initiator's device or the peer has responded to a request."""
     if _succeeded(received):  # the SEND after the request was delivered
         return True
-    if _succeeded(found):
+    if _succeeded(completions):
         return pair.requester.kind in RELIABLE and pair.transport.acknowledges(opcode)
-    return bool(found) and found[0].status.startswith((_REMOTE_ERROR, *_OTHER_RESPONSES))
+    return bool(completions) and completions[0].status.startswith(
+        (_REMOTE_ERROR, *_OTHER_RESPONSES)
+    )
 
 
-def _detected_by_peer(found: Sequence[Completion]) -> bool:
+def _detected_by_peer(completions: Sequence[Completion]) -> bool:
     """Whether the first completion reports an error that the peer has detected."""
-    return bool(found) and found[0].status.startswith(_REMOTE_ERROR)
+    return bool(completions) and completions[0].status.startswith(_REMOTE_ERROR)

@@ -32,7 +32,11 @@ class HarnessResources:
     """The connections of the harness, by their properties, and its memory, by use. `cleanup` releases them."""
 
     def __init__(
-        self, bench: Bench, pds: Mapping[str, Pd], cleanup: ExitStack, left_behind: list[str]
+        self,
+        bench: Bench,
+        pds: Mapping[str, Pd],
+        cleanup: ExitStack,
+        left_behind: list[str],
     ) -> None:
         """PDs may be added to `pds` later. Objects that the device does not release are added to `left_behind`."""
         self.bench, self.pds, self._cleanup, self._left_behind = bench, pds, cleanup, left_behind
@@ -63,7 +67,8 @@ class HarnessResources:
             pair = create_pair(self.bench, spec, self.pds)
             self._cleanup.callback(release, self._left_behind, f"queue pair {kind}", pair.close)
             self._connections[key] = connection = LoopbackConnection(
-                pair, lambda: next(self._wr_ids)
+                pair,
+                lambda: next(self._wr_ids),
             )
             if kind == "UD":
                 connection.sink = (self.scratch(pair.responder.pd, DATAGRAM_HEADER, "header"),)
@@ -76,8 +81,8 @@ class HarnessResources:
         key = (pd.pointer, use, access)
         if key not in self._scratch or self._scratch[key].length < size:
             self._scratch[key] = self._register(pd, max(size, self.bench.page), access)
-        whole = self._scratch[key]
-        return Sge(whole.addr, size, whole.lkey, whole.rkey)
+        area = self._scratch[key]
+        return Sge(area.addr, size, area.lkey, area.rkey)
 
     def _register(self, pd: Pd, size: int, access: int) -> Sge:
         margin = self.bench.page
@@ -104,10 +109,18 @@ def create_pair(bench: Bench, spec: QpSpec, pds: Mapping[str, Pd]) -> Pair:
         code = getattr(error, "error_code", None)
         if code is None:
             raise
-        built = WR_POST if spec.extended == BOTH_POSTERS else spec.extended
-        creates = built if built in BUILDERS else spec.kind.removesuffix("_SEND").lower()
+        if spec.extended == BOTH_POSTERS:
+            built = WR_POST
+        else:
+            built = spec.extended
+        if built in BUILDERS:
+            creates = built
+        else:
+            creates = spec.kind.removesuffix("_SEND").lower()
         raise SetupRefused(
-            f"making a queue pair of type {spec.kind}", errno_name(code), creates=creates
+            f"making a queue pair of type {spec.kind}",
+            errno_name(code),
+            creates=creates,
         ) from error
 
 
@@ -127,7 +140,10 @@ _EXAMINED, _MARGIN = 64 << 20, 64 << 10
 def result_of(returned: Return) -> Observation:
     """Returns the observation of a call that returns 0 or an errno."""
     value, errno = returned.value, returned.errno
-    name = errno_name(value) if value > 0 else str(value)
+    if value > 0:
+        name = errno_name(value)
+    else:
+        name = str(value)
     return {
         "rc": value,
         "returned": name,
@@ -143,7 +159,9 @@ def told(returned: str = "0", layer: str = "none", rc: int | None = 0) -> Observ
 
 def compared(seen: Observation, different: list[str]) -> Observation:
     """Adds to an observation the differences from the required result, if there are any."""
-    return {**seen, "differences": different} if different else seen
+    if different:
+        return {**seen, "differences": different}
+    return seen
 
 
 def null_result(returned: Return) -> Observation:
@@ -198,7 +216,8 @@ class CaseContext:
         self.next_report: Callable[[], bytes] | None = None
         self.children: dict[str, Child] = {}  # forked children, by the memory that they copy
         self.in_flight: dict[
-            str, tuple[Queue, Part]
+            str,
+            tuple[Queue, Part],
         ] = {}  # by pair: the posting queue, the other end's memory
         self._work_requests = itertools.count((0x5100 << 48) + 1)  # shared by all branches
         self._trunk: CaseContext | None = None  # the context that this context branches from
@@ -208,7 +227,7 @@ class CaseContext:
         creates."""
         branch = self._view(case)
         branch._trunk = self
-        own = branch.__dict__
+        attributes = branch.__dict__
         for name in (
             "mrs",
             "owners",
@@ -220,16 +239,14 @@ class CaseContext:
             "_connections",
             "released",
         ):
-            own[name] = own[name].copy()
+            attributes[name] = attributes[name].copy()
         return branch
 
     def for_call(self, case: Case) -> "CaseContext":
         """Returns a context for the calls of a case on this set-up: a branch if the calls create or release objects."""
-        return (
-            self._view(case)
-            if case.when.call in _WITHOUT_OBJECTS and not case.afterwards
-            else self.branch(case)
-        )
+        if case.when.call in _WITHOUT_OBJECTS and not case.afterwards:
+            return self._view(case)
+        return self.branch(case)
 
     def _view(self, case: Case) -> "CaseContext":
         # A copy of this object, made in a tenth of the time of copy.copy, because each point of a sweep needs one.
@@ -271,22 +288,20 @@ class CaseContext:
     def memory_around(self, addr: int, length: int) -> Memory:
         """Returns the memory of the case that contains a range, or the part around the range if the memory is large.
         Raises LookupError if no memory contains the range."""
-        found: list[Memory] = [
+        areas: list[Memory] = [
             *self.memory.values(),
             *self.dmabufs.values(),
             *self.buffers.values(),
         ]
-        for memory in found:
+        for memory in areas:
             end = memory.addr + memory.size
             if memory.addr <= addr and addr + length <= end:
                 start = max(memory.addr, addr - _MARGIN)
-                return (
-                    memory
-                    if memory.size <= _EXAMINED
-                    else Part(start, min(end, addr + length + _MARGIN) - start)
-                )
+                if memory.size <= _EXAMINED:
+                    return memory
+                return Part(start, min(end, addr + length + _MARGIN) - start)
         raise LookupError(
-            f"traffic at {addr:#x} for {length} bytes is outside the case's memory; specify `at`, an address in it"
+            f"traffic at {addr:#x} for {length} bytes is outside the case's memory; specify `at`, an address in it",
         )
 
     def keep_mr(self, name: str, mr: Mr, entry: Entry) -> None:
@@ -312,7 +327,7 @@ class CaseContext:
         returned = self.owners[name].dereg_mr(mr)
         if returned.value != 0:
             self.left_behind.append(
-                f"MR {name}: deregistering it returned {errno_name(returned.value)}"
+                f"MR {name}: deregistering it returned {errno_name(returned.value)}",
             )
 
     def release(self, what: str, close: Callable[[], None]) -> None:
@@ -320,7 +335,10 @@ class CaseContext:
 
     def bind_info(self, arguments: Mapping[str, Argument]) -> BindInfo:
         """Returns struct ibv_mw_bind_info with the arguments of a bind."""
-        mr = None if arguments["mr"] == NULL else self.mrs[str(arguments["mr"])]
+        if arguments["mr"] == NULL:
+            mr = None
+        else:
+            mr = self.mrs[str(arguments["mr"])]
         return BindInfo(mr, *self.numbers(arguments, "addr", "length", "access"))
 
     def next_wr_id(self) -> int:
@@ -357,7 +375,9 @@ class CaseContext:
         if memory is not None:
             if property_ == "size":
                 return memory.size
-            return memory.addr + memory.size if property_ == "end" else memory.addr
+            if property_ == "end":
+                return memory.addr + memory.size
+            return memory.addr
         if name in self.windows:
             return int(getattr(self.windows[name], property_))
         return self.fields[name][property_ or "addr"]

@@ -22,20 +22,20 @@ _GATHERS = ("SEND", "WRITE")
 
 def _slices(sges: Sequence[Sge]) -> list[bytes]:
     """Returns the part of a message for each SGE. An SGE with address 0 is in a null region, and its part is zeros."""
-    content, found = pattern(sum(sge.length for sge in sges)), []
+    content, slices = pattern(sum(sge.length for sge in sges)), []
     for sge in sges:
-        found.append(content[: sge.length] if sge.addr else bytes(sge.length))
+        slices.append(content[: sge.length] if sge.addr else bytes(sge.length))
         content = content[sge.length :]
-    return found
+    return slices
 
 
 def _fill(memory: Sequence[Memory], sges: Sequence[Sge], contents: Sequence[bytes]) -> list[bytes]:
     """Fills all memory, and writes `contents` to the ranges of the SGEs. Returns the memory's new contents."""
-    for each in memory:
-        ctypes.memset(each.addr, CANARY, each.size)
+    for item in memory:
+        ctypes.memset(item.addr, CANARY, item.size)
     for sge, content in zip(sges, contents, strict=True):
         ctypes.memmove(sge.addr, content, sge.length if sge.addr else 0)
-    return [_content(each) for each in memory]
+    return [_content(content) for content in memory]
 
 
 def _content(memory: Memory) -> bytes:
@@ -50,52 +50,68 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     if operation == "READ" and len(sges) > context.bench.max_read_elements:
         most = context.bench.max_read_elements
         raise SetupRefused(
-            f"an RDMA READ with {len(sges)} elements (the device accepts at most {most})", ""
+            f"an RDMA READ with {len(sges)} elements (the device accepts at most {most})",
+            "",
         )
     kind = str(step.arguments["qp_type"])
     connection = context.harness.connection(kind, str(step.arguments["pd"]))
     connection.renew_if_stale()
     owner, peer = connection.pair.responder, connection.pair.requester
-    places = (context.memory_around(each.addr, each.length) for each in sges if each.addr)
-    memory = list({id(each): each for each in places}.values())
+    places = (context.memory_around(sge.addr, sge.length) for sge in sges if sge.addr)
+    memory = list({id(place): place for place in places}.values())
     parts, size = _slices(sges), sum(sge.length for sge in sges)
     gathers = operation in _GATHERS
     opcode = {"WRITE": "RDMA_WRITE", "READ": "RDMA_READ"}.get(operation, "SEND")
     before = _fill(
-        memory, sges, parts if gathers else [bytes([BEFORE]) * sge.length for sge in sges]
+        memory,
+        sges,
+        parts if gathers else [bytes([BEFORE]) * sge.length for sge in sges],
     )
     other = context.harness.scratch(peer.pd, max(size, 1), "list", _RIGHTS)
     ctypes.memmove(other.addr, bytes([EMPTY]) * size if gathers else b"".join(parts), size)
-    returned, found, received = Return(0, 0), list[Completion](), list[Completion]()
+    returned, completions_here, received = Return(0, 0), list[Completion](), list[Completion]()
     wr_id = context.next_wr_id()
     if operation == "RECV":
         returned = owner.post_receive(sges, wr_id)
         if returned.value == 0:
             peer.post_send(SendRequest("SEND", context.next_wr_id(), (other,)))
             received = peer.completions(1)
-            found = owner.completions(1, SILENCE_S) if received else []
+            if received:
+                completions_here = owner.completions(1, SILENCE_S)
+            else:
+                completions_here = []
     else:
         if operation == "SEND":
             post_receives(peer, [context.next_wr_id()], (other,))
         request = SendRequest(opcode, wr_id, sges, rkey=other.rkey, remote_addr=other.addr)
         returned = owner.post_send(request)
-        found = owner.completions(1) if returned.value == 0 else []
-    done = Exchange(returned, found).succeeded
+        if returned.value == 0:
+            completions_here = owner.completions(1)
+        else:
+            completions_here = []
+    done = Exchange(returned, completions_here).succeeded
     if done and operation == "SEND":
         peer.completions(1)
     if not done and returned.value == 0:
-        connection.mark_failed(operation, found, owner)
-        completions = (received, found) if operation == "RECV" else (found, received)
+        connection.mark_failed(operation, completions_here, owner)
+        if operation == "RECV":
+            completions = (received, completions_here)
+        else:
+            completions = (completions_here, received)
         connection.check_response(*completions, opcode)
     connection.stale = connection.stale or returned.value != 0 or operation == "SEND"
-    arrived = ctypes.string_at(other.addr, size) if gathers else b""
+    if gathers:
+        arrived = ctypes.string_at(other.addr, size)
+    else:
+        arrived = b""
     guarded = context.memory.get(str(step.arguments["guarded"]))
     of_guarded = next(
-        (old for each, old in zip(memory, before, strict=True) if each is guarded), b""
+        (old for content, old in zip(memory, before, strict=True) if content is guarded),
+        b"",
     )
     return {
         **result_of(returned),
-        "wc": [each.status for each in found],
+        "wc": [completion.status for completion in completions_here],
         "qp_type": kind,
         "side": "gather" if gathers else "answer",
         "moved": _moved(memory, before, sges, parts, arrived)
@@ -114,15 +130,22 @@ def _moved(
     arrived: bytes,
 ) -> str:
     """Returns how much a successful operation has moved. `arrived` are the bytes that the peer received, if any."""
-    wanted = list(before)
+    expected = list(before)
     for sge, part in (pair for pair in zip(sges, parts, strict=True) if pair[0].addr):
         number = next(
-            n for n, each in enumerate(memory) if each.addr <= sge.addr < each.addr + each.size
+            n
+            for n, content in enumerate(memory)
+            if content.addr <= sge.addr < content.addr + content.size
         )
         at = sge.addr - memory[number].addr
-        wanted[number] = wanted[number][:at] + part + wanted[number][at + sge.length :]
-    right = [_content(each) for each in memory] == wanted and arrived in (b"", b"".join(parts))
-    return "all" if right else "part"
+        expected[number] = expected[number][:at] + part + expected[number][at + sge.length :]
+    right = [_content(content) for content in memory] == expected and arrived in (
+        b"",
+        b"".join(parts),
+    )
+    if right:
+        return "all"
+    return "part"
 
 
 def _harmed(guarded: Memory | None, before: bytes, sges: Sequence[Sge], arrived: bytes) -> str:
@@ -135,14 +158,16 @@ def _harmed(guarded: Memory | None, before: bytes, sges: Sequence[Sge], arrived:
         if inside and arrived[at : at + sge.length].strip(bytes([EMPTY])):
             return "part"
         at += sge.length
-    return "part" if before and _content(guarded) != before else "nothing"
+    if before and _content(guarded) != before:
+        return "part"
+    return "nothing"
 
 
 def post_receive(context: CaseContext, step: Step) -> Observation:
     """Posts a receive with a list of SGEs at the end that owns the regions. Does not wait for the completion."""
     queue = context.pairs[str(step.arguments["qp"])].responder
     return result_of(
-        queue.post_receive(context.sges(step.arguments["sg_list"]), context.next_wr_id())
+        queue.post_receive(context.sges(step.arguments["sg_list"]), context.next_wr_id()),
     )
 
 
@@ -158,23 +183,26 @@ def send_to_receive(context: CaseContext, step: Step) -> Observation:
     ctypes.memmove(source.addr, pattern(length), length)
     (before,) = _fill([memory], (), ())
     returned = pair.requester.post_send(SendRequest("SEND", context.next_wr_id(), (source,)))
-    sent = pair.requester.completions(1) if returned.value == 0 else []
-    found = pair.responder.completions(1, SILENCE_S)
+    if returned.value == 0:
+        sent = pair.requester.completions(1)
+    else:
+        sent = []
+    completions = pair.responder.completions(1, SILENCE_S)
     if not returned.value:
-        context.connection(str(step.arguments["qp"])).check_response(sent, found, "SEND")
+        context.connection(str(step.arguments["qp"])).check_response(sent, completions, "SEND")
     after = _content(memory)
     compared = range(context.number(step.arguments["behind"]), memory.size)
     changed = [number for number in compared if before[number] != after[number]]
     arrived = bytes(after[number] for number in changed) == pattern(length)
     observation: Observation = {
         **result_of(returned),
-        "wc": [each.status for each in found],
+        "wc": [completion.status for completion in completions],
         "qp_type": "RC",
         "side": "receive",
         "moved": "nothing" if not changed else "all" if arrived else "part",
         "changed": [[changed[0], changed[-1] + 1 - changed[0]]] if changed else [],
-        "peer_wc": [each.status for each in sent if each.status != "SUCCESS"],
+        "peer_wc": [completion.status for completion in sent if completion.status != "SUCCESS"],
     }
-    if found and found[0].status == "SUCCESS":
-        observation["byte_len"] = [found[0].byte_len, length]
+    if completions and completions[0].status == "SUCCESS":
+        observation["byte_len"] = [completions[0].byte_len, length]
     return observation

@@ -66,7 +66,7 @@ def owner(bench: Bench, memory: Memory, access: int, window: str) -> Iterator[by
             keys, use = _objects(bench, memory, access, window, cleanup)
         except SetupRefused as refused:
             yield json.dumps(
-                {"refused": refused.what, "code": refused.code, "creates": refused.not_offered}
+                {"refused": refused.what, "code": refused.code, "creates": refused.not_offered},
             ).encode()
             return
         yield json.dumps(keys).encode()
@@ -75,7 +75,11 @@ def owner(bench: Bench, memory: Memory, access: int, window: str) -> Iterator[by
 
 
 def _objects(
-    bench: Bench, memory: Memory, access: int, window: str, cleanup: ExitStack
+    bench: Bench,
+    memory: Memory,
+    access: int,
+    window: str,
+    cleanup: ExitStack,
 ) -> tuple[dict[str, int], Callable[[], dict[str, str]]]:
     entry = bench.entry("libibverbs")
     pd = bench.alloc_pd()
@@ -124,17 +128,27 @@ def _accessed(pair: Pair, operation: str, local: tuple[int, int, int], rkey: int
     if returned.value:
         return errno_name(returned.value)
     completions = pair.requester.completions(1)
-    return completions[0].status if completions else "no completion"
+    if completions:
+        return completions[0].status
+    return "no completion"
 
 
 def _window(
-    bench: Bench, pair: Pair, mr: Mr, memory: Memory, access: int, kind: int, cleanup: ExitStack
+    bench: Bench,
+    pair: Pair,
+    mr: Mr,
+    memory: Memory,
+    access: int,
+    kind: int,
+    cleanup: ExitStack,
 ) -> int:
     """Returns the key of a new window of type `kind`, bound to the whole region."""
     window, allocated = bench.alloc_mw(pair.responder.pd, kind)
     if window is None:
         raise SetupRefused(
-            "allocating a window", errno_name(allocated.errno), creates=f"mw_type_{kind}"
+            "allocating a window",
+            errno_name(allocated.errno),
+            creates=f"mw_type_{kind}",
         )
     cleanup.callback(window.dealloc)
     info = BindInfo(mr, memory.addr, memory.size, access)

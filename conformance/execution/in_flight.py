@@ -42,15 +42,21 @@ def _prepared(context: CaseContext, step: Step) -> tuple[Queue, Part, SendReques
     name, operation = str(step.arguments["qp"]), str(step.arguments["op"])
     pair, owned = context.pairs[name], bool(step.arguments["lkey"])
     key, addr, length = context.numbers(
-        step.arguments, "lkey" if owned else "rkey", "addr", "length"
+        step.arguments,
+        "lkey" if owned else "rkey",
+        "addr",
+        "length",
     )
     length = _OPCODES[operation] or length
     queue, other = (pair.responder, pair.requester) if owned else (pair.requester, pair.responder)
     scratch = context.harness.scratch((other if owned else queue).pd, length, "in flight", _RIGHTS)
     ctypes.memmove(scratch.addr, pattern(length), length)
-    own = Sge(addr, length, key % (1 << 32)) if owned else scratch
+    if owned:
+        element = Sge(addr, length, key % (1 << 32))
+    else:
+        element = scratch
     rkey, at = (scratch.rkey, scratch.addr) if owned else (key % (1 << 32), addr)
-    request = SendRequest(operation, 0, (own,), rkey=rkey, remote_addr=at, compare_add=1)
+    request = SendRequest(operation, 0, (element,), rkey=rkey, remote_addr=at, compare_add=1)
     return queue, Part(scratch.addr, length), request
 
 
@@ -108,12 +114,17 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
             for number in itertools.count(1):
                 for _ in range(REQUESTS):
                     discards.put(True)
-                    statuses |= {each.status for each in queue.completions(1)} or {NOT_COMPLETED}
+                    statuses |= {completion.status for completion in queue.completions(1)} or {
+                        NOT_COMPLETED
+                    }
                     if NOT_COMPLETED in statuses:
                         break
                 if statuses != {"SUCCESS"} or last:
                     break
-                last = beside.done() if ends else number + 1 == ROUNDS
+                if ends:
+                    last = beside.done()
+                else:
+                    last = number + 1 == ROUNDS
                 if _refused(context, queue, request):
                     statuses.add(NOT_POSTED)
                     break
@@ -132,7 +143,9 @@ def _accessed(memory: Memory, other: Part) -> str:
     """Returns how requests have accessed memory that was filled with CANARY: `changed`, `leaked` or "" (no access)."""
     if ctypes.string_at(memory.addr, memory.size) != repeated(CANARY, memory.size):
         return "changed"
-    return "leaked" if CANARY in ctypes.string_at(other.addr, other.size) else ""
+    if CANARY in ctypes.string_at(other.addr, other.size):
+        return "leaked"
+    return ""
 
 
 def killed_in_flight(context: CaseContext, step: Step) -> Observation:
@@ -148,9 +161,9 @@ def killed_in_flight(context: CaseContext, step: Step) -> Observation:
         post_traffic(there, step)
         return there
 
-    left = context.bench.killed(prepare)
+    remaining = context.bench.killed(prepare)
     context.left_behind += [
-        f"{kind} of the killed process: {count}" for kind, count in left.items() if count
+        f"{kind} of the killed process: {count}" for kind, count in remaining.items() if count
     ]
     return told("0")
 
@@ -182,16 +195,16 @@ def connect_qp(context: CaseContext, step: Step) -> Observation:
     # Requests of one queue complete in order. The marker transfers no bytes, so it needs no key.
     marker = context.next_wr_id()
     pair.responder.post_send(SendRequest("RDMA_WRITE", marker))
-    found: list[Completion] = []
-    while not any(each.wr_id == marker for each in found) and (
+    completions: list[Completion] = []
+    while not any(completion.wr_id == marker for completion in completions) and (
         more := pair.responder.completions(1)
     ):
-        found += more
-    own = [each for each in found if each.wr_id != marker]
+        completions += more
+    completions_here = [completion for completion in completions if completion.wr_id != marker]
     return {
         **told("0"),
-        "wc": [each.status for each in own],
-        "marker": [each.status for each in found],
+        "wc": [completion.status for completion in completions_here],
+        "marker": [completion.status for completion in completions],
     }
 
 
@@ -226,7 +239,11 @@ def immediates_in_order(context: CaseContext, step: Step) -> Observation:
 def _bursts(context: CaseContext, step: Step, opcode: str) -> Observation:
     sends = opcode == "SEND"
     key, addr, length, rounds = context.numbers(
-        step.arguments, "lkey" if sends else "rkey", "addr", "length", "rounds"
+        step.arguments,
+        "lkey" if sends else "rkey",
+        "addr",
+        "length",
+        "rounds",
     )
     connection = context.harness.connection("RC", str(step.arguments["pd"]))
     connection.renew_if_stale()
@@ -236,10 +253,10 @@ def _bursts(context: CaseContext, step: Step, opcode: str) -> Observation:
         ctypes.memset(addr, EMPTY, length * _BURST)
         # The messages differ from each other and from those of the previous burst.
         messages = [
-            bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)
+            bytes([(number * _BURST + index) % 0x50 + 0x80]) * length for index in range(_BURST)
         ]
         ctypes.memmove(source.addr, b"".join(messages), length * _BURST)
-        ranges = [addr + each * length for each in range(_BURST)]
+        ranges = [addr + index * length for index in range(_BURST)]
         wr_ids = [context.next_wr_id() for _ in ranges]
         if not sends:
             post_receives(receiver, wr_ids)
@@ -248,16 +265,16 @@ def _bursts(context: CaseContext, step: Step, opcode: str) -> Observation:
             if returned.value:
                 connection.stale = True
                 return result_of(returned)
-        for each, at in enumerate(ranges):
-            part = Sge(source.addr + each * length, length, source.lkey)
+        for item, at in enumerate(ranges):
+            part = Sge(source.addr + item * length, length, source.lkey)
             request = SendRequest(opcode, context.next_wr_id(), (part,))
             if not sends:
-                request = request._replace(rkey=key % (1 << 32), remote_addr=at, imm=each)
+                request = request._replace(rkey=key % (1 << 32), remote_addr=at, imm=item)
             returned = sender.post_send(request)
             if returned.value:
                 return result_of(returned)
-        field, wanted = ("wr_id", wr_ids) if sends else ("imm", range(_BURST))
-        if wrong := _first_wrong(connection, opcode, addr, messages, field, wanted):
+        field, expected = ("wr_id", wr_ids) if sends else ("imm", range(_BURST))
+        if wrong := _first_wrong(connection, opcode, addr, messages, field, expected):
             what, how = ("receive", "completed") if sends else ("message", "was reported")
             return told(f"{what} {wrong[0]} of round {number} {how} {wrong[1]}", "device")
         sender.completions(_BURST)
@@ -270,22 +287,22 @@ def _first_wrong(
     addr: int,
     messages: Sequence[bytes],
     field: str,
-    wanted: Sequence[int],
+    expected: Sequence[int],
 ) -> tuple[int, str] | None:
     """Polls the completions of a burst from the receiver's queue. Each completion must succeed, contain its number from
-    `wanted` in `field`, and be reported after its whole message is in memory. Returns the number of the first wrong
+    `expected` in `field`, and be reported after its whole message is in memory. Returns the number of the first wrong
     completion and a description of the error, or None."""
     sender, receiver = connection.pair.requester, connection.pair.responder
-    for each, (message, own) in enumerate(zip(messages, wanted, strict=True)):
+    for position, (message, value) in enumerate(zip(messages, expected, strict=True)):
         received = receiver.completions(1)
-        content = ctypes.string_at(addr + each * len(message), len(message))
-        completed = [(one.status, getattr(one, field)) for one in received]
-        is_own = completed == [("SUCCESS", own)]
+        content = ctypes.string_at(addr + position * len(message), len(message))
+        completed = [(message.status, getattr(message, field)) for message in received]
+        is_own = completed == [("SUCCESS", value)]
         if not is_own or content != message:
             connection.stale = True
             connection.check_response(sender.completions(1), received, opcode)
             return (
-                each,
+                position,
                 "before its data had arrived" if is_own else f"as {completed}, not as successful",
             )
     return None
@@ -306,35 +323,46 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
         ctypes.memset(local.addr, EMPTY, _WORD * _BURST)
         ctypes.memmove(local.addr, values[0].to_bytes(_WORD, sys.byteorder), _WORD)
         silent = number % 2 == 1 and not queue.sq_sig_all
-        for each in range(_BURST):
-            part = Sge(local.addr + _WORD * each, _WORD, local.lkey)
+        for index in range(_BURST):
+            part = Sge(local.addr + _WORD * index, _WORD, local.lkey)
             request = SendRequest(
-                "RDMA_WRITE", context.next_wr_id(), (part,), rkey=rkey % (1 << 32), remote_addr=addr
+                "RDMA_WRITE",
+                context.next_wr_id(),
+                (part,),
+                rkey=rkey % (1 << 32),
+                remote_addr=addr,
             )
-            if each:
+            if index:
                 request = _atomic(
-                    request._replace(opcode=operation), values[each - 1], values[each]
+                    request._replace(opcode=operation),
+                    values[index - 1],
+                    values[index],
                 )
             returned = queue.post_send(
-                request._replace(flags=0 if silent and not each else SIGNALED)
+                request._replace(flags=0 if silent and not index else SIGNALED),
             )
             if returned.value:
                 return result_of(returned)
         expected = _BURST - silent
-        found = queue.completions(expected)
-        if [each.status for each in found] != ["SUCCESS"] * expected:
+        completions = queue.completions(expected)
+        if [completion.status for completion in completions] != ["SUCCESS"] * expected:
             connection.stale = True
             connection.check_response(
-                [each for each in found if each.status != "SUCCESS"], (), operation
+                [completion for completion in completions if completion.status != "SUCCESS"],
+                (),
+                operation,
             )
             return told(
-                f"round {number} completed with {' '.join(each.status for each in found)}", "device"
+                f"round {number} completed with {' '.join(completion.status for completion in completions)}",
+                "device",
             )
-        for each in range(1, _BURST):
-            seen = int.from_bytes(ctypes.string_at(local.addr + _WORD * each, _WORD), sys.byteorder)
-            if seen != values[each - 1]:
+        for index in range(1, _BURST):
+            seen = int.from_bytes(
+                ctypes.string_at(local.addr + _WORD * index, _WORD), sys.byteorder
+            )
+            if seen != values[index - 1]:
                 return told(
-                    f"atomic {each} of round {number} found {seen:#x} instead of {values[each - 1]:#x}",
+                    f"atomic {index} of round {number} found {seen:#x} instead of {values[index - 1]:#x}",
                     "device",
                 )
     return told("0", "device")
@@ -343,9 +371,9 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
 def _values(operation: str, begin: int) -> list[int]:
     """Returns the word's value after each request of a burst. A COMPARE-AND-SWAP with an even number swaps nothing."""
     values = [begin]
-    for each in range(1, _BURST):
-        swaps = operation == "ATOMIC_FETCH_AND_ADD" or each % 2
-        values.append(values[-1] + each if swaps else values[-1])
+    for index in range(1, _BURST):
+        swaps = operation == "ATOMIC_FETCH_AND_ADD" or index % 2
+        values.append(values[-1] + index if swaps else values[-1])
     return values
 
 

@@ -87,9 +87,18 @@ def resident(context: CaseContext, step: Step) -> Observation:
     """Checks whether pages are in the state `pages` (vocabulary.PAGES). `returned` is 0 if all pages are in this state,
     else `none` or `some`."""
     memory = context.memory[str(step.arguments["memory"])]
-    counted = paging.own_pages if step.arguments["pages"] == "own" else paging.in_core
+    if step.arguments["pages"] == "own":
+        counted = paging.own_pages
+    else:
+        counted = paging.in_core
     count, pages = counted(memory.addr, memory.size)
-    returned = "0" if count == pages else "none" if count == 0 else "some"
+    if count == pages:
+        returned = "0"
+    else:
+        if count == 0:
+            returned = "none"
+        else:
+            returned = "some"
     return {**told(returned, "kernel"), "pages": [count, pages]}
 
 
@@ -100,10 +109,10 @@ def inherited(context: CaseContext, step: Step) -> Observation:
     seen = told("none" if count == 0 else "0") | {"pages": [count, pages]}
     if count not in (0, pages):
         seen["differences"] = [f"a child gets {count} of {pages} pages"]
-    elif (wanted := step.arguments["mappings"]) and (
-        found := paging.mappings(*range_)
-    ) != context.number(wanted):
-        seen["differences"] = [f"the range is in {found} mappings"]
+    elif (mappings_expected := step.arguments["mappings"]) and (
+        mappings := paging.mappings(*range_)
+    ) != context.number(mappings_expected):
+        seen["differences"] = [f"the range is in {mappings} mappings"]
     return seen
 
 
@@ -111,10 +120,10 @@ def ibv_fork_init(context: CaseContext, step: Step) -> Observation:
     """Enables fork protection in a new process, and compares the results in that process with the arguments."""
     setting, kernel = str(step.arguments["setting"]), str(step.arguments["kernel"])
     code, seen = context.bench.fork_setting(setting, kernel)
-    wanted = {key: str(step.arguments[key]) for key in seen if step.arguments[key] != "either"}
+    expected = {key: str(step.arguments[key]) for key in seen if step.arguments[key] != "either"}
     different = [
         f"{key}: {seen[key]} instead of {value}"
-        for key, value in wanted.items()
+        for key, value in expected.items()
         if seen[key] != value
     ]
     return compared(result_of(Return(code, 0, layer="libibverbs")), different)
@@ -125,9 +134,10 @@ def fork(context: CaseContext, step: Step) -> Observation:
     child first fills its whole copy. At `join`, it reports whether the copy has changed since the fork or this fill."""
     name, writes = str(step.arguments["memory"]), step.arguments["child"] == "writes"
     memory = context.memory[name]
-    contents = (
-        bytes([_WRITTEN]) * memory.size if writes else ctypes.string_at(memory.addr, memory.size)
-    )
+    if writes:
+        contents = bytes([_WRITTEN]) * memory.size
+    else:
+        contents = ctypes.string_at(memory.addr, memory.size)
 
     def hold(report: Callable[[bytes], object], wait: Callable[[], object]) -> None:
         if writes:

@@ -47,7 +47,8 @@ _NOBODYS = 0xFFFFFFF0  # a handle that no object has
 _WORD, _SIZE_MAX = 8, (1 << 64) - 1
 _ACCESS = ENUMS["ibv_access_flags"]
 _PLAIN, _ZERO_BASED, _ON_DEMAND, _HUGETLB = map(
-    _ACCESS.value_of, ("LOCAL_WRITE", "ZERO_BASED", "ON_DEMAND", "HUGETLB")
+    _ACCESS.value_of,
+    ("LOCAL_WRITE", "ZERO_BASED", "ON_DEMAND", "HUGETLB"),
 )
 _UNPROTECTED = ENUMS["ibv_parent_domain_init_attr_mask"].value_of("ALLOW_CC_UNPROTECTED_ALLOC")
 _PH = ENUMS["ibv_dmah_init_attr_mask"].value_of("PH")
@@ -111,14 +112,14 @@ def _page(bench: Bench) -> Iterator[int]:
 
 def _discard(entry: Entry, returned: Return) -> None:
     """Releases the object that a call has created, if any. Ignores a failed release, which the cases detect."""
-    made = returned.held or returned.pd
+    held = returned.held or returned.pd
     with suppress(Exception):
         if returned.release:
             returned.release()
         elif returned.mr:
             entry.dereg_mr(returned.mr)
-        elif made:
-            made.close()
+        elif held:
+            held.close()
 
 
 def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
@@ -129,19 +130,30 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
     results, regions = dict[str, Return](), dict[str, Return]()
     with domain(bench) as pd, _page(bench) as addr:
         results["advise_mr"] = entry.advise_mr(pd, 0, 0, ())
-        made = entry.reg_mr(pd, addr, bench.page, _PLAIN)
-        if made.mr:
+        returned_here = entry.reg_mr(pd, addr, bench.page, _PLAIN)
+        if returned_here.mr:
             regions["zero_based"] = entry.reg_mr(pd, addr, bench.page, _PLAIN | _ZERO_BASED)
             regions["iova_page_offset"] = entry.reg_mr_iova(
-                pd, addr + _OFFSET, _OFFSET, addr, _PLAIN
+                pd,
+                addr + _OFFSET,
+                _OFFSET,
+                addr,
+                _PLAIN,
             )
-            results["rereg_mr"] = entry.rereg_mr(made.mr, _CHANGE_ACCESS, None, 0, 0, _PLAIN)
+            results["rereg_mr"] = entry.rereg_mr(
+                returned_here.mr, _CHANGE_ACCESS, None, 0, 0, _PLAIN
+            )
             results["rereg_translation"] = entry.rereg_mr(
-                made.mr, _CHANGE_TRANSLATION, None, addr, bench.page, 0
+                returned_here.mr,
+                _CHANGE_TRANSLATION,
+                None,
+                addr,
+                bench.page,
+                0,
             )
         results["reg_dmabuf_mr"] = entry.reg_dmabuf_mr(pd, 0, bench.page, 0, -1, 0)
-        results |= _made_otherwise(entry, pd, made.mr) if by_library else {}
-        for returned in (*results.values(), *regions.values(), made):
+        results |= _made_otherwise(entry, pd, returned_here.mr) if by_library else {}
+        for returned in (*results.values(), *regions.values(), returned_here):
             _discard(entry, returned)
         newer = dict.fromkeys(() if by_library else _MADE_OTHERWISE, False)
         newer |= {
@@ -165,7 +177,7 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
 def _made_otherwise(entry: Entry, pd: Pd, mr: Mr | None) -> dict[str, Return]:
     """Calls the verbs of _MADE_OTHERWISE, and returns their results."""
     context = pd.context_pointer
-    found = {
+    returns = {
         "alloc_null_mr": entry.alloc_null_mr(pd),
         "import_pd": entry.import_pd(context, pd.handle),
         "alloc_dm": entry.alloc_dm(context, 1, 0),
@@ -174,7 +186,9 @@ def _made_otherwise(entry: Entry, pd: Pd, mr: Mr | None) -> dict[str, Return]:
         "alloc_td": entry.alloc_td(context),
         "alloc_parent_domain": entry.alloc_parent_domain(context, pd, None, 0),
     }
-    return {**found, "import_mr": entry.import_mr(pd, mr.handle)} if mr else found
+    if mr:
+        return {**returns, "import_mr": entry.import_mr(pd, mr.handle)}
+    return returns
 
 
 def _has_dmabuf_buffers(entry: Entry, pd: Pd) -> bool:
@@ -199,15 +213,15 @@ def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
         memory = bench.allocate("huge", bench.hugepage)
     except HostLacks:
         return {}
-    found = {}
+    outcomes = {}
     plain = entry.reg_mr(pd, memory.addr, memory.size, _PLAIN | _ON_DEMAND)
     _discard(entry, plain)
     if plain.mr:
         returned = entry.reg_mr(pd, memory.addr, memory.size, _PLAIN | _ON_DEMAND | _HUGETLB)
-        found["hugetlb"] = returned.errno not in ABSENT
+        outcomes["hugetlb"] = returned.errno not in ABSENT
         _discard(entry, returned)
     memory.close()
-    return found
+    return outcomes
 
 
 def _keeps_from_children(bench: Bench) -> bool:
@@ -215,9 +229,9 @@ def _keeps_from_children(bench: Bench) -> bool:
     entry = bench.entry("libibverbs")
     with domain(bench) as pd, _page(bench) as addr:
         returned = entry.reg_mr(pd, addr, bench.page, _PLAIN)
-        kept = paging.kept_from_children(addr)
+        is_kept = paging.kept_from_children(addr)
         _discard(entry, returned)
-    return kept
+    return is_kept
 
 
 def _means_absent(returned: Return) -> bool:
@@ -252,7 +266,7 @@ def reachable_on(library: Libibverbs, offered: Mapping[str, bool]) -> dict[str, 
 def absent_on(bench: Bench, declared: Mapping[str, bool]) -> dict[str, str]:
     """Returns the capabilities that the device declares but does not have, each with the refused call and its errno as
     text."""
-    found: dict[str, str] = {}
+    absent: dict[str, str] = {}
     with domain(bench) as pd:
         for name, tried in _TRIED.items():
             if not declared.get(name):
@@ -261,10 +275,13 @@ def absent_on(bench: Bench, declared: Mapping[str, bool]) -> dict[str, str]:
                 try:
                     lack = tried(_Trial(bench, {"pd": pd}, cleanup, []))
                 except SetupRefused as refused:
-                    lack = str(refused) if refused.not_offered == name else ""
+                    if refused.not_offered == name:
+                        lack = str(refused)
+                    else:
+                        lack = ""
                 if lack:
-                    found[name] = lack
-    return found
+                    absent[name] = lack
+    return absent
 
 
 class _Trial(HarnessResources):
@@ -297,7 +314,9 @@ class _Trial(HarnessResources):
         entry = self.bench.entry("libibverbs")
         returned = entry.reg_mr(self.pds["pd"], addr, length, _ACCESS.mask_of("LOCAL_WRITE", right))
         _discard(entry, returned)
-        return "" if returned.mr else _refusal(f"ibv_reg_mr with {right}", returned)
+        if returned.mr:
+            return ""
+        return _refusal(f"ibv_reg_mr with {right}", returned)
 
     def request(self, opcode: str) -> str:
         """Posts a valid request. The cases test whether the request is executed."""
@@ -307,11 +326,11 @@ class _Trial(HarnessResources):
             target = self.scratch(self.pds["pd"], _WORD, "target", rights)
         except SetupRefused as refused:
             return f"{refused} (with REMOTE_ATOMIC)"
-        own = self.scratch(pair.requester.pd, _WORD, "own")
+        element = self.scratch(pair.requester.pd, _WORD, "own")
         post_receives(pair.responder, [1])
-        sges = (own,) if opcode.startswith("ATOMIC") else ()
+        sges = (element,) if opcode.startswith("ATOMIC") else ()
         returned = pair.requester.post_send(
-            SendRequest(opcode, 2, sges, remote_addr=target.addr, rkey=target.rkey)
+            SendRequest(opcode, 2, sges, remote_addr=target.addr, rkey=target.rkey),
         )
         if returned.value:
             return _refusal(f"posting {opcode}", returned)
@@ -323,7 +342,10 @@ class _Trial(HarnessResources):
         pair = self.connection("RC", "pd").pair
         target = self.scratch(self.pds["pd"], 1, "target", _ACCESS.value_of("REMOTE_WRITE"))
         own = self.scratch(pair.requester.pd, 1, "own")
-        sinks = (target,) if opcode.startswith("SEND") else NO_BYTES
+        if opcode.startswith("SEND"):
+            sinks = (target,)
+        else:
+            sinks = NO_BYTES
         request = SendRequest(opcode, 2, (own,), remote_addr=target.addr, rkey=target.rkey)
         if pair.responder.post_receive(sinks, 1).value:
             return False
@@ -336,9 +358,9 @@ class _Trial(HarnessResources):
 
 def _refusal(what: str, returned: Return) -> str:
     """Describes a call that was refused because the device lacks a capability. Returns "" for other refusals."""
-    return (
-        f"{what} was refused with {errno_name(returned.errno)}" if _means_absent(returned) else ""
-    )
+    if _means_absent(returned):
+        return f"{what} was refused with {errno_name(returned.errno)}"
+    return ""
 
 
 # For each capability, the call that tests whether the device has the capability.
@@ -355,7 +377,8 @@ _TRIED: Mapping[str, Callable[[_Trial], str]] = {
     "odp_implicit": _Trial.whole_address_space,
     "flush_global": lambda trial: trial.region("FLUSH_GLOBAL") or trial.pair("RC", "FLUSH"),
     "flush_persistent": lambda trial: trial.pair(
-        "RC", "FLUSH"
+        "RC",
+        "FLUSH",
     ),  # the cases test which memory is persistent
     "atomic_write": lambda trial: trial.pair("RC", "ATOMIC_WRITE"),
 }

@@ -76,31 +76,39 @@ def preflight(bench: Bench) -> Findings:
 class _Preflight(HarnessResources):
     def findings(self) -> Findings:
         self.bench.adapt(
-            Findings(renews_by_reset=False)
+            Findings(renews_by_reset=False),
         )  # the weakest assumption, until RESET is tested
         try:
-            found = self._of_reliable(self.connection("RC", "pd"))
+            findings = self._of_reliable(self.connection("RC", "pd"))
         except SetupRefused as refused:
             _check_limit(refused)
             if not refused.not_offered:
-                hint = _MEMORY_HINT if refused.code == "ENOMEM" else _PATH_HINT
+                if refused.code == "ENOMEM":
+                    hint = _MEMORY_HINT
+                else:
+                    hint = _PATH_HINT
                 raise UserError(
-                    f"the device cannot be tested: {refused}", hint=hint, status=3
+                    f"the device cannot be tested: {refused}",
+                    hint=hint,
+                    status=3,
                 ) from refused
-            found = Findings({"RC": NOT_OFFERED})
-        others = {kind: self._of_type(kind) for kind in _OTHERS}
-        if NOT_OFFERED in found.pairs.values() and not others["UD"].responded:
+            findings = Findings({"RC": NOT_OFFERED})
+        by_type = {kind: self._of_type(kind) for kind in _OTHERS}
+        if NOT_OFFERED in findings.pairs.values() and not by_type["UD"].responded:
             raise UserError(
-                f"loopback does not work on this device: {others['UD'].failed}",
+                f"loopback does not work on this device: {by_type['UD'].failed}",
                 hint=_HINT,
                 status=3,
             )
-        found = replace(
-            found,
-            pairs={**found.pairs, **{kind: each.failed or WORKS for kind, each in others.items()}},
+        findings = replace(
+            findings,
+            pairs={
+                **findings.pairs,
+                **{kind: finding.failed or WORKS for kind, finding in by_type.items()},
+            },
         )
-        self.bench.adapt(found)
-        return found
+        self.bench.adapt(findings)
+        return findings
 
     def _of_reliable(self, connection: LoopbackConnection) -> Findings:
         """Returns the findings on a pair of type RC. Raises UserError."""
@@ -108,20 +116,22 @@ class _Preflight(HarnessResources):
         operations = {opcode: self._operation(connection, opcode) for opcode in _OPERATIONS}
         refused = self._refused_write(connection)
         tells_state = _tells_state(connection)
-        found = Findings({"RC": WORKS}, operations, refused, tells_state, tells_state)
-        self.bench.adapt(found)
+        findings = Findings({"RC": WORKS}, operations, refused, tells_state, tells_state)
+        self.bench.adapt(findings)
         if connection.pair.renews_by_reset and self._fails_after_renewal(connection, operations):
-            found = replace(found, renews_by_reset=False)
-            self.bench.adapt(found)
+            findings = replace(findings, renews_by_reset=False)
+            self.bench.adapt(findings)
         if not connection.pair.renews_by_reset and (
             failed := self._fails_after_renewal(connection, operations)
         ):
             message = f"a new pair after a refused request does not work on this device: {failed}"
             raise UserError(message, hint="report this to the developers of the driver", status=3)
-        return found
+        return findings
 
     def _fails_after_renewal(
-        self, connection: LoopbackConnection, operations: Mapping[str, str]
+        self,
+        connection: LoopbackConnection,
+        operations: Mapping[str, str],
     ) -> str:
         """Renews the pair. Returns why the pair no longer works as before, or an empty text."""
         connection.stale = True
@@ -161,13 +171,13 @@ class _Preflight(HarnessResources):
         """Returns the outcome of a message over a pair of this type."""
         try:
             connection = self.connection(kind, "pd")
-            own, other = self._own(connection), self._other()
+            element, other = self._own(connection), self._other()
         except SetupRefused as refused:
             _check_limit(refused)
             return _Outcome(NOT_OFFERED if refused.not_offered else str(refused))
         outcome = _DONE
         for _ in range(_TRIES):
-            outcome = _sent(connection, own, other)
+            outcome = _sent(connection, element, other)
             if not outcome.lost:
                 break
         return outcome
@@ -175,13 +185,14 @@ class _Preflight(HarnessResources):
     def _one_sided(self, connection: LoopbackConnection, opcode: str) -> _Outcome:
         """Returns the outcome of an operation of the requester on the responder's memory."""
         content, reads = pattern(_BYTES), opcode == "RDMA_READ"
-        before = (
-            (content, repeated(EMPTY, _BYTES)) if reads else (repeated(BEFORE, _BYTES), content)
-        )
+        if reads:
+            before = (content, repeated(EMPTY, _BYTES))
+        else:
+            before = (repeated(BEFORE, _BYTES), content)
         exchange, target, local = self._exchange(connection, opcode, self._other(), before)
         if exchange.returned.value:
             return _Outcome(
-                f"an {opcode} could not be posted: {errno_name(abs(exchange.returned.value))}"
+                f"an {opcode} could not be posted: {errno_name(abs(exchange.returned.value))}",
             )
         arrived = (local if reads else target).content() == content
         if exchange.succeeded and arrived:
@@ -199,19 +210,27 @@ class _Preflight(HarnessResources):
         connection.stale = True
         if exchange.returned.value:
             return f"refused when posted, with {errno_name(abs(exchange.returned.value))}"
-        statuses = " ".join(each.status for each in exchange.completions) or "no completion"
-        return statuses if target.moved() == "nothing" else f"{statuses}, and its data arrived"
+        statuses = (
+            " ".join(completion.status for completion in exchange.completions) or "no completion"
+        )
+        if target.moved() == "nothing":
+            return statuses
+        return f"{statuses}, and its data arrived"
 
     def _exchange(
-        self, connection: LoopbackConnection, opcode: str, other: Sge, before: tuple[bytes, bytes]
+        self,
+        connection: LoopbackConnection,
+        opcode: str,
+        other: Sge,
+        before: tuple[bytes, bytes],
     ) -> tuple[Exchange, Area, Area]:
         """Executes a request on `other`. `before` has the initial contents of `other` and of the requester's memory."""
-        own = self._own(connection)
+        element = self._own(connection)
         target, local = (
             Area(Part(sge.addr, _BYTES), sge.addr, _BYTES, EMPTY, contents, pattern(_BYTES))
-            for sge, contents in zip((other, own), before, strict=True)
+            for sge, contents in zip((other, element), before, strict=True)
         )
-        request = SendRequest(opcode, 1, (own,), rkey=other.rkey, remote_addr=other.addr)
+        request = SendRequest(opcode, 1, (element,), rkey=other.rkey, remote_addr=other.addr)
         try:
             return (
                 connection.execute(ExchangeSpec(connection, request, (target, local))),
@@ -220,7 +239,9 @@ class _Preflight(HarnessResources):
             )
         except HarnessFailure as failure:
             raise UserError(
-                f"the device cannot be tested: {failure}", hint=_HINT, status=3
+                f"the device cannot be tested: {failure}",
+                hint=_HINT,
+                status=3,
             ) from failure
 
 
@@ -241,21 +262,33 @@ def _check(connection: LoopbackConnection, outcome: _Outcome) -> None:
         return
     if connection.pair.requester.pd.context_pointer != connection.pair.responder.pd.context_pointer:
         raise UserError(
-            f"nothing arrives from the peer: {outcome.failed}", hint=_PEER_HINT, status=3
+            f"nothing arrives from the peer: {outcome.failed}",
+            hint=_PEER_HINT,
+            status=3,
         )
     raise UserError(
-        f"loopback does not work on this device: {outcome.failed}", hint=_HINT, status=3
+        f"loopback does not work on this device: {outcome.failed}",
+        hint=_HINT,
+        status=3,
     )
 
 
 def _sent(
-    connection: LoopbackConnection, own: Sge | None = None, other: Sge | None = None
+    connection: LoopbackConnection,
+    own: Sge | None = None,
+    other: Sge | None = None,
 ) -> _Outcome:
     """Returns the outcome of a SEND to the responder's memory, by default of zero bytes. A message of zero bytes needs
     no region, so only an error of the path or of the queue pairs can prevent its delivery."""
     requester, responder = connection.pair.requester, connection.pair.responder
-    header = DATAGRAM_HEADER if requester.kind == "UD" else 0
-    content = pattern(_BYTES - header) if own and other else b""
+    if requester.kind == "UD":
+        header = DATAGRAM_HEADER
+    else:
+        header = 0
+    if own and other:
+        content = pattern(_BYTES - header)
+    else:
+        content = b""
     if own and other:
         ctypes.memmove(own.addr, content, len(content))
         ctypes.memset(other.addr, BEFORE, _BYTES)
@@ -272,18 +305,22 @@ def _sent(
                 f"a SEND or its receive could not be posted: {errno_name(abs(returned.value))}"
             )
             return _Outcome(refused, responded=bool(own))
-    found, received = requester.completions(1), responder.completions(1)
+    completions, received = requester.completions(1), responder.completions(1)
     arrived = not other or ctypes.string_at(other.addr + header, len(content)) == content
-    statuses = [each.status for each in (*found, *received)]
+    statuses = [completion.status for completion in (*completions, *received)]
     if statuses == ["SUCCESS", "SUCCESS"] and arrived:
         return _DONE
-    responded = bool(own) and (bool(received) or (_responded(found) and statuses != ["SUCCESS"]))
-    return _Outcome(_described("SEND", [*found, *received]), responded, statuses == ["SUCCESS"])
+    responded = bool(own) and (
+        bool(received) or (_responded(completions) and statuses != ["SUCCESS"])
+    )
+    return _Outcome(
+        _described("SEND", [*completions, *received]), responded, statuses == ["SUCCESS"]
+    )
 
 
-def _responded(found: Sequence[Completion]) -> bool:
+def _responded(completions: Sequence[Completion]) -> bool:
     """Whether an end has responded. Without a response, the request exhausts its retries, or does not complete."""
-    return bool(found) and found[0].status not in _NO_RESPONSE
+    return bool(completions) and completions[0].status not in _NO_RESPONSE
 
 
 def _tells_state(connection: LoopbackConnection) -> bool:
@@ -294,12 +331,14 @@ def _tells_state(connection: LoopbackConnection) -> bool:
     if reported in (ERROR_STATE, ""):
         return bool(reported)
     posted = pair.responder.post_receive(NO_BYTES, 3)
-    failed = posted.value or [each.status for each in pair.responder.completions(1, SILENCE_S)] == [
-        "WR_FLUSH_ERR"
+    failed = posted.value or [
+        completion.status for completion in pair.responder.completions(1, SILENCE_S)
+    ] == [
+        "WR_FLUSH_ERR",
     ]
     return not failed
 
 
-def _described(opcode: str, found: Sequence[Completion]) -> str:
-    statuses = " and ".join(each.status for each in found)
-    return f"{opcode} {f'completed with {statuses}' if found else 'produced no completion'}, and its data did not arrive"
+def _described(opcode: str, completions: Sequence[Completion]) -> str:
+    statuses = " and ".join(completion.status for completion in completions)
+    return f"{opcode} {f'completed with {statuses}' if completions else 'produced no completion'}, and its data did not arrive"

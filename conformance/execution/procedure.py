@@ -62,7 +62,8 @@ def _release(context: CaseContext, name: str) -> None:
         return
     if released.value:
         raise SetupRefused(
-            "releasing an object that a repeated call created", errno_name(released.value)
+            "releasing an object that a repeated call created",
+            errno_name(released.value),
         )
     context.forget(kind, name)
 
@@ -89,7 +90,9 @@ def not_set_up(refusal: SetupRefused) -> Observation:
     seen: Observation = {"setup_failed": str(refusal), "errno": refusal.code}
     if refusal.call:
         seen["setup_call"] = refusal.call
-    return {**seen, "no_pair": refusal.not_offered} if refusal.not_offered else seen
+    if refusal.not_offered:
+        return {**seen, "no_pair": refusal.not_offered}
+    return seen
 
 
 def refused_once(refusal: SetupRefused) -> Observation:
@@ -105,11 +108,10 @@ def make_calls(context: CaseContext) -> Observation:
         nullcontext() if limit is None else context.bench.locked_memory_limit(context.bytes(limit))
     ):
         call = partial(_step, context, context.case.when)
-        observation = (
-            each_allocation_fails(context, call)
-            if "failing_allocations" in context.case.needs
-            else call()
-        )
+        if "failing_allocations" in context.case.needs:
+            observation = each_allocation_fails(context, call)
+        else:
+            observation = call()
     if context.case.afterwards:
         observation["afterwards"] = _afterwards(context, observation)
     return observation
@@ -171,8 +173,8 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
 
 def _is_there(context: CaseContext, product: str) -> bool:
     return any(
-        product in each
-        for each in (
+        product in objects
+        for objects in (
             context.mrs,
             context.windows,
             context.buffers,
@@ -195,18 +197,18 @@ def set_up(context: CaseContext) -> None:
 
 def set_up_base(context: CaseContext) -> None:
     """Creates the base objects of a case: protection domains, memory and queue pairs."""
-    given = context.case.given
-    for name in ("pd", *given.pds):
+    set_up = context.case.given
+    for name in ("pd", *set_up.pds):
         context.pds[name] = pd = context.bench.alloc_pd()
         context.cleanup.callback(context.release, f"PD {name}", pd.close)
-    for name, spec in given.memory.items():
+    for name, spec in set_up.memory.items():
         size = max(context.bytes(spec.size), _bytes_in_flight(context, name))
         context.memory[name] = memory = context.bench.allocate(spec.kind, size)
         context.cleanup.callback(memory.close)
-    for name, spec in given.dmabufs.items():
+    for name, spec in set_up.dmabufs.items():
         context.dmabufs[name] = dmabuf = context.bench.dmabuf(spec.kind, context.bytes(spec.size))
         context.cleanup.callback(dmabuf.close)
-    for name, qp in given.qps.items():
+    for name, qp in set_up.qps.items():
         context.pairs[name] = context.pair(qp)
 
 
@@ -224,10 +226,10 @@ def _bytes_in_flight(context: CaseContext, memory: str) -> int:
 
 def set_up_objects(context: CaseContext) -> None:
     """Creates regions and windows, and issues the calls before the judged call. Raises SetupRefused."""
-    given = context.case.given
-    for name, mr in given.mrs.items():
+    set_up = context.case.given
+    for name, mr in set_up.mrs.items():
         _set_up_mr(context, name, mr)
-    for name, window in given.windows.items():
+    for name, window in set_up.windows.items():
         _set_up_window(context, name, window)
     for step in context.case.before:
         succeeded_step(context, step)
@@ -240,7 +242,7 @@ def _set_up_mr(context: CaseContext, name: str, spec: MrSpec) -> None:
         for window in context.case.given.windows.values()
     ):
         context.entry = context.bench.entry(
-            "libibverbs"
+            "libibverbs",
         )  # a bind needs a region that libibverbs registered
     observed = _step(context, Step(spec.call, spec.arguments, context.case.when.then, name))
     context.entry = entry
@@ -257,7 +259,10 @@ def _set_up_window(context: CaseContext, name: str, spec: WindowSpec) -> None:
     if observed["returned"] != "MW":
         raise SetupRefused(f"allocating the window {name!r}", observed["errno"], "ibv_alloc_mw")
     if spec.bound is not None:
-        call = "ibv_bind_mw" if spec.type == 1 else "post_bind_mw"
+        if spec.type == 1:
+            call = "ibv_bind_mw"
+        else:
+            call = "post_bind_mw"
         observed = _step(context, Step(call, spec.bound, context.case.when.then))
         if observed["returned"] != "0" or observed["wc"] != ["SUCCESS"]:
             raise SetupRefused(f"binding the window {name!r}", _codes(observed), call)

@@ -77,8 +77,10 @@ class LastCounts:
 
     def take(self, bench: Bench) -> Counts:
         """Returns the counts before a case, and discards the stored counts."""
-        known, self._known = self._known, None
-        return known[1] if known and known[0] is bench else bench.resources()
+        kernel_log, self._known = self._known, None
+        if kernel_log and kernel_log[0] is bench:
+            return kernel_log[1]
+        return bench.resources()
 
     def keep(self, bench: Bench, before: Counts, after: Counts) -> None:
         """Stores the counts after a case if they have not changed. If they have, a change may still be in progress."""
@@ -101,14 +103,17 @@ class RunContext:
     only_observes: bool = False
 
     def run_of(
-        self, case: Case, observed: Observation, kernel: KernelEvidence, duration_us: int
+        self,
+        case: Case,
+        observed: Observation,
+        kernel: KernelEvidence,
+        duration_us: int,
     ) -> CaseRun:
         """Returns the run of a case. Judges the observation if no supervisor judges it."""
-        judged = (
-            (NOT_JUDGED, observed)
-            if self.only_observes
-            else conclude(case, self.basis, observed, kernel)
-        )
+        if self.only_observes:
+            judged = (NOT_JUDGED, observed)
+        else:
+            judged = conclude(case, self.basis, observed, kernel)
         return CaseRun(case, *judged, kernel, duration_us)
 
     def unfreed(self, repeat: Callable[[], object], progress: Progress) -> list[UnfreedMemory]:
@@ -118,7 +123,9 @@ class RunContext:
             progress(f"repetition {number}", number)
             repeat()
 
-        return self.memory.leaked_by(again) if self.memory else []
+        if self.memory:
+            return self.memory.leaked_by(again)
+        return []
 
 
 # Runs a case of one kind. The preconditions of the case are met.
@@ -157,8 +164,11 @@ def _needs(case: Case) -> list[str]:
     that all its rules need."""
     if case.sweep is None:
         return list(case.needs)
-    first, *others = case.sweep.needs_of.values()
-    return [*case.needs, *(need for need in first if all(need in each for each in others))]
+    first, *needs = case.sweep.needs_of.values()
+    return [
+        *case.needs,
+        *(need for need in first if all(need in capability for capability in needs)),
+    ]
 
 
 def run_calls(case: Case, run: RunContext, progress: Progress) -> CaseRun:
@@ -195,9 +205,15 @@ def _observe_api(case: Case, bench: Bench, waiting: Callable[[], None]) -> Obser
         outcome: [check for check in checks if check.outcome == outcome]
         for outcome in (PASS, FAIL, NOT_COVERED)
     }
-    returned = "differs" if seen[FAIL] else "0" if seen[PASS] else "nothing"
+    if seen[FAIL]:
+        returned = "differs"
+    else:
+        if seen[PASS]:
+            returned = "0"
+        else:
+            returned = "nothing"
     observation: Observation = {"rc": None, "returned": returned, "errno": "", "layer": "header"}
-    observation["checks"] = {outcome: len(found) for outcome, found in seen.items()}
+    observation["checks"] = {outcome: len(answer) for outcome, answer in seen.items()}
     if seen[FAIL]:
         observation["differences"] = [_format_check(check) for check in seen[FAIL]]
     if seen[NOT_COVERED]:
@@ -222,7 +238,10 @@ def _is_about(check: str, item: str) -> bool:
 
 
 def run_observing(
-    case: Case, run: RunContext, observe: Callable[[], Observation], progress: Progress
+    case: Case,
+    run: RunContext,
+    observe: Callable[[], Observation],
+    progress: Progress,
 ) -> CaseRun:
     """Runs a case with `observe`, and judges the observation together with the kernel's evidence. If kernel resources
     have leaked, adds them to `left_behind` of the observation."""

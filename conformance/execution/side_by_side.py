@@ -38,7 +38,11 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
     deregisters every second region, and accesses the remaining regions again. `returned` is 0, or describes the first
     error."""
     addr, length, count, access = context.numbers(
-        step.arguments, "addr", "length", "count", "access"
+        step.arguments,
+        "addr",
+        "length",
+        "count",
+        "access",
     )
     regions: list[Mr] = []
     remarks: list[str] = []
@@ -60,7 +64,8 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
     starts = [addr + number * length for number in range(count)]
     used = _used(keys)
     beyond = [
-        _write(keys[each][1], starts[each + 1], length, "refused") for each in used[:-1:_SAMPLED]
+        _write(keys[region][1], starts[region + 1], length, "refused")
+        for region in used[:-1:_SAMPLED]
     ]
     fault = _first_fault(context, [*_served(keys, starts, length, used), *beyond])
     if fault:
@@ -71,22 +76,33 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
         returned = context.entry.dereg_mr(regions[number])
         if returned.value:
             return _ended(
-                f"region {number} could not be deregistered: {errno_name(returned.value)}"
+                f"region {number} could not be deregistered: {errno_name(returned.value)}",
             )
         del context.mrs[f"region {number}"]
-    kept, gone = [each for each in used if each % 2], [each for each in used if each % 2 == 0]
-    stale = [_write(keys[each][1], starts[each], length, "refused") for each in gone[::_SAMPLED]]
-    fault = _first_fault(context, [*_served(keys, starts, length, kept), *stale])
+    used_regions, gone = (
+        [region for region in used if region % 2],
+        [region for region in used if region % 2 == 0],
+    )
+    stale = [
+        _write(keys[region][1], starts[region], length, "refused") for region in gone[::_SAMPLED]
+    ]
+    fault = _first_fault(context, [*_served(keys, starts, length, used_regions), *stale])
     if fault:
         return _ended(f"with every second of {count} regions deregistered: a fault", fault)
-    return {**_ended("0"), "remarks": remarks} if remarks else _ended("0")
+    if remarks:
+        return {**_ended("0"), "remarks": remarks}
+    return _ended("0")
 
 
 def four_threads(context: CaseContext, step: Step) -> Observation:
     """Calls verbs in four threads at the same time, `rounds` times in each thread (see the vocabulary). `returned` is
     0, or describes the first wrong result."""
     addr, length, access, rounds = context.numbers(
-        step.arguments, "addr", "length", "access", "rounds"
+        step.arguments,
+        "addr",
+        "length",
+        "access",
+        "rounds",
     )
     entry, pd = context.entry, context.pds[str(step.arguments["pd"])]
     info = BindInfo(context.mrs[str(step.arguments["mr"])], addr, length, access & ~_LOCAL_WRITE)
@@ -116,12 +132,13 @@ def four_threads(context: CaseContext, step: Step) -> Observation:
         return wrong
 
     def completed(what: str, queue: Queue, returned: Return) -> str:
-        statuses = [] if returned.value else [each.status for each in queue.completions(1)]
-        return (
-            ""
-            if statuses == ["SUCCESS"]
-            else f"{what} returned {returned.value} and completed with {statuses}"
-        )
+        if returned.value:
+            statuses = []
+        else:
+            statuses = [completion.status for completion in queue.completions(1)]
+        if statuses == ["SUCCESS"]:
+            return ""
+        return f"{what} returned {returned.value} and completed with {statuses}"
 
     def rebind() -> str:
         queue, window = (
@@ -129,8 +146,8 @@ def four_threads(context: CaseContext, step: Step) -> Observation:
             context.windows[str(step.arguments["mw"])],
         )
         wrong = (
-            completed("a bind", queue, queue.bind_mw(window, info, SIGNALED, each))
-            for each in range(rounds)
+            completed("a bind", queue, queue.bind_mw(window, info, SIGNALED, index))
+            for index in range(rounds)
         )
         return next(filter(None, wrong), "")
 
@@ -149,8 +166,8 @@ def four_threads(context: CaseContext, step: Step) -> Observation:
         return ""
 
     with ThreadPoolExecutor(4) as threads:
-        found = [threads.submit(each) for each in (register, deregister, rebind, invalidate)]
-    return _ended(next(filter(None, (each.result() for each in found)), "0"))
+        futures = [threads.submit(action) for action in (register, deregister, rebind, invalidate)]
+    return _ended(next(filter(None, (future.result() for future in futures)), "0"))
 
 
 def _used(keys: Sequence[tuple[int, int]]) -> list[int]:
@@ -169,21 +186,24 @@ def _used(keys: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _served(
-    keys: Sequence[tuple[int, int]], starts: Sequence[int], length: int, numbers: Iterable[int]
+    keys: Sequence[tuple[int, int]],
+    starts: Sequence[int],
+    length: int,
+    numbers: Iterable[int],
 ) -> list[Step]:
     """Returns two steps for each of the regions: a peer's write to the region, and a receive into the region."""
     return [
         step
-        for each in numbers
+        for number in numbers
         for step in (
-            _write(keys[each][1], starts[each], length, "success"),
+            _write(keys[number][1], starts[number], length, "success"),
             _probe(
                 "local_traffic",
-                starts[each],
+                starts[number],
                 length,
                 "success",
                 op="RECV",
-                lkey=_number(keys[each][0]),
+                lkey=_number(keys[number][0]),
             ),
         )
     ]
@@ -203,7 +223,7 @@ def _write(rkey: int, at: int, length: int, outcome: str) -> Step:
 
 
 def _probe(call: str, at: int, length: int, outcome: str, **arguments: Argument) -> Step:
-    given: dict[str, Argument] = {
+    base: dict[str, Argument] = {
         "addr": _number(at),
         "length": _number(length),
         "at": "",
@@ -215,8 +235,8 @@ def _probe(call: str, at: int, length: int, outcome: str, **arguments: Argument)
         "poster": "post_send",
         "srq_pd": NULL,
     }
-    wanted = {**given, **arguments}
-    return Step(call, {key: wanted[key] for key in CALLS[call]}, Expectation(outcome))
+    asked_for = {**base, **arguments}
+    return Step(call, {key: asked_for[key] for key in CALLS[call]}, Expectation(outcome))
 
 
 def _number(value: int) -> Value:
@@ -236,11 +256,16 @@ def _first_fault(context: CaseContext, steps: Sequence[Step]) -> Fault | None:
                     step.then.outcome == "refused"
                 )  # the key was of another region, or of no region
                 return replace(
-                    fault, call=str(step), operation=str(step.arguments["op"]), outside=aimed
+                    fault,
+                    call=str(step),
+                    operation=str(step.arguments["op"]),
+                    outside=aimed,
                 )
     return None
 
 
 def _ended(what: str, fault: Fault | None = None) -> Observation:
     seen = told(what, "device")
-    return {**seen, "fault": replace(fault, returned=what).as_data()} if fault else seen
+    if fault:
+        return {**seen, "fault": replace(fault, returned=what).as_data()}
+    return seen

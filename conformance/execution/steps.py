@@ -65,18 +65,21 @@ _CHANGE_TRANSLATION, _CHANGE_PD = (
 
 
 def registered(
-    context: CaseContext, step: Step, returned: Return, addr: int, length: int
+    context: CaseContext,
+    step: Step,
+    returned: Return,
+    addr: int,
+    length: int,
 ) -> Observation:
     """Returns the observation of a registration, and adds the region to the context. If the call has no argument `pd`,
     the region has to be in the PD of the argument `mr`."""
     if returned.mr is None:
         return null_result(returned)
-    given = step.arguments
-    pd = (
-        context.pds[str(given["pd"])].pointer
-        if "pd" in given
-        else context.mrs[str(given["mr"])].struct.pd
-    )
+    arguments = step.arguments
+    if "pd" in arguments:
+        pd = context.pds[str(arguments["pd"])].pointer
+    else:
+        pd = context.mrs[str(arguments["mr"])].struct.pd
     context.keep_mr(step.name, returned.mr, context.entry)
     return {
         "rc": None,
@@ -123,16 +126,18 @@ def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, opened: Ex
         return _descriptor(context, str(given), opened)
     if spec.of in ("dm", "dmah"):
         return context.held.get(str(given), given)
-    return None if given == NULL else _objects(context, spec.of)[str(given)]
+    if given == NULL:
+        return None
+    return _objects(context, spec.of)[str(given)]
 
 
 def _objects(context: CaseContext, kind: str) -> dict[str, Any]:
-    known: dict[str, dict[str, Any]] = {
+    objects: dict[str, dict[str, Any]] = {
         "pd": context.pds,
         "mr": context.mrs,
         "buffer": context.buffers,
     }
-    return known.get(kind, context.held)
+    return objects.get(kind, context.held)
 
 
 def _make_object(context: CaseContext, step: Step) -> Observation:
@@ -147,21 +152,24 @@ def _make_object(context: CaseContext, step: Step) -> Observation:
     if step.call.startswith("ibv_import"):  # the only argument is the handle of an object
         made_up = step.arguments.get("handle", "own") != "own"
         values = [
-            _INVENTED_HANDLE if made_up else cast(Held, each).handle if each else 0
-            for each in values
+            _INVENTED_HANDLE if made_up else cast(Held, value).handle if value else 0
+            for value in values
         ]
     if step.arguments.get("more_than") == "max_dm_size":
         values[0] = cast(int, values[0]) + context.bench.max_dm_size
     if verb.parameters[0].name == "context":
         values.insert(0, context.pds["pd"].context_pointer)
     returned: Return = getattr(context.entry, verb.method)(*values)
-    made = returned.buffer or returned.pd or returned.held
-    if made is None:
+    held = returned.buffer or returned.pd or returned.held
+    if held is None:
         return null_result(returned)
     kind, _ = PRODUCTS[step.call]
-    _objects(context, kind)[step.name] = made
-    kind = kind if kind == "buffer" else kind.upper()
-    context.cleanup.callback(context.release, f"{kind} {step.name}", made.close)
+    _objects(context, kind)[step.name] = held
+    if kind == "buffer":
+        kind = kind
+    else:
+        kind = kind.upper()
+    context.cleanup.callback(context.release, f"{kind} {step.name}", held.close)
     return told(kind, "provider", None)
 
 
@@ -181,7 +189,7 @@ def _descriptor(context: CaseContext, name: str, opened: ExitStack) -> int:
 def ibv_dereg_mr(context: CaseContext, step: Step) -> Observation:
     name = str(step.arguments["mr"])
     mr = context.mrs[name]
-    own, which = mr.handle, str(step.arguments["handle"])
+    handle, which = mr.handle, str(step.arguments["handle"])
     imported = which.startswith("imported")
     if which != "own" and not imported:
         mr.struct.handle = _INVENTED_HANDLE if which == "invented" else _stale_handle(context, mr)
@@ -192,7 +200,7 @@ def ibv_dereg_mr(context: CaseContext, step: Step) -> Observation:
     if returned.value == 0:
         context.forget("mrs", name)
     else:
-        mr.struct.handle = own
+        mr.struct.handle = handle
     return result_of(returned)
 
 
@@ -202,7 +210,8 @@ def _stale_handle(context: CaseContext, mr: Mr) -> int:
     returned = entry.reg_mr(context.pds["pd"], mr.struct.addr or 0, mr.struct.length, 0)
     if returned.mr is None:
         raise SetupRefused(
-            "registering a second region of the same memory", errno_name(returned.errno)
+            "registering a second region of the same memory",
+            errno_name(returned.errno),
         )
     handle = returned.mr.handle
     if entry.dereg_mr(returned.mr).value != 0:
@@ -216,9 +225,16 @@ def ibv_rereg_mr(context: CaseContext, step: Step) -> Observation:
     before = mr.fields()
     old_pd = mr.struct.pd
     flags, addr, length, access = context.numbers(
-        step.arguments, "flags", "addr", "length", "access"
+        step.arguments,
+        "flags",
+        "addr",
+        "length",
+        "access",
     )
-    pd = None if pd_name == NULL else context.pds[pd_name]
+    if pd_name == NULL:
+        pd = None
+    else:
+        pd = context.pds[pd_name]
     returned = context.entry.rereg_mr(mr, flags, pd, addr, length, access)
     observation = result_of(returned)
     if context.entry.name == "libibverbs" and returned.value:
@@ -242,7 +258,9 @@ def ibv_rereg_mr(context: CaseContext, step: Step) -> Observation:
             "after": [mr.struct.lkey, mr.struct.rkey],
         }
         observation["mr"] = _fields(
-            context, mr, pd.pointer if flags & _CHANGE_PD and pd else old_pd
+            context,
+            mr,
+            pd.pointer if flags & _CHANGE_PD and pd else old_pd,
         )
     return observation
 
@@ -250,14 +268,26 @@ def ibv_rereg_mr(context: CaseContext, step: Step) -> Observation:
 def ibv_rereg_mr_experimental(context: CaseContext, step: Step) -> Observation:
     pd_name = str(step.arguments["pd"])
     flags, addr, length, access = context.numbers(
-        step.arguments, "flags", "addr", "length", "access"
+        step.arguments,
+        "flags",
+        "addr",
+        "length",
+        "access",
     )
-    pd = None if pd_name == NULL else context.pds[pd_name]
+    if pd_name == NULL:
+        pd = None
+    else:
+        pd = context.pds[pd_name]
     name = str(step.arguments["mr"])
     mr = context.mrs[name]
     before = mr.fields()
     returned = context.bench.entry("libibverbs").experimental_rereg_mr(
-        mr, flags, pd, addr, length, access
+        mr,
+        flags,
+        pd,
+        addr,
+        length,
+        access,
     )
     context.fields[name] = {**mr.fields(), "old_lkey": before["lkey"], "old_rkey": before["rkey"]}
     return result_of(returned)
@@ -268,13 +298,13 @@ def ibv_advise_mr(context: CaseContext, step: Step) -> Observation:
     advice, flags = context.numbers(step.arguments, "advice", "flags")
     sg_list = context.sges(step.arguments["sg_list"])
     struct = IbvPd.from_address(pd.pointer)
-    own = struct.handle
+    handle = struct.handle
     if step.arguments["pd_handle"] == "invented":
         struct.handle = _INVENTED_HANDLE
     try:
         return result_of(context.entry.advise_mr(pd, advice, flags, sg_list))
     finally:
-        struct.handle = own
+        struct.handle = handle
 
 
 def query_mr(context: CaseContext, step: Step) -> Observation:
@@ -283,10 +313,12 @@ def query_mr(context: CaseContext, step: Step) -> Observation:
     returned = context.bench.entry("uverbs").query_mr(context.mrs[name])
     observation = result_of(returned)
     if returned.queried:
-        wanted = QueriedMr(
-            fields["lkey"], fields["rkey"], *context.numbers(step.arguments, "length", "iova")
+        expected = QueriedMr(
+            fields["lkey"],
+            fields["rkey"],
+            *context.numbers(step.arguments, "length", "iova"),
         )
-        pairs = zip(asdict(wanted).items(), asdict(returned.queried).values(), strict=True)
+        pairs = zip(asdict(expected).items(), asdict(returned.queried).values(), strict=True)
         different = [
             f"{key} {actual:#x} instead of {value:#x}"
             for (key, value), actual in pairs
@@ -319,7 +351,10 @@ def ibv_export_buf_dmabuf_fd(context: CaseContext, step: Step) -> Observation:
     buffer = context.buffers[str(step.arguments["buf"])]
     returned, again = (context.entry.export_buf_dmabuf_fd(buffer) for _ in range(2))
     if returned.value < 0:
-        what = "no descriptor" if returned.value == -1 else str(returned.value)
+        if returned.value == -1:
+            what = "no descriptor"
+        else:
+            what = str(returned.value)
         return {**result_of(returned), "returned": what}
     different = _exported(buffer, {returned.value, again.value} - {-1})
     return compared({**result_of(returned), "returned": "descriptor"}, different)
@@ -327,7 +362,10 @@ def ibv_export_buf_dmabuf_fd(context: CaseContext, step: Step) -> Observation:
 
 def _exported(buffer: Buffer, fds: set[int]) -> list[str]:
     """Checks that two descriptors of the buffer's memory were exported, and closes them. Returns the differences."""
-    different = [] if len(fds) == 2 else ["one descriptor instead of two"]
+    if len(fds) == 2:
+        different = []
+    else:
+        different = ["one descriptor instead of two"]
     for fd in fds:
         try:
             with mmap.mmap(fd, buffer.size) as seen:
@@ -349,16 +387,21 @@ def ibv_alloc_null_mr(context: CaseContext, step: Step) -> Observation:
 
 def ibv_import_mr(context: CaseContext, step: Step) -> Observation:
     mr = context.mrs[str(step.arguments["mr_handle"])]
-    handle = mr.handle if step.arguments["handle"] == "own" else _INVENTED_HANDLE
+    if step.arguments["handle"] == "own":
+        handle = mr.handle
+    else:
+        handle = _INVENTED_HANDLE
     returned = context.entry.import_mr(context.pds[str(step.arguments["pd"])], handle)
     if returned.mr is None:
         return null_result(returned)
     if returned.release:
         context.cleanup.callback(returned.release)
-    actual, wanted = returned.mr.fields(), {**mr.fields(), "addr": 0}
+    actual, expected = returned.mr.fields(), {**mr.fields(), "addr": 0}
     context.fields[step.name] = actual
     different = [
-        f"{key} {actual[key]:#x} instead of {v:#x}" for key, v in wanted.items() if actual[key] != v
+        f"{key} {actual[key]:#x} instead of {v:#x}"
+        for key, v in expected.items()
+        if actual[key] != v
     ]
     return compared(told("MR", "provider", None), different)
 
@@ -388,17 +431,15 @@ def ibv_memcpy_from_dm(context: CaseContext, step: Step) -> Observation:
     observation = result_of(context.entry.memcpy_from_dm(to, dm, offset, length))
     if observation["returned"] != "0" or holds == "any":
         return observation
-    wanted = (
-        pattern(length)
-        if holds == "pattern"
-        else repeated(BEFORE if holds == "filled" else 0, length)
-    )
+    if holds == "pattern":
+        expected = pattern(length)
+    else:
+        expected = repeated(BEFORE if holds == "filled" else 0, length)
     actual = ctypes.string_at(to, length)
-    different = (
-        []
-        if actual == wanted
-        else [f"bytes {actual[:SHOWN].hex()} instead of {wanted[:SHOWN].hex()}"]
-    )
+    if actual == expected:
+        different = []
+    else:
+        different = [f"bytes {actual[:SHOWN].hex()} instead of {expected[:SHOWN].hex()}"]
     return compared(observation, different)
 
 
@@ -416,13 +457,16 @@ def _release_window(context: CaseContext, name: str, window: Window) -> None:
         returned = window.dealloc()
         if returned.value:
             context.left_behind.append(
-                f"window {name}: deallocating it returned {errno_name(returned.value)}"
+                f"window {name}: deallocating it returned {errno_name(returned.value)}",
             )
 
 
 def ibv_alloc_mw(context: CaseContext, step: Step) -> Observation:
     return alloc_window(
-        context, step.name, str(step.arguments["pd"]), context.number(step.arguments["type"])
+        context,
+        step.name,
+        str(step.arguments["pd"]),
+        context.number(step.arguments["type"]),
     )
 
 
@@ -449,10 +493,13 @@ def _bind(context: CaseContext, step: Step) -> Observation:
             returned = queue.bind_mw(window, info, flags, wr_id)
             key = window.rkey
         else:
-            given = step.arguments["rkey"]
-            key = context.number(given) % (1 << 32) if given else next_rkey(window.old_rkey)
+            rkey = step.arguments["rkey"]
+            if rkey:
+                key = context.number(rkey) % (1 << 32)
+            else:
+                key = next_rkey(window.old_rkey)
             returned = queue.post_send(
-                SendRequest("BIND_MW", wr_id, flags=flags, rkey=key, window=window, bind=info)
+                SendRequest("BIND_MW", wr_id, flags=flags, rkey=key, window=window, bind=info),
             )
     if returned.value == 0:
         window.rkey = key  # ibv_bind_mw sets the rkey of the window; ibv_post_send does not
@@ -461,7 +508,11 @@ def _bind(context: CaseContext, step: Step) -> Observation:
     if failed:
         observation["state_before"] = ERROR_STATE
     observation |= _completions(
-        context, queue, returned, bool(flags & SIGNALED), SendRequest("BIND_MW", wr_id)
+        context,
+        queue,
+        returned,
+        bool(flags & SIGNALED),
+        SendRequest("BIND_MW", wr_id),
     )
     if observation["wc"] == ["SUCCESS"] and state_of(pair, queue) == ERROR_STATE:
         observation["state"] = ERROR_STATE
@@ -492,35 +543,40 @@ def bind_notified(context: CaseContext, step: Step) -> Observation:
     solicited_only = context.number(step.arguments["solicited_only"])
     queue.request_event(solicited_only)
     observation = _bind(
-        context, replace(step, call=BINDS[type_2], arguments={"rkey": "", **step.arguments})
+        context,
+        replace(step, call=BINDS[type_2], arguments={"rkey": "", **step.arguments}),
     )
     if observation["returned"] != "0" and step.then.outcome == "refused":
         return {
             **observation,
             "unreachable": "the bind was refused when it was posted, so no event is expected",
         }
-    wanted = not solicited_only or observation["wc"] != ["SUCCESS"]
-    if observation["wc"] and _had_event(context, queue, wanted) != wanted:
-        observation["differences"] = [f"{'no' if wanted else 'a'} completion event"]
+    is_due = not solicited_only or observation["wc"] != ["SUCCESS"]
+    if observation["wc"] and _had_event(context, queue, is_due) != is_due:
+        observation["differences"] = [f"{'no' if is_due else 'a'} completion event"]
     return observation
 
 
-def _had_event(context: CaseContext, queue: NotifyingQueue, wanted: bool) -> bool:
+def _had_event(context: CaseContext, queue: NotifyingQueue, expected: bool) -> bool:
     """Whether the last completion of a queue raised an event. If a wanted event is late, another request raises a
     second event. Events are delivered in order, so the first of two events is the late event."""
-    if wanted:
+    if expected:
         if queue.took_event(SILENCE_S):
             return True
         queue.request_event(solicited_only=0)
     queue.post_send(SendRequest("RDMA_WRITE", context.next_wr_id()))
     queue.completions(1)
-    if not wanted:
+    if not expected:
         return queue.took_event(0)
     return queue.took_event(None) and queue.took_event(SILENCE_S)
 
 
 def _completions(
-    context: CaseContext, queue: Queue, returned: Return, expected: bool, posted: SendRequest
+    context: CaseContext,
+    queue: Queue,
+    returned: Return,
+    expected: bool,
+    posted: SendRequest,
 ) -> Observation:
     """Returns the observation of the completion of a posted request. An unsignaled request must have no completion."""
     if returned.value:
@@ -528,27 +584,27 @@ def _completions(
     if queue.state not in ("RTS", ERROR_STATE):  # requests complete only in these states
         return {"wc": [NOT_AWAITED], "wr_id_matches": None}
     if expected or queue.sq_sig_all:
-        found = queue.completions(1)
-        return _completed(posted.opcode, found) | {
-            "wr_id_matches": [each.wr_id for each in found] == [posted.wr_id]
+        completions = queue.completions(1)
+        return _completed(posted.opcode, completions) | {
+            "wr_id_matches": [completion.wr_id for completion in completions] == [posted.wr_id],
         }
     # Requests of one queue complete in order: a completion of this request would precede the marker's completion.
     marker = context.next_wr_id()
     queue.post_send(
-        SendRequest("RDMA_WRITE", marker)
+        SendRequest("RDMA_WRITE", marker),
     )  # a request of zero bytes needs no key and writes nothing
-    found = queue.completions(1)
-    own = [each for each in found if each.wr_id != marker]
-    return _completed(posted.opcode, own) | {
+    completions = queue.completions(1)
+    completions_here = [completion for completion in completions if completion.wr_id != marker]
+    return _completed(posted.opcode, completions_here) | {
         "wr_id_matches": None,
-        "marker": [each.status for each in found],
+        "marker": [completion.status for completion in completions],
     }
 
 
-def _completed(opcode: str, found: Sequence[Completion]) -> Observation:
+def _completed(opcode: str, completions: Sequence[Completion]) -> Observation:
     """Returns the statuses of a request's completions, and the opcode of a completion if the opcode is wrong."""
-    statuses: Observation = {"wc": [each.status for each in found]}
-    return statuses | traffic.named(opcode, found)
+    statuses: Observation = {"wc": [completion.status for completion in completions]}
+    return statuses | traffic.named(opcode, completions)
 
 
 def post_local_inv(context: CaseContext, step: Step) -> Observation:
@@ -584,7 +640,11 @@ def binds_in_turn(context: CaseContext, step: Step) -> Observation:
         scratch = context.harness.scratch(pair.requester.pd, 1, "binds in turn")
         addr = context.number(step.arguments["addr"])
         write = SendRequest(
-            "RDMA_WRITE", context.next_wr_id(), (scratch,), rkey=window.rkey, remote_addr=addr
+            "RDMA_WRITE",
+            context.next_wr_id(),
+            (scratch,),
+            rkey=window.rkey,
+            remote_addr=addr,
         )
         pair.requester.post_send(write)
         statuses = [completion.status for completion in pair.requester.completions(1)]
@@ -606,17 +666,24 @@ def post_send_with_inv(context: CaseContext, step: Step) -> Observation:
     request = SendRequest("SEND_WITH_INV", wr_id, message, invalidate_rkey=rkey)
     returned = pair.requester.post_send(request)
     observation = result_of(returned) | _completions(
-        context, pair.requester, returned, True, request
+        context,
+        pair.requester,
+        returned,
+        True,
+        request,
     )
     arrived = observation["wc"] == ["SUCCESS"] and pair.responder.kind in RELIABLE
-    received = (
-        pair.responder.completions(1) if arrived else pair.responder.completions(1, SILENCE_S)
-    )
-    observation["responder_wc"] = [each.status for each in received]
+    if arrived:
+        received = pair.responder.completions(1)
+    else:
+        received = pair.responder.completions(1, SILENCE_S)
+    observation["responder_wc"] = [completion.status for completion in received]
     if not returned.value:
         sent = [Completion(wr_id, status) for status in observation["wc"]]
         context.connection(str(step.arguments["qp"])).check_response(
-            sent, received, "SEND_WITH_INV"
+            sent,
+            received,
+            "SEND_WITH_INV",
         )
     if observation["responder_wc"] == ["SUCCESS"]:
         observation["invalidated"] = [received[0].invalidated_rkey, rkey % (1 << 32)]

@@ -64,11 +64,11 @@ class LocalBuffer:
         connection: LoopbackConnection,
         length: int,
         before: bytes,
-        wanted: bytes,
+        expected: bytes,
         access: int = 0,
         skipped: int = 0,
     ) -> None:
-        """`before` and `wanted` are the contents for Area. `access` is the mask of the peer's access flags. `skipped`
+        """`before` and `expected` are the contents for Area. `access` is the mask of the peer's access flags. `skipped`
         is the size of the header that a receive writes in front of the data. Raises SetupRefused."""
         size = length + skipped + 2 * _GUARD
         scratch = context.harness.scratch(connection.pair.requester.pd, size, "local", access)
@@ -77,7 +77,7 @@ class LocalBuffer:
         self.sge = (
             Sge(start + skipped, length, scratch.lkey, scratch.rkey) if skipped else self.sink
         )
-        self.area = Area(Part(scratch.addr, size), start + skipped, length, EMPTY, before, wanted)
+        self.area = Area(Part(scratch.addr, size), start + skipped, length, EMPTY, before, expected)
         self._skipped = skipped
 
     def guards_changed(self) -> bool:
@@ -97,11 +97,9 @@ def probe(context: CaseContext, step: Step) -> Observation:
     """Executes one operation of a peer or of the range's owner on a range. Raises SetupRefused. If an unreliable
     transport loses data that must be delivered, repeats the operation, up to MOST_TRIES executions."""
     seen = _with_events(context, step)
-    return (
-        again_if_lost(seen, lambda: _once(context, step))
-        if step.then.outcome == "success"
-        else seen
-    )
+    if step.then.outcome == "success":
+        return again_if_lost(seen, lambda: _once(context, step))
+    return seen
 
 
 def _with_events(context: CaseContext, step: Step) -> Observation:
@@ -111,8 +109,10 @@ def _with_events(context: CaseContext, step: Step) -> Observation:
     connection = _connection(context, step)
     connection.pair.responder.events()
     seen = _once(context, step)
-    found = connection.pair.responder.events(SILENCE_S if step.then.event else 0)
-    return {**seen, "events": found} if found else seen
+    events = connection.pair.responder.events(SILENCE_S if step.then.event else 0)
+    if events:
+        return {**seen, "events": events}
+    return seen
 
 
 def again_if_lost(seen: Observation, once_more: Callable[[], Observation]) -> Observation:
@@ -181,11 +181,22 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
         content if reads else None,
         not unchanged,
     )
-    before = repeated(EMPTY, length) if reads or words else content
+    if reads or words:
+        before = repeated(EMPTY, length)
+    else:
+        before = content
     returns_value = reads or (words and operation != "ATOMIC_WRITE")
-    access = _RIGHTS.mask_of(*connection.pair.transport.read_sink) if reads else 0
+    if reads:
+        access = _RIGHTS.mask_of(*connection.pair.transport.read_sink)
+    else:
+        access = 0
     local = LocalBuffer(
-        context, connection, length, before, target.before if returns_value else before, access
+        context,
+        connection,
+        length,
+        before,
+        target.before if returns_value else before,
+        access,
     )
     request = _request(context, operation, local.sge, rkey, addr, length, (target.before, content))
     request = request._replace(flags=SIGNALED | context.number(step.arguments["with_flags"]))
@@ -193,7 +204,11 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     hopeless = failed and step.then.outcome == "success"
     exchange = yield ExchangeSpec(connection, request, (target, local.area), failed=hopeless)
     observation = _observed(
-        exchange.returned, exchange.completions, exchange.peer_completions, kind, "remote"
+        exchange.returned,
+        exchange.completions,
+        exchange.peer_completions,
+        kind,
+        "remote",
     )
     observation |= named(request.opcode, exchange.completions, exchange.peer_completions)
     if failed:
@@ -202,7 +217,10 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
         observation["unacknowledged"] = True
     late = exchange.late
     if operation in FLUSHES:
-        moved = "all" if exchange.succeeded else "nothing"
+        if exchange.succeeded:
+            moved = "all"
+        else:
+            moved = "nothing"
     elif reads or operation in _INEFFECTIVE:
         moved = local.area.received(target)
     else:
@@ -211,9 +229,13 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
         returns_value and not reads and operation not in _INEFFECTIVE
     ):  # the old value must be returned if and only if the new value was written
         back = local.area.received(target)
-        moved = (
-            moved if back == moved else "other" if (moved, back) == ("nothing", "other") else "part"
-        )
+        if back == moved:
+            moved = moved
+        else:
+            if (moved, back) == ("nothing", "other"):
+                moved = "other"
+            else:
+                moved = "part"
     if exchange.responder_state and (moved != "all" or not exchange.succeeded):
         observation["state"] = exchange.responder_state
     if operation == "RDMA_WRITE_WITH_IMM":
@@ -238,21 +260,41 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
         not gathers,
     )
     # The region is in the responder's PD, so the responder posts the request and the requester is the peer.
-    access = _RIGHTS.value_of(_GRANTED[operation]) if operation in _GRANTED else 0
-    skipped = DATAGRAM_HEADER if kind == "UD" else 0
-    size = max(0, length - skipped) if receives else length
-    before, wanted = (
+    if operation in _GRANTED:
+        access = _RIGHTS.value_of(_GRANTED[operation])
+    else:
+        access = 0
+    if kind == "UD":
+        skipped = DATAGRAM_HEADER
+    else:
+        skipped = 0
+    if receives:
+        size = max(0, length - skipped)
+    else:
+        size = length
+    before, expected = (
         (repeated(EMPTY, size), target.before[:size]) if gathers else (content[:size],) * 2
     )
     other = LocalBuffer(
-        context, connection, size, before, wanted, access, skipped if gathers else 0
+        context,
+        connection,
+        size,
+        before,
+        expected,
+        access,
+        skipped if gathers else 0,
     )
     region, final_state, late = Sge(addr, length, lkey), "", False
     flags = SIGNALED | context.number(step.arguments["with_flags"])
     completed = None
     if receives:
         observation, completed = _receive(
-            context, connection, operation, region, (target, other), kind
+            context,
+            connection,
+            operation,
+            region,
+            (target, other),
+            kind,
         )
     elif operation == "SEND":
         observation, completed = _send(context, connection, region, (target, other), kind, flags)
@@ -263,18 +305,33 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
             "FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD",
         }[operation]
         request = SendRequest(
-            opcode, context.next_wr_id(), (region,), flags, other.sge.addr, other.sge.rkey
+            opcode,
+            context.next_wr_id(),
+            (region,),
+            flags,
+            other.sge.addr,
+            other.sge.rkey,
         )
         exchange = yield ExchangeSpec(connection, request, (target, other.area), RESPONDER)
-        side = "gather" if gathers else "answer"
+        if gathers:
+            side = "gather"
+        else:
+            side = "answer"
         observation = _observed(
-            exchange.returned, exchange.completions, exchange.peer_completions, kind, side
+            exchange.returned,
+            exchange.completions,
+            exchange.peer_completions,
+            kind,
+            side,
         )
         observation |= named(opcode, exchange.completions, exchange.peer_completions)
         if not connection.pair.transport.acknowledges(opcode):
             observation["unacknowledged"] = True
         final_state, late = exchange.responder_state, exchange.late
-    moved = other.area.moved() if gathers else target.moved(length - size)
+    if gathers:
+        moved = other.area.moved()
+    else:
+        moved = target.moved(length - size)
     done = observation["wc"] == ["SUCCESS"]
     if moved != "all" or not done:
         connection.stale = connection.stale or not final_state
@@ -313,13 +370,23 @@ def _send(
     other.area.fill()
     post_receives(peer, [context.next_wr_id()], (other.sink,))
     returned = initiator.post_send(SendRequest("SEND", context.next_wr_id(), (region,), flags))
-    found = initiator.completions(1) if returned.value == 0 else []
-    done = Exchange(returned, found).succeeded
-    received = peer.completions(1) if done else []
+    if returned.value == 0:
+        completions = initiator.completions(1)
+    else:
+        completions = []
+    done = Exchange(returned, completions).succeeded
+    if done:
+        received = peer.completions(1)
+    else:
+        received = []
     if not received:
-        connection.mark_failed("SEND", found, *(() if done or returned.value else (initiator,)))
-    observation = _observed(returned, found, [], kind, "gather") | named("SEND", found, received)
-    return observation, (found, received, "SEND")
+        connection.mark_failed(
+            "SEND", completions, *(() if done or returned.value else (initiator,))
+        )
+    observation = _observed(returned, completions, [], kind, "gather") | named(
+        "SEND", completions, received
+    )
+    return observation, (completions, received, "SEND")
 
 
 def _receive(
@@ -344,9 +411,12 @@ def _receive(
         kind not in RELIABLE
     ):  # a second SEND follows, which consumes the region's receive if the first SEND is lost
         post_receives(receiver, [context.next_wr_id()])
-    opcode = "SEND_WITH_IMM" if operation == "RECV_WITH_IMM" else "SEND"
+    if operation == "RECV_WITH_IMM":
+        opcode = "SEND_WITH_IMM"
+    else:
+        opcode = "SEND"
     posted = sender.post_send(
-        SendRequest(opcode, context.next_wr_id(), (source.sge,), imm=_IMMEDIATE)
+        SendRequest(opcode, context.next_wr_id(), (source.sge,), imm=_IMMEDIATE),
     )
     if posted.value:
         connection.stale = True  # the receive is still posted
@@ -354,15 +424,18 @@ def _receive(
     if kind not in RELIABLE:
         sender.post_send(SendRequest("SEND", context.next_wr_id(), flags=0))
     sender_completions = sender.completions(1)
-    found = receiver.completions(1) if kind in RELIABLE else receiver.completions(1, SILENCE_S)
+    if kind in RELIABLE:
+        completions = receiver.completions(1)
+    else:
+        completions = receiver.completions(1, SILENCE_S)
     connection.stale = connection.stale or kind not in RELIABLE
-    if kind in RELIABLE and not Exchange(returned, found).succeeded:
-        connection.mark_failed("RECV", found, sender, receiver)
-    observation = _observed(returned, found, sender_completions, kind, "receive")
-    observation |= named(opcode, sender_completions, found)
-    if Exchange(returned, found).succeeded:
-        observation |= _received(found, region.length, operation == "RECV_WITH_IMM")
-    return observation, (sender_completions, found, opcode)
+    if kind in RELIABLE and not Exchange(returned, completions).succeeded:
+        connection.mark_failed("RECV", completions, sender, receiver)
+    observation = _observed(returned, completions, sender_completions, kind, "receive")
+    observation |= named(opcode, sender_completions, completions)
+    if Exchange(returned, completions).succeeded:
+        observation |= _received(completions, region.length, operation == "RECV_WITH_IMM")
+    return observation, (sender_completions, completions, opcode)
 
 
 def bind_and_send(context: CaseContext, step: Step) -> Observation:
@@ -392,41 +465,57 @@ def bind_and_send(context: CaseContext, step: Step) -> Observation:
     local = scratch(pair.requester.pd, 8, "local")
     ctypes.memmove(local.addr, pattern(8), 8)
     request = SendRequest(
-        "RDMA_WRITE", context.next_wr_id(), (local,), rkey=key, remote_addr=info.addr
+        "RDMA_WRITE",
+        context.next_wr_id(),
+        (local,),
+        rkey=key,
+        remote_addr=info.addr,
     )
     returned = pair.requester.post_send(request)
-    found = (
-        pair.requester.completions(1)
-        if [each.status for each in received] == ["SUCCESS"]
-        else received
-    )
+    if [completion.status for completion in received] == ["SUCCESS"]:
+        completions = pair.requester.completions(1)
+    else:
+        completions = received
     changed = target.changed()
     return {
-        **_observed(returned, found, [], "RC", "remote"),
+        **_observed(returned, completions, [], "RC", "remote"),
         "moved": target.moved(),
         "changed": changed,
     }
 
 
 def _target(
-    context: CaseContext, at: int, length: int, contents: str, content: bytes | None, replaced: bool
+    context: CaseContext,
+    at: int,
+    length: int,
+    contents: str,
+    content: bytes | None,
+    replaced: bool,
 ) -> Area:
     """Returns a range of the case's memory. `content` is the initial content of the range if the operation reads the
     range. If `replaced`, the operation writes the transferred bytes to the range."""
     around, prefill = AROUND[contents], contents == "made"
-    before = (
-        (content if content is not None else repeated(BEFORE, length))
-        if prefill
-        else repeated(around, length)
-    )
-    wanted = pattern(length) if replaced else before
-    return Area(context.memory_around(at, length), at, length, around, before, wanted, prefill)
+    if prefill:
+        if content is not None:
+            before = content
+        else:
+            before = repeated(BEFORE, length)
+    else:
+        before = repeated(around, length)
+    if replaced:
+        expected = pattern(length)
+    else:
+        expected = before
+    return Area(context.memory_around(at, length), at, length, around, before, expected, prefill)
 
 
 def _range(context: CaseContext, step: Step, operation: str, key: str) -> tuple[int, int, int, int]:
     """Returns the key and the address in the request, the address in this process, and the length in bytes."""
     number, addr, length = context.numbers(step.arguments, key, "addr", "length")
-    at = context.number(step.arguments["at"]) if step.arguments["at"] else addr
+    if step.arguments["at"]:
+        at = context.number(step.arguments["at"])
+    else:
+        at = addr
     offset, size = locate(str(step.arguments["position"]), operation, addr, length)
     return number % (1 << 32), (addr + offset) % (1 << 64), at + offset, size
 
@@ -436,7 +525,10 @@ def _connection(context: CaseContext, step: Step) -> LoopbackConnection:
     kind, pd = str(step.arguments["qp_type"]), str(step.arguments["pd"])
     posted = str(step.arguments["poster"]).removeprefix("post_send")
     flags, length = context.numbers(step.arguments, "with_flags", "length")
-    inline = length if flags & _INLINE else 0
+    if flags & _INLINE:
+        inline = length
+    else:
+        inline = 0
     if step.call == "local_traffic":
         shared = str(step.arguments["srq_pd"])
         return context.harness.connection(kind, pd, extended=posted, inline=inline, shared=shared)
@@ -448,13 +540,13 @@ def _connection(context: CaseContext, step: Step) -> LoopbackConnection:
     if via != NULL:
         return context.connection(via)
     assert isinstance(access, Flags)
-    extended = (
-        "FLUSH"
-        if operation in FLUSHES
-        else "ATOMIC_WRITE"
-        if operation == "ATOMIC_WRITE"
-        else posted
-    )
+    if operation in FLUSHES:
+        extended = "FLUSH"
+    else:
+        if operation == "ATOMIC_WRITE":
+            extended = "ATOMIC_WRITE"
+        else:
+            extended = posted
     return context.harness.connection(kind, pd, access.mask, extended, inline)
 
 
@@ -494,25 +586,33 @@ def _request(
 
 
 def _observed(
-    returned: Return, found: Sequence[Completion], peer: Sequence[Completion], kind: str, side: str
+    returned: Return,
+    completions: Sequence[Completion],
+    peer: Sequence[Completion],
+    kind: str,
+    side: str,
 ) -> Observation:
     """Returns the observation of a request's completions. If a completion is missing or failed, adds the peer's
     completions."""
-    statuses = [each.status for each in found]
+    statuses = [completion.status for completion in completions]
     observation = result_of(returned)
     observation |= {"layer": "device", "wc": statuses, "qp_type": kind, "side": side}
-    others = [each.status for each in peer]
-    if statuses != ["SUCCESS"] or set(others) - {"SUCCESS"}:
-        observation["peer_wc"] = others
+    peer_statuses = [completion.status for completion in peer]
+    if statuses != ["SUCCESS"] or set(peer_statuses) - {"SUCCESS"}:
+        observation["peer_wc"] = peer_statuses
     return observation
 
 
 def named(
-    opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()
+    opcode: str,
+    completions: Sequence[Completion],
+    received: Sequence[Completion] = (),
 ) -> Observation:
     """Returns [reported, specified] as `opcode` if the opcode of a completion is not the specified opcode."""
-    differing = other_opcode(opcode, found, received)
-    return {"opcode": differing} if differing else {}
+    differing = other_opcode(opcode, completions, received)
+    if differing:
+        return {"opcode": differing}
+    return {}
 
 
 def _received(completions: Sequence[Completion], length: int, with_imm: bool = True) -> Observation:
@@ -526,20 +626,31 @@ def _received(completions: Sequence[Completion], length: int, with_imm: bool = T
 
 
 def _moved(
-    moved: str, length: int, done: bool, target: Area, local: LocalBuffer, late: bool
+    moved: str,
+    length: int,
+    done: bool,
+    target: Area,
+    local: LocalBuffer,
+    late: bool,
 ) -> Observation:
     """Returns the observation of the operation's changes in the range and around the harness's own buffer. An operation
     of zero bytes counts as moved if it succeeded (`done`) and nothing changed. If `late`, the completion was observed
     before the last byte."""
     changed = target.changed()
     if length == 0:
-        moved = "part" if changed else "all" if done else "nothing"
+        if changed:
+            moved = "part"
+        else:
+            if done:
+                moved = "all"
+            else:
+                moved = "nothing"
     seen: Observation = {"moved": moved, "changed": changed}
     if local.guards_changed():
         seen["guards"] = "changed"
     if late and moved == "all":
         seen["late"] = True
     if moved in ("part", "other"):
-        own, remote = (area.content()[:SHOWN].hex() for area in (local.area, target))
-        seen["bytes"] = {"here": own, "there": remote}
+        local_hex, remote = (area.content()[:SHOWN].hex() for area in (local.area, target))
+        seen["bytes"] = {"here": local_hex, "there": remote}
     return seen

@@ -121,7 +121,12 @@ class _Script:
         return {key: self._context.bytes(value) for key, value in event.numbers.items()}
 
     def _note(
-        self, event: Event, what: str, seen: str, expected: Sequence[str], **more: Any
+        self,
+        event: Event,
+        what: str,
+        seen: str,
+        expected: Sequence[str],
+        **more: Any,
     ) -> None:
         entry: EventSeen = {
             "event": str(event),
@@ -176,7 +181,10 @@ class _Script:
             wrong["crc"] = names["icrc"][0]
         elif operation == "FLUSH":
             wrong["crc"] = connection.end.flush_icrc
-        length = _WORD if operation in _ATOMICS else fields.get("length", 0)
+        if operation in _ATOMICS:
+            length = _WORD
+        else:
+            length = fields.get("length", 0)
         at = numbers.get("at", fields.get("va", 0))
         sent = _Sent(event, packet, offset, at, length)
         sent.numbers = numbers
@@ -195,13 +203,20 @@ class _Script:
             size = numbers.get("length", 0)
         size = numbers.get("data", size)
         continues = any(part in operation for part in _CONTINUED)
-        start = connection.message if continues else 0
+        if continues:
+            start = connection.message
+        else:
+            start = 0
         start = numbers.get("offset", start)
         connection.message = start + size
         return pattern(start + size)[start:]
 
     def _fields(
-        self, connection: _Connection, operation: str, numbers: Mapping[str, int], data: int
+        self,
+        connection: _Connection,
+        operation: str,
+        numbers: Mapping[str, int],
+        data: int,
     ) -> dict[str, int]:
         fields = {key: value for key, value in numbers.items() if key in _FIELDS}
         if "addr" in numbers:
@@ -268,7 +283,11 @@ class _Script:
             connection.open[sent.offset] = (sent, self._seen[-1])
 
     def _answered(
-        self, connection: _Connection, sent: _Sent, packets: Sequence[Parsed], entry: EventSeen
+        self,
+        connection: _Connection,
+        sent: _Sent,
+        packets: Sequence[Parsed],
+        entry: EventSeen,
     ) -> None:
         """Adds an answer to what was noted about a request."""
         entry["seen"], data = self._answer(sent, packets)
@@ -281,7 +300,9 @@ class _Script:
     def _distance(self, connection: _Connection, packet: Parsed) -> int:
         """Returns the distance of a packet's PSN from the first."""
         distance = (packet.fields.get("psn", 0) - connection.end.first_psn) % _PSNS
-        return distance - _PSNS if distance > _PSNS // 2 else distance
+        if distance > _PSNS // 2:
+            return distance - _PSNS
+        return distance
 
     def _is_late(self, connection: _Connection, sent: _Sent, packet: Parsed) -> bool:
         """Whether a packet answers an earlier request, to which it is then added: the sentinel on another connection
@@ -313,7 +334,10 @@ class _Script:
             return last.name, len(data)
         if not last.operation.endswith(("_LAST", "_ONLY")):
             return f"a response that ends after {len(data)} bytes", len(data)
-        wanted = sent.content if sent.packet.operation == "RDMA_READ_REQUEST" else b""
+        if sent.packet.operation == "RDMA_READ_REQUEST":
+            wanted = sent.content
+        else:
+            wanted = b""
         if data == wanted:
             return RESPONSE, len(data)
         if len(data) != len(wanted):
@@ -362,7 +386,10 @@ class _Script:
     def _sends(self, connection: _Connection, event: Event) -> None:
         silent = NOTHING in event.words
         packet = self._request(connection, 0 if silent else SILENCE_S)
-        seen = packet.name if packet else NOTHING
+        if packet:
+            seen = packet.name
+        else:
+            seen = NOTHING
         wrong: list[str] = []
         if packet:
             connection.last_request = packet.fields["psn"]
@@ -394,7 +421,10 @@ class _Script:
         offset = numbers.get("psn", 0)
         fields["psn"] = (connection.last_request + offset) % _PSNS
         continues = any(part in operation for part in _CONTINUED)
-        start = connection.message if continues else 0
+        if continues:
+            start = connection.message
+        else:
+            start = 0
         connection.message = start + size
         transport = names.get("transport", (connection.queue.kind,))[0]
         packet_out = Packet(transport, operation, fields, pattern(start + size)[start:])
@@ -406,7 +436,10 @@ class _Script:
     # The device's side.
 
     def _completion(self, connection: _Connection, event: Event, sends: bool) -> Completion | None:
-        queue = connection.sent_completions if sends else connection.receive_completions
+        if sends:
+            queue = connection.sent_completions
+        else:
+            queue = connection.receive_completions
         deadline_s = SILENCE_S
         if NOTHING in event.words:
             connection.end.settle()
@@ -415,16 +448,24 @@ class _Script:
             if queue:
                 return queue.pop(0)
             connection.poll(deadline_s)
-        return queue.pop(0) if queue else None
+        if queue:
+            return queue.pop(0)
+        return None
 
     def _completes(self, connection: _Connection, event: Event) -> None:
         completion = self._completion(connection, event, sends=True)
-        seen = completion.status if completion else NOTHING
+        if completion:
+            seen = completion.status
+        else:
+            seen = NOTHING
         self._note(event, "completion", seen, event.words)
 
     def _receives(self, connection: _Connection, event: Event) -> None:
         completion = self._completion(connection, event, sends=False)
-        seen = completion.status if completion else NOTHING
+        if completion:
+            seen = completion.status
+        else:
+            seen = NOTHING
         pairs: dict[str, list[int | None]] = {}
         if completion and completion.status == "SUCCESS":
             told_ = {

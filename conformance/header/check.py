@@ -42,14 +42,17 @@ def missing(item: str, expected: str, since: str = "", release: int | None = Non
             "",
             f"rdma-core has it since {since}, and this is {release}",
         )
-    reason = f"{MISSING}; rdma-core has it since {since}" if since else MISSING
+    if since:
+        reason = f"{MISSING}; rdma-core has it since {since}"
+    else:
+        reason = MISSING
     return Check(item, FAIL, expected, "", reason)
 
 
-def same(item: str, expected: object, found: object, reason: str) -> Check:
-    """Returns PASS if `expected` and `found` are equal, else FAIL with the reason."""
-    agree = expected == found
-    return Check(item, PASS if agree else FAIL, str(expected), str(found), "" if agree else reason)
+def same(item: str, expected: object, answer: object, reason: str) -> Check:
+    """Returns PASS if `expected` and `answer` are equal, else FAIL with the reason."""
+    agree = expected == answer
+    return Check(item, PASS if agree else FAIL, str(expected), str(answer), "" if agree else reason)
 
 
 # In rdma-core 44, the module is pyverbs.enums; later releases have renamed it to pyverbs.libibverbs_enums.
@@ -80,13 +83,16 @@ def _installed() -> ModuleType:
 
 
 def _enum_checks(enum: Enum, bindings: ModuleType) -> Iterator[Check]:
-    for each in enum:
+    for constant in enum:
         yield _value_check(
-            f"pyverbs enum {enum.name}.{enum.short(each.name)}", each, enum.name, bindings
+            f"pyverbs enum {enum.name}.{enum.short(constant.name)}",
+            constant,
+            enum.name,
+            bindings,
         )
-    known = {each.name for each in enum} | set(CONSTANTS)
+    names = {constant.name for constant in enum} | set(CONSTANTS)
     for name in getattr(getattr(bindings, enum.name, None), "__members__", {}):
-        if name not in known:
+        if name not in names:
             yield Check(
                 f"pyverbs enum {enum.name}.{enum.short(name)}",
                 NOT_COVERED,
@@ -109,5 +115,9 @@ def _value_check(item: str, described: EnumValue, enum: str, bindings: ModuleTyp
                     "pyverbs has a different value",
                 )
     return Check(
-        item, UNREACHABLE, str(described.value), "", f"{bindings.__name__} does not export it"
+        item,
+        UNREACHABLE,
+        str(described.value),
+        "",
+        f"{bindings.__name__} does not export it",
     )

@@ -39,21 +39,23 @@ def ask(
     questions, macros = list(expressions), list(undefine)
     parts = json.dumps([toolchain.command, FLAGS, questions, dict(declarations), macros])
     name = f"answers-{cache.digest_of([preprocessed.encode(), parts.encode()])}.json"
-    known = _known(name)
-    if known is None:
-        known = toolchain.ask(questions, declarations, macros)
-        cache.store(name, json.dumps([known.values, known.refused]).encode())
-    return known
+    names = _known(name)
+    if names is None:
+        names = toolchain.ask(questions, declarations, macros)
+        cache.store(name, json.dumps([names.values, names.refused]).encode())
+    return names
 
 
 def _known(name: str) -> Answers | None:
     try:
         values, refused = cache.recalled(name)
-        whole = all(isinstance(value, int) for value in values.values())
-        whole &= all(isinstance(error, str) for error in refused.values())
+        is_complete = all(isinstance(value, int) for value in values.values())
+        is_complete &= all(isinstance(error, str) for error in refused.values())
     except (ValueError, TypeError, AttributeError):
         return None
-    return Answers(values, refused) if whole else None
+    if is_complete:
+        return Answers(values, refused)
+    return None
 
 
 # Enumerations that no header has, one for each integer type that compilers use for enumerations.
@@ -79,7 +81,7 @@ def compare(toolchain: Toolchain, release: int | None = None) -> list[Check]:
     text = toolchain.preprocessed()
     source, noted = Source(text), _Noted({})
     list(
-        _checks(noted, source, release)
+        _checks(noted, source, release),
     )  # collects the expressions, which are then compiled in one program
     declarations = {**FOREIGN, **{_ours(struct): _layout(struct) for struct in STRUCTS.values()}}
     # ibv_reg_mr and ibv_reg_mr_iova are macros and functions. Without the macros, the functions are compared.
@@ -89,8 +91,8 @@ def compare(toolchain: Toolchain, release: int | None = None) -> list[Check]:
 
 def _checks(answers: Answers, source: Source, release: int | None) -> Iterator[Check]:
     for enum in ENUMS.values():
-        for each in enum:
-            yield _value_check(f"enum {enum.name}.{enum.short(each.name)}", each, answers, release)
+        for item in enum:
+            yield _value_check(f"enum {enum.name}.{enum.short(item.name)}", item, answers, release)
     for name, constant in CONSTANTS.items():
         yield _value_check(f"constant {name}", constant, answers, release)
     yield from _unknown_name_checks(answers, source)
@@ -111,7 +113,7 @@ def _ours(struct: Struct) -> str:
 
 
 def _layout(struct: Struct) -> str:
-    fields = "\n".join(f"\t{declaration(each.ctype, each.name)};" for each in struct.fields)
+    fields = "\n".join(f"\t{declaration(field.ctype, field.name)};" for field in struct.fields)
     return f"struct {_ours(struct)} {{\n{fields}\n}};"
 
 
@@ -147,9 +149,9 @@ def _compatible(expression: str, ctype: str) -> str:
         "enum cts_signed",
         re.sub(r"\b(unsigned int|uint32_t)\b", "enum cts_unsigned", ctype),
     )
-    foreign = {re.sub(r"\benum \w+", f"enum {each}", ctype) for each in FOREIGN} - {ctype}
+    foreign = {re.sub(r"\benum \w+", f"enum {name}", ctype) for name in FOREIGN} - {ctype}
     return " && ".join(
-        [has(ctype), has(of_integers), *(f"!{has(each)}" for each in sorted(foreign))]
+        [has(ctype), has(of_integers), *(f"!{has(name)}" for name in sorted(foreign))],
     )
 
 
@@ -157,8 +159,8 @@ def _compatible(expression: str, ctype: str) -> str:
 
 
 def _unknown_name_checks(answers: Answers, source: Source) -> Iterator[Check]:
-    known = {
-        each.name for enum in (*ENUMS.values(), *VENDOR_ENUMS.values()) for each in enum
+    names = {
+        constant.name for enum in (*ENUMS.values(), *VENDOR_ENUMS.values()) for constant in enum
     } | set(CONSTANTS)
     macros = source.macros()
     for enum in ENUMS.values():
@@ -166,39 +168,46 @@ def _unknown_name_checks(answers: Answers, source: Source) -> Iterator[Check]:
         for name in source.enumerators(enum.name) + [
             name for name in macros if name.startswith(enum.prefix)
         ]:
-            if name in known:
+            if name in names:
                 continue
-            known.add(name)  # reported once, for the first enumeration with this name or prefix
+            names.add(name)  # reported once, for the first enumeration with this name or prefix
             if (
                 value := answers.value(name)
             ) is not None:  # None: the name is a macro whose value is not a number
                 why = f"the header has {name}, which the suite does not describe"
                 yield Check(
-                    f"enum {enum.name}.{enum.short(name)}", NOT_COVERED, "", str(value), why
+                    f"enum {enum.name}.{enum.short(name)}",
+                    NOT_COVERED,
+                    "",
+                    str(value),
+                    why,
                 )
 
 
 def _unknown_field_checks(answers: Answers, source: Source) -> Iterator[Check]:
     why = "the header has a field that the suite does not describe"
     for struct in STRUCTS.values():
-        described = {each.name for each in struct.fields}
+        described = {field.name for field in struct.fields}
         for name, declared in source.fields(struct.name).items():
             if name not in described:
                 offset = answers.value(_offset(struct.name, name))
-                found = declared + ("" if offset is None else f" at offset {offset}")
-                yield Check(f"struct {struct.name}.{name}", NOT_COVERED, "", found, why)
+                place = declared + ("" if offset is None else f" at offset {offset}")
+                yield Check(f"struct {struct.name}.{name}", NOT_COVERED, "", place, why)
 
 
 # Described items.
 
 
 def _value_check(
-    item: str, described: EnumValue | Constant, answers: Answers, release: int | None
+    item: str,
+    described: EnumValue | Constant,
+    answers: Answers,
+    release: int | None,
 ) -> Check:
-    found = answers.value(described.name)
-    if found is None:
+    value = answers.value(described.name)
+    if value is None:
         return missing(item, str(described.value), described.since, release)
-    return same(item, described.value, found, "the value in the header is different")
+    return same(item, described.value, value, "the value in the header is different")
 
 
 def _struct_checks(struct: Struct, answers: Answers, source: Source) -> Iterator[Check]:
@@ -224,12 +233,15 @@ def _field_checks(struct: Struct, field: Field, answers: Answers, declared: str)
         yield missing(item, declaration(field.ctype, field.name))
         return
     for what, question in (("offset", _offset), ("size", _field_size)):
-        expected, found = (answers.value(question(tag, field.name)) for tag in (ours, struct.name))
+        expected, actual = (answers.value(question(tag, field.name)) for tag in (ours, struct.name))
         if expected is not None:  # None: the check of the struct has reported the failure
             # An array without bounds has an offset but no size.
-            shown = f"no {what}" if found is None else found
+            shown = f"no {what}" if actual is None else actual
             yield same(
-                f"{item} {what}", expected, shown, f"the field has a different {what} in the header"
+                f"{item} {what}",
+                expected,
+                shown,
+                f"the field has a different {what} in the header",
             )
     of_type = _compatible(f"((struct {struct.name} *)0)->{field.name}", field.ctype)
     yield _type_check(f"{item} type", of_type, field.ctype, answers, declared)
@@ -263,7 +275,7 @@ def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:
     for struct in VENDOR_STRUCTS.values():
         item = f"struct {struct.name} (experimental)"
         if struct.name in source.code:
-            fields = " ".join(f"{each};" for each in source.fields(struct.name).values())
+            fields = " ".join(f"{field};" for field in source.fields(struct.name).values())
             yield Check(
                 item,
                 NOT_COVERED,
@@ -280,12 +292,12 @@ def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:
         else:
             yield Check(item, UNREACHABLE, verb.signature, text, VENDOR_ONLY)
     for enum in VENDOR_ENUMS.values():
-        for each in enum:
-            if each.value is not None:  # a mainline enumerator, which has been compared already
+        for constant in enum:
+            if constant.value is not None:  # a mainline enumerator, which has been compared already
                 continue
             item, value = (
-                f"enum {enum.name}.{enum.short(each.name)} (experimental)",
-                answers.value(each.name),
+                f"enum {enum.name}.{enum.short(constant.name)} (experimental)",
+                answers.value(constant.name),
             )
             if value is None:
                 yield Check(item, UNREACHABLE, "", "", VENDOR_ONLY)

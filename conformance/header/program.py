@@ -41,7 +41,7 @@ class Answers:
 
     values: Mapping[str, int]
     refused: Mapping[str, str] = field(
-        default_factory=dict
+        default_factory=dict,
     )  # the first error of an expression that does not compile
 
     def value(self, expression: str) -> int | None:
@@ -58,25 +58,29 @@ class Toolchain:
 
     @classmethod
     def found(
-        cls, compiler: str | None, include_dirs: Sequence[Path | str], timeout_s: float
+        cls,
+        compiler: str | None,
+        include_dirs: Sequence[Path | str],
+        timeout_s: float,
     ) -> "Toolchain":
         """Returns the toolchain with `compiler`, $CC or a compiler on PATH. Raises Unreachable if there is none."""
-        wanted = compiler or os.environ.get("CC", "")
+        compiler_name = compiler or os.environ.get("CC", "")
         try:
-            command = tuple(shlex.split(wanted)) or next(
-                ((name,) for name in COMPILERS if shutil.which(name)), ()
+            command = tuple(shlex.split(compiler_name)) or next(
+                ((name,) for name in COMPILERS if shutil.which(name)),
+                (),
             )
         except ValueError as error:
             raise Unreachable(
-                f"the compiler's command line {wanted!r} is malformed: {error}"
+                f"the compiler's command line {compiler_name!r} is malformed: {error}",
             ) from error
         if not command:
             raise Unreachable("no C compiler found; install gcc or clang, or set CC")
         if not shutil.which(command[0]):
             raise Unreachable(
-                f"the C compiler {command[0]!r} was not found; install it, or set CC to a different one"
+                f"the C compiler {command[0]!r} was not found; install it, or set CC to a different one",
             )
-        return cls(command, tuple(Path(each).resolve() for each in include_dirs), timeout_s)
+        return cls(command, tuple(Path(dir).resolve() for dir in include_dirs), timeout_s)
 
     def preprocessed(self) -> str:
         """Returns the preprocessed header, with the definitions of macros. Raises Unreachable if the compiler fails."""
@@ -86,7 +90,8 @@ class Toolchain:
             directory = Path(name)
             (directory / "preprocess.c").write_text(source)
             status, out, err = self._run(
-                directory, *self._compile("-E", "-P", "-dD", "preprocess.c")
+                directory,
+                *self._compile("-E", "-P", "-dD", "preprocess.c"),
             )
         if "header-not-installed" in err:
             raise Unreachable(f"no <{HEADER}> installed; install {PACKAGE}")
@@ -122,17 +127,17 @@ class Toolchain:
                     raise Unreachable(f"<{HEADER}> does not compile: {_first_error(err)}")
                 refused |= dropped
                 pieces = {tag: text for tag, text in pieces.items() if tag not in dropped}
-                questions = [each for each in questions if each not in dropped]
+                questions = [question for question in questions if question not in dropped]
             status, out, err = self._run(directory, str(directory / "ask"))
         if status:
             raise Unreachable(
-                f"the compiled check does not run here (status {status}) {err.strip()}".strip()
+                f"the compiled check does not run here (status {status}) {err.strip()}".strip(),
             )
         try:
             return Answers(dict(zip(questions, map(int, out.split()), strict=True)), refused)
         except ValueError as error:
             raise Unreachable(
-                f"the compiled check did not print one number per line: {out[:60]!r}"
+                f"the compiled check did not print one number per line: {out[:60]!r}",
             ) from error
 
     def _compile(self, *arguments: str) -> tuple[str, ...]:
@@ -165,14 +170,16 @@ class Toolchain:
                 process.communicate()
                 if isinstance(error, subprocess.TimeoutExpired):
                     raise Unreachable(
-                        f"{command[0]} did not exit within {self.timeout_s:g} s"
+                        f"{command[0]} did not exit within {self.timeout_s:g} s",
                     ) from error
                 raise
         return process.returncode, out, err
 
 
 def _source(
-    undefine: Iterable[str], declarations: Mapping[str, str], questions: Sequence[str]
+    undefine: Iterable[str],
+    declarations: Mapping[str, str],
+    questions: Sequence[str],
 ) -> str:
     """Returns the program. Each expression is in a separate function; therefore each error belongs to one of them."""
     lines = ["#include <stddef.h>", "#include <stdio.h>", f"#include <{HEADER}>"]
@@ -201,13 +208,18 @@ def _blamed(err: str, tags: Sequence[str], questions: Sequence[str]) -> dict[str
         # An error inside a macro has the location of the macro's definition. A note after the error has the location
         # where the macro is used.
         if place and complaint and (error or _IN_MACRO.search(line)):
-            names = questions if place["kind"] == "question" else tags
+            if place["kind"] == "question":
+                names = questions
+            else:
+                names = tags
             blamed.setdefault(names[int(place["index"])], complaint)
     for tag in tags:
         if tag in blamed:
             word = re.compile(rf"\b{tag}\b")
             blamed |= {
-                each: blamed[tag] for each in questions if each not in blamed and word.search(each)
+                question: blamed[tag]
+                for question in questions
+                if question not in blamed and word.search(question)
             }
     return blamed
 

@@ -44,7 +44,8 @@ class Source:
         """Returns the first declaration of a function, on one line; empty if there is none."""
         for match in re.finditer(rf"\b{function}\s*\([^()]*\)", self.code):
             before = re.split(
-                r"[^\w\s*]", self.code[max(0, match.start() - _LONGEST_TYPE) : match.start()]
+                r"[^\w\s*]",
+                self.code[max(0, match.start() - _LONGEST_TYPE) : match.start()],
             )[-1]
             text = " ".join(f"{before}{match[0]}".split())
             # A call of the function also matches the pattern, but has no type before the name.
@@ -84,8 +85,8 @@ def _fields(body: str) -> Iterator[tuple[str, str]]:
         if inner and not inner[2]:
             yield from _fields(inner[1])
             continue
-        first, *others = _split(statement, ",")
-        for name in (_name(first, typed=True), *map(_name, others)):
+        first, *further = _split(statement, ",")
+        for name in (_name(first, typed=True), *map(_name, further)):
             if name:
                 yield name, " ".join(statement.split())
 

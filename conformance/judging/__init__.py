@@ -94,7 +94,8 @@ class Basis:
             return case
         assert case.sweep is not None
         return case.sweep.judged_row(
-            case, lambda name: not self.capabilities.undeclared([name], case.entry)
+            case,
+            lambda name: not self.capabilities.undeclared([name], case.entry),
         )
 
 
@@ -104,7 +105,10 @@ def _is_about_declarations(case: Case) -> bool:
 
 
 def conclude(
-    case: Case, basis: Basis, observed: Observation, kernel: KernelEvidence | None = None
+    case: Case,
+    basis: Basis,
+    observed: Observation,
+    kernel: KernelEvidence | None = None,
 ) -> tuple[Judgement, Observation]:
     """Judges a case that `Basis.resolved` has returned. Returns the judgement, and the observation to be recorded."""
     undeclared = basis.lacking(case, case.needs)
@@ -120,7 +124,10 @@ def conclude(
     depends = later and not {*unmade}.isdisjoint(case.needs)
     if unmade and (judgement.verdict == Verdict.PASS or depends):
         undeclared = list(dict.fromkeys([*undeclared, *unmade]))
-        shown = "" if depends else f"{judgement.reason}; "
+        if depends:
+            shown = ""
+        else:
+            shown = f"{judgement.reason}; "
         shown += f"the effect was not tested: the device does not offer {', '.join(unmade)}"
         judgement = Judgement(Verdict.UNSUPPORTED, shown, judgement.notes)
     judgement = apply_profile(judgement, case.needs, undeclared, basis.profile)
@@ -129,14 +136,17 @@ def conclude(
 
 def _no_pair(basis: Basis, case: Case, seen: Sequence[Observation]) -> list[str]:
     """Returns the types of queue pairs that these steps needed and that the device does not offer."""
-    names = dict.fromkeys(each["no_pair"] for each in seen if "no_pair" in each)
+    names = dict.fromkeys(step["no_pair"] for step in seen if "no_pair" in step)
     return basis.lacking(case, [*names])
 
 
 def broken(error: BaseException | None) -> Judgement:
     """Returns the judgement on a case that the harness could not run because of `error`."""
     reported = isinstance(error, UserError | HarnessFailure)
-    text = str(error) if reported else f"{type(error).__name__}: {error}"
+    if reported:
+        text = str(error)
+    else:
+        text = f"{type(error).__name__}: {error}"
     return Judgement(Verdict.BROKEN, f"the harness could not run the case: {text.splitlines()[0]}")
 
 
@@ -171,17 +181,19 @@ def judge(
     remarks = [*observed.get("remarks", ())]
     if of_others := kernel_remark(kernel or {}):
         remarks.append(
-            f"{sentence(of_others)}; no line names the device, its driver or the RDMA core"
+            f"{sentence(of_others)}; no line names the device, its driver or the RDMA core",
         )
-    return replace(judgement, notes=(*judgement.notes, *remarks)) if remarks else judgement
+    if remarks:
+        return replace(judgement, notes=(*judgement.notes, *remarks))
+    return judgement
 
 
 def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:
     """Returns the fault of a case after which kernel modules have not freed memory."""
     seen = [
-        f"{each['size']:,} bytes ({each['objects'][-1]} x) allocated by {each['function']} [{each['module']}] "
-        f"in {each['line']}"
-        for each in unfreed
+        f"{place['size']:,} bytes ({place['objects'][-1]} x) allocated by {place['function']} [{place['module']}] "
+        f"in {place['line']}"
+        for place in unfreed
     ]
     return Fault(
         FaultKind.MEMORY_LEAKED,
@@ -193,20 +205,25 @@ def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:
 def verdict_key(observed: Observation) -> dict[str, object]:
     """Returns the part of an observation that decides the verdict. For the same expectation, two observations with
     equal keys have the same verdict."""
-    kept: dict[str, object] = {key: value for key, value in observed.items() if key not in _VARYING}
+    fields: dict[str, object] = {
+        key: value for key, value in observed.items() if key not in _VARYING
+    }
     if "mr" in observed:
-        kept["wrong"] = [field.partition(" ")[0] for field in wrong_fields(observed)]
+        fields["wrong"] = [field.partition(" ")[0] for field in wrong_fields(observed)]
     if "rkey" in observed:
-        kept["rkey_changed"] = observed["rkey"]["before"] != observed["rkey"]["after"]
+        fields["rkey_changed"] = observed["rkey"]["before"] != observed["rkey"]["after"]
     if "keys" in observed:
-        kept["keys_changed"] = observed["keys"]["before"] != observed["keys"]["after"]
+        fields["keys_changed"] = observed["keys"]["before"] != observed["keys"]["after"]
     if "afterwards" in observed:
-        kept["afterwards"] = [verdict_key(each) for each in observed["afterwards"]]
-    return kept
+        fields["afterwards"] = [verdict_key(step) for step in observed["afterwards"]]
+    return fields
 
 
 def apply_profile(
-    judgement: Judgement, needs: Sequence[str], undeclared: Sequence[str], profile: Profile
+    judgement: Judgement,
+    needs: Sequence[str],
+    undeclared: Sequence[str],
+    profile: Profile,
 ) -> Judgement:
     """Applies the profile of the device to a judgement. `needs` are the capabilities that the case needs, and
     `undeclared` are the needed capabilities that the device lacks.
@@ -254,7 +271,10 @@ def _lack(undeclared: Sequence[str], absent: Mapping[str, str]) -> str:
 
 
 def _judge_setup(
-    case: Case, undeclared: Sequence[str], lack: str, observed: Observation
+    case: Case,
+    undeclared: Sequence[str],
+    lack: str,
+    observed: Observation,
 ) -> Judgement:
     if lack and "setup_refused_once" not in observed:
         if judges := [JUDGED_BY[name] for name in undeclared if name in JUDGED_BY]:
@@ -283,13 +303,17 @@ def refused_region(case: Case, observed: Observation) -> Judgement | None:
 def _of_set_up(kind: FaultKind, case: Case, observed: Observation) -> Fault:
     call = observed.get("setup_refused_once") or observed.get("setup_call", "")
     fault = located(
-        Fault(kind, errno=observed.get("errno", ""), seen=(observed["setup_failed"],)), case
+        Fault(kind, errno=observed.get("errno", ""), seen=(observed["setup_failed"],)),
+        case,
     )
     return replace(fault, call="", verb=call or fault.verb, expected=case.needs if not call else ())
 
 
 def _judge_open(
-    case: Case, undeclared: Sequence[str], lack: str, observed: Observation
+    case: Case,
+    undeclared: Sequence[str],
+    lack: str,
+    observed: Observation,
 ) -> Judgement:
     """Judges a case whose judged call has an open outcome: only the later steps can have a fault."""
     judgement = _judge_steps(case, observed)
@@ -300,12 +324,18 @@ def _judge_open(
         return _judge_undeclared(case, undeclared, lack, observed)
     if judgement.verdict != Verdict.PASS:
         return judgement
-    note = LEFT_ELSEWHERE if case.when.then.judged else LEFT_OPEN
+    if case.when.then.judged:
+        note = LEFT_ELSEWHERE
+    else:
+        note = LEFT_OPEN
     return Judgement(Verdict.PASS, f"{judgement.reason}; {note}", (note, *judgement.notes))
 
 
 def _judge_undeclared(
-    case: Case, undeclared: Sequence[str], lack: str, observed: Observation
+    case: Case,
+    undeclared: Sequence[str],
+    lack: str,
+    observed: Observation,
 ) -> Judgement:
     """Judges a case that needs a capability which the device lacks: the call must be refused, or work as documented."""
     silent = first_fault(case, observed)
@@ -315,20 +345,27 @@ def _judge_undeclared(
         if judges := [JUDGED_BY[name] for name in undeclared if name in JUDGED_BY]:
             refused = f"{case.when} was refused with {observed['errno'] or observed['returned']}"
             return Judgement(
-                Verdict.UNREACHABLE, f"{refused}, a violation of {judges[0]} that its rows judge"
+                Verdict.UNREACHABLE,
+                f"{refused}, a violation of {judges[0]} that its rows judge",
             )
         if observed.get("changed") or observed.get("moved", "nothing") not in ("nothing", "other"):
             return Judgement.of_fault(located(answer_of(FaultKind.MOVED, observed), case))
-        because = f" with {observed['errno']}" if observed.get("errno") else ""
+        if observed.get("errno"):
+            because = f" with {observed['errno']}"
+        else:
+            because = ""
         return Judgement(
-            Verdict.UNSUPPORTED, f"{case.when} was refused{because}; the device {lack}"
+            Verdict.UNSUPPORTED,
+            f"{case.when} was refused{because}; the device {lack}",
         )
     note = f"{UNDECLARED} {lack}"
     judgement = _judge_steps(case, observed)
     inert = _first_refused(case, observed)
     if inert:
         return Judgement(
-            Verdict.UNSUPPORTED, f"{judgement.reason} ({note})", (*judgement.notes, note)
+            Verdict.UNSUPPORTED,
+            f"{judgement.reason} ({note})",
+            (*judgement.notes, note),
         )
     return replace(judgement, reason=f"{judgement.reason} ({note})", notes=(*judgement.notes, note))
 
@@ -357,7 +394,7 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
     notes = [*observed.get("not_covered", ()), *([case.note] if case.note else [])]
     if any(seen.get("moved") == "other" for seen in (observed, *observed.get("afterwards", ()))):
         notes.append(
-            "the requester's own buffer has other bytes than before, but none of the responder's"
+            "the requester's own buffer has other bytes than before, but none of the responder's",
         )
     if any(seen.get("tries", 1) > 1 for seen in (observed, *observed.get("afterwards", ()))):
         notes.append("an unreliable transport lost a message, which was sent again")
@@ -365,7 +402,8 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
         return Judgement.of_fault(fault, tuple(notes))
     if control := observed.get("no_control"):
         return Judgement(
-            Verdict.UNREACHABLE, f"{case.when}: the correct handle is also refused, with {control}"
+            Verdict.UNREACHABLE,
+            f"{case.when}: the correct handle is also refused, with {control}",
         )
     if was_too_fast(observed):
         return Judgement(Verdict.UNREACHABLE, f"{case.when}: {_TOO_FAST}", tuple(notes))
@@ -378,7 +416,9 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
         )
     if unseen := _unseen_step(case, observed):
         return Judgement(
-            Verdict.BROKEN, f"there is no observation of {unseen}, a later step", tuple(notes)
+            Verdict.BROKEN,
+            f"there is no observation of {unseen}, a later step",
+            tuple(notes),
         )
     if case.when.call == WIRE:
         return Judgement(Verdict.PASS, f"as described: {answers(observed)}", tuple(notes))
@@ -392,7 +432,10 @@ def first_fault(case: Case, observed: Observation) -> Fault | None:
     for number, (step, seen) in enumerate(made_steps(case, observed)):
         fault = fault_of(step, seen, later=number > 0)
         if fault:
-            layer = fault.layer if number else answering_layer(case, observed)
+            if number:
+                layer = fault.layer
+            else:
+                layer = answering_layer(case, observed)
             return replace(located(fault, case, number), layer=layer)
     return None
 
@@ -414,7 +457,9 @@ def _differing_errnos(case: Case, observed: Observation) -> Fault | None:
         before = first.setdefault(str(step), seen["errno"])
         if before != seen["errno"]:
             fault = replace(
-                answer_of(FaultKind.VARYING_CODE, seen), errno=before, seen=(seen["errno"],)
+                answer_of(FaultKind.VARYING_CODE, seen),
+                errno=before,
+                seen=(seen["errno"],),
             )
             return replace(located(fault, case, number), step=0)
     return None
@@ -423,11 +468,11 @@ def _differing_errnos(case: Case, observed: Observation) -> Fault | None:
 def _unseen_step(case: Case, observed: Observation) -> Step | None:
     """Returns the first later step without an observation. Returns None if there is no such step, or if the step could
     not be executed: a call with an open outcome has released the object of the step, or has not created this object."""
-    made = made_steps(case, observed)
-    if len(made) > len(case.afterwards):
+    steps = made_steps(case, observed)
+    if len(steps) > len(case.afterwards):
         return None
-    unseen = case.afterwards[len(made) - 1]
-    for step, seen in made:
+    unseen = case.afterwards[len(steps) - 1]
+    for step, seen in steps:
         shared = [key for key in ("mr", "mw") if key in step.arguments and key in unseen.arguments]
         released = (
             any(step.arguments[key] == unseen.arguments[key] for key in shared)

@@ -26,11 +26,9 @@ _SAME_OFFSET = {"ibv_reg_mr_iova": ("addr", "hca_va"), "ibv_reg_dmabuf_mr": ("of
 def answering_layer(case: Case, seen: Observation) -> str:
     """Returns the layer of the judged call: the observed layer, or CORE if only the core can return this errno."""
     layer = seen.get("layer", "")
-    return (
-        CORE
-        if layer == KERNEL and seen.get("errno") and _is_of_core(case, seen["errno"])
-        else layer
-    )
+    if layer == KERNEL and seen.get("errno") and _is_of_core(case, seen["errno"]):
+        return CORE
+    return layer
 
 
 def _is_of_core(case: Case, code: str) -> bool:
@@ -48,8 +46,8 @@ def _is_of_core(case: Case, code: str) -> bool:
             and _only_peers_write(arguments)
         )
     if step.call in _SAME_OFFSET and code == "EINVAL":
-        one, other = (_offset(case, arguments.get(name)) for name in _SAME_OFFSET[step.call])
-        if None not in (one, other) and one != other:
+        first, other = (_offset(case, arguments.get(name)) for name in _SAME_OFFSET[step.call])
+        if None not in (first, other) and first != other:
             return True
     return step.call.startswith("ibv_reg_") and code == "EINVAL" and _only_peers_write(arguments)
 

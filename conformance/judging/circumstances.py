@@ -52,7 +52,7 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
         dead=bool(key and key.dead),
         qp_type=_qp_type(case, step),
         allowed_by=case.when.call if number and case.when.then.judged else "",
-        region=tuple(each for each in REGIONS if each in scene.kinds_of(request)),
+        region=tuple(region for region in REGIONS if region in scene.kinds_of(request)),
         access=tuple(name for name in _ACCESS.short_names if access & _ACCESS.value_of(name)),
         used=step.call in REGISTRATIONS
         and any(scene.uses(later) for later in case.afterwards[number:]),
@@ -61,8 +61,13 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
 
 def _qp_type(case: Case, step: Step) -> str:
     queue = case.given.qps.get(str(step.arguments.get("qp", "")))
-    kind = queue.kind if queue else str(step.arguments.get("qp_type", ""))
-    return "" if kind == "RC" else kind
+    if queue:
+        kind = queue.kind
+    else:
+        kind = str(step.arguments.get("qp_type", ""))
+    if kind == "RC":
+        return ""
+    return kind
 
 
 def _operation(step: Step) -> str:
@@ -73,7 +78,9 @@ def _operation(step: Step) -> str:
     inline = step.arguments.get("batch") == "reused" or (
         isinstance(flags, Flags) and "INLINE" in flags.names
     )
-    return f"{POSTED} with inline data" if inline else POSTED
+    if inline:
+        return f"{POSTED} with inline data"
+    return POSTED
 
 
 @dataclass(frozen=True)
@@ -102,17 +109,17 @@ class _Scene:
     """The objects of a case before the judged call, or before the later step `number`."""
 
     def __init__(self, case: Case, number: int) -> None:
-        given = case.given
+        set_up = case.given
         self._entry = case.entry
-        self._memory = given.memory
-        self._places = {**given.memory, **given.dmabufs}
-        self._windows = {*given.windows}
-        self._bound = {name: spec.bound for name, spec in given.windows.items()}
-        specs = {name: spec for name, spec in given.mrs.items() if isinstance(spec, MrSpec)}
+        self._memory = set_up.memory
+        self._places = {**set_up.memory, **set_up.dmabufs}
+        self._windows = {*set_up.windows}
+        self._bound = {name: spec.bound for name, spec in set_up.windows.items()}
+        specs = {name: spec for name, spec in set_up.mrs.items() if isinstance(spec, MrSpec)}
         self._regions = {
             name: _registered(spec.call, spec.arguments, case.entry) for name, spec in specs.items()
         }
-        self._gone = {name for name, spec in given.mrs.items() if spec.gone}
+        self._gone = {name for name, spec in set_up.mrs.items() if spec.gone}
         self._posted: Step | None = None
         for step in (*case.before, *(case.when, *case.afterwards)[:number]):
             self._make(step)
@@ -140,19 +147,24 @@ class _Scene:
 
     def request_of(self, step: Step) -> Step:
         """Returns the step that posted the requests for which `step` waits; for other steps, the step itself."""
-        return self._posted or step if step.call == "await_traffic" else step
+        if step.call == "await_traffic":
+            return self._posted or step
+        return step
 
     def key_of(self, step: Step) -> _Key | None:
         """Returns the key that a step uses; None if it uses no key. A number as the key counts as a region's key."""
-        found = [name for quantity in _key_quantities(step.arguments) for name in quantity.names]
+        names = [name for quantity in _key_quantities(step.arguments) for name in quantity.names]
         if "mw" in step.arguments and step.call == "bind_and_send":
-            found = [(str(step.arguments["mw"]), "rkey")]
-        for name, property_ in found:
-            kind = WINDOW if name in self._windows else REGION
+            names = [(str(step.arguments["mw"]), "rkey")]
+        for name, property_ in names:
+            if name in self._windows:
+                kind = WINDOW
+            else:
+                kind = REGION
             return _Key(kind, name, property_.startswith("old_") or name in self._gone)
-        return (
-            _Key(REGION, "", False) if any(True for _ in _key_quantities(step.arguments)) else None
-        )
+        if any(True for _ in _key_quantities(step.arguments)):
+            return _Key(REGION, "", False)
+        return None
 
     def uses(self, step: Step) -> bool:
         return any(True for _ in _key_quantities(step.arguments)) and step.call not in (
@@ -168,11 +180,14 @@ class _Scene:
 
     def is_outside(self, step: Step) -> bool:
         """Whether an operation addresses bytes outside of the range of its key."""
-        return any(self._exceeds(step, *each) for each in _operands(step))
+        return any(self._exceeds(step, *operand) for operand in _operands(step))
 
     def _exceeds(self, step: Step, quantity: Quantity, addr: Argument, length: Argument) -> bool:
         name = next((name for name, _ in quantity.names), "")
-        extent = self._window_extent(name) if name in self._windows else self._region_extent(name)
+        if name in self._windows:
+            extent = self._window_extent(name)
+        else:
+            extent = self._region_extent(name)
         here, size = self._value(addr), self._value(length)
         if extent is None or here is None or size is None:
             return False
@@ -195,7 +210,9 @@ class _Scene:
             0 if region.first is None else self._value(region.first),
             self._value(region.length),
         )
-        return None if first is None or length is None else (first, length)
+        if first is None or length is None:
+            return None
+        return (first, length)
 
     def _window_extent(self, name: str) -> tuple[int, int] | None:
         bound = self._bound.get(name)
@@ -207,7 +224,9 @@ class _Scene:
             else self._value(bound["addr"])
         )
         length = self._value(bound["length"])
-        return None if first is None or length is None else (first, length)
+        if first is None or length is None:
+            return None
+        return (first, length)
 
     def _names_of(self, step: Step) -> Iterator[str]:
         key = self.key_of(step)
@@ -258,8 +277,11 @@ class _Scene:
             size = self._places[name].size.evaluate(_PAGE, _HUGE_PAGE, self._property)
             return {"": addr, "addr": addr, "size": size, "end": addr + size}[property_]
         region = self._regions.get(name)
-        found = region and {"addr": region.addr, "length": region.length}.get(property_)
-        value = self._value(found) if found else None
+        value_here = region and {"addr": region.addr, "length": region.length}.get(property_)
+        if value_here:
+            value = self._value(value_here)
+        else:
+            value = None
         if value is None:
             raise LookupError(name)
         return value
@@ -285,15 +307,20 @@ def _operands(step: Step) -> Iterator[tuple[Quantity, Argument, Argument]]:
 
 
 def _elements(arguments: Arguments) -> Sequence[SgeSpec]:
-    found = arguments.get("sg_list")
-    return [each for each in found if isinstance(each, SgeSpec)] if isinstance(found, tuple) else []
+    elements = arguments.get("sg_list")
+    if isinstance(elements, tuple):
+        return [element for element in elements if isinstance(element, SgeSpec)]
+    return []
 
 
 def _registered(call: str, arguments: Arguments, entry: str) -> _Region:
     addr = _quantity(arguments, "offset" if call == "ibv_reg_dmabuf_mr" else "addr")
     access = mask_of(arguments, "access")
     first = _quantity(arguments, "iova") or _quantity(arguments, "hca_va") or addr
-    memory = next((name for name, _ in addr.names), "") if addr else ""
+    if addr:
+        memory = next((name for name, _ in addr.names), "")
+    else:
+        memory = ""
     zero_based = access & _ACCESS.value_of("ZERO_BASED")
     return _Region(
         memory,
@@ -323,5 +350,7 @@ def _changed(region: _Region, step: Step) -> _Region:
 
 
 def _quantity(arguments: Mapping[str, Argument], name: str) -> Quantity | None:
-    found = arguments.get(name)
-    return found if isinstance(found, Quantity) else None
+    quantity = arguments.get(name)
+    if isinstance(quantity, Quantity):
+        return quantity
+    return None

@@ -59,7 +59,10 @@ def _of_granted(answer: AccessSeen, seen: AccessSeen) -> Deviation | None:
     wrong = [f"{side}: {seen[side]}" for side in ("tested", "other") if seen[side] != answer[side]]
     if wrong:
         nothing = all(each.endswith("nothing") for each in wrong)
-        kind = FaultKind.NOT_ARRIVED if nothing else FaultKind.OTHER_ARRIVED
+        if nothing:
+            kind = FaultKind.NOT_ARRIVED
+        else:
+            kind = FaultKind.OTHER_ARRIVED
         return Deviation(GRANTED, Fault(kind, seen=tuple(wrong), nothing_arrived=nothing))
     if len(receiver) < len(answer["receiver"]):
         return Deviation(GRANTED, Fault(FaultKind.NO_COMPLETION, statuses=(), seen=("receive",)))
@@ -96,7 +99,8 @@ def _of_statuses(found: PointClass, iba: bool) -> Deviation | None:
     expected, statuses = _statuses(answer["requester"]), _statuses(seen["requester"])
     if statuses != expected:
         return Deviation(
-            STATUS, Fault(FaultKind.WRONG_STATUS, expected=(*expected,), seen=(*statuses,))
+            STATUS,
+            Fault(FaultKind.WRONG_STATUS, expected=(*expected,), seen=(*statuses,)),
         )
     received = _statuses(seen["receiver"])
     if answer["receiver"] and not set(received) <= {*_OF_RECEIVES}:
@@ -176,7 +180,10 @@ class Judged:
         if wrong and wrong.aspect == SET_UP:
             self.verdicts[Verdict.UNREACHABLE] += 1
             return
-        outcome = GRANTED if is_granted(found["answer"]) else REFUSED
+        if is_granted(found["answer"]):
+            outcome = GRANTED
+        else:
+            outcome = REFUSED
         right = [outcome, STATUS, FIELDS]
         if not found["reliable"] or not self.seen["iba"]:
             right.remove(STATUS)
@@ -186,7 +193,10 @@ class Judged:
             for rule in self.conditions.rules(point, aspect):
                 self.passed.setdefault((aspect, rule), []).append(point)
                 self.rules.setdefault(rule, Verdict.PASS)
-        blamed = self.conditions.rules(point, wrong.aspect) if wrong else []
+        if wrong:
+            blamed = self.conditions.rules(point, wrong.aspect)
+        else:
+            blamed = []
         if not wrong or not blamed:
             self.verdicts[Verdict.PASS] += 1
             return
@@ -201,7 +211,9 @@ class Judged:
     def fault(self) -> Fault | None:
         """The fault of most points."""
         groups = sorted(self.groups.values(), key=lambda group: -len(group.points))
-        return groups[0].deviation.fault if groups else None
+        if groups:
+            return groups[0].deviation.fault
+        return None
 
 
 def fault_at_points(points: CoveringArray | None, seen: CombinationsSeen) -> Fault | None:
@@ -211,4 +223,6 @@ def fault_at_points(points: CoveringArray | None, seen: CombinationsSeen) -> Fau
         return Judged(points, seen).fault
     found = [deviation(each, seen["iba"]) for each in seen["classes"]]
     wrong = [each for each in found if each and each.aspect != SET_UP]
-    return wrong[0].fault if wrong else None
+    if wrong:
+        return wrong[0].fault
+    return None

@@ -25,13 +25,21 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
     if "not_made" in seen:
         return None
     if step.call == WIRE:
-        return None if then.outcome == "open" else wire_fault(seen)
+        if then.outcome == "open":
+            return None
+        return wire_fault(seen)
     outcome = outcome_of(step, seen)
-    silent = _fault(FaultKind.NO_COMPLETION, seen) if _is_silent(step, seen) else None
+    if _is_silent(step, seen):
+        silent = _fault(FaultKind.NO_COMPLETION, seen)
+    else:
+        silent = None
     if silent and then.outcome == "success":
         return silent
     # If the row judges the status of a refusal, other rows judge the effect of the call.
-    moved = None if then.because and not later else data_fault(step, seen)
+    if then.because and not later:
+        moved = None
+    else:
+        moved = data_fault(step, seen)
     if moved:
         return moved
     if then.completion == "one" and seen["returned"] == "0" and len(seen["wc"]) != 1:
@@ -39,7 +47,9 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
     if then.outcome == "open":
         # The manual page of a bind defines the value of a failure, whatever the row leaves open.
         negative = step.call in BINDS and str(seen["returned"]).startswith("-")
-        return _fault(FaultKind.NO_ERRNO, seen, came=[seen["returned"]]) if negative else None
+        if negative:
+            return _fault(FaultKind.NO_ERRNO, seen, came=[seen["returned"]])
+        return None
     if silent:
         return silent
     if "fault" in seen:  # the call posted many requests, and one of the requests had this fault
@@ -57,7 +67,10 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
         return _fault(FaultKind.WRONG_WR_ID, seen)
     if outcome == "refused":
         return _refusal_fault(step, seen) or _code_fault(step, seen)
-    wrong = wrong_fields(seen) if then.mr == "as_asked" else []
+    if then.mr == "as_asked":
+        wrong = wrong_fields(seen)
+    else:
+        wrong = []
     if wrong:
         return _fault(FaultKind.WRONG_STRUCTURE, seen, came=wrong)
     return _completion_fault(step, seen)
@@ -65,7 +78,10 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
 
 def answer_of(kind: FaultKind, seen: Observation) -> Fault:
     """Returns a fault of this kind that has only the results of the call."""
-    statuses = tuple(seen["wc"]) if "wc" in seen and seen["returned"] == "0" else None
+    if "wc" in seen and seen["returned"] == "0":
+        statuses = tuple(seen["wc"])
+    else:
+        statuses = None
     only_sent = bool(seen.get("unacknowledged")) and seen["wc"] == ["SUCCESS"]
     only_sent = (only_sent or "tries" in seen) and not reports_arrival(seen)
     return Fault(
@@ -80,10 +96,15 @@ def answer_of(kind: FaultKind, seen: Observation) -> Fault:
 
 
 def _fault(
-    kind: FaultKind, seen: Observation, expected: Sequence[object] = (), came: Sequence[object] = ()
+    kind: FaultKind,
+    seen: Observation,
+    expected: Sequence[object] = (),
+    came: Sequence[object] = (),
 ) -> Fault:
     return replace(
-        answer_of(kind, seen), expected=tuple(map(str, expected)), seen=tuple(map(str, came))
+        answer_of(kind, seen),
+        expected=tuple(map(str, expected)),
+        seen=tuple(map(str, came)),
     )
 
 
@@ -143,7 +164,9 @@ def data_fault(step: Step, seen: Observation) -> Fault | None:
     if step.then.outcome == "refused" and (arrived or (seen["changed"] and not arrived_before)):
         if step.arguments.get("op") in FLUSHES and not seen["changed"]:
             return _fault(FaultKind.FLUSHED, seen)
-        return _fault(FaultKind.MOVED, seen) if arrived else _changed(FaultKind.CHANGED, seen)
+        if arrived:
+            return _fault(FaultKind.MOVED, seen)
+        return _changed(FaultKind.CHANGED, seen)
     if (
         step.then.outcome == "refused"
         and seen.get("imm", (None,))[0] is not None
@@ -161,10 +184,15 @@ def data_fault(step: Step, seen: Observation) -> Fault | None:
         return _fault(FaultKind.LATE, seen)
     if seen.get("guards"):
         return _fault(FaultKind.BESIDE_BUFFER, seen)
-    expected = 1 if (done or arrived_before) and step.arguments.get("op") not in _READERS else 0
+    if (done or arrived_before) and step.arguments.get("op") not in _READERS:
+        expected = 1
+    else:
+        expected = 0
     if len(_stretches(seen)) > expected or any(start < 0 for start, _ in seen["changed"]):
         return _changed(FaultKind.ELSEWHERE, seen)
-    return _reception_fault(seen) if done and seen["moved"] == "all" else None
+    if done and seen["moved"] == "all":
+        return _reception_fault(seen)
+    return None
 
 
 def _arrived_before_refusal(step: Step, seen: Observation) -> bool:
@@ -184,11 +212,11 @@ def _stretches(seen: Observation) -> list[list[int]]:
     """Returns the changed ranges. All ranges that begin in the header of a datagram, or directly after it, count as one
     range: a byte of the header, such as one of the field that counts packets, can by chance have the value that was
     there before, and one change then looks like several ranges."""
-    found = seen["changed"]
+    stretches = seen["changed"]
     if (seen.get("qp_type"), seen.get("side")) != ("UD", "receive"):
-        return found
-    header = [each for each in found if each[0] <= DATAGRAM_HEADER]
-    return [*header[:1], *found[len(header) :]]
+        return stretches
+    header = [stretch for stretch in stretches if stretch[0] <= DATAGRAM_HEADER]
+    return [*header[:1], *stretches[len(header) :]]
 
 
 def _success_means_sent(seen: Observation) -> bool:
@@ -216,11 +244,9 @@ def without_status(step: Step, seen: Observation) -> str:
         return ""
     if seen["returned"] != "0":
         return "was refused when it was posted, so that no completion has a status"
-    return (
-        "was not refused, so that there is no status of a refusal"
-        if seen["wc"] == ["SUCCESS"]
-        else ""
-    )
+    if seen["wc"] == ["SUCCESS"]:
+        return "was not refused, so that there is no status of a refusal"
+    return ""
 
 
 def not_refused(step: Step, seen: Observation) -> bool:
@@ -231,18 +257,21 @@ def not_refused(step: Step, seen: Observation) -> bool:
 
 
 def _refusal_fault(step: Step, seen: Observation) -> Fault | None:
-    side = "bind" if step.call in BINDS else seen.get("side", "")
-    wanted = refusal(side, step.then.because, seen.get("qp_type", ""))
-    if wanted is None:
+    if step.call in BINDS:
+        side = "bind"
+    else:
+        side = seen.get("side", "")
+    expected = refusal(side, step.then.because, seen.get("qp_type", ""))
+    if expected is None:
         return None
-    statuses = [(FaultKind.WRONG_STATUS, seen["wc"], wanted.wc)]
-    if wanted.peer:
-        statuses.append((FaultKind.WRONG_PEER_STATUS, seen["peer_wc"], wanted.peer))
-    for kind, found, allowed in statuses:
-        if allowed and (len(found) != 1 or found[0] not in allowed):
-            return _fault(kind, seen, allowed, found)
-    if wanted.state and seen.get("state", wanted.state) != wanted.state:
-        return _fault(FaultKind.WRONG_STATE, seen, [wanted.state], [seen["state"]])
+    statuses = [(FaultKind.WRONG_STATUS, seen["wc"], expected.wc)]
+    if expected.peer:
+        statuses.append((FaultKind.WRONG_PEER_STATUS, seen["peer_wc"], expected.peer))
+    for kind, statuses_seen, allowed in statuses:
+        if allowed and (len(statuses_seen) != 1 or statuses_seen[0] not in allowed):
+            return _fault(kind, seen, allowed, statuses_seen)
+    if expected.state and seen.get("state", expected.state) != expected.state:
+        return _fault(FaultKind.WRONG_STATE, seen, [expected.state], [seen["state"]])
     if step.then.event and step.then.event not in seen.get("events", ()):
         return _fault(FaultKind.NO_EVENT, seen, [step.then.event], seen.get("events", ()))
     return None
@@ -288,12 +317,17 @@ def _code_fault(step: Step, seen: Observation) -> Fault | None:
 
 def _documented(step: Step) -> tuple[str, ...]:
     verb = VERBS.get(step.call)
-    return tuple(verb.codes) if verb and verb.codes and step.call != "ibv_rereg_mr" else ()
+    if verb and verb.codes and step.call != "ibv_rereg_mr":
+        return tuple(verb.codes)
+    return ()
 
 
 def _completion_fault(step: Step, seen: Observation) -> Fault | None:
     if step.then.completion == "none" and seen["wc"]:
-        kind = FaultKind.UNASKED_COMPLETION if step.call in BINDS else FaultKind.CARRIED_OUT
+        if step.call in BINDS:
+            kind = FaultKind.UNASKED_COMPLETION
+        else:
+            kind = FaultKind.CARRIED_OUT
         return _fault(kind, seen, came=seen["wc"])
     if step.call in BINDS and "state" in seen:
         return _fault(FaultKind.WRONG_STATE, seen, came=[seen["state"]])
@@ -321,16 +355,21 @@ def outcome_of(step: Step, seen: Observation) -> str:
     done = seen["wc"] == ["SUCCESS"] and moved == "all"
     # A failed invalidation by SEND may be reported only to the receiver.
     done = done and seen.get("responder_wc", ["SUCCESS"]) == ["SUCCESS"]
-    return "success" if done else "refused"
+    if done:
+        return "success"
+    return "refused"
 
 
 def wrong_fields(seen: Observation) -> list[str]:
-    mr, asked = seen["mr"], seen["asked"]
-    ranges = (("addr", mr["addr"], asked["addr"]), ("length", mr["length"], asked["length"]))
+    mr, requested = seen["mr"], seen["asked"]
+    ranges = (
+        ("addr", mr["addr"], requested["addr"]),
+        ("length", mr["length"], requested["length"]),
+    )
     wrong = [
-        f"{name} {came:#x} instead of {wanted:#x}"
-        for name, came, wanted in ranges
-        if came != wanted
+        f"{name} {came:#x} instead of {expected:#x}"
+        for name, came, expected in ranges
+        if came != expected
     ]
     if not mr["pd_is_the_asked"]:
         wrong.append("pd is not the requested one")

@@ -20,12 +20,12 @@ _KERNEL_ALARMS = (
 # Reports of the kernel's debugging tools: KASAN, UBSAN, checked reference counts, and lockdep. A report kills no task.
 _REPORT = re.compile(
     r"(?:KASAN|UBSAN): [\w-]+|refcount_t: [^.]+|possible [\w ]+(?= detected)|inconsistent lock state"
-    r"|suspicious RCU usage|sleeping function called from invalid context|scheduling while atomic"
+    r"|suspicious RCU usage|sleeping function called from invalid context|scheduling while atomic",
 )
 # Functions of these tools and of locks, which occur in the call traces of reports, but are never the reported function.
 _OF_TOOLS = re.compile(
     r"(?:dump_stack|print_|kasan_|__asan_|(?:__)?ubsan_|refcount_warn|check_|mark_|validate_chain|(?:__)?lock_|lockdep_"
-    r"|__might_|_?_?_raw_|(?:__)?(?:mutex|down|up|rwsem)_|__schedule)"
+    r"|__might_|_?_?_raw_|(?:__)?(?:mutex|down|up|rwsem)_|__schedule)",
 )
 _MOST_FRAMES = 4
 # Lines of a kernel whose memory may be corrupted, and lines of a kernel that has killed the running task.
@@ -37,7 +37,9 @@ def kernel_alarm(kernel: KernelEvidence) -> Fault | None:
     """Returns the fault of the device under test in the kernel's log and taint mask; None if there is none."""
     log = kernel.get("log", ())
     about = _about_device(kernel)
-    return None if about is None else _trouble(kernel, [log[number] for number in about])
+    if about is None:
+        return None
+    return _trouble(kernel, [log[number] for number in about])
 
 
 def decisive_lines(kernel: KernelEvidence) -> set[int]:
@@ -45,16 +47,18 @@ def decisive_lines(kernel: KernelEvidence) -> set[int]:
     log = kernel.get("log", ())
     about = _about_device(kernel) or range(0)
     is_named = _naming(kernel)
-    found = (
+    line_number = (
         next((number for number in about if fits(log[number])), None)
         for fits in (_is_alarm, is_named)
     )
-    return {number for number in found if number is not None}
+    return {number for number in line_number if number is not None}
 
 
 def kernel_remark(kernel: KernelEvidence) -> Fault | None:
     """Returns a fault of the kernel that the device did not cause, and that changes no verdict; else None."""
-    return None if _about_device(kernel) is not None else _trouble(kernel, kernel.get("log", ()))
+    if _about_device(kernel) is not None:
+        return None
+    return _trouble(kernel, kernel.get("log", ()))
 
 
 def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
@@ -62,17 +66,22 @@ def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
     before, after = kernel.get("taint_before"), kernel.get("taint", 0)
     if not line:
         changed = before is not None and before != after
-        return (
-            Fault(FaultKind.KERNEL_TAINTED, expected=(str(before),), seen=(str(after),))
-            if changed
-            else None
-        )
+        if changed:
+            return Fault(FaultKind.KERNEL_TAINTED, expected=(str(before),), seen=(str(after),))
+        return None
     report = _REPORT.search(line)
-    text = line if report else "\n".join([line, *kernel.get("log", ())])
-    kind = (
-        FaultKind.KERNEL_OOPSED if not report and _ENDED.search(text) else FaultKind.KERNEL_WARNED
-    )
-    kind = FaultKind.KERNEL_MEMORY if _MEMORY_IN_DOUBT.search(text) else kind
+    if report:
+        text = line
+    else:
+        text = "\n".join([line, *kernel.get("log", ())])
+    if not report and _ENDED.search(text):
+        kind = FaultKind.KERNEL_OOPSED
+    else:
+        kind = FaultKind.KERNEL_WARNED
+    if _MEMORY_IN_DOUBT.search(text):
+        kind = FaultKind.KERNEL_MEMORY
+    else:
+        kind = kind
     if report and (frames := _reported_frames(log)):
         return Fault(
             kind,
@@ -144,7 +153,9 @@ _FRAME = re.compile(rf"^(?:\[[^\]]*\])?\s*{_FUNCTION}")
 def crash_location(log: Sequence[str]) -> str:
     """Returns the function in which a kernel died and its caller, as far as the log shows them; else an empty text."""
     frames = _died_in(log)
-    return f"in {', called by '.join(frames)}" if frames else ""
+    if frames:
+        return f"in {', called by '.join(frames)}"
+    return ""
 
 
 def site_in(log: Sequence[str]) -> tuple[str, ...]:
@@ -156,7 +167,7 @@ def site_in(log: Sequence[str]) -> tuple[str, ...]:
 
 def _died_in(log: Sequence[str]) -> list[str]:
     """Returns the function in which a kernel died and its caller, without frames that are uncertain (`?`)."""
-    found = next(
+    death = next(
         (
             (number, match["function"])
             for number, line in enumerate(log)
@@ -164,9 +175,9 @@ def _died_in(log: Sequence[str]) -> list[str]:
         ),
         None,
     )
-    if found is None:
+    if death is None:
         return []
-    start, function = found
+    start, function = death
     callers = [frame for frame in _frames(log, start) if _name(frame) != _name(function)]
     return [function, *callers[:1]]
 
@@ -174,7 +185,9 @@ def _died_in(log: Sequence[str]) -> list[str]:
 def _site(frames: Sequence[str]) -> tuple[str, ...]:
     if not frames:
         return ()
-    parts = [(_name(each).partition(".")[0], each.partition("[")[2].rstrip("]")) for each in frames]
+    parts = [
+        (_name(frame).partition(".")[0], frame.partition("[")[2].rstrip("]")) for frame in frames
+    ]
     (function, module), (caller, callers) = [*parts, ("", "")][:2]
     return function, caller, module, callers
 
@@ -189,11 +202,9 @@ def _frames(log: Sequence[str], start: int) -> list[str]:
         ),
         None,
     )
-    return (
-        []
-        if trace is None
-        else [match["function"] for line in log[trace + 1 :] if (match := _FRAME.match(line))]
-    )
+    if trace is None:
+        return []
+    return [match["function"] for line in log[trace + 1 :] if (match := _FRAME.match(line))]
 
 
 def _reported_frames(log: Sequence[str]) -> list[str]:
@@ -202,7 +213,8 @@ def _reported_frames(log: Sequence[str]) -> list[str]:
     frames = _frames(log, start)
     named = re.search(r" in (\w+)[\w.]*\+", log[start])
     begin = next(
-        (number for number, frame in enumerate(frames) if named and _name(frame) == named[1]), 0
+        (number for number, frame in enumerate(frames) if named and _name(frame) == named[1]),
+        0,
     )
     return [frame for frame in frames[begin:] if not _OF_TOOLS.match(frame)][:_MOST_FRAMES]
 

@@ -13,14 +13,18 @@ from conformance.model.vocabulary import REGISTRATIONS, WIRE
 def sentence(fault: Fault) -> str:
     if fault.verb == WIRE and fault.kind in _OF_WIRE:
         return f"{fault.call}{_OF_WIRE[fault.kind](fault)}"
-    where = f"afterwards {fault.call}" if fault.later else fault.call
+    if fault.later:
+        where = f"afterwards {fault.call}"
+    else:
+        where = fault.call
     reported = _CLAUSES[fault.kind](fault)
-    layer = (
-        "; the kernel's RDMA core returned this result, the same for every driver"
-        if fault.layer == CORE
-        else ""
-    )
-    return f"{where}{reported}{layer}" if where else f"{reported.lstrip(': ')}{layer}"
+    if fault.layer == CORE:
+        layer = "; the kernel's RDMA core returned this result, the same for every driver"
+    else:
+        layer = ""
+    if where:
+        return f"{where}{reported}{layer}"
+    return f"{reported.lstrip(': ')}{layer}"
 
 
 def format_answer(seen: Observation) -> str:
@@ -54,14 +58,17 @@ def _seen(fault: Fault) -> str:
 
 
 def _where(fault: Fault) -> str:
-    return (
-        f"remote bytes changed: {', '.join(fault.seen)}" if fault.seen else "no remote byte changed"
-    )
+    if fault.seen:
+        return f"remote bytes changed: {', '.join(fault.seen)}"
+    return "no remote byte changed"
 
 
 def _not_there(fault: Fault) -> str:
     if fault.operation.startswith("RECV"):
-        changed = f"bytes changed: {', '.join(fault.seen)}" if fault.seen else "no byte changed"
+        if fault.seen:
+            changed = f"bytes changed: {', '.join(fault.seen)}"
+        else:
+            changed = "no byte changed"
         return f"its data are not in their place (misplaced or lost); {changed}"
     return f"its data did not arrive; {_where(fault)}"
 
@@ -82,11 +89,15 @@ _USUAL_CAUSES: Mapping[str, str] = {
 def usual_causes(errno: str) -> str:
     """Returns a clause with the usual causes of a refused valid registration; empty if there are none."""
     causes = _USUAL_CAUSES.get(errno)
-    return f" (usual causes: {causes})" if causes else ""
+    if causes:
+        return f" (usual causes: {causes})"
+    return ""
 
 
 def _causes_of(fault: Fault) -> str:
-    return usual_causes(fault.errno) if fault.verb in REGISTRATIONS else ""
+    if fault.verb in REGISTRATIONS:
+        return usual_causes(fault.errno)
+    return ""
 
 
 def _after_answer(text: str) -> Callable[[Fault], str]:
@@ -103,7 +114,10 @@ def _complained(fault: Fault) -> str:
     what, *frames = fault.seen
     if not frames:
         return f": the kernel reported: {what}"
-    callers = f", called by {', '.join(frames[1:])}" if frames[1:] else ""
+    if frames[1:]:
+        callers = f", called by {', '.join(frames[1:])}"
+    else:
+        callers = ""
     return f": the kernel reports {what} in {frames[0]}{callers}"
 
 
@@ -112,7 +126,9 @@ def _ended(fault: Fault) -> str:
     if at:
         what += f", at the point {at} or at one of the next points" if "=" in at else f", in {at}"
     because = "; ".join(filter(None, kernel))
-    return f": {what} ({because})" if because else f": {what}"
+    if because:
+        return f": {what} ({because})"
+    return f": {what}"
 
 
 # The clauses of a script of packets, whose call itself returns nothing that was seen.

@@ -22,7 +22,10 @@ def wire_fault(seen: Observation) -> Fault | None:
     leaked = _leaked(seen["exchange"])
     if leaked:
         return leaked
-    operation = seen["exchange"][-1]["operation"] if seen["exchange"] else ""
+    if seen["exchange"]:
+        operation = seen["exchange"][-1]["operation"]
+    else:
+        operation = ""
     if "stray" in seen:
         return _fault(Kind.MOVED, operation, seen=_ranges(seen["stray"]))
     for event in seen["exchange"]:
@@ -34,7 +37,10 @@ def wire_fault(seen: Observation) -> Fault | None:
     if "missing" in seen:
         granted = any(event["seen"] in _GRANTED for event in seen["exchange"])
         # Without an acknowledgement nobody was told that the bytes arrived.
-        kind = Kind.NOT_ARRIVED if granted else Kind.REFUSED
+        if granted:
+            kind = Kind.NOT_ARRIVED
+        else:
+            kind = Kind.REFUSED
         return _fault(kind, operation, ["its bytes in memory"], _ranges(seen["missing"]))
     for key in ("wrong_packets", "unasked"):
         if key in seen:
@@ -44,7 +50,10 @@ def wire_fault(seen: Observation) -> Fault | None:
 
 
 def _fault(
-    kind: Kind, operation: str, expected: Sequence[str] = (), seen: Sequence[str] = ()
+    kind: Kind,
+    operation: str,
+    expected: Sequence[str] = (),
+    seen: Sequence[str] = (),
 ) -> Fault:
     return Fault(
         kind,
@@ -100,12 +109,20 @@ def _kind_of(what: str, seen: str, expected: Sequence[str]) -> Kind:
     if what == "state":
         return Kind.WRONG_STATE
     if what == "request":
-        return Kind.NO_PACKET if seen == NOTHING else Kind.WRONG_PACKET
+        if seen == NOTHING:
+            return Kind.NO_PACKET
+        return Kind.WRONG_PACKET
     if seen == NOTHING:
-        return Kind.NO_COMPLETION if what == "completion" else Kind.REFUSED
+        if what == "completion":
+            return Kind.NO_COMPLETION
+        return Kind.REFUSED
     if seen == "SUCCESS":
-        return Kind.ACCEPTED if what == "completion" else Kind.ANNOUNCED
-    return Kind.REFUSED if "SUCCESS" in expected else Kind.WRONG_STATUS
+        if what == "completion":
+            return Kind.ACCEPTED
+        return Kind.ANNOUNCED
+    if "SUCCESS" in expected:
+        return Kind.REFUSED
+    return Kind.WRONG_STATUS
 
 
 def _of_answer(event: EventSeen) -> Fault | None:
@@ -118,11 +135,20 @@ def _of_answer(event: EventSeen) -> Fault | None:
         return _of_psn(event)
     wants = [word for word in expected if word in _GRANTED]
     if refused:
-        kind = Kind.REFUSED if wants else Kind.WRONG_ANSWER
+        if wants:
+            kind = Kind.REFUSED
+        else:
+            kind = Kind.WRONG_ANSWER
     elif seen in _GRANTED:
-        kind = Kind.WRONG_ANSWER if wants else Kind.ACCEPTED
+        if wants:
+            kind = Kind.WRONG_ANSWER
+        else:
+            kind = Kind.ACCEPTED
     else:
-        kind = Kind.OTHER_ARRIVED if wants else Kind.WRONG_ANSWER
+        if wants:
+            kind = Kind.OTHER_ARRIVED
+        else:
+            kind = Kind.WRONG_ANSWER
     return _fault(kind, operation, expected, [seen])
 
 
@@ -133,7 +159,10 @@ def _of_psn(event: EventSeen) -> Fault | None:
     if distance is None or event["seen"] not in _GRANTED:
         return None
     last = event.get("length", 1) - 1
-    right = distance >= last if event["seen"] == "ACK" else distance == last
+    if event["seen"] == "ACK":
+        right = distance >= last
+    else:
+        right = distance == last
     if right:
         return None
     texts = [f"{event['seen']} with the PSN of the request {distance:+d}"]

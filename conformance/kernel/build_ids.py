@@ -13,7 +13,7 @@ from conformance.model.record import UnderTest
 _SYS = Path("/sys")
 _MAPS = Path("/proc/self/maps")
 _LIBRARY = re.compile(
-    r"/(?:libibverbs|libmlx[45]|libmana|libefa|libhns|[^/]*-rdmav[0-9]+)\.so[.0-9]*\Z"
+    r"/(?:libibverbs|libmlx[45]|libmana|libefa|libhns|[^/]*-rdmav[0-9]+)\.so[.0-9]*\Z",
 )
 _GNU, _BUILD_ID = b"GNU\0", 3  # NT_GNU_BUILD_ID of <elf.h>
 _NOTE = struct.Struct("=III")
@@ -44,20 +44,24 @@ def kernel_build_id(sys: Path = _SYS) -> str:
 def suspects_of(device: str, driver: str, sys: Path = _SYS) -> list[str]:
     """Returns the names by which a kernel's log refers to a device, to its driver and to the RDMA core."""
     bound = sys / "class" / "infiniband" / device / "device" / "driver" / "module"
-    of_bus = [bound.resolve().name] if bound.exists() else []
-    own = [name for name in _modules(sys / "module") if driver in name]
-    return list(dict.fromkeys(["ib_core", "ib_uverbs", device, driver, *own, *of_bus]))
+    if bound.exists():
+        of_bus = [bound.resolve().name]
+    else:
+        of_bus = []
+    modules = [name for name in _modules(sys / "module") if driver in name]
+    return list(dict.fromkeys(["ib_core", "ib_uverbs", device, driver, *modules, *of_bus]))
 
 
 def _modules(folder: Path) -> list[str]:
     """Returns the names of ib_core and of every loaded module that uses ib_core."""
     core = folder / "ib_core"
-    holders = (
-        sorted(path.name for path in (core / "holders").iterdir())
-        if (core / "holders").is_dir()
-        else []
-    )
-    return ["ib_core", *holders] if core.is_dir() else []
+    if (core / "holders").is_dir():
+        holders = sorted(path.name for path in (core / "holders").iterdir())
+    else:
+        holders = []
+    if core.is_dir():
+        return ["ib_core", *holders]
+    return []
 
 
 def _module(folder: Path) -> dict[str, str]:
@@ -73,8 +77,10 @@ def _build_id(notes: Path) -> dict[str, str]:
         data = notes.read_bytes()
     except OSError:
         return {}
-    found = [content for name, kind, content in _notes(data) if (name, kind) == (_GNU, _BUILD_ID)]
-    return {"build_id": found[0].hex()} if found else {}
+    ids = [content for name, kind, content in _notes(data) if (name, kind) == (_GNU, _BUILD_ID)]
+    if ids:
+        return {"build_id": ids[0].hex()}
+    return {}
 
 
 def _notes(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:

@@ -66,7 +66,9 @@ class Interfaces:
     """The interfaces of this namespace. Tests pass a different folder and different addresses."""
 
     def __init__(
-        self, folder: Path = NET, addresses: Callable[[], Addresses] = local_addresses
+        self,
+        folder: Path = NET,
+        addresses: Callable[[], Addresses] = local_addresses,
     ) -> None:
         self._folder = folder
         self._read_addresses = addresses
@@ -83,8 +85,8 @@ class Interfaces:
             return False
         address = ipaddress.IPv6Address(gid)
         number = int(text_of(folder / "ifindex") or "0")
-        own = address.ipv4_mapped or address
-        return (number, own) in self._addresses or address == _default_gid(folder)
+        ip = address.ipv4_mapped or address
+        return (number, ip) in self._addresses or address == _default_gid(folder)
 
     def carries(self, name: str) -> bool:
         """Whether an interface is up and has a link."""
@@ -100,7 +102,9 @@ class Interfaces:
     def master_of(self, name: str) -> str:
         """Returns the name of the bond of which an interface is a part; empty if there is none."""
         master = self._folder / name / "master"
-        return master.resolve().name if name and master.exists() else ""
+        if name and master.exists():
+            return master.resolve().name
+        return ""
 
 
 def _default_gid(folder: Path) -> ipaddress.IPv6Address | None:

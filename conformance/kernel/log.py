@@ -67,7 +67,9 @@ def number_after(text: str, name: str) -> int | None:
     """Returns the number after `name` at the beginning of a line, or None. `name` includes the separator, as in
     `VmPin:`."""
     words = f"\n{text}".partition(f"\n{name}")[2].split(None, 1)
-    return int(words[0]) if words and words[0].isdecimal() else None
+    if words and words[0].isdecimal():
+        return int(words[0])
+    return None
 
 
 _TAINT = Path("/proc/sys/kernel/tainted")
@@ -81,12 +83,11 @@ _MOST_LINES = 10_000  # in one call, because a driver can log faster than this p
 def open_log() -> int | None:
     """Returns a descriptor at the end of the kernel's log, or None if this process may not read the log."""
     try:
-        given = os.environ.get(INHERITED)
-        log = (
-            os.dup(int(given))
-            if given
-            else os.open(_KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        )
+        inherited_fd = os.environ.get(INHERITED)
+        if inherited_fd:
+            log = os.dup(int(inherited_fd))
+        else:
+            log = os.open(_KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         os.lseek(log, 0, os.SEEK_END)
     except (OSError, ValueError):
         return None

@@ -63,7 +63,9 @@ class ModuleMemory:
     def of_kernel(cls, proc: Path = _PROC) -> "ModuleMemory | None":
         """Returns None if this kernel does not count its memory by place, or if this process may not read it."""
         try:
-            return cls(proc) if (proc / "sys/vm/mem_profiling").read_text().strip() == "1" else None
+            if (proc / "sys/vm/mem_profiling").read_text().strip() == "1":
+                return cls(proc)
+            return None
         except OSError:
             return None
 
@@ -90,18 +92,19 @@ class ModuleMemory:
             places &= set(self._more())
             for place in places:
                 grown[place].append(self._grown(before, place))
-        left = sorted(
-            self._never_freed(start, places), key=lambda place: (-grown[place][-1].size, place)
+        leaks = sorted(
+            self._never_freed(start, places),
+            key=lambda place: (-grown[place][-1].size, place),
         )
         return [
             UnfreedMemory(
                 function=place.function,
                 module=place.module,
                 line=place.line,
-                objects=[each.objects for each in grown[place]],
+                objects=[kind.objects for kind in grown[place]],
                 size=grown[place][-1].size,
             )
-            for place in left
+            for place in leaks
         ]
 
     def _count(self) -> dict[Place, Held]:
@@ -115,7 +118,9 @@ class ModuleMemory:
         }
 
     def _before(self, place: Place) -> int:
-        return self._settled[place].objects if place in self._settled else 0
+        if place in self._settled:
+            return self._settled[place].objects
+        return 0
 
     def _grown(self, before: Mapping[Place, Held], place: Place) -> Held:
         old, new = before.get(place, Held(0, 0)), self._settled.get(place, Held(0, 0))
@@ -128,7 +133,8 @@ class ModuleMemory:
         self._settled = self._count()
         for place, held in first.items():
             self._freed_later[place] = max(
-                self._freed_later[place], 2 * (held.objects - self._before(place))
+                self._freed_later[place],
+                2 * (held.objects - self._before(place)),
             )
         return [place for place in self._settled if self._grown(before, place).objects > 0]
 
@@ -136,8 +142,10 @@ class ModuleMemory:
         """Returns the places that have an object of the case and of each repetition even after FREED_S seconds."""
         until = time.monotonic() + FREED_S
         while True:
-            left = [place for place in places if self._grown(start, place).objects > REPETITIONS]
-            if not left or time.monotonic() > until:
-                return left
+            places_grown = [
+                place for place in places if self._grown(start, place).objects > REPETITIONS
+            ]
+            if not places_grown or time.monotonic() > until:
+                return places_grown
             time.sleep(POLL_S)
             self._more()

@@ -25,7 +25,7 @@ QP, CQ, MR, PD = KINDS = ("QP", "CQ", "MR", "PD")
 _LISTS = {QP: 10, CQ: 12, MR: 13, PD: 14}
 # RDMA_NLDEV_ATTR_…
 _DEV_INDEX, _DEV_NAME, _PORT_INDEX, _NDEV_NAME, _LINK_TYPE, _CHARDEV_TYPE, _DRIVER_ID = (
-    1, 2, 3, 51, 65, 69, 73
+    1, 2, 3, 51, 65, 69, 73,
 )  # fmt: skip
 _NDEV_INDEX, _LOCAL_QPN = 50, 21
 RES_TYPE, RES_PID, RES_KERN_NAME = 26, 28, 29
@@ -46,13 +46,15 @@ _DRIVERS = tuple(
     """
     unknown mlx5 mlx4 cxgb3 cxgb4 mthca bnxt_re ocrdma nes irdma vmw_pvrdma qedr hns usnic rxe hfi1 qib efa siw erdma
     mana ionic
-    """.split()
+    """.split(),
 )
 
 
 def driver_name(driver_id: int) -> str:
     """Returns the kernel driver's name for an enum rdma_driver_id, such as mlx5 or rxe."""
-    return _DRIVERS[driver_id] if driver_id < len(_DRIVERS) else f"driver {driver_id}"
+    if driver_id < len(_DRIVERS):
+        return _DRIVERS[driver_id]
+    return f"driver {driver_id}"
 
 
 class RdmaNetlink:
@@ -124,10 +126,14 @@ class RdmaNetlink:
 
     def driver_id(self) -> int | None:
         """Returns the enum rdma_driver_id of the device's driver, or None if unknown."""
-        found = self._queried(
-            _GET_CHARDEV, _DRIVER_ID, self._device() + _attribute(_CHARDEV_TYPE, b"uverbs\0")
+        answer = self._queried(
+            _GET_CHARDEV,
+            _DRIVER_ID,
+            self._device() + _attribute(_CHARDEV_TYPE, b"uverbs\0"),
         )
-        return int(struct.unpack("=I", found)[0]) if found else None
+        if answer:
+            return int(struct.unpack("=I", answer)[0])
+        return None
 
     def copies_on_fork(self) -> bool:
         """Whether the kernel reports that it copies the pages of regions on fork."""
@@ -156,7 +162,9 @@ class RdmaNetlink:
         raise OSError(f"the kernel's RDMA netlink does not have {device}")
 
     def _ask(self, command: int, body: bytes, how: int) -> list[bytes]:
-        return _ask(self._socket, command, body, how) if self._socket else []
+        if self._socket:
+            return _ask(self._socket, command, body, how)
+        return []
 
     def _queried(self, command: int, number: int, body: bytes) -> bytes:
         """Returns an attribute of the response to a query; empty if the kernel refuses the query."""
@@ -164,7 +172,7 @@ class RdmaNetlink:
             responses = [dict(_attributes(message)) for message in self._ask(command, body, _ACK)]
         except OSError:
             return b""
-        return next((each[number] for each in responses if number in each), b"")
+        return next((response[number] for response in responses if number in response), b"")
 
 
 def add_link(device: str, driver: str, interface: str) -> None:
@@ -194,7 +202,10 @@ def _ask(opened: socket.socket, command: int, body: bytes, how: int) -> list[byt
             if type_ in (_DONE, _ERROR):
                 # An error has a number other than 0. With 0, an _ERROR is the acknowledgement of a request.
                 has_number = length >= _HEADER.size + 4
-                number = struct.unpack_from("=i", data, _HEADER.size)[0] if has_number else 0
+                if has_number:
+                    number = struct.unpack_from("=i", data, _HEADER.size)[0]
+                else:
+                    number = 0
                 if number:
                     raise OSError(-number, os.strerror(-number))
                 return messages

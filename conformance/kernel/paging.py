@@ -75,8 +75,8 @@ def in_core(addr: int, size: int) -> tuple[int, int]:
 def own_pages(addr: int, size: int) -> tuple[int, int]:
     """Returns the number of this process's own pages in a private mapping, and the number of all its pages. Pages that
     were only read are mapped to the shared page of zeros, which is not an own page."""
-    own = sum(int(words[0]) << 10 for _, words in _mapped(addr, size, "Anonymous:"))
-    return own // mmap.PAGESIZE, -(-size // mmap.PAGESIZE)
+    own_bytes = sum(int(words[0]) << 10 for _, words in _mapped(addr, size, "Anonymous:"))
+    return own_bytes // mmap.PAGESIZE, -(-size // mmap.PAGESIZE)
 
 
 def in_huge_pages(addr: int, size: int) -> bool:
@@ -95,7 +95,8 @@ def mapping_of(name: str) -> int:
         if line.endswith(name):
             return int(line.partition("-")[0], 16)
     raise HostLacks(
-        f"this process has no mapping {name}", "run the suite on a kernel that has this mapping"
+        f"this process has no mapping {name}",
+        "run the suite on a kernel that has this mapping",
     )
 
 
@@ -114,15 +115,15 @@ def inherited(addr: int, size: int) -> tuple[int, int]:
         reader, writer = os.pipe()
         report(
             b"%d"
-            % sum(libc.write(writer, page, 1) == 1 == libc.read(reader, page, 1) for page in pages)
+            % sum(libc.write(writer, page, 1) == 1 == libc.read(reader, page, 1) for page in pages),
         )
 
     child = fork(copy)
-    found = child.report()
+    report_here = child.report()
     child.end()
-    kept = _kept(addr, size)
-    expected = sum(not any(page in mapping for mapping in kept) for page in pages)
-    return (expected if found == str(expected).encode() else -1), len(pages)
+    kept_pages = _kept(addr, size)
+    expected = sum(not any(page in mapping for mapping in kept_pages) for page in pages)
+    return (expected if report_here == str(expected).encode() else -1), len(pages)
 
 
 def _kept(addr: int, size: int) -> list[range]:
@@ -132,7 +133,7 @@ def _kept(addr: int, size: int) -> list[range]:
 
 def _mapped(addr: int, size: int, field: str) -> list[tuple[range, list[str]]]:
     """Returns each mapping in /proc/self/smaps that has bytes of a range: its addresses and the words of a field."""
-    found = []
+    areas = []
     with open("/proc/self/smaps") as smaps:
         for line in smaps:
             if (
@@ -142,8 +143,8 @@ def _mapped(addr: int, size: int, field: str) -> list[tuple[range, list[str]]]:
                 if mapping.start >= addr + size:
                     break
             elif addr < mapping.stop and line.startswith(field):
-                found.append((mapping, line.split()[1:]))
-    return found
+                areas.append((mapping, line.split()[1:]))
+    return areas
 
 
 def _check(done: bool, what: str) -> None:

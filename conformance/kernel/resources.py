@@ -97,7 +97,7 @@ class ResourceCounter:
         totals = self._netlink.totals()
         if self._alone and totals and self._totals:
             return {
-                kind: own + totals[kind] - self._totals[kind] for kind, own in self._own.items()
+                kind: held + totals[kind] - self._totals[kind] for kind, held in self._own.items()
             }
         if not totals or totals != self._totals:
             self._totals, self._own = totals, self._listed()
@@ -105,7 +105,10 @@ class ResourceCounter:
 
     def _listed(self) -> Counts:
         queue_pairs = self._queue_pairs.count()
-        first = {} if queue_pairs is None else {QP: queue_pairs}
+        if queue_pairs is None:
+            first = {}
+        else:
+            first = {QP: queue_pairs}
         return first | self._netlink.count()
 
     def _objects(self) -> int | None:
@@ -113,14 +116,16 @@ class ResourceCounter:
             return None
         line = f"\n{self._group.text()}".partition(f"\n{self._device} ")[2].partition("\n")[0]
         number = line.partition("hca_object=")[2].partition(" ")[0]
-        return int(number) if number.isdecimal() else None
+        if number.isdecimal():
+            return int(number)
+        return None
 
     def _memory(self) -> Counts:
         status = self._status.read()
-        found = {kind: number_after(status, name) for name, kind in _STATUS.items()}
+        sizes = {kind: number_after(status, name) for name, kind in _STATUS.items()}
         if self._pages:
-            found[PAGES] = self._pinned_pages(*self._pages)
-        return {kind: number for kind, number in found.items() if number is not None}
+            sizes[PAGES] = self._pinned_pages(*self._pages)
+        return {kind: number for kind, number in sizes.items() if number is not None}
 
     @staticmethod
     def _pinned_pages(refresh: KernelFile, statistics: KernelFile) -> int | None:
@@ -131,14 +136,18 @@ class ResourceCounter:
         except OSError:
             return None
         acquired, released = (number_after(text, name) for name in _FOLLOWED)
-        return None if acquired is None or released is None else acquired - released
+        if acquired is None or released is None:
+            return None
+        return acquired - released
 
 
 def _statistics(path: Path) -> KernelFile:
     """Returns the kernel's statistics of memory: only the first part, which is faster, if this part has the numbers of
     pinned pages."""
     first = KernelFile(path, at_once=True)
-    return first if number_after(first.text(), _FOLLOWED[-1]) is not None else KernelFile(path)
+    if number_after(first.text(), _FOLLOWED[-1]) is not None:
+        return first
+    return KernelFile(path)
 
 
 def _group_file(proc: Path, cgroups: Path) -> Path | None:
@@ -146,25 +155,27 @@ def _group_file(proc: Path, cgroups: Path) -> Path | None:
     lines = text_of(proc / "self" / "cgroup").splitlines()
     group = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
     path = cgroups / group / "rdma.current"
-    return path if group and path.exists() else None
+    if group and path.exists():
+        return path
+    return None
 
 
 def leaked(before: Mapping[str, int], after: Mapping[str, int]) -> str:
     """Returns a text with the resources whose count in `after` is higher than in `before`, or an empty text. Omits
     OTHERS, because a context may retain internal objects, such as the UARs of mlx5."""
     more = {kind: after.get(kind, 0) - count for kind, count in before.items() if kind != OTHERS}
-    left = [f"{number} {kind}" for kind, number in more.items() if number > 0]
-    return f"the kernel still counts {', '.join(left)}" if left else ""
+    remaining = [f"{number} {kind}" for kind, number in more.items() if number > 0]
+    if remaining:
+        return f"the kernel still counts {', '.join(remaining)}"
+    return ""
 
 
 def kept(before: Mapping[str, int], after: Mapping[str, int]) -> str:
     """Returns a remark if the number of objects that only the control group counts has grown; else an empty text."""
     more = after.get(OTHERS, 0) - before.get(OTHERS, 0)
-    return (
-        f"the RDMA control group counts {more} more objects than before ({OTHERS})"
-        if more > 0
-        else ""
-    )
+    if more > 0:
+        return f"the RDMA control group counts {more} more objects than before ({OTHERS})"
+    return ""
 
 
 def count_when_settled(before: Mapping[str, int], count: Callable[[], Counts]) -> Counts:
@@ -179,12 +190,12 @@ def count_when_settled(before: Mapping[str, int], count: Callable[[], Counts]) -
 
 def resource_evidence(before: Mapping[str, int], after: Mapping[str, int]) -> KernelEvidence:
     """Returns the counts in the form of `kernel` of a result: objects as `resources`, all other counts as `memory`."""
-    found: dict[str, ResourceCounts] = {}
+    evidence: dict[str, ResourceCounts] = {}
     for name, memory in (("resources", False), ("memory", True)):
         first, last = (
-            {kind: n for kind, n in each.items() if (kind in _MEMORY) == memory}
-            for each in (before, after)
+            {kind: n for kind, n in counts.items() if (kind in _MEMORY) == memory}
+            for counts in (before, after)
         )
         if first or last:
-            found[name] = {"before": first, "after": last}
-    return cast(KernelEvidence, found)
+            evidence[name] = {"before": first, "after": last}
+    return cast(KernelEvidence, evidence)

@@ -34,7 +34,9 @@ ODP_OPERATIONS: Mapping[str, tuple[str, ...]] = {
 
 def on_demand(transport: str, operation: str) -> str:
     """Returns the name of the capability for an operation of ODP_OPERATIONS. The names for rc have no prefix."""
-    return f"odp_{operation}" if transport == "rc" else f"odp_{transport}_{operation}"
+    if transport == "rc":
+        return f"odp_{operation}"
+    return f"odp_{transport}_{operation}"
 
 
 # For each capability: how a device declares it, or how the suite detects it.
@@ -56,7 +58,8 @@ MEANING: Mapping[str, str] = {
     "iba_statuses": "the transport is InfiniBand or RoCE: only IBA defines statuses, and message lengths in packets",
     **{
         on_demand(
-            transport, operation
+            transport,
+            operation,
         ): f"{transport}_odp_caps has IBV_ODP_SUPPORT_{operation.upper()}"
         for transport, operations in ODP_OPERATIONS.items()
         for operation in operations
@@ -100,7 +103,7 @@ _ACCESS = ENUMS["ibv_access_flags"]
 # must accept. According to ibv_reg_mr(3), a device may refuse some flags if it does not support them. Sweeps (`needs
 # of`) and the reference use this mapping.
 FLAG_NEEDS: Mapping[str, str] = {
-    _ACCESS.short(each.name): each.needs for each in _ACCESS if not each.mask
+    _ACCESS.short(flag.name): flag.needs for flag in _ACCESS if not flag.mask
 }
 # The flags whose capability is implicit: each row that registers memory with such a flag needs the capability.
 UNNAMED_FLAG_NEEDS = {flag: FLAG_NEEDS[flag] for flag in ("ZERO_BASED", "HUGETLB")}
@@ -132,7 +135,7 @@ _ON_DEMAND_NEEDS: Mapping[str, str] = {
     "traffic UPPER_UNEQUAL_CMP_AND_SWP": "atomic",
     "traffic ZERO_FETCH_AND_ADD": "atomic",
     "traffic ATOMIC_WRITE": "atomic_write",
-    **{f"traffic {each}": "flush" for each in FLUSHES},
+    **{f"traffic {flush}": "flush" for flush in FLUSHES},
     "local_traffic SEND": "send",
     "local_traffic RECV": "recv",
     "local_traffic RECV_WITH_IMM": "recv",
@@ -144,11 +147,13 @@ _ON_DEMAND_NEEDS: Mapping[str, str] = {
 
 def need_on_demand(call: str, operation: str, qp_type: str) -> str | None:
     """Returns the capability that an operation on on-demand memory needs on a type of queue pair, or None."""
-    known = _ON_DEMAND_NEEDS.get(f"{call} {operation}")
-    if qp_type in ("RC_SRQ", "XRC") and known == "recv":
-        known = "srq_recv"
+    needs = _ON_DEMAND_NEEDS.get(f"{call} {operation}")
+    if qp_type in ("RC_SRQ", "XRC") and needs == "recv":
+        needs = "srq_recv"
     transport = qp_type.lower().removesuffix("_srq")
-    return on_demand(transport, known) if known in ODP_OPERATIONS.get(transport, ()) else None
+    if needs in ODP_OPERATIONS.get(transport, ()):
+        return on_demand(transport, needs)
+    return None
 
 
 # Preconditions of cases that are not properties of the device. If a precondition is not met, the verdict of the case is
@@ -178,7 +183,9 @@ NAMES = tuple(MEANING)
 def titled(name: str) -> str:
     """Returns the name of a capability. For a verb of BY_SYMBOL, adds the release that introduced the verb."""
     verb = BY_SYMBOL.get(name)
-    return f"{verb.name} (in rdma-core since {verb.since})" if verb else name
+    if verb:
+        return f"{verb.name} (in rdma-core since {verb.since})"
+    return name
 
 
 # Capabilities that no attribute declares. A stack declares that it lacks one only by an errno such as EOPNOTSUPP.
@@ -222,7 +229,8 @@ class DeviceAttributes:
 
 
 def declared_capabilities(
-    declared: DeviceAttributes, transport: Transport = INFINIBAND
+    declared: DeviceAttributes,
+    transport: Transport = INFINIBAND,
 ) -> dict[str, bool]:
     flags = declared.device_cap_flags
     return {
@@ -232,10 +240,10 @@ def declared_capabilities(
         "odp": bool(declared.odp_general_caps & _ODP_SUPPORT),
         "odp_implicit": bool(declared.odp_general_caps & _ODP_SUPPORT_IMPLICIT),
         **{
-            on_demand(each, operation): bool(
-                getattr(declared, f"odp_{each}_caps") >> _EVERY_ODP.index(operation) & 1
+            on_demand(item, operation): bool(
+                getattr(declared, f"odp_{item}_caps") >> _EVERY_ODP.index(operation) & 1,
             )
-            for each, operations in ODP_OPERATIONS.items()
+            for item, operations in ODP_OPERATIONS.items()
             for operation in operations
         },
         "flush_global": bool(flags & _FLUSH_GLOBAL),
@@ -257,11 +265,12 @@ class Capabilities:
 
     declared: Mapping[str, bool]  # whether the device declares a capability
     offered: Mapping[
-        str, Mapping[str, bool]
+        str,
+        Mapping[str, bool],
     ]  # by entry: whether execution/offered.py found a capability
     reachable: Mapping[str, bool]  # which of PRECONDITIONS are met
     absent: Mapping[str, str] = field(
-        default_factory=dict
+        default_factory=dict,
     )  # declared, but missing: the refused call and its errno
 
     def undeclared(self, needs: Sequence[str], entry: str) -> list[str]:
@@ -296,16 +305,14 @@ class Profile:
         """Raises UserError if the device `name` has a different driver than the profile."""
         if self.device and self.device != driver:
             raise UserError(
-                f"the profile is for the driver {self.device}, but {name} has the driver {driver}"
+                f"the profile is for the driver {self.device}, but {name} has the driver {driver}",
             )
 
     def demanded(self, undeclared: Sequence[str]) -> list[str]:
         """Returns the capabilities of `undeclared` that `present` requires. Returns [] if a capability of `undeclared`
         is neither required nor a part of the name of a required one: odp_ud_recv also requires odp and ud."""
-        found = [name for name in undeclared if name in self.present]
-        parts = [set(name.split("_")) for name in found]
-        return (
-            found
-            if all(any(set(each.split("_")) <= part for part in parts) for each in undeclared)
-            else []
-        )
+        names = [name for name in undeclared if name in self.present]
+        parts = [set(name.split("_")) for name in names]
+        if all(any(set(name.split("_")) <= part for part in parts) for name in undeclared):
+            return names
+        return []

@@ -27,7 +27,9 @@ class Flags:
     names: tuple[str, ...]  # the names of its flags; `bit N` for a bit without a flag
 
     def __str__(self) -> str:
-        return "|".join(self.names) if self.names else "0"
+        if self.names:
+            return "|".join(self.names)
+        return "0"
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,8 @@ class Expectation:
 
     outcome: str  # see vocabulary.OUTCOMES
     errno: tuple[
-        str, ...
+        str,
+        ...,
     ] = ()  # the permitted names; empty: the names in the manual page, if any; ("any",): any errno
     code: tuple[str, ...] = ()  # the permitted codes, for a verb with an enumeration of codes
     mr: str = ""  # as_asked: the region must have the requested fields
@@ -207,8 +210,13 @@ class Step:
     @property
     def title(self) -> str:
         """The name of the call: the verb, or at the uverbs entry the kernel's command."""
-        command = VERBS[self.call].command if self.entry == "uverbs" and self.call in VERBS else ""
-        return f"uverbs {command}" if command else self.call
+        if self.entry == "uverbs" and self.call in VERBS:
+            command = VERBS[self.call].command
+        else:
+            command = ""
+        if command:
+            return f"uverbs {command}"
+        return self.call
 
     def __str__(self) -> str:
         return self._text
@@ -302,8 +310,10 @@ RunCase: TypeAlias = Callable[[Case], None]
 
 def mask_of(arguments: Arguments, name: str) -> int:
     """Returns the mask of an argument with flags, or 0 if there is no such argument."""
-    found = arguments.get(name)
-    return found.mask if isinstance(found, Flags) else 0
+    value = arguments.get(name)
+    if isinstance(value, Flags):
+        return value.mask
+    return 0
 
 
 def format_argument(argument: Argument) -> str:

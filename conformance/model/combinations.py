@@ -61,7 +61,7 @@ class Model:
             axis = next((each for each in self.parameters if each.name == name), None)
             if not equals or axis is None:
                 raise ValueError(
-                    f"{part!r} is not PARAMETER=VALUE; parameters: {', '.join(values)}"
+                    f"{part!r} is not PARAMETER=VALUE; parameters: {', '.join(values)}",
                 )
             axis.value(label)
             values[name] = label
@@ -154,7 +154,7 @@ class CoveringArray:
         if point not in self.points:
             raise ValueError(
                 "the array does not have this point, so there is no answer of the reference;"
-                f" the nearest is {self.model.text(self._nearest(point))}"
+                f" the nearest is {self.model.text(self._nearest(point))}",
             )
         number = self.numbers[self.points.index(point)]
         return replace(self, points=(point,), numbers=(number,))

@@ -21,7 +21,8 @@ class Refusal:
     """The expected result of a refused operation."""
 
     wc: tuple[
-        str, ...
+        str,
+        ...,
     ]  # the permitted statuses at the end that posted the operation; empty: left open
     peer: tuple[str, ...] = ()  # the permitted statuses at the other end; empty: not judged
     state: str = "ERR"  # the state of the queue pair that detected the error; empty: not judged
@@ -50,4 +51,6 @@ REFUSALS: dict[tuple[str, str], Refusal] = {
 def refusal(side: str, reason: str, qp_type: str) -> Refusal | None:
     """Returns the expected result of a refused operation, or None if no document defines it."""
     local = side == "bind"  # the requester detects the error, whatever the type of the queue pair
-    return REFUSALS.get((side, reason)) if local or qp_type in RELIABLE else None
+    if local or qp_type in RELIABLE:
+        return REFUSALS.get((side, reason))
+    return None

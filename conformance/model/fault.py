@@ -127,9 +127,9 @@ class FaultKind(StrEnum):
 def verdict_of(kind: FaultKind) -> Verdict:
     if kind.effect is Effect.HUNG:
         return Verdict.HANG
-    return (
-        Verdict.CRASH if kind.effect in (Effect.KERNEL_DIED, Effect.PROCESS_DIED) else Verdict.FAIL
-    )
+    if kind.effect in (Effect.KERNEL_DIED, Effect.PROCESS_DIED):
+        return Verdict.CRASH
+    return Verdict.FAIL
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,8 @@ class Fault:
     expected: tuple[str, ...] = ()  # what the document permits
     seen: tuple[str, ...] = ()  # what was observed: names, numbers or kernel lines
     site: tuple[
-        str, ...
+        str,
+        ...,
     ] = ()  # the kernel's location: the function, its caller, and the module of each
 
     @property
@@ -171,7 +172,9 @@ class Fault:
     @property
     def ended_by(self) -> str:
         """The signal or the exit status with which a process exited; empty if unknown."""
-        return self.seen[1] if self.effect is Effect.PROCESS_DIED and len(self.seen) > 1 else ""
+        if self.effect is Effect.PROCESS_DIED and len(self.seen) > 1:
+            return self.seen[1]
+        return ""
 
     @property
     def effect(self) -> Effect:
@@ -181,10 +184,19 @@ class Fault:
     def answer(self) -> str:
         """The errno, code or status that was returned; empty if only a pointer, 0 or nothing was returned."""
         if self.effect is Effect.STATUS:
-            return self.seen[0] if self.seen else ""
+            if self.seen:
+                return self.seen[0]
+            return ""
         statuses = self.statuses or ()
-        found = (*statuses[:1], self.errno, self.returned)
-        return next((each for each in found if each not in _NO_CODES and each[:1].isalpha()), "")
+        statuses_here = (*statuses[:1], self.errno, self.returned)
+        return next(
+            (
+                status
+                for status in statuses_here
+                if status not in _NO_CODES and status[:1].isalpha()
+            ),
+            "",
+        )
 
     def as_data(self) -> "FaultData":
         data: FaultData = {"kind": self.kind.value}
@@ -197,11 +209,11 @@ class Fault:
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> "Fault":
         """Returns the fault that `data` describe (see FaultData). Raises ValueError for an unknown kind."""
-        known = {field.name for field in fields(cls)}
+        names = {field.name for field in fields(cls)}
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in data.items()
-            if name in known and value is not None
+            if name in names and value is not None
         }
         return cls(**{**values, "kind": FaultKind(data["kind"])})
 

@@ -23,18 +23,27 @@ class Traits:
 class Kind(Enum):
     ROW = Traits("row")  # the calls of one row
     POINT = Traits(
-        "point"
+        "point",
     )  # the calls of one point of a sweep, if the user has selected that point
     SWEEP = Traits("sweep", cost=50.0)  # the calls of every point of a space
     # Compares the installed header and bindings with the descriptions in verbs/. Runs the compiler.
     API = Traits("api", folder="api", call="compare_api", precedence=1, cost=20.0)
     # The points of a covering array of a model.
     COMBINATIONS = Traits(
-        "combinations", folder="access", call="combinations", precedence=1, cost=500.0, proves=False
+        "combinations",
+        folder="access",
+        call="combinations",
+        precedence=1,
+        cost=500.0,
+        proves=False,
     )
     # Random sequences of calls, for a given time. They run last, because they may damage the device.
     SEQUENCES = Traits(
-        "sequences", folder="sequences", call="random_sequences", precedence=2, proves=False
+        "sequences",
+        folder="sequences",
+        call="random_sequences",
+        precedence=2,
+        proves=False,
     )
 
     @property

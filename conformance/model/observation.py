@@ -280,7 +280,9 @@ class PointExample(TypedDict):
 
 def with_undeclared(observed: Observation, undeclared: Sequence[str]) -> Observation:
     """Returns the observation with `lacking`, the needed capabilities that the device does not declare."""
-    return {**observed, "lacking": list(undeclared)} if undeclared else observed
+    if undeclared:
+        return {**observed, "lacking": list(undeclared)}
+    return observed
 
 
 def without_undeclared(observed: Observation) -> Observation:

@@ -18,7 +18,8 @@ def decode_index(text: str, points: int) -> array[int]:
     try:
         # The output is bounded, because the file may be of any origin.
         data = zlib.decompressobj().decompress(
-            base64.b64decode(text, validate=True), 2 * (points + 1)
+            base64.b64decode(text, validate=True),
+            2 * (points + 1),
         )
     except zlib.error as error:
         raise ValueError(f"invalid index of points: {error}") from error

@@ -18,7 +18,7 @@ from conformance.yamldoc.reader import suggestion
 _VALUE = r"[^\s&|()!=,{}]+"
 _TOKEN = re.compile(
     r"\s*(?:(?P<symbol>[&|!()])|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
-    rf"(?P<rest>\.\w+|\s*!?=\s*(?:{_VALUE}|\{{\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*\}}))?)"
+    rf"(?P<rest>\.\w+|\s*!?=\s*(?:{_VALUE}|\{{\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*\}}))?)",
 )
 _MAX_DEPTH = 40
 _FLAGS = frozenset(flag for enum in ENUMS.values() if enum.flags for flag in enum.short_names)
@@ -76,24 +76,31 @@ class _Parser:
         expression = self._or(0)
         if self._at < len(self._tokens):
             raise ValueError(
-                f"{quoted(self._text)}: missing operator before {self._tokens[self._at][0]!r}"
+                f"{quoted(self._text)}: missing operator before {self._tokens[self._at][0]!r}",
             )
         return expression
 
     def _next(self) -> str:
-        return self._tokens[self._at][0] if self._at < len(self._tokens) else ""
+        if self._at < len(self._tokens):
+            return self._tokens[self._at][0]
+        return ""
 
     def _or(self, depth: int) -> Expression:
         return self._joined("|", Or, lambda: self._joined("&", And, lambda: self._part(depth)))
 
     def _joined(
-        self, symbol: str, kind: type[And | Or], read: Callable[[], Expression]
+        self,
+        symbol: str,
+        kind: type[And | Or],
+        read: Callable[[], Expression],
     ) -> Expression:
         parts = [read()]
         while self._next() == symbol:
             self._at += 1
             parts.append(read())
-        return parts[0] if len(parts) == 1 else kind(tuple(parts))
+        if len(parts) == 1:
+            return parts[0]
+        return kind(tuple(parts))
 
     def _part(self, depth: int) -> Expression:
         if depth > _MAX_DEPTH:
@@ -121,9 +128,13 @@ class _Parser:
         if rest:
             relation, _, values = rest.partition("=")
             equal = self._equality(
-                name, [each.strip() for each in values.strip(" {}").split(",")], axes
+                name,
+                [word.strip() for word in values.strip(" {}").split(",")],
+                axes,
             )
-            return Not(equal) if relation.strip() == "!" else equal
+            if relation.strip() == "!":
+                return Not(equal)
+            return equal
         if name in self._named:
             return _Parser(self._named[name], self._space, self._named, self._depth + 1).read()
         if name in capability.NAMES:
@@ -131,17 +142,17 @@ class _Parser:
         holders = [axis.name for axis in self._space.axes if axis.knows(name)]
         if len(holders) > 1:
             raise ValueError(
-                f"{name!r} is ambiguous: the axes {' and '.join(holders)} have it; write {holders[0]}.{name}"
+                f"{name!r} is ambiguous: the axes {' and '.join(holders)} have it; write {holders[0]}.{name}",
             )
         if not holders and self._depth and name in _FLAGS:
             return Or(())
         if not holders:
-            known = [
+            words = [
                 *(word for axis in self._space.axes for word in _words(axis)),
                 *self._named,
                 *capability.NAMES,
             ]
-            raise ValueError(f"unknown word {name!r}{suggestion(name, known)}")
+            raise ValueError(f"unknown word {name!r}{suggestion(name, words)}")
         return Word(holders[0], name)
 
     def _qualified(self, name: str, word: str, axes: Mapping[str, Axis]) -> Expression:
@@ -149,7 +160,10 @@ class _Parser:
             raise ValueError(f"unknown axis {name!r}{suggestion(name, list(axes))}")
         if word in self._named:  # a named predicate, applied to this axis only
             return _Parser(
-                self._named[word], Space((axes[name],)), self._named, self._depth + 1
+                self._named[word],
+                Space((axes[name],)),
+                self._named,
+                self._depth + 1,
             ).read()
         if not axes[name].knows(word):
             raise ValueError(f"axis {name!r} has no {word!r}{suggestion(word, _words(axes[name]))}")
@@ -160,8 +174,10 @@ class _Parser:
             raise ValueError(f"unknown axis {name!r}{suggestion(name, list(axes))}")
         for label in labels:
             axes[name].value(label)  # raises ValueError if the axis does not have the value
-        found = tuple(Word(name, label, exact=True) for label in labels)
-        return found[0] if len(found) == 1 else Or(found)
+        words = tuple(Word(name, label, exact=True) for label in labels)
+        if len(words) == 1:
+            return words[0]
+        return Or(words)
 
 
 def _words(axis: Axis) -> list[str]:
@@ -176,7 +192,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         if not match:
             rest = text[position:].strip()
             raise ValueError(
-                f"{quoted(text)} is not an expression of words, &, |, ! and () (at {quoted(rest)})"
+                f"{quoted(text)} is not an expression of words, &, |, ! and () (at {quoted(rest)})",
             )
         yield match["symbol"] or match["name"], (match["rest"] or "").strip()
         position = match.end()
@@ -191,16 +207,24 @@ def column(expression: Expression, space: Space, declared: Callable[[str], bool]
         axis = space.axis(expression.axis)
         if expression.exact:
             value = axis.value(expression.word)
-            return space.column(axis.name, bytes(each == value for each in range(axis.size)))
+            return space.column(axis.name, bytes(index == value for index in range(axis.size)))
         return space.column(axis.name, axis.truths(expression.word))
     if isinstance(expression, HasCapability):
-        return space.everywhere() if declared(expression.capability) else 0
+        if declared(expression.capability):
+            return space.everywhere()
+        return 0
     if isinstance(expression, Not):
         return space.everywhere() ^ column(expression.part, space, declared)
     columns = [column(part, space, declared) for part in expression.parts]
-    result = columns[0] if columns else 0
-    for each in columns[1:]:
-        result = result & each if isinstance(expression, And) else result | each
+    if columns:
+        result = columns[0]
+    else:
+        result = 0
+    for item in columns[1:]:
+        if isinstance(expression, And):
+            result = result & item
+        else:
+            result = result | item
     return result
 
 

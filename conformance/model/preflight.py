@@ -11,10 +11,10 @@ WORKS, NOT_OFFERED = "works", "not offered"
 @dataclass(frozen=True)
 class Findings:
     pairs: Mapping[str, str] = field(
-        default_factory=dict
+        default_factory=dict,
     )  # WORKS, NOT_OFFERED or a failure, for each tried type
     operations: Mapping[str, str] = field(
-        default_factory=dict
+        default_factory=dict,
     )  # WORKS or a failure, for each operation on RC
     refused_write: str = (
         ""  # the result of a WRITE to a region without REMOTE_WRITE; empty without RC
@@ -32,27 +32,27 @@ class Findings:
         return asdict(self)
 
 
-def format_findings(found: Mapping[str, Any]) -> list[str]:
+def format_findings(findings: Mapping[str, Any]) -> list[str]:
     """Returns a line for each unusual finding, with its consequence for the cases."""
     lines = [
         f"two queue pairs of type {kind} were created, but {what}"
-        for kind, what in found.get("pairs", {}).items()
+        for kind, what in findings.get("pairs", {}).items()
         if what not in (WORKS, NOT_OFFERED)
     ]
     lines += [
         f"{opcode} between two queue pairs of type RC: {what}; the cases judge this"
-        for opcode, what in found.get("operations", {}).items()
+        for opcode, what in findings.get("operations", {}).items()
         if what != WORKS
     ]
-    if not found.get("tells_state", True):
+    if not findings.get("tells_state", True):
         lines.append(
-            "ibv_query_qp does not report the error state: states are not judged, failed pairs are replaced"
+            "ibv_query_qp does not report the error state: states are not judged, failed pairs are replaced",
         )
-    elif not found.get("renews_by_reset", True):
+    elif not findings.get("renews_by_reset", True):
         lines.append(
-            "a queue pair of this device does not work after RESET: failed pairs are replaced"
+            "a queue pair of this device does not work after RESET: failed pairs are replaced",
         )
-    if uncounted := found.get("uncounted"):
+    if uncounted := findings.get("uncounted"):
         kinds = ", ".join(uncounted)
         lines.append(f"not countable on this driver and kernel: {kinds}; their leaks are not seen")
     return lines

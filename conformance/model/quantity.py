@@ -32,7 +32,7 @@ _SMALLEST_PAGE = 4096
 
 _TERM = re.compile(
     r"\s*(?P<sign>[-+])?\s*(?P<own>[-+])?\s*(?:(?P<number>0x[0-9a-fA-F]+|[0-9]+)(?:\s*(?P<unit>[A-Za-z]+))?"
-    r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:\.(?P<property>[a-z_]+))?)\s*"
+    r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:\.(?P<property>[a-z_]+))?)\s*",
 )
 
 
@@ -95,7 +95,10 @@ def parse(text: str | int) -> Quantity:
         # A term after the first may be negative, as in `buf + -1`, because axis values may be negative.
         if not match or (terms and not match["sign"]) or (not terms and match["own"]):
             rest = source[position:].strip()
-            where = f"at {quoted(rest)}" if rest else "it is blank"
+            if rest:
+                where = f"at {quoted(rest)}"
+            else:
+                where = "it is blank"
             raise ValueError(f"{quoted(source)} is not a sum of numbers, units and names ({where})")
         terms.append(_term(match))
         position = match.end()
@@ -105,7 +108,10 @@ def parse(text: str | int) -> Quantity:
 
 
 def _term(match: re.Match[str]) -> Term:
-    sign = -1 if (match["sign"] == "-") != (match["own"] == "-") else 1
+    if (match["sign"] == "-") != (match["own"] == "-"):
+        sign = -1
+    else:
+        sign = 1
     if match["name"]:
         return _named_term(sign, match["name"], match["property"] or "")
     unit, digits = match["unit"] or "", match["number"]
@@ -114,12 +120,18 @@ def _term(match: re.Match[str]) -> Term:
         raise ValueError(f"unknown unit {quoted(unit)}{suggestion(unit, units)}")
     if len(digits) > 1 and digits[0] == "0" and not digits.startswith("0x"):
         raise ValueError(
-            f"{quoted(digits)} begins with 0, which some programs read as octal; write it without the leading 0"
+            f"{quoted(digits)} begins with 0, which some programs read as octal; write it without the leading 0",
         )
     # A number of more than 20 digits exceeds 64 bits in both notations. It is not converted, because the conversion of
     # a very long text is slow.
-    number = int(digits, 0) if len(digits) <= 20 else MAX_NUMBER + 1
-    factor = _SMALLEST_PAGE if unit in PAGES | HUGE_PAGES else UNITS.get(unit, 1)
+    if len(digits) <= 20:
+        number = int(digits, 0)
+    else:
+        number = MAX_NUMBER + 1
+    if unit in PAGES | HUGE_PAGES:
+        factor = _SMALLEST_PAGE
+    else:
+        factor = UNITS.get(unit, 1)
     if number * factor > MAX_NUMBER:
         raise ValueError("a number of more than 64 bits")
     return Term(sign, number=number, unit=unit)

@@ -186,7 +186,8 @@ class Subsets(TypedDict):
 
 
 Axes: TypeAlias = dict[
-    str, list[str] | Subsets
+    str,
+    list[str] | Subsets,
 ]  # for each axis, the labels of its values, or its flags
 
 

@@ -50,7 +50,7 @@ REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
 
 # The type that describes each type of record.
 TYPES: Mapping[str, Any] = {
-    get_args(get_type_hints(each)["type"])[0]: each for each in get_args(Record)
+    get_args(get_type_hints(arg)["type"])[0]: arg for arg in get_args(Record)
 }
 
 
@@ -62,14 +62,18 @@ def _absent(type_: Any) -> Any:
     if origin in (Union, UnionType):
         return _absent(arguments[0])
     if origin in (Literal, Mapping):
-        return arguments[0] if origin is Literal else {}
-    return Verdict.MISSED if origin is Verdict else origin()
+        if origin is Literal:
+            return arguments[0]
+        return {}
+    if origin is Verdict:
+        return Verdict.MISSED
+    return origin()
 
 
 def _defaults(record: Any, optional: Iterable[str] = ()) -> Any:
     """Returns default values for the keys that the type of the record requires, and for the keys in `optional`."""
-    kept = {*record.__required_keys__, *optional}
-    return {name: _absent(type_) for name, type_ in get_type_hints(record).items() if name in kept}
+    keys = {*record.__required_keys__, *optional}
+    return {name: _absent(type_) for name, type_ in get_type_hints(record).items() if name in keys}
 
 
 # The values of absent keys.
@@ -87,8 +91,8 @@ SPACE: SpaceFacts = _defaults(SpaceFacts, SpaceFacts.__optional_keys__)
 # as it is, whatever the present version says.
 _OF_OLD_RECORDS: Mapping[str, Sequence[str]] = {
     "this kernel cannot be told to fail an allocation of memory: --stack forky-instrumented can": [
-        OF_TEST_KERNELS
-    ]
+        OF_TEST_KERNELS,
+    ],
 }
 
 
@@ -117,7 +121,9 @@ def mismatch_of(record: Record) -> str:
     """Describes the first value that does not fit the type of the record; empty if every value fits, or the type is
     unknown."""
     described = TYPES.get(record["type"])
-    return mismatch(record, described) if described else ""
+    if described:
+        return mismatch(record, described)
+    return ""
 
 
 def mistake_in(record: Record) -> str:
@@ -128,21 +134,26 @@ def mistake_in(record: Record) -> str:
 def check(record: _Record, where: str) -> _Record:
     """Returns the completed record. Raises UserError for a record with an error. The message begins with `where`."""
     if wrong := mistake_in(record):
-        of = f"case {printable(str(case))}: " if (case := dict(record).get("case")) else ""
+        if case := dict(record).get("case"):
+            of = f"case {printable(str(case))}: "
+        else:
+            of = ""
         raise UserError(f"{where}: {of}{wrong}")
     return completed(record)
 
 
 def completed(record: _Record) -> _Record:
     """Returns the record with all keys that the suite reads. A key with the value null counts as absent."""
-    whole: Any = record
+    complete: Any = record
     if record["type"] == "header":
-        whole = _filled(record, HEADER)
+        complete = _filled(record, HEADER)
     elif record["type"] == "footer":
-        whole = _filled(record, FOOTER)
+        complete = _filled(record, FOOTER)
     elif record["type"] == "result":
-        whole = {key: completed_value(key, value) for key, value in _filled(record, RESULT).items()}
-    return cast(_Record, whole)
+        complete = {
+            key: completed_value(key, value) for key, value in _filled(record, RESULT).items()
+        }
+    return cast(_Record, complete)
 
 
 def completed_value(key: str, value: Any) -> Any:
@@ -158,8 +169,8 @@ def completed_value(key: str, value: Any) -> Any:
     if key == "space" and value:
         return _filled(value, SPACE)
     if key == "deviations":
-        filled = [_filled(each, DEVIATION) for each in value]
-        return [{**each, "set_up": _filled(each["set_up"], SET_UP)} for each in filled]
+        filled = [_filled(item, DEVIATION) for item in value]
+        return [{**item, "set_up": _filled(item["set_up"], SET_UP)} for item in filled]
     return value
 
 
@@ -172,10 +183,10 @@ def precondition_of(observed: Observation) -> Sequence[str]:
 
 def _filled(data: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the data with copies of `defaults` for absent keys."""
-    found = {key: value for key, value in data.items() if value is not None}
+    filled = {key: value for key, value in data.items() if value is not None}
     for key, default in defaults.items():
-        found.setdefault(key, default if default is None else type(default)(default))
-    return found
+        filled.setdefault(key, default if default is None else type(default)(default))
+    return filled
 
 
 def _contradiction(record: Record) -> str:
@@ -191,11 +202,12 @@ def _contradiction(record: Record) -> str:
         return ""
     faults = [(record.get("fault"), record["verdict"])]
     faults += [
-        (each.get("fault"), each.get("verdict") or Verdict.FAIL)
-        for each in record.get("deviations") or ()
+        (deviation.get("fault"), deviation.get("verdict") or Verdict.FAIL)
+        for deviation in record.get("deviations") or ()
     ]
     return next(
-        filter(None, (_wrong_fault(fault, verdict) for fault, verdict in faults if fault)), ""
+        filter(None, (_wrong_fault(fault, verdict) for fault, verdict in faults if fault)),
+        "",
     )
 
 
@@ -206,13 +218,13 @@ def _wrong_fault(data: FaultData, verdict: str) -> str:
     if len(data.get("site") or ()) not in (0, 4):
         return f"`fault.site` has {len(data['site'])} names, not 4"
     gives = verdict_of(FaultKind(data["kind"]))
-    return (
-        f"its fault, {data['kind']}, requires the verdict {gives}, not {verdict}"
-        if gives != verdict
-        else ""
-    )
+    if gives != verdict:
+        return f"its fault, {data['kind']}, requires the verdict {gives}, not {verdict}"
+    return ""
 
 
 def printable(name: str) -> str:
     """Returns the name in a form that is safe for a message of one line."""
-    return name if name.isprintable() else ascii(name)
+    if name.isprintable():
+        return name
+    return ascii(name)

@@ -28,7 +28,8 @@ class Varying(Generic[T]):
 
     axes: tuple[str, ...]
     values: Mapping[
-        tuple[int, ...], T
+        tuple[int, ...],
+        T,
     ]  # by the numbers of the values; excluded combinations may be absent
 
     def at(self, values: Values) -> T:
@@ -52,7 +53,8 @@ class FlagSubsets:
         value = values[self.axis]
         bits = [bit for bit in range(len(self.masks)) if value >> bit & 1]
         return Flags(
-            sum([self.masks[bit] for bit in bits]), tuple([self.names[bit] for bit in bits])
+            sum([self.masks[bit] for bit in bits]),
+            tuple([self.names[bit] for bit in bits]),
         )
 
 
@@ -75,7 +77,10 @@ class FlagsUnion:
             return self.parts[0].at(values)
         mask, names = 0, list[str]()
         for part in self.parts:
-            flags = part if isinstance(part, Flags) else part.at(values)
+            if isinstance(part, Flags):
+                flags = part
+            else:
+                flags = part.at(values)
             mask |= flags.mask
             names += flags.names
         return Flags(mask, tuple(names))
@@ -119,12 +124,14 @@ class Composed(Generic[T]):
         if not self.parts:
             return self.first
         first: Any = self.first
-        made = {name: part.at(values) for name, part in self.parts.items()}
+        parts = {name: part.at(values) for name, part in self.parts.items()}
         if isinstance(first, dict):
-            return cast(T, {**first, **made})
+            return cast(T, {**first, **parts})
         kind: Any = type(first)
-        kept = {name: getattr(first, name) for name in _names_of_fields(kind) if name not in made}
-        return cast(T, kind(**kept, **made))  # like dataclasses.replace, in half the time
+        fields = {
+            name: getattr(first, name) for name in _names_of_fields(kind) if name not in parts
+        }
+        return cast(T, kind(**fields, **parts))  # like dataclasses.replace, in half the time
 
 
 StepTemplate = Composed[Step]
@@ -139,8 +146,8 @@ class RowTemplate:
 
     def objects(self, section: str) -> Mapping[str, Template[Any]]:
         """Returns the templates of the objects in a section of `given` that depend on axes, by name."""
-        found: Any = self.given.parts.get(section)
-        return found.parts if found else {}
+        section_objects: Any = self.given.parts.get(section)
+        return section_objects.parts if section_objects else {}
 
     @property
     def base_axes(self) -> frozenset[str]:

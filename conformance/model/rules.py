@@ -88,25 +88,27 @@ class Needs:
 
 
 def named(item: str, set_up: str) -> str:
-    return f"{item} ({set_up})" if set_up else item
+    if set_up:
+        return f"{item} ({set_up})"
+    return item
 
 
 def controls(shown: Iterable[Shown]) -> dict[str, str]:
     """Returns, by refusal, the controls of refusals whose operation is never granted on the same set-up."""
-    known = set(shown)
-    granted = sorted(each for each in known if each.direction == GRANTED)
-    found = {}
-    for refusal in known:
+    names = set(shown)
+    granted = sorted(control for control in names if control.direction == GRANTED)
+    controls = {}
+    for refusal in names:
         same = Shown(GRANTED, refusal.operation, refusal.entry, refusal.set_up)
-        if refusal.direction == GRANTED or same in known:
+        if refusal.direction == GRANTED or same in names:
             continue
-        near = [each for each in granted if each.operation == refusal.operation]
+        near = [control for control in granted if control.operation == refusal.operation]
         near = near or [
-            each for each in granted if each.operation == _MADE_BY.get(refusal.operation)
+            control for control in granted if control.operation == _MADE_BY.get(refusal.operation)
         ]
         if near:
-            found[refusal.name] = min(near, key=refusal.distance).name
-    return dict(sorted(found.items()))
+            controls[refusal.name] = min(near, key=refusal.distance).name
+    return dict(sorted(controls.items()))
 
 
 def shown_by(case: Case) -> tuple[Shown, ...]:
@@ -177,7 +179,7 @@ def _set_up(case: Case, step: Step) -> Iterator[str]:
         if isinstance(access, Flags) and "ON_DEMAND" in access.names:
             yield "on demand"
         buffers = {**case.given.memory, **case.given.dmabufs}
-        kinds = {buffers[each].kind for each in _names(region.values()) if each in buffers}
+        kinds = {buffers[name].kind for name in _names(region.values()) if name in buffers}
         yield from sorted(kinds - {"anonymous"})
         return
 
@@ -230,9 +232,9 @@ def _axes(sweep: Sweep) -> frozenset[str]:
             window for window in row.objects("windows").values() if isinstance(window, Varying)
         ]
         axes |= axes_of(
-            each
+            object
             for section in ("memory", "dmabufs", "mrs")
-            for each in row.objects(section).values()
+            for object in row.objects(section).values()
         )
         axes |= axes_of(windows)
         axes |= axes_of(
@@ -282,7 +284,8 @@ class Rule:
     second_hand: str = ""
     argument_against: str = ""  # what a maintainer may answer to a violation, in one sentence
     evidence: tuple[
-        str, ...
+        str,
+        ...,
     ] = ()  # the items that verify the rule, if these are not all items of the rule's cases
     # The situation to which the rule applies, if some stacks cannot have this situation. On a stack where no case of
     # the rule is reachable, the rule needs no evidence.

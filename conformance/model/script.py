@@ -26,8 +26,8 @@ _FIELDS = tuple(
             for entry in header.fields
             if not entry.name.startswith("reserved")
         }
-        | {"reserved6", "reserved7"}
-    )
+        | {"reserved6", "reserved7"},
+    ),
 )
 # The numbers of a packet besides the fields of its headers: `addr` is the field `va`, and `at` is the address of the same
 # bytes in this process. `data` is the number of bytes of data, which are those of a message from `offset` on. `again`
@@ -78,11 +78,17 @@ EVENTS: Mapping[str, EventSpec] = {
         numbers=("addr", "length", "lkey", "to", "rkey", "imm", "inv", "compare", "swap"),
     ),
     "sends": EventSpec(
-        "the device sends a packet with these fields", _PACKETS, True, numbers=_OF_PACKETS
+        "the device sends a packet with these fields",
+        _PACKETS,
+        True,
+        numbers=_OF_PACKETS,
     ),
     "completes": EventSpec("the oldest posted request completes", tuple(_STATUSES), True),
     "receives": EventSpec(
-        "a receive completes", tuple(_STATUSES), True, numbers=("length", "imm", "inv")
+        "a receive completes",
+        tuple(_STATUSES),
+        True,
+        numbers=("length", "imm", "inv"),
     ),
     "state": EventSpec("the queue pair is in one of these states", QP_STATES_SEEN, True),
     # The bytes of a message from `offset` on; or with `add` or `holds`, the new value of a word of eight bytes.

@@ -43,8 +43,13 @@ def _window(spec: WindowSpec) -> str:
     text = f"window of type {spec.type}, in {spec.pd}"
     if spec.bound is None:
         return text
-    call = "ibv_bind_mw" if spec.type == 1 else "post_bind_mw"
+    if spec.type == 1:
+        call = "ibv_bind_mw"
+    else:
+        call = "post_bind_mw"
     bind = Step(
-        call, {name: value for name, value in spec.bound.items() if name not in _OWN}, _DONE
+        call,
+        {name: value for name, value in spec.bound.items() if name not in _OWN},
+        _DONE,
     )
     return f"{text}, bound by {bind}"

@@ -28,7 +28,9 @@ class Axis:
 
     @property
     def size(self) -> int:
-        return 1 << len(self.flags) if self.flags else len(self.labels)
+        if self.flags:
+            return 1 << len(self.flags)
+        return len(self.labels)
 
     def label(self, value: int) -> str:
         if not self.flags:
@@ -40,14 +42,14 @@ class Axis:
         if not self.flags:
             if label not in self.labels:
                 raise ValueError(
-                    f"axis {self.name!r} has no value {label!r}{suggestion(label, self.labels)}"
+                    f"axis {self.name!r} has no value {label!r}{suggestion(label, self.labels)}",
                 )
             return self.labels.index(label)
         value = 0
         for flag in label.split("+") if label != NONE else ():
             if flag not in self.flags:
                 raise ValueError(
-                    f"axis {self.name!r} has no flag {flag!r}{suggestion(flag, self.flags)}"
+                    f"axis {self.name!r} has no flag {flag!r}{suggestion(flag, self.flags)}",
                 )
             value |= 1 << self.flags.index(flag)
         return value
@@ -60,18 +62,22 @@ class Axis:
         """Returns one byte for each value: 1 if the word is true for the value, else 0."""
         if self.flags:
             run = 1 << self.flags.index(
-                word
+                word,
             )  # blocks of `run` values alternate: without the flag, with the flag
             return (b"\0" * run + b"\1" * run) * (self.size // run // 2)
         return bytes(word in words for words in self.words)
 
     def weight(self, value: int) -> int:
         """Returns the distance of a value from the simplest: its number of flags; on an axis without flags, 0 or 1."""
-        return value.bit_count() if self.flags else int(value > 0)
+        if self.flags:
+            return value.bit_count()
+        return int(value > 0)
 
     def as_data(self) -> list[str] | Subsets:
         """Returns the axis as it is written to results: the labels of its values, or the flags of its subsets."""
-        return {"subsets": list(self.flags)} if self.flags else list(self.labels)
+        if self.flags:
+            return {"subsets": list(self.flags)}
+        return list(self.labels)
 
 
 @dataclass(frozen=True)
@@ -83,14 +89,14 @@ class Space:
     @classmethod
     def of_data(cls, axes: Axes) -> "Space":
         """Returns the space from data of `as_data`. Raises ValueError for invalid data."""
-        found = []
+        axes_here = []
         for name, data in axes.items():
             if isinstance(data, Mapping):
-                found.append(Axis(name, flags=tuple(map(str, data["subsets"]))))
+                axes_here.append(Axis(name, flags=tuple(map(str, data["subsets"]))))
             else:
                 labels = tuple(map(str, data))
-                found.append(Axis(name, labels, tuple((label,) for label in labels)))
-        return cls(tuple(found))
+                axes_here.append(Axis(name, labels, tuple((label,) for label in labels)))
+        return cls(tuple(axes_here))
 
     def as_data(self) -> Axes:
         return {axis.name: axis.as_data() for axis in self.axes}
@@ -134,16 +140,16 @@ class Space:
         values: dict[str, int] = {}
         for part in text.split(","):
             name, equals, label = part.partition("=")
-            known = [axis.name for axis in self.axes]
-            if not equals or name not in known:
-                raise ValueError(f"{part!r} is not AXIS=VALUE{suggestion(name, known)}")
+            names = [axis.name for axis in self.axes]
+            if not equals or name not in names:
+                raise ValueError(f"{part!r} is not AXIS=VALUE{suggestion(name, names)}")
             if name in values:
                 raise ValueError(f"duplicate axis {name!r}")
             values[name] = self.axis(name).value(label)
         for axis in self.axes:
             if axis.name not in values:
                 raise ValueError(
-                    f"the point has no value of axis {axis.name!r}, such as {axis.name}={axis.label(0)}"
+                    f"the point has no value of axis {axis.name!r}, such as {axis.name}={axis.label(0)}",
                 )
         return self.point(values)
 
@@ -158,11 +164,10 @@ class Space:
     def column(self, axis: str, truths: bytes) -> int:
         """Returns the column of a property of one axis. `truths` has one byte, 0 or 1, for each value of the axis."""
         stride, size = self.strides[axis], self.axis(axis).size
-        block = (
-            truths
-            if stride == 1
-            else b"".join(map((b"\0" * stride, b"\1" * stride).__getitem__, truths))
-        )
+        if stride == 1:
+            block = truths
+        else:
+            block = b"".join(map((b"\0" * stride, b"\1" * stride).__getitem__, truths))
         return int.from_bytes(block * (self.size // (stride * size)), "little")
 
     def bytes_of(self, column: int) -> bytes:

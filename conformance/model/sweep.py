@@ -63,11 +63,10 @@ class Sweep:
         """Returns, for each point, the index of its clause in `deciding`, the clauses that have an expectation."""
         remaining, total = self.inside, 0
         for number, clause in enumerate(self.deciding):
-            chosen = (
-                remaining
-                if clause.when is None
-                else remaining & column(clause.when, self.space, declared)
-            )
+            if clause.when is None:
+                chosen = remaining
+            else:
+                chosen = remaining & column(clause.when, self.space, declared)
             total += number * chosen
             remaining ^= chosen
         return self.space.bytes_of(total)
@@ -80,16 +79,15 @@ class Sweep:
             for name in clause.needs if clause.then is None else ():
                 if declared(name):
                     continue
-                points = (
-                    self.inside
-                    if clause.when is None
-                    else self.inside & column(clause.when, self.space, declared)
-                )
+                if clause.when is None:
+                    points = self.inside
+                else:
+                    points = self.inside & column(clause.when, self.space, declared)
                 if name not in names:
                     names.append(name)
                     columns.append(0)
                 columns[names.index(name)] |= points
-        total = sum(each << bit for bit, each in enumerate(columns))
+        total = sum(column << bit for bit, column in enumerate(columns))
         return self.space.bytes_of(total), tuple(names)
 
     def point_case(self, case: Case, text: str) -> Case:
@@ -137,4 +135,6 @@ class Sweep:
 def points_where(where: Expression | None, space: Space) -> int:
     """Returns the column of the points that a constraint selects. None selects all points. A constraint cannot depend
     on capabilities."""
-    return space.everywhere() if where is None else column(where, space, lambda name: True)
+    if where is None:
+        return space.everywhere()
+    return column(where, space, lambda name: True)

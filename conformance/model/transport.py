@@ -22,7 +22,8 @@ class Transport:
         True  # the completion statuses are those of the InfiniBand Architecture Specification
     )
     read_sink: tuple[
-        str, ...
+        str,
+        ...,
     ] = ()  # the remote rights of the memory for a READ response, besides LOCAL_WRITE
 
     def acknowledges(self, opcode: str) -> bool:
@@ -33,7 +34,11 @@ class Transport:
 INFINIBAND = Transport("InfiniBand")
 ROCE = Transport("RoCE")
 IWARP = Transport(
-    "iWARP", acknowledged=False, immediate_data=False, iba=False, read_sink=("REMOTE_WRITE",)
+    "iWARP",
+    acknowledged=False,
+    immediate_data=False,
+    iba=False,
+    read_sink=("REMOTE_WRITE",),
 )
 UNSPECIFIED = Transport("unspecified", iba=False)
-TRANSPORTS = {each.name: each for each in (INFINIBAND, ROCE, IWARP, UNSPECIFIED)}
+TRANSPORTS = {transport.name: transport for transport in (INFINIBAND, ROCE, IWARP, UNSPECIFIED)}

@@ -37,8 +37,8 @@ class Mismatch:
         return Mismatch(step + self.path, self.value, self.expected)
 
     def __str__(self) -> str:
-        *others, last = self.expected
-        may_be = " or ".join(filter(None, [", ".join(others), last]))
+        *first_types, last = self.expected
+        may_be = " or ".join(filter(None, [", ".join(first_types), last]))
         return f"{self.path.removeprefix('.') or 'it'} is {_kind(self.value)}, not {may_be}"
 
 
@@ -58,8 +58,10 @@ def mismatch(value: Any, type_: Any) -> str:
     "" if the value fits. A key of the outermost object may be null, which counts as absent."""
     if isinstance(value, dict):
         value = {key: inner for key, inner in value.items() if inner is not None}
-    found = check_of(type_)(value)
-    return str(found) if found else ""
+    mismatch = check_of(type_)(value)
+    if mismatch:
+        return str(mismatch)
+    return ""
 
 
 @functools.cache
@@ -75,11 +77,11 @@ def check_of(type_: Any) -> Check:
     if is_typeddict(type_) or is_dataclass(type_):
         return _object_check(type_)
     if origin in (Union, types.UnionType):
-        return _union_check([check_of(each) for each in arguments])
+        return _union_check([check_of(argument) for argument in arguments])
     if origin is Literal:
         return _choice_check(arguments)
     if isinstance(type_, type) and issubclass(type_, Enum):
-        return _choice_check([each.value for each in type_])
+        return _choice_check([type_part.value for type_part in type_])
     if origin in (list, tuple, Sequence):
         return _list_check(check_of(arguments[0]))
     if origin in (dict, Mapping):
@@ -88,7 +90,8 @@ def check_of(type_: Any) -> Check:
         return _leaf_check(_is_number, "a number")
     kind, what = _PLAIN[type_]
     return _leaf_check(
-        lambda value: type(value) is kind or (kind is str and isinstance(value, str)), what
+        lambda value: type(value) is kind or (kind is str and isinstance(value, str)),
+        what,
     )
 
 
@@ -111,19 +114,17 @@ def _choice_check(choices: Sequence[Any]) -> Check:
 
 def _union_check(checks: Sequence[Check]) -> Check:
     def check(value: Any) -> Mismatch | None:
-        found = []
-        for each in checks:
-            wrong = each(value)
+        mistakes = []
+        for check in checks:
+            wrong = check(value)
             if wrong is None:
                 return None
-            found.append(wrong)
+            mistakes.append(wrong)
         # A problem inside the value is more helpful in a message than the fact that no type fits.
-        deepest = max(found, key=lambda wrong: bool(wrong.path))
-        return (
-            deepest
-            if deepest.path
-            else Mismatch("", value, tuple(what for wrong in found for what in wrong.expected))
-        )
+        deepest = max(mistakes, key=lambda wrong: bool(wrong.path))
+        if deepest.path:
+            return deepest
+        return Mismatch("", value, tuple(what for wrong in mistakes for what in wrong.expected))
 
     return check
 
@@ -132,7 +133,7 @@ def _list_check(inner: Check) -> Check:
     def check(value: Any) -> Mismatch | None:
         if not isinstance(value, list):
             return Mismatch("", value, ("a list",))
-        wrongs = ((number, wrong) for number, each in enumerate(value) if (wrong := inner(each)))
+        wrongs = ((number, wrong) for number, item in enumerate(value) if (wrong := inner(item)))
         return next((wrong.within(f"[{number}]") for number, wrong in wrongs), None)
 
     return check
@@ -142,7 +143,7 @@ def _mapping_check(inner: Check) -> Check:
     def check(value: Any) -> Mismatch | None:
         if not isinstance(value, dict):
             return Mismatch("", value, ("an object",))
-        wrongs = ((key, wrong) for key, each in value.items() if (wrong := inner(each)))
+        wrongs = ((key, wrong) for key, item in value.items() if (wrong := inner(item)))
         return next((wrong.within(f".{_shown(key)}") for key, wrong in wrongs), None)
 
     return check
@@ -151,7 +152,8 @@ def _mapping_check(inner: Check) -> Check:
 def _object_check(type_: Any) -> Check:
     @functools.cache
     def fields() -> Mapping[
-        str, Check
+        str,
+        Check,
     ]:  # called at the first use, because a type may contain itself
         return {
             name: check_of(hint)
@@ -161,10 +163,10 @@ def _object_check(type_: Any) -> Check:
     def check(value: Any) -> Mismatch | None:
         if not isinstance(value, dict):
             return Mismatch("", value, ("an object",))
-        known = fields()
-        for key, each in value.items():
-            inner = known.get(key)
-            if inner is not None and (wrong := inner(each)):
+        names = fields()
+        for key, item in value.items():
+            inner = names.get(key)
+            if inner is not None and (wrong := inner(item)):
                 return wrong.within(f".{key}")
         return None
 
@@ -174,10 +176,14 @@ def _object_check(type_: Any) -> Check:
 def _kind(value: Any) -> str:
     """Returns the wrong value as JSON. Returns only the type of a list or an object."""
     if isinstance(value, dict | list):
-        return "an object" if isinstance(value, dict) else "a list"
+        if isinstance(value, dict):
+            return "an object"
+        return "a list"
     return json.dumps(value, default=repr)[:_MOST_SHOWN]
 
 
 def _shown(key: str) -> str:
     """Returns a key in a form that is safe for a message of one line."""
-    return key if key.isprintable() and len(key) <= _MOST_SHOWN else ascii(key[:_MOST_SHOWN])
+    if key.isprintable() and len(key) <= _MOST_SHOWN:
+        return key
+    return ascii(key[:_MOST_SHOWN])

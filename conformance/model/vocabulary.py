@@ -211,11 +211,13 @@ _ARGUMENTS: Mapping[str, ArgumentSpec] = {
 def _given(text: str, **more: ArgumentSpec) -> dict[str, ArgumentSpec]:
     """Returns the arguments `more`, and then the arguments in a text. `NAME=DEFAULT` is an argument with a different
     default than in _ARGUMENTS; `_` in a default is a space."""
-    found = dict(more)
+    arguments = dict(more)
     for name, sign, default in (word.partition("=") for word in text.split()):
-        known = _ARGUMENTS[name]
-        found[name] = replace(known, default=default.replace("_", " ")) if sign else known
-    return found
+        arguments_here = _ARGUMENTS[name]
+        arguments[name] = (
+            replace(arguments_here, default=default.replace("_", " ")) if sign else arguments_here
+        )
+    return arguments
 
 
 # With `lkey`, the owner of the range posts the requests, and the range is local memory. With `rkey`, the peer posts the
@@ -252,7 +254,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     # Binds `mw` again and again, and uses the new key and the key before.
     "binds_in_turn": {**_BIND, **_given("rounds=257")},
     "post_send_with_inv": _given(
-        "qp rkey=mw.rkey length=0"
+        "qp rkey=mw.rkey length=0",
     ),  # `length` is the size of the message in bytes
     "restore_rkey": _given("mw"),
     # Rule API-01: compares the suite's description of one item with the installed header and bindings.
@@ -283,7 +285,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "fork": _given("memory child"),
     "join": _given("memory"),
     "inherited": _given(
-        "addr length=1_page mappings="
+        "addr length=1_page mappings=",
     ),  # `mappings`: how many mappings contain the range
     # Runs in a separate process. `kernel` is whether libibverbs can query the kernel's copy-on-fork support. Expected
     # are `status`, the result of ibv_is_fork_initialized; `registered`, whether a child inherits a registered page; and
@@ -303,7 +305,8 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "regions_side_by_side": _given("addr length=64 count=100 access pd"),
     "immediates_in_order": _given("rkey addr length=64 rounds pd"),
     "atomics_in_order": _given(
-        "rkey addr rounds pd", op=_words("operation", "ATOMIC_FETCH_AND_ADD", ATOMICS_IN_ORDER)
+        "rkey addr rounds pd",
+        op=_words("operation", "ATOMIC_FETCH_AND_ADD", ATOMICS_IN_ORDER),
     ),
     "bind_and_send": _BIND,
     # A bind of a window of either type on a queue pair with `notifies`, after ibv_req_notify_cq; observes the events of
@@ -322,7 +325,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     },
     "post_receive": _given("qp sg_list"),
     "send_to_receive": _given(
-        "qp memory length=8 behind=0"
+        "qp memory length=8 behind=0",
     ),  # compares the bytes of `memory` from `behind` on
     "post_traffic": _IN_FLIGHT,
     # Another process creates the set-up of the case, posts the requests of post_traffic, and is killed.
@@ -392,7 +395,10 @@ ERRNO_NAMES = (*sorted(set(errno.errorcode.values()) | {"ENOTSUP", "EOPNOTSUPP"}
 EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "errno": ExpectationSpec(ERRNO_NAMES, "refused", several=True),
     "code": ExpectationSpec(
-        verbs.ENUMS["ibv_rereg_mr_err_code"].short_names, "refused", ("ibv_rereg_mr",), True
+        verbs.ENUMS["ibv_rereg_mr_err_code"].short_names,
+        "refused",
+        ("ibv_rereg_mr",),
+        True,
     ),
     "mr": ExpectationSpec(("as_asked",), "success", (*REGISTRATIONS, "ibv_rereg_mr")),
     "completion": ExpectationSpec(("none", "one"), calls=(*BINDS, "connect_qp", "post_local_inv")),

@@ -43,9 +43,13 @@ def named_devices(config: pytest.Config) -> list[str]:
     if not names:
         names = device_names()
         if len(names) != 1:
-            here = f"devices here: {', '.join(names)}" if names else "this host has no RDMA device"
+            if names:
+                here = f"devices here: {', '.join(names)}"
+            else:
+                here = "this host has no RDMA device"
             raise UserError(
-                f"name the device under test with --rdma-device; {here}", status=2 if names else 4
+                f"name the device under test with --rdma-device; {here}",
+                status=2 if names else 4,
             )
     return names
 
@@ -118,7 +122,10 @@ def _declarations() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the flag of each option, and the keyword arguments that declare the option to pytest and to argparse."""
     for option in OPTIONS.values():
         if option.plugin:
-            default = list(option.default) if isinstance(option.default, tuple) else option.default
+            if isinstance(option.default, tuple):
+                default = list(option.default)
+            else:
+                default = option.default
             settings = option.settings(default)
             if option.name == "device":
                 settings |= {
@@ -175,7 +182,9 @@ def text_of(config: pytest.Config, path: str, *, remove: bool = False) -> str:
     """Returns the text of a file that an option names; with `remove`, removes the file. Raises OSError."""
     handed = config.stash.get(HANDED, {})
     if path in handed:
-        return handed.pop(path) if remove else handed[path]
+        if remove:
+            return handed.pop(path)
+        return handed[path]
     text = Path(path).read_text(encoding="utf-8")
     if remove:
         Path(path).unlink()
@@ -192,7 +201,7 @@ def selected_cases(config: pytest.Config) -> list[Case] | None:
     except OSError as error:
         raise pytest.UsageError(f"--rdma-only {path}: {error.strerror}") from error
     suite = suite_of(config)
-    found = []
+    cases = []
     for name in chosen:
         try:
             case = suite.find(name)
@@ -201,26 +210,31 @@ def selected_cases(config: pytest.Config) -> list[Case] | None:
         if case is None:
             near = suggestion(name, [case.id for case in suite.cases])
             raise pytest.UsageError(f"--rdma-only {path}: unknown case {name!r}{near}")
-        found.append(case)
-    return found
+        cases.append(case)
+    return cases
 
 
 def options_of(config: pytest.Config, device: str | None) -> RunOptions:
     """Returns the options of this session as options of `rdma-cts run` on `device` of this host."""
-    given = {
+    options = {
         name: config.getoption(option.plugin_flag)
         for name, option in OPTIONS.items()
         if option.plugin
     }
-    given |= {"device": device, "cases": tuple(given["cases"])}
-    return RunOptions(**given).seen_from_project(config.invocation_params.dir)
+    options |= {"device": device, "cases": tuple(options["cases"])}
+    return RunOptions(**options).seen_from_project(config.invocation_params.dir)
 
 
 def case_of(item: pytest.Item) -> Case | None:
     """Returns the case that an item runs; None for other tests."""
     callspec = getattr(item, "callspec", None)
-    case = callspec.params.get("case") if callspec else None
-    return case if isinstance(case, Case) else None
+    if callspec:
+        case = callspec.params.get("case")
+    else:
+        case = None
+    if isinstance(case, Case):
+        return case
+    return None
 
 
 def cases_of(session: pytest.Session) -> list[Case]:
@@ -255,7 +269,9 @@ def check(config: pytest.Config) -> DeviceFacts | None:
 def open_device(config: pytest.Config) -> Device:
     """Opens the device that this process uses. Raises UserError."""
     return Device(
-        own_device(config), config.getoption("--rdma-port"), config.getoption("--rdma-gid-index")
+        own_device(config),
+        config.getoption("--rdma-port"),
+        config.getoption("--rdma-gid-index"),
     )
 
 
@@ -276,7 +292,8 @@ def check_peer(device: Device, peer: Device | RemoteDevice) -> None:
     device under test declares."""
     if IWARP in (device.transport, peer.transport):
         raise UserError(
-            "--peer is not for iWARP, whose queue pairs are connected on one device only", status=3
+            "--peer is not for iWARP, whose queue pairs are connected on one device only",
+            status=3,
         )
     if device.transport is not peer.transport:
         raise UserError(

@@ -110,40 +110,48 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     only = selected_cases(config)
     if not cases and only is None:
         return
-    chosen = (
-        of_tier(list(cases.values()), config.getoption("--rdma-tier")) if only is None else only
-    )
+    if only is None:
+        chosen = of_tier(list(cases.values()), config.getoption("--rdma-tier"))
+    else:
+        chosen = only
     order = {
         case.id: number
         for number, case in enumerate(ordered(chosen, config.getoption("--rdma-seed")))
     }
     numbers = {item: order.get(case.id) for item in items if (case := case_of(item)) is not None}
-    kept = [item for item in items if numbers.get(item, 0 if only is None else None) is not None]
+    selected = [
+        item for item in items if numbers.get(item, 0 if only is None else None) is not None
+    ]
     if config.getoption("--rdma-seed") is not None:
-        kept.sort(key=lambda item: numbers.get(item) or 0)
+        selected.sort(key=lambda item: numbers.get(item) or 0)
     if not config.getoption("--rdma-sequences"):
-        kept = [
+        selected = [
             item
-            for item in kept
+            for item in selected
             if (case := case_of(item)) is None or case.kind is not Kind.SEQUENCES
         ]
-    kept.sort(key=_precedence)
-    if left_out := set(items).difference(kept):
+    selected.sort(key=_precedence)
+    if left_out := set(items).difference(selected):
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
-    items[:] = kept
+    items[:] = selected
 
 
 def _precedence(item: pytest.Item) -> int:
     case = case_of(item)
-    return case.kind.traits.precedence if case is not None else 0
+    if case is not None:
+        return case.kind.traits.precedence
+    return 0
 
 
 @pytest.fixture(scope="session")
 def module_memory(
-    request: pytest.FixtureRequest, capabilities: Capabilities
+    request: pytest.FixtureRequest,
+    capabilities: Capabilities,
 ) -> ModuleMemory | None:
     """Returns the counter of the modules' memory, if the kernel has one and no other process uses the modules."""
-    return ModuleMemory.of_kernel() if request.config.getoption("--rdma-alone") else None
+    if request.config.getoption("--rdma-alone"):
+        return ModuleMemory.of_kernel()
+    return None
 
 
 @pytest.fixture
@@ -161,7 +169,7 @@ def run(
 
     def random_sequences(case: Case, progress: Progress) -> Observation:
         search: RandomSequences = request.getfixturevalue(
-            "random_sequences"
+            "random_sequences",
         )  # a fixture from trial/
         return search(case, progress)
 
@@ -177,7 +185,8 @@ def run(
 
     def run_and_record(case: Case) -> None:
         recorder = config.stash.get(
-            RECORDER, None
+            RECORDER,
+            None,
         )  # the recorder may have been set up after this fixture
         progress = functools.partial(recorder.progress, case.id) if recorder else no_progress
         try:
@@ -210,13 +219,16 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if case is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
         record = _record_of(item.session, case, call.excinfo.value if call.excinfo else None)
         is_xdist = hasattr(
-            item.config, "workerinput"
+            item.config,
+            "workerinput",
         )  # xdist transfers only values of simple types
         item.user_properties.append((PROPERTY, json.dumps(record) if is_xdist else record))
 
 
 def _record_of(
-    session: pytest.Session, case: Case, error: BaseException | None
+    session: pytest.Session,
+    case: Case,
+    error: BaseException | None,
 ) -> ResultRecord | ObservedRecord:
     """Returns the record of a case that has just run. An exception of the harness becomes BROKEN, never FAIL."""
     record = session.stash.get(RECORD, None)

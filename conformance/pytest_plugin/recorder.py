@@ -95,7 +95,10 @@ def _stream(config: pytest.Config) -> Stream:
     """Returns the stream of --rdma-stream. The first call reads and removes the file with the mark. Raises OSError."""
     if _STREAM not in config.stash:
         path = config.getoption("--rdma-mark")
-        mark = text_of(config, path, remove=True).strip() if path else ""
+        if path:
+            mark = text_of(config, path, remove=True).strip()
+        else:
+            mark = ""
         config.stash[_STREAM] = Stream(config.getoption("--rdma-stream"), mark)
     return config.stash[_STREAM]
 
@@ -125,7 +128,9 @@ class Recorder:
     def prepare(self) -> None:
         """Prepares the parts of the header that are known before the cases."""
         self._header = header_record(
-            suite_of(self.config), self.device, list(self.config.invocation_params.args)
+            suite_of(self.config),
+            self.device,
+            list(self.config.invocation_params.args),
         )
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -154,7 +159,8 @@ class Recorder:
             not self.live
         ):  # a supervisor has its plan and options; in an emulated guest, computing them takes long
             self.options = options_of(
-                self.config, None if has_several(self.config) else self.device["name"]
+                self.config,
+                None if has_several(self.config) else self.device["name"],
             )
             header |= cast(HeaderRecord, plan_facts(suite, self.planned))
         header["profile"] = named_profile(self.config.getoption("--rdma-profile"))
@@ -185,12 +191,14 @@ class Recorder:
             self._begun = case
             self.sink.append({"type": "start", "case": case})
 
-    def offered(self, found: Capabilities) -> None:
+    def offered(self, capabilities: Capabilities) -> None:
         """Reports to the supervisor once which capabilities worked when they were tried."""
         if self.sink and self.live and not self._offered:
             self._offered = True
-            offered = {entry: dict(names) for entry, names in found.offered.items()}
-            self.sink.append({"type": "offered", "offered": offered, "absent": dict(found.absent)})
+            offered = {entry: dict(names) for entry, names in capabilities.offered.items()}
+            self.sink.append(
+                {"type": "offered", "offered": offered, "absent": dict(capabilities.absent)}
+            )
 
     def progress(self, case: str, point: str, done: int, row: str = "", rule: str = "") -> None:
         """Records the progress of a case, from which the supervisor derives where the kernel died. `point` is the next
@@ -216,7 +224,7 @@ class Recorder:
 
     def record_result(self, record: Record) -> None:
         assert record["type"] == "result"
-        if self.sink and not any(known["case"] == record["case"] for known in self.results[-1:]):
+        if self.sink and not any(last["case"] == record["case"] for last in self.results[-1:]):
             case = suite_of(self.config).find(record["case"])
             if case is not None and not self.live:  # in a stream, the supervisor adds the command
                 record = {**record, "repro": self.options.reproduction(case)}
@@ -238,11 +246,11 @@ class Recorder:
 
     def _record_crash(self, nodeid: str) -> None:
         suite = suite_of(self.config)
-        found = suite.find(case_id(nodeid))
-        if found:
+        case = suite.find(case_id(nodeid))
+        if case:
             end = WorkerEnd("the process that ran the case died", kind=FaultKind.PROCESS_DIED)
-            judgement = Judgement.of_fault(loss_of(found, end, []))
-            self.record_result(result_record(found, suite.registry, judgement, {}))
+            judgement = Judgement.of_fault(loss_of(case, end, []))
+            self.record_result(result_record(case, suite.registry, judgement, {}))
 
     def pytest_sessionfinish(self) -> None:
         if self.sink is None:
@@ -251,7 +259,7 @@ class Recorder:
             registry = suite_of(self.config).registry
             duration = time.monotonic() - self.started
             self.sink.append(
-                footer_record(self.planned, self.results, registry, duration_s=duration)
+                footer_record(self.planned, self.results, registry, duration_s=duration),
             )
         self.sink.close()
 
@@ -259,7 +267,9 @@ class Recorder:
 def case_id(nodeid: str) -> str:
     """Returns the case id in a node id such as `cases/reg_mr/test_reg_mr.py::test_reg_mr[reg_mr/…]`; else empty."""
     start = nodeid.find("[")
-    return nodeid[start + 1 : -1] if start >= 0 and nodeid.startswith("cases/") else ""
+    if start >= 0 and nodeid.startswith("cases/"):
+        return nodeid[start + 1 : -1]
+    return ""
 
 
 def header_record(suite: Suite, device: DeviceFacts, argv: Sequence[Any]) -> HeaderRecord:

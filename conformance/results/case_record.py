@@ -39,7 +39,10 @@ def observed_record(run: CaseRun) -> ObservedRecord:
 
 
 def sweep_record(
-    case: Case, registry: Registry, result: SweepResult, duration_us: int
+    case: Case,
+    registry: Registry,
+    result: SweepResult,
+    duration_us: int,
 ) -> ResultRecord:
     assert case.sweep is not None
     judgement = Judgement(result.verdict, result.reason, fault=result.fault)

@@ -23,7 +23,10 @@ def parse(data: bytes | str) -> Any:
     if len(data) > _LARGE and values_in(data) > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
     try:
-        text = data if isinstance(data, str) else data.decode(json.detect_encoding(data))
+        if isinstance(data, str):
+            text = data
+        else:
+            text = data.decode(json.detect_encoding(data))
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg}, at character {error.pos + 1}") from error
@@ -46,7 +49,10 @@ def values_in(data: bytes | str) -> int:
 
 
 def _check_depth(value: Any) -> None:
-    level = [value] if isinstance(value, dict | list) else []
+    if isinstance(value, dict | list):
+        level = [value]
+    else:
+        level = []
     for _ in range(MOST_LEVELS):
         if not level:
             return
@@ -66,14 +72,14 @@ def _refuse(name: str) -> NoReturn:
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     # Equal keys and equal short texts of many records become one object, which saves memory.
-    found = {
-        intern(key): intern(each) if type(each) is str and len(each) < _SHORT else each
-        for key, each in pairs
+    pairs_read = {
+        intern(key): intern(item) if type(item) is str and len(item) < _SHORT else item
+        for key, item in pairs
     }
-    if len(found) < len(pairs):
+    if len(pairs_read) < len(pairs):
         twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
         raise ValueError(f"the key {twice[:40]!r} occurs twice in an object")
-    return found
+    return pairs_read
 
 
 def _finite(text: str) -> float:
@@ -93,5 +99,8 @@ def _bounded(text: str) -> int:
 
 
 _DECODER = json.JSONDecoder(
-    parse_constant=_refuse, parse_float=_finite, parse_int=_bounded, object_pairs_hook=_once
+    parse_constant=_refuse,
+    parse_float=_finite,
+    parse_int=_bounded,
+    object_pairs_hook=_once,
 )

@@ -34,7 +34,10 @@ def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFact
         dead=values["key"] == "ended",
         region=(ON_DEMAND,) if values["region"] == "on_demand" else (),
     )
-    expected = GRANTED if is_granted(group.found["answer"]) else REFUSED
+    if is_granted(group.found["answer"]):
+        expected = GRANTED
+    else:
+        expected = REFUSED
     others = judged.passed.get((aspect, rule), [])
     return {
         "when": explained(model, group.points, others),

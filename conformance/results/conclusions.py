@@ -19,23 +19,30 @@ if TYPE_CHECKING:
 def verdict_on(rule: str, record: ResultRecord) -> Verdict:
     """Returns the effective verdict of a result on one of its rules. In a sweep, only the points of this rule count."""
     of_points = record.get("rule_verdicts", {})
-    points = Verdict(of_points[rule]) if rule in of_points else record["effective"]
+    if rule in of_points:
+        points = Verdict(of_points[rule])
+    else:
+        points = record["effective"]
     waived = record["effective"] != record["verdict"] and points in VIOLATIONS
-    return record["effective"] if waived else points
+    if waived:
+        return record["effective"]
+    return points
 
 
 def headline(rule: str, record: ResultRecord) -> tuple[str, str]:
     """Returns a line that says what a result shows about one of its rules, and the command that reproduces the result.
     For a sweep, the line is about the rule's largest group of deviating points, and the command runs the simplest point
     of this group. For random sequences, line and command are about the first sequence that deviates."""
-    own = [each for each in record.get("deviations", ()) if rule in each["rules"]]
-    if not own:
+    deviations = [
+        deviation for deviation in record.get("deviations", ()) if rule in deviation["rules"]
+    ]
+    if not deviations:
         return record["reason"], record["repro"]
-    first = own[0]
+    first = deviations[0]
     text = first.get("observed") or record["reason"]
     if first.get("count"):
         text += f" ({format_points(first)})"
-    return text + format_more(len(own) - 1), first.get("repro") or record["repro"]
+    return text + format_more(len(deviations) - 1), first.get("repro") or record["repro"]
 
 
 BY_CHANCE = (
@@ -46,10 +53,18 @@ BY_CHANCE = (
 def format_points(deviation: Deviation) -> str:
     """Describes the deviating points of a sweep: `32 of 96 points where PREFETCH: those with !LOCAL_WRITE`."""
     count, of = deviation.get("count") or 0, deviation.get("of") or 0
-    where = f" where {deviation['clause']}" if deviation.get("clause") else ""
+    if deviation.get("clause"):
+        where = f" where {deviation['clause']}"
+    else:
+        where = ""
     if deviation["when"] in ("", "always"):
-        return f"the only point{where}" if count == 1 else f"all {count:,} points{where}"
-    among = f" of {of:,}" if of else ""
+        if count == 1:
+            return f"the only point{where}"
+        return f"all {count:,} points{where}"
+    if of:
+        among = f" of {of:,}"
+    else:
+        among = ""
     if deviation["when"] == BY_CHANCE:
         return f"{count:,}{among} {'try' if (of or count) == 1 else 'tries'}{where}"
     return f"{count:,}{among} {'point' if (of or count) == 1 else 'points'}{where}: those with {deviation['when']}"
@@ -57,7 +72,9 @@ def format_points(deviation: Deviation) -> str:
 
 def format_more(number: int) -> str:
     """Returns a remark with the number of further groups of deviating points ("ways" to deviate); empty for 0."""
-    return f" (and {number} more way{'s' if number > 1 else ''})" if number > 0 else ""
+    if number > 0:
+        return f" (and {number} more way{'s' if number > 1 else ''})"
+    return ""
 
 
 class Standing(StrEnum):
@@ -92,7 +109,9 @@ class Standing(StrEnum):
         return member
 
 
-STANDING: Mapping[str, Standing] = {verdict: each for each in Standing for verdict in each.verdicts}
+STANDING: Mapping[str, Standing] = {
+    verdict: standing for standing in Standing for verdict in standing.verdicts
+}
 
 
 @dataclass(frozen=True)
@@ -138,7 +157,10 @@ def conclude_run(
     count = Counter(standings.values())
     if footer is None and not count[Standing.VIOLATED]:
         return RunConclusion("the run was cut short", 3, incomplete=True)
-    status = exit_status(footer) if footer else 1
+    if footer:
+        status = exit_status(footer)
+    else:
+        status = 1
     if (
         status == 1
         and footer
@@ -149,7 +171,10 @@ def conclude_run(
     if status == 1:
         violated = [rule for rule, standing in standings.items() if standing == Standing.VIOLATED]
         number = format_levels(violated, of) or "a rule"
-        ending = "" if footer else " (cut short)"
+        if footer:
+            ending = ""
+        else:
+            ending = " (cut short)"
         return RunConclusion(
             f"{device} does not conform to its documents: {number} violated{ending}",
             status,
@@ -163,43 +188,50 @@ def conclude_run(
     }
     partial = [
         rule
-        for rule, found in rules.items()
-        if found.verdict == Verdict.PARTIAL and not found.settled
+        for rule, verdict in rules.items()
+        if verdict.verdict == Verdict.PARTIAL and not verdict.settled
     ]
     unreachable = [
         rule
-        for rule, each in standings.items()
-        if each == Standing.UNREACHABLE and rule not in needs.conditional
+        for rule, standing in standings.items()
+        if standing == Standing.UNREACHABLE and rule not in needs.conditional
     ]
-    others = {
+    further = {
         "unreachable here": counted(len(unreachable), "rule"),
         "passed only in part": counted(len(partial), "rule"),
     }
-    left = [f"{number} {what}" for what, number in {**incomplete, **others}.items() if number]
+    incomplete_parts = [
+        f"{number} {what}" for what, number in {**incomplete, **further}.items() if number
+    ]
     if left_out is None:
-        left.append("it is unknown how much of the default tier was run")
+        incomplete_parts.append("it is unknown how much of the default tier was run")
     verified = count[Standing.VERIFIED] or count[Standing.OFFERED] or count[Standing.WAIVED]
-    if not (left or verified):
-        left.append("no rule verified")
+    if not (incomplete_parts or verified):
+        incomplete_parts.append("no rule verified")
     of_stack = counted(count[Standing.OF_STACK], "rule")
-    known = [
+    counts = [
         counted(count[Standing.WAIVED], "waived rule"),
         of_stack and f"{of_stack} violated by the stack on every device",
     ]
-    exceptions = f" except for {' and '.join(filter(None, known))}" if any(known) else ""
+    if any(counts):
+        exceptions = f" except for {' and '.join(filter(None, counts))}"
+    else:
+        exceptions = ""
     is_incomplete = left_out is None or any(incomplete.values())
-    if left:
-        words = f"partial: {', '.join(left)}; no rule was violated{exceptions}"
+    if incomplete_parts:
+        words = f"partial: {', '.join(incomplete_parts)}; no rule was violated{exceptions}"
     elif status:
         words = f"the run is incomplete or broken: no conclusion about {device}"
     else:
         words = f"{device} conforms to its documents{exceptions}"
-    return RunConclusion(words, status, tuple(left), is_incomplete or status == 3)
+    return RunConclusion(words, status, tuple(incomplete_parts), is_incomplete or status == 3)
 
 
 def counted(number: int, one: str) -> str:
     """Returns the number with its noun, in the plural if necessary; empty for 0."""
-    return format_count(number, one) if number else ""
+    if number:
+        return format_count(number, one)
+    return ""
 
 
 def exit_status(footer: FooterRecord) -> int:

@@ -87,12 +87,14 @@ def wrong_result(record: ResultRecord, header: HeaderRecord) -> str:
         counted = [
             *(name for name, count in record["points"].items() if count),
             *record["rule_verdicts"].values(),
-            *(each.get("verdict") or Verdict.FAIL for each in record["deviations"]),
+            *(deviation.get("verdict") or Verdict.FAIL for deviation in record["deviations"]),
         ]
         if worse := next(filter(VIOLATIONS.__contains__, counted), ""):
             return f"its verdict is {verdict}, although a part of it has the verdict {worse}"
     if effective == verdict:
-        return "it is not waived, but has a waiver" if record["waiver"] else ""
+        if record["waiver"]:
+            return "it is not waived, but has a waiver"
+        return ""
     if verdict not in VIOLATIONS:
         return f"its verdict is {verdict}, which cannot count as {effective}"
     if effective == Verdict.STACK:
@@ -100,7 +102,9 @@ def wrong_result(record: ResultRecord, header: HeaderRecord) -> str:
             return "it counts as STACK, but the run is not about a device"
         of_other_version = header["suite"].get("version") != VERSION
         is_known = of_other_version or is_of_stack(record)
-        return "" if is_known else "it counts as STACK, but the stack did not return this result"
+        if is_known:
+            return ""
+        return "it counts as STACK, but the stack did not return this result"
     if effective != Verdict.WAIVED:
         return f"its verdict is {verdict}, which cannot count as {effective}"
     return _wrong_waiver(record, header)
@@ -121,10 +125,10 @@ def _wrong_waiver(record: ResultRecord, header: HeaderRecord) -> str:
     return ""
 
 
-def wrong_confirmation(record: ConfirmationRecord, found: ResultRecord | None) -> str:
+def wrong_confirmation(record: ConfirmationRecord, result: ResultRecord | None) -> str:
     """Returns the contradiction between a confirmation and the result of its case, as a clause; empty if there is none.
     A violation can be unconfirmed only if a repetition without a violation is recorded."""
-    if not found or found["verdict"] not in VIOLATIONS:
+    if not result or result["verdict"] not in VIOLATIONS:
         return "there is no violation of this case"
     if record["confirmed"]:
         return ""
@@ -155,9 +159,9 @@ def wrong_footer(
     """Returns the figure of the footer that disagrees with the results, as a clause; empty if all figures agree."""
     if not 0 <= (footer.get("duration_s") or 0) < math.inf:
         return f"`duration_s` is {_short(footer['duration_s'])}, which is not a duration"
-    for key, said, found in _compared(footer, header, results, confirmations):
-        if said != found:
-            return f"`{key}` is {_short(said)}, but its results give {_short(found)}"
+    for key, said, actual in _compared(footer, header, results, confirmations):
+        if said != actual:
+            return f"`{key}` is {_short(said)}, but its results give {_short(actual)}"
     return ""
 
 
@@ -195,23 +199,23 @@ def _compared(
     concluded = conclude_rules(results, Needs.of_header(header))
     rules = {rule: concluded[rule].verdict for rule in header["rules"] if rule in concluded}
     without = len(header["rules"]) - len(rules)
-    found: dict[str, Any] = {
+    pairs: dict[str, Any] = {
         "rules": rules,
         "rule_totals": {**dict(Counter(rules.values())), "without_case": without},
         "points": sum(sum(record["points"].values()) or 1 for record in results),
     }
     for key in _OF_VERSION:
         if key in footer:
-            yield from _parts(key, footer[key], found[key])  # type: ignore[literal-required]
+            yield from _parts(key, footer[key], pairs[key])  # type: ignore[literal-required]
 
 
-def _parts(key: str, said: Any, found: Any) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(said, Mapping) and isinstance(found, Mapping):
-        said, found = _without_zeros(said), _without_zeros(found)
-        for name in sorted({*said, *found}):
-            yield f"{key}.{name}", said.get(name), found.get(name)
+def _parts(key: str, said: Any, parts: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(said, Mapping) and isinstance(parts, Mapping):
+        said, parts = _without_zeros(said), _without_zeros(parts)
+        for name in sorted({*said, *parts}):
+            yield f"{key}.{name}", said.get(name), parts.get(name)
     else:
-        yield key, said, found
+        yield key, said, parts
 
 
 def _without_zeros(counts: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,5 +223,10 @@ def _without_zeros(counts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _short(value: Any) -> str:
-    text = "absent" if value is None else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 200 else f"{text[:200]}…"
+    if value is None:
+        text = "absent"
+    else:
+        text = json.dumps(value, ensure_ascii=False)
+    if len(text) <= 200:
+        return text
+    return f"{text[:200]}…"

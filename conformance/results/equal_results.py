@@ -44,7 +44,10 @@ def unequal_verdicts(suite: Suite, recorded: Recorded, directory: Path) -> list[
 
 
 def _calls(
-    suite: Suite, recorded: Recorded, directory: Path, basis: Basis
+    suite: Suite,
+    recorded: Recorded,
+    directory: Path,
+    basis: Basis,
 ) -> Iterator[tuple[Case, Observation]]:
     """Yields each row with its observation. For a sweep, yields one point of each group of points with the same result,
     as a row, with the point's observation."""
@@ -65,7 +68,9 @@ def _calls(
 
 
 def _judged_calls(
-    case: Case, observed: Observation, basis: Basis
+    case: Case,
+    observed: Observation,
+    basis: Basis,
 ) -> Iterator[tuple[str, str, Verdict]]:
     """Yields each judged call of a case: what makes two results equal, the result in words, and the verdict."""
     returned = without_undeclared(observed)
@@ -93,7 +98,10 @@ def _judged_calls(
         key = (str(step), case.entry, case.given, case.before, *earlier, verdict_key(seen))
         if step.then.outcome != "open" and not step.then.because:
             wrong = fault_of(step, seen, later=True)
-            verdict = Verdict.FAIL if wrong else Verdict.PASS
+            if wrong:
+                verdict = Verdict.FAIL
+            else:
+                verdict = Verdict.PASS
             yield repr(key), _text(case, step, seen), verdict
         earlier.append((str(step), verdict_key(seen)))
 

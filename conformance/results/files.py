@@ -21,7 +21,10 @@ _BLOCK = 4096  # bytes
 
 
 def write_atomically(
-    path: Path, data: bytes, durable: bool = True, within: Path | None = None
+    path: Path,
+    data: bytes,
+    durable: bool = True,
+    within: Path | None = None,
 ) -> None:
     """Replaces the content of a file as `write_whole` does. If the function fails, it raises UserError. The old file is
     then unchanged, and the folder has no new file."""
@@ -64,7 +67,10 @@ def new_directory(first: Path) -> Path:
     """Creates and returns the directory `first` or, if `first` exists, the first free one of `first-2`, `first-3` and
     so on. Raises UserError."""
     for number in itertools.count(1):
-        folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
+        if number == 1:
+            folder = first
+        else:
+            folder = first.with_name(f"{first.name}-{number}")
         with writing(folder), suppress(FileExistsError):
             folder.mkdir(parents=True)
             return folder
@@ -82,7 +88,10 @@ def writing(path: Path) -> Iterator[None]:
 
 def not_written(path: Path, error: OSError) -> UserError:
     """Returns the error for a file that cannot be written, with status 2 if its path is the reason, else status 3."""
-    status = 2 if error.errno in _WRONG_PLACE else 3
+    if error.errno in _WRONG_PLACE:
+        status = 2
+    else:
+        status = 3
     return UserError(f"{path} cannot be written: {error.strerror}", status=status)
 
 

@@ -22,23 +22,23 @@ def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
     """Yields the directory of a run: `given`, or a new directory in OUT, whose name has the time and `what`. After the
     block, the directory and its new parents are removed if the directory has only empty console files. Raises UserError
     if a directory in OUT cannot be created."""
-    made = [
+    created = [
         folder for folder in ((given, *given.parents) if given else (OUT,)) if not folder.exists()
     ]
     out = given or _new_folder(what)
     if not given:
-        made.insert(0, out)
+        created.insert(0, out)
     try:
         yield out
     finally:
         with contextlib.suppress(
-            OSError
+            OSError,
         ):  # a directory with files, and its parents, are not removed
-            if made:
+            if created:
                 for console in out.glob("console*.log"):
                     if not console.stat().st_size:
                         console.unlink()
-            for folder in made:
+            for folder in created:
                 folder.rmdir()
 
 
@@ -74,7 +74,9 @@ def latest(folder: Path) -> Path | None:
 def latest_first(folder: Path) -> list[Path]:
     """Returns the runs in `folder`, the most recently written results first."""
     files = sorted(
-        folder.glob(f"*/{FILE_NAME}"), key=lambda file: file.stat().st_mtime, reverse=True
+        folder.glob(f"*/{FILE_NAME}"),
+        key=lambda file: file.stat().st_mtime,
+        reverse=True,
     )
     return [file.parent for file in files]
 

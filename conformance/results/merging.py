@@ -49,7 +49,11 @@ class Part:
     @property
     def undecided(self) -> int:
         """The number of the shard's cases without a result."""
-        done = {each["case"] for each in self.recorded.results if each["verdict"] != Verdict.MISSED}
+        done = {
+            result["case"]
+            for result in self.recorded.results
+            if result["verdict"] != Verdict.MISSED
+        }
         return sum(case not in done for case in self.planned)
 
 
@@ -59,24 +63,24 @@ def part_of(folder: Path, recorded: Recorded) -> Part:
     if facts is None:
         raise UserError(f"{folder} is not a shard of a run", hint="run --shard K/N makes one")
     try:
-        shard, whole, planned = (
+        shard, all_ids, planned = (
             Shard(facts["number"], facts["of"]),
             facts["whole"],
             recorded.header["planned"],
         )
         if not 1 <= shard.number <= shard.of or not all(
-            isinstance(each, str) for each in (*whole, *planned)
+            isinstance(case_id, str) for case_id in (*all_ids, *planned)
         ):
             raise ValueError
     except (LookupError, TypeError, ValueError) as error:
         raise UserError(f"{folder}: its header does not say which shard it is") from error
-    return Part(folder, recorded, shard, tuple(whole))
+    return Part(folder, recorded, shard, tuple(all_ids))
 
 
 def check(parts: Sequence[Part]) -> None:
     """Raises UserError if `parts` are not different shards of one run."""
-    first, *others = parts
-    for part in others:
+    first, *later = parts
+    for part in later:
         if change := _change(first, part):
             raise UserError(f"{part.folder} is not of the same run as {first.folder}: {change}")
     by_number: dict[int, Part] = {}
@@ -88,7 +92,7 @@ def check(parts: Sequence[Part]) -> None:
                 hint="name only one of them",
             )
         strangers = {case for case in part.planned if case not in part.whole}
-        strangers |= {each["case"] for each in part.recorded.results} - set(part.planned)
+        strangers |= {result["case"] for result in part.recorded.results} - set(part.planned)
         if strangers:
             raise UserError(f"{part.folder}: its shard does not have the case {min(strangers)}")
         for case in part.planned:
@@ -97,28 +101,32 @@ def check(parts: Sequence[Part]) -> None:
 
 
 def _change(first: Part, part: Part) -> str:
-    one, other = first.recorded.header, part.recorded.header
+    first_header, other = first.recorded.header, part.recorded.header
     if first.shard.of != part.shard.of:
         return f"the run has {part.shard.of} shards in {part.folder}, but {first.shard.of} shards in {first.folder}"
-    if change := stack_change(one, other):
+    if change := stack_change(first_header, other):
         return change
     for key, name in _SAME:
-        if one.get(key) != other.get(key):
-            return f"{name} differs: {one.get(key)} and {other.get(key)}"
-    if _under_test(one) != _under_test(other):
+        if first_header.get(key) != other.get(key):
+            return f"{name} differs: {first_header.get(key)} and {other.get(key)}"
+    if _under_test(first_header) != _under_test(other):
         return "the software under test differs"
     for key, name in (("waivers", "the waivers differ"), ("profile", "the profile differs")):
-        files: list[Any] = [one.get(key) or {}, other.get(key) or {}]
+        files: list[Any] = [first_header.get(key) or {}, other.get(key) or {}]
         if files[0].get("sha256") != files[1].get("sha256"):
             return name
-    return "different cases were selected" if first.whole != part.whole else ""
+    if first.whole != part.whole:
+        return "different cases were selected"
+    return ""
 
 
 def _under_test(header: HeaderRecord) -> dict[str, Any]:
     """Returns the hashes of the software under test. Omits the image's hash, because each machine builds its image."""
-    found: dict[str, Any] = {**(header.get("under_test") or {})}
-    given = found.get("given")
-    return {**found, "given": {**given, "image": ""}} if isinstance(given, dict) else found
+    under_test: dict[str, Any] = {**(header.get("under_test") or {})}
+    given_files = under_test.get("given")
+    if isinstance(given_files, dict):
+        return {**under_test, "given": {**given_files, "image": ""}}
+    return under_test
 
 
 def missing(parts: Sequence[Part]) -> Iterator[str]:
@@ -131,58 +139,69 @@ def missing(parts: Sequence[Part]) -> Iterator[str]:
         yield f"without {'shards' if ',' in names else 'shard'} {names}: {_cases(len(lacking))} no result"
     for part in parts:
         if part.undecided or part.recorded.footer is None:
-            cut = "was cut short" if part.recorded.footer is None else "is incomplete"
+            if part.recorded.footer is None:
+                cut = "was cut short"
+            else:
+                cut = "is incomplete"
             of_them = f"{part.undecided:,} of its {_cases(len(part.planned))} no result"
             yield f"shard {part.shard} ({part.folder}) {cut}: {of_them}"
 
 
 def _cases(count: int) -> str:
-    return "1 case has" if count == 1 else f"{count:,} cases have"
+    if count == 1:
+        return "1 case has"
+    return f"{count:,} cases have"
 
 
 def merged(parts: Sequence[Part], suite: Suite, waivers: Waivers | None) -> Recorded:
     """Returns the run that consists of these shards, which `check` has accepted. `suite` must have their tables."""
     parts = sorted(parts, key=lambda part: part.shard.number)
-    whole = parts[0].whole
+    all_ids = parts[0].whole
     results: dict[str, ResultRecord] = {}
-    others: list[OtherRecord] = []
+    other_records: list[OtherRecord] = []
     workers = 0
     for part in parts:
         for record in part.recorded.results:
             worker = record.get("worker")
             results[record["case"]] = {**record, "worker": worker + workers} if worker else record
-        others += [each for each in part.recorded.others if each["type"] in _KEPT_RECORDS]
-        boots = part.recorded.footer.get("boots") or 0 if part.recorded.footer else 0
+        other_records += [
+            record for record in part.recorded.others if record["type"] in _KEPT_RECORDS
+        ]
+        if part.recorded.footer:
+            boots = part.recorded.footer.get("boots") or 0
+        else:
+            boots = 0
         workers += max([boots, *(record.get("worker") or 0 for record in part.recorded.results)])
     header = _header(parts, suite)
-    in_order = [results[case] for case in whole if case in results]
+    in_order = [results[case] for case in all_ids if case in results]
     footers = [part.recorded.footer for part in parts if part.recorded.footer]
     footer = footer_record(
-        whole,
+        all_ids,
         in_order,
         suite.registry,
         duration_s=max(
-            (each.get("duration_s") or 0.0 for each in footers), default=0.0
+            (footer.get("duration_s") or 0.0 for footer in footers),
+            default=0.0,
         ),  # shards run in parallel
         boots=workers,
-        resumed=sum(each.get("resumed") or 0 for each in footers),
+        resumed=sum(footer.get("resumed") or 0 for footer in footers),
     )
-    if any("confirmation" in each for each in footers):
-        tried = Recorded(header, others=others).confirmations
-        not_tried = sum(each.get("confirmation", {}).get("not_tried", 0) for each in footers)
+    if any("confirmation" in footer for footer in footers):
+        tried = Recorded(header, others=other_records).confirmations
+        not_tried = sum(footer.get("confirmation", {}).get("not_tried", 0) for footer in footers)
         footer["confirmation"] = account_of(tried, not_tried)
     if waivers:
         footer["waivers"] = waivers.account(in_order, header)
-    return Recorded(header, in_order, footer, others=others)
+    return Recorded(header, in_order, footer, others=other_records)
 
 
 def _header(parts: Sequence[Part], suite: Suite) -> HeaderRecord:
     """Returns the header of the merged run: the first shard's header, with the headers of all shards in `shards`."""
-    first, whole = parts[0].recorded.header, parts[0].whole
+    first, whole_plan = parts[0].recorded.header, parts[0].whole
     header = first.copy()
     del header["shard"]
-    header["planned"] = list(whole)
-    header["left_out"] = len(left_out(suite.cases, whole))
+    header["planned"] = list(whole_plan)
+    header["left_out"] = len(left_out(suite.cases, whole_plan))
     header["started"] = min(part.recorded.header.get("started") or "" for part in parts)
     header["argv"] = _without_shard(first.get("argv") or [])
     header["shards"] = [_of_shard(part) for part in parts]
@@ -192,22 +211,22 @@ def _header(parts: Sequence[Part], suite: Suite) -> HeaderRecord:
 def _of_shard(part: Part) -> dict[str, Any]:
     footer: dict[str, Any] = {**(part.recorded.footer or {})}
     figures = {key: footer.get(key) for key in ("complete", "duration_s", "boots", "resumed")}
-    own = {key: value for key, value in part.recorded.header.items() if key not in _ONCE}
+    header = {key: value for key, value in part.recorded.header.items() if key not in _ONCE}
     return {
         "number": part.shard.number,
         "of": part.shard.of,
         "cases": len(part.planned),
         **figures,
-        **own,
+        **header,
     }
 
 
 def _without_shard(argv: Sequence[str]) -> list[str]:
     """Returns the arguments of the whole run: a shard's arguments without `--shard`."""
-    words, kept = iter(argv), []
+    words, words_kept = iter(argv), []
     for word in words:
         if word == _OPTION:
             next(words, None)
         elif not word.startswith(f"{_OPTION}="):
-            kept.append(word)
-    return kept
+            words_kept.append(word)
+    return words_kept

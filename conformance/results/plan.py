@@ -44,7 +44,8 @@ class Plan:
         ):
             if not same:
                 raise UserError(
-                    f"the run cannot be resumed, because {what}", hint="start a new run"
+                    f"the run cannot be resumed, because {what}",
+                    hint="start a new run",
                 )
 
 
@@ -107,14 +108,14 @@ def _read(kind: type[T], folder: Path) -> T:
             text for value in data.values() if not isinstance(value, dict) for text in value
         )
         if b"\0" in os.fsencode(
-            texts
+            texts,
         ):  # the texts are arguments and paths, which cannot have this byte
             raise ValueError
         return kind(
             **{
                 key: tuple(value) if isinstance(value, list) else value
                 for key, value in data.items()
-            }
+            },
         )
     except FileNotFoundError as error:
         raise UserError(f"no {what} to resume in {folder}: there is no {name}") from error

@@ -36,20 +36,24 @@ def store_points(record: ResultRecord, folder: Path, case: Case | None = None) -
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=True)
     write_atomically(folder / name, text.encode() + b"\n", within=folder)
     points = Points.of_data(data)
-    found = deviations(
-        points, record["repro"], by_chance=bool(record.get("space", {}).get("tries"))
+    deviations_here = deviations(
+        points,
+        record["repro"],
+        by_chance=bool(record.get("space", {}).get("tries")),
     )
     if case:
-        found = [_with_procedure(each, case) for each in found]
-    kept = record.copy()
-    del kept["points_data"]
-    more = len(_deviating(points)) - len(found)
-    if found:
-        first = f"{found[0]['observed']} ({format_points(found[0])})"
-        kept["reason"] = f"{record['reason']}; {first}{format_more(len(found) - 1 + more)}"
+        deviations_here = [_with_procedure(deviation, case) for deviation in deviations_here]
+    stored = record.copy()
+    del stored["points_data"]
+    more = len(_deviating(points)) - len(deviations_here)
+    if deviations_here:
+        first = f"{deviations_here[0]['observed']} ({format_points(deviations_here[0])})"
+        stored["reason"] = (
+            f"{record['reason']}; {first}{format_more(len(deviations_here) - 1 + more)}"
+        )
     if more:
-        kept["deviations_left_out"] = more
-    return {**kept, "deviations": found, "points_file": name}
+        stored["deviations_left_out"] = more
+    return {**stored, "deviations": deviations_here, "points_file": name}
 
 
 def _file_name(case: str) -> str:
@@ -63,13 +67,13 @@ def deviations(points: Points, repro: str, *, by_chance: bool = False) -> list[D
     """Returns the deviations, one for each outcome that deviates: the most frequent first, at most MOST_DEVIATIONS.
     `repro` is the command that runs only the sweep. If points deviate `by_chance`, a deviation has no formula."""
     counts = points.counts()
-    found: list[Deviation] = []
+    deviations: list[Deviation] = []
     effort = Effort()
     for number in sorted(_deviating(points), key=lambda number: -counts[number])[:MOST_DEVIATIONS]:
         outcome = points.outcomes[number]
         explained = explain(points, number, effort, BY_CHANCE if by_chance else "")
         text = points.space.text(explained.smallest)
-        found.append(
+        deviations.append(
             {
                 "when": explained.when,
                 "clause": outcome.clause,
@@ -83,9 +87,9 @@ def deviations(points: Points, repro: str, *, by_chance: bool = False) -> list[D
                 "smallest": points.space.labels(explained.smallest),
                 "rules": list(outcome.rules),
                 "repro": f"{repro}#{text}",
-            }
+            },
         )
-    return found
+    return deviations
 
 
 def _deviating(points: Points) -> list[int]:
@@ -99,9 +103,12 @@ def _with_procedure(deviation: Deviation, case: Case) -> Deviation:
     point = case.sweep.point_case(case, labels)
     if "fault" in deviation:
         fault = Fault.of_data(deviation["fault"])
-        found = located(fault, point, fault.step)
-        found = found if fault.call else replace(found, call="", verb=fault.verb)
-        deviation = {**deviation, "fault": found.as_data()}
+        faults = located(fault, point, fault.step)
+        if fault.call:
+            faults = faults
+        else:
+            faults = replace(faults, call="", verb=fault.verb)
+        deviation = {**deviation, "fault": faults.as_data()}
     return {
         **deviation,
         "set_up": set_up_of(point),
@@ -115,13 +122,15 @@ def points_path(folder: Path, record: ResultRecord) -> Path:
     path = (folder / record["points_file"]).resolve()
     if not path.is_relative_to(folder.resolve()):
         raise UserError(
-            f"case {record['case']}: its points_file {record['points_file']} is outside of {folder}"
+            f"case {record['case']}: its points_file {record['points_file']} is outside of {folder}",
         )
     return path
 
 
 def read_points(
-    folder: Path, record: ResultRecord, shown: Callable[[Any], Any] = lambda data: data
+    folder: Path,
+    record: ResultRecord,
+    shown: Callable[[Any], Any] = lambda data: data,
 ) -> Points:
     """Reads the points of a record that `store_points` has returned; `folder` has the results. `shown` converts the
     JSON of the side file. Raises UserError if the file cannot be read or the points are invalid."""
@@ -130,14 +139,15 @@ def read_points(
         data = shown(parse(read_regular(path)))
         points = Points.of_data(data)
     except OSError as error:
-        whole = (
-            "" if path.exists() else f"the points of sweeps are in {FOLDER}/ next to the results"
-        )
-        raise UserError(f"{path} cannot be read: {error.strerror}", hint=whole) from error
+        if path.exists():
+            missing_text = ""
+        else:
+            missing_text = f"the points of sweeps are in {FOLDER}/ next to the results"
+        raise UserError(f"{path} cannot be read: {error.strerror}", hint=missing_text) from error
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(f"{path}: not the points of a sweep ({printable(str(error))})") from error
     if data["case"] != record["case"]:
         raise UserError(
-            f"{path}: the points of {printable(data['case'])}, and not of {printable(record['case'])}"
+            f"{path}: the points of {printable(data['case'])}, and not of {printable(record['case'])}",
         )
     return points

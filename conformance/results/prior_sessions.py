@@ -43,14 +43,26 @@ class PriorSessions:
             for record in recorded.results
             if record["verdict"] != Verdict.MISSED
         }
-        in_flight = starts[-1] if starts and starts[-1] not in done else ""
+        if starts and starts[-1] not in done:
+            in_flight = starts[-1]
+        else:
+            in_flight = ""
         if recorded.footer:
             seconds = recorded.footer["duration_s"]
         else:
-            began = resumed[-1]["started"] if resumed else recorded.header["started"]
-            seconds = resumed[-1]["earlier_s"] if resumed else 0.0
+            if resumed:
+                began = resumed[-1]["started"]
+            else:
+                began = recorded.header["started"]
+            if resumed:
+                seconds = resumed[-1]["earlier_s"]
+            else:
+                seconds = 0.0
             seconds += max(0.0, ended - _seconds(began))
-        boot_id = workers[-1]["boot_id"] if workers else ""
+        if workers:
+            boot_id = workers[-1]["boot_id"]
+        else:
+            boot_id = ""
         counts = len(workers), len(resumed)
         return cls(
             recorded.header,
@@ -85,8 +97,8 @@ class PriorSessions:
             *always,
             *_GIVEN,
         ):
-            said, own = self.header.get(key), parse(encode({key: planned.get(key)}))[key]
-            if said != own and (key in always or (key in planned and key in self.header)):
+            said, current = self.header.get(key), parse(encode({key: planned.get(key)}))[key]
+            if said != current and (key in always or (key in planned and key in self.header)):
                 raise UserError(
                     f"the run cannot be resumed, because `{key}` of its header differs from that of its plan",
                     hint="start a new run",
@@ -107,17 +119,16 @@ def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:
     """Returns the difference between the stacks in two headers, as a clause; empty if there is none. If several devices
     share the cases of a run, the names of the devices may differ."""
     shared = before.get("devices", ())
-    for what, first, found in (
+    for what, first, current in (
         ("the suite", before.get("suite"), now.get("suite")),
         ("the device", _device(before, shared), _device(now, shared)),
         *((name, before["env"].get(name), now["env"].get(name)) for name in _STACK),
     ):
-        if first != found:
-            change = (
-                f": it was {first}, it is {found}"
-                if isinstance(first, str) and isinstance(found, str)
-                else ""
-            )
+        if first != current:
+            if isinstance(first, str) and isinstance(current, str):
+                change = f": it was {first}, it is {current}"
+            else:
+                change = ""
             return f"{what.replace('_', '-')} has changed{change}"
     return ""
 
@@ -125,7 +136,9 @@ def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:
 def _device(header: HeaderRecord, shared: Sequence[str]) -> dict[str, object]:
     """Returns the facts of a device without the results of preflight, which may differ between workers."""
     facts = {name: fact for name, fact in header["device"].items() if name != "preflight"}
-    return {**facts, "name": ""} if facts.get("name") in shared else facts
+    if facts.get("name") in shared:
+        return {**facts, "name": ""}
+    return facts
 
 
 def _seconds(started: str) -> float:
@@ -133,5 +146,5 @@ def _seconds(started: str) -> float:
         return datetime.fromisoformat(started).timestamp()
     except ValueError as error:
         raise UserError(
-            f"the run cannot be resumed, because its start time {started!r} is invalid"
+            f"the run cannot be resumed, because its start time {started!r} is invalid",
         ) from error

@@ -105,7 +105,9 @@ def result_record(
         record["rule_verdicts"] = _on_reports(case, registry, judgement.verdict)
     if observed.get("divergences"):
         _add_divergences(record, observed["divergences"])
-    return with_points(record, case) if "combinations" in observed else record
+    if "combinations" in observed:
+        return with_points(record, case)
+    return record
 
 
 def _on_reports(case: Case, registry: Registry, verdict: str) -> dict[str, Verdict]:
@@ -121,31 +123,35 @@ def _on_reports(case: Case, registry: Registry, verdict: str) -> dict[str, Verdi
 def _add_divergences(record: ResultRecord, divergences: Sequence[DivergenceData]) -> None:
     """Adds the deviations that random sequences have found. If the case failed because of these deviations, and not
     because of a message in the kernel's log, also adds a verdict on each rule of the case."""
-    record["deviations"] = [_of_divergence(each) for each in divergences]
+    record["deviations"] = [_of_divergence(divergence) for divergence in divergences]
     if record.get("fault", {}).get("kind") == FaultKind.DIFFERENT:
-        broken = {each["rule"] for each in divergences}
+        broken = {divergence["rule"] for divergence in divergences}
         record["rule_verdicts"] = {
             rule: Verdict.FAIL if rule in broken else Verdict.PASS for rule in record["rules"]
         }
 
 
-def _of_divergence(each: DivergenceData) -> Deviation:
-    found: Deviation = {
-        "when": each["when"],
-        "rules": [each["rule"]],
-        "observed": each["fault"],
-        "row": each["row"],
+def _of_divergence(divergence: DivergenceData) -> Deviation:
+    deviation: Deviation = {
+        "when": divergence["when"],
+        "rules": [divergence["rule"]],
+        "observed": divergence["fault"],
+        "row": divergence["row"],
     }
-    return {**found, "fault": each["found"]} if "found" in each else found
+    if "found" in divergence:
+        return {**deviation, "fault": divergence["found"]}
+    return deviation
 
 
 def occurrence(record: ResultRecord) -> Occurrence:
     """Returns the violation of a result, for the record of its confirmation. A sweep has no `observed`; its points have
     the observations."""
-    found: Occurrence = {"verdict": record["verdict"], "reason": record["reason"]}
+    occurrence: Occurrence = {"verdict": record["verdict"], "reason": record["reason"]}
     if record.get("fault"):
-        found["fault"] = record["fault"]
-    return {**found, "observed": record["observed"]} if record["observed"] else found
+        occurrence["fault"] = record["fault"]
+    if record["observed"]:
+        return {**occurrence, "observed": record["observed"]}
+    return occurrence
 
 
 def expected(case: Case) -> dict[str, Any]:
@@ -178,8 +184,10 @@ def footer_record(
 ) -> FooterRecord:
     """Returns the footer. `complete` is true only if every planned case has a result other than MISSED. `boots` is the
     number of workers in all sessions, `resumed` the number of resumptions; both are None without a supervisor."""
-    found = {record["case"]: record for record in results}
-    by_case = {case: found[case] for case in (*(case for case in planned if case in found), *found)}
+    records = {record["case"]: record for record in results}
+    by_case = {
+        case: records[case] for case in (*(case for case in planned if case in records), *records)
+    }
     effective = [record["effective"] for record in by_case.values()]
     concluded = conclude_rules(list(by_case.values()), registry.needs)
     rules = {rule: concluded[rule].verdict for rule in registry if rule in concluded}
@@ -243,14 +251,16 @@ class Recorded:
 
 
 def read_results(
-    path: Path, shown: Callable[[ResultRecord], ResultRecord] | None = None
+    path: Path,
+    shown: Callable[[ResultRecord], ResultRecord] | None = None,
 ) -> Recorded:
     """Reads the results file at `path`, or in the directory `path`. With `shown`, each result gets its missing keys,
     and `shown` converts each result that may have unprintable characters. Raises UserError if the file cannot be read,
     has a line that is not a record of the schema, or contradicts itself."""
-    file = (
-        path / FILE_NAME if os.path.isdir(path) else path
-    )  # raises OSError if the folder cannot be read
+    if os.path.isdir(path):
+        file = path / FILE_NAME
+    else:
+        file = path
     reader = _Reader(file, shown)
     with reading(file):
         return reader.read(regular_lines(file))
@@ -271,7 +281,8 @@ class _Reader:
         self._known: HeaderRecord = HEADER  # the header, with its missing keys added
         self._results: list[ResultRecord] = []
         self._completed: dict[
-            str, ResultRecord
+            str,
+            ResultRecord,
         ] = {}  # the results by case, with their missing keys added
         self._repeated = Repeated()
         self._others: list[OtherRecord] = []
@@ -286,7 +297,7 @@ class _Reader:
         for number, line in enumerate(lines, 1):
             if number > MOST_RECORDS:
                 raise UserError(
-                    f"{self._file} has at least {number:,} lines, more than the {MOST_RECORDS:,} that a run can have"
+                    f"{self._file} has at least {number:,} lines, more than the {MOST_RECORDS:,} that a run can have",
                 )
             if line.endswith(b"\n") and (stripped := line[:-1]):
                 self._read(stripped, f"{self._file}:{number}")
@@ -296,10 +307,15 @@ class _Reader:
                 hint="if a run was ended before its first case, run again",
             )
         torn = bool(line) and not line.endswith(
-            b"\n"
+            b"\n",
         )  # such a line is ignored even if it is valid JSON
         return Recorded(
-            self._header, self._results, self._footer, torn, self._others, bool(self._shown)
+            self._header,
+            self._results,
+            self._footer,
+            torn,
+            self._others,
+            bool(self._shown),
         )
 
     def _begun(self) -> HeaderRecord:
@@ -308,24 +324,26 @@ class _Reader:
         return self._header
 
     def _read(self, line: bytes, where: str) -> None:
-        found = self._repeated.read(line) if self._header and not self._footer else None
-        self._values += found[2] if found else values_in(line)
+        if self._header and not self._footer:
+            repeated_record = self._repeated.read(line)
+        else:
+            repeated_record = None
+        self._values += repeated_record[2] if repeated_record else values_in(line)
         if self._values > MOST_VALUES:
             raise UserError(
-                f"{self._file} has at least {self._values:,} values, more than the {MOST_VALUES:,} that a run can have"
+                f"{self._file} has at least {self._values:,} values, more than the {MOST_VALUES:,} that a run can have",
             )
-        if found:
-            raw, full, _ = found
+        if repeated_record:
+            raw, full, _ = repeated_record
             return self._add(raw, full, where, full if self._shown else raw)
         try:
             record = decode(line)
         except ValueError as error:
             plain = self._header or line.startswith(b"{")
-            unpacked = (
-                ""
-                if plain
-                else "a run is a directory or its results.jsonl, which is not compressed"
-            )
+            if plain:
+                unpacked = ""
+            else:
+                unpacked = "a run is a directory or its results.jsonl, which is not compressed"
             raise UserError(f"{where}: not a line of {SCHEMA}: {error}", hint=unpacked) from error
         if record["type"] == "header":
             if record["schema"] != SCHEMA:
@@ -344,24 +362,24 @@ class _Reader:
         complete = check(record, where)
         if self._footer:
             raise UserError(
-                f"{where}: a {record['type']} after the footer, which is the last line of a run"
+                f"{where}: a {record['type']} after the footer, which is the last line of a run",
             )
         if record["type"] == "result":
-            whole = cast(ResultRecord, complete)
-            shown = (
-                record
-                if self._shown is None
-                else whole
-                if _is_printable(line)
-                else self._shown(whole)
-            )
-            self._add(record, whole, where, whole if shown == whole else shown)
-            if shown is whole or shown in (record, whole):
-                self._values += self._repeated.learn(line, record, whole) - values_in(line)
+            result = cast(ResultRecord, complete)
+            if self._shown is None:
+                shown = record
+            else:
+                if _is_printable(line):
+                    shown = result
+                else:
+                    shown = self._shown(result)
+            self._add(record, result, where, result if shown == result else shown)
+            if shown is result or shown in (record, result):
+                self._values += self._repeated.learn(line, record, result) - values_in(line)
         elif record["type"] == "footer":
             completed = list(self._completed.values())
-            others = Recorded(header, others=self._others)
-            if wrong := wrong_footer(record, header, completed, others.confirmations):
+            other_records = Recorded(header, others=self._others)
+            if wrong := wrong_footer(record, header, completed, other_records.confirmations):
                 raise UserError(f"{where}: the file contradicts itself: the footer's {wrong}")
             self._footer = record
         else:
@@ -370,7 +388,11 @@ class _Reader:
             self._others.append(record)
 
     def _add(
-        self, record: ResultRecord, complete: ResultRecord, where: str, shown: ResultRecord
+        self,
+        record: ResultRecord,
+        complete: ResultRecord,
+        where: str,
+        shown: ResultRecord,
     ) -> None:
         wrong = wrong_result(complete, self._known)
         if (side_file := record.get("points_file")) in self._side_files:
@@ -386,7 +408,10 @@ class _Reader:
 
     def _check_confirmation(self, record: ConfirmationRecord, where: str) -> None:
         tried = (record["case"], record.get("point", ""))
-        wrong = "it has a confirmation already" if tried in self._tried else ""
+        if tried in self._tried:
+            wrong = "it has a confirmation already"
+        else:
+            wrong = ""
         if wrong := wrong or wrong_confirmation(record, self._completed.get(record["case"])):
             raise UserError(f"{where}: the confirmation of {printable(record['case'])}: {wrong}")
         self._tried.add(tried)

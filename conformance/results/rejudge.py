@@ -54,7 +54,10 @@ class Rejudged:
 
 
 def rejudge(
-    suite: Suite, recorded: Recorded, directory: Path, profile: Profile | None = None
+    suite: Suite,
+    recorded: Recorded,
+    directory: Path,
+    profile: Profile | None = None,
 ) -> Iterator[Rejudged]:
     """Judges every result of a run again, in the order of the run. `directory` has the side files of the run. The new
     record of a sweep has its points under `points_data`, like the record of a worker. Raises UserError if an
@@ -66,16 +69,22 @@ def rejudge(
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise UserError(
-                f"{directory}: the observation of {record['case']} cannot be judged ({reason})"
+                f"{directory}: the observation of {record['case']} cannot be judged ({reason})",
             ) from error
 
 
 def unfounded(
-    suite: Suite, recorded: Recorded, directory: Path, cases: Collection[str], profile: Profile
+    suite: Suite,
+    recorded: Recorded,
+    directory: Path,
+    cases: Collection[str],
+    profile: Profile,
 ) -> Iterator[str]:
     """Yields a line for each result of these cases whose observation does not support its verdict."""
     for before, again in zip(
-        recorded.results, rejudge(suite, recorded, directory, profile), strict=True
+        recorded.results,
+        rejudge(suite, recorded, directory, profile),
+        strict=True,
     ):
         if before["case"] in cases:
             if again.unfounded:
@@ -85,7 +94,10 @@ def unfounded(
 
 
 def unfounded_repetitions(
-    suite: Suite, recorded: Recorded, directory: Path, profile: Profile | None
+    suite: Suite,
+    recorded: Recorded,
+    directory: Path,
+    profile: Profile | None,
 ) -> Iterator[str]:
     """Yields a line for each violation without an observation that counts as not confirmed, although no observation of
     its repetition shows that the case can pass. Otherwise any violation could be recorded as such a hang."""
@@ -155,7 +167,7 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
     if record["verdict"] == Verdict.BROKEN and record.get("claimed"):
         return Rejudged(_on_its_rules(case, record, basis), DISPUTED)
     case = basis.resolved(case)
-    later = [each["call"] for each in record["expected"].get("afterwards", ())]
+    later = [step["call"] for step in record["expected"].get("afterwards", ())]
     if [record["call"], *later] != [str(step) for step in (case.when, *case.afterwards)]:
         return Rejudged(record, "its calls are different now")
     concluded = conclude(case, basis, without_undeclared(observed), record.get("kernel"))
@@ -164,12 +176,12 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
 
 def _on_its_rules(case: Case, record: ResultRecord, basis: Basis) -> ResultRecord:
     """Returns the record with the current rules of its case. Only random sequences keep their `rule_verdicts`."""
-    found = record.copy()
+    copy_of_record = record.copy()
     if tuple(record["rules"]) != basis.resolved(case).rules:
-        found["rules"] = list(case.rules)
+        copy_of_record["rules"] = list(case.rules)
     if case.kind is not Kind.SEQUENCES:
-        found.pop("rule_verdicts", None)
-    return found
+        copy_of_record.pop("rule_verdicts", None)
+    return copy_of_record
 
 
 def find(suite: Suite, case: str) -> Case | None:
@@ -181,13 +193,17 @@ def find(suite: Suite, case: str) -> Case | None:
 
 
 def _sweep(
-    suite: Suite, case: Case, record: ResultRecord, directory: Path, basis: Basis
+    suite: Suite,
+    case: Case,
+    record: ResultRecord,
+    directory: Path,
+    basis: Basis,
 ) -> Rejudged:
     points = read_points(directory, record)
     assert case.sweep is not None
-    inside = bytes(each != OUTSIDE for each in points.index)
+    inside = bytes(point != OUTSIDE for point in points.index)
     if points.space.as_data() != case.sweep.space.as_data() or inside != case.sweep.space.bytes_of(
-        case.sweep.inside
+        case.sweep.inside,
     ):
         return Rejudged(record, "its space is different now")
     alarms, log = record.get("alarms", []), record["kernel"].get("log", [])
@@ -198,7 +214,8 @@ def _sweep(
 def _merged(new: ResultRecord, old: ResultRecord) -> ResultRecord:
     """Returns the new result with the old values of `_KEPT`; if the verdict is the same, also with the old waiver."""
     merged = cast(
-        ResultRecord, {**new, **{key: value for key, value in old.items() if key in _KEPT}}
+        ResultRecord,
+        {**new, **{key: value for key, value in old.items() if key in _KEPT}},
     )
     if old.get("waiver") and old["verdict"] == new["verdict"]:
         merged |= {"effective": old["effective"], "waiver": old["waiver"]}

@@ -34,11 +34,13 @@ class Repeated:
 
     def __init__(self) -> None:
         self._layouts: dict[
-            tuple[bool, ...], _Layout
+            tuple[bool, ...],
+            _Layout,
         ] = {}  # by the marks of `_optional` that a line contains
         self._optional: tuple[str, ...] = ()  # the marks that some layouts have and others lack
         self._known: dict[
-            tuple[str, str], tuple[Any, Any]
+            tuple[str, str],
+            tuple[Any, Any],
         ] = {}  # the value in the file, and the completed value
         self._stored: Counter[str] = Counter()  # the values in `_known`, by key
         self._new: Counter[str] = Counter()  # the values that were new when they were read, by key
@@ -53,24 +55,27 @@ class Repeated:
             return None
         text = line.decode()
         layout = self._layouts.get(self._marks_in(text))
-        parts = _parts(text, layout) if layout else None
-        if found := parts and self._found(parts):
+        if layout:
+            parts = _parts(text, layout)
+        else:
+            parts = None
+        if record_read := parts and self._found(parts):
             self._lines += 1
-        return found or None
+        return record_read or None
 
     def _marks_in(self, text: str) -> tuple[bool, ...]:
         return tuple([mark in text for mark in self._optional])
 
     def _found(self, parts: dict[str, str]) -> tuple[ResultRecord, ResultRecord, int] | None:
         raw: dict[str, Any] = {"type": "result"}
-        whole: dict[str, Any] = {**self._absent}
+        record_read: dict[str, Any] = {**self._absent}
         new: list[str] = []
-        known = self._known.get
+        known_values = self._known.get
         for key, part in parts.items():
-            if found := known((key, part)):
-                raw[key], whole[key] = found
+            if part_value := known_values((key, part)):
+                raw[key], record_read[key] = part_value
             elif key in _OWN and (value := _own(key, part)) is not None:
-                raw[key] = whole[key] = value
+                raw[key] = record_read[key] = value
             elif key in _OF_ALL or (value := _parsed(key, part)) is None:
                 return None
             else:
@@ -79,17 +84,18 @@ class Repeated:
         if new:
             if mistake_in(
                 cast(
-                    ResultRecord, {"type": "result", **{key: raw[key] for key in (*_OF_ALL, *new)}}
-                )
+                    ResultRecord,
+                    {"type": "result", **{key: raw[key] for key in (*_OF_ALL, *new)}},
+                ),
             ):
                 return None
             for key in new:
                 value = completed_value(key, raw[key])
-                whole[key] = raw[key] if value == raw[key] else value
-                self._store(key, parts[key], raw[key], whole[key])
+                record_read[key] = raw[key] if value == raw[key] else value
+                self._store(key, parts[key], raw[key], record_read[key])
         return (
             cast(ResultRecord, raw),
-            cast(ResultRecord, whole),
+            cast(ResultRecord, record_read),
             sum(values_in(parts[key]) for key in new),
         )
 
@@ -112,8 +118,8 @@ class Repeated:
             return new
         self._lines += 1
         for key, part in parts.items():
-            if found := self._known.get((key, part)):
-                raw[key], whole[key] = found  # type: ignore[literal-required]
+            if part_value := self._known.get((key, part)):
+                raw[key], whole[key] = part_value  # type: ignore[literal-required]
                 new -= values_in(part)
                 continue
             if key not in whole:  # an unknown key whose value is null
@@ -128,7 +134,8 @@ class Repeated:
             if part == "null" or key not in ("case", "repro", "duration_us"):
                 self._store(key, part, raw[key], whole[key])  # type: ignore[literal-required]
         marks: list[set[str]] = [
-            {mark for _, mark in each} for each in (*self._layouts.values(), layout)
+            {mark for _, mark in layout_before}
+            for layout_before in (*self._layouts.values(), layout)
         ]
         optional = {*self._optional, *(marks[0].union(*marks) - marks[0].intersection(*marks))}
         if len(optional) > len(self._optional) or len(self._layouts) > _MOST_LAYOUTS:
@@ -142,7 +149,10 @@ class Repeated:
 
 
 def _layout(line: bytes, record: ResultRecord) -> _Layout:
-    gap = " " if line[8:9] == b" " else ""
+    if line[8:9] == b" ":
+        gap = " "
+    else:
+        gap = ""
     marks = [(key, f',{gap}"{key}":{gap}') for key in record]
     return (("", f'{{"type":{gap}"result"'), *marks[1:])
 
@@ -172,7 +182,9 @@ def _parts(text: str, layout: _Layout) -> dict[str, str] | None:
 
 
 def _value(key: str, part: str) -> str:
-    return part.partition(" ")[2] if key == "fault" else part
+    if key == "fault":
+        return part.partition(" ")[2]
+    return part
 
 
 def _parsed(key: str, part: str) -> Any:
@@ -189,9 +201,13 @@ def _parsed(key: str, part: str) -> Any:
 def _own(key: str, part: str) -> str | int | None:
     """Returns the value of a part, if the part is a printable text or, for a duration, a small number; else None."""
     if key == "duration_us":
-        return int(part) if part.isdecimal() and part[0] != "0" and len(part) < 16 else None
+        if part.isdecimal() and part[0] != "0" and len(part) < 16:
+            return int(part)
+        return None
     try:
         text, end = scanstring(part, 1) if part[:1] == '"' else ("", -1)
     except ValueError:
         return None
-    return text if end == len(part) and text.isprintable() else None
+    if end == len(part) and text.isprintable():
+        return text
+    return None

@@ -60,18 +60,21 @@ class RuleConclusion:
         """The missing evidence of a rule that was not verified completely, as a clause; empty for any other rule."""
         if self.verdict != Verdict.PARTIAL:
             return ""
-        found: dict[str, list[str]] = {}
-        for name, each in self.missing.items():
-            because = f" ({each['because']})" if each["because"] not in ("", name) else ""
-            found.setdefault(each["why"] + because, []).append(name)
-        parts = "; ".join(f"{why}: {', '.join(names)}" for why, names in found.items())
+        reasons: dict[str, list[str]] = {}
+        for name, item in self.missing.items():
+            if item["because"] not in ("", name):
+                because = f" ({item['because']})"
+            else:
+                because = ""
+            reasons.setdefault(item["why"] + because, []).append(name)
+        parts = "; ".join(f"{why}: {', '.join(names)}" for why, names in reasons.items())
         seen = self.needed - len(self.missing)
         return f"{self.standing.phrase} ({seen} of {self.needed}); {parts}"
 
     @property
     def settled(self) -> bool:
         """Whether no further run on this stack can show more evidence of the rule."""
-        return all(each["why"] in _SETTLED for each in self.missing.values())
+        return all(reasons["why"] in _SETTLED for reasons in self.missing.values())
 
     def as_data(self) -> EvidenceFacts:
         return {
@@ -95,12 +98,14 @@ def conclude_rules(results: Sequence[ResultRecord], needs: Needs) -> dict[str, R
     return {rule: _conclude(rule, records, needs, granted) for rule, records in by_rule.items()}
 
 
-def touched(found: RuleConclusion) -> RuleConclusion:
+def touched(conclusion: RuleConclusion) -> RuleConclusion:
     """Returns the conclusion about a rule in a run of the smallest tier, which verifies no rule."""
-    if found.verdict != Verdict.PASS:
-        return found
+    if conclusion.verdict != Verdict.PASS:
+        return conclusion
     missing: dict[str, Missing] = {"the cases of the default tier": {"why": NOT_RUN, "because": ""}}
-    return replace(found, verdict=Verdict.PARTIAL, needed=found.needed + 1, missing=missing)
+    return replace(
+        conclusion, verdict=Verdict.PARTIAL, needed=conclusion.needed + 1, missing=missing
+    )
 
 
 def unproven(results: Sequence[ResultRecord], needs: Needs) -> dict[str, str]:
@@ -127,27 +132,33 @@ def _lost_controls(record: ResultRecord, needs: Needs, granted: Mapping[str, str
 
 def _granted(results: Iterable[ResultRecord]) -> Mapping[str, str]:
     """Returns the best verdict on each operation that had to be granted, by the name of the operation."""
-    found: dict[str, str] = {}
+    granted: dict[str, str] = {}
     for record in results:
         for verdict, shows in _shows(record):
             if shows["shows"].startswith(GRANTED):
                 name = named(shows["shows"], shows["on"])
-                found[name] = max(found.get(name, verdict), verdict, key=VERDICTS.index)
-    return found
+                granted[name] = max(granted.get(name, verdict), verdict, key=VERDICTS.index)
+    return granted
 
 
 def _shows(record: ResultRecord, rule: str = "") -> Iterator[tuple[Verdict, Shows]]:
     """Yields each part of the evidence in a result, for all rules or for one rule, with the verdict on this part. A
     waiver covers only violations: in a waived sweep, points that passed remain evidence."""
-    known = record["effective"] if record["effective"] != record["verdict"] else None
-    for each in record.get("evidence", ()):
-        if not rule or each.get("rule", rule) == rule:
-            verdict = Verdict(each.get("verdict", record["verdict"]))
-            yield Verdict(known or verdict) if verdict in VIOLATIONS else verdict, each
+    if record["effective"] != record["verdict"]:
+        exclusion = record["effective"]
+    else:
+        exclusion = None
+    for item in record.get("evidence", ()):
+        if not rule or item.get("rule", rule) == rule:
+            verdict = Verdict(item.get("verdict", record["verdict"]))
+            yield Verdict(exclusion or verdict) if verdict in VIOLATIONS else verdict, item
 
 
 def _conclude(
-    rule: str, records: Sequence[ResultRecord], needs: Needs, granted: Mapping[str, str]
+    rule: str,
+    records: Sequence[ResultRecord],
+    needs: Needs,
+    granted: Mapping[str, str],
 ) -> RuleConclusion:
     verdicts = [verdict_on(rule, record) for record in records]
     worst = min(verdicts, key=VERDICTS.index)
@@ -177,18 +188,21 @@ def _conclude(
             name = _absent(verdict, record)
             count[name] += 1
             if name in missing or not any(
-                each["shows"] in missing for _, each in _shows(record, rule)
+                evidence["shows"] in missing for _, evidence in _shows(record, rule)
             ):
                 missing[name] = {
                     "why": _why(verdict, record),
                     "because": counted(count[name], "case"),
                 }
     run = len({record["case"] for record in records if POINT not in record["case"]})
-    if (others := needs.cases.get(rule, 0) - run) > 0:
-        missing[counted(others, "other case")] = {"why": NOT_RUN, "because": ""}
+    if (not_run := needs.cases.get(rule, 0) - run) > 0:
+        missing[counted(not_run, "other case")] = {"why": NOT_RUN, "because": ""}
     needed += len([name for name in missing if name not in needs.items.get(rule, ())])
     return RuleConclusion(
-        Verdict.PARTIAL if missing else Verdict.PASS, dict(count), needed, missing
+        Verdict.PARTIAL if missing else Verdict.PASS,
+        dict(count),
+        needed,
+        missing,
     )
 
 
@@ -198,37 +212,45 @@ def _needs_test_kernel(record: ResultRecord) -> bool:
 
 
 def _is_seen(
-    rule: str, item: str, record: ResultRecord, needs: Needs, granted: Mapping[str, str]
+    rule: str,
+    item: str,
+    record: ResultRecord,
+    needs: Needs,
+    granted: Mapping[str, str],
 ) -> bool:
     return any(
         verdict == Verdict.PASS
-        and each["shows"] == item
+        and evidence["shows"] == item
         and (
             item.startswith(GRANTED)
-            or granted.get(needs.control_of(named(item, each["on"]))) == Verdict.PASS
+            or granted.get(needs.control_of(named(item, evidence["on"]))) == Verdict.PASS
         )
-        for verdict, each in _shows(record, rule)
+        for verdict, evidence in _shows(record, rule)
     )
 
 
 def _why_missing(
-    rule: str, item: str, records: Sequence[ResultRecord], needs: Needs, granted: Mapping[str, str]
+    rule: str,
+    item: str,
+    records: Sequence[ResultRecord],
+    needs: Needs,
+    granted: Mapping[str, str],
 ) -> Missing:
     """Returns the reason why a part of the evidence is missing, from a result that could have shown this part."""
-    found: dict[Verdict, tuple[ResultRecord, Shows]] = {}
+    reasons: dict[Verdict, tuple[ResultRecord, Shows]] = {}
     for record in records:
-        for verdict, each in _shows(record, rule):
-            if each["shows"] == item:
-                found.setdefault(verdict, (record, each))
-    if Verdict.PASS in found:
-        control = needs.control_of(named(item, found[Verdict.PASS][1]["on"]))
+        for verdict, evidence in _shows(record, rule):
+            if evidence["shows"] == item:
+                reasons.setdefault(verdict, (record, evidence))
+    if Verdict.PASS in reasons:
+        control = needs.control_of(named(item, reasons[Verdict.PASS][1]["on"]))
         offered = granted.get(control) != Verdict.UNSUPPORTED
         return {"why": NO_CONTROL if offered else CONTROL_NOT_OFFERED, "because": control}
-    for wanted in NOT_TESTABLE:
-        if wanted in found:
+    for lacks in NOT_TESTABLE:
+        if lacks in reasons:
             return {
-                "why": _why(wanted, found[wanted][0]),
-                "because": _absent(wanted, *found[wanted]),
+                "why": _why(lacks, reasons[lacks][0]),
+                "because": _absent(lacks, *reasons[lacks]),
             }
     return {"why": NOT_RUN, "because": ""}
 
@@ -237,16 +259,23 @@ def _why(verdict: Verdict, record: ResultRecord) -> str:
     """Returns why a result shows nothing. A row that is UNREACHABLE although its situation was set up was blocked: the
     device did not refuse what it must refuse, or refused what it must not."""
     set_up = record["observed"].keys().isdisjoint({"unreachable", "setup_failed"})
-    return BLOCKED if verdict == Verdict.UNREACHABLE and set_up else _WHY[verdict]
+    if verdict == Verdict.UNREACHABLE and set_up:
+        return BLOCKED
+    return _WHY[verdict]
 
 
 def _absent(verdict: Verdict, record: ResultRecord, shows: Shows | None = None) -> str:
     """Returns the missing capabilities that a result, or the points of a sweep, report; else the result's reason."""
-    points = [shows] if shows else [each for found, each in _shows(record) if found == verdict]
+    if shows:
+        points = [shows]
+    else:
+        points = [evidence for verdict_here, evidence in _shows(record) if verdict_here == verdict]
     reported = ", ".join(
         record["observed"].get("lacking")
-        or dict.fromkeys(filter(None, (p.get("lacking") for p in points)))
+        or dict.fromkeys(filter(None, (p.get("lacking") for p in points))),
     )
     if verdict == Verdict.UNSUPPORTED and reported:
-        return f"{reported} at {record['entry']}" if record["entry"] else reported
+        if record["entry"]:
+            return f"{reported} at {record['entry']}"
+        return reported
     return reported or record["reason"]

@@ -54,7 +54,8 @@ def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
             first = met.setdefault((waiver.target, waiver.where), waiver)
             if first is not waiver:
                 reader.note(
-                    waiver.location, f"{waiver.target} is waived twice (first at {first.location})"
+                    waiver.location,
+                    f"{waiver.target} is waived twice (first at {first.location})",
                 )
     digest = hashlib.sha256(read_regular(path)).hexdigest()
     exact_first = tuple(sorted(filter(None, read), key=lambda waiver: not waiver.case))
@@ -75,20 +76,28 @@ def _defect_waiver(node: Node, reader: Reader, today: date) -> DefectWaiver | No
                 f"a waiver is for one defect or for one {other}, not for both",
             )
     defect = reader.text(fields.get("defect"), "defect") or ""
-    others = [
+    fingerprints_read = [
         (item, reader.text(item, "a fingerprint") or "")
         for item in reader.items(fields.get("also"), "also")
     ]
-    for place, text in (*([(fields["defect"], defect)] if defect else ()), *others):
+    for place, text in (*([(fields["defect"], defect)] if defect else ()), *fingerprints_read):
         if text and not _FINGERPRINT.fullmatch(text):
             reader.note(
                 place.location,
                 f"{quoted(text)} is not a fingerprint, which has 12 hexadecimal digits",
             )
     observed = fields.get("observed")
-    known = reader.mapping(observed, "observed", ("severity",), ("severity",)) if observed else {}
+    if observed:
+        observed_fields = reader.mapping(observed, "observed", ("severity",), ("severity",))
+    else:
+        observed_fields = {}
     label = (
-        reader.word(known.get("severity"), "severity", tuple(each.label for each in Severity)) or ""
+        reader.word(
+            observed_fields.get("severity"),
+            "severity",
+            tuple(severity.label for severity in Severity),
+        )
+        or ""
     )
     cases = tuple(
         reader.text(item, "a case") or "" for item in reader.items(fields.get("cases"), "cases")
@@ -96,7 +105,8 @@ def _defect_waiver(node: Node, reader: Reader, today: date) -> DefectWaiver | No
     of_unsteady = ("case", "seen")
     unsteady = [
         reader.text(
-            reader.mapping(item, "an unsteady case", of_unsteady, of_unsteady).get("case"), "case"
+            reader.mapping(item, "an unsteady case", of_unsteady, of_unsteady).get("case"),
+            "case",
         )
         or ""
         for item in reader.items(fields.get("unsteady"), "unsteady")
@@ -104,13 +114,17 @@ def _defect_waiver(node: Node, reader: Reader, today: date) -> DefectWaiver | No
     terms = _terms(node, fields, reader, today)
     if len(reader.mistakes) > before or terms is None:
         return None
-    severity = next(each for each in Severity if each.label == label)
-    also = tuple(text for _, text in others)
+    severity = next(severity for severity in Severity if severity.label == label)
+    also = tuple(text for _, text in fingerprints_read)
     return DefectWaiver(*terms, defect, also, severity, cases, tuple(unsteady))
 
 
 def _waiver(
-    node: Node, reader: Reader, cases: Collection[str], rules: Collection[str], today: date
+    node: Node,
+    reader: Reader,
+    cases: Collection[str],
+    rules: Collection[str],
+    today: date,
 ) -> Waiver | None:
     before = len(reader.mistakes)
     fields = reader.mapping(node, "a waiver", _KEYS, _REQUIRED)
@@ -121,22 +135,27 @@ def _waiver(
         )
     case = _known_id(fields.get("case"), "case", cases, reader)
     rule = _known_id(fields.get("rule"), "rule", rules, reader)
-    known = _observed(fields.get("observed"), reader)
+    observed_values = _observed(fields.get("observed"), reader)
     terms = _terms(node, fields, reader, today)
     if len(reader.mistakes) > before or terms is None:
         return None
-    return Waiver(*terms, case, rule, known)
+    return Waiver(*terms, case, rule, observed_values)
 
 
 def _terms(
-    node: Node, fields: Mapping[str, Node], reader: Reader, today: date
+    node: Node,
+    fields: Mapping[str, Node],
+    reader: Reader,
+    today: date,
 ) -> tuple[WaiverScope, str, str, date, Location] | None:
     where, issue = _where(fields.get("where"), reader), _issue(fields.get("issue"), reader)
     owner, expires = (
         reader.text(fields.get("owner"), "owner") or "",
         _expires(fields.get("expires"), reader, today),
     )
-    return (where, issue, owner, expires, node.location) if expires else None
+    if expires:
+        return (where, issue, owner, expires, node.location)
+    return None
 
 
 def _known_id(node: Node | None, what: str, known: Collection[str], reader: Reader) -> str:
@@ -147,9 +166,15 @@ def _known_id(node: Node | None, what: str, known: Collection[str], reader: Read
 
 
 def _where(node: Node | None, reader: Reader) -> WaiverScope:
-    fields = reader.mapping(node, "where", _WHERE, ("driver",)) if node else {}
+    if node:
+        fields = reader.mapping(node, "where", _WHERE, ("driver",))
+    else:
+        fields = {}
     kernel = fields.get("kernel")
-    span = reader.mapping(kernel, "kernel", ("from", "to")) if kernel else {}
+    if kernel:
+        span = reader.mapping(kernel, "kernel", ("from", "to"))
+    else:
+        span = {}
     if kernel and isinstance(kernel.value, dict) and not kernel.value:
         reader.note(kernel.location, "a range of kernels has a `from`, a `to`, or both")
     first, last = (_version(span.get(key), key, reader) for key in ("from", "to"))
@@ -167,7 +192,10 @@ def _version(node: Node | None, what: str, reader: Reader) -> str:
 
 
 def _observed(node: Node | None, reader: Reader) -> KnownOutcome:
-    fields = reader.mapping(node, "observed", _OBSERVED, ("verdict",)) if node else {}
+    if node:
+        fields = reader.mapping(node, "observed", _OBSERVED, ("verdict",))
+    else:
+        fields = {}
     verdict = reader.word(fields.get("verdict"), "verdict", VIOLATIONS) or ""
     returned, errno, reason = (
         reader.text(fields.get(key), key) or "" for key in ("returned", "errno", "reason")
@@ -177,8 +205,8 @@ def _observed(node: Node | None, reader: Reader) -> KnownOutcome:
         for key in ("wc", "when")
     )
     if node and verdict == Verdict.FAIL and not fields.keys() - {"verdict"}:
-        known = ", ".join(f"`{key}`" for key in _OBSERVED[1:])
-        reader.note(node.location, f"describe the failure with at least one of {known}")
+        key_names = ", ".join(f"`{key}`" for key in _OBSERVED[1:])
+        reader.note(node.location, f"describe the failure with at least one of {key_names}")
     return KnownOutcome(verdict, returned, errno, wc, reason, when)
 
 
@@ -209,7 +237,8 @@ def _expires(node: Node | None, reader: Reader, today: date) -> date | None:
         expires = date.fromisoformat(text)
     except ValueError:
         reader.note(
-            node.location, f"expires must be a date such as {today + LONGEST}, not {quoted(text)}"
+            node.location,
+            f"expires must be a date such as {today + LONGEST}, not {quoted(text)}",
         )
         return None
     if expires > today + LONGEST:
@@ -254,7 +283,10 @@ def waivers_text(runs: Sequence[Run], owner: str, issue: str, expires: date) -> 
         block
         for driver in dict.fromkeys(run.driver for run in runs)
         for block in _of_driver(
-            [run for run in runs if run.driver == driver], owner, issue, expires
+            [run for run in runs if run.driver == driver],
+            owner,
+            issue,
+            expires,
         )
     ]
     return (
@@ -263,23 +295,25 @@ def waivers_text(runs: Sequence[Run], owner: str, issue: str, expires: date) -> 
                 *lines,
                 "waivers:" if blocks else "waivers: []",
                 *("\n".join(block) for block in blocks),
-            ]
+            ],
         )
         + "\n"
     )
 
 
 def _of_driver(runs: Sequence[Run], owner: str, issue: str, expires: date) -> Iterator[list[str]]:
-    found: list[list[tuple[Run, Defect]]] = []
+    by_driver: list[list[tuple[Run, Defect]]] = []
     for run in runs:
         for defect in defects_of(run.results, shorts_in(run.header)):
-            own = set(defect.fingerprints)
+            fingerprints = set(defect.fingerprints)
             same = [
-                seen for seen in found if any(own & set(other.fingerprints) for _, other in seen)
+                seen
+                for seen in by_driver
+                if any(fingerprints & set(other.fingerprints) for _, other in seen)
             ]
-            found = [seen for seen in found if seen not in same]
-            found.append([pair for seen in same for pair in seen] + [(run, defect)])
-    for seen in sorted(found, key=_rank):
+            by_driver = [seen for seen in by_driver if seen not in same]
+            by_driver.append([pair for seen in same for pair in seen] + [(run, defect)])
+    for seen in sorted(by_driver, key=_rank):
         yield list(_lines_of(runs, seen, owner, issue, expires))
 
 
@@ -290,21 +324,27 @@ def _rank(seen: Sequence[tuple[Run, Defect]]) -> tuple[int, int]:
 
 
 def _lines_of(
-    runs: Sequence[Run], seen: Sequence[tuple[Run, Defect]], owner: str, issue: str, expires: date
+    runs: Sequence[Run],
+    seen: Sequence[tuple[Run, Defect]],
+    owner: str,
+    issue: str,
+    expires: date,
 ) -> Iterator[str]:
     worst = min((defect for _, defect in seen), key=lambda defect: defect.severity.rank)
     kernels = sorted({run.kernel for run, _ in seen if run.kernel}, key=version)
     cases = list(dict.fromkeys(case for _, defect in seen for case in defect.cases))
     yield f"  - defect: {as_yaml(worst.fingerprint)}"
     also = sorted(
-        {each for _, defect in seen for each in defect.fingerprints} - {worst.fingerprint}
+        {fingerprint for _, defect in seen for fingerprint in defect.fingerprints}
+        - {worst.fingerprint},
     )
     if also:
         yield f"    also: [{', '.join(map(as_yaml, also))}]"
     yield f"    title: {as_yaml(worst.title)}"
-    span = (
-        f", kernel: {{from: {as_yaml(kernels[0])}, to: {as_yaml(kernels[-1])}}}" if kernels else ""
-    )
+    if kernels:
+        span = f", kernel: {{from: {as_yaml(kernels[0])}, to: {as_yaml(kernels[-1])}}}"
+    else:
+        span = ""
     yield f"    where: {{driver: {as_yaml(runs[0].driver)}{span}}}"
     yield f"    observed: {{severity: {worst.severity.label}}}"
     yield f"    issue: {as_yaml(issue.replace(FINGERPRINT, worst.fingerprint))}"
@@ -325,18 +365,18 @@ def _unsteady(case: str, runs: Sequence[Run]) -> str:
     """Returns how often the rarest verdict of a case was observed; empty if the runs of each kernel agree."""
     count: Counter[str] = Counter()
     for kernel in {run.header["env"].get("kernel") for run in runs}:
-        own = Counter(
+        counts = Counter(
             str(record["verdict"])
             for run in runs
             if run.header["env"].get("kernel") == kernel
             for record in run.results
             if record["case"] == case and record["verdict"] not in INCOMPLETE
         )
-        count += own if len(own) > 1 else Counter()
+        count += counts if len(counts) > 1 else Counter()
     if not count:
         return ""
-    *others, rarest = sorted(count, key=lambda verdict: -count[verdict])
-    return f"{' or '.join(others)} or {rarest}, {rarest} seen {count[rarest]} of {count.total()}"
+    *frequent, rarest = sorted(count, key=lambda verdict: -count[verdict])
+    return f"{' or '.join(frequent)} or {rarest}, {rarest} seen {count[rarest]} of {count.total()}"
 
 
 def as_yaml(text: str) -> str:

@@ -43,8 +43,10 @@ class WaiverScope:
 
 def version(text: str) -> tuple[int, ...]:
     """Returns the numbers at the beginning of a kernel's version, such as (7, 2, 12) for 7.2.12+deb14."""
-    found = re.match(r"\d+(?:\.\d+)*", text)
-    return tuple(int(number[:9]) for number in found[0].split(".")) if found else ()
+    match = re.match(r"\d+(?:\.\d+)*", text)
+    if match:
+        return tuple(int(number[:9]) for number in match[0].split("."))
+    return ()
 
 
 @dataclass(frozen=True)
@@ -104,29 +106,27 @@ class KnownOutcome:
 
     def _differs_in_call(self, record: ResultRecord) -> str:
         observed = record.get("observed") or {}
-        for what, known, came in (
+        for what, expected, came in (
             ("returned", self.returned, observed.get("returned", "")),
             ("errno", self.errno, observed.get("errno", "")),
             ("wc", list(self.wc), observed.get("wc", [])),
         ):
-            if known and known != came:
-                return f"{what} is {_format_value(came)}, not {_format_value(known)}"
+            if expected and expected != came:
+                return f"{what} is {_format_value(came)}, not {_format_value(expected)}"
         return ""
 
     def _differs_in_points(self, record: ResultRecord) -> str:
         """Compares the faults of the deviations, because the record has no observations of single points."""
         answer = self.errno or " ".join(self.wc)
         record = completed(record)
-        for each in record["deviations"]:
-            fault = fault_of(record, each)
-            if self.when and each["when"] not in self.when:
-                return f"it also deviates when {each['when']}"
+        for deviation in record["deviations"]:
+            fault = fault_of(record, deviation)
+            if self.when and deviation["when"] not in self.when:
+                return f"it also deviates when {deviation['when']}"
             if answer and fault.answer != answer:
-                return (
-                    f"the result is {fault.answer or 'nothing'}, not {answer}, when {each['when']}"
-                )
+                return f"the result is {fault.answer or 'nothing'}, not {answer}, when {deviation['when']}"
             if self.returned and fault.returned != self.returned:
-                return f"it did not return {self.returned} when {each['when']}"
+                return f"it did not return {self.returned} when {deviation['when']}"
         return ""
 
 
@@ -146,7 +146,9 @@ class Waiver(Terms):
         """Whether the result belongs to the waiver's case or rule, and has a verdict about the device."""
         if record["verdict"] in INCOMPLETE:
             return False
-        return record["case"] == self.case if self.case else self.rule in record["rules"]
+        if self.case:
+            return record["case"] == self.case
+        return self.rule in record["rules"]
 
     def violated(self, record: ResultRecord) -> bool:
         """Whether a result that the waiver covers is a violation of the waiver's case or rule."""
@@ -157,11 +159,13 @@ class Waiver(Terms):
         """Returns how a violation differs from the violation that the waiver describes; empty if it does not differ."""
         if more := record.get("deviations_left_out"):
             return f"it has {more:,} more deviations, which are not in the result"
-        others = {rule for each in record.get("deviations", ()) for rule in each["rules"]} - {
-            self.rule
+        further_rules = {
+            rule for deviation in record.get("deviations", ()) for rule in deviation["rules"]
+        } - {
+            self.rule,
         }
-        if self.rule and others:
-            return f"it also violates {', '.join(sorted(others))}"
+        if self.rule and further_rules:
+            return f"it also violates {', '.join(sorted(further_rules))}"
         return self.known.differs(record)
 
 
@@ -190,10 +194,13 @@ class DefectWaiver(Terms):
         return not {self.defect, *self.also}.isdisjoint(cause_of(symptom).fingerprints)
 
     def problems(
-        self, found: Sequence[Symptom], judged: Collection[str], today: date
+        self,
+        symptoms_left: Sequence[Symptom],
+        judged: Collection[str],
+        today: date,
     ) -> Iterator[str]:
         """Yields the problems of the waiver in a run with these symptoms. `judged` are the judged cases."""
-        shown = [symptom for symptom in found if self.is_of(symptom)]
+        shown = [symptom for symptom in symptoms_left if self.is_of(symptom)]
         if shown and self.expires < today:
             yield f"{self} expired on {self.expires}"
         for symptom in shown:
@@ -213,11 +220,13 @@ def symptoms(record: ResultRecord) -> list[Symptom]:
 
 def covering(waivers: Sequence[DefectWaiver], record: ResultRecord) -> DefectWaiver | None:
     """Returns the waiver of the first symptom if all symptoms are recorded and each has a waiver; else None."""
-    found = [
+    covers = [
         next((waiver for waiver in waivers if waiver.covers(symptom)), None)
         for symptom in symptoms(record)
     ]
-    return found[0] if found and all(found) and not record.get("deviations_left_out") else None
+    if covers and all(covers) and not record.get("deviations_left_out"):
+        return covers[0]
+    return None
 
 
 @dataclass(frozen=True)
@@ -236,38 +245,45 @@ class Waivers:
         if record["verdict"] not in VIOLATIONS:
             return record
         fitting = (
-            each
-            for each in self._applicable(header)
-            if each.expires >= self.today
-            and each.covers(record)
-            and each.violated(record)
-            and not each.differs(record)
+            waiver
+            for waiver in self._applicable(header)
+            if waiver.expires >= self.today
+            and waiver.covers(record)
+            and waiver.violated(record)
+            and not waiver.differs(record)
         )
         valid = [
-            each for each in self.defects if each.where.holds(header) and each.expires >= self.today
+            defect
+            for defect in self.defects
+            if defect.where.holds(header) and defect.expires >= self.today
         ]
         waiver = next(fitting, None) or covering(valid, record)
-        return (
-            {**record, "effective": Verdict.WAIVED, "waiver": waiver.as_data()}
-            if waiver
-            else record
-        )
+        if waiver:
+            return {**record, "effective": Verdict.WAIVED, "waiver": waiver.as_data()}
+        return record
 
     def account(self, results: Iterable[ResultRecord], header: HeaderRecord) -> WaiversAccount:
         """Returns the part of the footer about waivers: the number of waived results, and the problems of waivers."""
         records = list(results)
-        defects = [each for each in self.defects if each.where.holds(header)]
+        defects = [defect for defect in self.defects if defect.where.holds(header)]
         problems = [
             problem
             for waiver in self._applicable(header)
             for problem in self._problems(
-                waiver, records, whole=bool(waiver.case) or "shard" not in header
+                waiver,
+                records,
+                whole=bool(waiver.case) or "shard" not in header,
             )
         ]
-        found = [symptom for record in records for symptom in symptoms(record)] if defects else []
+        if defects:
+            all_symptoms = [symptom for record in records for symptom in symptoms(record)]
+        else:
+            all_symptoms = []
         judged = {record["case"] for record in records if record["verdict"] not in INCOMPLETE}
         problems += [
-            problem for waiver in defects for problem in waiver.problems(found, judged, self.today)
+            problem
+            for waiver in defects
+            for problem in waiver.problems(all_symptoms, judged, self.today)
         ]
         return {
             "file": self.file,
@@ -283,7 +299,10 @@ class Waivers:
         return [waiver for waiver in self.items if waiver.where.holds(header)]
 
     def _problems(
-        self, waiver: Waiver, results: Sequence[ResultRecord], whole: bool
+        self,
+        waiver: Waiver,
+        results: Sequence[ResultRecord],
+        whole: bool,
     ) -> Iterator[str]:
         """Yields the problems of a waiver. `whole` is whether the run can show that the waiver is no longer needed."""
         covered = [record for record in results if waiver.covers(record)]
@@ -303,7 +322,9 @@ def _format_value(value: object) -> str:
 
 
 def with_effective(
-    record: ResultRecord, header: HeaderRecord, waivers: Waivers | None
+    record: ResultRecord,
+    header: HeaderRecord,
+    waivers: Waivers | None,
 ) -> ResultRecord:
     """Returns the result with its effective verdict in the run of this header: the verdict itself, WAIVED, or STACK.
     A result can count as STACK only if the subject of the run is a device, which includes its driver, firmware and

@@ -31,7 +31,7 @@ from conformance.sweeps.outcome import OUTSIDE, Points
 
 _MANY = 10_000  # in a run with more cases, a value that occurs in many results counts only once
 _ESCAPED = re.compile(
-    rb"\\[bfnrtu]"
+    rb"\\[bfnrtu]",
 )  # if a line has such an escape, all its values count, as when the file is read
 
 
@@ -51,7 +51,8 @@ def _expecting(case: Case, outcome: str) -> Case:
 def _of_points(case: Case, points: Points) -> list[Shows]:
     assert case.sweep is not None
     best: dict[
-        tuple[str, str, str], int
+        tuple[str, str, str],
+        int,
     ] = {}  # by evidence and rule: the number of the best outcome
     for number, point in distinct_points(case.sweep, points.index):
         if number == OUTSIDE:
@@ -65,22 +66,27 @@ def _of_points(case: Case, points: Points) -> list[Shows]:
                 best[key] = max(
                     best.get(key, number),
                     number,
-                    key=lambda each: VERDICTS.index(points.outcomes[each].verdict),
+                    key=lambda point: VERDICTS.index(points.outcomes[point].verdict),
                 )
     return [_shows(points, number, *key) for key, number in sorted(best.items())]
 
 
 def _shows(points: Points, number: int, shows: str, on: str, rule: str) -> Shows:
-    found: Shows = {
+    shows_data: Shows = {
         "shows": shows,
         "on": on,
         "rule": rule,
         "verdict": Verdict(points.outcomes[number].verdict),
     }
-    example = points.examples[number] if points.examples else None
-    if example and found["verdict"] in NOT_TESTABLE:
-        found["lacking"] = ", ".join(example["observed"].get("lacking", ())) or example["reason"]
-    return found
+    if points.examples:
+        example = points.examples[number]
+    else:
+        example = None
+    if example and shows_data["verdict"] in NOT_TESTABLE:
+        shows_data["lacking"] = (
+            ", ".join(example["observed"].get("lacking", ())) or example["reason"]
+        )
+    return shows_data
 
 
 class ResultsFile:
@@ -114,15 +120,19 @@ class ResultsFile:
             self._fd = os.open(path, flags, 0o644)
         try:
             if not stat.S_ISREG(
-                os.fstat(self._fd).st_mode
+                os.fstat(self._fd).st_mode,
             ):  # opening a FIFO for reading and writing does not block
                 raise UserError(f"{path} is not a regular file")
             self._lock()
             if not carry_on and os.fstat(self._fd).st_size:
                 on = command("run", "--resume", path.parent)
-                on = f", or {on}" if (path.parent / PLAN_FILE).exists() else ""
+                if (path.parent / PLAN_FILE).exists():
+                    on = f", or {on}"
+                else:
+                    on = ""
                 raise UserError(
-                    f"{path} exists: a run is recorded there", hint=f"choose another --out{on}"
+                    f"{path} exists: a run is recorded there",
+                    hint=f"choose another --out{on}",
                 )
         except UserError:
             os.close(self._fd)
@@ -142,7 +152,9 @@ class ResultsFile:
     def recorded(self) -> Recorded | None:
         """Returns the contents of the file; None if the run was cut short before its header was written."""
         data = self.path.read_bytes()
-        return read_results(self.path) if b"\n" in data else None
+        if b"\n" in data:
+            return read_results(self.path)
+        return None
 
     def cut_back(self, recorded: Recorded | None) -> PriorSessions | None:
         """Prepares the next session: its first record replaces the end of the run, which is MISSED cases, the footer
@@ -152,16 +164,16 @@ class ResultsFile:
             self._keep = 0
             return None
         data, ended = self.path.read_bytes(), self.path.stat().st_mtime
-        whole = data[: data.rfind(b"\n") + 1]
+        complete_lines = data[: data.rfind(b"\n") + 1]
         missed = [record for record in recorded.results if record["verdict"] == Verdict.MISSED]
         end = b"".join(encode(record) for record in (*missed, recorded.footer) if record)
-        if not whole.endswith(end):
+        if not complete_lines.endswith(end):
             raise UserError(
-                f"{self.path} does not end like the results of a run; it cannot be resumed"
+                f"{self.path} does not end like the results of a run; it cannot be resumed",
             )
-        self._keep = len(whole) - len(end)
-        self._content = hashlib.sha256(whole[: self._keep])
-        lines = filter(None, whole[: self._keep].split(b"\n"))
+        self._keep = len(complete_lines) - len(end)
+        self._content = hashlib.sha256(complete_lines[: self._keep])
+        lines = filter(None, complete_lines[: self._keep].split(b"\n"))
         self._values = 0
         for line in lines:
             self._count(decode(line), line)
@@ -171,12 +183,17 @@ class ResultsFile:
         """Returns the stored form of the record of `case`. Also writes the points of a sweep to the side file."""
         if case:
             record = {**record, "evidence": shown_in(case, record)}
-        return store_points(record, self.path.parent, case) if "points_data" in record else record
+        if "points_data" in record:
+            return store_points(record, self.path.parent, case)
+        return record
 
     def append(self, record: Record) -> Record:
         """Appends a record, after writing the side file of a sweep. Raises UserError (status 3) if the disk is full.
         Returns the record; in a large run, the returned record shares the values that earlier results have."""
-        record = self.prepared(record) if record["type"] == "result" else record
+        if record["type"] == "result":
+            record = self.prepared(record)
+        else:
+            record = record
         data = encode(record)
         with writing(self.path):
             if self._keep is not None:
@@ -195,9 +212,9 @@ class ResultsFile:
         if record["type"] == "header":
             self._repeated = Repeated() if len(record["planned"]) > _MANY else None
         if self._repeated and record["type"] == "result" and not _ESCAPED.search(line):
-            if found := self._repeated.read(line):
-                self._values += found[2]
-                return found[0]
+            if record_read := self._repeated.read(line):
+                self._values += record_read[2]
+                return record_read[0]
             shared = record.copy()
             self._values += self._repeated.learn(line, shared, record.copy())
             return shared

@@ -32,11 +32,14 @@ _REPORT_EVERY = 25
 
 class Confirmation:
     def __init__(
-        self, found: Sequence[Violation], recording: Recording, repeats_losses: bool
+        self,
+        violations: Sequence[Violation],
+        recording: Recording,
+        repeats_losses: bool,
     ) -> None:
-        """`found` are the violations to repeat. The confirmations are added to `recording`. If `repeats_losses`,
+        """`violations` are the violations to repeat. The confirmations are added to `recording`. If `repeats_losses`,
         violations with CRASH or HANG are repeated, too."""
-        self._found = found
+        self._found = violations
         self._waiting: list[Sequence[Violation]] = []  # each list is repeated in one worker
         self._recording = recording
         self._repeats_losses = repeats_losses
@@ -47,7 +50,7 @@ class Confirmation:
     def run(self, *starts: Start) -> None:
         """Repeats all violations; each of `starts` starts one worker at a time. Stops if a start fails."""
         alone, like = _divided(self._found)
-        self._waiting = [*_batches(like, len(starts)), *((each,) for each in alone)]
+        self._waiting = [*_batches(like, len(starts)), *((violation,) for violation in alone)]
         self._crew.run(self._serve, starts)
 
     def _serve(self, start: Start) -> None:
@@ -64,22 +67,24 @@ class Confirmation:
 
     def _next(self) -> Sequence[Violation]:
         with self._crew.changed:
-            return self._waiting.pop(0) if self._waiting and not self._crew.stopped else ()
+            if self._waiting and not self._crew.stopped:
+                return self._waiting.pop(0)
+            return ()
 
-    def _record(self, found: ConfirmationRecord | None) -> None:
+    def _record(self, record: ConfirmationRecord | None) -> None:
         with self._crew.changed:
-            if not found or self._crew.stopped:
+            if not record or self._crew.stopped:
                 return
-            self._recording.append_confirmation(found)
+            self._recording.append_confirmation(record)
             self._tried += 1
             if self._tried % _REPORT_EVERY == 0 and self._waiting:
-                left = sum(map(len, self._waiting))
-                self._recording.listener.say(f"  {self._tried} repeated, {left} left")
+                waiting_count = sum(map(len, self._waiting))
+                self._recording.listener.say(f"  {self._tried} repeated, {waiting_count} left")
 
     def _repeat_together(self, violations: Sequence[Violation], start: Start) -> None:
         """Repeats violations in one worker. Violations that do not occur in this worker with the same verdict are then
         repeated in isolation. Violations after a case that killed the worker are repeated in the next worker."""
-        again = self._repeated(start, [each.name for each in violations])
+        again = self._repeated(start, [violation.name for violation in violations])
         for violation in violations:
             if (
                 violation.name in again
@@ -123,11 +128,11 @@ class Confirmation:
     def _repeat_more(self, about: ConfirmationRecord, violation: Violation, start: Start) -> None:
         """Repeats a violation a few more times in isolation. If the violation then occurs, it counts as confirmed."""
         more = [
-            each
+            confirmation
             for _ in range(REPETITIONS - 1)
-            if (each := self._last_repeated(start, [violation.name]))
+            if (confirmation := self._last_repeated(start, [violation.name]))
         ]
-        seen = [each for each in more if each["verdict"] in VIOLATIONS]
+        seen = [confirmation for confirmation in more if confirmation["verdict"] in VIOLATIONS]
         about["repetitions"] = {"seen": len(seen), "of": 1 + len(more)}
         if seen:
             about |= {"confirmed": True, "alone": occurrence(seen[0])}
@@ -140,7 +145,9 @@ class Confirmation:
             "confirmed": confirmed,
             "by": by,
         }
-        return {**about, "point": violation.point} if violation.point else about
+        if violation.point:
+            return {**about, "point": violation.point}
+        return about
 
     def _may_search(self) -> bool:
         with self._crew.changed:
@@ -188,7 +195,7 @@ class Confirmation:
             worker = start(names)
             with self._crew.employing(worker):
                 Session(worker, NO_WORKER, names, repetition, self._crew).listen(
-                    until=repetition.is_complete
+                    until=repetition.is_complete,
                 )
             if reason := worker.stuck_reason():
                 raise UserError(f"the device is suspect: {reason}", status=3)
@@ -197,13 +204,13 @@ class Confirmation:
         return repetition.done
 
 
-def _divided(found: Sequence[Violation]) -> tuple[list[Violation], list[Violation]]:
+def _divided(violations: Sequence[Violation]) -> tuple[list[Violation], list[Violation]]:
     """Returns the violations to repeat in isolation, and those to repeat together."""
     # A violation in a worker's first case has already occurred in isolation.
     alone: list[Violation] = []
     like: list[Violation] = []
-    seen: set[Cause] = {violation.cause for violation in found if violation.first}
-    for violation in found:
+    seen: set[Cause] = {violation.cause for violation in violations if violation.first}
+    for violation in violations:
         is_first = violation.cause not in seen
         seen.add(violation.cause)
         (

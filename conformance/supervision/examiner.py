@@ -48,10 +48,12 @@ class Examiner:
         """Returns the examiner for a worker whose header and `offered` record have the shapes of their types."""
         caps = header["device"].get("caps", {})
         declared = {name: value for name, value in caps.items() if isinstance(value, bool)}
-        found = Capabilities(declared, {}, {})
+        capabilities = Capabilities(declared, {}, {})
         if offered:
-            found = replace(found, offered=offered["offered"], absent=offered["absent"])
-        return cls(registry, Basis(found, profile))
+            capabilities = replace(
+                capabilities, offered=offered["offered"], absent=offered["absent"]
+            )
+        return cls(registry, Basis(capabilities, profile))
 
     def judged(self, case: Case, line: ResultRecord | ObservedRecord) -> ResultRecord:
         """Returns the supervisor's result of a planned case; for a sweep, with the points under `points_data`. The
@@ -66,11 +68,10 @@ class Examiner:
                 case,
                 f"the worker's observation has {size:,} bytes, more than {MOST_OBSERVED_BYTES:,}",
             )
-        examples = (
-            line["points_data"]["examples"]
-            if line["type"] == "result" and "points_data" in line
-            else []
-        )
+        if line["type"] == "result" and "points_data" in line:
+            examples = line["points_data"]["examples"]
+        else:
+            examples = []
         size = len(encode({"examples": examples}))
         if size > MOST_EXAMPLES_BYTES:
             return self.broken(
@@ -78,20 +79,21 @@ class Examiner:
                 f"the worker's observations have {size:,} bytes, more than {MOST_EXAMPLES_BYTES:,}",
             )
         try:
-            found = self._judged(case, line)
+            result = self._judged(case, line)
         except Exception as error:  # the line can have any values of the right types
             return self.broken(
-                case, f"the worker's observation cannot be judged ({type(error).__name__}: {error})"
+                case,
+                f"the worker's observation cannot be judged ({type(error).__name__}: {error})",
             )
         if line["type"] == "observed":
-            return _bounded(found, line)
-        said, here = line["verdict"], found["verdict"]
+            return _bounded(result, line)
+        said, here = line["verdict"], result["verdict"]
         if here != said:
-            reason = f"the worker reports {said} ({line['reason']}), its observation gives {here} ({found['reason']})"
-        elif found.get("points") != line.get("points"):
-            reason = f"the worker reports the points {_counts(line)}, but its observations give {_counts(found)}"
+            reason = f"the worker reports {said} ({line['reason']}), its observation gives {here} ({result['reason']})"
+        elif result.get("points") != line.get("points"):
+            reason = f"the worker reports the points {_counts(line)}, but its observations give {_counts(result)}"
         else:
-            return _bounded(found, line)
+            return _bounded(result, line)
         return _bounded({**self.broken(case, reason, line), "claimed": said}, line)
 
     def _judged(self, case: Case, line: ResultRecord | ObservedRecord) -> ResultRecord:
@@ -100,7 +102,10 @@ class Examiner:
         case = self.basis.resolved(case)  # a point of a sweep becomes a row
         if line["observed"]:
             judgement, observed = conclude(
-                case, self.basis, without_undeclared(line["observed"]), line["kernel"]
+                case,
+                self.basis,
+                without_undeclared(line["observed"]),
+                line["kernel"],
             )
         elif line["type"] == "result" and line["verdict"] == Verdict.BROKEN:
             # BROKEN needs no observation, because it is not a verdict on the device.
@@ -129,18 +134,29 @@ class Examiner:
         if points.inside != case.sweep.inside:
             raise ValueError("the points of the sweep differ from those in the table")
         result = rejudge_sweep(
-            case, points, self.basis, line.get("alarms", []), line["kernel"].get("log", [])
+            case,
+            points,
+            self.basis,
+            line.get("alarms", []),
+            line["kernel"].get("log", []),
         )
         return sweep_record(case, self.registry, result, _whole(line["duration_us"]) or 0)
 
     def broken(
-        self, case: Case, reason: str, line: ResultRecord | ObservedRecord | None = None
+        self,
+        case: Case,
+        reason: str,
+        line: ResultRecord | ObservedRecord | None = None,
     ) -> ResultRecord:
         """Returns the result of a case that says nothing about the device, with the observation of the line."""
         kernel, observed = (line["kernel"], line["observed"]) if line else ({}, {})
         judgement = Judgement(Verdict.BROKEN, cut(reason))
         return result_record(
-            self.basis.resolved(case), self.registry, judgement, observed, kernel=kernel
+            self.basis.resolved(case),
+            self.registry,
+            judgement,
+            observed,
+            kernel=kernel,
         )
 
 
@@ -152,7 +168,9 @@ def _counts(record: ResultRecord) -> str:
 
 
 def _whole(duration_us: float | None) -> int | None:
-    return None if duration_us is None else max(0, int(duration_us))
+    if duration_us is None:
+        return None
+    return max(0, int(duration_us))
 
 
 def _bounded(record: ResultRecord, line: ResultRecord | ObservedRecord) -> ResultRecord:
@@ -161,22 +179,21 @@ def _bounded(record: ResultRecord, line: ResultRecord | ObservedRecord) -> Resul
     record["reason"] = cut(record["reason"])
     if "fault" in record:
         seen = record["fault"].get("seen", [])
-        record["fault"] |= {"seen": [cut(each) for each in seen[:MOST_NOTES]]} if seen else {}
+        record["fault"] |= {"seen": [cut(note) for note in seen[:MOST_NOTES]]} if seen else {}
     if "log" in line["kernel"]:
         kernel = record["kernel"]
-        kept: KernelEvidence = {
+        evidence: KernelEvidence = {
             **kernel,
             "log": bounded_log(kernel.get("log", []), decisive_lines(kernel)),
         }
-        record["kernel"] = kept
+        record["kernel"] = evidence
     notes = record.get("notes", [])
     if notes:
-        left = (
-            [f"{len(notes) - MOST_NOTES:,} more remarks are left out"]
-            if len(notes) > MOST_NOTES
-            else []
-        )
-        record["notes"] = [*map(cut, notes[:MOST_NOTES]), *left]
+        if len(notes) > MOST_NOTES:
+            left_out = [f"{len(notes) - MOST_NOTES:,} more remarks are left out"]
+        else:
+            left_out = []
+        record["notes"] = [*map(cut, notes[:MOST_NOTES]), *left_out]
     alarms = record.get("alarms", [])
     if len(alarms) > MOST_ALARMS:
         record["alarms"] = alarms[:MOST_ALARMS]
@@ -192,14 +209,14 @@ def bounded_log(lines: Sequence[str], decisive: Collection[int] = ()) -> list[st
     if len(lines) <= MOST_LOG_LINES:
         return [cut(line) for line in lines]
     half = MOST_LOG_LINES // 2
-    found: list[str] = []
+    lines_here: list[str] = []
     end = 0  # the first line that is not yet handled
     for number in sorted({*range(half), *decisive, *range(len(lines) - half, len(lines))}):
         if number > end:
-            found.append(f"({number - end:,} lines are left out)")
-        found.append(cut(lines[number]))
+            lines_here.append(f"({number - end:,} lines are left out)")
+        lines_here.append(cut(lines[number]))
         end = number + 1
-    return found
+    return lines_here
 
 
 SILENT = WorkerEnd("no answer within its deadline", kind=FaultKind.HUNG)
@@ -208,4 +225,4 @@ SILENT = WorkerEnd("no answer within its deadline", kind=FaultKind.HUNG)
 def loss_of(case: Case, end: WorkerEnd, log: Sequence[str], at: str = "") -> Fault:
     """Returns the fault of a case whose worker died or hung. `at` is the point or sequence of the last progress."""
     came = (end.what, end.by, at, first_alarm(log), crash_location(log))
-    return located(Fault(end.kind, seen=tuple(cut(each) for each in came), site=site_in(log)), case)
+    return located(Fault(end.kind, seen=tuple(cut(loss) for loss in came), site=site_in(log)), case)

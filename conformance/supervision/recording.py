@@ -74,7 +74,8 @@ class Recording:
         self.header_received = False
         self.done: dict[str, ResultRecord] = dict(prior.done) if prior else {}
         self.took: dict[
-            str, float
+            str,
+            float,
         ] = {}  # the duration of each case in seconds, for the schedule of the next run
         self.external_ends: Counter[str] = (
             Counter()
@@ -90,7 +91,8 @@ class Recording:
         self._workers = prior.boots if prior else 0
         self._uncounted: list[DerivedFiles | None] = []
         self._device_of: dict[
-            int, str
+            int,
+            str,
         ] = {}  # the device of each worker, if several devices share the cases
         self._footer: FooterRecord | None = None
 
@@ -104,8 +106,8 @@ class Recording:
         """The records of the run, which are also in the file; None if no worker has sent a header."""
         if not self.header:
             return None
-        others: list[OtherRecord] = list(self._confirmations or ())
-        return Recorded(self.header, list(self.done.values()), self._footer, others=others)
+        other_records: list[OtherRecord] = list(self._confirmations or ())
+        return Recorded(self.header, list(self.done.values()), self._footer, others=other_records)
 
     def carry_on(self) -> None:
         """Begins a further session of a resumed run. Raises UserError if the run's header differs from the plan."""
@@ -141,11 +143,14 @@ class Recording:
             self.header = header
             self._file.append(header)
             self.listener.run_started(header, len(self.cases))
-        for each in self._uncounted:
-            self._append_worker(each)
+        for item in self._uncounted:
+            self._append_worker(item)
 
     def heard_from(
-        self, worker: int, worker_header: HeaderRecord, derived: DerivedFiles | None
+        self,
+        worker: int,
+        worker_header: HeaderRecord,
+        derived: DerivedFiles | None,
     ) -> Examiner:
         """Handles the header of a worker that was given these derived files. Returns the examiner for the worker's
         lines. Raises UserError if the worker runs on a different stack than the run."""
@@ -175,7 +180,8 @@ class Recording:
             self._prior.check(header)
         elif self.header and (change := stack_change(self.header, header)):
             raise UserError(
-                f"a worker has a different stack than the first worker: {change}", status=3
+                f"a worker has a different stack than the first worker: {change}",
+                status=3,
             )
         return Examiner.of(self._registry, self.run.profile, worker_header, offered)
 
@@ -215,14 +221,25 @@ class Recording:
             self._file.append(record)
 
     def record_loss(
-        self, case: Case, end: WorkerEnd, at: ProgressRecord | None, log: Sequence[str], worker: int
+        self,
+        case: Case,
+        end: WorkerEnd,
+        at: ProgressRecord | None,
+        log: Sequence[str],
+        worker: int,
     ) -> None:
         """Records the case in flight of a worker that died or hung. `at` is the last progress, `log` the output."""
-        row = at.get("row") if at else None
+        if at:
+            row = at.get("row")
+        else:
+            row = None
         judgement = Judgement.of_fault(loss_of(case, end, log, at["point"] if at else ""))
         verdict = Verdict(judgement.verdict)
         record = self._result(case.id, replace(judgement, reason=cut(judgement.reason)), log)
-        rule = at.get("rule", "") if at else ""
+        if at:
+            rule = at.get("rule", "")
+        else:
+            rule = ""
         # A random sequence violates the rule of its last step. For all other cases, the rules are those of the row.
         if (
             at
@@ -275,11 +292,11 @@ class Recording:
     def unconfirmed(self) -> list[Violation]:
         """Returns the violations for which the file has no confirmation yet."""
         self._confirmations = self._confirmations or []
-        known = {(record["case"], record.get("point", "")) for record in self._confirmations}
+        confirmed = {(record["case"], record.get("point", "")) for record in self._confirmations}
         return [
-            each
-            for each in violations(self.done, self.cases)
-            if (each.case, each.point) not in known
+            violation
+            for violation in violations(self.done, self.cases)
+            if (violation.case, violation.point) not in confirmed
         ]
 
     def append_confirmation(self, record: ConfirmationRecord) -> None:

@@ -87,7 +87,9 @@ class Run:
     @cached_property
     def durations(self) -> Mapping[str, float]:
         """The seconds that cases took in an earlier run, by id. They only decide which worker runs which case."""
-        return self.target.durations.read() if self.target.durations else {}
+        if self.target.durations:
+            return self.target.durations.read()
+        return {}
 
     def reproduction(self, case: Case, device: str) -> str:
         """Returns the command that runs one case on the same target or, if several devices share the cases, on the

@@ -30,9 +30,12 @@ class Schedule:
         self._workers = workers
         self._first_batches = workers
         ordinary = self._ordinary()
-        known = sum(case in durations for case in ordinary)
-        self._well_known = workers == 1 or known >= _WELL_KNOWN * len(ordinary)
-        share = 1.0 if self._well_known else _FIRST_SHARE
+        timed_cases = sum(case in durations for case in ordinary)
+        self._well_known = workers == 1 or timed_cases >= _WELL_KNOWN * len(ordinary)
+        if self._well_known:
+            share = 1.0
+        else:
+            share = _FIRST_SHARE
         self._first_s = (share * self._total(ordinary) + self._total(self._kept_memory)) / workers
 
     def take(self) -> list[str]:
@@ -40,8 +43,8 @@ class Schedule:
         has all cases that need fork protection by libibverbs, because these cases take long. The next batches have the
         other cases that may share a worker. The last batches have one case each, which needs its own worker."""
         waiting = [case for case in self._order if case in self._waiting]
-        kept = [case for case in waiting if case in self._kept_memory]
-        batch = kept or self._batch(self._ordinary()) or self._longest_first(waiting)[:1]
+        holding = [case for case in waiting if case in self._kept_memory]
+        batch = holding or self._batch(self._ordinary()) or self._longest_first(waiting)[:1]
         self._waiting.difference_update(batch)
         return sorted(batch, key=self._order.__getitem__)
 

@@ -80,7 +80,10 @@ class Session:
             heard = time.monotonic()
             if self._postpone(deadline, heard - listening - left_s) and raw is None:
                 continue
-            end = self._worker.end() if raw == b"" else None
+            if raw == b"":
+                end = self._worker.end()
+            else:
+                end = None
             record, problem = self._read(raw) if raw else (None, "")
             with self._crew.changed:
                 if self._crew.stopped:
@@ -126,7 +129,9 @@ class Session:
             return None, str(error)
         if record["type"] not in ("result", "observed"):
             wrong = mismatch_of(record)
-            return (None, wrong) if wrong else (record, "")
+            if wrong:
+                return (None, wrong)
+            return (record, "")
         if (
             record["case"] != self._in_flight
             or not self._examiner
@@ -291,7 +296,10 @@ class Repetition:
         return len(self.done) == len(self.cases)
 
     def heard_from(
-        self, worker: int, header: HeaderRecord, derived: DerivedFiles | None
+        self,
+        worker: int,
+        header: HeaderRecord,
+        derived: DerivedFiles | None,
     ) -> Examiner:
         return self.examiner(header, None)
 
@@ -314,12 +322,17 @@ class Repetition:
         pass  # BROKEN does not show whether the violation occurs again
 
     def record_loss(
-        self, case: Case, end: WorkerEnd, at: ProgressRecord | None, log: Sequence[str], worker: int
+        self,
+        case: Case,
+        end: WorkerEnd,
+        at: ProgressRecord | None,
+        log: Sequence[str],
+        worker: int,
     ) -> None:
         log = log[-_LINES_OF_REPETITION:]
         fault = loss_of(case, end, log)
         verdict = verdict_of(fault.kind)
-        found: ResultRecord = {**RESULT, "case": case.id, "verdict": verdict, "effective": verdict}
+        record: ResultRecord = {**RESULT, "case": case.id, "verdict": verdict, "effective": verdict}
         self.append(
-            {**found, "reason": end.what, "fault": fault.as_data(), "kernel": {"log": [*log]}}
+            {**record, "reason": end.what, "fault": fault.as_data(), "kernel": {"log": [*log]}},
         )

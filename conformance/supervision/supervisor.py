@@ -51,7 +51,9 @@ class Supervisor:
             not self._recording.header_received or (self._refused and not self._recording.done)
         ):
             raise UserError(
-                f"no case was begun: {self._end_reason}", log=str(self._console), status=3
+                f"no case was begun: {self._end_reason}",
+                log=str(self._console),
+                status=3,
             )
         missing = [case for case in self._recording.cases if case not in self._recording.done]
         if again and not missing:
@@ -71,14 +73,14 @@ class Supervisor:
         self._recording.finish(duration_s)
 
     def _confirm(self, starts: Sequence[Start]) -> None:
-        found = self._recording.unconfirmed()
-        if any(not each.first for each in found):
+        violations_left = self._recording.unconfirmed()
+        if any(not violation.first for violation in violations_left):
             self._recording.listener.say(
-                f"repeating {format_count(len(found), 'violation')} in fresh workers"
+                f"repeating {format_count(len(violations_left), 'violation')} in fresh workers",
             )
         # On a device of this host, a violation that crashed the process may have damaged the kernel.
         repeats_losses = not self._recording.boot_id
-        Confirmation(found, self._recording, repeats_losses).run(*starts)
+        Confirmation(violations_left, self._recording, repeats_losses).run(*starts)
 
     def _serve(self, start: Start) -> None:
         """Runs workers one after the other, until no case is left or a worker makes no progress."""

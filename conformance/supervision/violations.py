@@ -27,11 +27,14 @@ class Violation:
     @property
     def name(self) -> str:
         """The id by which only the case, or only the point, can be run."""
-        return f"{self.case}{POINT}{self.point}" if self.point else self.case
+        if self.point:
+            return f"{self.case}{POINT}{self.point}"
+        return self.case
 
 
 def violations(
-    results: Mapping[str, ResultRecord], cases: Mapping[str, Case]
+    results: Mapping[str, ResultRecord],
+    cases: Mapping[str, Case],
 ) -> Iterator[Violation]:
     """Yields the violations among results, in the order of completion. Violations of random sequences are left out,
     because each was already repeated when its sequence was shortened. If all points of a sweep repeat one experiment
@@ -44,16 +47,18 @@ def violations(
         if record["verdict"] not in VIOLATIONS or cases[case].kind is Kind.SEQUENCES:
             continue
         first = bool(number) and not before
-        causes = {each.name: cause_of(each) for each in symptoms_of(record)}
+        causes = {symptom.name: cause_of(symptom) for symptom in symptoms_of(record)}
         other = next(iter(causes.values()))
         tries = record.get("space", {}).get("tries")
         points = [
-            each for each in record.get("deviations", ()) if each.get("smallest") and not tries
+            deviation
+            for deviation in record.get("deviations", ())
+            if deviation.get("smallest") and not tries
         ]
-        for each in points:
-            if each.get("verdict", Verdict.FAIL) in VIOLATIONS:
-                text = ",".join(f"{axis}={label}" for axis, label in each["smallest"].items())
-                seen: Occurrence = {"verdict": each["verdict"], "reason": each["observed"]}
+        for point in points:
+            if point.get("verdict", Verdict.FAIL) in VIOLATIONS:
+                text = ",".join(f"{axis}={label}" for axis, label in point["smallest"].items())
+                seen: Occurrence = {"verdict": point["verdict"], "reason": point["observed"]}
                 cause = causes.get(f"{case}{POINT}{text}", other)
                 yield Violation(case, text, seen, before if number else (), False, cause)
         if not points:

@@ -32,7 +32,9 @@ class Columns:
         self._inner = [axis for axis in space.axes if axis.name not in outer]
 
     def column(
-        self, argument: Argument | ArgumentTemplate, inner_points: PointNumbers
+        self,
+        argument: Argument | ArgumentTemplate,
+        inner_points: PointNumbers,
     ) -> int | array[int]:
         """Returns an argument modulo 2^64: a number, or an array('Q') with a number for each of `inner_points`. For
         points that the sweep's constraint excludes, the number has no meaning."""
@@ -40,19 +42,22 @@ class Columns:
             return self._number(argument)
         if isinstance(inner_points, range):
             return self._varying(argument, inner_points)
-        whole = self._varying(argument, range(math.prod(axis.size for axis in self._inner)))
-        return whole if isinstance(whole, int) else array("Q", map(whole.__getitem__, inner_points))
+        spread_whole = self._varying(argument, range(math.prod(axis.size for axis in self._inner)))
+        if isinstance(spread_whole, int):
+            return spread_whole
+        return array("Q", map(spread_whole.__getitem__, inner_points))
 
     def _varying(self, argument: ArgumentTemplate, inner_points: range) -> int | array[int]:
         if isinstance(argument, Varying):
             return self._numbers(argument, inner_points)
-        found = [self._flags(part, inner_points) for part in argument.parts]
-        fixed = functools.reduce(operator.or_, (each for each in found if isinstance(each, int)), 0)
-        columns = [each for each in found if not isinstance(each, int)]
+        masks = [self._flags(part, inner_points) for part in argument.parts]
+        fixed = functools.reduce(operator.or_, (mask for mask in masks if isinstance(mask, int)), 0)
+        columns = [mask for mask in masks if not isinstance(mask, int)]
         if not columns:
             return fixed
         return _combined(
-            operator.or_, [*columns, array("Q", [fixed]) * len(inner_points)] if fixed else columns
+            operator.or_,
+            [*columns, array("Q", [fixed]) * len(inner_points)] if fixed else columns,
         )
 
     def _flags(self, part: FlagsPart, inner_points: range) -> int | array[int]:
@@ -61,31 +66,34 @@ class Columns:
         if isinstance(part, Varying):
             return self._numbers(part, inner_points)
         axis = next((axis for axis in self._inner if axis.name == part.axis), None)
-        return (
-            part.at(self._outer).mask
-            if axis is None
-            else self._spread(axis, array("Q", _masks(part)), inner_points)
-        )
+        if axis is None:
+            return part.at(self._outer).mask
+        return self._spread(axis, array("Q", _masks(part)), inner_points)
 
     def _numbers(
-        self, part: Varying[Argument] | Varying[Flags], inner_points: range
+        self,
+        part: Varying[Argument] | Varying[Flags],
+        inner_points: range,
     ) -> int | array[int]:
         axes = [axis for axis in self._inner if axis.name in part.axes]
         sizes = {axis.name: axis.size for axis in self._inner}
         keys = itertools.product(
-            *(range(sizes[name]) if name in sizes else (self._outer[name],) for name in part.axes)
+            *(range(sizes[name]) if name in sizes else (self._outer[name],) for name in part.axes),
         )
         # `part.values` lacks combinations that no point of the sweep has.
         table = array(
-            "Q", (self._number(part.values[key]) if key in part.values else 0 for key in keys)
+            "Q",
+            (self._number(part.values[key]) if key in part.values else 0 for key in keys),
         )
         if len(axes) < 2:
-            return self._spread(axes[0], table, inner_points) if axes else table[0]
+            if axes:
+                return self._spread(axes[0], table, inner_points)
+            return table[0]
         columns, stride = [], len(table)
         for axis in axes:
             stride //= axis.size
             columns.append(
-                self._spread(axis, array("Q", range(0, axis.size * stride, stride)), inner_points)
+                self._spread(axis, array("Q", range(0, axis.size * stride, stride)), inner_points),
             )
         return array("Q", map(table.__getitem__, _combined(operator.add, columns)))
 
@@ -95,7 +103,7 @@ class Columns:
 
     def _spread(self, axis: Axis, values: array[int], inner_points: range) -> array[int]:
         position = self._inner.index(axis)
-        block = math.prod(each.size for each in self._inner[position + 1 :])
+        block = math.prod(axis.size for axis in self._inner[position + 1 :])
         first, last = inner_points.start // block, -(-inner_points.stop // block)
         around, first = last - first, first % axis.size
         values = (values * (-(-(first + around) // axis.size)))[first : first + around]
@@ -106,7 +114,8 @@ class Columns:
         else:
             data = values.tobytes()
             column = array(
-                "Q", b"".join(data[at : at + 8] * block for at in range(0, len(data), 8))
+                "Q",
+                b"".join(data[at : at + 8] * block for at in range(0, len(data), 8)),
             )
         before = inner_points.start % block
         return column[before : before + len(inner_points)]
@@ -114,8 +123,8 @@ class Columns:
 
 def _masks(part: FlagSubsets) -> list[int]:
     masks = [0]
-    for own in part.masks:
-        masks += [mask | own for mask in masks]
+    for masks_here in part.masks:
+        masks += [mask | masks_here for mask in masks]
     return masks
 
 
@@ -124,6 +133,7 @@ def _combined(operation: Callable[[int, int], int], columns: Sequence[array[int]
     if len(columns) == 1:
         return columns[0]
     total = functools.reduce(
-        operation, (int.from_bytes(column.tobytes(), sys.byteorder) for column in columns)
+        operation,
+        (int.from_bytes(column.tobytes(), sys.byteorder) for column in columns),
     )
     return array("Q", total.to_bytes(8 * len(columns[0]), sys.byteorder))

@@ -39,38 +39,40 @@ class Combinations:
 def combinations(columns: Sequence[bytes]) -> Combinations:
     """Returns the combinations in columns of the same length."""
     ids = bytes(len(columns[0]))
-    known: list[tuple[int, ...]] = [()]
+    combinations_so_far: list[tuple[int, ...]] = [()]
     for column in columns:
         values = distinct(column)
         if len(values) == 1:
-            known = [(*each, values[0]) for each in known]
+            combinations_so_far = [(*combination, values[0]) for combination in combinations_so_far]
             continue
-        if len(values) * len(known) > _MAX_IDS:
+        if len(values) * len(combinations_so_far) > _MAX_IDS:
             return _one_by_one(columns)
-        pairs = list(itertools.product(known, values))
+        pairs = list(itertools.product(combinations_so_far, values))
         # No byte of this sum is above 255; therefore there is no carry into the next byte.
         total = _number(ids.translate(_table(range(0, len(pairs), len(values) or 1))))
         total += _number(column.translate(_table_of(values)))
         both = total.to_bytes(len(column), "little")
-        found = distinct(both)
-        ids = both.translate(_table_of(found))
-        known = [(*pairs[number][0], pairs[number][1]) for number in found]
-    return Combinations(ids, known)
+        pairs_distinct = distinct(both)
+        ids = both.translate(_table_of(pairs_distinct))
+        combinations_so_far = [(*pairs[number][0], pairs[number][1]) for number in pairs_distinct]
+    return Combinations(ids, combinations_so_far)
 
 
 def distinct(column: bytes) -> bytes:
     """Returns the distinct bytes of a column, in the order of first occurrence."""
-    found = bytearray()
+    values = bytearray()
     while column:
-        found.append(column[0])
+        values.append(column[0])
         column = column.translate(None, column[:1])
-    return bytes(found)
+    return bytes(values)
 
 
 def byte_planes(words: array[int]) -> list[bytes]:
     """Returns the low bytes and the high bytes of 16-bit words."""
     data = words.tobytes()
-    return [data[0::2], data[1::2]] if sys.byteorder == "little" else [data[1::2], data[0::2]]
+    if sys.byteorder == "little":
+        return [data[0::2], data[1::2]]
+    return [data[1::2], data[0::2]]
 
 
 def _table(numbers: Sequence[int]) -> bytes:
@@ -90,6 +92,8 @@ def _number(column: bytes) -> int:
 
 
 def _one_by_one(columns: Sequence[bytes]) -> Combinations:
-    known: dict[tuple[int, ...], int] = {}
-    ids = array("I", (known.setdefault(each, len(known)) for each in zip(*columns, strict=True)))
-    return Combinations(ids, list(known))
+    numbers: dict[tuple[int, ...], int] = {}
+    ids = array(
+        "I", (numbers.setdefault(values, len(numbers)) for values in zip(*columns, strict=True))
+    )
+    return Combinations(ids, list(numbers))

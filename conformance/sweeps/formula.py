@@ -55,18 +55,26 @@ class Effort:
 
 
 def explain(
-    points: Points, number: int, effort: Effort | None = None, known: str = ""
+    points: Points,
+    number: int,
+    effort: Effort | None = None,
+    known: str = "",
 ) -> Explanation:
     """Returns the explanation of the points with the outcome `number`; without a formula if no effort is left. `known`
     is used as the formula if it is given."""
-    own = points.outcomes[number]
-    same = (own.expected, own.rule, own.clause)
+    outcome_here = points.outcomes[number]
+    same = (outcome_here.expected, outcome_here.rule, outcome_here.clause)
     marks = [
-        int((each.expected, each.rule, each.clause) == same and each.verdict not in NOT_TESTABLE)
-        for each in points.outcomes
+        int(
+            (outcome.expected, outcome.rule, outcome.clause) == same
+            and outcome.verdict not in NOT_TESTABLE
+        )
+        for outcome in points.outcomes
     ]
     marks[number] = 2
-    table = bytes(0 if each == OUTSIDE else marks[each] for each in points.index)
+    table = bytes(
+        0 if outcome_number == OUTSIDE else marks[outcome_number] for outcome_number in points.index
+    )
     smallest = min(
         (point for point, mark in enumerate(table) if mark == 2),
         key=lambda point: (points.space.weight(point), point),
@@ -95,19 +103,19 @@ class _Variable:
 
     def literal(self, number: int) -> str:
         if self.flag:
-            return self.flag if number else f"!{self.flag}"
+            if number:
+                return self.flag
+            return f"!{self.flag}"
         rest = [
             label
             for other, labels in enumerate(self.classes)
             if other != number
             for label in labels
         ]
-        own = self.classes[number]
-        return (
-            f"{self.axis}={_one_or_more(own)}"
-            if len(own) <= len(rest)
-            else f"{self.axis}!={_one_or_more(rest)}"
-        )
+        classes = self.classes[number]
+        if len(classes) <= len(rest):
+            return f"{self.axis}={_one_or_more(classes)}"
+        return f"{self.axis}!={_one_or_more(rest)}"
 
     def negated(self, number: int) -> str:
         """Returns the literal that is true if a point does not have this class."""
@@ -117,29 +125,34 @@ class _Variable:
 
 
 def _one_or_more(labels: Sequence[str]) -> str:
-    return labels[0] if len(labels) == 1 else f"{{{','.join(labels)}}}"
+    if len(labels) == 1:
+        return labels[0]
+    return f"{{{','.join(labels)}}}"
 
 
 def _variables_of(space: Space) -> tuple[_Variable, ...]:
     """Returns the variables of a space. In the order of the points, the class of the last variable changes fastest."""
     names = [flag for axis in space.axes for flag in axis.flags]
-    found = []
+    variables = []
     for axis in space.axes:
         # The flag of bit 0 changes fastest and is therefore the last variable of the axis.
         for flag in reversed(axis.flags):
-            alone = [each.name for each in space.axes if each.knows(flag)] == [axis.name]
-            name = flag if alone else f"{axis.name}.{flag}"
+            alone = [axis.name for axis in space.axes if axis.knows(flag)] == [axis.name]
+            if alone:
+                name = flag
+            else:
+                name = f"{axis.name}.{flag}"
             rank = names.index(flag)
-            found.append(_Variable(axis.name, (("no",), ("yes",)), name, rank))
+            variables.append(_Variable(axis.name, (("no",), ("yes",)), name, rank))
         if not axis.flags:
-            found.append(
+            variables.append(
                 _Variable(
                     axis.name,
                     tuple((label,) for label in axis.labels),
-                    rank=len(names) + len(found),
-                )
+                    rank=len(names) + len(variables),
+                ),
             )
-    return tuple(found)
+    return tuple(variables)
 
 
 class _Set:
@@ -164,7 +177,10 @@ class _Set:
         ]
 
     def _replace(
-        self, number: int, classes: Sequence[tuple[str, ...]], slices: Sequence[bytes]
+        self,
+        number: int,
+        classes: Sequence[tuple[str, ...]],
+        slices: Sequence[bytes],
     ) -> None:
         """Replaces the classes of a variable; removes the variable if only one class is left."""
         stride = _points(self.variables[number + 1 :])
@@ -181,9 +197,9 @@ class _Set:
         length = 0
         for labels, part in zip(self.variables[number].classes, self._slices(number), strict=True):
             length, value = len(part), int.from_bytes(part, "little")
-            for index, known in enumerate(merged):
+            for index, group in enumerate(merged):
                 # Two classes are not merged if a point is 1 in the slice of one class and 2 in that of the other class.
-                if b"\3" not in (known | value).to_bytes(length, "little"):
+                if b"\3" not in (group | value).to_bytes(length, "little"):
                     merged[index] |= value
                     classes[index] += labels
                     break
@@ -211,15 +227,22 @@ class _Set:
     def _rest(self, number: int, value: int, literal: str, operator: str) -> tuple[str, bool]:
         """Returns `literal`, joined with the formula for the points of the other classes. For the points of the class
         `value`, only the literal determines the result."""
-        others = [other for other in range(len(self.variables[number].classes)) if other != value]
+        other_values = [
+            other for other in range(len(self.variables[number].classes)) if other != value
+        ]
         classes, slices = self.variables[number].classes, self._slices(number)
         self._replace(
-            number, [classes[other] for other in others], [slices[other] for other in others]
+            number,
+            [classes[other] for other in other_values],
+            [slices[other] for other in other_values],
         )
         rest, minimal = _Set(self.variables, self.table, self.effort).formula()
         if rest in (ALWAYS, NEVER):
             return literal, minimal
-        inner = f"({rest})" if operator == "&" and "|" in rest else rest
+        if operator == "&" and "|" in rest:
+            inner = f"({rest})"
+        else:
+            inner = rest
         return f"{literal} {operator} {inner}", minimal
 
     def _split(self) -> str:
@@ -234,7 +257,9 @@ class _Set:
         return " | ".join(terms)
 
     def _no_description(self) -> str:
-        names = ", ".join(dict.fromkeys(each.flag or each.axis for each in self.variables))
+        names = ", ".join(
+            dict.fromkeys(variable.flag or variable.axis for variable in self.variables)
+        )
         return f"no short description: it depends on {names}"
 
     def _variables(self) -> list[tuple[int, int]]:
@@ -248,13 +273,15 @@ class _Set:
 
     def _minimised(self) -> str:
         """Returns the minimal sum of products. It is cached by the table and the numbers of classes."""
-        key = cache.digest_of([bytes(len(each.classes) for each in self.variables), self.table])
-        known = _found_before()
-        if key not in known:
-            known[key] = list(self._products())
-            if len(known) <= _MOST_KEPT:
-                cache.store(_cache_name(), json.dumps(known).encode())
-        return " | ".join(text for _, text in sorted(map(self._term, known[key])))
+        key = cache.digest_of(
+            [bytes(len(variable.classes) for variable in self.variables), self.table]
+        )
+        stored = _found_before()
+        if key not in stored:
+            stored[key] = list(self._products())
+            if len(stored) <= _MOST_KEPT:
+                cache.store(_cache_name(), json.dumps(stored).encode())
+        return " | ".join(text for _, text in sorted(map(self._term, stored[key])))
 
     def _products(self) -> Iterator[_Product]:
         from sympy import Symbol
@@ -262,15 +289,15 @@ class _Set:
 
         variables = self._variables()
         marks = dict.fromkeys(itertools.product((0, 1), repeat=len(variables)), 0)
-        points = itertools.product(*(range(len(each.classes)) for each in self.variables))
+        points = itertools.product(*(range(len(variable.classes)) for variable in self.variables))
         for values, mark in zip(points, self.table, strict=True):
             marks[tuple(int(values[number] == value) for number, value in variables)] = mark
         symbols = [Symbol(f"x{number}") for number in range(len(variables))]
         inside, either = (
-            [list(bits) for bits, mark in marks.items() if mark == wanted] for wanted in (2, 0)
+            [list(bits) for bits, mark in marks.items() if mark == side] for side in (2, 0)
         )
-        found = SOPform(symbols, inside, either)
-        for term in _parts(found, "Or"):
+        expression = SOPform(symbols, inside, either)
+        for term in _parts(expression, "Or"):
             product = []
             for factor in _parts(term, "And"):
                 negated = type(factor).__name__ == "Not"
@@ -284,7 +311,7 @@ class _Set:
         for number, value, negated in product:
             variable = self.variables[number]
             literals.append(
-                (variable.rank, variable.negated(value) if negated else variable.literal(value))
+                (variable.rank, variable.negated(value) if negated else variable.literal(value)),
             )
         literals.sort()
         return [rank for rank, _ in literals], " & ".join(text for _, text in literals)
@@ -301,7 +328,7 @@ def _found_before() -> dict[str, list[_Product]]:
 
 
 def _points(variables: Sequence[_Variable]) -> int:
-    return math.prod(len(each.classes) for each in variables)
+    return math.prod(len(variable.classes) for variable in variables)
 
 
 def _parts(expression: object, operator: str) -> Sequence[object]:

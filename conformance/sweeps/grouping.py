@@ -38,7 +38,9 @@ class Group:
 
     @property
     def set_up_as(self) -> int:
-        return self.points[0] if self.like is None else self.like
+        if self.like is None:
+            return self.points[0]
+        return self.like
 
 
 # The prefixes of the names of calls that create, change and destroy objects, but do not change memory.
@@ -72,12 +74,18 @@ def _steps(sweep: Sweep) -> list[StepTemplate]:
 
 
 def groups(
-    sweep: Sweep, outer: Sequence[str], seed: int | None = None, largest: int = MAX_GROUP
+    sweep: Sweep,
+    outer: Sequence[str],
+    seed: int | None = None,
+    largest: int = MAX_GROUP,
 ) -> Iterator[Group]:
     """Yields the points of the sweep in groups with the same values on the `outer` axes. With a `seed`, the groups and
     the points in a group are shuffled."""
     space = sweep.space
-    inside = None if sweep.where is None else space.bytes_of(sweep.inside)
+    if sweep.where is None:
+        inside = None
+    else:
+        inside = space.bytes_of(sweep.inside)
     chance = random.Random(seed)
     starts = _offsets(space, outer)
     rest = _offsets(space, [axis.name for axis in space.axes if axis.name not in outer])
@@ -87,11 +95,10 @@ def groups(
     for start in starts:
         inner_points: PointNumbers = range(len(rest))
         if inside is not None:
-            included = (
-                inside[start : start + len(rest)]
-                if isinstance(rest, range)
-                else bytes(map(inside.__getitem__, map(start.__add__, rest)))
-            )
+            if isinstance(rest, range):
+                included = inside[start : start + len(rest)]
+            else:
+                included = bytes(map(inside.__getitem__, map(start.__add__, rest)))
             inner_points = array("I", itertools.compress(inner_points, included))
         if seed is not None:
             inner_points = array("I", inner_points)
@@ -106,16 +113,17 @@ def groups(
 
 def _offsets(space: Space, axes: Sequence[str]) -> PointNumbers:
     """Returns the numbers of the points that have the first value on every other axis, for all values on `axes`."""
-    found: PointNumbers = range(1)
+    offsets: PointNumbers = range(1)
     for name in reversed(axes):
         stride, size = space.strides[name], space.axis(name).size
-        if isinstance(found, range) and stride == len(found):
-            found = range(stride * size)  # the last axes of the space: consecutive numbers
+        if isinstance(offsets, range) and stride == len(offsets):
+            offsets = range(stride * size)  # the last axes of the space: consecutive numbers
         else:
-            found = array(
-                "I", (value * stride + offset for value in range(size) for offset in found)
+            offsets = array(
+                "I",
+                (value * stride + offset for value in range(size) for offset in offsets),
             )
-    return found
+    return offsets
 
 
 _KEPT = 4096  # the number of cached steps of each call
@@ -162,12 +170,12 @@ class PointTemplate:
                 self._given.at(values),
                 tuple(steps.at(values) for steps in self._before),
             )
-        _, given, before = self._setup
+        _, given_objects, before = self._setup
         # dataclasses.replace would take ten times as long. The steps already have the entry of the case.
         case = Case.__new__(Case)
         case.__dict__.update(
             self._fields,
-            given=given,
+            given=given_objects,
             before=before,
             when=self._when.at(values),
             afterwards=tuple([steps.at(values) for steps in self._afterwards]),

@@ -49,11 +49,17 @@ class SweepResult:
     @property
     def kernel(self) -> KernelEvidence:
         """The kernel's log if there are alarms; else empty."""
-        return {"log": self.log} if self.alarms else {}
+        if self.alarms:
+            return {"log": self.log}
+        return {}
 
 
 def rejudge_sweep(
-    case: Case, points: Points, basis: Basis, alarms: list[Alarm], log: list[str]
+    case: Case,
+    points: Points,
+    basis: Basis,
+    alarms: list[Alarm],
+    log: list[str],
 ) -> SweepResult:
     """Judges recorded points by the current clauses. All points with one outcome are judged by its example. Raises
     LookupError if an outcome has no example, or if the sweep excludes a recorded point."""
@@ -61,7 +67,7 @@ def rejudge_sweep(
     assert sweep is not None
     record = PointObservations(sweep.space.size)
     record.codes = points.index
-    record.observations = [without_undeclared(each["observed"]) for each in points.examples]
+    record.observations = [without_undeclared(example["observed"]) for example in points.examples]
     return conclusion_of(case, PointJudge(case, sweep, basis).points(record), alarms, log)
 
 
@@ -71,7 +77,7 @@ def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str
     counts = points.by_verdict()
     verdict = Verdict.FAIL if alarms else overall(list(counts))
     if verdict == Verdict.UNREACHABLE and all(
-        "setup_failed" in each["observed"] for each in points.examples
+        "setup_failed" in example["observed"] for example in points.examples
     ):
         verdict = Verdict.BROKEN  # no set-up worked at any point
     shares = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
@@ -80,11 +86,10 @@ def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str
     if alarms:
         first = alarms[0]
         reason += f"; {first['what']} (between the points {first['from']} and {first['to']})"
-        fault = (
-            replace(located(Fault.of_data(first["fault"]), case), call="")
-            if "fault" in first
-            else None
-        )
+        if "fault" in first:
+            fault = replace(located(Fault.of_data(first["fault"]), case), call="")
+        else:
+            fault = None
     return SweepResult(points, verdict, reason, alarms, log, fault)
 
 
@@ -96,34 +101,45 @@ class PointJudge:
         sweep = self.sweep
         clauses = sweep.clause_numbers(self._declared)
         masks, names = sweep.undeclared(self._declared)
-        found = combinations([*byte_planes(record.codes), clauses, masks])
+        combined = combinations([*byte_planes(record.codes), clauses, masks])
         outcomes: dict[Outcome, int] = {}
         examples: list[PointExample] = []
         numbers: list[int] = []
-        for id_, (low, high, clause, mask) in enumerate(found.values):
+        for id_, (low, high, clause, mask) in enumerate(combined.values):
             code = low | high << 8
             if code == OUTSIDE:
                 numbers.append(OUTSIDE)
                 continue
             outcome, example = self._outcome(
-                found.first(id_), clause, mask, names, record.observations[code]
+                combined.first(id_),
+                clause,
+                mask,
+                names,
+                record.observations[code],
             )
             numbers.append(outcomes.setdefault(outcome, len(outcomes)))
             if numbers[-1] == len(examples):
                 examples.append(example)
-        return Points(sweep.space, list(outcomes), found.renumbered(numbers), examples)
+        return Points(sweep.space, list(outcomes), combined.renumbered(numbers), examples)
 
     def _declared(self, name: str) -> bool:
         return not self.basis.capabilities.undeclared([name], self.case.entry)
 
     def _outcome(
-        self, point: int, number: int, mask: int, names: Sequence[str], observed: Observation
+        self,
+        point: int,
+        number: int,
+        mask: int,
+        names: Sequence[str],
+        observed: Observation,
     ) -> tuple[Outcome, PointExample]:
         clause = self.sweep.deciding[number]
         assert clause.then is not None
         single = self.sweep.point_case(self.case, self.sweep.space.text(point))
         case = self.sweep.row_of_clause(
-            single, clause, [name for bit, name in enumerate(names) if mask >> bit & 1]
+            single,
+            clause,
+            [name for bit, name in enumerate(names) if mask >> bit & 1],
         )
         judgement, recorded = conclude(case, self.basis, observed)
         rule = clause.rule
@@ -141,9 +157,19 @@ class PointJudge:
             expected, clause_text = "a set-up that succeeds whenever it is made", ""
         fault = judgement.fault and _of_any_point(judgement.fault)
         notes = tuple(map(cut, judgement.notes[:MOST_NOTES]))
-        also = clause.also if rule == clause.rule else ()
+        if rule == clause.rule:
+            also = clause.also
+        else:
+            also = ()
         outcome = Outcome(
-            judgement.verdict, expected, cut(seen), rule, clause_text, notes, fault, also
+            judgement.verdict,
+            expected,
+            cut(seen),
+            rule,
+            clause_text,
+            notes,
+            fault,
+            also,
         )
         text = self.sweep.space.text(point)
         return outcome, {"point": text, "reason": cut(judgement.reason), "observed": recorded}
@@ -151,8 +177,8 @@ class PointJudge:
 
 def _of_any_point(fault: Fault) -> Fault:
     """Returns the fault without the parts that differ between points: the location, and numbers."""
-    came = tuple(_HEX.sub("0x…", cut(each)) for each in fault.seen[:MOST_NOTES])
-    allowed = tuple(_HEX.sub("0x…", each) for each in fault.expected)
+    came = tuple(_HEX.sub("0x…", cut(note)) for note in fault.seen[:MOST_NOTES])
+    allowed = tuple(_HEX.sub("0x…", expectation) for expectation in fault.expected)
     title = fault.call.partition("(")[0]
     return Fault(
         **{
@@ -160,13 +186,13 @@ def _of_any_point(fault: Fault) -> Fault:
             "call": title,
             "expected": allowed,
             "seen": came,
-        }
+        },
     )
 
 
 def clauses(case: Case) -> list[dict[str, Any]]:
     assert case.sweep is not None
-    found = []
+    clauses_read = []
     for clause in case.sweep.clauses:
         entry: dict[str, Any] = {"if": clause.text} if clause.text else {}
         entry |= (
@@ -174,8 +200,8 @@ def clauses(case: Case) -> list[dict[str, Any]]:
             if clause.then
             else {"needs": list(clause.needs)}
         )
-        found.append(entry)
-    return found
+        clauses_read.append(entry)
+    return clauses_read
 
 
 def format_expectation(then: Expectation) -> str:
@@ -185,5 +211,5 @@ def format_expectation(then: Expectation) -> str:
         [
             outcome,
             *(f"{key} {'|'.join(v) if isinstance(v, list) else v}" for key, v in data.items()),
-        ]
+        ],
     )

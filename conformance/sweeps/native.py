@@ -49,11 +49,9 @@ class Descriptor(ctypes.Structure):
 
 def descriptor(entry: object) -> Descriptor:
     """Returns the Descriptor for the entry uverbs; for libibverbs, a Descriptor that is not used."""
-    return (
-        Descriptor(fd=entry.fd, driver=entry.driver_id)
-        if isinstance(entry, Uverbs)
-        else Descriptor(fd=-1)
-    )
+    if isinstance(entry, Uverbs):
+        return Descriptor(fd=entry.fd, driver=entry.driver_id)
+    return Descriptor(fd=-1)
 
 
 class Before(ctypes.Structure):
@@ -61,7 +59,7 @@ class Before(ctypes.Structure):
     uverbs, `on` is a Descriptor's address and `pd` the PD's handle; for libibverbs, `pd` is a struct ibv_pd *."""
 
     _fields_ = members(
-        "void *on; uint64_t pd, addr, length; void *reg, *reg_optional, *rereg, *dereg; uint64_t optional_mask"
+        "void *on; uint64_t pd, addr, length; void *reg, *reg_optional, *rereg, *dereg; uint64_t optional_mask",
     )
 
 
@@ -91,8 +89,8 @@ def function(name: str) -> Callable[..., object]:
     loop = compiled()
     if loop is None:
         raise LookupError("loop.c was not compiled")
-    found: Callable[..., object] = loop[name]
-    return found
+    call: Callable[..., object] = loop[name]
+    return call
 
 
 # An argument: an array('Q') with a number for each point, or one number or the address of a structure for all points.
@@ -136,7 +134,10 @@ class Loop:
         if isinstance(argument, array):
             values, step = argument, 1
         else:
-            number = argument if isinstance(argument, int) else ctypes.addressof(argument)
+            if isinstance(argument, int):
+                number = argument
+            else:
+                number = ctypes.addressof(argument)
             values, step = array("Q", [number % (1 << 64)]), 0
         self._kept += argument, values
         return _Column(values.buffer_info()[0], step)

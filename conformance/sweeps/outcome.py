@@ -52,9 +52,12 @@ class Outcome:
 
     @classmethod
     def of_data(cls, data: OutcomeFacts) -> Outcome:
-        fault = Fault.of_data(data["fault"]) if data.get("fault") else None
-        known = {each.name for each in fields(cls)}
-        values: Any = {name: value for name, value in data.items() if name in known}
+        if data.get("fault"):
+            fault = Fault.of_data(data["fault"])
+        else:
+            fault = None
+        names = {field.name for field in fields(cls)}
+        values: Any = {name: value for name, value in data.items() if name in names}
         lists = {name: tuple(values.get(name, ())) for name in ("notes", "also")}
         return cls(**{**values, **lists, "fault": fault})
 
@@ -70,9 +73,12 @@ class Points:
     examples: list[PointExample] = field(default_factory=list)
 
     def counts(self) -> list[int]:
-        found = combinations(byte_planes(self.index))
+        numbers = combinations(byte_planes(self.index))
         count = Counter(
-            {low | high << 8: found.ids.count(id_) for id_, (low, high) in enumerate(found.values)}
+            {
+                low | high << 8: numbers.ids.count(id_)
+                for id_, (low, high) in enumerate(numbers.values)
+            },
         )
         return [count[number] for number in range(len(self.outcomes))]
 
@@ -88,7 +94,10 @@ class Points:
         rules: dict[str, set[str]] = {}
         open_: dict[str, set[str]] = {}
         for outcome in self.outcomes:
-            proving = open_ if outcome.expected == "open" else rules
+            if outcome.expected == "open":
+                proving = open_
+            else:
+                proving = rules
             for rule in outcome.rules:
                 proving.setdefault(rule, set()).add(outcome.verdict)
         # A PASS at points with an open expectation counts only if the rule has no other points.
@@ -111,7 +120,7 @@ class Points:
         return {
             "case": case,
             "axes": self.space.as_data(),
-            "outcomes": [each.as_data() for each in self.outcomes],
+            "outcomes": [outcome.as_data() for outcome in self.outcomes],
             "examples": self.examples,
             "index": encode_index(self.index),
         }
@@ -122,12 +131,12 @@ class Points:
         if wrong := mismatch(data, PointsFile):
             raise ValueError(wrong)
         space = Space.of_data(data["axes"])
-        outcomes = [Outcome.of_data(each) for each in data["outcomes"]]
+        outcomes = [Outcome.of_data(outcome) for outcome in data["outcomes"]]
         if not 0 < space.size <= MAX_POINTS:
             raise ValueError(f"a space of {space.size} points")
         index = decode_index(data["index"], space.size)
         if len(index) != space.size or any(
-            each >= len(outcomes) and each != OUTSIDE for each in set(index)
+            number >= len(outcomes) and number != OUTSIDE for number in set(index)
         ):
             raise ValueError("points that do not fit their axes or outcomes")
         return cls(space, outcomes, index, list(data.get("examples", ())))

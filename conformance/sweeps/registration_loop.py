@@ -45,9 +45,12 @@ Observe = Callable[[int], Observation]  # runs one point as a row
 def loop_for(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
     """Returns the loop for a sweep at an entry; None if the sweep has few points, or if loop.c cannot run it."""
     call = case.when.call
-    own = entry.library if isinstance(entry, RegMrEx) else entry
+    if isinstance(entry, RegMrEx):
+        library = entry.library
+    else:
+        library = entry
     # Entries of the reference and entries with injected violations have different types.
-    if sweep.size < MIN_POINTS or type(own) not in (Libibverbs, Uverbs):
+    if sweep.size < MIN_POINTS or type(library) not in (Libibverbs, Uverbs):
         return None
     if call == "ibv_rereg_mr":
         return _rereg_loop(case, sweep, entry)
@@ -67,17 +70,17 @@ def loop_for(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
 
 
 def _rereg_loop(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
-    given, row = case.given, sweep.row
+    set_up, row = case.given, sweep.row
     if (
         case.before
         or case.afterwards
-        or given.qps
-        or given.windows
-        or given.memlock
-        or list(given.mrs) != ["mr"]
+        or set_up.qps
+        or set_up.windows
+        or set_up.memlock
+        or list(set_up.mrs) != ["mr"]
     ):
         return None
-    region = given.mrs["mr"]
+    region = set_up.mrs["mr"]
     if (
         isinstance(entry, RegMrEx)
         or region.call != "ibv_reg_mr"
@@ -90,7 +93,9 @@ def _rereg_loop(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
         return None
     if old.arguments.keys() - {"access"} or row.when.arguments.keys() - {"flags", "access"}:
         return None
-    return ReregLoop(sweep, entry, old) if native.compiled() else None
+    if native.compiled():
+        return ReregLoop(sweep, entry, old)
+    return None
 
 
 class Loop:
@@ -110,7 +115,11 @@ class Loop:
         return given
 
     def run(
-        self, context: CaseContext, group: Group, record: PointObservations, observe: Observe
+        self,
+        context: CaseContext,
+        group: Group,
+        record: PointObservations,
+        observe: Observe,
     ) -> None:
         """Executes the calls of a group on an existing set-up. For each object that could not be released, adds a text
         to `context.left_behind`."""
@@ -122,21 +131,27 @@ class Loop:
                 unexpected[at] = record.number(as_made(at, region))
             else:
                 context.left_behind.append(
-                    f"{self.region}: deregistering it returned {errno_name(error)}"
+                    f"{self.region}: deregistering it returned {errno_name(error)}",
                 )
-        found = combinations(byte_planes(codes))
-        for id_, (low, high) in enumerate(found.values):
+        combined = combinations(byte_planes(codes))
+        for id_, (low, high) in enumerate(combined.values):
             code = low | high << 8
             if code not in self._numbers:
-                observed = self._refusal(code) or observe(group.points[found.first(id_)])
+                observed = self._refusal(code) or observe(group.points[combined.first(id_)])
                 self._numbers[code] = record.number(observed)
-        recorded = found.renumbered([self._numbers[low | high << 8] for low, high in found.values])
+        recorded = combined.renumbered(
+            [self._numbers[low | high << 8] for low, high in combined.values]
+        )
         for index, number in unexpected.items():
             recorded[index] = number
         record.record_all(group.points, recorded)
 
     def _prepared(
-        self, context: CaseContext, group: Group, codes: array[int], observe: Observe
+        self,
+        context: CaseContext,
+        group: Group,
+        codes: array[int],
+        observe: Observe,
     ) -> tuple[native.Loop, Callable[[int, int], Observation]]:
         """Returns the loop in C, and a function for points whose struct ibv_mr is not as requested. The function takes
         the index of the point and the address of the region, releases the region, and returns the observation."""
@@ -158,7 +173,11 @@ class ReregLoop(Loop):
         return replace(given, mrs={})
 
     def _prepared(
-        self, context: CaseContext, group: Group, codes: array[int], observe: Observe
+        self,
+        context: CaseContext,
+        group: Group,
+        codes: array[int],
+        observe: Observe,
     ) -> tuple[native.Loop, Callable[[int, int], Observation]]:
         region, template = self._old.first, self._sweep.row.when
         when, columns = template.first, Columns(self._sweep.space, {}, context)
@@ -167,16 +186,23 @@ class ReregLoop(Loop):
             columns.column(new[key], group.inner_points) for key in ("flags", "access")
         )
         old = columns.column(
-            {**region.arguments, **self._old.arguments}["access"], group.inner_points
+            {**region.arguments, **self._old.arguments}["access"],
+            group.inner_points,
         )
         addr, length = context.numbers(region.arguments, "addr", "length")
         new_addr, new_length = context.numbers(when.arguments, "addr", "length")
         pd = context.pds[str(region.arguments["pd"])]
-        new_pd = None if when.arguments["pd"] == NULL else context.pds[str(when.arguments["pd"])]
+        if when.arguments["pd"] == NULL:
+            new_pd = None
+        else:
+            new_pd = context.pds[str(when.arguments["pd"])]
         span = (ctypes.c_uint64 * 2)(new_addr, new_length)
         if self._by_kernel:
             before = native.Before(
-                on=ctypes.addressof(self._descriptor), pd=pd.handle, addr=addr, length=length
+                on=ctypes.addressof(self._descriptor),
+                pd=pd.handle,
+                addr=addr,
+                length=length,
             )
             function, release = (
                 native.function("rdma_cts_write_rereg"),
@@ -212,16 +238,22 @@ class ReregLoop(Loop):
             name: native.address(self._entry.raw(f"ibv_{verb}")) for name, verb in verbs.items()
         }
         return native.Before(
-            pd=pd.pointer, addr=addr, length=length, optional_mask=OPTIONAL_ACCESS, **functions
+            pd=pd.pointer,
+            addr=addr,
+            length=length,
+            optional_mask=OPTIONAL_ACCESS,
+            **functions,
         )
 
 
 def _either(flags: int | array[int], flag: int, if_set: int, if_not: int) -> int | array[int]:
     if isinstance(flags, int):
-        return if_set if flags & flag else if_not
+        if flags & flag:
+            return if_set
+        return if_not
     if if_set == if_not:
         return if_set
-    return array("Q", (if_set if each & flag else if_not for each in flags))
+    return array("Q", (if_set if item & flag else if_not for item in flags))
 
 
 class RegistrationLoop(Loop):
@@ -230,7 +262,11 @@ class RegistrationLoop(Loop):
         self.outer = setup_axes(sweep)
 
     def _prepared(
-        self, context: CaseContext, group: Group, codes: array[int], observe: Observe
+        self,
+        context: CaseContext,
+        group: Group,
+        codes: array[int],
+        observe: Observe,
     ) -> tuple[native.Loop, Callable[[int, int], Observation]]:
         pd = context.pds[str(context.case.when.arguments["pd"])]
         column = self._columns(context, group)
@@ -242,19 +278,32 @@ class RegistrationLoop(Loop):
         def as_made(at: int, region: int) -> Observation:
             branch = context.branch(context.case)
             with branch.cleanup:
-                values = (each if isinstance(each, int) else each[at] for each in (addr, length))
+                values = (
+                    number if isinstance(number, int) else number[at] for number in (addr, length)
+                )
                 seen = registered(
-                    branch, context.case.when, Return(0, 0, self._region(region, pd)), *values
+                    branch,
+                    context.case.when,
+                    Return(0, 0, self._region(region, pd)),
+                    *values,
                 )
             context.left_behind.extend(branch.left_behind)
             return seen
 
         return native.Loop(
-            codes, plain, optional, OPTIONAL_ACCESS, release, ibv_context, **columns
+            codes,
+            plain,
+            optional,
+            OPTIONAL_ACCESS,
+            release,
+            ibv_context,
+            **columns,
         ), as_made
 
     def _refusal(self, code: int) -> Observation | None:
-        return null_result(Return(0, code - 1)) if code else None
+        if code:
+            return null_result(Return(0, code - 1))
+        return None
 
     def _columns(self, context: CaseContext, group: Group) -> dict[str, int | array[int]]:
         values = self._sweep.space.values(group.points[0])
@@ -267,17 +316,26 @@ class RegistrationLoop(Loop):
         }
 
     def _calls(
-        self, context: CaseContext, pd: Pd, column: Mapping[str, int | array[int]]
+        self,
+        context: CaseContext,
+        pd: Pd,
+        column: Mapping[str, int | array[int]],
     ) -> tuple[native.Call, native.Call, Callable[..., object]]:
         """Returns the calls for an access without and with optional flags, and the function that deregisters."""
         call, entry = context.case.when.call, self._entry
         access, length, is_dmabuf = column["access"], column["length"], call == "ibv_reg_dmabuf_mr"
         start = column["offset" if is_dmabuf else "addr"]
-        iova = column["iova"] if is_dmabuf else column.get("hca_va", start)
-        fd = context.dmabufs[str(context.case.when.arguments["fd"])].fd if is_dmabuf else 0
+        if is_dmabuf:
+            iova = column["iova"]
+        else:
+            iova = column.get("hca_va", start)
+        if is_dmabuf:
+            fd = context.dmabufs[str(context.case.when.arguments["fd"])].fd
+        else:
+            fd = 0
         if self._by_kernel:
             make = native.function(
-                "rdma_cts_ioctl_reg_dmabuf" if is_dmabuf else "rdma_cts_write_reg"
+                "rdma_cts_ioctl_reg_dmabuf" if is_dmabuf else "rdma_cts_write_reg",
             )
             command = make, (self._descriptor, pd.handle | fd << 32, start, length, iova, access)
             return command, command, native.function("rdma_cts_write_dereg")
@@ -287,14 +345,17 @@ class RegistrationLoop(Loop):
             library.raw("ibv_dereg_mr"),
             (pd.pointer, start, length, iova, access),
         )
-        own = (pd.pointer, start, length, access) if call == "ibv_reg_mr" else translated
+        call_arguments = (pd.pointer, start, length, access) if call == "ibv_reg_mr" else translated
         if isinstance(entry, RegMrEx):
-            door = native.function(_BY_DOOR[call]), (native.address(raw("ibv_reg_mr_ex")), *own)
+            door = (
+                native.function(_BY_DOOR[call]),
+                (native.address(raw("ibv_reg_mr_ex")), *call_arguments),
+            )
             return door, door, release
         if is_dmabuf:
             plain = raw(call), (pd.pointer, start, length, iova, fd, access)
             return plain, plain, release
-        return (raw(call), own), (raw("ibv_reg_mr_iova2"), translated), release
+        return (raw(call), call_arguments), (raw("ibv_reg_mr_iova2"), translated), release
 
     def _region(self, address: int, pd: Pd) -> Mr:
         if not self._by_kernel:

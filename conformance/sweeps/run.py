@@ -60,13 +60,19 @@ def run_sweep(case: Case, run: RunContext, progress: Progress) -> SweepRun:
     if sweep_pass.try_lost_again(points):
         points = judge.points(sweep_pass.record)
     if unfreed := run.unfreed(
-        lambda: _SweepPass(case, sweep, run, progress).run_all(run.seed), progress
+        lambda: _SweepPass(case, sweep, run, progress).run_all(run.seed),
+        progress,
     ):
         sweep_pass.alarm(memory_leak(unfreed), 0, sweep.space.size - 1)
     result = conclusion_of(case, points, sweep_pass.alarms, sweep_pass.log)
     duration_us = (time.perf_counter_ns() - started) // 1000
     return SweepRun(
-        case, Judgement(result.verdict, result.reason), {}, result.kernel, duration_us, result
+        case,
+        Judgement(result.verdict, result.reason),
+        {},
+        result.kernel,
+        duration_us,
+        result,
     )
 
 
@@ -103,7 +109,10 @@ class _SweepPass:
     def run_all(self, seed: int | None) -> None:
         """Runs all points. Points with the same set-up are run one after the other."""
         first, last = 0, 0
-        largest = grouping.MAX_GROUP_IN_C if self.loop else grouping.MAX_GROUP
+        if self.loop:
+            largest = grouping.MAX_GROUP_IN_C
+        else:
+            largest = grouping.MAX_GROUP
         try:
             for group in grouping.groups(self.sweep, self.outer, seed, largest):
                 if not self.ran:
@@ -131,15 +140,15 @@ class _SweepPass:
             self._report(point, self.done + self.ran + done)
 
     def _end_interval(self, first: int, last: int) -> None:
-        left = self._release_base()
-        if left:
-            self.alarm(Fault(FaultKind.LEAKED, seen=tuple(left)), first, last)
+        leaks = self._release_base()
+        if leaks:
+            self.alarm(Fault(FaultKind.LEAKED, seen=tuple(leaks)), first, last)
         self.done, self.ran = self.done + self.ran, 0
         kernel = self.watch.since_last()
         self.log += list(kernel.get("log", ()))[: max(0, _LOG_LINES - len(self.log))]
         after = count_when_settled(self.before, self.bench.resources)
-        if found := kernel_alarm(kernel):
-            self.alarm(found, first, last)
+        if alarm := kernel_alarm(kernel):
+            self.alarm(alarm, first, last)
         if leak := leaked(self.before, after):
             self.alarm(Fault(FaultKind.LEAKED, seen=(leak,)), first, last)
         self.before = after
@@ -148,7 +157,7 @@ class _SweepPass:
         text = self.sweep.space.text
         data = fault.as_data()
         self.alarms.append(
-            {"what": sentence(fault), "from": text(first), "to": text(last), "fault": data}
+            {"what": sentence(fault), "from": text(first), "to": text(last), "fault": data},
         )
 
     def _release_base(self) -> list[str]:
@@ -192,7 +201,10 @@ class _SweepPass:
         if refusal is None:
             return
         rest = Group(group.points[1:], group.inner_points[1:], group.points[0])
-        again = self._attempt(rest) if refusal.call else refusal
+        if refusal.call:
+            again = self._attempt(rest)
+        else:
+            again = refusal
         if again is None:
             self.record.record(group.points[0], procedure.refused_once(refusal))
         else:
@@ -205,7 +217,7 @@ class _SweepPass:
         case = self.point_template.case(group.set_up_as)
         try:
             context = self._context(
-                replace(case, given=self.loop.given(case.given)) if self.loop else case
+                replace(case, given=self.loop.given(case.given)) if self.loop else case,
             )
         except SetupRefused as refusal:
             return refusal
@@ -216,15 +228,20 @@ class _SweepPass:
             except SetupRefused as refusal:
                 refused = refusal
                 self.pairs_used = bool(
-                    context.windows
+                    context.windows,
                 )  # a set-up uses queue pairs only to bind windows
             else:
                 if len(points):
                     self._calls(context, group)
         if context.left_behind:
-            last = points[-1] if len(points) else group.set_up_as
+            if len(points):
+                last = points[-1]
+            else:
+                last = group.set_up_as
             self.alarm(
-                Fault(FaultKind.LEAKED, seen=tuple(context.left_behind)), group.set_up_as, last
+                Fault(FaultKind.LEAKED, seen=tuple(context.left_behind)),
+                group.set_up_as,
+                last,
             )
         return refused
 
@@ -240,22 +257,26 @@ class _SweepPass:
         lost = [
             number
             for number, (outcome, example) in enumerate(
-                zip(points.outcomes, points.examples, strict=True)
+                zip(points.outcomes, points.examples, strict=True),
             )
             if outcome.verdict in VIOLATIONS and outcome.expected == "success"
             if "moved" in example["observed"] and is_lost(example["observed"])
         ]
-        found = [point for point, number in enumerate(points.index) if number in lost][:_MOST_LOST]
-        for point in found:
+        lost_points = [point for point, number in enumerate(points.index) if number in lost][
+            :_MOST_LOST
+        ]
+        for point in lost_points:
             seen = self.record.observations[self.record.codes[point]]
             self.record.record(
-                point, again_if_lost(seen, functools.partial(self._observe_alone, point))
+                point,
+                again_if_lost(seen, functools.partial(self._observe_alone, point)),
             )
-        return bool(found)
+        return bool(lost_points)
 
     def _observe_alone(self, point: int) -> Observation:
         return procedure.set_up_and_call(
-            CaseContext(self.point_template.case(point), self.bench), procedure.set_up
+            CaseContext(self.point_template.case(point), self.bench),
+            procedure.set_up,
         )
 
 
@@ -277,5 +298,8 @@ def call_all(
         for point, observed in zip(some, seen, strict=True):
             record.record(point, observed)
         done += len(some)
-        size = min(2 * size, MAX_BATCH) if time.monotonic() - began < PROGRESS_S / 2 else 1
+        if time.monotonic() - began < PROGRESS_S / 2:
+            size = min(2 * size, MAX_BATCH)
+        else:
+            size = 1
         report(some[-1], done)

@@ -33,13 +33,25 @@ Names = dict[str, str]
 
 
 def read_step(
-    reader: Reader, call: str, fields: Node | None, then: Node | None, owner: Node, names: Names
+    reader: Reader,
+    call: str,
+    fields: Node | None,
+    then: Node | None,
+    owner: Node,
+    names: Names,
 ) -> Step:
     """Reads a call and its expectation. `names` has the kind of each existing object."""
     arguments = read_arguments(
-        reader, call, f"a call of {call}", fields or Node({}, owner.location), names
+        reader,
+        call,
+        f"a call of {call}",
+        fields or Node({}, owner.location),
+        names,
     )
-    expectation = read_then(reader, then, call) if then is not None else Expectation("open")
+    if then is not None:
+        expectation = read_then(reader, then, call)
+    else:
+        expectation = Expectation("open")
     return Step(call, arguments, expectation, vocabulary.PRODUCTS.get(call, ("", ""))[1])
 
 
@@ -57,7 +69,9 @@ def _read_call(reader: Reader, node: Node, names: Names) -> Step | None:
 
 def product(step: Step) -> Names:
     """Returns the name and the kind of the object that a step creates; empty if the step creates no object."""
-    return {step.name: vocabulary.PRODUCTS[step.call][0]} if step.name else {}
+    if step.name:
+        return {step.name: vocabulary.PRODUCTS[step.call][0]}
+    return {}
 
 
 def read_arguments(reader: Reader, call: str, what: str, node: Node, names: Names) -> Arguments:
@@ -67,11 +81,11 @@ def read_arguments(reader: Reader, call: str, what: str, node: Node, names: Name
     if not isinstance(node.value, dict):
         return arguments
     for key, parameter in CALLS[call].items():
-        given = fields.get(key)
-        if given is None and parameter.default is None:
+        node_here = fields.get(key)
+        if node_here is None and parameter.default is None:
             reader.note(node.location, f"{call} lacks the argument {key!r}")
             continue
-        argument = _argument(reader, parameter, key, given or _default(parameter, node), names)
+        argument = _argument(reader, parameter, key, node_here or _default(parameter, node), names)
         if argument is not None:
             arguments[key] = argument
     return arguments
@@ -89,7 +103,11 @@ def _default(parameter: ArgumentSpec, owner: Node) -> Node:
 
 
 def _argument(
-    reader: Reader, parameter: ArgumentSpec, key: str, node: Node, names: Names
+    reader: Reader,
+    parameter: ArgumentSpec,
+    key: str,
+    node: Node,
+    names: Names,
 ) -> Argument | None:
     if parameter.kind == "flags":
         return read_flags(reader, node, parameter.of)
@@ -102,11 +120,13 @@ def _argument(
     if parameter.kind == "script":
         return read_script(reader, node, names, read_quantity, _read_call)
     if parameter.kind == "object":
-        known = [name for name, kind in names.items() if kind == parameter.of]
-        known += [NULL] if parameter.nullable else []
-        known += vocabulary.BAD_FDS if parameter.of == "dmabuf" else []
-        known += [INVENTED] if parameter.of == "dmah" and parameter.nullable else []
-        return reader.word(node, key if key == parameter.of else f"{parameter.of} for {key}", known)
+        names_of_kind = [name for name, kind in names.items() if kind == parameter.of]
+        names_of_kind += [NULL] if parameter.nullable else []
+        names_of_kind += vocabulary.BAD_FDS if parameter.of == "dmabuf" else []
+        names_of_kind += [INVENTED] if parameter.of == "dmah" and parameter.nullable else []
+        return reader.word(
+            node, key if key == parameter.of else f"{parameter.of} for {key}", names_of_kind
+        )
     if node.value == "" and parameter.default == "":
         return ""
     return read_quantity(reader, node, names)
@@ -118,34 +138,38 @@ def read_quantity(reader: Reader, node: Node, names: Names) -> Quantity | None:
     for name, property_ in value.names if value else ():
         kind = names.get(name, "")
         if kind not in quantity.PROPERTIES:
-            known = [known for known, kind in names.items() if kind in quantity.PROPERTIES]
-            reader.note(node.location, f"unknown object {name!r}{suggestion(name, known)}")
+            region_names = [name for name, kind in names.items() if kind in quantity.PROPERTIES]
+            reader.note(node.location, f"unknown object {name!r}{suggestion(name, region_names)}")
         elif property_ and property_ not in quantity.PROPERTIES[kind]:
             properties = quantity.PROPERTIES[kind]
             reader.note(
-                node.location, f"{name} has no {property_!r}{suggestion(property_, properties)}"
+                node.location,
+                f"{name} has no {property_!r}{suggestion(property_, properties)}",
             )
         elif not property_ and kind not in ("memory", "mr"):
             reader.note(
-                node.location, f"name a property of {name}: {', '.join(quantity.PROPERTIES[kind])}"
+                node.location,
+                f"name a property of {name}: {', '.join(quantity.PROPERTIES[kind])}",
             )
     return value
 
 
 def _sge(reader: Reader, node: Node, names: Names) -> SgeSpec:
     fields = reader.mapping(node, "an element of sg_list", SGE_KEYS, SGE_KEYS)
-    found = [
+    element_fields = [
         read_quantity(reader, fields[key], names) if key in fields else None for key in SGE_KEYS
     ]
     empty = Quantity("0", ())
-    return SgeSpec(*(each or empty for each in found))
+    return SgeSpec(*(field or empty for field in element_fields))
 
 
 def read_value(reader: Reader, node: Node, enum: str) -> Value | None:
     if isinstance(node.value, int) and not isinstance(node.value, bool):
         return Value(node.value, str(node.value))
     word = reader.word(node, f"name of {enum}", ENUMS[enum].short_names)
-    return Value(ENUMS[enum].value_of(word), word) if word else None
+    if word:
+        return Value(ENUMS[enum].value_of(word), word)
+    return None
 
 
 def read_flags(reader: Reader, node: Node, enum: str) -> Flags:
@@ -165,11 +189,16 @@ def read_flags(reader: Reader, node: Node, enum: str) -> Flags:
 
 
 def _bit(reader: Reader, item: Node, enum: str) -> int | None:
-    unknown = _BIT.fullmatch(item.value) if isinstance(item.value, str) else None
+    if isinstance(item.value, str):
+        unknown = _BIT.fullmatch(item.value)
+    else:
+        unknown = None
     if unknown:
         return _unknown_bit(reader, item, int(unknown[1]), enum)
     word = reader.word(item, _FLAG_WORDS.get(enum, f"name of {enum}"), ENUMS[enum].short_names)
-    return ENUMS[enum].value_of(word) if word else None
+    if word:
+        return ENUMS[enum].value_of(word)
+    return None
 
 
 def _unknown_bit(reader: Reader, item: Node, bit: int, enum: str) -> int | None:
@@ -180,7 +209,8 @@ def _unknown_bit(reader: Reader, item: Node, bit: int, enum: str) -> int | None:
     if bit not in ENUMS[enum].unnamed_bits:
         name = ENUMS[enum].name_of(1 << bit)
         reader.note(
-            item.location, f"bit {bit} of {enum} has a name; write {name}, or '{UNKNOWN_BIT}'"
+            item.location,
+            f"bit {bit} of {enum} has a name; write {name}, or '{UNKNOWN_BIT}'",
         )
         return None
     return 1 << bit
@@ -200,12 +230,13 @@ def read_then(reader: Reader, node: Node, call: str) -> Expectation:
         if key in fields and not spec.applies_to(call):
             calls = ", ".join(spec.calls)
             reader.note(
-                fields[key].location, f"{key} can only be expected of {calls}, not of {call}"
+                fields[key].location,
+                f"{key} can only be expected of {calls}, not of {call}",
             )
     single = {
-        key: found[0]
-        for key, found in words.items()
-        if found and not vocabulary.EXPECTATIONS[key].several
+        key: node[0]
+        for key, node in words.items()
+        if node and not vocabulary.EXPECTATIONS[key].several
     }
     return replace(_expecting(outcome), errno=words["errno"], code=words["code"], **single)
 
@@ -221,8 +252,11 @@ def _expected(reader: Reader, node: Node | None, key: str) -> tuple[str, ...]:
     if spec.several and node is not None and isinstance(node.value, tuple):
         if not node.value:
             reader.note(
-                node.location, f"an empty list of {name}s; write at least one, or leave {name} out"
+                node.location,
+                f"an empty list of {name}s; write at least one, or leave {name} out",
             )
         return reader.words(node, name, spec.words)
     word = reader.word(node, name, spec.words)
-    return (word,) if word else ()
+    if word:
+        return (word,)
+    return ()

@@ -36,7 +36,8 @@ def unknown_values(reader: Reader, name: str, node: Node) -> tuple[Node, ...]:
         return ()
     if part and enum != _WITH_PARTS:
         reader.note(
-            fields[WHICH].location, f"only {_WITH_PARTS} has optional bits; leave {WHICH!r} out"
+            fields[WHICH].location,
+            f"only {_WITH_PARTS} has optional bits; leave {WHICH!r} out",
         )
         return ()
     bits = [bit for bit in ENUMS[enum].unnamed_bits if not part or 1 << bit & PARTS[part]]
@@ -107,7 +108,9 @@ def _values(name: str, node: Node, reader: Reader) -> tuple[Node, ...]:
         for text in _texts(value):
             if "$" in str(text.value):
                 reader.note(text.location, f"a value of axis {name!r} cannot contain $")
-    return values if len(reader.mistakes) == before else ()
+    if len(reader.mistakes) == before:
+        return values
+    return ()
 
 
 def _texts(node: Node) -> Iterator[Node]:
@@ -120,7 +123,9 @@ def _texts(node: Node) -> Iterator[Node]:
 def _children(node: Node) -> tuple[Node, ...]:
     if isinstance(node.value, dict):
         return tuple(node.value.values())
-    return node.value if isinstance(node.value, tuple) else ()
+    if isinstance(node.value, tuple):
+        return node.value
+    return ()
 
 
 def _count(node: Node) -> int:
@@ -138,17 +143,17 @@ def substitute(node: Node, binding: Binding, reader: Reader, used: set[str]) -> 
         return Node(fields, node.location, keys=node.keys)
     if isinstance(node.value, tuple):
         elements = tuple(
-            itertools.islice(_elements(node.value, binding, reader, used), MAX_ELEMENTS + 1)
+            itertools.islice(_elements(node.value, binding, reader, used), MAX_ELEMENTS + 1),
         )
         if len(elements) > MAX_ELEMENTS:
             reader.note(node.location, f"a list of more than {MAX_ELEMENTS} elements")
         return Node(elements, node.location)
     if not isinstance(node.value, str) or "$" not in node.value:
         return node
-    whole = _PLACEHOLDER.fullmatch(node.value)
-    if whole and whole[1] in binding:
-        used.add(whole[1])
-        return binding[whole[1]]
+    placeholder = _PLACEHOLDER.fullmatch(node.value)
+    if placeholder and placeholder[1] in binding:
+        used.add(placeholder[1])
+        return binding[placeholder[1]]
     return _composed(node, node.value, binding, reader, used)
 
 
@@ -159,7 +164,8 @@ def _composed(node: Node, template: str, binding: Binding, reader: Reader, used:
         position = match.end()
         if match[1] not in binding:
             reader.note(
-                node.location, f"unknown axis ${match[1]}{suggestion(match[1], list(binding))}"
+                node.location,
+                f"unknown axis ${match[1]}{suggestion(match[1], list(binding))}",
             )
             continue
         used.add(match[1])
@@ -174,12 +180,18 @@ def _composed(node: Node, template: str, binding: Binding, reader: Reader, used:
     if "$" in _PLACEHOLDER.sub("", template):
         reader.note(node.location, "a $ without a name after it; write an axis as $name")
     within = f" (in {quoted(template)} of line {node.location.line})"
-    location = replace(location, within=within) if location != node.location else location
+    if location != node.location:
+        location = replace(location, within=within)
+    else:
+        location = location
     return Node(text + template[position:], location, plain=node.plain)
 
 
 def _elements(
-    nodes: tuple[Node, ...], binding: Binding, reader: Reader, used: set[str]
+    nodes: tuple[Node, ...],
+    binding: Binding,
+    reader: Reader,
+    used: set[str],
 ) -> Iterator[Node]:
     for node in nodes:
         replaced = substitute(node, binding, reader, used)

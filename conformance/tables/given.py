@@ -24,57 +24,66 @@ _EXTENDED = {"post_send": "", **{poster: poster for poster in vocabulary.BUILDER
 _QP_NUMBERS = ("max_dest_rd_atomic", "timeout", "retry_cnt")
 ReadObject = Callable[[Reader, str, Node, Names], Any]
 _Found = dict[
-    str, tuple[str, Node | None]
+    str,
+    tuple[str, Node | None],
 ]  # by the name of an object: its section, and its description
 
 
 def read_given(reader: Reader, nodes: tuple[Node | None, ...]) -> tuple[Given, Names]:
     """Reads `given` of the table and of the row. Returns all objects, and the kind of each by name."""
-    found: _Found = {"pd": ("pds", None)}
+    objects_here: _Found = {"pd": ("pds", None)}
     memlock: Quantity | None = None
     for node in filter(None, nodes):
         fields = reader.mapping(node, "given", keys.GIVEN)
         for section in SECTIONS:
             named = reader.named(
-                fields.get(section), section, quantity.RESERVED | set(vocabulary.RESERVED)
+                fields.get(section),
+                section,
+                quantity.RESERVED | set(vocabulary.RESERVED),
             )
             for name, value in named.items():
-                _claim(reader, found, name, (section, value), (fields[section].keys or {})[name])
+                _claim(
+                    reader, objects_here, name, (section, value), (fields[section].keys or {})[name]
+                )
         for item in reader.items(fields.get("pds"), "pds"):
-            _claim_pd(reader, found, item)
+            _claim_pd(reader, objects_here, item)
         if "memlock" in fields:
             memlock = read_memlock(reader, fields["memlock"])
-    pds = (name for name, (section, _) in found.items() if section == "pds" and name != "pd")
-    given = Given(pds=tuple(pds), memlock=memlock)
+    pds = (name for name, (section, _) in objects_here.items() if section == "pds" and name != "pd")
+    set_up = Given(pds=tuple(pds), memlock=memlock)
     for section, (_, read) in SECTIONS.items():
-        names, own = (
-            names_of(given),
-            {name: node for name, (of, node) in found.items() if of == section and node},
+        names, named_nodes = (
+            names_of(set_up),
+            {name: node for name, (of, node) in objects_here.items() if of == section and node},
         )
-        objects: Any = {name: read(reader, name, node, names) for name, node in own.items()}
-        given = replace(given, **{section: objects})
-    return given, names_of(given)
+        objects: Any = {name: read(reader, name, node, names) for name, node in named_nodes.items()}
+        set_up = replace(set_up, **{section: objects})
+    return set_up, names_of(set_up)
 
 
 def _claim(
-    reader: Reader, found: _Found, name: str, own: tuple[str, Node], location: Location
+    reader: Reader,
+    objects: _Found,
+    name: str,
+    own: tuple[str, Node],
+    location: Location,
 ) -> None:
-    """Adds an object to `found`. A row may replace an object of the table only by an object of the same section."""
-    owner, _ = found.setdefault(name, own)
+    """Adds an object to `objects`. A row may replace an object of the table only by an object of the same section."""
+    owner, _ = objects.setdefault(name, own)
     if owner == own[0]:
-        found[name] = own
+        objects[name] = own
     else:
         reader.note(location, f"duplicate name {name!r}, which is already in {owner}")
 
 
-def _claim_pd(reader: Reader, found: _Found, item: Node) -> None:
+def _claim_pd(reader: Reader, objects: _Found, item: Node) -> None:
     pd = reader.text(item, "a PD's name") or ""
     if pd and not (pd.isidentifier() and pd.isascii()):
         reader.note(item.location, f"invalid name {quoted(pd)} of a PD; use letters, digits and _")
-    elif pd in found and found[pd][0] == "pds":
+    elif pd in objects and objects[pd][0] == "pds":
         reader.note(item.location, f"duplicate PD {pd!r}")
     elif pd:
-        _claim(reader, found, pd, ("pds", item), item.location)
+        _claim(reader, objects, pd, ("pds", item), item.location)
 
 
 def names_of(given: Given) -> Names:
@@ -86,11 +95,19 @@ def names_of(given: Given) -> Names:
 
 
 def _read_buffer(
-    what: str, kinds: Collection[str], reader: Reader, name: str, node: Node, names: Names
+    what: str,
+    kinds: Collection[str],
+    reader: Reader,
+    name: str,
+    node: Node,
+    names: Names,
 ) -> MemorySpec:
     fields = reader.mapping(node, what, ("kind", "size"), ("kind", "size"))
     kind = reader.word(fields.get("kind"), f"kind of {what}", kinds)
-    size = _size(reader, fields["size"], "a size of memory") if "size" in fields else None
+    if "size" in fields:
+        size = _size(reader, fields["size"], "a size of memory")
+    else:
+        size = None
     # The object is returned even after a mistake; otherwise each use of the object would be reported as a mistake, too.
     return MemorySpec(kind or "", size or Quantity("1", ()))
 
@@ -112,7 +129,10 @@ def _size(reader: Reader, node: Node, what: str) -> Quantity | None:
 
 
 def _read_mr(reader: Reader, name: str, node: Node, names: Names) -> MrSpec:
-    fields = node.value if isinstance(node.value, dict) else {}
+    if isinstance(node.value, dict):
+        fields = node.value
+    else:
+        fields = {}
     call = reader.word(fields.get("call"), "call", vocabulary.REGISTRATIONS) or "ibv_reg_mr"
     gone = reader.truth(fields.get("gone"), "gone")
     return MrSpec(
@@ -149,22 +169,32 @@ def _read_qp(reader: Reader, name: str, node: Node, names: Names) -> QpSpec:
 
 def _read_window(reader: Reader, name: str, node: Node, names: Names) -> WindowSpec:
     fields = reader.mapping(node, "a window", keys.WINDOW, keys.required(keys.WINDOW))
-    kind = read_value(reader, fields["type"], "ibv_mw_type") if "type" in fields else None
-    number = kind.number if kind else 1
-    pds = [known for known, kind in names.items() if kind == "pd"]
+    if "type" in fields:
+        kind = read_value(reader, fields["type"], "ibv_mw_type")
+    else:
+        kind = None
+    if kind:
+        number = kind.number
+    else:
+        number = 1
+    pds = [name for name, kind in names.items() if kind == "pd"]
     pd = reader.word(fields.get("pd"), "pd", pds) or "pd"
     bound = None
     if "bound" in fields:
         call = vocabulary.BINDS[0 if number == 1 else 1]
-        own = without(fields["bound"], "mw")
-        if own is not fields["bound"] and own.keys != fields["bound"].keys:
+        bound_fields = without(fields["bound"], "mw")
+        if bound_fields is not fields["bound"] and bound_fields.keys != fields["bound"].keys:
             location = (fields["bound"].keys or {})["mw"]
             reader.note(
                 location,
                 f"the bind of {name!r} under `windows` is always for {name!r}; leave `mw` out",
             )
         arguments = read_arguments(
-            reader, call, f"the bind of {name!r}", own, {**names, "mw": "window"}
+            reader,
+            call,
+            f"the bind of {name!r}",
+            bound_fields,
+            {**names, "mw": "window"},
         )
         bound = {**arguments, "mw": name}
     return WindowSpec(pd, number, bound)

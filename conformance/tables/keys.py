@@ -95,7 +95,11 @@ def new_name() -> Schema:
 def _named(value: Schema) -> Schema:
     """Returns the schema of a mapping whose keys are names of new objects or axes."""
     return or_axis(
-        {"type": "object", "propertyNames": ref("new name"), "additionalProperties": or_axis(value)}
+        {
+            "type": "object",
+            "propertyNames": ref("new name"),
+            "additionalProperties": or_axis(value),
+        },
     )
 
 
@@ -132,7 +136,8 @@ _RULE_ID: Schema = {"type": "string", "pattern": f"^{RULE_ID.pattern}$"}
 _ENTRIES = list_of(or_axis(words(vocabulary.ENTRIES)), least=1)
 _DOORS = object_schema(dict.fromkeys(vocabulary.DOORS, _RULE_ID))
 _UNKNOWN_BITS = object_schema(
-    {UNKNOWN: words(FLAG_ENUMS), WHICH: words(PARTS)}, required=(UNKNOWN,)
+    {UNKNOWN: words(FLAG_ENUMS), WHICH: words(PARTS)},
+    required=(UNKNOWN,),
 )
 _KEYS_OF_OTHERS = object_schema({OTHERS: words(KEYS), OWNERS: words(WHERE)}, required=(OTHERS,))
 _VALUES: Schema = {"type": "array", "minItems": 1, "uniqueItems": True}
@@ -147,7 +152,7 @@ _AXIS: Schema = {
         },
         _UNKNOWN_BITS,
         _KEYS_OF_OTHERS,
-    ]
+    ],
 }
 _AXIS_OF_SWEEP: Schema = {
     "anyOf": [
@@ -163,7 +168,7 @@ _AXIS_OF_SWEEP: Schema = {
             "minProperties": 1,
             "propertyNames": {"not": {"enum": [SUBSETS, UNKNOWN, OTHERS]}},
         },
-    ]
+    ],
 }
 _POINTS = rf"^\s*(?:{FACTOR})\s*(?:\*\s*(?:{FACTOR})\s*)*$"
 _OF_REGION = {"call": True, "gone": True}
@@ -185,10 +190,11 @@ _PREDICATE: Schema = {
     "anyOf": [
         _TEXT,
         object_schema(
-            {FLAGS: words(FLAG_ENUMS), EXCEPT: list_of({"type": "string"})}, required=(FLAGS,)
+            {FLAGS: words(FLAG_ENUMS), EXCEPT: list_of({"type": "string"})},
+            required=(FLAGS,),
         ),
         _UNKNOWN_BITS,
-    ]
+    ],
 }
 
 QUEUE_PAIR: Keys = {
@@ -229,7 +235,8 @@ CLAUSE: Keys = {
     ),
     "rule": Key(_RULE_ID, "the rule that requires this result"),
     "also": Key(
-        list_of(_RULE_ID, least=1), "further rules of the row whose sentences require this result"
+        list_of(_RULE_ID, least=1),
+        "further rules of the row whose sentences require this result",
     ),
     "needs": Key(list_of(ref("capability"), least=1), "the capabilities that the points need"),
     NEEDS_OF: Key(
@@ -241,7 +248,7 @@ _CLAUSE: Schema = keyed(CLAUSE) | {
     "oneOf": [
         {"required": ["then", "rule"]},
         *({"required": [key], "not": {"required": ["rule"]}} for key in ("needs", NEEDS_OF)),
-    ]
+    ],
 }
 SWEEP: Keys = {
     # Only the loader checks the words in the sweep's expressions.
@@ -262,7 +269,8 @@ SWEEP: Keys = {
     ),
     "expect": Key({"type": "array", "minItems": 1, "items": _CLAUSE}, required=True),
     "tries": Key(
-        _TRUTH, "all points repeat one experiment: chance decides which points show a violation"
+        _TRUTH,
+        "all points repeat one experiment: chance decides which points show a violation",
     ),
 }
 ROW: Keys = {
@@ -279,7 +287,8 @@ ROW: Keys = {
     # The schemas of `when` and `then` depend on the call.
     "when": Key({}, "the arguments of the judged call"),
     "then": Key(
-        {}, "the required result: an outcome, or a mapping with an outcome and further conditions"
+        {},
+        "the required result: an outcome, or a mapping with an outcome and further conditions",
     ),
     "afterwards": Key(or_axis({"type": "array", "items": or_axis(ref("step"))})),
     "note": Key(_TEXT, "a remark for the result"),
@@ -290,7 +299,9 @@ ROW: Keys = {
 }
 TABLE: Keys = {
     "verb": Key(
-        _SUBJECT, "the verb under test, which is also the name of the folder", required=True
+        _SUBJECT,
+        "the verb under test, which is also the name of the folder",
+        required=True,
     ),
     "about": Key(_TEXT, "what the table shows, for people"),
     "cases": Key(
@@ -303,14 +314,16 @@ TABLE: Keys = {
     "given": Key(ref("given")),
     "model": Key({"type": "object"}, "the parameters of the table's points, see docs/model.md"),
     "retired": Key(
-        _retired(_TEXT), "ids of cases that no longer exist; these ids are never used again"
+        _retired(_TEXT),
+        "ids of cases that no longer exist; these ids are never used again",
     ),
     "rows": Key({"type": "array", "minItems": 1, "items": ref("row")}, required=True),
 }
 RULE: Keys = {
     "id": Key(_RULE_ID, "permanent; never used for another rule", required=True),
     "short": Key(
-        _TEXT, "the subject of the rule in a few words of the field, for titles of defects"
+        _TEXT,
+        "the subject of the rule in a few words of the field, for titles of defects",
     ),
     "statement": Key(_TEXT, "the documented statement in our own words", required=True),
     "document": Key(_TEXT, required=True),
@@ -319,14 +332,18 @@ RULE: Keys = {
     "layer": Key(words(LAYERS), "the layer that enforces the rule", required=True),
     "needs": Key(list_of(words(capability.NAMES)), required=True),
     "since": Key(
-        _TEXT, "the first rdma-core whose document has the statement, in quotes", required=True
+        _TEXT,
+        "the first rdma-core whose document has the statement, in quotes",
+        required=True,
     ),
     "failure_means": Key(_TEXT, "the consequence of a violation for applications", required=True),
     QUOTE: Key(
-        _TEXT, "at most one sentence of the document, word for word; […] for words left out"
+        _TEXT,
+        "at most one sentence of the document, word for word; […] for words left out",
     ),
     "argument_against": Key(
-        _TEXT, "one sentence: what a maintainer may answer to a violation, with the driver's text"
+        _TEXT,
+        "one sentence: what a maintainer may answer to a violation, with the driver's text",
     ),
     UNQUOTED: Key(_TEXT, "why the document is not quoted, in our own words"),
     SECOND_HAND: Key(_TEXT, "the public source from which a statement of the IBA is known"),

@@ -40,7 +40,8 @@ def read_retired(reader: Reader, node: Node | None, table: str) -> Mapping[str, 
         case, location = f"{table}/{written}", fields["id"].location
         if case in retired:
             reader.note(
-                location, f"duplicate retired case {case} (first in line {retired[case].line})"
+                location,
+                f"duplicate retired case {case} (first in line {retired[case].line})",
             )
         retired.setdefault(case, location)
     return retired
@@ -55,7 +56,9 @@ _ROW_ID = re.compile(r"[a-z0-9][a-z0-9+.-]{0,199}")
 
 
 def read_tables(
-    folders: Iterable[Path], registry: Registry, root: Path
+    folders: Iterable[Path],
+    registry: Registry,
+    root: Path,
 ) -> tuple[list[Table], list[Mistake]]:
     """Returns all valid tables in the verb folders under `folders`, sorted by path, and all mistakes. Paths in messages
     are relative to `root` if they are below it."""
@@ -66,16 +69,16 @@ def read_tables(
         for path in sorted(folder.glob("*/*.yaml")):
             if path.name == RULES_FILE:
                 continue
-            table, found = read_table(path, display_path(path, root), registry)
+            table, mistakes_here = read_table(path, display_path(path, root), registry)
             for case in table.cases if table else ():
                 if case.id in seen:
                     first = seen[case.id].location
-                    found.append(
-                        Mistake(case.location, f"duplicate case id {case.id} (first at {first})")
+                    mistakes_here.append(
+                        Mistake(case.location, f"duplicate case id {case.id} (first at {first})"),
                     )
                 seen.setdefault(case.id, case)
-            mistakes += found
-            if table and not found:
+            mistakes += mistakes_here
+            if table and not mistakes_here:
                 tables.append(table)
     return tables, mistakes
 
@@ -95,7 +98,8 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
     fields = reader.mapping(root, "a table", keys.TABLE, keys.required(keys.TABLE))
     if not _NAME.fullmatch(path.stem):
         reader.note(
-            root.location, f"invalid name of a table's file: {path.stem!r}; use a-z, 0-9 and _"
+            root.location,
+            f"invalid name of a table's file: {path.stem!r}; use a-z, 0-9 and _",
         )
     verb = reader.word(fields.get("verb"), "verb", vocabulary.VERBS)
     if verb and path.parent.name != verb.removeprefix("ibv_"):
@@ -129,7 +133,8 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
         reader.note(fields["cases"].location, message)
     if reader.mistakes:
         return None, sorted(
-            reader.mistakes, key=lambda mistake: (mistake.location.line, mistake.location.column)
+            reader.mistakes,
+            key=lambda mistake: (mistake.location.line, mistake.location.column),
         )
     return Table(f"{path.parent.name}/{path.stem}", str(verb), path, tuple(cases)), []
 
@@ -166,12 +171,18 @@ class _Rows:
         return read_array(self.reader, row, self.model, self.path, name)
 
     def _rules_of_model(self) -> tuple[str, ...]:
-        evidence = self.model.evidence if self.model else ()
+        if self.model:
+            evidence = self.model.evidence
+        else:
+            evidence = ()
         return tuple(dict.fromkeys(item.rule for item in evidence))
 
     def _doors(self, node: Node | None) -> dict[str, str]:
         """Returns the other verbs with which the rows are also run (doors, see bench/doors.py), each with its rule."""
-        fields = self.reader.mapping(node, "also", vocabulary.DOORS) if node else {}
+        if node:
+            fields = self.reader.mapping(node, "also", vocabulary.DOORS)
+        else:
+            fields = {}
         return {
             door: self.reader.word(rule, "rule", self.registry) or ""
             for door, rule in fields.items()
@@ -181,7 +192,10 @@ class _Rows:
         """Returns the cases of one row: one for each combination of axis values and entries."""
         swept = isinstance(row.value, dict) and "sweep" in row.value
         fields = self.reader.mapping(
-            row, "a row", keys.ROW, (*keys.required(keys.ROW), "sweep" if swept else "then")
+            row,
+            "a row",
+            keys.ROW,
+            (*keys.required(keys.ROW), "sweep" if swept else "then"),
         )
         if not isinstance(row.value, dict):
             return []
@@ -213,11 +227,11 @@ class _Rows:
     def _cases(self, row: Node, fields: Mapping[str, Node]) -> list[Case]:
         reader = self.reader
         row_id = self._id(row, fields)
-        own: dict[str, Any] = {
+        texts: dict[str, Any] = {
             key: reader.text(fields[key], key) or "" for key in ("about", "note") if key in fields
         }
-        own |= {key: reader.truth(fields.get(key), key) for key in ("hazardous", "ends_process")}
-        own["tier"] = reader.word(fields.get("tier"), "tier", vocabulary.TIERS) or "default"
+        texts |= {key: reader.truth(fields.get(key), key) for key in ("hazardous", "ends_process")}
+        texts["tier"] = reader.word(fields.get("tier"), "tier", vocabulary.TIERS) or "default"
         rules = reader.words(fields.get("rules"), "rule", self.registry)
         if "rules" in fields and fields["rules"].value == ():
             reader.note(fields["rules"].location, "a case must test a rule; name at least one")
@@ -227,9 +241,13 @@ class _Rows:
         if "sweep" in fields:  # the needs of a rule are added to the points of its clauses
             body = {key: fields[key] for key in PART_KEYS if key in fields}
             swept = read_sweep(
-                reader, fields["sweep"], (self.call, self.given, body, row), self.registry, rules
+                reader,
+                fields["sweep"],
+                (self.call, self.given, body, row),
+                self.registry,
+                rules,
             )
-            own["sweep"], parts = swept or (None, None)
+            texts["sweep"], parts = swept or (None, None)
         else:
             parts = read_row_body(reader, self.call, self.given, fields, row)
             needs += [need for rule in rules for need in self.registry[rule].needs]
@@ -238,7 +256,7 @@ class _Rows:
             needs += [need for flag, need in capability.UNNAMED_FLAG_NEEDS.items() if flag in flags]
             kind = BY_CALL.get(parts.when.call, Kind.ROW)
         if kind is Kind.COMBINATIONS and parts is not None:
-            own["array"] = self._array(parts.when, row)
+            texts["array"] = self._array(parts.when, row)
             rules = self._rules_of_model() or rules
         if kind in (
             Kind.SEQUENCES,
@@ -249,19 +267,20 @@ class _Rows:
             for key in ("given", "before", "afterwards", "sweep"):
                 if key in fields:
                     reader.note(
-                        fields[key].location, f"a row that calls {parts.when.call} has no {key!r}"
+                        fields[key].location,
+                        f"a row that calls {parts.when.call} has no {key!r}",
                     )
         ids = self._ids_by_entry(row_id, fields, row)
         if parts is None:
             return []
-        own |= {name: getattr(parts, name) for name in ("given", "before", "when", "afterwards")}
-        own |= {
+        texts |= {name: getattr(parts, name) for name in ("given", "before", "when", "afterwards")}
+        texts |= {
             "rules": rules,
             "needs": tuple(dict.fromkeys(needs)),
             "location": _written_id(row, row).location,
         }
         cases = [
-            Case(id=id_, verb=self.verb, entry=entry, kind=kind, **own)
+            Case(id=id_, verb=self.verb, entry=entry, kind=kind, **texts)
             for entry, (id_, _) in ids.items()
         ]
         doors = [rule for _, rule in ids.values()]
@@ -282,7 +301,10 @@ class _Rows:
         return row_id
 
     def _ids_by_entry(
-        self, row_id: str | None, fields: Mapping[str, Node], row: Node
+        self,
+        row_id: str | None,
+        fields: Mapping[str, Node],
+        row: Node,
     ) -> dict[str, tuple[str, str]]:
         """Returns the id of the case at each entry and door, with the rule of a door. Duplicate ids are mistakes."""
         chosen = fields.get("entries", self.entries)
@@ -290,10 +312,16 @@ class _Rows:
             message = "an empty list of entries; leave `entries` out for the entry libibverbs"
             self.reader.note(chosen.location, message)
         entries = self.reader.words(chosen, "entry", vocabulary.ENTRIES) or ("libibverbs",)
-        doors = self._doors(fields["also"]) if "also" in fields else self.also
-        found = {}
+        if "also" in fields:
+            doors = self._doors(fields["also"])
+        else:
+            doors = self.also
+        ids = {}
         for entry in (*entries, *doors):
-            suffix = f"@{entry}" if len(entries) > 1 or entry in doors else ""
+            if len(entries) > 1 or entry in doors:
+                suffix = f"@{entry}"
+            else:
+                suffix = ""
             case_id = f"{self.table}/{slug(row_id or 'row')}{suffix}"
             if case_id in self.ids and "id" in fields:
                 first = self.ids[case_id].location
@@ -302,13 +330,15 @@ class _Rows:
                     message = f"several cases of the row have the id {case_id!r}; put the row's axes into the id"
                 self.reader.note(fields["id"].location, message)
             self.ids.setdefault(case_id, fields.get("id", row))
-            found[entry] = case_id, doors.get(entry, "")
-        return found
+            ids[entry] = case_id, doors.get(entry, "")
+        return ids
 
 
 def _written_id(row: Node, default: Node) -> Node:
     """Returns the id as it is written in the row. After the expansion, it can have the location of an axis value."""
-    return row.value.get("id", default) if isinstance(row.value, dict) else default
+    if isinstance(row.value, dict):
+        return row.value.get("id", default)
+    return default
 
 
 def _through_door(case: Case, rule: str, registry: Registry) -> Case:
@@ -318,14 +348,17 @@ def _through_door(case: Case, rule: str, registry: Registry) -> Case:
     sweep = case.sweep
     if sweep:
         clauses = tuple(
-            replace(each, rule=rule, needs=sweep.needs_of[each.rule], also=())
-            if each.then
-            else each
-            for each in sweep.clauses
+            replace(clause, rule=rule, needs=sweep.needs_of[clause.rule], also=())
+            if clause.then
+            else clause
+            for clause in sweep.clauses
         )
         sweep = replace(sweep, clauses=clauses, needs_of={rule: needs})
     return replace(
-        case, rules=(rule,), needs=tuple(dict.fromkeys([*case.needs, *needs])), sweep=sweep
+        case,
+        rules=(rule,),
+        needs=tuple(dict.fromkeys([*case.needs, *needs])),
+        sweep=sweep,
     )
 
 
@@ -340,7 +373,10 @@ def _needs_of_operations(row: RowBody) -> list[str]:
             needs.append("lists")
         if "ON_DEMAND" in _registered_flags(row):
             via = row.given.qps.get(str(step.arguments.get("via")))
-            kind = via.kind if via else str(step.arguments.get("qp_type", "RC"))
+            if via:
+                kind = via.kind
+            else:
+                kind = str(step.arguments.get("qp_type", "RC"))
             needs.append(capability.need_on_demand(step.call, operation, kind))
     return [need for need in needs if need]
 
@@ -358,5 +394,5 @@ def _registered_flags(row: RowBody) -> set[str]:
         *(spec.arguments for spec in row.given.mrs.values()),
         *(step.arguments for step in steps),
     ]
-    access = [each.get("access") for each in arguments]
-    return {name for each in access if isinstance(each, Flags) for name in each.names}
+    access = [argument.get("access") for argument in arguments]
+    return {name for flag in access if isinstance(flag, Flags) for name in flag.names}

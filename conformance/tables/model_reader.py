@@ -80,17 +80,26 @@ def _check(reader: Reader, node: Node, text: str, space: Space) -> None:
 
 
 def _evidence(
-    reader: Reader, node: Node, space: Space, registry: Registry, faults: Mapping[str, str]
+    reader: Reader,
+    node: Node,
+    space: Space,
+    registry: Registry,
+    faults: Mapping[str, str],
 ) -> Evidence | None:
     fields = reader.mapping(node, "evidence", _OF_EVIDENCE, ("rule", "of"))
     rule = reader.word(fields.get("rule"), "rule", registry)
     aspect = reader.word(fields.get("of"), "aspect", _ASPECTS)
-    fault = reader.word(fields["fault"], "fault", faults) if "fault" in fields else ""
+    if "fault" in fields:
+        fault = reader.word(fields["fault"], "fault", faults)
+    else:
+        fault = ""
     when = ALWAYS
     if "when" in fields:
         when = reader.text(fields["when"], "when") or ""
         _check(reader, fields["when"], when, space)
-    return Evidence(rule, aspect, when, fault or "") if rule and aspect else None
+    if rule and aspect:
+        return Evidence(rule, aspect, when, fault or "")
+    return None
 
 
 def array_path(table: Path, name: str) -> Path:
@@ -98,7 +107,11 @@ def array_path(table: Path, name: str) -> Path:
 
 
 def read_array(
-    reader: Reader, node: Node, model: Model, table: Path, name: str
+    reader: Reader,
+    node: Node,
+    model: Model,
+    table: Path,
+    name: str,
 ) -> CoveringArray | None:
     """Returns a stored array of a model, or None after a mistake at `node`."""
     path = array_path(table, name)

@@ -30,20 +30,22 @@ def read_profile(path: Path) -> Profile:
 
 def named_profile(path: Path | None) -> GivenFile | None:
     """Returns the name and hash of the profile's file, for the header; None without a profile. Raises OSError."""
-    return (
-        {"file": str(path), "sha256": hashlib.sha256(read_regular(path)).hexdigest()}
-        if path
-        else None
-    )
+    if path:
+        return {"file": str(path), "sha256": hashlib.sha256(read_regular(path)).hexdigest()}
+    return None
 
 
 def _capabilities(reader: Reader, node: Node | None, what: str) -> dict[str, str]:
-    found = {}
+    capabilities = {}
     for name, reason in reader.named(node, what).items():
         if name not in capability.NAMES:
-            location = (node.keys or {})[name] if node else reason.location
+            if node:
+                location = (node.keys or {})[name]
+            else:
+                location = reason.location
             reader.note(
-                location, f"unknown capability {name!r}{suggestion(name, capability.NAMES)}"
+                location,
+                f"unknown capability {name!r}{suggestion(name, capability.NAMES)}",
             )
-        found[name] = reader.text(reason, f"the reason for {name}") or ""
-    return found
+        capabilities[name] = reader.text(reason, f"the reason for {name}") or ""
+    return capabilities

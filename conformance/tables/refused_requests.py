@@ -21,7 +21,7 @@ _POSTING = frozenset(
         "bind_and_send",
         "bind_notified",
         *BINDS,
-    )
+    ),
 )
 
 

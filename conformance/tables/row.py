@@ -37,12 +37,12 @@ def read_row_body(
     row: Node,
 ) -> RowBody:
     """Reads the body of a row. Without `then`, the expected outcome of the judged call is `open`."""
-    given, names = read_given(reader, (table_given, fields.get("given")))
+    set_up, names = read_given(reader, (table_given, fields.get("given")))
     before: list[Step] = []
     for node in reader.items(fields.get("before"), "before"):
         before += _extra(reader, node, names, "a step before")
         names = {**names, **(product(before[-1]) if before else {})}
-    known = names
+    known_names = names
     call = reader.word(fields.get("call"), "call", vocabulary.CALLS) or default_call
     steps = [read_step(reader, call, fields.get("when"), fields.get("then"), row, names)]
     if steps[0].then.after:
@@ -53,7 +53,7 @@ def read_row_body(
     for node in reader.items(fields.get("afterwards"), "afterwards"):
         names = {**names, **product(steps[-1])}
         steps += _extra(reader, node, names, "a step afterwards")
-    return RowBody(given, tuple(before), steps[0], tuple(steps[1:]), known)
+    return RowBody(set_up, tuple(before), steps[0], tuple(steps[1:]), known_names)
 
 
 def _extra(reader: Reader, node: Node, names: Names, what: str) -> list[Step]:
@@ -75,12 +75,17 @@ def _extra(reader: Reader, node: Node, names: Names, what: str) -> list[Step]:
             f"{call} cannot be {what}; write a separate row for this call",
         )
         return []
-    own = {key: value for key, value in node.value.items() if key not in required}
-    keys = {key: location for key, location in (node.keys or {}).items() if key in own}
+    extra = {key: value for key, value in node.value.items() if key not in required}
+    keys = {key: location for key, location in (node.keys or {}).items() if key in extra}
     return [
         read_step(
-            reader, call, Node(own, node.location, keys=keys), node.value.get("then"), node, names
-        )
+            reader,
+            call,
+            Node(extra, node.location, keys=keys),
+            node.value.get("then"),
+            node,
+            names,
+        ),
     ]
 
 
@@ -93,14 +98,15 @@ class RowText:
     fields: Mapping[str, Node]
     row: Node
     nodes: Mapping[
-        str, tuple[Node, ...]
+        str,
+        tuple[Node, ...],
     ]  # the values of each axis; empty for an axis of subsets of flags
     space: Space
 
     def axes_in(self, *nodes: Node) -> list[Axis]:
         """Returns the axes that occur in these parts of the row, in the order of the space."""
-        found = {name for node in nodes for name in names_in(node)}
-        return [axis for axis in self.space.axes if axis.name in found]
+        names = {name for node in nodes for name in names_in(node)}
+        return [axis for axis in self.space.axes if axis.name in names]
 
     def fill(self, node: Node, axes: Sequence[Axis], key: Sequence[int], reader: Reader) -> Node:
         """Returns a part of the row in which values replace `axes`. `key` has the number of a value for each axis."""
@@ -129,17 +135,21 @@ def one_at_a_time(axes: Sequence[Axis]) -> Iterator[tuple[int, ...]]:
     only the empty subset and the set of all flags are used."""
     for position, axis in enumerate(axes):
         for value in (0, axis.size - 1) if axis.flags else range(axis.size):
-            yield tuple(value if each == position else 0 for each in range(len(axes)))
+            yield tuple(value if index == position else 0 for index in range(len(axes)))
 
 
 def elements(node: Node | None) -> tuple[Node, ...]:
     """Returns the elements of a list; an empty tuple for any other node."""
-    return node.value if node is not None and isinstance(node.value, tuple) else ()
+    if node is not None and isinstance(node.value, tuple):
+        return node.value
+    return ()
 
 
 def entries(node: Node | None) -> Mapping[str, Node]:
     """Returns the fields of a mapping; an empty mapping for any other node."""
-    return node.value if node is not None and isinstance(node.value, dict) else {}
+    if node is not None and isinstance(node.value, dict):
+        return node.value
+    return {}
 
 
 def format_arguments(step: Step, written: Node | None) -> dict[str, str]:
@@ -156,7 +166,7 @@ def format_arguments(step: Step, written: Node | None) -> dict[str, str]:
 def _format(node: Node) -> str:
     """Returns the text of a value in the table. A list is formatted like flags: most lists are lists of flags."""
     if isinstance(node.value, tuple):
-        return "|".join(_format(each) for each in node.value)
+        return "|".join(_format(item) for item in node.value)
     if isinstance(node.value, dict):
-        return f"{{{', '.join(_format(each) for each in node.value.values())}}}"
+        return f"{{{', '.join(_format(item) for item in node.value.values())}}}"
     return str(node.value)

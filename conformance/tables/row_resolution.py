@@ -84,7 +84,11 @@ class PartResolver:
         return Varying(names, values)
 
     def _each_axis(
-        self, node: Node, axes: Sequence[Axis], read: _Read[T], values: dict[tuple[int, ...], T]
+        self,
+        node: Node,
+        axes: Sequence[Axis],
+        read: _Read[T],
+        values: dict[tuple[int, ...], T],
     ) -> bool:
         """Reads the part into `values` at the keys of `one_at_a_time`. Returns whether the part has no mistake."""
         before = len(self._reader.mistakes)
@@ -101,19 +105,22 @@ class PartResolver:
             return FlagsUnion(())
         parts: list[FlagsPart] = []
         for element in elements(node) or (node,):
-            one = Node((element,), element.location)
-            own = self._text.axes_in(element)
-            if not own:
-                parts.append(read(self._reader, one))
-            elif own[0].flags and len(own) == 1:
-                parts.append(self._subsets(one, own[0], read))
+            element_node = Node((element,), element.location)
+            axes_here = self._text.axes_in(element)
+            if not axes_here:
+                parts.append(read(self._reader, element_node))
+            elif axes_here[0].flags and len(axes_here) == 1:
+                parts.append(self._subsets(element_node, axes_here[0], read))
             else:
-                parts.append(self.varying(one, read))
+                parts.append(self.varying(element_node, read))
         self._note_duplicates(node, parts)
         return FlagsUnion(tuple(parts))
 
     def _subsets(
-        self, node: Node, axis: Axis, read: Callable[[Reader, Node], Flags]
+        self,
+        node: Node,
+        axis: Axis,
+        read: Callable[[Reader, Node], Flags],
     ) -> FlagSubsets:
         single = [
             read(self._reader, self._text.fill(node, [axis], [1 << bit], self._reader))
@@ -124,15 +131,17 @@ class PartResolver:
     def _note_duplicates(self, node: Node, parts: Sequence[FlagsPart]) -> None:
         """Records a mistake for each flag that two parts of the list have at the same point."""
         space = self._text.space
-        for one, other in itertools.combinations(
-            [dict(self._flag_columns(part)) for part in parts], 2
+        for first_part, other in itertools.combinations(
+            [dict(self._flag_columns(part)) for part in parts],
+            2,
         ):
-            for name in one.keys() & other.keys():
-                both = one[name] & other[name] & self._inside
+            for name in first_part.keys() & other.keys():
+                both = first_part[name] & other[name] & self._inside
                 if both:
                     point = ((both & -both).bit_length() - 1) // 8
                     self._reader.note(
-                        node.location, f"duplicate flag {name} at the point {space.text(point)}"
+                        node.location,
+                        f"duplicate flag {name} at the point {space.text(point)}",
                     )
 
     def _flag_columns(self, part: FlagsPart) -> Iterator[tuple[str, int]]:
@@ -158,13 +167,17 @@ class PartResolver:
     def _column(self, axes: Sequence[Axis], key: Sequence[int]) -> int:
         space = self._text.space
         columns = [
-            space.column(axis.name, bytes(each == value for each in range(axis.size)))
+            space.column(axis.name, bytes(index == value for index in range(axis.size)))
             for axis, value in zip(axes, key, strict=True)
         ]
         return functools.reduce(operator.and_, columns)
 
     def arguments(
-        self, call: str, first: Arguments, nodes: Mapping[str, Node], names: Names
+        self,
+        call: str,
+        first: Arguments,
+        nodes: Mapping[str, Node],
+        names: Names,
     ) -> Composed[Arguments]:
         varying = {
             key: self._argument(call, key, node, names)
@@ -178,7 +191,8 @@ class PartResolver:
         if spec.kind == "flags":
             return self.flags(node, spec.of)
         return self.varying(
-            node, lambda reader, filled: read_argument(reader, call, key, filled, names)
+            node,
+            lambda reader, filled: read_argument(reader, call, key, filled, names),
         )
 
 
@@ -205,33 +219,40 @@ def _row(parts: PartResolver, first: RowBody, fields: Mapping[str, Node]) -> Row
     later = {**names, **product(first.when)}
     afterwards, _ = _steps(parts, first.afterwards, elements(fields.get("afterwards")), later)
     return RowTemplate(
-        _given(parts, first.given, entries(fields.get("given"))), before, when, afterwards
+        _given(parts, first.given, entries(fields.get("given"))),
+        before,
+        when,
+        afterwards,
     )
 
 
 def _steps(
-    parts: PartResolver, steps: Sequence[Step], nodes: Sequence[Node], names: Names
+    parts: PartResolver,
+    steps: Sequence[Step],
+    nodes: Sequence[Node],
+    names: Names,
 ) -> tuple[tuple[StepTemplate, ...], Names]:
     """Resolves successive steps; returns the steps, and the objects that exist after the last step."""
-    found: list[StepTemplate] = []
+    steps_here: list[StepTemplate] = []
     for step, node in zip(steps, nodes, strict=True):
-        found.append(_step(parts, step, node, names))
+        steps_here.append(_step(parts, step, node, names))
         names = {**names, **product(step)}
-    return tuple(found), names
+    return tuple(steps_here), names
 
 
 def _step(parts: PartResolver, step: Step, node: Node | None, names: Names) -> StepTemplate:
     written = entries(node)
-    own: dict[str, Template[Any]] = {}
+    parts_here: dict[str, Template[Any]] = {}
     if any(
         key in vocabulary.CALLS[step.call] and names_in(value) for key, value in written.items()
     ):
-        own["arguments"] = parts.arguments(step.call, step.arguments, written, names)
+        parts_here["arguments"] = parts.arguments(step.call, step.arguments, written, names)
     if "then" in written and names_in(written["then"]):
-        own["then"] = parts.varying(
-            written["then"], lambda reader, filled: read_then(reader, filled, step.call)
+        parts_here["then"] = parts.varying(
+            written["then"],
+            lambda reader, filled: read_then(reader, filled, step.call),
         )
-    return Composed(step, own)
+    return Composed(step, parts_here)
 
 
 def _given(parts: PartResolver, given: Given, fields: Mapping[str, Node]) -> Composed[Given]:
@@ -254,23 +275,32 @@ def _given(parts: PartResolver, given: Given, fields: Mapping[str, Node]) -> Com
 
 
 def _object(
-    parts: PartResolver, name: str, first: Any, node: Node, names: Names, read: ReadObject
+    parts: PartResolver,
+    name: str,
+    first: Any,
+    node: Node,
+    names: Names,
+    read: ReadObject,
 ) -> Template[Any]:
     """Resolves an object of `given`: only its arguments or flags if axes occur only there, else the whole object."""
     bound = entries(entries(node).get("bound"))
     match first:
         case MrSpec(call, arguments) if _only_in(node, *vocabulary.CALLS[call]):
             return Composed(
-                first, {"arguments": parts.arguments(call, arguments, entries(node), names)}
+                first,
+                {"arguments": parts.arguments(call, arguments, entries(node), names)},
             )
         case QpSpec() if _only_in(node, "access"):
             return Composed(
-                first, {"access": Mask(parts.flags(entries(node)["access"], "ibv_access_flags"))}
+                first,
+                {"access": Mask(parts.flags(entries(node)["access"], "ibv_access_flags"))},
             )
         case WindowSpec(type=type_) if bound and _only_in(node, "bound"):
             call = vocabulary.BINDS[0 if type_ == 1 else 1]
-            own = parts.arguments(call, first.bound or {}, bound, {**names, "mw": "window"})
-            return Composed(first, {"bound": own})
+            bound_arguments = parts.arguments(
+                call, first.bound or {}, bound, {**names, "mw": "window"}
+            )
+            return Composed(first, {"bound": bound_arguments})
     return parts.varying(node, lambda reader, filled: read(reader, name, filled, names))
 
 

@@ -40,16 +40,19 @@ def read_registry(folders: Iterable[Path], root: Path) -> tuple[Registry, list[M
     files = list(dict.fromkeys(mistake.location.file for mistake in reader.mistakes))
     return registry, sorted(
         reader.mistakes,
-        key=lambda each: (
-            files.index(each.location.file),
-            each.location.line,
-            each.location.column,
+        key=lambda item: (
+            files.index(item.location.file),
+            item.location.line,
+            item.location.column,
         ),
     )
 
 
 def _read_file(
-    root: Node, reader: Reader, registry: Registry, retired: dict[str, Location]
+    root: Node,
+    reader: Reader,
+    registry: Registry,
+    retired: dict[str, Location],
 ) -> None:
     fields = reader.mapping(root, "a rules file", keys.RULES_FILE, keys.required(keys.RULES_FILE))
     verb = reader.word(fields.get("verb"), "verb", vocabulary.VERBS)
@@ -65,14 +68,17 @@ def _read_file(
         else:
             registry[rule.id] = rule
     for name, node in reader.named(
-        fields.get("predicates"), "predicates", capability.NAMES
+        fields.get("predicates"),
+        "predicates",
+        capability.NAMES,
     ).items():
         location = (fields["predicates"].keys or {})[name]
         if name in registry.predicates:
             reader.note(location, f"duplicate predicate {name}")
         if not _PREDICATE.fullmatch(name):
             reader.note(
-                location, f"invalid name of a predicate: {quoted(name)}; use a-z, 0-9 and _"
+                location,
+                f"invalid name of a predicate: {quoted(name)}; use a-z, 0-9 and _",
             )
         registry.predicates[name] = _predicate(reader, name, node)
     for node in reader.items(fields.get("retired"), "retired"):
@@ -82,7 +88,8 @@ def _read_file(
         if id_:
             if not RULE_ID.fullmatch(id_):
                 reader.note(
-                    entry["id"].location, f"invalid rule id {quoted(id_)}; write e.g. REG-15"
+                    entry["id"].location,
+                    f"invalid rule id {quoted(id_)}; write e.g. REG-15",
                 )
             if id_ in retired:
                 reader.note(
@@ -103,17 +110,23 @@ def _predicate(reader: Reader, name: str, node: Node) -> str:
     else:
         fields = reader.mapping(node, "a predicate", (FLAGS, EXCEPT), (FLAGS,))
         enum = reader.word(fields.get(FLAGS), "enumeration of flags", expansion.FLAG_ENUMS)
-        known = ENUMS[enum].short_names if enum else ()
-        others = reader.words(fields.get(EXCEPT), "flag", known) if enum else ()
-        words = tuple(flag for flag in known if flag not in others)
+        if enum:
+            flag_names = ENUMS[enum].short_names
+        else:
+            flag_names = ()
+        if enum:
+            excluded = reader.words(fields.get(EXCEPT), "flag", flag_names)
+        else:
+            excluded = ()
+        words = tuple(flag for flag in flag_names if flag not in excluded)
     return " | ".join(words)
 
 
 def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
     before = len(reader.mistakes)
     fields = reader.mapping(node, "a rule", keys.RULE, keys.required(keys.RULE))
-    others = ("level", "layer", "needs", EVIDENCE)
-    texts = {key: reader.text(fields[key], key) or "" for key in fields if key not in others}
+    keys_here = ("level", "layer", "needs", EVIDENCE)
+    texts = {key: reader.text(fields[key], key) or "" for key in fields if key not in keys_here}
     if QUOTE in fields and UNQUOTED in fields:
         reader.note(
             (node.keys or {})[UNQUOTED],
@@ -121,7 +134,8 @@ def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
         )
     elif isinstance(node.value, dict) and QUOTE not in fields and UNQUOTED not in fields:
         reader.note(
-            node.location, f"a rule lacks the key {QUOTE!r} (or {UNQUOTED!r}, with the reason)"
+            node.location,
+            f"a rule lacks the key {QUOTE!r} (or {UNQUOTED!r}, with the reason)",
         )
     level = reader.word(fields.get("level"), "level", LEVELS)
     if level == MUST and UNQUOTED in fields and QUOTE not in fields:
@@ -142,7 +156,7 @@ def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
         reader.note(fields["id"].location, f"invalid rule id {quoted(id_)}; write e.g. REG-15")
     if len(reader.mistakes) > before:
         return None
-    known = {QUOTE: "", UNQUOTED: "", **texts}
+    quoted_texts = {QUOTE: "", UNQUOTED: "", **texts}
     return Rule(
         verb=verb,
         level=str(level),
@@ -150,5 +164,5 @@ def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
         needs=needs,
         location=fields["id"].location,
         evidence=evidence,
-        **known,
+        **quoted_texts,
     )

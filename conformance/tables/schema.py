@@ -101,13 +101,14 @@ def _definitions() -> dict[str, Schema]:
     }
     for key, spec in vocabulary.EXPECTATIONS.items():
         definitions[f"{key} word"] = or_axis(words(spec.words))
-        one = ref(f"{key} word")
+        word_ref = ref(f"{key} word")
         definitions[f"expected {key}"] = (
-            {"anyOf": [one, list_of(one, least=1)]} if spec.several else one
+            {"anyOf": [word_ref, list_of(word_ref, least=1)]} if spec.several else word_ref
         )
     outcomes = sorted({spec.outcome for spec in vocabulary.EXPECTATIONS.values() if spec.outcome})
     definitions |= {
-        f"only {each}": {"properties": {"outcome": or_axis({"const": each})}} for each in outcomes
+        f"only {outcome}": {"properties": {"outcome": or_axis({"const": outcome})}}
+        for outcome in outcomes
     }
     parameters = [parameter for call in vocabulary.CALLS.values() for parameter in call.values()]
     enums = sorted({parameter.of for parameter in parameters if parameter.kind == "flags"})
@@ -132,11 +133,11 @@ def _judged(call: str) -> Schema:
 
 def _arguments(call: str) -> Schema:
     """Returns the schema of a call's arguments. A schema that refers to it adds properties, and excludes all others."""
-    known = vocabulary.CALLS[call]
-    required = [key for key, parameter in known.items() if parameter.default is None]
+    arguments = vocabulary.CALLS[call]
+    required = [key for key, parameter in arguments.items() if parameter.default is None]
     return {
         "type": "object",
-        "properties": {key: _parameter(known[key]) for key in known},
+        "properties": {key: _parameter(arguments[key]) for key in arguments},
         "required": required,
     }
 
@@ -155,7 +156,7 @@ def _parameter(parameter: ArgumentSpec) -> Schema:
         "value": lambda: keys.of_enum(parameter.of),
         "word": lambda: or_axis(words(parameter.words)),
         "sges": lambda: or_axis(
-            list_of(or_axis(object_schema(dict.fromkeys(SGE_KEYS, number), SGE_KEYS)))
+            list_of(or_axis(object_schema(dict.fromkeys(SGE_KEYS, number), SGE_KEYS))),
         ),
         "script": lambda: or_axis({"type": "array", "items": or_axis(_event())}),
     }
@@ -166,7 +167,10 @@ def _event() -> Schema:
     """Returns the schema of an event of a script: the events of model/script.py, or a call."""
     kinds: list[Schema] = []
     for kind, spec in EVENTS.items():
-        subject = _words(spec.words, spec.several) if spec.words else ref("quantity")
+        if spec.words:
+            subject = _words(spec.words, spec.several)
+        else:
+            subject = ref("quantity")
         properties = {kind: subject, **dict.fromkeys(spec.numbers, ref("quantity"))}
         for key, choices in spec.names.items():
             properties[key] = _words(choices, key in LISTS)
@@ -179,7 +183,9 @@ def _words(choices: tuple[str, ...], several: bool) -> Schema:
     if choices == ("true",):
         return or_axis({"type": "boolean"})
     word = or_axis(words(choices))
-    return {"anyOf": [word, list_of(word, least=1)]} if several else word
+    if several:
+        return {"anyOf": [word, list_of(word, least=1)]}
+    return word
 
 
 def _expectable(call: str) -> list[str]:
@@ -189,22 +195,24 @@ def _expectable(call: str) -> list[str]:
 def _then_name(call: str) -> str:
     """Returns the name of the definition of a call's expectation. Calls with the same special keys share it."""
     special = [key for key in _expectable(call) if vocabulary.EXPECTATIONS[key].calls]
-    return f"then with {' and '.join(special)}" if special else "then"
+    if special:
+        return f"then with {' and '.join(special)}"
+    return "then"
 
 
 def _then(call: str) -> Schema:
     outcomes = {key: vocabulary.EXPECTATIONS[key].outcome for key in _expectable(call)}
     only = [
-        {"if": {"required": [key]}, "then": ref(f"only {each}")}
-        for key, each in outcomes.items()
-        if each
+        {"if": {"required": [key]}, "then": ref(f"only {kind}")}
+        for key, kind in outcomes.items()
+        if kind
     ]
     properties = {"outcome": ref("outcome")} | {key: ref(f"expected {key}") for key in outcomes}
     return {
         "anyOf": [
             ref("outcome"),
             {**object_schema(properties, required=("outcome",)), "allOf": only},
-        ]
+        ],
     }
 
 

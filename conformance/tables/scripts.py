@@ -17,7 +17,11 @@ _AGAIN = "again"
 
 
 def read_script(
-    reader: Reader, node: Node, names: Names, quantity: ReadQuantity, step: ReadStep
+    reader: Reader,
+    node: Node,
+    names: Names,
+    quantity: ReadQuantity,
+    step: ReadStep,
 ) -> tuple[Event, ...]:
     """Returns the events of a list. `quantity` and `step` read the parts that other calls have as well."""
     events: list[Event] = []
@@ -56,7 +60,11 @@ def _check_again(reader: Reader, node: Node, event: Event, packets: int) -> None
 
 
 def _event(
-    reader: Reader, node: Node, names: Names, quantity: ReadQuantity, step: ReadStep
+    reader: Reader,
+    node: Node,
+    names: Names,
+    quantity: ReadQuantity,
+    step: ReadStep,
 ) -> Event | None:
     if not isinstance(node.value, dict):
         reader.note(node.location, f"an event of packets must be a mapping, not {node.kind}")
@@ -68,7 +76,9 @@ def _event(
         return None
     if kinds[0] == CALL:
         called = step(reader, node, names)
-        return Event(CALL, step=called) if called else None
+        if called:
+            return Event(CALL, step=called)
+        return None
     return _event_of(reader, node, kinds[0], names, quantity)
 
 
@@ -79,7 +89,10 @@ def _event_of(reader: Reader, node: Node, kind: str, names: Names, quantity: Rea
     numbers: dict[str, Quantity] = {}
     words: dict[str, tuple[str, ...]] = {}
     for key in spec.numbers:
-        value = quantity(reader, fields[key], names) if key in fields else None
+        if key in fields:
+            value = quantity(reader, fields[key], names)
+        else:
+            value = None
         if value is not None:
             numbers[key] = value
     for key, choices in spec.names.items():
@@ -98,12 +111,20 @@ def _event_of(reader: Reader, node: Node, kind: str, names: Names, quantity: Rea
 
 
 def _words(
-    reader: Reader, node: Node, what: str, choices: tuple[str, ...], several: bool
+    reader: Reader,
+    node: Node,
+    what: str,
+    choices: tuple[str, ...],
+    several: bool,
 ) -> tuple[str, ...]:
     """Reads one word, or a list of words where a list is allowed."""
     if several and isinstance(node.value, tuple):
         return reader.words(node, what, choices)
     if choices == ("true",):
-        return ("true",) if reader.truth(node, what) else ()
+        if reader.truth(node, what):
+            return ("true",)
+        return ()
     word = reader.word(node, what, choices)
-    return (word,) if word else ()
+    if word:
+        return (word,)
+    return ()

@@ -13,7 +13,9 @@ _ENDINGS = (".yaml", ".yml")
 
 def display_path(path: Path, root: Path) -> str:
     """Returns the path for messages: relative to `root` if the path is below `root`."""
-    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+    if path.is_relative_to(root):
+        return str(path.relative_to(root))
+    return str(path)
 
 
 def stray_files(folder: Path, root: Path) -> list[Mistake]:
@@ -26,17 +28,20 @@ def stray_files(folder: Path, root: Path) -> list[Mistake]:
             Mistake(
                 Location(display_path(Path(error.filename), root), 1, 1),
                 f"cannot be read: {error.strerror}",
-            )
+            ),
         )
 
     for parent, directories, files in os.walk(folder, onerror=unreadable):
         directories[:] = sorted(name for name in directories if not name.startswith("."))
         for name in sorted(files):
             path = Path(parent, name)
-            fault = _fault(path.relative_to(folder)) if path.suffix.lower() in _ENDINGS else ""
+            if path.suffix.lower() in _ENDINGS:
+                fault = _fault(path.relative_to(folder))
+            else:
+                fault = ""
             if fault:
                 mistakes.append(
-                    Mistake(Location(display_path(path, root), 1, 1), f"would be ignored: {fault}")
+                    Mistake(Location(display_path(path, root), 1, 1), f"would be ignored: {fault}"),
                 )
     return mistakes
 
@@ -55,25 +60,25 @@ def not_run_once(tables: Iterable[tuple[str, str]], cases: Path, root: Path) -> 
     """Returns the mistakes that prevent that each table, given as (file, verb), is run exactly once: the folder of the
     verb in `cases` must have exactly one test function with the argument `case`."""
     mistakes: list[Mistake] = []
-    found: dict[str, list[Location]] = {}
+    by_folder: dict[str, list[Location]] = {}
     for file, verb in tables:
         folder = cases / verb.removeprefix("ibv_")
-        if verb not in found:
-            found[verb] = list(_test_functions(folder, root))
+        if verb not in by_folder:
+            by_folder[verb] = list(_test_functions(folder, root))
             mistakes += [
                 Mistake(
                     location,
                     f"a second test function with the argument `case`: {verb}'s cases would run twice",
                 )
-                for location in found[verb][1:]
+                for location in by_folder[verb][1:]
             ]
-        if not found[verb]:
-            wanted = display_path(folder / f"test_{folder.name}.py", root)
+        if not by_folder[verb]:
+            expected_file = display_path(folder / f"test_{folder.name}.py", root)
             mistakes.append(
                 Mistake(
                     Location(file, 1, 1),
-                    f"nothing runs this table: {wanted} has no test function with the argument `case`",
-                )
+                    f"nothing runs this table: {expected_file} has no test function with the argument `case`",
+                ),
             )
     return mistakes
 
@@ -85,8 +90,8 @@ def _test_functions(folder: Path, root: Path) -> Iterator[Location]:
             module = ast.parse(path.read_bytes())
         except (OSError, SyntaxError, ValueError):
             continue  # pytest reports the error, and runs no test of the file
-        for each in ast.walk(module):
-            if isinstance(each, ast.FunctionDef) and each.name.startswith("test"):
-                arguments = [*each.args.posonlyargs, *each.args.args, *each.args.kwonlyargs]
+        for node in ast.walk(module):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test"):
+                arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
                 if any(argument.arg == "case" for argument in arguments):
-                    yield Location(display_path(path, root), each.lineno, each.col_offset + 1)
+                    yield Location(display_path(path, root), node.lineno, node.col_offset + 1)

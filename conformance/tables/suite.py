@@ -122,17 +122,24 @@ def load_suite(extra: Sequence[Path] = (), names: Collection[str] = ()) -> Suite
             raise UserError(f"{folder}: no such folder of cases")
         if not any(folder.glob("*/*.yaml")) and not stray_files(folder, ROOT):
             raise UserError(
-                f"{folder}: no table in this folder", hint=f"tables belong in {folder}/VERB/"
+                f"{folder}: no table in this folder",
+                hint=f"tables belong in {folder}/VERB/",
             )
     folders = list(dict.fromkeys([CASES, *(folder.resolve() for folder in extra)]))
     try:
-        name = f"suite-{_digest_of_sources(folders)}.pickle" if cache.path_of("") else ""
+        if cache.path_of(""):
+            name = f"suite-{_digest_of_sources(folders)}.pickle"
+        else:
+            name = ""
     except OSError:
         name = ""  # `_read_suite` reports the error
-    path = cache.lookup(name) if name else None
+    if name:
+        path = cache.lookup(name)
+    else:
+        path = None
     if path is not None:
         with contextlib.suppress(
-            Exception
+            Exception,
         ):  # after any error in the cached file, the tables are read again
             return _unpacked(path.read_bytes(), names)
     suite = _read_suite(folders)
@@ -143,7 +150,7 @@ def load_suite(extra: Sequence[Path] = (), names: Collection[str] = ()) -> Suite
 
 def _packed(suite: Suite) -> bytes:
     """Returns a suite as bytes, from which each table can be read without the other tables."""
-    count = [sum(each.tier != EXHAUSTIVE for each in table.cases) for table in suite.tables]
+    count = [sum(case.tier != EXHAUSTIVE for case in table.cases) for table in suite.tables]
     packed = [pickle.dumps(table, pickle.HIGHEST_PROTOCOL) for table in suite.tables]
     tables = list(zip([table.name for table in suite.tables], count, packed, strict=True))
     return pickle.dumps((suite.registry, suite.tables_sha256, tables), pickle.HIGHEST_PROTOCOL)
@@ -177,11 +184,13 @@ def _read_suite(folders: Sequence[Path]) -> Suite:
     from conformance.tables.rules_file import read_registry
 
     registry, mistakes = read_registry(folders, ROOT)
-    tables, found = read_tables(folders, registry, ROOT)
-    mistakes += found
+    tables, mistakes_here = read_tables(folders, registry, ROOT)
+    mistakes += mistakes_here
     mistakes += [mistake for folder in folders for mistake in stray_files(folder, ROOT)]
     mistakes += not_run_once(
-        [(table.cases[0].location.file, table.verb) for table in tables if table.cases], CASES, ROOT
+        [(table.cases[0].location.file, table.verb) for table in tables if table.cases],
+        CASES,
+        ROOT,
     )
     registry.needs, unshown = needs_of(registry, [case for table in tables for case in table.cases])
     mistakes += unshown
@@ -227,10 +236,10 @@ class Selection:
         ):  # this tier has single points, which only ids can name
             return replace(self, only=OF_HEALTH).apply(suite)
         verbs = sorted({table.verb for table in suite.tables})
-        wanted = [
+        verbs_named = [
             verb if verb in verbs else f"ibv_{verb.removeprefix('ibv_')}" for verb in self.verbs
         ]
-        _check("verb", wanted, verbs)
+        _check("verb", verbs_named, verbs)
         by_name = {rule.upper(): rule for rule in suite.registry}
         rules = [by_name.get(rule.upper(), rule) for rule in self.rules]
         _check("rule", rules, suite.registry)
@@ -243,7 +252,7 @@ class Selection:
         chosen = larger = [
             case
             for case in suite.cases
-            if (not wanted or case.verb in wanted)
+            if (not verbs_named or case.verb in verbs_named)
             and (not rules or set(rules) & set(case.rules))
             and (not self.only or case.id in self.only)
             and all(word.lower() in case.id.lower() for word in self.words)

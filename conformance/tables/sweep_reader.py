@@ -56,7 +56,8 @@ def read_sweep(
     for axis in axes:
         if axis not in used:
             reader.note(
-                (fields["axes"].keys or {})[axis.name], f"axis {axis.name!r} is not used in the row"
+                (fields["axes"].keys or {})[axis.name],
+                f"axis {axis.name!r} is not used in the row",
             )
     for what, fixed in _axes_in_constant_parts(row_fields):
         reader.note(fixed.location, f"{what} cannot come from an axis of a sweep")
@@ -92,7 +93,7 @@ def _stated(reader: Reader, node: Node | None) -> int | None:
     if node is None or not isinstance(node.value, str):
         return reader.count(node, "points")
     size = 1
-    for factor in (each.strip() for each in node.value.split("*")):
+    for factor in (factor.strip() for factor in node.value.split("*")):
         if not re.fullmatch(FACTOR, factor):
             example = f"write a number, or a product such as 4 * {SUBSETS} ibv_access_flags"
             reader.note(node.location, f"invalid number of points {quoted(node.value)}; {example}")
@@ -124,7 +125,7 @@ def _axes_in_constant_parts(fields: Mapping[str, Node]) -> Iterator[tuple[str, N
             yield "the name of a PD", node
         elif section != "memlock" and isinstance(node.value, str) and names_in(node):
             yield f"the whole of {section!r}", node
-    steps = [each for key in ("before", "afterwards") for each in elements(fields.get(key))]
+    steps = [element for key in ("before", "afterwards") for element in elements(fields.get(key))]
     for step in steps:
         if isinstance(step.value, str) and names_in(step):
             yield "a whole step", step
@@ -142,19 +143,17 @@ def _axis(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Nod
                 node.location,
                 f"axis {name!r} is either {SUBSETS} flags or {UNKNOWN} an enumeration",
             )
-        return (
-            _subsets(reader, name, fields[SUBSETS])
-            if SUBSETS in fields
-            else _unknown(reader, name, fields[UNKNOWN])
-        )
+        if SUBSETS in fields:
+            return _subsets(reader, name, fields[SUBSETS])
+        return _unknown(reader, name, fields[UNKNOWN])
     if isinstance(node.value, dict):
         labels, values = tuple(node.value), tuple(node.value.values())
         locations = [(node.keys or {}).get(text, node.location) for text in labels]
     else:
         values = reader.items(node, f"axis {name!r}")
         labels, locations = (
-            tuple(re.sub(r"\s", "", label(each)) for each in values),
-            [each.location for each in values],
+            tuple(re.sub(r"\s", "", label(value)) for value in values),
+            [value.location for value in values],
         )
     if isinstance(node.value, tuple | dict) and not values:
         reader.note(node.location, f"axis {name!r} has no values")
@@ -176,18 +175,26 @@ def _axis(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Nod
 
 def _words(text: str, value: Node) -> tuple[str, ...]:
     """Returns the names of an axis value in predicates: the label, and the words in the value."""
-    parts = value.value if isinstance(value.value, tuple) else (value,)
-    own = (str(part.value).replace(" ", "") for part in parts if isinstance(part.value, str | int))
-    return tuple(dict.fromkeys([text, *own]))
+    if isinstance(value.value, tuple):
+        parts = value.value
+    else:
+        parts = (value,)
+    words = (
+        str(part.value).replace(" ", "") for part in parts if isinstance(part.value, str | int)
+    )
+    return tuple(dict.fromkeys([text, *words]))
 
 
 def _subsets(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Node, ...]]:
     if isinstance(node.value, tuple):
-        known = sorted({word for enum in FLAG_ENUMS for word in ENUMS[enum].short_names})
-        flags = reader.words(node, "flag", known)
+        flag_names = sorted({word for enum in FLAG_ENUMS for word in ENUMS[enum].short_names})
+        flags = reader.words(node, "flag", flag_names)
     else:
         enum = reader.word(node, "enumeration of flags", FLAG_ENUMS)
-        flags = ENUMS[enum].short_names if enum else ()
+        if enum:
+            flags = ENUMS[enum].short_names
+        else:
+            flags = ()
     if len(flags) > _MAX_FLAGS:
         reader.note(node.location, f"axis {name!r} has more than {_MAX_FLAGS} flags")
         return None, ()
@@ -209,20 +216,29 @@ def _unknown(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[
 
 
 def _expression(
-    reader: Reader, node: Node | None, space: Space, registry: Registry
+    reader: Reader,
+    node: Node | None,
+    space: Space,
+    registry: Registry,
 ) -> predicate.Expression | None:
     if node is None:
         return None
     text = reader.text(node, "a predicate")
     try:
-        return predicate.parse(text, space, registry.predicates) if text else None
+        if text:
+            return predicate.parse(text, space, registry.predicates)
+        return None
     except ValueError as error:
         reader.note(node.location, str(error))
         return None
 
 
 def _clauses(
-    reader: Reader, node: Node | None, row: RowText, registry: Registry, rules: tuple[str, ...]
+    reader: Reader,
+    node: Node | None,
+    row: RowText,
+    registry: Registry,
+    rules: tuple[str, ...],
 ) -> list[Clause]:
     clauses: list[Clause] = []
     items = reader.items(node, "expect")
@@ -230,7 +246,10 @@ def _clauses(
         fields = reader.mapping(item, "an expectation", keys.CLAUSE)
         if not isinstance(item.value, dict):
             continue
-        text = str(fields["if"].value) if "if" in fields else ""
+        if "if" in fields:
+            text = str(fields["if"].value)
+        else:
+            text = ""
         when = _expression(reader, fields.get("if"), row.space, registry)
         needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
         if len({"then", "needs", keys.NEEDS_OF} & set(fields)) != 1:
@@ -255,7 +274,10 @@ def _clauses(
     clauses += _operation_clauses(reader, row, registry)
     deciding = [clause for clause in clauses if clause.then]
     if node is not None and isinstance(node.value, tuple):
-        last = items[-1].value if items else {}
+        if items:
+            last = items[-1].value
+        else:
+            last = {}
         if not deciding or not isinstance(last, dict) or "if" in last or "then" not in last:
             reader.note(
                 node.location,
@@ -269,7 +291,8 @@ def _clauses(
             and not reader.mistakes
         ):
             reader.note(
-                item.location, "expectations after an expectation without `if` can never apply"
+                item.location,
+                "expectations after an expectation without `if` can never apply",
             )
     for rule in rules if deciding and not reader.mistakes else ():
         if not any(rule in clause.rules for clause in deciding):
@@ -292,12 +315,19 @@ def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iter
 
 
 def _flag_clauses(
-    reader: Reader, node: Node, text: str, space: Space, registry: Registry
+    reader: Reader,
+    node: Node,
+    text: str,
+    space: Space,
+    registry: Registry,
 ) -> Iterator[Clause]:
     flags = {axis.name: axis.flags for axis in space.axes if axis.flags}
     name = reader.word(node, "axis of flags", flags)
     for flag in flags.get(name or "", ()):
         if capability.FLAG_NEEDS[flag]:
-            where = f"({text}) & {name}.{flag}" if text else f"{name}.{flag}"
+            if text:
+                where = f"({text}) & {name}.{flag}"
+            else:
+                where = f"{name}.{flag}"
             when = _expression(reader, Node(where, node.location), space, registry)
             yield Clause(where, when, None, needs=(capability.FLAG_NEEDS[flag],))

@@ -33,7 +33,9 @@ def of_tier(cases: Sequence[Case], tier: str) -> list[Case]:
     if tier == HEALTH:
         return [case for case in cases if case.id in CASES]
     moderate = [case for case in cases if case.tier != EXHAUSTIVE]
-    return moderate if tier == DEFAULT else _every_direction_once(moderate)
+    if tier == DEFAULT:
+        return moderate
+    return _every_direction_once(moderate)
 
 
 def left_out(cases: Sequence[Case], planned: Iterable[str]) -> list[str]:
@@ -48,8 +50,8 @@ def _every_direction_once(cases: Sequence[Case]) -> list[Case]:
     chosen = {case.id for case in cases if case.tier == SMOKE}
     showing: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
-        own = {(rule, each.direction) for rule, each in shown_of_rules(case)}
-        for key in own | {(rule, "") for rule in case.rules}:
+        directions = {(rule, direction.direction) for rule, direction in shown_of_rules(case)}
+        for key in directions | {(rule, "") for rule in case.rules}:
             showing.setdefault(key, []).append(case)
     # The rules' directions come first, those with few cases before those with many, because a case that is chosen for a
     # direction also counts as a case of its other rules and directions.
@@ -106,26 +108,27 @@ class Shard:
     ) -> list[_Item]:
         """Returns the items of this shard, in their order. The longest items are assigned first, each to the shard with
         the shortest total so far. Without `seconds`, all items count as equally long. Raises UserError if empty."""
-        known = seconds or {}
+        durations = seconds or {}
         spent = [(0.0, number) for number in range(1, self.of + 1)]
-        own = set()
+        cases_here = set()
         for id_ in sorted(
-            {id_of(item) for item in items}, key=lambda id_: (-known.get(id_, OTHER_S), id_)
+            {id_of(item) for item in items},
+            key=lambda id_: (-durations.get(id_, OTHER_S), id_),
         ):
             least, number = min(spent)
-            spent[number - 1] = (least + known.get(id_, OTHER_S), number)
+            spent[number - 1] = (least + durations.get(id_, OTHER_S), number)
             if number == self.number:
-                own.add(id_)
-        if not own:
+                cases_here.add(id_)
+        if not cases_here:
             raise UserError(
                 f"--shard {self}: this shard has none of the {len(items)} cases",
                 hint="use fewer shards",
             )
-        return [item for item in items if id_of(item) in own]
+        return [item for item in items if id_of(item) in cases_here]
 
 
 @cache
 def shipped_durations() -> Mapping[str, float]:
     """Returns the duration of each long case in seconds, by case id."""
-    found: dict[str, float] = json.loads(DURATIONS.read_text(encoding="ascii"))
-    return found
+    durations: dict[str, float] = json.loads(DURATIONS.read_text(encoding="ascii"))
+    return durations

@@ -41,18 +41,22 @@ def _read() -> dict[str, Any]:
         path.stem: path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.yaml"))
     }
     name = f"descriptions-{cache.digest_of(contents.values())}.json"
-    if known := cache.recalled(name):
-        return dict(known)
+    if recalled := cache.recalled(name):
+        return dict(recalled)
     from conformance.yamldoc.nodes import plain  # imported late: only the first process reads YAML
     from conformance.yamldoc.parsing import read_bytes
 
-    found = {stem: plain(read_bytes(content, f"{stem}.yaml")) for stem, content in contents.items()}
-    cache.store(name, json.dumps(found).encode())
-    return found
+    descriptions = {
+        stem: plain(read_bytes(content, f"{stem}.yaml")) for stem, content in contents.items()
+    }
+    cache.store(name, json.dumps(descriptions).encode())
+    return descriptions
 
 
 def _enums_of(
-    given: Mapping[str, Any], dialect: str = MAINLINE, mainline: Mapping[str, Enum] | None = None
+    given: Mapping[str, Any],
+    dialect: str = MAINLINE,
+    mainline: Mapping[str, Enum] | None = None,
 ) -> dict[str, Enum]:
     """Returns the enumerations by name. Each begins with the enumerators of the mainline enumeration of this name."""
     return {
@@ -82,13 +86,18 @@ def _fields(given: Mapping[str, Any]) -> Iterator[Field]:
 
 
 def _verbs_of(
-    given: Mapping[str, Any], enums: Mapping[str, Enum], dialect: str = MAINLINE
+    given: Mapping[str, Any],
+    enums: Mapping[str, Enum],
+    dialect: str = MAINLINE,
 ) -> dict[str, Verb]:
     return {name: _verb(name, _texts(more), enums, dialect) for name, more in given.items()}
 
 
 def _verb(name: str, more: dict[str, Any], enums: Mapping[str, Enum], dialect: str) -> Verb:
-    usual = "POINTER_OR_NULL" if more["returns"].endswith("*") else "ZERO_OR_ERRNO"
+    if more["returns"].endswith("*"):
+        usual = "POINTER_OR_NULL"
+    else:
+        usual = "ZERO_OR_ERRNO"
     more["convention"] = Convention[more.get("convention", usual)]
     more["linkage"] = Linkage[more["linkage"]]
     for key in ("parameters", "only_in_tables"):
@@ -107,7 +116,10 @@ def _parameters(given: Mapping[str, Any]) -> tuple[Parameter, ...]:
 
 
 def _parameter(
-    name: str, ctype: str, meaning: str, further: Mapping[str, Any] | None = None
+    name: str,
+    ctype: str,
+    meaning: str,
+    further: Mapping[str, Any] | None = None,
 ) -> Parameter:
     more = _texts(further or {})
     if "table" in more:
@@ -117,8 +129,11 @@ def _parameter(
 
 
 def _code(name: str, given: list[Any], codes: Enum | None) -> ReturnCode:
-    value = codes.value_of(name) if codes else getattr(errno, name)
-    causes = tuple(each for each in given if isinstance(each, str))
+    if codes:
+        value = codes.value_of(name)
+    else:
+        value = getattr(errno, name)
+    causes = tuple(value for value in given if isinstance(value, str))
     return ReturnCode(name, value, causes, **dict(*given[len(causes) :]))
 
 
@@ -130,7 +145,9 @@ def _texts(given: Mapping[str, Any] | None = None) -> dict[str, Any]:
 def _text(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(map(_text, value))
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value
 
 
 _READ = _read()
@@ -142,10 +159,13 @@ VERBS: Mapping[str, Verb] = MappingProxyType(_verbs_of(_READ["verbs"], ENUMS))
 OPTIONAL_ACCESS = 0x3FF00000
 CONSTANTS: Mapping[str, Constant] = MappingProxyType(
     {
-        each.name: each
-        for each in (
+        constant.name: constant
+        for constant in (
             Constant(
-                "IBV_ACCESS_OPTIONAL_FIRST", 1 << 20, "lowest optional access flag", since="28"
+                "IBV_ACCESS_OPTIONAL_FIRST",
+                1 << 20,
+                "lowest optional access flag",
+                since="28",
             ),
             Constant(
                 "IBV_ACCESS_OPTIONAL_RANGE",
@@ -164,27 +184,27 @@ CONSTANTS: Mapping[str, Constant] = MappingProxyType(
                 "size of a sysfs path with its terminating zero, in bytes",
             ),
         )
-    }
+    },
 )
 INVENTED = "invented"  # in tables, the word for a pointer to zeros in place of a dma handle
 
 # Definitions that only a vendor's page has. They are separate, so that mainline tables cannot refer to them.
 _VENDOR = _READ["vendor"]
 VENDOR_ENUMS: Mapping[str, Enum] = MappingProxyType(
-    _enums_of(_VENDOR["enums"], EXPERIMENTAL, ENUMS)
+    _enums_of(_VENDOR["enums"], EXPERIMENTAL, ENUMS),
 )
 VENDOR_STRUCTS: Mapping[str, Struct] = MappingProxyType(
-    _structs_of(_VENDOR["structs"], EXPERIMENTAL)
+    _structs_of(_VENDOR["structs"], EXPERIMENTAL),
 )
 VENDOR_VERBS: Mapping[str, Verb] = MappingProxyType(
-    _verbs_of(_VENDOR["verbs"], VENDOR_ENUMS, EXPERIMENTAL)
+    _verbs_of(_VENDOR["verbs"], VENDOR_ENUMS, EXPERIMENTAL),
 )
 
 
 def dialects(name: str) -> tuple[str, ...]:
     """Returns the dialects in which a verb is described, mainline first; empty for an unknown verb."""
-    found = ((MAINLINE, VERBS), (EXPERIMENTAL, VENDOR_VERBS))
-    return tuple(dialect for dialect, verbs in found if name in verbs)
+    verbs_of_dialect = ((MAINLINE, VERBS), (EXPERIMENTAL, VENDOR_VERBS))
+    return tuple(dialect for dialect, verbs in verbs_of_dialect if name in verbs)
 
 
 def of_method(name: str) -> Verb:
@@ -196,19 +216,24 @@ def of_method(name: str) -> Verb:
 
 def enum_in(dialect: str, name: str) -> Enum:
     """Returns an enumeration as the document of a dialect defines it. Raises KeyError for an unknown name."""
-    return VENDOR_ENUMS[name] if dialect == EXPERIMENTAL and name in VENDOR_ENUMS else ENUMS[name]
+    if dialect == EXPERIMENTAL and name in VENDOR_ENUMS:
+        return VENDOR_ENUMS[name]
+    return ENUMS[name]
 
 
 def structs_in(verb: Verb) -> tuple[Struct, ...]:
     """Returns the described structs in a verb's arguments and result, and the structs in the fields of these structs,
     the nearest first."""
-    known = STRUCTS if verb.dialect == MAINLINE else {**STRUCTS, **VENDOR_STRUCTS}
-    found: list[Struct] = []
-    ctypes = [verb.returns, *(each.ctype for each in verb.parameters)]
+    if verb.dialect == MAINLINE:
+        structs_of_dialect = STRUCTS
+    else:
+        structs_of_dialect = {**STRUCTS, **VENDOR_STRUCTS}
+    structs: list[Struct] = []
+    ctypes = [verb.returns, *(parameter.ctype for parameter in verb.parameters)]
     # The list grows during the iteration. This is a breadth-first search, so that the nearest structs come first.
     for ctype in ctypes:
         for name in re.findall(r"struct (\w+)", ctype):
-            if name in known and known[name] not in found:
-                found.append(known[name])
-                ctypes += [field.ctype for field in known[name].fields]
-    return tuple(found)
+            if name in structs_of_dialect and structs_of_dialect[name] not in structs:
+                structs.append(structs_of_dialect[name])
+                ctypes += [field.ctype for field in structs_of_dialect[name].fields]
+    return tuple(structs)

@@ -69,7 +69,7 @@ class Enum:
     @property
     def short_names(self) -> tuple[str, ...]:
         """The names that a table may use, in the order of the header, without masks."""
-        return tuple(self.short(each.name) for each in self.values if not each.mask)
+        return tuple(self.short(constant.name) for constant in self.values if not constant.mask)
 
     def named(self, name: str) -> EnumValue:
         """Returns the enumerator with a short or full name. Raises KeyError if there is none."""
@@ -80,9 +80,9 @@ class Enum:
     @cached_property
     def _by_name(self) -> Mapping[str, EnumValue]:
         return {
-            name: each
-            for each in reversed(self.values)
-            for name in (each.name, self.short(each.name))
+            name: constant
+            for constant in reversed(self.values)
+            for name in (constant.name, self.short(constant.name))
         }
 
     def value_of(self, name: str) -> int:
@@ -99,7 +99,7 @@ class Enum:
     @property
     def unnamed_bits(self) -> tuple[int, ...]:
         """For an enumeration of flags: the numbers of the bits of a C int that no enumerator has, the lowest first."""
-        named = {each.value for each in self.values}
+        named = {constant.value for constant in self.values}
         return tuple(bit for bit in range(INT_BITS) if 1 << bit not in named)
 
     @property
@@ -111,20 +111,26 @@ class Enum:
     def names_of(self, mask: int) -> list[str]:
         """Returns the short names of the set bits in order of value, and then one text "0x…" for all unnamed bits."""
         # A C int whose highest bit is set is a negative number in Python.
-        bits = mask & 0xFFFFFFFF if mask < 0 else mask
-        known = {
-            each.value: each.name
-            for each in self.values
-            if each.value is not None and not each.mask
+        if mask < 0:
+            bits = mask & 0xFFFFFFFF
+        else:
+            bits = mask
+        names_here = {
+            constant.value: constant.name
+            for constant in self.values
+            if constant.value is not None and not constant.mask
         }
-        names = [self.short(known[bit]) for bit in sorted(known) if bits & bit]
-        rest = bits & ~sum(known)
-        return [*names, hex(rest)] if rest else names
+        names = [self.short(names_here[bit]) for bit in sorted(names_here) if bits & bit]
+        rest = bits & ~sum(names_here)
+        if rest:
+            return [*names, hex(rest)]
+        return names
 
     def name_of(self, value: int) -> str:
         """Returns the short name of a value, or the number as a text if the value has no name."""
         return next(
-            (self.short(each.name) for each in self.values if each.value == value), str(value)
+            (self.short(constant.name) for constant in self.values if constant.value == value),
+            str(value),
         )
 
 
@@ -232,21 +238,28 @@ class Parameter:
     def arguments(self) -> dict[str, ArgumentSpec]:
         """The arguments in tables, by name."""
         if self.written_as:
-            return {name: spec for each in self.written_as for name, spec in each.arguments.items()}
-        return {} if self.implied else {self.name: self.table or self._form}
+            return {name: spec for pair in self.written_as for name, spec in pair.arguments.items()}
+        if self.implied:
+            return {}
+        return {self.name: self.table or self._form}
 
     @property
     def _form(self) -> ArgumentSpec:
         if self.ctype in OBJECTS:
             kind = OBJECTS[self.ctype]
             return ArgumentSpec(
-                "object", kind, self.default or _USUAL.get(kind, kind), nullable=self.nullable
+                "object",
+                kind,
+                self.default or _USUAL.get(kind, kind),
+                nullable=self.nullable,
             )
         if self.ctype == "struct ibv_sge *":
             return ArgumentSpec("sges")
         if self.enum:
             return ArgumentSpec(
-                "value" if self.ctype.startswith("enum ") else "flags", self.enum, self.default
+                "value" if self.ctype.startswith("enum ") else "flags",
+                self.enum,
+                self.default,
             )
         return ArgumentSpec("quantity", default=self.default)
 
@@ -282,7 +295,8 @@ class Verb:
     code_enum: str = ""
     notes: tuple[str, ...] = ()  # statements that do not concern only one argument
     discrepancies: tuple[
-        str, ...
+        str,
+        ...,
     ] = ()  # contradictions within or between documents, or with the header
     dialect: str = MAINLINE
     since: str = ""
@@ -301,7 +315,9 @@ class Verb:
     def arguments(self) -> dict[str, ArgumentSpec]:
         """The arguments in tables, by name, in the order of the prototype."""
         parameters = (*self.parameters, *self.only_in_tables)
-        return {name: spec for each in parameters for name, spec in each.arguments.items()}
+        return {
+            name: spec for parameter in parameters for name, spec in parameter.arguments.items()
+        }
 
     @property
     def product(self) -> tuple[str, str] | None:
@@ -322,12 +338,14 @@ class Verb:
     @property
     def function_type(self) -> str:
         """The C type of the function, such as `int (struct ibv_mr *)`."""
-        return f"{self.returns} ({', '.join(each.ctype for each in self.parameters)})"
+        return f"{self.returns} ({', '.join(parameter.ctype for parameter in self.parameters)})"
 
     @property
     def signature(self) -> str:
         """The C prototype on one line."""
-        arguments = ", ".join(declaration(each.ctype, each.name) for each in self.parameters)
+        arguments = ", ".join(
+            declaration(parameter.ctype, parameter.name) for parameter in self.parameters
+        )
         return f"{declaration(self.returns, self.name)}({arguments})"
 
 
@@ -338,4 +356,6 @@ def declaration(ctype: str, name: str) -> str:
     if ctype.endswith("]"):
         base, bracket, bounds = ctype.partition("[")
         return f"{base} {name}{bracket}{bounds}"
-    return f"{ctype}{name}" if ctype.endswith("*") else f"{ctype} {name}"
+    if ctype.endswith("*"):
+        return f"{ctype}{name}"
+    return f"{ctype} {name}"

@@ -48,7 +48,10 @@ class Packet:
         packed = BTH.pack(values)
         for header in headers_of(self.transport, self.operation):
             packed += header.pack(values)
-        appended = values["pad"] % _PAD_TO if padding is None else padding
+        if padding is None:
+            appended = values["pad"] % _PAD_TO
+        else:
+            appended = padding
         return packed + self.data + bytes(appended)
 
 

@@ -17,7 +17,9 @@ class Location:
     )
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        if self.line:
+            return f"{self.file}:{self.line}:{self.column}"
+        return self.file
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,9 @@ def plain(node: "Node") -> object:
     """Returns the value of a node as Python data without locations."""
     if isinstance(node.value, dict):
         return {key: plain(value) for key, value in node.value.items()}
-    return [plain(item) for item in node.value] if isinstance(node.value, tuple) else node.value
+    if isinstance(node.value, tuple):
+        return [plain(item) for item in node.value]
+    return node.value
 
 
 class TextError(Exception):

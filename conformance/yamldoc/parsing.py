@@ -44,7 +44,10 @@ def read_file(path: Path, name: str | None = None) -> Node:
     try:
         data = read_regular(path, MAX_BYTES)
     except OSError as error:
-        hint = "; split it" if error.errno == errno.EFBIG else ""
+        if error.errno == errno.EFBIG:
+            hint = "; split it"
+        else:
+            hint = ""
         _stop(Location(shown, 0, 0), f"cannot be read: {error.strerror}{hint}")
     return read_bytes(data, shown)
 
@@ -74,14 +77,22 @@ def read_bytes(data: bytes, name: str) -> Node:
     except yaml.MarkedYAMLError as error:
         builder.note(
             *_location_and_message(
-                error, name, builder.stack[-1].location if builder.stack else None
-            )
+                error,
+                name,
+                builder.stack[-1].location if builder.stack else None,
+            ),
         )
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # For an escape beyond the range of Unicode, such as "\UFFFFFFFF", PyYAML raises ValueError.
         escape = _BEYOND_UNICODE.search(text)
-        location = _location_after(text[: escape.start()], name) if escape else Location(name, 1, 1)
-        problem = "an escape beyond the range of Unicode" if escape else str(error).splitlines()[0]
+        if escape:
+            location = _location_after(text[: escape.start()], name)
+        else:
+            location = Location(name, 1, 1)
+        if escape:
+            problem = "an escape beyond the range of Unicode"
+        else:
+            problem = str(error).splitlines()[0]
         builder.note(location, f"not valid YAML: {problem}")
     return builder.result()
 
@@ -93,7 +104,9 @@ def _misleading_message(character: str) -> str:
 
 
 def _location_and_message(
-    error: yaml.MarkedYAMLError, name: str, opened: Location | None
+    error: yaml.MarkedYAMLError,
+    name: str,
+    opened: Location | None,
 ) -> tuple[Location, str]:
     """Returns the location of the mistake that caused a PyYAML error, and a message for the writer of the file.
     `opened` is the location of the innermost list or mapping without an end."""
@@ -179,7 +192,7 @@ class _Builder:
                 sorted(
                     self.mistakes,
                     key=lambda mistake: (mistake.location.line, mistake.location.column),
-                )
+                ),
             )
         return self.root
 
@@ -216,7 +229,10 @@ class _Builder:
             self.note(location, f"anchors are not allowed (&{event.anchor}); write the value out")
         tag = getattr(event, "tag", None)
         if tag is not None:
-            shown = "!!" + tag.removeprefix(_CORE_TAG) if tag.startswith(_CORE_TAG) else tag
+            if tag.startswith(_CORE_TAG):
+                shown = "!!" + tag.removeprefix(_CORE_TAG)
+            else:
+                shown = tag
             self.note(location, f"tags are not allowed ({shown}); write the value without a tag")
 
     def _finish(self, node: Node) -> None:
@@ -234,7 +250,10 @@ class _Builder:
 
     def _key(self, node: Node, earlier: dict[str, Location]) -> str:
         if not isinstance(node.value, str):
-            hint = "; write it in quotes" if isinstance(node.value, bool | int) else ""
+            if isinstance(node.value, bool | int):
+                hint = "; write it in quotes"
+            else:
+                hint = ""
             self.note(node.location, f"a key must be a word, not {node.kind}{hint}")
             return ""
         if node.value == "<<" and node.plain:
@@ -267,7 +286,10 @@ class _Builder:
                 f"{text!r} is a boolean to some YAML readers; write true or false, or a text in quotes",
             )
         if _INTEGER.fullmatch(text):
-            number = int(text, 0) if len(text) <= 24 else MAX_NUMBER + 1
+            if len(text) <= 24:
+                number = int(text, 0)
+            else:
+                number = MAX_NUMBER + 1
             if abs(number) > MAX_NUMBER:
                 self.note(location, "a number of more than 64 bits")
                 return Node(0, location)

@@ -27,12 +27,15 @@ def suggestion(word: str, known: Collection[str]) -> str:
     # Words in the same folder are compared first, because comparing with thousands of words takes seconds.
     if near := next(
         filter(
-            None, (difflib.get_close_matches(word, names, n=1) for names in (in_folder, by_lower))
+            None,
+            (difflib.get_close_matches(word, names, n=1) for names in (in_folder, by_lower)),
         ),
         None,
     ):
         return f" (did you mean {by_lower[near[0]]}?)"
-    return f" (known: {', '.join(known)})" if 0 < len(known) <= 16 else ""
+    if 0 < len(known) <= 16:
+        return f" (known: {', '.join(known)})"
+    return ""
 
 
 class Reader:
@@ -49,7 +52,11 @@ class Reader:
         self._mistakes.setdefault(Mistake(location, message))
 
     def mapping(
-        self, node: Node, what: str, known: Collection[str], required: Collection[str] = ()
+        self,
+        node: Node,
+        what: str,
+        known: Collection[str],
+        required: Collection[str] = (),
     ) -> Mapping[str, Node]:
         """Returns the fields with known keys of a mapping. Unknown and missing keys are mistakes."""
         if not isinstance(node.value, dict):
@@ -64,7 +71,10 @@ class Reader:
         return {key: value for key, value in node.value.items() if key in known}
 
     def named(
-        self, node: Node | None, what: str, reserved: Collection[str] = ()
+        self,
+        node: Node | None,
+        what: str,
+        reserved: Collection[str] = (),
     ) -> Mapping[str, Node]:
         """Returns a mapping whose keys are names that the writer chose: ASCII identifiers that are not reserved."""
         if node is None:
@@ -75,7 +85,8 @@ class Reader:
         for key, location in (node.keys or {}).items():
             if not key.isidentifier() or not key.isascii():
                 self.note(
-                    location, f"invalid name {quoted(key)} in {what}; use letters, digits and _"
+                    location,
+                    f"invalid name {quoted(key)} in {what}; use letters, digits and _",
                 )
             elif key in reserved:
                 self.note(location, f"reserved name {key!r} in {what}; choose another name")
@@ -105,16 +116,16 @@ class Reader:
         if node is None:
             return None
         if not isinstance(node.value, str):
-            hint = (
-                _quote_hint(node)
-                if isinstance(node.value, bool) or str(node.value) in known
-                else ""
-            )
+            if isinstance(node.value, bool) or str(node.value) in known:
+                hint = _quote_hint(node)
+            else:
+                hint = ""
             self.note(node.location, f"{what} must be a word, not {node.kind}{hint}")
             return None
         if node.value not in known:
             self.note(
-                node.location, f"unknown {what} {quoted(node.value)}{suggestion(node.value, known)}"
+                node.location,
+                f"unknown {what} {quoted(node.value)}{suggestion(node.value, known)}",
             )
             return None
         return node.value
@@ -122,21 +133,20 @@ class Reader:
     def words(self, node: Node | None, what: str, known: Collection[str]) -> tuple[str, ...]:
         """Returns a list of known words without duplicates."""
         if node is not None and not isinstance(node.value, tuple):
-            hint = (
-                f"; write [{node.value}]"
-                if isinstance(node.value, str) and node.value in known
-                else ""
-            )
+            if isinstance(node.value, str) and node.value in known:
+                hint = f"; write [{node.value}]"
+            else:
+                hint = ""
             self.note(node.location, f"expected a list of {_plural(what)}, not {node.kind}{hint}")
             return ()
-        found: list[str] = []
+        words_read: list[str] = []
         for item in self.items(node, _plural(what)):
             word = self.word(item, what, known)
-            if word is not None and word in found:
+            if word is not None and word in words_read:
                 self.note(item.location, f"duplicate {what} {word}")
             elif word is not None:
-                found.append(word)
-        return tuple(found)
+                words_read.append(word)
+        return tuple(words_read)
 
     def count(self, node: Node | None, what: str) -> int | None:
         """Returns a whole number, 0 or more."""
@@ -170,11 +180,15 @@ class Reader:
 
 
 def _quote_hint(node: Node) -> str:
-    return "; write it in quotes" if isinstance(node.value, bool | int) else ""
+    if isinstance(node.value, bool | int):
+        return "; write it in quotes"
+    return ""
 
 
 def _plural(what: str) -> str:
-    return f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
+    if what.endswith("y"):
+        return f"{what[:-1]}ies"
+    return f"{what}s"
 
 
 @contextmanager

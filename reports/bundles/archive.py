@@ -38,7 +38,7 @@ _CHECK = lzma.CHECK_SHA256
 _BLOCK = 512  # the block size of tar
 _CHUNK = 1 << 16
 _NAME = re.compile(
-    r"results\.jsonl|waivers\.yaml|profile\.yaml|console(-[0-9]+)?\.log|points/[^/]+\.json"
+    r"results\.jsonl|waivers\.yaml|profile\.yaml|console(-[0-9]+)?\.log|points/[^/]+\.json",
 )
 _LONGEST_NAME = 255
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -84,7 +84,7 @@ class Manifest:
             if data.pop("schema") != SCHEMA:
                 raise ValueError
             files = {name: Member(**member) for name, member in data.pop("files").items()}
-            found = Manifest(plain(data), files)
+            manifest = Manifest(plain(data), files)
             sizes = [member.size for member in files.values()]
             hashes = [member.sha256 for member in files.values()]
             good = (
@@ -94,13 +94,13 @@ class Manifest:
                 and all(map(_is_name, files))
                 and all(type(size) is int and size >= 0 for size in sizes)
                 and all(map(_SHA256.fullmatch, hashes))
-                and found.encoded() == content
+                and manifest.encoded() == content
             )
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             raise ValueError from error
         if not good:
             raise ValueError
-        return found
+        return manifest
 
 
 def _is_name(name: str) -> bool:
@@ -116,7 +116,7 @@ def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> No
         raise UserError(f"{one_line(odd)}: a bundle cannot have a file of this name")
     if len(files) > _MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:
         raise UserError(
-            f"the run is too large for a bundle, which has at most {MOST_BYTES >> 20} MiB"
+            f"the run is too large for a bundle, which has at most {MOST_BYTES >> 20} MiB",
         )
     ordered = {name: files[name] for name in sorted(files)}
     manifest = Manifest(about, {name: Member.of(data) for name, data in ordered.items()})
@@ -169,11 +169,12 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
                     f"{path} is a bundle of another version, {error}; this version reads {SCHEMA}"
                 )
                 raise UserError(
-                    what, hint="use the version of rdma-cts that wrote this file"
+                    what,
+                    hint="use the version of rdma-cts that wrote this file",
                 ) from error
             except lzma.LZMAError as error:
                 raise UserError(
-                    f"{path} is not a bundle, or was changed: its compressed data are invalid"
+                    f"{path} is not a bundle, or was changed: its compressed data are invalid",
                 ) from error
     except OSError as error:
         if error.filename is not None and str(error.filename) != str(path):
@@ -195,7 +196,9 @@ def _schema_of(manifest: bytes) -> str:
         data = parse(manifest)
     except ValueError:
         return ""
-    return str(data.get("schema", "")) if isinstance(data, dict) else ""
+    if isinstance(data, dict):
+        return str(data.get("schema", ""))
+    return ""
 
 
 class _Source:
@@ -239,7 +242,7 @@ class _Source:
                 raise _WrongError("there are bytes after the last file")
         if self._xz.check != _CHECK:
             raise _WrongError(
-                "the checksums of its compressed data are not of the kind that `bundle` writes"
+                "the checksums of its compressed data are not of the kind that `bundle` writes",
             )
         if self._xz.unused_data or self._file.read(1):
             raise _WrongError("there are bytes after the compressed data")
@@ -268,14 +271,14 @@ def _unpacked(source: _Source, folder: Path) -> Manifest:
     _expect(source, _padding(size), MANIFEST)
     for name, member in manifest.files.items():
         _expect(source, _head(name, member.size), name)
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         target = folder / name
         target.parent.mkdir(exist_ok=True)
         with target.open("xb") as file:
             for part in source.read(member.size):
-                found.update(part)
+                digest.update(part)
                 file.write(part)
-        if found.hexdigest() != member.sha256:
+        if digest.hexdigest() != member.sha256:
             raise _WrongError(f"{one_line(name)} is not the file that the manifest describes")
         _expect(source, _padding(member.size), name)
     _expect(source, _END, "the end")

@@ -41,12 +41,12 @@ def packer() -> dict[str, str]:
 
 @functools.cache
 def _engine_sha256() -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(path for folder in _WORDING for path in (ROOT / folder).rglob("*.py")):
-        found.update(
-            f"{path.relative_to(ROOT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest()
+        digest.update(
+            f"{path.relative_to(ROOT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest(),
         )
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 def wrong_claim(manifest: Manifest, run: Digest) -> str:
@@ -54,18 +54,21 @@ def wrong_claim(manifest: Manifest, run: Digest) -> str:
     stated, true = dict(manifest.about), claims(run)
     if _of_other_version(manifest):
         named = stated.get(_RUN)
-        names = [name for name in _FACTS if name in named] if isinstance(named, Mapping) else []
+        if isinstance(named, Mapping):
+            names = [name for name in _FACTS if name in named]
+        else:
+            names = []
         stated, true = _facts(stated, names), _facts(true, names)
     wrong = next((key for key in (*true, *stated) if stated.get(key) != true.get(key)), None)
-    return (
-        f"`{one_line(wrong)}` of its manifest is not true of the run" if wrong is not None else ""
-    )
+    if wrong is not None:
+        return f"`{one_line(wrong)}` of its manifest is not true of the run"
+    return ""
 
 
 def remark(manifest: Manifest, run: Digest) -> str:
     """Returns a remark if a different version wrote the manifest, with different statements; else empty."""
-    own = {**claims(run), _BUNDLED_BY: None}
-    if not _of_other_version(manifest) or {**manifest.about, _BUNDLED_BY: None} == own:
+    claims_here = {**claims(run), _BUNDLED_BY: None}
+    if not _of_other_version(manifest) or {**manifest.about, _BUNDLED_BY: None} == claims_here:
         return ""
     by = manifest.about.get(_BUNDLED_BY)
     version, engine = (

@@ -54,12 +54,12 @@ def signer(bundle: Path, data: bytes, signers: Path) -> str:
         files = Path(name, "signature"), Path(name, "signers")
         for path, content in zip(files, (signature, allowed), strict=True):
             path.write_bytes(content)
-        own = ["-s", str(files[0]), "-f", str(files[1])]
+        arguments = ["-s", str(files[0]), "-f", str(files[1])]
         wrong = f"{where} is not a signature of {bundle} by a signer in {signers}"
-        found = _run(["-Y", "find-principals", *own], wrong).splitlines()[:1]
+        found = _run(["-Y", "find-principals", *arguments], wrong).splitlines()[:1]
         if not found:
             raise UserError(wrong)
-        _run(["-Y", "verify", *own, "-n", NAMESPACE, "-I", found[0]], wrong, data)
+        _run(["-Y", "verify", *arguments, "-n", NAMESPACE, "-I", found[0]], wrong, data)
     return found[0]
 
 
@@ -73,7 +73,9 @@ def _run(arguments: Sequence[str], wrong: str, data: bytes = b"") -> str:
     program = shutil.which(_PROGRAM)
     if program is None:
         raise UserError(
-            f"the program {_PROGRAM} is not installed", hint="install openssh-client", status=3
+            f"the program {_PROGRAM} is not installed",
+            hint="install openssh-client",
+            status=3,
         )
     done = subprocess.run(
         [program, *arguments],

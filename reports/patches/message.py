@@ -23,7 +23,7 @@ _STAMP = re.compile(r"^\[ *[0-9.]+\] ?")
 _STAMPED = re.compile(r" \(\[.*\Z")  # the part of a symptom's line that quotes the kernel's log
 # The lines of an oops that a maintainer needs besides the frames: what happened, where, and in which task.
 _KEPT = re.compile(
-    r"(BUG|WARNING|Oops|general protection|KASAN|CPU|Workqueue|RIP|Call Trace|pc |lr )\b"
+    r"(BUG|WARNING|Oops|general protection|KASAN|CPU|Workqueue|RIP|Call Trace|pc |lr )\b",
 )
 _FRAME = re.compile(r"\s*[\w.]+\+0x[0-9a-f]+/0x[0-9a-f]+")
 _END = ("---[ end trace", "Modules linked in:")
@@ -55,7 +55,7 @@ def message(
             f"{name}: {value}"
             for name, value in (("Fixes", fixes), ("Signed-off-by", signed))
             if value
-        ]
+        ],
     )
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
@@ -64,25 +64,28 @@ def trimmed(log: Sequence[str]) -> list[str]:
     """Returns a report of the kernel without time stamps, registers, code, modules and uncertain frames."""
     alarm = first_alarm(log)
     start = next((number for number, line in enumerate(log) if alarm and alarm in line), len(log))
-    kept: list[str] = []
+    lines: list[str] = []
     frames = 0
     for line in log[start:]:
-        text = _STAMP.sub("", line[max(0, line.rfind("[ ")) :] if not kept else line).rstrip()
+        text = _STAMP.sub("", line[max(0, line.rfind("[ ")) :] if not lines else line).rstrip()
         if any(end in text for end in _END) and frames:
             break
         if _FRAME.match(text):
             frames += 1
             if frames <= _FRAMES:
-                kept.append(text)
+                lines.append(text)
         elif _KEPT.match(text):
-            kept.append(text)
-    return kept
+            lines.append(text)
+    return lines
 
 
 def _documented(change: Change, rules: Mapping[str, Rule]) -> Iterator[list[str]]:
     rule = rules[change.rules[0]]
     source = ", ".join(filter(None, (rule.document, rule.section)))
-    requirement = f'"{rule.quote}"' if rule.quote else rule.statement
+    if rule.quote:
+        requirement = f'"{rule.quote}"'
+    else:
+        requirement = rule.statement
     yield [*_wrapped(f"{source} ({rule.id} of rdma-cts):"), "", *_wrapped(requirement, "  ")]
 
 
@@ -93,7 +96,7 @@ def _observed(seen: Seen) -> Iterator[list[str]]:
     line = seen.symptom.line.removeprefix("afterwards ")
     yield _wrapped(f"Seen on {versions}: {_STAMPED.sub('', line) if log else line}.")
     if log:
-        yield [f"  {each}" for each in log]
+        yield [f"  {line}" for line in log]
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
@@ -119,25 +122,35 @@ def letters_of(
     seen: Mapping[str, Seen],
 ) -> dict[str, Letter]:
     origins = tree.origins({change.blame for change in changes if not change.feature})
-    made = {}
+    letters = {}
     for change in changes:
-        fixes = "" if change.feature else origins.get(change.blame, "")
+        if change.feature:
+            fixes = ""
+        else:
+            fixes = origins.get(change.blame, "")
         text = message(
-            change, tree.project.prefix, suite.registry, fixes, signed, seen.get(change.name)
+            change,
+            tree.project.prefix,
+            suite.registry,
+            fixes,
+            signed,
+            seen.get(change.name),
         )
-        made[change.name] = Letter(text, _program(change, suite, basis, seen.get(change.name)))
-    return made
+        letters[change.name] = Letter(text, _program(change, suite, basis, seen.get(change.name)))
+    return letters
 
 
 def seen_in(changes: Iterable[Change], run: Digest | None) -> dict[str, Seen]:
     """Returns, by the name of each change, the observation of its case in a run."""
     symptoms = {
-        each.name: each for defect in (run.defects if run else ()) for each in defect.symptoms
+        symptom.name: symptom
+        for defect in (run.defects if run else ())
+        for symptom in defect.symptoms
     }
     return {
-        each.name: Seen(symptoms[each.case], run)
-        for each in changes
-        if run and each.case in symptoms
+        change.name: Seen(symptoms[change.case], run)
+        for change in changes
+        if run and change.case in symptoms
     }
 
 

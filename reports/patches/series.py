@@ -54,25 +54,27 @@ class Tree:
     def inside(self, file: str) -> str:
         return f"{self.project.folder}/{file.partition('/')[2]}"
 
-    def origins(self, wanted: Collection[str]) -> dict[str, str]:
+    def origins(self, words_sought: Collection[str]) -> dict[str, str]:
         """Returns, for each text, the commit that added the text to the driver, in the form of Fixes:. Texts
         that the first commit of the history has are left out. The history is read once for all texts."""
-        if not self.history or not wanted:
+        if not self.history or not words_sought:
             return {}
         cut = set(_lines(self.path, "rev-list", "--max-parents=0", "HEAD")) | _shallow(self.path)
-        found: dict[str, tuple[str, str]] = {}
-        rest, commit, folder = set(wanted), "HEAD", self.project.folder
+        origins: dict[str, tuple[str, str]] = {}
+        rest, commit, folder = set(words_sought), "HEAD", self.project.folder
         while rest:
             here = _oldest(self.path, commit, folder, rest)
-            found |= here
-            if (moved := _moved(self.path, folder, {each for each, _ in here.values()})) is None:
+            origins |= here
+            if (
+                moved := _moved(self.path, folder, {origin for origin, _ in here.values()})
+            ) is None:
                 break
             mover, folder = moved
-            rest = {words for words, (each, _) in here.items() if each == mover}
+            rest = {words for words, (origin, _) in here.items() if origin == mover}
             commit = f"{mover}^"
         return {
             words: f'{id_[:12]} ("{subject}")'
-            for words, (id_, subject) in found.items()
+            for words, (id_, subject) in origins.items()
             if id_ not in cut
         }
 
@@ -83,7 +85,7 @@ def read_tree(name: str, path: Path) -> Tree:
     folder = path / project.folder
     if not folder.is_dir():
         raise UserError(
-            f"--{name} {path}: there is no {project.folder} in it, so it is not a source tree of {project.title}"
+            f"--{name} {path}: there is no {project.folder} in it, so it is not a source tree of {project.title}",
         )
     top = git(path, "rev-parse", "--show-toplevel", check=False)
     if top.returncode != 0 or Path(top.stdout.decode().strip()).resolve() != path.resolve():
@@ -96,7 +98,7 @@ def read_tree(name: str, path: Path) -> Tree:
     remarks = []
     if dirty := _lines(path, "status", "--porcelain", "--", project.folder):
         remarks.append(
-            f"{path}: {len(dirty)} files of {project.folder} are not committed: the series is for HEAD"
+            f"{path}: {len(dirty)} files of {project.folder} are not committed: the series is for HEAD",
         )
     history = len(_lines(path, "rev-list", "--max-count=2", "HEAD")) > 1
     if not history:
@@ -121,10 +123,14 @@ def git(
         str(path),
         *arguments,
     ]
-    own = {**os.environ, "LC_ALL": "C", **(env or {})}
+    environment = {**os.environ, "LC_ALL": "C", **(env or {})}
     try:
         done = subprocess.run(
-            command, input=given.encode(), capture_output=True, check=False, env=own
+            command,
+            input=given.encode(),
+            capture_output=True,
+            check=False,
+            env=environment,
         )
     except FileNotFoundError as error:
         raise UserError(NO_GIT, status=3) from error
@@ -141,11 +147,16 @@ def _lines(path: Path, *arguments: str) -> list[str]:
 def _shallow(path: Path) -> set[str]:
     """Returns the commits at which a shallow history ends. Each of them appears to add all its files."""
     file = path / git(path, "rev-parse", "--git-path", "shallow").stdout.decode().strip()
-    return set(file.read_text().split()) if file.is_file() else set()
+    if file.is_file():
+        return set(file.read_text().split())
+    return set()
 
 
 def _oldest(
-    path: Path, end: str, folder: str, wanted: Collection[str]
+    path: Path,
+    end: str,
+    folder: str,
+    words_sought: Collection[str],
 ) -> dict[str, tuple[str, str]]:
     """Returns, for each text, the id and subject of the oldest commit up to `end` that adds the text."""
     shape = (
@@ -157,15 +168,17 @@ def _oldest(
         "--format=%x00%H %s",
     )
     log = git(path, "log", "--reverse", "--no-merges", *shape, end, "--", folder)
-    found: dict[str, tuple[str, str]] = {}
+    oldest: dict[str, tuple[str, str]] = {}
     for text in log.stdout.decode(errors="replace").split("\0")[1:]:
         head, *lines = text.split("\n")
         commit, _, subject = head.partition(" ")
         added = "\n".join(line[1:] for line in lines if line[:1] == "+" and line[:3] != "+++")
-        found |= {
-            words: (commit, subject) for words in wanted if words not in found and words in added
+        oldest |= {
+            words: (commit, subject)
+            for words in words_sought
+            if words not in oldest and words in added
         }
-    return found
+    return oldest
 
 
 def _moved(path: Path, folder: str, commits: Collection[str]) -> tuple[str, str] | None:
@@ -244,15 +257,18 @@ def write_series(
     UserError."""
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out} has files already", hint="--out DIR names another directory")
-    own = {each.name: replace(each, edits=tuple(tree.own(each))) for each in (*before, *changes)}
-    _, misfits = apply([*own.values()], tree.files)
+    changes_of_tree = {
+        change.name: replace(change, edits=tuple(tree.own(change)))
+        for change in (*before, *changes)
+    }
+    _, misfits = apply([*changes_of_tree.values()], tree.files)
     fitting = [change for change in changes if change.name not in misfits]
-    base = [own[change.name] for change in before if change.name not in misfits]
+    base = [changes_of_tree[change.name] for change in before if change.name not in misfits]
     with tempfile.TemporaryDirectory(prefix="rdma-cts-patches-") as name:
         scratch = Scratch(Path(name), tree, author)
         scratch.commit(apply(base, tree.files)[0], Letter("The sources as they were given\n"))
         for number, change in enumerate(fitting, 1):
-            applied = [*base, *(own[each.name] for each in fitting[:number])]
+            applied = [*base, *(changes_of_tree[change.name] for change in fitting[:number])]
             scratch.commit(apply(applied, tree.files)[0], letters[change.name])
         patches = scratch.patches([letters[change.name] for change in fitting])
     make_directory(out)
@@ -260,7 +276,7 @@ def write_series(
         write_atomically(out / file, text)
     return Series(
         tuple(out / file for file in patches),
-        {each: misfits[each] for each in own if each in misfits},
+        {change: misfits[change] for change in changes_of_tree if change in misfits},
     )
 
 
@@ -308,4 +324,6 @@ class Scratch:
 
 def _with(below: bytes, mail: bytes) -> bytes:
     """Returns the mail with a text after the first line of three dashes. `git am` does not commit this text."""
-    return mail.replace(b"\n---\n", b"\n---\n" + below + b"\n", 1) if below else mail
+    if below:
+        return mail.replace(b"\n---\n", b"\n---\n" + below + b"\n", 1)
+    return mail

@@ -25,7 +25,10 @@ def registration(writer: Writer, call: str, arguments: Arguments, raw: bool) -> 
         raise Inexpressible("it registers a dma-buf with the kernel's command")
     writer.use("uverbs_reg_mr")
     addr = writer.number(arguments["addr"])
-    iova = writer.number(arguments["hca_va"]) if "hca_va" in arguments else addr
+    if "hca_va" in arguments:
+        iova = writer.number(arguments["hca_va"])
+    else:
+        iova = addr
     length, access = writer.number(arguments["length"]), writer.access(arguments["access"])
     return f"uverbs_reg_mr({identifier(str(arguments['pd']))}, {addr}, {length}, {iova}, {access})"
 
@@ -58,7 +61,7 @@ def _extended(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str
     length, access = writer.number(arguments["length"]), writer.access(arguments["access"])
     name = f"attr{writer.next_number('attr') or ''}"
     text = ", ".join(
-        [f".length = {length}", f".access = {access}", f".comp_mask = {mask}", *fields]
+        [f".length = {length}", f".access = {access}", f".comp_mask = {mask}", *fields],
     )
     writer.say(f"struct ibv_mr_init_attr {name} = {{ {text} }};")
     return f"ibv_reg_mr_ex({identifier(str(arguments['pd']))}, &{name})"
@@ -66,8 +69,8 @@ def _extended(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str
 
 def is_plain(verb: Verb) -> bool:
     """Whether a verb returns 0 or an errno, destroys no object, and has no argument of type struct ibv_buf."""
-    known = all(each.ctype != "struct ibv_buf *" for each in verb.parameters)
-    return known and verb.convention is Convention.ZERO_OR_ERRNO and not verb.destroys
+    has_no_buffer = all(parameter.ctype != "struct ibv_buf *" for parameter in verb.parameters)
+    return has_no_buffer and verb.convention is Convention.ZERO_OR_ERRNO and not verb.destroys
 
 
 def _operands(writer: Writer, call: str, arguments: Arguments) -> list[str]:
@@ -77,22 +80,28 @@ def _operands(writer: Writer, call: str, arguments: Arguments) -> list[str]:
 
 
 def _operand_of(writer: Writer, call: str, key: str, arguments: Arguments) -> str:
-    given, spec = arguments[key], CALLS[call][key]
+    operand, spec = arguments[key], CALLS[call][key]
     if spec.of == "dmabuf":
-        return _descriptor(writer, str(given))
+        return _descriptor(writer, str(operand))
     if spec.kind == "object":
-        return "NULL" if given == NULL else identifier(str(given))
+        if operand == NULL:
+            return "NULL"
+        return identifier(str(operand))
     if spec.kind == "flags":
-        return writer.access(given, spec.of)
+        return writer.access(operand, spec.of)
     if spec.kind == "value":
-        return expressions.value(given, spec.of)
-    return writer.pointer(given) if key == "addr" else writer.number(given)
+        return expressions.value(operand, spec.of)
+    if key == "addr":
+        return writer.pointer(operand)
+    return writer.number(operand)
 
 
 def _descriptor(writer: Writer, fd: str) -> str:
     if fd not in writer.case.given.dmabufs and fd != "minus_one":
         raise Inexpressible("it needs a descriptor that is not of a dma-buf")
-    return "-1" if fd == "minus_one" else f"{identifier(fd)}_fd"
+    if fd == "minus_one":
+        return "-1"
+    return f"{identifier(fd)}_fd"
 
 
 def required(step: Step, names: tuple[str, ...] = ()) -> tuple[str, str]:
@@ -110,37 +119,45 @@ def required(step: Step, names: tuple[str, ...] = ()) -> tuple[str, str]:
 
 def _make(writer: Writer, step: Step, kind: str, call: Callable[[], str]) -> str:
     """Writes the call that creates the object `step.name`. Returns the object's name in C."""
-    own = identifier(step.name)
+    variable = identifier(step.name)
     if step.name in writer.made:
         raise Inexpressible("it creates several objects with the same name")
     writer.made.add(step.name)
     writer.say("errno = 0;")
-    writer.say(f"struct {kind} *{own} = {call()};")
-    writer.assign("error", f"{own} ? 0 : errno ? errno : -1")
-    return own
+    writer.say(f"struct {kind} *{variable} = {call()};")
+    writer.assign("error", f"{variable} ? 0 : errno ? errno : -1")
+    return variable
 
 
 def register(writer: Writer, step: Step) -> None:
-    own = _make(
-        writer, step, "ibv_mr", lambda: registration(writer, step.call, step.arguments, writer.raw)
+    variable = _make(
+        writer,
+        step,
+        "ibv_mr",
+        lambda: registration(writer, step.call, step.arguments, writer.raw),
     )
-    writer.names.region(step.name, f"{own}->")
-    kept, should = required(step)
+    writer.names.region(step.name, f"{variable}->")
+    condition, should = required(step)
     if step.then.mr == "as_asked":
         arguments = step.arguments
-        addr = writer.pointer(arguments["addr"]) if "addr" in arguments else ""
+        if "addr" in arguments:
+            addr = writer.pointer(arguments["addr"])
+        else:
+            addr = ""
         addr = addr or f"(void *){_operand(writer.number(arguments['offset']))}"
         length, domain = writer.number(arguments["length"]), identifier(str(arguments["pd"]))
-        kept = (
-            f"{own} && {own}->addr == {_operand(addr)} && {own}->length == {_operand(length)} && {own}->pd == {domain}"
-            f" && {own}->context == context && ({own}->lkey || {own}->rkey || {own}->handle)"
+        condition = (
+            f"{variable} && {variable}->addr == {_operand(addr)} && {variable}->length == {_operand(length)} && {variable}->pd == {domain}"
+            f" && {variable}->context == context && ({variable}->lkey || {variable}->rkey || {variable}->handle)"
         )
         should = "register the requested range"
-    _check_return(writer, step, kept, should)
+    _check_return(writer, step, condition, should)
 
 
 def _operand(text: str) -> str:
-    return f"({text})" if " " in text and not text.startswith("(") else text
+    if " " in text and not text.startswith("("):
+        return f"({text})"
+    return text
 
 
 def _check_return(writer: Writer, step: Step, kept: str, should: str) -> None:
@@ -150,66 +167,76 @@ def _check_return(writer: Writer, step: Step, kept: str, should: str) -> None:
 def copied(writer: Writer, name: str) -> None:
     """Writes the statement that copies a region's struct ibv_mr before the region is deregistered. Later steps use the
     copy."""
-    own = identifier(name)
-    writer.keep(f"{own}_was", f"*{own}", "struct ibv_mr")
-    writer.names.region(name, f"{own}_was.")
+    variable = identifier(name)
+    writer.keep(f"{variable}_was", f"*{variable}", "struct ibv_mr")
+    writer.names.region(name, f"{variable}_was.")
 
 
 def dereg(writer: Writer, step: Step) -> None:
     name = str(step.arguments["mr"])
-    own, raw = identifier(name), writer.raw
+    variable, raw = identifier(name), writer.raw
     which = step.arguments["handle"]
     if which == "stale":
         raise Inexpressible("it needs the handle of a region that is gone")
     copied(writer, name)
     if which == "invented":
-        writer.assign("handle", f"{own}->handle", "uint32_t")
-        writer.say(f"{own}->handle = {_INVENTED_HANDLE};")
+        writer.assign("handle", f"{variable}->handle", "uint32_t")
+        writer.say(f"{variable}->handle = {_INVENTED_HANDLE};")
     if raw:
         writer.use("uverbs_dereg_mr")
     else:
         writer.say("errno = 0;")
-    writer.assign("error", f"{'uverbs' if raw else 'ibv'}_dereg_mr({own})")
-    kept, should = required(step)
+    writer.assign("error", f"{'uverbs' if raw else 'ibv'}_dereg_mr({variable})")
+    condition, should = required(step)
     if step.then.outcome == "refused" and not raw:
-        kept = f"({kept}) && (!errno || errno == error)"
-    _check_return(writer, step, kept, should)
+        condition = f"({condition}) && (!errno || errno == error)"
+    _check_return(writer, step, condition, should)
     if which == "invented":
-        writer.say_if("error", f"{own}->handle = handle;")
+        writer.say_if("error", f"{variable}->handle = handle;")
     writer.released.add(name)
 
 
 def rereg(writer: Writer, step: Step) -> None:
     name, domain = str(step.arguments["mr"]), str(step.arguments["pd"])
-    own = identifier(name)
+    variable = identifier(name)
     flags = writer.access(step.arguments["flags"], "ibv_rereg_mr_flags")
     addr, length = writer.pointer(step.arguments["addr"]), writer.number(step.arguments["length"])
     access = writer.access(step.arguments["access"])
-    pd = "NULL" if domain == NULL else identifier(domain)
-    writer.keep(f"{own}_old", f"*{own}", "struct ibv_mr")
+    if domain == NULL:
+        pd = "NULL"
+    else:
+        pd = identifier(domain)
+    writer.keep(f"{variable}_old", f"*{variable}", "struct ibv_mr")
     verb = "ibv_rereg_mr"
     if writer.raw:
         writer.use("uverbs_rereg_mr")
         verb = "uverbs_rereg_mr"
-    writer.assign("error", f"{verb}({own}, {flags}, {pd}, {addr}, {length}, {access})")
-    writer.names.old_keys(name, f"{own}_old.")
+    writer.assign("error", f"{verb}({variable}, {flags}, {pd}, {addr}, {length}, {access})")
+    writer.names.old_keys(name, f"{variable}_old.")
     codes = step.then.code or ENUMS["ibv_rereg_mr_err_code"].short_names
-    kept, should = required(
-        step, () if writer.raw else tuple(f"IBV_REREG_MR_{code}" for code in codes)
+    condition, should = required(
+        step,
+        () if writer.raw else tuple(f"IBV_REREG_MR_{code}" for code in codes),
     )
     if step.then.outcome == "refused" and not step.then.code and not writer.raw:
         should = "fail with one of its codes"
     if step.then.mr == "as_asked":
         mask = step.arguments["flags"].mask  # type: ignore[union-attr]
         moved = mask & _CHANGES.value_of("CHANGE_TRANSLATION")
-        new = (addr, length) if moved else (f"{own}_old.addr", f"{own}_old.length")
-        of = pd if mask & _CHANGES.value_of("CHANGE_PD") and pd != "NULL" else f"{own}_old.pd"
-        kept = (
-            f"!error && {own}->addr == {_operand(new[0])} && {own}->length == {_operand(new[1])} && {own}->pd == {of}"
-            f" && {own}->context == context"
+        if moved:
+            new = (addr, length)
+        else:
+            new = (f"{variable}_old.addr", f"{variable}_old.length")
+        if mask & _CHANGES.value_of("CHANGE_PD") and pd != "NULL":
+            of = pd
+        else:
+            of = f"{variable}_old.pd"
+        condition = (
+            f"!error && {variable}->addr == {_operand(new[0])} && {variable}->length == {_operand(new[1])} && {variable}->pd == {of}"
+            f" && {variable}->context == context"
         )
         should = "change the requested attributes"
-    _check_return(writer, step, kept, should)
+    _check_return(writer, step, condition, should)
 
 
 def advise(writer: Writer, step: Step) -> None:
@@ -243,14 +270,15 @@ def plain(writer: Writer, step: Step) -> None:
     if writer.raw:
         raise Inexpressible(f"it issues the kernel's command of {step.call}")
     writer.assign(
-        "error", f"{step.call}({', '.join(_operands(writer, step.call, step.arguments))})"
+        "error",
+        f"{step.call}({', '.join(_operands(writer, step.call, step.arguments))})",
     )
     _check_return(writer, step, *required(step))
 
 
 def _sge(writer: Writer, element: SgeSpec) -> str:
     parts: list[Quantity] = [element.addr, element.length, element.lkey]
-    return f"{{ {', '.join(writer.number(each) for each in parts)} }}"
+    return f"{{ {', '.join(writer.number(part) for part in parts)} }}"
 
 
 def alloc_mw(writer: Writer, step: Step) -> None:
@@ -258,17 +286,17 @@ def alloc_mw(writer: Writer, step: Step) -> None:
         identifier(str(step.arguments["pd"])),
         expressions.value(step.arguments["type"], "ibv_mw_type"),
     )
-    own = _make(writer, step, "ibv_mw", lambda: f"ibv_alloc_mw({domain}, {kind})")
-    writer.names.value(step.name, "rkey", f"{own}->rkey")
+    variable = _make(writer, step, "ibv_mw", lambda: f"ibv_alloc_mw({domain}, {kind})")
+    writer.names.value(step.name, "rkey", f"{variable}->rkey")
     _check_return(writer, step, *required(step))
 
 
 def dealloc_mw(writer: Writer, step: Step) -> None:
     name = str(step.arguments["mw"])
-    own = identifier(name)
-    writer.keep(f"{own}_key", f"{own}->rkey", "uint32_t")
-    writer.names.value(name, "rkey", f"{own}_key")
-    writer.assign("error", f"ibv_dealloc_mw({own})")
+    variable = identifier(name)
+    writer.keep(f"{variable}_key", f"{variable}->rkey", "uint32_t")
+    writer.names.value(name, "rkey", f"{variable}_key")
+    writer.assign("error", f"ibv_dealloc_mw({variable})")
     _check_return(writer, step, *required(step))
     writer.released.add(name)
 
@@ -277,7 +305,10 @@ def bind_call(writer: Writer, step: Step) -> str:
     """Writes the request of a bind. Returns the expression that posts the request; its value is 0 or an errno."""
     arguments = step.arguments
     window = identifier(str(arguments["mw"]))
-    region = "NULL" if arguments["mr"] == NULL else identifier(str(arguments["mr"]))
+    if arguments["mr"] == NULL:
+        region = "NULL"
+    else:
+        region = identifier(str(arguments["mr"]))
     addr, length = writer.number(arguments["addr"]), writer.number(arguments["length"])
     info = f"{{ {region}, {addr}, {length}, {writer.access(arguments['access'])} }}"
     queue, mask = (
@@ -292,14 +323,13 @@ def bind_call(writer: Writer, step: Step) -> str:
     if step.call == "ibv_bind_mw":
         writer.say(f"struct ibv_mw_bind {name} = {{ 1, {mask}, {info} }};")
         return f"ibv_bind_mw({queue}, {window}, &{name})"
-    key = (
-        writer.number(arguments["rkey"])
-        if arguments.get("rkey")
-        else f"ibv_inc_rkey({window}->rkey)"
-    )
+    if arguments.get("rkey"):
+        key = writer.number(arguments["rkey"])
+    else:
+        key = f"ibv_inc_rkey({window}->rkey)"
     writer.say(
         f"struct ibv_send_wr *bad_{name}, {name} = {{ .opcode = IBV_WR_BIND_MW,"
-        f" .wr_id = 1, .send_flags = {mask}, .bind_mw = {{ {window}, {key}, {info} }} }};"
+        f" .wr_id = 1, .send_flags = {mask}, .bind_mw = {{ {window}, {key}, {info} }} }};",
     )
     writer.posted[name] = window
     return f"ibv_post_send({queue}, &{name}, &bad_{name})"

@@ -17,13 +17,15 @@ _TAKEN = frozenset(
     handle earlier ended command method device violations wc auto break case char const continue default do double
     else enum extern float for goto if inline int long register return short signed sizeof static struct switch
     typedef union unsigned void volatile while
-    """.split()
+    """.split(),
 )
 
 
 def identifier(name: str) -> str:
     """Returns the C identifier of an object of a case."""
-    return f"{name}_" if name in _TAKEN else name
+    if name in _TAKEN:
+        return f"{name}_"
+    return name
 
 
 class Names:
@@ -36,19 +38,21 @@ class Names:
 
     def memory(self, name: str, size: str) -> None:
         """Adds memory; `size` is a C expression."""
-        own = identifier(name)
-        self.pointers[name] = own
-        self._properties |= {(name, "size"): size, (name, "end"): f"{own} + {size}"}
+        variable = identifier(name)
+        self.pointers[name] = variable
+        self._properties |= {(name, "size"): size, (name, "end"): f"{variable} + {size}"}
 
     def region(self, name: str, struct: str) -> None:
         """Adds a region. `struct` is the C expression of its struct ibv_mr, with `->` or a dot. A further call for a
         region replaces the expression."""
-        self._properties |= {(name, each): f"{struct}{each}" for each in ("length", "lkey", "rkey")}
-        self._properties |= {(name, each): f"(uintptr_t){struct}addr" for each in ("addr", "")}
+        self._properties |= {
+            (name, field): f"{struct}{field}" for field in ("length", "lkey", "rkey")
+        }
+        self._properties |= {(name, field): f"(uintptr_t){struct}addr" for field in ("addr", "")}
 
     def old_keys(self, name: str, struct: str) -> None:
         """Sets the C expression, as in `region`, of the keys that a region or window had before the last call."""
-        self._properties |= {(name, f"old_{each}"): f"{struct}{each}" for each in ("lkey", "rkey")}
+        self._properties |= {(name, f"old_{key}"): f"{struct}{key}" for key in ("lkey", "rkey")}
 
     def value(self, name: str, of: str, text: str) -> None:
         self._properties[name, of] = text
@@ -62,24 +66,24 @@ class Names:
         base = _base(quantity, self.pointers)
         if base is None:
             text = self.number(quantity)
-            return (
-                "NULL"
-                if text == "0"
-                else f"(void *)({text})"
-                if _is_sum(text)
-                else f"(void *){text}"
-            )
-        own = self.pointers[base.name] + (
+            if text == "0":
+                return "NULL"
+            if _is_sum(text):
+                return f"(void *)({text})"
+            return f"(void *){text}"
+        pointer = self.pointers[base.name] + (
             f" + {self.of(base.name, 'size')}" if base.property == "end" else ""
         )
-        return _joined([own, *self._terms(quantity, base)])
+        return _joined([pointer, *self._terms(quantity, base)])
 
     def number(self, quantity: Quantity) -> str:
         base = _base(quantity, self.pointers)
         if base is None:
             return _joined(self._terms(quantity)) or "0"
         pointer = self.pointer(quantity)
-        return f"(uintptr_t)({pointer})" if _is_sum(pointer) else f"(uintptr_t){pointer}"
+        if _is_sum(pointer):
+            return f"(uintptr_t)({pointer})"
+        return f"(uintptr_t){pointer}"
 
     def _terms(self, quantity: Quantity, without: Term | None = None) -> list[str]:
         texts = []
@@ -98,7 +102,9 @@ class Names:
             return f"(uintptr_t){self.pointers[term.name]}"
         if term.name:
             text = self.of(term.name, term.property)
-            return f"({text})" if _is_sum(text) else text
+            if _is_sum(text):
+                return f"({text})"
+            return text
         return _number(term)
 
 
@@ -106,23 +112,32 @@ def _number(term: Term) -> str:
     if not term.number:
         return "0"
     if term.unit in PAGES | HUGE_PAGES:
-        unit = "PAGE" if term.unit in PAGES else "hugepage"
-        return unit if term.number == 1 else f"{term.number} * {unit}"
+        if term.unit in PAGES:
+            unit = "PAGE"
+        else:
+            unit = "hugepage"
+        if term.number == 1:
+            return unit
+        return f"{term.number} * {unit}"
     if UNITS.get(term.unit, 1) > 1:
         return f"({term.number}ULL << {_UNITS[term.unit]})"
     if term.number >= 1 << 63:
         return f"{term.number:#x}ULL"
-    return f"{term.number:#x}" if term.number > 1 << 20 else str(term.number)
+    if term.number > 1 << 20:
+        return f"{term.number:#x}"
+    return str(term.number)
 
 
 def _base(quantity: Quantity, pointers: Collection[str]) -> Term | None:
     """Returns the term that is an address in memory; None without such a term, with several, or if it is subtracted."""
-    found = [
-        each
-        for each in quantity.terms
-        if each.name in pointers and each.property in ("", "addr", "end")
+    bases = [
+        term
+        for term in quantity.terms
+        if term.name in pointers and term.property in ("", "addr", "end")
     ]
-    return found[0] if len(found) == 1 and found[0].sign > 0 else None
+    if len(bases) == 1 and bases[0].sign > 0:
+        return bases[0]
+    return None
 
 
 def _joined(terms: list[str]) -> str:
@@ -159,5 +174,9 @@ def value(argument: Argument, of: str) -> str:
     """Returns one value of an enumeration: the name or, if the value has no name, the number."""
     assert isinstance(argument, Value)
     enum = ENUMS[of]
-    known = [each for each in enum if each.value == argument.number and not each.mask]
-    return text_of(enum, argument.number, known[0].name) if known else str(argument.number)
+    constants = [
+        constant for constant in enum if constant.value == argument.number and not constant.mask
+    ]
+    if constants:
+        return text_of(enum, argument.number, constants[0].name)
+    return str(argument.number)

@@ -32,7 +32,9 @@ class Run:
         header = self.digest.header
         env = header["env"]
         versions = f"kernel {env.get('kernel', '?')}, rdma-core {env.get('rdma_core', '?')}"
-        return f"{header['stack']}: {versions}" if header["stack"] else versions
+        if header["stack"]:
+            return f"{header['stack']}: {versions}"
+        return versions
 
     @property
     def name(self) -> str:
@@ -66,10 +68,14 @@ def findings_of(runs: Sequence[Run], suite: Suite) -> list[Finding]:
     for run in runs:
         for fingerprint in run.by_fingerprint:
             having.setdefault(fingerprint, []).append(run)
-    found = [_finding(fingerprint, tuple(of), suite) for fingerprint, of in having.items()]
+    findings = [_finding(fingerprint, tuple(of), suite) for fingerprint, of in having.items()]
     return sorted(
-        found,
-        key=lambda each: (each.defect.severity.rank, -len(each.defect.cases), each.defect.title),
+        findings,
+        key=lambda fingerprint_entry: (
+            fingerprint_entry.defect.severity.rank,
+            -len(fingerprint_entry.defect.cases),
+            fingerprint_entry.defect.title,
+        ),
     )
 
 
@@ -78,7 +84,10 @@ def _finding(fingerprint: str, runs: tuple[Run, ...], suite: Suite) -> Finding:
     for symptom in defect.symptoms:
         try:
             return Finding(
-                defect, runs, symptom, reproducer(symptom.name, suite, runs[0].basis, symptom)
+                defect,
+                runs,
+                symptom,
+                reproducer(symptom.name, suite, runs[0].basis, symptom),
             )
         except Inexpressible as reason:
             reasons.append(str(reason))
@@ -97,7 +106,7 @@ def page(
     changes that fix defects. `files` has the names of the programs in the page's directory; handwritten programs are
     by-hand/FINGERPRINT.c. For a defect without a file, the page has the case, or why there is no program."""
     drivers = ", ".join(
-        dict.fromkeys(str(run.digest.header["device"].get("driver", "?")) for run in runs)
+        dict.fromkeys(str(run.digest.header["device"].get("driver", "?")) for run in runs),
     )
     lines = [
         f"# {title}",
@@ -115,13 +124,13 @@ def page(
         "| severity | defect | stacks | shown by |",
         "|---|---|---|---|",
     ]
-    for each in findings:
-        names = ", ".join(dict.fromkeys(run.name for run in each.runs))
+    for finding in findings:
+        names = ", ".join(dict.fromkeys(run.name for run in finding.runs))
         lines.append(
-            f"| {each.defect.severity.label} | {_cell(each.defect.title)} | {names} | {_link(each, files)} |"
+            f"| {finding.defect.severity.label} | {_cell(finding.defect.title)} | {names} | {_link(finding, files)} |",
         )
-    for each in findings:
-        lines += ["", *_section(each, runs, where, mended, files)]
+    for finding in findings:
+        lines += ["", *_section(finding, runs, where, mended, files)]
     return _TAG.sub("&lt;", "\n".join(lines)) + "\n"
 
 
@@ -138,12 +147,13 @@ def _section(
     count: dict[str, int] = {}
     for run in finding.runs:
         count[run.stack] = max(
-            count.get(run.stack, 0), len(run.by_fingerprint[defect.fingerprint].cases)
+            count.get(run.stack, 0),
+            len(run.by_fingerprint[defect.fingerprint].cases),
         )
     names = {run.stack: run.name for run in runs}
     seen = [f"{names[stack]} ({format_count(number, 'result')})" for stack, number in count.items()]
     lists = {
-        state: [names[stack] for stack, each in stacks.items() if each == state]
+        state: [names[stack] for stack, runs in stacks.items() if runs == state]
         for state in (ABSENT, UNTRIED)
     }
     absent = "".join(f"; {state} on: {', '.join(of)}" for state, of in lists.items() if of)
@@ -169,13 +179,21 @@ def _section(
 
 def stacks_of(finding: Finding, runs: Sequence[Run]) -> dict[str, str]:
     """Returns, for each stack, whether its runs show a defect: SEEN, ABSENT or UNTRIED."""
-    found: dict[str, str] = {}
+    stacks: dict[str, str] = {}
     for run in runs:
-        state = SEEN if run in finding.runs else ABSENT if _tried(finding.defect, run) else UNTRIED
-        found[run.stack] = min(
-            found.get(run.stack, UNTRIED), state, key=(SEEN, ABSENT, UNTRIED).index
+        if run in finding.runs:
+            state = SEEN
+        else:
+            if _tried(finding.defect, run):
+                state = ABSENT
+            else:
+                state = UNTRIED
+        stacks[run.stack] = min(
+            stacks.get(run.stack, UNTRIED),
+            state,
+            key=(SEEN, ABSENT, UNTRIED).index,
         )
-    return found
+    return stacks
 
 
 def _tried(defect: Defect, run: Run) -> bool:
@@ -194,22 +212,20 @@ def arguments_of(facts: Mapping[str, RuleFacts], rules: Iterable[str]) -> list[s
 
 def words_of(rule: RuleFacts) -> str:
     """Returns the quote of a rule's document or, without a quote, the rule's statement; and the source."""
-    return f'"{rule.quote}" ({rule.source})' if rule.quote else f"{rule.statement} ({rule.source})"
+    if rule.quote:
+        return f'"{rule.quote}" ({rule.source})'
+    return f"{rule.statement} ({rule.source})"
 
 
 def _link(finding: Finding, files: Collection[str]) -> str:
     by_hand = f"by-hand/{finding.defect.fingerprint}.c"
     if not finding.program:
-        return (
-            f"[{by_hand}]({FOLDER}/{by_hand})"
-            if by_hand in files
-            else f"no program: {finding.why_not}"
-        )
-    return (
-        f"[{finding.file}]({FOLDER}/{finding.file})"
-        if finding.file in files
-        else f"`{finding.symptom.name}`"
-    )
+        if by_hand in files:
+            return f"[{by_hand}]({FOLDER}/{by_hand})"
+        return f"no program: {finding.why_not}"
+    if finding.file in files:
+        return f"[{finding.file}]({FOLDER}/{finding.file})"
+    return f"`{finding.symptom.name}`"
 
 
 def _cell(text: str) -> str:

@@ -31,7 +31,7 @@ def objects(findings: Sequence[Finding], runs: Sequence[Run], origin: str) -> di
     for finding in findings:
         for run in runs:
             for record in (
-                each for each in run.digest.results if each["case"] == finding.symptom.case
+                result for result in run.digest.results if result["case"] == finding.symptom.case
             ):
                 test = _test(record, run, ids[id(run)], origin)
                 tests[test["id"]] = test
@@ -47,7 +47,7 @@ def objects(findings: Sequence[Finding], runs: Sequence[Run], origin: str) -> di
             {"id": id_, "checkout_id": id_, "origin": origin, "comment": stack}
             for id_, stack in named
         ],
-        "issues": [_issue(each, runs, origin) for each in findings],
+        "issues": [_issue(finding, runs, origin) for finding in findings],
         "tests": list(tests.values()),
         "incidents": incidents,
     }
@@ -85,8 +85,8 @@ def _issue(finding: Finding, runs: Sequence[Run], origin: str) -> dict[str, Any]
 
 def _test(record: ResultRecord, run: Run, build: str, origin: str) -> dict[str, Any]:
     path = [
-        re.sub(r"[^A-Za-z0-9_-]+", "-", each).strip("-")
-        for each in ("rdma_cts", *record["case"].split("/"))
+        re.sub(r"[^A-Za-z0-9_-]+", "-", part).strip("-")
+        for part in ("rdma_cts", *record["case"].split("/"))
     ]
     env = {key: value for key, value in run.digest.header["env"].items() if value is not None}
     test: dict[str, Any] = {
@@ -104,7 +104,10 @@ def _test(record: ResultRecord, run: Run, build: str, origin: str) -> dict[str, 
 
 
 def _incident(
-    finding: Finding, test: Mapping[str, Any], present: bool, origin: str
+    finding: Finding,
+    test: Mapping[str, Any],
+    present: bool,
+    origin: str,
 ) -> dict[str, Any]:
     issue = f"{origin}:{finding.defect.fingerprint}"
     return {

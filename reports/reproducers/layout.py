@@ -30,11 +30,12 @@ def fitted(line: str, width: int) -> list[str]:
     """Returns a line of C, as several lines if it is too long. A comment or a part of a macro is not wrapped."""
     if len(line) <= width or line.lstrip().startswith(("/*", "*", "#")):
         return [line]
-    own = len(line) - len(line.lstrip())
+    indent = len(line) - len(line.lstrip())
     if line.endswith("\\"):
         return [line]
     return [
-        " " * (own % _INDENT) + each for each in statement(line.lstrip(), own // _INDENT, width)
+        " " * (indent % _INDENT) + piece
+        for piece in statement(line.lstrip(), indent // _INDENT, width)
     ]
 
 
@@ -65,7 +66,9 @@ def comment(paragraphs: list[str], width: int = WIDTH) -> list[str]:
     lines = []
     for paragraph in paragraphs:
         lines += textwrap.wrap(
-            paragraph.replace("*/", "* /").replace("/*", "/ *"), width - 6, break_on_hyphens=False
+            paragraph.replace("*/", "* /").replace("/*", "/ *"),
+            width - 6,
+            break_on_hyphens=False,
         )
     return [f"/* {lines[0]}", *(f" * {line}" for line in lines[1:-1]), f" * {lines[-1]} */"]
 
@@ -86,7 +89,7 @@ def _read(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def with_needed(names: Iterable[str]) -> tuple[list[str], set[str]]:
     """Returns the pieces `names` and all pieces that they need, and the headers of all these pieces. A piece comes
     after the pieces that it needs."""
-    found: dict[str, None] = {}
+    needed_here: dict[str, None] = {}
     headers: set[str] = set()
 
     def add(name: str) -> None:
@@ -95,11 +98,11 @@ def with_needed(names: Iterable[str]) -> tuple[list[str], set[str]]:
                 headers.add(needed.strip("<>"))
             else:
                 add(needed)
-        found.setdefault(name)
+        needed_here.setdefault(name)
 
     for name in names:
         add(name)
-    return list(found), headers
+    return list(needed_here), headers
 
 
 def lines_of(name: str, features: Collection[str]) -> list[str]:

@@ -36,13 +36,17 @@ _ENDINGS = {
 }
 _MODULES = {"rxe": "rdma_rxe", "siw": "siw"}  # the modules of the software drivers
 _OF_LIBRARIES = re.compile(
-    r'Binary file "[^"]*/lib(?:ibverbs|[a-z0-9_]+-rdmav)[^"]*\.so|segfault at '
+    r'Binary file "[^"]*/lib(?:ibverbs|[a-z0-9_]+-rdmav)[^"]*\.so|segfault at ',
 )
 _KERNEL_LINES = 40
 
 
 def mail(
-    symptom: Symptom, run: Digest, suite: Suite, basis: Basis, history: Sequence[Digest]
+    symptom: Symptom,
+    run: Digest,
+    suite: Suite,
+    basis: Basis,
+    history: Sequence[Digest],
 ) -> str:
     """Returns the whole text, the subject first. `history` has runs of other stacks. Raises Inexpressible."""
     program = reproducer(symptom.name, suite, basis, symptom, WIDTH)
@@ -63,16 +67,19 @@ def mail_of(finding: Finding, runs: Iterable[Run], suite: Suite) -> str:
 
 
 def _description(
-    symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
+    symptom: Symptom,
+    run: Digest,
+    suite: Suite,
+    history: Sequence[Digest],
 ) -> Iterator[str]:
-    defect = next((each for each in run.defects if symptom in each.symptoms), None)
+    defect = next((defect for defect in run.defects if symptom in defect.symptoms), None)
     title = _subject(symptom, defect.title if defect else symptom.line)
     yield from _wrapped(f"Subject: {_at_fault(symptom, run)}: {title}", further=" ")
     yield ""
     line = symptom.line.removeprefix("afterwards ")
     yield from _wrapped(f"{line}.")
     yield from _wrapped(
-        f'This is a defect of the severity "{severity_of(symptom).label}": {severity_of(symptom).meaning}'
+        f'This is a defect of the severity "{severity_of(symptom).label}": {severity_of(symptom).meaning}',
     )
     yield ""
     for id_ in symptom.rules[:3]:
@@ -92,32 +99,36 @@ def _description(
     assert case is not None
     set_up = set_up_of(case)
     yield "The objects and calls:"
-    calls = [*(f"before: {each}" for each in set_up["before"]), f"call: {case.when}"]
+    calls = [*(f"before: {step}" for step in set_up["before"]), f"call: {case.when}"]
     calls += [f"then: {step}" for step in case.afterwards]
     for done in (*_used(set_up["given"], calls), *calls):
         yield from _wrapped(done, "  - ", "    ")
     for call, words in _OUR_CALLS.items():
-        if any(f" {call}(" in each for each in calls):
+        if any(f" {call}(" in item for item in calls):
             yield from _wrapped(f"{call}: {words}", "  ", "    ")
     if " should " not in line:  # a line with "should" already has the expectation of the step
-        expected = _OPEN if symptom.expected == "open" else symptom.expected
+        if symptom.expected == "open":
+            expected = _OPEN
+        else:
+            expected = symptom.expected
         yield from _wrapped(f"expected: {expected}", "", "  ")
     yield from _wrapped(f"observed: {line}", "", "  ")
     yield from _wrapped(f"answered by: {answering_of(symptom)}", "", "  ")
     yield ""
     yield from _evidence(
-        symptom.record["kernel"].get("log", ()), symptom.fault.effect is Effect.PROCESS_DIED
+        symptom.record["kernel"].get("log", ()),
+        symptom.fault.effect is Effect.PROCESS_DIED,
     )
     yield from _tested(run)
     if history:
         yield ""
         yield "Stacks:"
-        for each in (run, *history):
-            stack = f"{each.header['device'].get('driver', '?')}, {_stack(each)}{_differences(each, run)}"
-            yield from _wrapped(f"{stack}: {_has(symptom, defect, each)}", "  - ", "    ")
+        for run_before in (run, *history):
+            stack = f"{run_before.header['device'].get('driver', '?')}, {_stack(run_before)}{_differences(run_before, run)}"
+            yield from _wrapped(f"{stack}: {_has(symptom, defect, run_before)}", "  - ", "    ")
     yield ""
     yield from _wrapped(
-        f"The case {symptom.name} of rdma-cts found the defect. The program below shows the defect without rdma-cts:"
+        f"The case {symptom.name} of rdma-cts found the defect. The program below shows the defect without rdma-cts:",
     )
     yield ""
     device = run.header["device"]
@@ -131,7 +142,7 @@ def _description(
         yield from _wrapped(f"On the stack tested above, {ending}.")
     yield from _wrapped(
         "The exit status of the program is 1 after a violation, 0 without a violation, 77 if the device"
-        " does not support the calls, and 2 if the objects could not be set up."
+        " does not support the calls, and 2 if the objects could not be set up.",
     )
 
 
@@ -156,10 +167,10 @@ def _used(given: Sequence[str], calls: Sequence[str]) -> list[str]:
     used = list(calls)
     for line in reversed(given):  # an object needs only objects before it
         name = line.partition(":")[0]
-        if ":" not in line or any(re.search(rf"\b{re.escape(name)}\b", each) for each in used):
+        if ":" not in line or any(re.search(rf"\b{re.escape(name)}\b", item) for item in used):
             used.append(line.partition(":")[2])
-    kept = set(used)
-    return [line for line in given if ":" not in line or line.partition(":")[2] in kept]
+    names_left = set(used)
+    return [line for line in given if ":" not in line or line.partition(":")[2] in names_left]
 
 
 def _at_fault(symptom: Symptom, run: Digest) -> str:
@@ -194,7 +205,10 @@ def _evidence(log: Sequence[str], process_died: bool) -> Iterator[str]:
 
 def _stack(run: Digest) -> str:
     env = run.header["env"]
-    changed = f" ({run.changed_stack})" if run.changed_stack else ""
+    if run.changed_stack:
+        changed = f" ({run.changed_stack})"
+    else:
+        changed = ""
     return f"kernel {env.get('kernel', '?')}, rdma-core {env.get('rdma_core', '?')}{changed}"
 
 
@@ -202,21 +216,23 @@ def _differences(other: Digest, run: Digest) -> str:
     """Returns the loaded software of `other` that differs from `run`; empty if the versions of the stacks differ."""
     if _stack(other).partition(" (")[0] != _stack(run).partition(" (")[0]:
         return ""
-    known = {
+    facts = {
         name: value for name, value in other.under_test.items() if not name.startswith("given")
     }
     differ = [
         f"{name} {value}"
-        for name, value in known.items()
+        for name, value in facts.items()
         if run.under_test.get(name, value) != value
     ]
-    return f", with {', '.join(differ)}" if differ else ""
+    if differ:
+        return f", with {', '.join(differ)}"
+    return ""
 
 
 def _tested(run: Digest) -> Iterator[str]:
     device = run.header["device"]
     yield from _wrapped(
-        f"Tested: {device.get('name', '?')} ({device.get('driver', '?')}), {_stack(run)}."
+        f"Tested: {device.get('name', '?')} ({device.get('driver', '?')}), {_stack(run)}.",
     )
     for name, digest in run.under_test.items():
         if not name.startswith("given"):
@@ -224,10 +240,11 @@ def _tested(run: Digest) -> Iterator[str]:
 
 
 def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
-    if defect and any(each.fingerprint == defect.fingerprint for each in run.defects):
+    if defect and any(item.fingerprint == defect.fingerprint for item in run.defects):
         return "has the defect"
     verdict = next(
-        (each["verdict"] for each in run.results if each["case"] == symptom.case), Verdict.MISSED
+        (result["verdict"] for result in run.results if result["case"] == symptom.case),
+        Verdict.MISSED,
     )
     if verdict == Verdict.MISSED:
         return "was not tested for the defect"
@@ -237,5 +254,9 @@ def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
 
 def _wrapped(text: str, first: str = "", further: str = "") -> list[str]:
     return textwrap.wrap(
-        text, WIDTH, initial_indent=first, subsequent_indent=further, break_on_hyphens=False
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=further,
+        break_on_hyphens=False,
     )

@@ -27,15 +27,15 @@ from reports.reproducers.writer import Inexpressible, Writer
 
 def without_idle(case: Case) -> Case:
     """Returns the case with only the objects that its steps need, directly or through other objects."""
-    given = case.given
-    uses = {name: set(names_in(mr.arguments)) for name, mr in given.mrs.items()}
+    set_up = case.given
+    uses = {name: set(names_in(mr.arguments)) for name, mr in set_up.mrs.items()}
     uses |= {
-        name: {window.pd, *names_in(window.bound or {})} for name, window in given.windows.items()
+        name: {window.pd, *names_in(window.bound or {})} for name, window in set_up.windows.items()
     }
-    uses |= {name: {qp.pd} for name, qp in given.qps.items()}
+    uses |= {name: {qp.pd} for name, qp in set_up.qps.items()}
     uses |= {
         name: set(_names(memory.size))
-        for name, memory in (*given.memory.items(), *given.dmabufs.items())
+        for name, memory in (*set_up.memory.items(), *set_up.dmabufs.items())
     }
     needed = {
         name
@@ -44,12 +44,12 @@ def without_idle(case: Case) -> Case:
     }
     while more := {other for name in needed for other in uses.get(name, ())} - needed:
         needed |= more
-    kept: dict[str, Any] = {
-        kind: {name: each for name, each in getattr(given, kind).items() if name in needed}
+    sections: dict[str, Any] = {
+        kind: {name: objects for name, objects in getattr(set_up, kind).items() if name in needed}
         for kind in _MAKERS
     }
-    pds = tuple(name for name in given.pds if name in needed)
-    return replace(case, given=replace(given, pds=pds, **kept))
+    pds = tuple(name for name in set_up.pds if name in needed)
+    return replace(case, given=replace(set_up, pds=pds, **sections))
 
 
 def names_in(arguments: Arguments) -> Iterator[str]:
@@ -64,10 +64,12 @@ def _names(argument: Argument) -> Iterator[str]:
     elif isinstance(argument, Quantity):
         yield from (name for name, _ in argument.names)
     elif isinstance(argument, tuple):
-        for each in argument:
-            if isinstance(each, SgeSpec):
+        for argument_part in argument:
+            if isinstance(argument_part, SgeSpec):
                 yield from (
-                    name for part in (each.addr, each.length, each.lkey) for name in _names(part)
+                    name
+                    for part in (argument_part.addr, argument_part.length, argument_part.lkey)
+                    for name in _names(part)
                 )
 
 
@@ -101,23 +103,23 @@ _TYPES = {"RC": "rc", "UC": "uc"}
 
 def set_up(writer: Writer) -> None:
     """Writes the statements that create the objects before the judged call. Raises Inexpressible."""
-    given = writer.case.given
-    if given.memlock is not None:
+    set_up = writer.case.given
+    if set_up.memlock is not None:
         raise Inexpressible("it limits locked memory, which has no effect on root")
-    for name in given.pds:
+    for name in set_up.pds:
         writer.say(f"struct ibv_pd *{identifier(name)} = ibv_alloc_pd(context);")
         writer.say(f"SET_UP({identifier(name)});")
     for kind, make in _MAKERS.items():
-        for name, spec in getattr(given, kind).items():
+        for name, spec in getattr(set_up, kind).items():
             make(writer, name, spec)
 
 
 def _memory(writer: Writer, name: str, spec: MemorySpec) -> None:
-    own = identifier(name)
+    variable = identifier(name)
     size = writer.number(spec.size)
     if " " in size:
-        writer.say(f"size_t {own}_size = {size};")
-        size = f"{own}_size"
+        writer.say(f"size_t {variable}_size = {size};")
+        size = f"{variable}_size"
     writer.headers.add("sys/mman.h")
     if spec.kind != "huge" and spec.kind not in _KINDS:
         raise Inexpressible(f"it needs {spec.kind} memory")
@@ -125,18 +127,18 @@ def _memory(writer: Writer, name: str, spec: MemorySpec) -> None:
     writer.names.memory(name, size)
     if spec.kind != "huge" and beyond(writer):
         writer.use("memory")
-        writer.say(f"unsigned char *{own} = memory({size});")
+        writer.say(f"unsigned char *{variable} = memory({size});")
     else:
         how = {"anonymous": "MAP_POPULATE", "huge": "MAP_HUGETLB"}.get(spec.kind, "MAP_NORESERVE")
         flags = f"MAP_PRIVATE | MAP_ANONYMOUS | {how}"
         writer.say(
-            f"unsigned char *{own} = mmap(NULL, {size}, PROT_READ | PROT_WRITE, {flags}, -1, 0);"
+            f"unsigned char *{variable} = mmap(NULL, {size}, PROT_READ | PROT_WRITE, {flags}, -1, 0);",
         )
-        writer.say(f"SET_UP({own} != MAP_FAILED);")
+        writer.say(f"SET_UP({variable} != MAP_FAILED);")
         if spec.kind == "anonymous":
             return
     for text in _KINDS.get(spec.kind, ()):
-        writer.say(text.format(own, size))
+        writer.say(text.format(variable, size))
 
 
 def beyond(writer: Writer) -> bool:
@@ -144,7 +146,7 @@ def beyond(writer: Writer) -> bool:
     case = writer.case
     steps = [step for step in (*case.before, case.when, *case.afterwards) if step.call in VERBS]
     for arguments in (
-        *(each.arguments for each in case.given.mrs.values()),
+        *(mr.arguments for mr in case.given.mrs.values()),
         *(step.arguments for step in steps),
     ):
         elements = arguments.get("sg_list")
@@ -165,16 +167,16 @@ def beyond(writer: Writer) -> bool:
 def _dmabuf(writer: Writer, name: str, spec: MemorySpec) -> None:
     if spec.kind != "udmabuf":
         raise Inexpressible(f"it needs a dma-buf of {spec.kind}")
-    own = identifier(name)
+    variable = identifier(name)
     size = writer.number(spec.size)
     writer.use("udmabuf")
-    writer.say(f"size_t {own}_size = {size};")
-    writer.say(f"int {own}_fd = udmabuf({own}_size);")
+    writer.say(f"size_t {variable}_size = {size};")
+    writer.say(f"int {variable}_fd = udmabuf({variable}_size);")
     writer.say(
-        f"unsigned char *{own} = mmap(NULL, {own}_size, PROT_READ | PROT_WRITE, MAP_SHARED, {own}_fd, 0);"
+        f"unsigned char *{variable} = mmap(NULL, {variable}_size, PROT_READ | PROT_WRITE, MAP_SHARED, {variable}_fd, 0);",
     )
-    writer.say(f"SET_UP({own} != MAP_FAILED);")
-    writer.names.memory(name, f"{own}_size")
+    writer.say(f"SET_UP({variable} != MAP_FAILED);")
+    writer.names.memory(name, f"{variable}_size")
 
 
 def type_of(writer: Writer, kind: str) -> None:
@@ -196,52 +198,62 @@ def rights(writer: Writer, access: Flags | int | None) -> str:
     mask = access.mask if isinstance(access, Flags) else access
     if mask is None or mask == _ALL_RIGHTS:
         return "REMOTE"
-    known = mask & _RIGHTS.mask_of("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC")
-    return " | ".join(f"IBV_ACCESS_{name}" for name in _RIGHTS.names_of(known)) or "0"
+    remote_rights = mask & _RIGHTS.mask_of("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC")
+    return " | ".join(f"IBV_ACCESS_{name}" for name in _RIGHTS.names_of(remote_rights)) or "0"
 
 
 def _queue_pairs(writer: Writer, name: str, spec: QpSpec) -> None:
     type_of(writer, spec.kind)
     if spec.extended or spec.inline:
         raise Inexpressible("it needs an extended queue pair")
-    own, domain = identifier(name), identifier(spec.pd)
+    variable, domain = identifier(name), identifier(spec.pd)
     if "parts" not in writer.features:
         writer.say(
-            f"struct ibv_qp **{own} = {connected(writer, spec.kind, domain, rights(writer, spec.access))};"
+            f"struct ibv_qp **{variable} = {connected(writer, spec.kind, domain, rights(writer, spec.access))};",
         )
         return
     writer.use("parts", "move")
-    writer.say(f"struct ibv_qp **{own} = parts({domain}, {int(spec.sq_sig_all)});")
-    last = "RTS" if spec.state == "ERR" else spec.state
-    if last != "RESET":
-        writer.say(f"move({own}, IBV_QPS_RESET, IBV_QPS_{last}, {rights(writer, spec.access)});")
+    writer.say(f"struct ibv_qp **{variable} = parts({domain}, {int(spec.sq_sig_all)});")
     if spec.state == "ERR":
-        writer.say(f"struct ibv_qp_attr {own}_state = {{ .qp_state = IBV_QPS_ERR }};")
-        writer.say(f"SET_UP(!ibv_modify_qp({own}[0], &{own}_state, IBV_QP_STATE));")
+        last = "RTS"
+    else:
+        last = spec.state
+    if last != "RESET":
+        writer.say(
+            f"move({variable}, IBV_QPS_RESET, IBV_QPS_{last}, {rights(writer, spec.access)});"
+        )
+    if spec.state == "ERR":
+        writer.say(f"struct ibv_qp_attr {variable}_state = {{ .qp_state = IBV_QPS_ERR }};")
+        writer.say(f"SET_UP(!ibv_modify_qp({variable}[0], &{variable}_state, IBV_QP_STATE));")
 
 
 def _region(writer: Writer, name: str, spec: MrSpec) -> None:
-    own = identifier(name)
+    variable = identifier(name)
     # For a case at uverbs, the library can register the set-up's regions, except with ibv_reg_mr_ex.
     raw = writer.raw and spec.call == "ibv_reg_mr_ex"
-    writer.say(f"struct ibv_mr *{own} = {registration(writer, spec.call, spec.arguments, raw)};")
-    writer.say(f"SET_UP({own});")
-    writer.names.region(name, f"{own}->")
+    writer.say(
+        f"struct ibv_mr *{variable} = {registration(writer, spec.call, spec.arguments, raw)};"
+    )
+    writer.say(f"SET_UP({variable});")
+    writer.names.region(name, f"{variable}->")
     if spec.gone:
         copied(writer, name)
-        writer.say(f"SET_UP(!ibv_dereg_mr({own}));")
+        writer.say(f"SET_UP(!ibv_dereg_mr({variable}));")
 
 
 def _window(writer: Writer, name: str, spec: WindowSpec) -> None:
-    own = identifier(name)
+    variable = identifier(name)
     writer.say(
-        f"struct ibv_mw *{own} = ibv_alloc_mw({identifier(spec.pd)}, IBV_MW_TYPE_{spec.type});"
+        f"struct ibv_mw *{variable} = ibv_alloc_mw({identifier(spec.pd)}, IBV_MW_TYPE_{spec.type});",
     )
-    writer.say(f"SET_UP({own});")
-    writer.names.value(name, "rkey", f"{own}->rkey")
+    writer.say(f"SET_UP({variable});")
+    writer.names.value(name, "rkey", f"{variable}->rkey")
     if spec.bound is None:
         return
-    call = "ibv_bind_mw" if spec.type == 1 else "post_bind_mw"
+    if spec.type == 1:
+        call = "ibv_bind_mw"
+    else:
+        call = "post_bind_mw"
     queue = f"{identifier(str(spec.bound['qp']))}[0]"
     step = Step(call, spec.bound, writer.case.when.then)
     writer.use("next")

@@ -32,16 +32,16 @@ def cut(case: Case, observed: Mapping[str, Any]) -> Case:
     if fault_of(case.when, observed):  # type: ignore[arg-type]
         return replace(case, afterwards=())
     for number, (step, seen) in enumerate(
-        zip(case.afterwards, observed.get("afterwards", ()), strict=False)
+        zip(case.afterwards, observed.get("afterwards", ()), strict=False),
     ):
         if fault_of(step, seen, later=True):
             earlier = case.afterwards[:number]
-            kept = [
-                each
-                for each in earlier
-                if each.call not in PROBES or each.arguments.get("via", NULL) != NULL
+            steps = [
+                step
+                for step in earlier
+                if step.call not in PROBES or step.arguments.get("via", NULL) != NULL
             ]
-            return replace(case, afterwards=(*kept, step))
+            return replace(case, afterwards=(*steps, step))
     return case
 
 
@@ -81,7 +81,11 @@ def unknown_device() -> Basis:
 
 
 def reproducer(
-    id_: str, suite: Suite, basis: Basis, symptom: Symptom | None = None, width: int = WIDTH
+    id_: str,
+    suite: Suite,
+    basis: Basis,
+    symptom: Symptom | None = None,
+    width: int = WIDTH,
 ) -> Program:
     """Returns the program of a row or point. If a symptom is given, the program has only the steps that show the
     symptom. Raises Inexpressible."""
@@ -95,7 +99,10 @@ def reproducer(
     died = symptom is not None and symptom.fault.kind in _DIED
     if symptom is not None and not died:
         case = _cut(symptom, case)
-    remark = _ALARM if symptom is not None and symptom.fault.effect is Effect.KERNEL_ALARM else ""
+    if symptom is not None and symptom.fault.effect is Effect.KERNEL_ALARM:
+        remark = _ALARM
+    else:
+        remark = ""
     return _shortest(case, suite.registry, width, died, remark)
 
 
@@ -106,11 +113,17 @@ def file_name(id_: str) -> str:
 def _cut(symptom: Symptom, case: Case) -> Case:
     if symptom.deviation is None:
         return cut(case, symptom.record["observed"])
-    return case if symptom.fault.later else replace(case, afterwards=())
+    if symptom.fault.later:
+        return case
+    return replace(case, afterwards=())
 
 
 def _shortest(
-    case: Case, rules: Mapping[str, Rule], width: int, died: bool, remark: str
+    case: Case,
+    rules: Mapping[str, Rule],
+    width: int,
+    died: bool,
+    remark: str,
 ) -> Program:
     """Returns the program. If the program is too long and `died` is true, the last steps are left out."""
     while True:

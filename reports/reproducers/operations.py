@@ -94,7 +94,9 @@ def traffic(writer: Writer, step: Step) -> None:
 
 
 def _expected(step: Step) -> str:
-    return "-1" if step.then.because else _EXPECTED[step.then.outcome]
+    if step.then.because:
+        return "-1"
+    return _EXPECTED[step.then.outcome]
 
 
 def _executed(writer: Writer, step: Step, pair: str, call: str, side: str) -> None:
@@ -103,7 +105,10 @@ def _executed(writer: Writer, step: Step, pair: str, call: str, side: str) -> No
     if not step.then.because:
         if step.then.opcode:
             raise Inexpressible("it needs the opcode of a completion")
-        expected = refusal(side, "", kind) if step.then.outcome == "refused" else None
+        if step.then.outcome == "refused":
+            expected = refusal(side, "", kind)
+        else:
+            expected = None
         assert expected is None
         writer.say(call)
         return
@@ -127,12 +132,13 @@ def _executed(writer: Writer, step: Step, pair: str, call: str, side: str) -> No
 def status_of_refusal(writer: Writer, status: str, allowed: tuple[str, ...]) -> None:
     """Writes the check that a refusal has an `allowed` status. The program exits with 77 if nothing is refused."""
     writer.say_if(
-        f"{status} == NONE || {status} == IBV_WC_SUCCESS", 'errx(77, "nothing was refused");'
+        f"{status} == NONE || {status} == IBV_WC_SUCCESS",
+        'errx(77, "nothing was refused");',
     )
     names = [f"IBV_WC_{name}" for name in allowed]
-    kept = " || ".join(f"{status} == {name}" for name in names)
+    condition = " || ".join(f"{status} == {name}" for name in names)
     writer.check(
-        kept,
+        condition,
         f"its status should be {' or '.join(names)}, is %d, %s",
         status,
         f"ibv_wc_status_str({status})",
@@ -155,7 +161,7 @@ def flush(writer: Writer, step: Step) -> None:
     key = writer.number(step.arguments["rkey"])
     kind, expected_ = _PLACEMENTS[operation], _EXPECTED[step.then.outcome]
     writer.say(
-        f'flush({pair}, "{_description(step)}", {expected_}, {kind}, {key}, {addr}, {count});'
+        f'flush({pair}, "{_description(step)}", {expected_}, {kind}, {key}, {addr}, {count});',
     )
 
 
@@ -210,28 +216,37 @@ def bind(writer: Writer, step: Step) -> None:
         status_of_refusal(writer, "status", expected_.wc)
         return
     if then.outcome == "success":
-        kept, should = done, "succeed"
+        condition, should = done, "succeed"
     elif then.outcome == "refused":
         code, should = required(step)
-        kept = f"error ? {code.replace('error != 0', 'error > 0')} : status != IBV_WC_SUCCESS"
+        condition = f"error ? {code.replace('error != 0', 'error > 0')} : status != IBV_WC_SUCCESS"
         if not awaited:
-            kept = code.replace("error != 0", "error > 0")
+            condition = code.replace("error != 0", "error > 0")
     else:
-        kept, should = "1", "succeed or fail"
+        condition, should = "1", "succeed or fail"
     if then.completion == "one":
-        kept, should = f"({kept}) && (error || status != NONE)", f"{should} and complete once"
+        condition, should = (
+            f"({condition}) && (error || status != NONE)",
+            f"{should} and complete once",
+        )
     if then.rkey:
-        sign = "!=" if then.rkey == "changed" else "=="
-        kept, should = (
-            f"({kept}) && {window}->rkey {sign} {window}_old",
+        if then.rkey == "changed":
+            sign = "!="
+        else:
+            sign = "=="
+        condition, should = (
+            f"({condition}) && {window}->rkey {sign} {window}_old",
             f"{should} with its rkey {then.rkey}",
         )
-    _completion(writer, kept, call, should)
+    _completion(writer, condition, call, should)
 
 
 def _done(writer: Writer, step: Step, opcode: str, awaited: bool = True) -> str:
     """Returns the condition that a request was posted and, if `awaited`, that it has completed with its opcode."""
-    done = "!error && status == IBV_WC_SUCCESS" if awaited else "!error"
+    if awaited:
+        done = "!error && status == IBV_WC_SUCCESS"
+    else:
+        done = "!error"
     if not step.then.opcode:
         return done
     writer.features.add("wc")
@@ -284,19 +299,19 @@ def _invalidated(writer: Writer, step: Step, side: int, opcode: str, message: st
     key = writer.number(step.arguments["rkey"])
     writer.say(
         f"struct ibv_send_wr *bad_{name}, {name} = {{ .opcode = {opcode}, .wr_id = 1,{message}"
-        f" .send_flags = IBV_SEND_SIGNALED, .invalidate_rkey = {key} }};"
+        f" .send_flags = IBV_SEND_SIGNALED, .invalidate_rkey = {key} }};",
     )
     writer.assign("error", f"ibv_post_send({queue}, &{name}, &bad_{name})")
     writer.assign("status", f"error ? NONE : next({queue}->send_cq)")
 
 
 def _completed(writer: Writer, step: Step, done: str) -> None:
-    kept, should = {
+    condition, should = {
         "success": (done, "succeed"),
         "refused": (f"error >= 0 && !({done})", "fail"),
         "open": ("1", "succeed or fail"),
     }[step.then.outcome]
-    _completion(writer, kept, step.title, should)
+    _completion(writer, condition, step.title, should)
 
 
 def restore_rkey(writer: Writer, step: Step) -> None:
@@ -308,14 +323,18 @@ def restore_rkey(writer: Writer, step: Step) -> None:
 def connect_qp(writer: Writer, step: Step) -> None:
     """Writes the statements that move a queue pair and its peer to RTS and count the completions."""
     name = str(step.arguments["qp"])
-    own, spec = identifier(name), writer.case.given.qps[name]
+    variable, spec = identifier(name), writer.case.given.qps[name]
     writer.use("earlier", "move")
     writer.features.add("wc")
-    writer.say(f"move({own}, IBV_QPS_{spec.state}, IBV_QPS_RTS, {rights(writer, spec.access)});")
-    writer.assign("count", f"earlier({own}[0])")
+    writer.say(
+        f"move({variable}, IBV_QPS_{spec.state}, IBV_QPS_RTS, {rights(writer, spec.access)});"
+    )
+    writer.assign("count", f"earlier({variable}[0])")
     if step.then.completion == "one":
         writer.check(
-            "count == 1", "the request should complete once after RTS, completed %d times", "count"
+            "count == 1",
+            "the request should complete once after RTS, completed %d times",
+            "count",
         )
     elif step.then.completion != "none":
         writer.say('printf("completed after RTS: %d\\n", count);')
@@ -324,8 +343,8 @@ def connect_qp(writer: Writer, step: Step) -> None:
 
 
 def destroy_qp(writer: Writer, step: Step) -> None:
-    own = identifier(str(step.arguments["qp"]))
-    writer.say(f"SET_UP(!ibv_destroy_qp({own}[0]) && !ibv_destroy_qp({own}[1]));")
+    variable = identifier(str(step.arguments["qp"]))
+    writer.say(f"SET_UP(!ibv_destroy_qp({variable}[0]) && !ibv_destroy_qp({variable}[1]));")
 
 
 # The statements of the calls on a whole memory. `{0}` is the address of the memory, and `{1}` its size in bytes.

@@ -95,13 +95,16 @@ class TooLong(Inexpressible):
 
 
 def program_of(
-    case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark: str = ""
+    case: Case,
+    rules: Mapping[str, Rule],
+    width: int = WIDTH,
+    remark: str = "",
 ) -> Program:
     """Returns the program of a row, wrapped to `width` columns. With the default width the program has at most
     MOST_LINES lines. `remark` is a sentence for its first comment. Raises Inexpressible."""
     if case.kind is not Kind.ROW:
         raise Inexpressible(
-            "it is not a row of calls; if it is a sweep, name one of its points: CASE#axis=value"
+            "it is not a row of calls; if it is a sweep, name one of its points: CASE#axis=value",
         )
     unmet = [need for need in case.needs if need in PRECONDITIONS]
     if unmet:
@@ -168,7 +171,7 @@ def _step(writer: Writer, step: Step, when: str) -> None:
         STEPS[step.call](writer, step)
     except KeyError as error:
         raise Inexpressible(
-            f"it uses {error.args[0]!s}, which the program does not have"
+            f"it uses {error.args[0]!s}, which the program does not have",
         ) from error
     offered = [need for need in writer.case.needs if need in _OFFERED]
     if not when and offered:
@@ -185,9 +188,10 @@ def _afterwards(writer: Writer) -> None:
         return
     conditional = any(step.then.after for step in case.afterwards)
     if conditional:
-        refused = (
-            "error != 0" if "status" not in writer.declared else "error || status != IBV_WC_SUCCESS"
-        )
+        if "status" not in writer.declared:
+            refused = "error != 0"
+        else:
+            refused = "error || status != IBV_WC_SUCCESS"
         writer.say(f"int refused = {refused};")
     if product and when.then.outcome != "refused":
         writer.say_if(f"!{identifier(product)}", "return violations != 0;")
@@ -222,7 +226,9 @@ def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
         lines += [f"#define {name} {_LATER[name]}" for name in later]
     if "REMOTE" in text.replace("_REMOTE", ""):
         lines += statement(
-            f"static const int REMOTE = {' | '.join(_rights(writer))};", 0, writer.width
+            f"static const int REMOTE = {' | '.join(_rights(writer))};",
+            0,
+            writer.width,
         )
     lines += _MACROS
     lines += [
@@ -257,7 +263,10 @@ def _rights(writer: Writer) -> list[str]:
 
 def _first_comment(case: Case, rules: Mapping[str, Rule], remark: str) -> list[str]:
     rule = rules[case.rules[0]]
-    requirement = f'"{rule.quote}"' if rule.quote else rule.statement
+    if rule.quote:
+        requirement = f'"{rule.quote}"'
+    else:
+        requirement = rule.statement
     return [
         f"{rule.id}, {rule.document}, {rule.section}: {requirement}",
         f"Case {case.id} of rdma-cts.",
@@ -281,7 +290,7 @@ def _main(writer: Writer) -> list[str]:
         body.append("hugepage = hugepage_size();")
     if "traffic" in writer.features:
         body.append(
-            "SET_UP(own_mr = ibv_reg_mr(pd, own, sizeof(own), IBV_ACCESS_LOCAL_WRITE | REMOTE));"
+            "SET_UP(own_mr = ibv_reg_mr(pd, own, sizeof(own), IBV_ACCESS_LOCAL_WRITE | REMOTE));",
         )
     for text in body:
         lines += statement(text.lstrip(), 1 + (len(text) - len(text.lstrip())) // 4, writer.width)

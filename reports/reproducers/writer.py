@@ -42,10 +42,12 @@ class Writer:
         self.made: set[str] = set()  # the names of objects that calls of the case have created
         self.released: set[str] = set()
         self.posted: dict[
-            str, str
+            str,
+            str,
         ] = {}  # the window of each bind of type 2, by the name of the request
         self._kept: dict[
-            str, int
+            str,
+            int,
         ] = {}  # the line that declares a variable for later steps, by name
         self._counted: dict[str, int] = {}
         self.declared: set[str] = set()
@@ -104,7 +106,7 @@ class Writer:
         self.say(
             f"{kind}{'' if kind.endswith('*') else ' '}{name} = {text};"
             if new
-            else f"{name} = {text};"
+            else f"{name} = {text};",
         )
 
     def next_number(self, of: str) -> int:
@@ -164,10 +166,13 @@ class Writer:
         def value_of(name: str, property_: str) -> int:
             if name not in self._bases:
                 raise Inexpressible(f"an address depends on {name}.{property_}")
-            size = (
-                0 if property_ in ("addr", "") else self.evaluate(self.memories[name].size, system)
-            )
-            return size if property_ == "size" else self._bases[name] + size
+            if property_ in ("addr", ""):
+                size = 0
+            else:
+                size = self.evaluate(self.memories[name].size, system)
+            if property_ == "size":
+                return size
+            return self._bases[name] + size
 
         return quantity.evaluate(*system, value_of)
 
@@ -176,22 +181,27 @@ class Writer:
         process, the number of bytes, and the memory."""
         addr, length = _quantity(step.arguments["addr"]), _quantity(step.arguments["length"])
         at, position = _quantity(step.arguments["at"] or addr), str(step.arguments["position"])
-        found = []
+        located_lines = []
         for system in _SYSTEMS:
-            found.append(
+            located_lines.append(
                 locate(
-                    position, operation, self.evaluate(addr, system), self.evaluate(length, system)
-                )
+                    position,
+                    operation,
+                    self.evaluate(addr, system),
+                    self.evaluate(length, system),
+                ),
             )
-            self.largest = max(self.largest, found[-1][1])
-        shift: tuple[Term, ...] = (Term(1 if found[0][0] >= 0 else -1, abs(found[0][0])),)
-        count = Quantity("", (Term(1, found[0][1]),))
-        if found[0] != found[1]:
+            self.largest = max(self.largest, located_lines[-1][1])
+        shift: tuple[Term, ...] = (
+            Term(1 if located_lines[0][0] >= 0 else -1, abs(located_lines[0][0])),
+        )
+        count = Quantity("", (Term(1, located_lines[0][1]),))
+        if located_lines[0] != located_lines[1]:
             # The results for the systems differ because the size of the range is in whole pages.
             if position not in ("whole", "first", "before", "across-start", "empty"):
-                offset = found[0][0] - self.evaluate(length)
+                offset = located_lines[0][0] - self.evaluate(length)
                 shift = (*length.terms, Term(1 if offset >= 0 else -1, abs(offset)))
-            if found[0][1] != found[1][1]:
+            if located_lines[0][1] != located_lines[1][1]:
                 count = length
         target = Quantity("", (*at.terms, *shift))
         name = self.memory_of(at)
@@ -231,4 +241,6 @@ def _quantity(argument: Argument) -> Quantity:
 def documented(step: Step) -> tuple[str, ...]:
     """Returns the values of errno that the manual page of a verb lists for a failure."""
     verb = VERBS.get(step.call)
-    return tuple(verb.codes) if verb and verb.codes and step.call != "ibv_rereg_mr" else ()
+    if verb and verb.codes and step.call != "ibv_rereg_mr":
+        return tuple(verb.codes)
+    return ()

@@ -34,12 +34,16 @@ class DataPath(ReplacedPath):
     def peer(self, queue: QueuePair) -> QueuePair | None:
         """Returns the queue pair to which `queue` is connected; None if that queue pair has posted nothing."""
         other = self._other_end(queue)
-        return self.queues.get(other.number) if other else None
+        if other:
+            return self.queues.get(other.number)
+        return None
 
     def peer_pd(self, queue: QueuePair) -> int:
         """Returns the struct ibv_pd * of the peer, or 0."""
         other = self._other_end(queue)
-        return int(other.pd.pointer) if other else 0
+        if other:
+            return int(other.pd.pointer)
+        return 0
 
     def _other_end(self, queue: QueuePair) -> Any:
         for pair in reversed(self.pairs):
@@ -60,27 +64,32 @@ class DataPath(ReplacedPath):
             ctypes.c_void_p(at + _ATTRIBUTES),
         )
         return not failed and int.from_bytes(attributes.raw[:4], "little") == _STATES.value_of(
-            "RTS"
+            "RTS",
         )
 
     def gather(self, elements: Sequence[Element]) -> bytes | None:
         """Returns the contents of local SGEs; None if some bytes cannot be read."""
-        parts = [content_at(self.local(each), each.length) for each in elements]
-        return None if None in parts else b"".join(part or b"" for part in parts)
+        parts = [content_at(self.local(element), element.length) for element in elements]
+        if None in parts:
+            return None
+        return b"".join(part or b"" for part in parts)
 
     def scatter(self, elements: Sequence[Element], content: bytes) -> None:
         """Writes `content` to local SGEs, one after the other."""
-        for each in elements:
-            put(self.local(each), content[: each.length])
-            content = content[each.length :]
+        for element in elements:
+            put(self.local(element), content[: element.length])
+            content = content[element.length :]
 
     def place(self, sent: Sent) -> int:
         """Returns the address in this process of a request's remote range, even if the key is no longer valid."""
-        for found in (
+        for target in (
             self.objects.region(sent.rkey, EVERY),
             self.objects.binding(sent.rkey, EVERY),
         ):
-            place = found.place(sent.remote_addr, sent.length) if found else None
+            if target:
+                place = target.place(sent.remote_addr, sent.length)
+            else:
+                place = None
             if place is not None:
                 return place
         return sent.remote_addr
@@ -111,18 +120,20 @@ class DataPath(ReplacedPath):
     def updated(self, sent: Sent, old: int) -> int:
         """Returns the value that an atomic stores in place of `old`."""
         if sent.opcode == COMPARE_SWAP:
-            return sent.swap if old == sent.compare_add else old
+            if old == sent.compare_add:
+                return sent.swap
+            return old
         return (old + sent.compare_add) % _WORD
 
     def relist(self, request: SendRequest, length: int) -> None:
         """Shortens the request's SGEs to the first `length` bytes."""
         elements = list(elements_of(request))
         while (
-            sum(each.length for each in elements) - elements[-1].length >= length
+            sum(element.length for element in elements) - elements[-1].length >= length
             and len(elements) > 1
         ):
             elements.pop()
-        elements[-1].length -= sum(each.length for each in elements) - length
+        elements[-1].length -= sum(element.length for element in elements) - length
         self._elements = (Element * len(elements))(*elements)
         request.sg_list, request.num_sge = ctypes.addressof(self._elements), len(elements)
 

@@ -60,37 +60,59 @@ class Provider:
 
     def _post_send(self, qp: int, address: int, bad: int) -> int:
         request = wire.SendRequest.from_address(address)
-        sges = tuple(Sge(each.addr, each.length, each.lkey) for each in wire.elements_of(request))
+        sges = tuple(
+            Sge(element.addr, element.length, element.lkey) for element in wire.elements_of(request)
+        )
         opcode, imm = _NAMES[request.opcode], int(request.imm)
         place, operands = (request.remote_addr, request.rkey), (request.compare_add, request.swap)
         posted = SendRequest(
-            opcode, request.wr_id, sges, request.flags, *place, socket.ntohl(imm), imm, *operands
+            opcode,
+            request.wr_id,
+            sges,
+            request.flags,
+            *place,
+            socket.ntohl(imm),
+            imm,
+            *operands,
         )
         if opcode == "BIND_MW":
             window = self.windows[request.bind.window]
             window.held.rkey = window.rkey
             posted = posted._replace(
-                rkey=request.bind.rkey, window=window.held, bind=self._info(request.bind.info)
+                rkey=request.bind.rkey,
+                window=window.held,
+                bind=self._info(request.bind.info),
             )
         return int(self.queues[qp].held.post_send(posted).value)
 
     def info(self, info: BindInfo) -> wire.Info:
         """Returns the struct ibv_mw_bind_info, and records its region."""
-        address = ctypes.addressof(info.mr.struct) if info.mr else 0
+        if info.mr:
+            address = ctypes.addressof(info.mr.struct)
+        else:
+            address = 0
         if info.mr:
             self.regions[address] = info.mr
         return wire.Info(
-            address, info.addr % (1 << 64), info.length % (1 << 64), info.access % (1 << 32)
+            address,
+            info.addr % (1 << 64),
+            info.length % (1 << 64),
+            info.access % (1 << 32),
         )
 
     def _info(self, info: wire.Info) -> BindInfo:
         return BindInfo(
-            self.regions[info.mr] if info.mr else None, info.addr, info.length, info.access
+            self.regions[info.mr] if info.mr else None,
+            info.addr,
+            info.length,
+            info.access,
         )
 
     def _post_recv(self, qp: int, address: int, bad: int) -> int:
         request = wire.ReceiveRequest.from_address(address)
-        sges = [Sge(each.addr, each.length, each.lkey) for each in wire.elements_of(request)]
+        sges = [
+            Sge(element.addr, element.length, element.lkey) for element in wire.elements_of(request)
+        ]
         return int(self.queues[qp].held.post_receive(sges, request.wr_id).value)
 
     def _bind_mw(self, qp: int, pointer: int, address: int) -> int:
@@ -115,24 +137,24 @@ class Provider:
 
     def _poll_cq(self, cq: int, count: int, address: int) -> int:
         queue = self.queues[cq]
-        found = queue.held.completions(count)
-        for index, each in enumerate(found):
+        completions = queue.held.completions(count)
+        for index, polled in enumerate(completions):
             wc = wire.WorkCompletion.from_address(
-                address + index * ctypes.sizeof(wire.WorkCompletion)
+                address + index * ctypes.sizeof(wire.WorkCompletion),
             )
             ctypes.memset(ctypes.addressof(wc), 0, ctypes.sizeof(wc))
-            wc.wr_id, wc.status, wc.qp_num = each.wr_id, _STATUSES[each.status], queue.number
+            wc.wr_id, wc.status, wc.qp_num = polled.wr_id, _STATUSES[polled.status], queue.number
             wc.opcode, wc.byte_len, wc.vendor_err = (
-                _OPCODES.get(each.opcode, 0),
-                each.byte_len,
-                each.vendor_err,
+                _OPCODES.get(polled.opcode, 0),
+                polled.byte_len,
+                polled.vendor_err,
             )
-            if each.imm is not None:
-                wc.imm, wc.flags = socket.htonl(each.imm), wire.WITH_IMM
-            text = getattr(each, "invalidated_rkey", None)
+            if polled.imm is not None:
+                wc.imm, wc.flags = socket.htonl(polled.imm), wire.WITH_IMM
+            text = getattr(polled, "invalidated_rkey", None)
             if text is not None:
                 wc.imm, wc.flags = text, wire.WITH_INV
-        return len(found)
+        return len(completions)
 
 
 class EmulatedWindow(KeyInStruct):
@@ -187,32 +209,41 @@ class EmulatedQueue(Wrapper):
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
         elements = (wire.Element * max(1, len(sges)))(
             *(
-                wire.Element(each.addr % (1 << 64), each.length % (1 << 32), each.lkey % (1 << 32))
-                for each in sges
-            )
+                wire.Element(sge.addr % (1 << 64), sge.length % (1 << 32), sge.lkey % (1 << 32))
+                for sge in sges
+            ),
         )
         request = wire.ReceiveRequest(
-            wr_id, None, ctypes.addressof(elements) if sges else None, len(sges)
+            wr_id,
+            None,
+            ctypes.addressof(elements) if sges else None,
+            len(sges),
         )
         return self._called("post_recv", ctypes.addressof(request))
 
     def bind_mw(self, window: EmulatedWindow, info: BindInfo, flags: int, wr_id: int) -> Return:
         request = wire.BindRequest(wr_id, flags, self.provider.info(info))
         code = self.provider.call(
-            "bind_mw", self.pointer, window.pointer, ctypes.addressof(request)
+            "bind_mw",
+            self.pointer,
+            window.pointer,
+            ctypes.addressof(request),
         )
         return Return(code, max(code, 0))
 
     def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
         """Polls until there are `count` completions or no further completion is expected."""
         wc = wire.WorkCompletion()
-        found: list[Completion] = []
+        completions: list[Completion] = []
         idle = 0
-        while len(found) < count and idle < _IDLE:
+        while len(completions) < count and idle < _IDLE:
             number = self.provider.call("poll_cq", self.pointer, 1, ctypes.addressof(wc))
-            found += [completion(bytes(wc), 0)] * number
-            idle = 0 if number else idle + 1
-        return found
+            completions += [completion(bytes(wc), 0)] * number
+            if number:
+                idle = 0
+            else:
+                idle = idle + 1
+        return completions
 
     def _called(self, name: str, address: int) -> Return:
         bad = ctypes.c_uint64()
@@ -238,11 +269,9 @@ class EmulatedBench(Wrapper):
 
     def alloc_mw(self, pd: Pd, kind: int) -> tuple[EmulatedWindow | None, Return]:
         pointer = self.provider.call("alloc_mw", pd.pointer, kind)
-        return (
-            (self.provider.windows[pointer], Return(1, 0))
-            if pointer
-            else (None, Return(0, self.provider.errno))
-        )
+        if pointer:
+            return (self.provider.windows[pointer], Return(1, 0))
+        return (None, Return(0, self.provider.errno))
 
 
 def altered_bench(alteration: DataPath, bench: ReferenceBench) -> Bench:

@@ -23,17 +23,16 @@ def _copied(name: str, addr: int, buffer: Any, length: int) -> bool:
     here = _Part(ctypes.addressof(buffer), length)
     there = _Part(addr, length)
     return bool(
-        _call(name)(os.getpid(), ctypes.addressof(here), 1, ctypes.addressof(there), 1, 0) == length
+        _call(name)(os.getpid(), ctypes.addressof(here), 1, ctypes.addressof(there), 1, 0)
+        == length,
     )
 
 
 def content_at(addr: int, length: int) -> bytes | None:
     buffer = ctypes.create_string_buffer(length or 1)
-    return (
-        buffer.raw[:length]
-        if not length or _copied("process_vm_readv", addr, buffer, length)
-        else None
-    )
+    if not length or _copied("process_vm_readv", addr, buffer, length):
+        return buffer.raw[:length]
+    return None
 
 
 def put(addr: int, content: bytes) -> bool:

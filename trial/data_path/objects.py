@@ -40,7 +40,9 @@ class Region:
     def place(self, iova: int, length: int) -> int | None:
         """Returns the address in this process of `length` bytes at `iova`; None unless all bytes are in the region."""
         offset = iova - self.iova
-        return self.addr + offset if offset >= 0 and offset + length <= self.length else None
+        if offset >= 0 and offset + length <= self.length:
+            return self.addr + offset
+        return None
 
 
 @dataclass
@@ -61,11 +63,14 @@ class Binding:
 
     def place(self, iova: int, length: int) -> int | None:
         """Returns the address in this process of `length` bytes at `iova`; None unless all bytes are in the window."""
-        base = 0 if self.access & ZERO_BASED else self.addr
+        if self.access & ZERO_BASED:
+            base = 0
+        else:
+            base = self.addr
         inside = base <= iova and iova + length <= base + self.length
-        return (
-            self.region.place(self.addr + iova - base, length) if inside and self.region else None
-        )
+        if inside and self.region:
+            return self.region.place(self.addr + iova - base, length)
+        return None
 
 
 class Sent(SendRequest):
@@ -79,9 +84,9 @@ class Sent(SendRequest):
 
     @classmethod
     def of(cls, request: SendRequest) -> "Sent":
-        made = cls.from_buffer_copy(request)
-        made.elements = elements_of(request)
-        return made
+        request_here = cls.from_buffer_copy(request)
+        request_here.elements = elements_of(request)
+        return request_here
 
     @property
     def window(self) -> int:
@@ -91,7 +96,9 @@ class Sent(SendRequest):
     @property
     def length(self) -> int:
         """The number of bytes that the request transfers."""
-        return 8 if self.atomic else sum(each.length for each in self.elements)
+        if self.atomic:
+            return 8
+        return sum(element.length for element in self.elements)
 
     @property
     def completed_as(self) -> int:
@@ -121,22 +128,22 @@ class QueuePair:
     sent: deque[Sent] = field(default_factory=deque)
     receives: deque[Posted] = field(default_factory=deque)
     arriving: deque[int] = field(
-        default_factory=deque
+        default_factory=deque,
     )  # lengths to report in receives with immediate data
 
     def take_sent(self, wr_id: int) -> Sent | None:
         """Removes and returns the completed request. Also removes the requests before it, which were unsignaled."""
-        if all(each.wr_id != wr_id for each in self.sent):
+        if all(request.wr_id != wr_id for request in self.sent):
             return None
         while (sent := self.sent.popleft()).wr_id != wr_id:
             pass
         return sent
 
     def take_receive(self, wr_id: int) -> Posted | None:
-        found = next((each for each in self.receives if each.wr_id == wr_id), None)
-        if found:
-            self.receives.remove(found)
-        return found
+        receive_here = next((receive for receive in self.receives if receive.wr_id == wr_id), None)
+        if receive_here:
+            self.receives.remove(receive_here)
+        return receive_here
 
 
 class Objects:
@@ -146,30 +153,43 @@ class Objects:
         self.regions: list[Region] = []
         self.bindings: list[Binding] = []
         self.windows: dict[
-            int, tuple[int, int]
+            int,
+            tuple[int, int],
         ] = {}  # the type and the PD of each window, by its struct ibv_mw *
 
     def live_regions(self) -> Iterator[Region]:
-        return (each for each in self.regions if not each.ended)
+        return (region for region in self.regions if not region.ended)
 
     def region(self, rkey: int, ended: Iterable[str] = ("",)) -> Region | None:
         """Returns the newest region with this rkey in a state of `ended`; by default, a valid region."""
         return next(
-            (each for each in reversed(self.regions) if each.rkey == rkey and each.ended in ended),
+            (
+                region
+                for region in reversed(self.regions)
+                if region.rkey == rkey and region.ended in ended
+            ),
             None,
         )
 
     def source(self, lkey: int, ended: Iterable[str] = ("",)) -> Region | None:
         """Returns the newest region with this lkey in a state of `ended`; by default, a valid region."""
         return next(
-            (each for each in reversed(self.regions) if each.lkey == lkey and each.ended in ended),
+            (
+                region
+                for region in reversed(self.regions)
+                if region.lkey == lkey and region.ended in ended
+            ),
             None,
         )
 
     def binding(self, rkey: int, ended: Iterable[str] = ("",)) -> Binding | None:
         """Returns the newest binding with this key in a state of `ended`; by default, a valid binding."""
         return next(
-            (each for each in reversed(self.bindings) if each.rkey == rkey and each.ended in ended),
+            (
+                binding
+                for binding in reversed(self.bindings)
+                if binding.rkey == rkey and binding.ended in ended
+            ),
             None,
         )
 
@@ -177,9 +197,9 @@ class Objects:
         """Returns the newest binding of a window in a state of `ended`; by default, a valid binding."""
         return next(
             (
-                each
-                for each in reversed(self.bindings)
-                if each.window == window and each.ended in ended
+                binding
+                for binding in reversed(self.bindings)
+                if binding.window == window and binding.ended in ended
             ),
             None,
         )

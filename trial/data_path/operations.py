@@ -27,7 +27,10 @@ class Operations:
     """The replaced functions of one struct ibv_context. The real functions are attributes with the functions' names."""
 
     def __init__(
-        self, context: int, replacements: dict[str, Callable[..., int]], faults: list[BaseException]
+        self,
+        context: int,
+        replacements: dict[str, Callable[..., int]],
+        faults: list[BaseException],
     ) -> None:
         """`context` is struct ibv_context *. Exceptions of replacements are appended to `faults`."""
         self._real: dict[str, int] = {}
@@ -47,7 +50,7 @@ class Operations:
     def _guarded(self, function: Callable[..., int], failed: int) -> Callable[..., int]:
         def guarded(*arguments: Any) -> int:
             try:
-                return function(*(each or 0 for each in arguments))
+                return function(*(argument or 0 for argument in arguments))
             except BaseException as error:  # ctypes would print the exception and return 0
                 self._faults.append(error)
                 return failed

@@ -64,7 +64,10 @@ class ReplacedPath(Alteration):
         """Returns the address of a local element in this process, according to the region of its lkey, even if this
         region was deregistered or changed. Without such a region, returns the address in the element."""
         region = self.objects.source(element.lkey, ("", "deregistered", "changed"))
-        place = region.place(element.addr, element.length) if region else None
+        if region:
+            place = region.place(element.addr, element.length)
+        else:
+            place = None
         return element.addr if place is None else place
 
     def replace(self, sent: Sent, request: wire.SendRequest) -> None:
@@ -94,16 +97,19 @@ class ReplacedPath(Alteration):
     def _queue(self, pointer: int) -> QueuePair:
         struct = IbvQp.from_address(pointer)
         number, pd = int(struct.qp_num), int(struct.pd or 0)
-        known = self.queues.get(number)
-        if known is None or known.pointer != pointer or known.pd != pd:
+        queue = self.queues.get(number)
+        if queue is None or queue.pointer != pointer or queue.pd != pd:
             self.queues[number] = QueuePair(
-                number, pointer, _KINDS.get(struct.qp_type, "other"), pd
+                number,
+                pointer,
+                _KINDS.get(struct.qp_type, "other"),
+                pd,
             )
         return self.queues[number]
 
     def _due(self) -> None:
         due = [action for condition, action in self._later if condition()]
-        self._later = [each for each in self._later if each[1] not in due]
+        self._later = [event for event in self._later if event[1] not in due]
         for action in due:
             action()
 
@@ -151,17 +157,20 @@ class ReplacedPath(Alteration):
         if sent.opcode == wire.BIND_MW:
             self._bound(queue, sent.bind)
         elif sent.opcode in (wire.LOCAL_INV, wire.SEND_WITH_INV) and (
-            found := self.objects.binding(sent.imm)
+            binding := self.objects.binding(sent.imm)
         ):
-            found.ended = (
+            binding.ended = (
                 "invalidated" if sent.opcode == wire.LOCAL_INV else "invalidated by a message"
             )
-            sent.note = sent.note or found
+            sent.note = sent.note or binding
 
     def _bound(self, queue: QueuePair, bind: Any) -> None:
         window, info = bind.window or 0, bind.info
         kind, pd = self.objects.windows.get(window, (1, queue.pd))
-        region = self.objects.region(int(IbvMr.from_address(info.mr).rkey)) if info.mr else None
+        if info.mr:
+            region = self.objects.region(int(IbvMr.from_address(info.mr).rkey))
+        else:
+            region = None
         self._end(window, "rebound" if info.length else "unbound")
         if info.length:
             where = (info.addr, info.length, info.access, queue.number)
@@ -172,7 +181,7 @@ class ReplacedPath(Alteration):
         queue = self._queue(qp)
         request = wire.BindRequest.from_buffer_copy(wire.BindRequest.from_address(address))
         sent = Sent.of(
-            wire.SendRequest(wr_id=request.wr_id, opcode=wire.BIND_MW, flags=request.flags)
+            wire.SendRequest(wr_id=request.wr_id, opcode=wire.BIND_MW, flags=request.flags),
         )
         sent.bind.window, sent.bind.info = window, request.info
         if self.binding(queue, sent, request.info):
@@ -200,11 +209,11 @@ class ReplacedPath(Alteration):
         queue = self._queue(qp)
         while address:
             request = wire.ReceiveRequest.from_buffer_copy(
-                wire.ReceiveRequest.from_address(address)
+                wire.ReceiveRequest.from_address(address),
             )
             following, request.next = request.next or 0, None
             elements = wire.elements_of(request)
-            before = tuple(content_at(self.local(each), each.length) for each in elements)
+            before = tuple(content_at(self.local(element), element.length) for element in elements)
             posted = Posted(request.wr_id, elements, before)
             self.receiving(queue, posted, request)
             returned = int(self._real.post_recv(qp, ctypes.addressof(request), bad))
@@ -218,28 +227,33 @@ class ReplacedPath(Alteration):
     def _poll_cq(self, cq: int, count: int, address: int) -> int:
         self._due()
         number = int(self._real.poll_cq(cq, count, address))
-        kept = 0
+        stored = 0
         for index in range(max(number, 0)):
             wc = wire.WorkCompletion.from_address(
-                address + index * ctypes.sizeof(wire.WorkCompletion)
+                address + index * ctypes.sizeof(wire.WorkCompletion),
             )
             if not self._polled_one(wc):
                 continue
-            if kept != index:
+            if stored != index:
                 ctypes.memmove(
-                    address + kept * ctypes.sizeof(wire.WorkCompletion),
+                    address + stored * ctypes.sizeof(wire.WorkCompletion),
                     ctypes.addressof(wc),
                     ctypes.sizeof(wc),
                 )
-            kept += 1
-        return kept if number > 0 else number
+            stored += 1
+        if number > 0:
+            return stored
+        return number
 
     def _polled_one(self, wc: wire.WorkCompletion) -> bool:
         queue = self.queues.get(wc.qp_num)
         if queue is None:
             return True
         is_receive = wc.status == wire.SUCCESS and wc.opcode >= wire.RECV
-        sent = None if is_receive else queue.take_sent(wc.wr_id)
+        if is_receive:
+            sent = None
+        else:
+            sent = queue.take_sent(wc.wr_id)
         if sent is None:
             posted = queue.take_receive(wc.wr_id)
             if (
@@ -257,10 +271,10 @@ class ReplacedPath(Alteration):
             wc.opcode, wc.byte_len = sent.completed_as, sent.byte_len or 0
         if wc.status != wire.SUCCESS:
             self._undo(sent)
-        kept = self.completed(queue, sent, wc)
-        if kept:
+        stored = self.completed(queue, sent, wc)
+        if stored:
             self._polled.add(wc.qp_num)
-        return kept
+        return stored
 
     def _undo(self, sent: Sent) -> None:
         """Restores the records that a failed bind or invalidation has changed."""
@@ -276,16 +290,27 @@ class ReplacedPath(Alteration):
     # Regions
 
     def register(
-        self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int
+        self,
+        entry: Entry,
+        verb: str,
+        pd: Pd,
+        where: tuple[int, ...],
+        access: int,
     ) -> Return:
         """Registers a region. Records the region if it is not a region of a dma-buf."""
         returned = super().register(entry, verb, pd, where, access)
         if returned.mr and verb != "reg_dmabuf_mr":
             addr, length = where[:2]
-            iova = where[2] if verb == "reg_mr_iova" else 0 if access & ZERO_BASED else addr
+            if verb == "reg_mr_iova":
+                iova = where[2]
+            else:
+                if access & ZERO_BASED:
+                    iova = 0
+                else:
+                    iova = addr
             struct = returned.mr.struct
             self.objects.regions.append(
-                Region(addr, length, iova, access, pd.pointer, struct.lkey, struct.rkey, verb)
+                Region(addr, length, iova, access, pd.pointer, struct.lkey, struct.rkey, verb),
             )
         return returned
 
@@ -297,19 +322,31 @@ class ReplacedPath(Alteration):
         return returned
 
     def rereg_mr(
-        self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int
+        self,
+        entry: Entry,
+        mr: Mr,
+        flags: int,
+        pd: Pd | None,
+        addr: int,
+        length: int,
+        access: int,
     ) -> Return:
         """Re-registers a region, and records the changed region as a new one."""
         region = self.objects.region(mr.struct.rkey)
         returned = super().rereg_mr(entry, mr, flags, pd, addr, length, access)
         if region and not returned.value:
-            where = (
-                (addr, length, addr)
-                if flags & _TRANSLATION
-                else (region.addr, region.length, region.iova)
-            )
-            domain = pd.pointer if flags & _PD and pd else region.pd
-            rights = access if flags & _ACCESS else region.access
+            if flags & _TRANSLATION:
+                where = (addr, length, addr)
+            else:
+                where = (region.addr, region.length, region.iova)
+            if flags & _PD and pd:
+                domain = pd.pointer
+            else:
+                domain = region.pd
+            if flags & _ACCESS:
+                rights = access
+            else:
+                rights = region.access
             region.ended = "changed"
             keys = mr.struct.lkey, mr.struct.rkey
             self.objects.regions.append(Region(*where, rights, domain, *keys, region.verb))

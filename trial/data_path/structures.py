@@ -96,7 +96,7 @@ class SendRequest(ctypes.Structure):
         return int(
             self.bind.rkey
             if bound
-            else (self.target.atomic if self.atomic else self.target.rdma).rkey
+            else (self.target.atomic if self.atomic else self.target.rdma).rkey,
         )
 
     @rkey.setter
@@ -141,7 +141,7 @@ class WorkCompletion(ctypes.Structure):
 
     _fields_ = (
         *members(
-            "uint64_t wr_id; int status, opcode; uint32_t vendor_err, byte_len, imm, qp_num, src_qp, flags"
+            "uint64_t wr_id; int status, opcode; uint32_t vendor_err, byte_len, imm, qp_num, src_qp, flags",
         ),
         *((name, ctypes.c_uint16) for name in ("pkey_index", "slid")),
         *((name, ctypes.c_uint8) for name in ("sl", "dlid_path_bits")),
@@ -153,5 +153,5 @@ def elements_of(request: SendRequest | ReceiveRequest) -> tuple[Element, ...]:
     if not request.sg_list or request.num_sge <= 0:
         return ()
     return tuple(
-        map(Element.from_buffer_copy, (Element * request.num_sge).from_address(request.sg_list))
+        map(Element.from_buffer_copy, (Element * request.num_sge).from_address(request.sg_list)),
     )

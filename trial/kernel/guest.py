@@ -89,7 +89,9 @@ class Guests:
         prepared, console = self._prepared, self._out / "console.log"
         job = self._job(prepared)
         guest = self._templates.start(
-            freezing.ingredients_of(prepared.image, job, prepared.overlay), Request(()), console
+            freezing.ingredients_of(prepared.image, job, prepared.overlay),
+            Request(()),
+            console,
         )
         if guest is None:
             guest = boot(prepared.image, job, console=console, overlay=prepared.overlay)
@@ -108,8 +110,10 @@ class Guests:
             **self._driver.environment,
             **prepared.environment,
         }
-        kept = derivation.folder_of(cache_directory(), prepared.image.base)
-        return Job(tree, shlex.join([*_PYTHON.split(), PORT]), environment, prepared.prepare, kept)
+        folder = derivation.folder_of(cache_directory(), prepared.image.base)
+        return Job(
+            tree, shlex.join([*_PYTHON.split(), PORT]), environment, prepared.prepare, folder
+        )
 
 
 class MutantGuest:
@@ -118,7 +122,7 @@ class MutantGuest:
         self.module: Path | None = None  # None: the driver with which the guest was started
         self.loads = 0
         self._next(
-            "before its first order"
+            "before its first order",
         )  # orders that are sent before the guest has opened the port are lost
         self._order(cases=_packed(pickle.dumps(list(cases))), seed=seed)
 
@@ -139,7 +143,10 @@ class MutantGuest:
         return str(answer["reason"])
 
     def run(
-        self, cases: Sequence[str], all_of_them: bool = False, watched: bool = True
+        self,
+        cases: Sequence[str],
+        all_of_them: bool = False,
+        watched: bool = True,
     ) -> Iterator[Answer]:
         """Runs the cases until one reports a violation, or all with `all_of_them`. Raises Lost and NoSession."""
         self._order(run=list(cases), all=all_of_them, watched=watched)
@@ -199,7 +206,8 @@ class MutantGuest:
             return dict(json.loads(line))
         except ValueError as error:
             raise UserError(
-                f"the guest wrote a line that is not JSON: {line[:80]!r}", status=3
+                f"the guest wrote a line that is not JSON: {line[:80]!r}",
+                status=3,
             ) from error
 
 

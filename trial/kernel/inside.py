@@ -72,7 +72,8 @@ class Orders:
 
     def answer(self, event: str, **more: object) -> None:
         write_all(
-            self._port, json.dumps({"event": event, **more}, separators=(",", ":")).encode() + b"\n"
+            self._port,
+            json.dumps({"event": event, **more}, separators=(",", ":")).encode() + b"\n",
         )
 
 
@@ -101,7 +102,7 @@ def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> bool:
 
 def _violates(case: Case, context: Any, orders: Orders) -> bool:
     _ONCE.write_text(
-        "1"
+        "1",
     )  # preflight or an earlier case may have caused the same warning as this case
     orders.answer("begins", case=case.id)
     last, began = time.monotonic(), time.monotonic()
@@ -113,8 +114,8 @@ def _violates(case: Case, context: Any, orders: Orders) -> bool:
             orders.answer("progress")
 
     rules, judgement = violations_by(case, context, progress)
-    told = {"verdict": judgement.verdict, "rules": sorted(rules), "reason": judgement.reason}
-    orders.answer("judged", case=case.id, seconds=round(time.monotonic() - began, 3), **told)
+    facts = {"verdict": judgement.verdict, "rules": sorted(rules), "reason": judgement.reason}
+    orders.answer("judged", case=case.id, seconds=round(time.monotonic() - began, 3), **facts)
     return bool(rules)
 
 
@@ -123,7 +124,10 @@ def in_child(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
     child = os.fork()
     if child == 0:
         try:
-            status = 2 if run(cases, orders, all_of_them) else 0
+            if run(cases, orders, all_of_them):
+                status = 2
+            else:
+                status = 0
         except BaseException as error:
             orders.answer("no-session", reason=f"{type(error).__name__}: {error}")
             status = 1
@@ -150,9 +154,11 @@ def run_watched(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int
     if status == 0 and not all_of_them and _kept_since(before):
         for case in cases:
             before = _kept()
-            if in_child([case], Orders(os.devnull), False) == 0 and (kept := _kept_since(before)):
+            if in_child([case], Orders(os.devnull), False) == 0 and (
+                holding := _kept_since(before)
+            ):
                 orders.answer("begins", case=case.id)
-                reason = f"the driver keeps memory after the process has exited: {', '.join(sorted(kept))}"
+                reason = f"the driver keeps memory after the process has exited: {', '.join(sorted(holding))}"
                 orders.answer(
                     "judged",
                     case=case.id,
@@ -168,21 +174,21 @@ def run_watched(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int
 def _kept() -> Counter[str]:
     """Counts the objects watched by KFENCE that the driver has allocated and not freed, by the functions that led to
     the allocation. Only allocations by modules count, because the kernel keeps some of its own objects for later."""
-    found = Counter[str]()
-    for each in (_FENCED / "objects").read_text().split("---\n"):
-        stack, _, freed = each.partition("allocated by")[2].partition("\n")[2].partition("\n\n")
+    counts = Counter[str]()
+    for text in (_FENCED / "objects").read_text().split("---\n"):
+        stack, _, freed = text.partition("allocated by")[2].partition("\n")[2].partition("\n\n")
         if (
             f"[{MODULE}]" in stack
             and stack.partition("\n")[0].endswith("]")
             and not freed.strip(" -\n")
         ):
-            found[" < ".join(_FRAME.findall(stack)[:3])] += 1
-    return found
+            counts[" < ".join(_FRAME.findall(stack)[:3])] += 1
+    return counts
 
 
 def _kept_since(before: Counter[str]) -> Counter[str]:
     for cache in Path("/sys/kernel/slab").glob(
-        "kmalloc-*/shrink"
+        "kmalloc-*/shrink",
     ):  # frees objects that wait to be freed in a batch
         cache.write_text("1")
     until = time.monotonic() + _FREED_S
@@ -205,11 +211,11 @@ def run_program(packed: str, arguments: Sequence[str], orders: Orders) -> int:
 def exchange_provider(packed: str) -> None:
     """Replaces or restores the guest's provider. A process that has already loaded a provider keeps it."""
     (file,) = _PROVIDERS.glob("librxe-rdmav*.so")
-    kept = file.with_suffix(".kept")
-    if kept.exists():
-        kept.replace(file)
+    stored = file.with_suffix(".kept")
+    if stored.exists():
+        stored.replace(file)
     if packed:
-        file.rename(kept)
+        file.rename(stored)
         file.write_bytes(unpacked(packed))
 
 
@@ -224,11 +230,11 @@ def main(port: str) -> int:
     _, moment = decode(warm.wait(port))
     warm.wake(moment)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    orders, known = Orders(port), dict[str, Case]()
+    orders, cases_by_id = Orders(port), dict[str, Case]()
     orders.answer("open")
     for order in orders:
         if "cases" in order:
-            known |= {case.id: case for case in pickle.loads(unpacked(order["cases"]))}
+            cases_by_id |= {case.id: case for case in pickle.loads(unpacked(order["cases"]))}
             orders.seed = order["seed"]
         if "module" in order:
             exchange_provider(order["provider"])
@@ -241,7 +247,7 @@ def main(port: str) -> int:
             orders.answer("exchanged", reason=reason)
         if "run" in order:
             orders.watched = order["watched"]
-            status = run_watched([known[name] for name in order["run"]], orders, order["all"])
+            status = run_watched([cases_by_id[name] for name in order["run"]], orders, order["all"])
             orders.answer("done", status=status)
         if "program" in order:
             orders.answer("done", status=run_program(order["program"], order["arguments"], orders))

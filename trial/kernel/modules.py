@@ -35,14 +35,22 @@ class Modules:
     mended sources."""
 
     def __init__(
-        self, recipe: Recipe, image: Image, cache: Path, driver: Driver, say: Callable[[str], None]
+        self,
+        recipe: Recipe,
+        image: Image,
+        cache: Path,
+        driver: Driver,
+        say: Callable[[str], None],
     ) -> None:
         self._recipe, self._image, self._cache = recipe, image, cache
         self._driver, self._say = driver, say
         self._folder = cache / "mutants"
         self._folder.mkdir(parents=True, exist_ok=True)
         self.seconds: list[float] = []  # the duration of each compilation
-        changes = read_changes() if self._driver.name == DEFAULT_DRIVER else ()
+        if self._driver.name == DEFAULT_DRIVER:
+            changes = read_changes()
+        else:
+            changes = ()
         self._unmutated = apply(changes, pristine(recipe, image, cache, say, driver))[0]
         self._compiler = ThreadPoolExecutor(1)  # compiles while a guest runs cases
         self._compiling: dict[Path, Future[None]] = {}
@@ -85,23 +93,23 @@ class Modules:
         with mender(self._recipe, self._image, self._cache, self._say, self._driver) as shop:
             began = time.monotonic()
             try:
-                made = shop.compile(texts)
+                compiled = shop.compile(texts)
             except UserError as error:
                 raise NotMade(str(error), fits=True) from error
             self.seconds.append(time.monotonic() - began)
             ours = any(file.startswith(RDMA_CORE) for change in changes for file in change.files)
             for file in reversed(
-                made
+                compiled,
             ):  # stores the module last: if it exists, its provider also exists
                 if ours or file.stem == self._driver.module:
                     _keep(file, path.with_suffix(file.suffix))
 
 
-def _keep(made: Path, path: Path) -> None:
+def _keep(module: Path, path: Path) -> None:
     part = path.with_suffix(".part")
-    shutil.copyfile(made, part)
+    shutil.copyfile(module, part)
     part.rename(path)
-    others = sorted(path.parent.glob("*.ko"), key=lambda each: each.stat().st_mtime)
-    for old in others[:-KEPT]:
+    modules_there = sorted(path.parent.glob("*.ko"), key=lambda each: each.stat().st_mtime)
+    for old in modules_there[:-KEPT]:
         old.unlink(missing_ok=True)
         old.with_suffix(".so").unlink(missing_ok=True)

@@ -49,7 +49,7 @@ class Mutant(Change):
 
 def read_mutants(folder: Path = FOLDER / DEFAULT_DRIVER) -> tuple[Mutant, ...]:
     """Returns all mutants in a driver's folder. Raises UserError (status 2) with file and line of each mistake."""
-    reader, found, names = Reader(), list[Mutant](), dict[str, str]()
+    reader, mutants, names = Reader(), list[Mutant](), dict[str, str]()
     for path in sorted(folder.glob("*.yaml")):
         for node in _documents(path):
             mutant = _mutant(path, node, reader)
@@ -59,10 +59,10 @@ def read_mutants(folder: Path = FOLDER / DEFAULT_DRIVER) -> tuple[Mutant, ...]:
                     f"the name {mutant.name!r} is already used in {names[mutant.name]}",
                 )
             names[mutant.name] = path.name
-            found.append(mutant)
+            mutants.append(mutant)
     if reader.mistakes:
         raise UserError(*map(str, reader.mistakes), status=2)
-    return tuple(found)
+    return tuple(mutants)
 
 
 def chosen_mutants(
@@ -72,20 +72,22 @@ def chosen_mutants(
     files: Sequence[str] = (),
 ) -> list[Mutant]:
     """Returns the mutants that match names, rules and files; an empty list matches all. Raises UserError (status 2)."""
-    asked: Sequence[tuple[Sequence[str], Callable[[Mutant], set[str]]]] = (
+    questions: Sequence[tuple[Sequence[str], Callable[[Mutant], set[str]]]] = (
         (names, lambda each: {each.name}),
         (rules, lambda each: set(each.rules)),
         (files, lambda each: {each.file}),
     )
-    for words, of in asked:
+    for words, of in questions:
         there = sorted(set[str]().union(*map(of, known)))
         for word in words:
             if word not in there:
                 raise UserError(
-                    f"no mutant has the name, rule or file {word!r}{suggestion(word, there)}"
+                    f"no mutant has the name, rule or file {word!r}{suggestion(word, there)}",
                 )
     return [
-        each for each in known if all(not words or of(each) & set(words) for words, of in asked)
+        mutant
+        for mutant in known
+        if all(not words or of(mutant) & set(words) for words, of in questions)
     ]
 
 
@@ -104,19 +106,21 @@ def _mutant(path: Path, node: Node, reader: Reader) -> Mutant:
     fields = reader.mapping(node, "a mutant", _KEYS, _REQUIRED)
 
     def text(key: str) -> str:
-        return (reader.text(fields[key], key) or "") if key in fields else ""
+        if key in fields:
+            return reader.text(fields[key], key) or ""
+        return ""
 
     def flag(key: str) -> bool:
         return key in fields and bool(reader.truth(fields[key], key))
 
     def ids(key: str) -> tuple[str, ...]:
         return tuple(
-            reader.text(each, "a rule") or "" for each in reader.items(fields.get(key), key)
+            reader.text(item, "a rule") or "" for item in reader.items(fields.get(key), key)
         )
 
     edits = read_edits(fields.get("edits"), reader)
     digest = hashlib.sha256(repr(edits).encode()).hexdigest()
-    made = Mutant(
+    mutant = Mutant(
         text("name"),
         text("about"),
         ids("rules"),
@@ -127,4 +131,4 @@ def _mutant(path: Path, node: Node, reader: Reader) -> Mutant:
         kind=text("kind"),
     )
     flags: dict[str, Any] = {key: flag(key) for key in _FLAGS}
-    return replace(made, departs_from=ids("departs_from"), equivalent=text("equivalent"), **flags)
+    return replace(mutant, departs_from=ids("departs_from"), equivalent=text("equivalent"), **flags)

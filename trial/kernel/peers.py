@@ -44,17 +44,21 @@ class Peers:
     `parts` are names or patterns that divide the tests."""
 
     def __init__(
-        self, program: bytes, parts: Sequence[str], trial: Trial, modules: Modules
+        self,
+        program: bytes,
+        parts: Sequence[str],
+        trial: Trial,
+        modules: Modules,
     ) -> None:
         self._program, self._parts, self._trial, self._modules = program, parts, trial, modules
         self._unmutated: dict[str, bool] = {}
 
     def seen(self, mutants: Sequence[Mutant]) -> Iterator[tuple[str, str]]:
         """Yields each mutant that cannot harm its guest, and the first test that detects the mutant, or ""."""
-        waiting = [each for each in mutants if not (each.kills or each.leaks)]
+        waiting = [mutant for mutant in mutants if not (mutant.kills or mutant.leaks)]
         while waiting:
             together, _ = self._trial.combined(waiting)
-            waiting = [each for each in waiting if each not in together]
+            waiting = [mutant for mutant in waiting if mutant not in together]
             for part in self._parts:
                 detected = together
                 while (
@@ -62,13 +66,13 @@ class Peers:
                 ):  # repeated without the detected mutants, which may have hidden others
                     suspected = self._passing(self._failing(together, [part])[0])
                     detected = []
-                    for each in together:
-                        if tests := self._alone(each, suspected):
+                    for mutant in together:
+                        if tests := self._alone(mutant, suspected):
                             suspected = [test for test in suspected if test not in tests]
-                            detected.append(each)
-                            yield each.name, tests[0]
-                    together = [each for each in together if each not in detected]
-            yield from ((each.name, "") for each in together)
+                            detected.append(mutant)
+                            yield mutant.name, tests[0]
+                    together = [mutant for mutant in together if mutant not in detected]
+            yield from ((mutant.name, "") for mutant in together)
 
     def _alone(self, mutant: Mutant, tests: Sequence[str]) -> list[str]:
         """Returns the tests that fail twice with only this mutant."""
@@ -77,22 +81,22 @@ class Peers:
         return [test for test in failing if test in again]
 
     def _passing(self, tests: Sequence[str]) -> list[str]:
-        waiting, ended = [each for each in tests if each not in self._unmutated], False
+        waiting, ended = [test for test in tests if test not in self._unmutated], False
         while waiting and not ended:
             failing, ended = self._failing([], waiting)
-            waiting = [each for each in waiting if each not in failing]
+            waiting = [mutant for mutant in waiting if mutant not in failing]
             self._unmutated |= dict.fromkeys(failing, False)
             if ended or not failing:
                 self._unmutated |= dict.fromkeys(waiting, ended)
                 break
-        return [each for each in tests if self._unmutated[each]]
+        return [test for test in tests if self._unmutated[test]]
 
     def _failing(self, mutants: Sequence[Mutant], tests: Sequence[str]) -> tuple[list[str], bool]:
         """Runs tests or parts with the mutants; returns the tests that fail, and whether all tests were run."""
         module, failing = self._modules.of(mutants), list[str]()
         try:
             if self._trial.ready().load(
-                module
+                module,
             ):  # objects that earlier tests have left may keep the driver in use
                 self._trial.close()
                 if self._trial.ready().load(module):
@@ -122,7 +126,8 @@ def rdma_unit_test(program: Path) -> tuple[bytes, Sequence[str]]:
     if not program.is_file():
         raise UserError(f"--rdma-unit-test {program}: there is no such program", status=2)
     return _packed(
-        Path(__file__).with_name("unit_tests.py"), {"program": program.read_bytes()}
+        Path(__file__).with_name("unit_tests.py"),
+        {"program": program.read_bytes()},
     ), _PATTERNS
 
 

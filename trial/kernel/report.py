@@ -36,78 +36,83 @@ def read_history(folder: Path | None) -> History:
         data = json.loads(file.read_text(encoding="utf-8"))
         if data["schema"] != SCHEMA:
             raise ValueError("it has a different schema")
-        return {each["name"]: each for each in data["findings"]}
+        return {entry["name"]: entry for entry in data["findings"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{file} cannot be read: {error}", hint="--before is the --out of an earlier trial"
+            f"{file} cannot be read: {error}",
+            hint="--before is the --out of an earlier trial",
         ) from error
 
 
 def write(folder: Path, findings: Iterable[Finding], before: History) -> None:
     """Writes kernel.md and kernel.json, with the outcomes of `before` for mutants that were not tried now."""
-    known = list((before | {each.name: asdict(each) for each in findings}).values())
-    write_files(folder, _NAME, {"schema": SCHEMA, "findings": known}, table(known))
+    entries = list((before | {finding.name: asdict(finding) for finding in findings}).values())
+    write_files(folder, _NAME, {"schema": SCHEMA, "findings": entries}, table(entries))
 
 
 def regressions(findings: Iterable[Finding], before: History) -> list[Finding]:
     """Returns the mutants that were killed before and are not killed now: regressions of the suite."""
     return [
-        each
-        for each in findings
-        if each.outcome in COUNTED[2:] and before.get(each.name, {}).get("outcome") in KILLED
+        finding
+        for finding in findings
+        if finding.outcome in COUNTED[2:] and before.get(finding.name, {}).get("outcome") in KILLED
     ]
 
 
-def line(found: Finding) -> str:
-    by = (
-        f" · {found.by[0]}: {found.reason}"
-        if found.by
-        else f" · {found.reason}"
-        if found.reason
-        else ""
-    )
-    return f"{found.outcome:<18} {','.join(found.rules):<16} {found.file}/{found.name}: {found.about}{by}"
+def line(finding: Finding) -> str:
+    if finding.by:
+        by = f" · {finding.by[0]}: {finding.reason}"
+    else:
+        if finding.reason:
+            by = f" · {finding.reason}"
+        else:
+            by = ""
+    return f"{finding.outcome:<18} {','.join(finding.rules):<16} {finding.file}/{finding.name}: {finding.about}{by}"
 
 
 def summary(findings: Sequence[Finding], lost: Sequence[Finding], seconds: float) -> str:
     """Returns the last lines of the output."""
-    counts = collections.Counter(each.outcome for each in findings)
+    counts = collections.Counter(finding.outcome for finding in findings)
     counted = sum(counts[outcome] for outcome in COUNTED)
     killed = sum(counts[outcome] for outcome in KILLED)
-    lines = [f"no longer killed: {line(each)}" for each in lost]
+    lines = [f"no longer killed: {line(finding)}" for finding in lost]
     lines.append(
-        f"{killed} of {counted} mutants killed, {counts[BY_ITS_RULE]} by their own rule, in {seconds:.0f} s"
+        f"{killed} of {counted} mutants killed, {counts[BY_ITS_RULE]} by their own rule, in {seconds:.0f} s",
     )
     lines.append(
-        ", ".join(f"{counts[outcome]} {outcome}" for outcome in _COLUMNS if counts[outcome])
+        ", ".join(f"{counts[outcome]} {outcome}" for outcome in _COLUMNS if counts[outcome]),
     )
     return "\n".join(lines)
 
 
 def table(findings: Sequence[Mapping[str, Any]]) -> str:
     """Returns tables in Markdown: outcomes by kind of mistake, and the mutants that were not killed."""
-    kinds = sorted({each["kind"] for each in findings})
-    used = [outcome for outcome in _COLUMNS if any(each["outcome"] == outcome for each in findings)]
+    kinds = sorted({finding["kind"] for finding in findings})
+    used = [
+        outcome
+        for outcome in _COLUMNS
+        if any(finding["outcome"] == outcome for finding in findings)
+    ]
     rows = []
     for kind in (*kinds, "all"):
         of = collections.Counter(
-            each["outcome"] for each in findings if kind in (each["kind"], "all")
+            finding["outcome"] for finding in findings if kind in (finding["kind"], "all")
         )
         rows.append((kind, *map(of.__getitem__, used)))
     alive = [
         (
-            f"{each['file']}/{each['name']}",
-            ", ".join(each["rules"]),
-            each["about"],
-            ": ".join(filter(None, (each["outcome"], each["reason"]))),
+            f"{finding['file']}/{finding['name']}",
+            ", ".join(finding["rules"]),
+            finding["about"],
+            ": ".join(filter(None, (finding["outcome"], finding["reason"]))),
         )
-        for each in findings
-        if each["outcome"] not in (*KILLED, EQUIVALENT, ACCEPTED)
+        for finding in findings
+        if finding["outcome"] not in (*KILLED, EQUIVALENT, ACCEPTED)
     ]
     lines = [*markdown(("kind", *used), rows, range(1, len(used) + 1)), *_by_peers(findings, kinds)]
     return (
         "\n".join(
-            [*lines, "", *markdown(("not killed", "rules", "what it does", "outcome"), alive)]
+            [*lines, "", *markdown(("not killed", "rules", "what it does", "outcome"), alive)],
         )
         + "\n"
     )
@@ -117,13 +122,13 @@ def _by_peers(findings: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> li
     """Returns a table for each peer: how many mutants its tests and the cases detect, by kind of mistake."""
     lines: list[str] = []
     for peer, tests in PEERS.items():
-        tried = [each for each in findings if each.get(peer) is not None]
+        tried = [finding for finding in findings if finding.get(peer) is not None]
         rows = []
         for kind in (*kinds, "all"):
             of = [
-                (each["outcome"] in KILLED, bool(each[peer]))
-                for each in tried
-                if kind in (each["kind"], "all")
+                (finding["outcome"] in KILLED, bool(finding[peer]))
+                for finding in tried
+                if kind in (finding["kind"], "all")
             ]
             if of:
                 counts = (

@@ -67,7 +67,13 @@ class Finding:
 
 def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
     return Finding(
-        mutant.name, mutant.file, mutant.kind, mutant.rules, mutant.about, outcome, **more
+        mutant.name,
+        mutant.file,
+        mutant.kind,
+        mutant.rules,
+        mutant.about,
+        outcome,
+        **more,
     )
 
 
@@ -75,21 +81,22 @@ def suited(cases: Sequence[Case], seed: int | None = None) -> list[Case]:
     """Returns the cases of the default tier that a driver can fail, without those of the header or of fork protection.
     Cases that may crash a kernel are last. With a seed, the order is otherwise random. Without a seed, rows are before
     sweeps, and the first case of each table is before all second cases, because neighbouring cases are similar."""
-    found = [
+    fitting = [
         case
         for case in of_tier(cases, DEFAULT)
         if case.kind in (Kind.ROW, Kind.SWEEP) and not case.needs_kept_memory
     ]
     if seed is not None:
-        return sorted(ordered(found, seed), key=lambda case: case.hazardous)
+        return sorted(ordered(fitting, seed), key=lambda case: case.hazardous)
     before = collections.Counter[str]()
     places = {}
-    for case in found:
+    for case in fitting:
         table = case.id.rpartition("/")[0]
         places[case.id] = before[table]
         before[table] += 1
     return sorted(
-        found, key=lambda case: (case.hazardous, case.kind is not Kind.ROW, places[case.id])
+        fitting,
+        key=lambda case: (case.hazardous, case.kind is not Kind.ROW, places[case.id]),
     )
 
 
@@ -144,27 +151,32 @@ class Trial:
         before: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Iterator[Finding]:
         """Tries each mutant in isolation, first with the cases that detected it before; compiles others meanwhile."""
-        self._modules.begin([each] for each in mutants if not each.equivalent)
+        self._modules.begin([mutant] for mutant in mutants if not mutant.equivalent)
         mutants = list(mutants)
         while mutants:
             # the number of mutants before the first one that kills or leaks: after that one, the guest is closed
             ending = next(
-                (n for n, each in enumerate(mutants) if each.kills or each.leaks), len(mutants)
+                (n for n, mutant in enumerate(mutants) if mutant.kills or mutant.leaks),
+                len(mutants),
             )
             number = min(ending, _UNCHECKED) or 1
             part, mutants = mutants[:number], mutants[number:]
             self._unchecked = [] if ending else None
-            first = [(before or {}).get(each.name, {}).get("by", ()) for each in part]
-            found = [
-                self.try_alone(each, only, cases) for each, cases in zip(part, first, strict=True)
+            first = [(before or {}).get(mutant.name, {}).get("by", ()) for mutant in part]
+            findings = [
+                self.try_alone(mutant, only, cases)
+                for mutant, cases in zip(part, first, strict=True)
             ]
             failing = self._fail_without(self._unchecked or ())
             self._unchecked = None
-            for mutant, each in zip(part, found, strict=True):
-                yield self.try_alone(mutant, only) if failing & set(each.by) else each
+            for mutant, finding in zip(part, findings, strict=True):
+                yield self.try_alone(mutant, only) if failing & set(finding.by) else finding
 
     def try_alone(
-        self, mutant: Mutant, only: Sequence[str] = (), first: Sequence[str] = ()
+        self,
+        mutant: Mutant,
+        only: Sequence[str] = (),
+        first: Sequence[str] = (),
     ) -> Finding:
         if mutant.equivalent:
             return finding(mutant, EQUIVALENT, reason=mutant.equivalent)
@@ -174,12 +186,14 @@ class Trial:
         except NotMade as error:
             return finding(mutant, NOT_COMPILED if error.fits else NO_FIT, reason=str(error))
         names = list(only) or own_cases(mutant, self._cases)
-        found = self._tried(
-            mutant, module, sorted(names, key=lambda name: (name not in first, name in self._slow))
+        result = self._tried(
+            mutant,
+            module,
+            sorted(names, key=lambda name: (name not in first, name in self._slow)),
         )
         if mutant.kills or mutant.leaks:
             self.close()
-        return replace(found, seconds=round(time.monotonic() - began, 1))
+        return replace(result, seconds=round(time.monotonic() - began, 1))
 
     def _tried(self, mutant: Mutant, module: Any, names: list[str]) -> Finding:
         broken: list[Answer] = []
@@ -192,13 +206,19 @@ class Trial:
                     tried, names = tried + 1, names[1:]
                     self._slow |= {answer.case} if answer.seconds > _SLOW_S else set()
                     broken += [answer] * (answer.verdict == Verdict.BROKEN)
-                    detected = answer if answer.rules or answer.verdict == Verdict.CRASH else None
+                    if answer.rules or answer.verdict == Verdict.CRASH:
+                        detected = answer
+                    else:
+                        detected = None
             except NotLoaded as error:
                 return finding(mutant, NOT_LOADED, reason=str(error))
             except NoSession as error:
                 return finding(mutant, BROKEN, reason=str(error), tried=tried)
             except Lost as lost:
-                outcome = HANG if lost.verdict == Verdict.HANG else NOT_LOADED
+                if lost.verdict == Verdict.HANG:
+                    outcome = HANG
+                else:
+                    outcome = NOT_LOADED
                 return finding(mutant, outcome, reason=str(lost), verdict=lost.verdict, tried=tried)
             if detected and (counted := self._counts(detected, module, mutant)):
                 outcome, by = FALSE_ALARM if mutant.permitted else counted, (detected.case,)
@@ -213,7 +233,11 @@ class Trial:
         if broken:
             reason = f"{broken[0].case}: {broken[0].reason}"
             return finding(
-                mutant, BROKEN, by=tuple(each.case for each in broken), reason=reason, tried=tried
+                mutant,
+                BROKEN,
+                by=tuple(case.case for case in broken),
+                reason=reason,
+                tried=tried,
             )
         return finding(mutant, ACCEPTED if mutant.permitted else SURVIVED, tried=tried)
 
@@ -240,11 +264,15 @@ class Trial:
     def _counts(self, answer: Answer, module: Any, mutant: Mutant) -> str:
         """Returns the outcome of a detection, or an empty text if the detection does not count."""
         rules = self._confirmed(answer, module, mutant) - {BROKEN}
-        return "" if not rules else BY_ITS_RULE if _violated(mutant, rules) else ELSEWHERE
+        if not rules:
+            return ""
+        if _violated(mutant, rules):
+            return BY_ITS_RULE
+        return ELSEWHERE
 
     def _confirmed(self, answer: Answer, module: Any, *mutants: Mutant) -> set[str]:
         """Returns the signs of a violation that a case reports in two runs with the mutants, and not without them."""
-        signs = _signs(answer) - {rule for each in mutants for rule in each.departs_from}
+        signs = _signs(answer) - {rule for mutant in mutants for rule in mutant.departs_from}
         if signs and (answer.case in self._unmutated or self._guest is None):
             signs -= _signs(self._without(answer.case))
         if not signs:
@@ -254,7 +282,9 @@ class Trial:
             self.close()  # the mutant may have used up resources of the device; a new guest has all resources
             again = self._once(answer.case, module)
         signs &= _signs(again)
-        return signs - _signs(self._without(answer.case)) if signs else signs
+        if signs:
+            return signs - _signs(self._without(answer.case))
+        return signs
 
     def _without(self, case: str) -> Answer:
         if case not in self._unmutated:
@@ -269,7 +299,7 @@ class Trial:
         if len(waiting) > 1:
             with contextlib.suppress(Lost, NoSession):
                 self._unmutated |= {
-                    each.case: each for each in self._answers(self._unmutated_module, waiting)
+                    answer.case: answer for answer in self._answers(self._unmutated_module, waiting)
                 }
         for case in waiting:  # a run stops after the first case that fails
             if case not in self._unmutated:
@@ -279,7 +309,7 @@ class Trial:
     def _fails_anyway(self, name: str) -> bool:
         """Whether a case reports all of its rules even without a mutant: the case cannot detect a mutant."""
         return name in self._unmutated and set(self._rules[name]) <= set(
-            self._unmutated[name].rules
+            self._unmutated[name].rules,
         )
 
     def _once(self, case: str, module: Any) -> Answer:
@@ -322,9 +352,9 @@ class Trial:
             names = [case for case in failing if self._confirmed(failing[case], module, *together)]
             killed = {}
             for mutant in self._suspects(together, names) if names else ():
-                if found := self._by_others(mutant, names):
-                    killed[mutant.name] = found
-                    yield found
+                if result := self._by_others(mutant, names):
+                    killed[mutant.name] = result
+                    yield result
             rest = [mutant for mutant in together if mutant.name not in killed]
             waiting = [mutant for mutant in waiting if mutant not in together]
             if killed and rest:
@@ -334,12 +364,19 @@ class Trial:
                 ]  # repeats the rest without the killed mutants, which may have hidden others
                 continue
             for mutant in rest:
-                reason = (
-                    f"with other mutants, but with neither half of them: {', '.join(names)}"
-                    if names
-                    else ""
-                )
-                outcome = UNDECIDED if names else ACCEPTED if mutant.permitted else SURVIVED
+                if names:
+                    reason = (
+                        f"with other mutants, but with neither half of them: {', '.join(names)}"
+                    )
+                else:
+                    reason = ""
+                if names:
+                    outcome = UNDECIDED
+                else:
+                    if mutant.permitted:
+                        outcome = ACCEPTED
+                    else:
+                        outcome = SURVIVED
                 took = round(time.monotonic() - began, 1)  # of all mutants in the module
                 yield finding(mutant, outcome, reason=reason, tried=len(self._cases), seconds=took)
 
@@ -382,13 +419,15 @@ class Trial:
         """Returns the mutants that may cause these cases to fail; halves the set of mutants repeatedly."""
         if len(mutants) == 1:
             return list(mutants)
-        found: list[Mutant] = []
+        suspects: list[Mutant] = []
         for half in (mutants[: len(mutants) // 2], mutants[len(mutants) // 2 :]):
             module = self._modules.of(half)
             if any(self._confirmed(self._once(name, module), module, *half) for name in names):
-                found += self._suspects(half, names)
-        return found
+                suspects += self._suspects(half, names)
+        return suspects
 
     def _by_others(self, mutant: Mutant, names: Sequence[str]) -> Finding | None:
-        found = self._tried(mutant, self._modules.of([mutant]), list(names))
-        return found if found.outcome in (BY_ITS_RULE, ELSEWHERE, FALSE_ALARM, BROKEN) else None
+        result = self._tried(mutant, self._modules.of([mutant]), list(names))
+        if result.outcome in (BY_ITS_RULE, ELSEWHERE, FALSE_ALARM, BROKEN):
+            return result
+        return None

@@ -39,11 +39,14 @@ def main() -> None:
             tests,
         ]
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         ) as process:
             assert process.stdout is not None
-            for found in filter(None, map(_LINE.match, process.stdout)):
-                outcome, test = found.groups()
+            for match in filter(None, map(_LINE.match, process.stdout)):
+                outcome, test = match.groups()
                 if outcome == "RUN":
                     running = test
                     ran.append(test)

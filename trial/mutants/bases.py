@@ -57,11 +57,11 @@ class SharedReceives(Device):
     """Checks receives of a shared receive queue less strictly than other receives."""
 
     def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
-        found = super().memory_of_sge(queue, sge, write)
+        memory = super().memory_of_sge(queue, sge, write)
         region = self.keys.get(sge.lkey)
-        if found is None and write and queue.kind == "RC_SRQ" and isinstance(region, Region):
+        if memory is None and write and queue.kind == "RC_SRQ" and isinstance(region, Region):
             return self.unchecked(queue, region, sge)
-        return found
+        return memory
 
     def unchecked(self, queue: Queue, region: Region, sge: Sge) -> int | None:
         """Returns the address of an element that any other receive queue refuses, or None to refuse the element."""
@@ -78,13 +78,15 @@ class Remembering(Device):
 
     def formers(self) -> dict[int, tuple[Region, Change]]:
         """Returns, by handle, each region's state before its last change, and this change."""
-        found: dict[int, tuple[Region, Change]] = self.__dict__.setdefault("_formers", {})
-        return found
+        formers_here: dict[int, tuple[Region, Change]] = self.__dict__.setdefault("_formers", {})
+        return formers_here
 
     def former(self, region: Region, *flags: int) -> Region | None:
         """Returns the region before its last change if the change had all these flags; else None."""
         before, change = self.formers().get(region.handle, (None, None))
-        return before if change and all(change.flags & flag for flag in flags) else None
+        if change and all(change.flags & flag for flag in flags):
+            return before
+        return None
 
 
 # Requests
@@ -111,7 +113,9 @@ def wrapped(region: Region, addr: int, length: int) -> int | None:
     """Returns the address of the region's first byte if an operation starts in or after the region, and its end wraps
     at 2^64 to at most the region's end; else None."""
     within = (addr + length) % SPACE <= region.iova + region.length
-    return region.addr if addr >= region.iova and addr + length >= SPACE and within else None
+    if addr >= region.iova and addr + length >= SPACE and within:
+        return region.addr
+    return None
 
 
 def refused_reliably(queue: Queue, status: str) -> bool:
@@ -146,21 +150,43 @@ class Late(Device):
 
     def write(self, queue: Queue, request: SendRequest) -> str:
         return self._remembered(
-            super().write(queue, request), self.late_writes, queue, request, reading=False
+            super().write(queue, request),
+            self.late_writes,
+            queue,
+            request,
+            reading=False,
         )
 
     def read(self, queue: Queue, request: SendRequest) -> str:
         return self._remembered(
-            super().read(queue, request), self.late_reads, queue, request, reading=True
+            super().read(queue, request),
+            self.late_reads,
+            queue,
+            request,
+            reading=True,
         )
 
     def _remembered(
-        self, status: str, late: bool, queue: Queue, request: SendRequest, reading: bool
+        self,
+        status: str,
+        late: bool,
+        queue: Queue,
+        request: SendRequest,
+        reading: bool,
     ) -> str:
         """Returns the status of a request; adds a successful request to `pending` if `late` is true."""
-        length = sum(sge.length for sge in request.sges) if late and status == "SUCCESS" else 0
-        there = self.target(queue, request, length) if length else None
-        here = self.memory_of_sge(queue, request.sges[0], write=reading) if there else None
+        if late and status == "SUCCESS":
+            length = sum(sge.length for sge in request.sges)
+        else:
+            length = 0
+        if length:
+            there = self.target(queue, request, length)
+        else:
+            there = None
+        if there:
+            here = self.memory_of_sge(queue, request.sges[0], write=reading)
+        else:
+            here = None
         if not there or not here:
             return status
         source, sink = (there, here) if reading else (here, there)
@@ -185,8 +211,8 @@ class Late(Device):
 
     def ended(self, key: int) -> bool:
         """Whether a key is no longer valid."""
-        found = self.keys.get(key)
-        return found is None or (isinstance(found, Window) and found.region is None)
+        key_here = self.keys.get(key)
+        return key_here is None or (isinstance(key_here, Window) and key_here.region is None)
 
 
 # Advice and on-demand memory
@@ -226,10 +252,13 @@ class Declared(Device):
     lacking: tuple[str, ...] = ()
 
     def not_on_demand_here(self, found: Region | Window | None) -> bool:
-        region = found.region if isinstance(found, Window) else found
+        if isinstance(found, Window):
+            region = found.region
+        else:
+            region = found
         on_demand = region is not None and region.access & ON_DEMAND
         return bool(
-            on_demand and self.on_demand_need in self.lacking
+            on_demand and self.on_demand_need in self.lacking,
         ) or super().not_on_demand_here(found)
 
 

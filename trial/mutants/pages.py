@@ -65,20 +65,39 @@ class Placing(Device):
         self.kept: list[object] = []  # memory that only the device uses
 
     def remote(
-        self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int
+        self,
+        rkey: int,
+        domain: Domain,
+        queue: int,
+        addr: int,
+        length: int,
+        right: int,
     ) -> int | None:
-        found = super().remote(rkey, domain, queue, addr, length, right)
+        target = super().remote(rkey, domain, queue, addr, length, right)
         return self.seen(
-            self.found(rkey), found, length, right != REMOTE_READ, right == REMOTE_ATOMIC
+            self.found(rkey),
+            target,
+            length,
+            right != REMOTE_READ,
+            right == REMOTE_ATOMIC,
         )
 
     def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
         return self.seen(
-            self.found(lkey), super().local(lkey, domain, addr, length, write), length, write, False
+            self.found(lkey),
+            super().local(lkey, domain, addr, length, write),
+            length,
+            write,
+            False,
         )
 
     def seen(
-        self, region: object, found: int | None, length: int, writes: bool, atomic: bool
+        self,
+        region: object,
+        found: int | None,
+        length: int,
+        writes: bool,
+        atomic: bool,
     ) -> int | None:
         """Returns the address for an access to a region. The access is permitted if `found` is an address."""
         permitted = found is not None and isinstance(region, Region)
@@ -101,7 +120,9 @@ class AfterFork(Placing):
     def placed(self, use: Use, region: Region) -> int | None:
         pinned = not region.access & ON_DEMAND
         forked = pinned and Path(f"/proc/self/task/{os.getpid()}/children").read_text()
-        return self.stale(use) if forked else use.addr
+        if forked:
+            return self.stale(use)
+        return use.addr
 
     def stale(self, use: Use) -> int:
         """Returns the address that the device uses for an access after a fork."""
@@ -126,7 +147,12 @@ class DevicePages(Placing):
         return self.uses.setdefault(region.handle, {})
 
     def seen(
-        self, region: object, found: int | None, length: int, writes: bool, atomic: bool
+        self,
+        region: object,
+        found: int | None,
+        length: int,
+        writes: bool,
+        atomic: bool,
     ) -> int | None:
         if found is None or not isinstance(region, Region) or not region.access & ON_DEMAND:
             return found

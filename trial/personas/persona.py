@@ -23,7 +23,7 @@ from trial.reference.stack import Stack
 _HERE = Path(__file__).parent
 # The behaviours by name: the rows of behaviours.yaml, and the permitted variants of the catalogue.
 BEHAVIOURS: Mapping[str, type[Device]] = {
-    **{each.name: each.kind for each in PERMITTED_VARIANTS},
+    **{variant.name: variant.kind for variant in PERMITTED_VARIANTS},
     **dict(behaviours_in(_HERE / "behaviours.yaml", Device, (itertools, *VOCABULARY))),
 }
 
@@ -100,7 +100,10 @@ class SysfsPort:
 PORTS = {
     "infiniband": SysfsPort("1: CA", "InfiniBand", ((_LINK_LOCAL, _V1),), 0),
     "ethernet": SysfsPort(
-        "1: CA", "Ethernet", tuple(itertools.product((_LINK_LOCAL, _MAPPED), (_V1, _V2))), 3
+        "1: CA",
+        "Ethernet",
+        tuple(itertools.product((_LINK_LOCAL, _MAPPED), (_V1, _V2))),
+        3,
     ),
     # drivers/infiniband/hw/mana/main.c: mana_ib_get_port_immutable, which declares only RoCE version 2.
     "mana": SysfsPort("1: CA", "Ethernet", ((_LINK_LOCAL, _V2), (_MAPPED, _V2)), 1),
@@ -140,7 +143,9 @@ class Persona:
 
     @property
     def masked(self) -> frozenset[str]:
-        return frozenset(name for each in self.behaves for name in getattr(BEHAVIOURS[each], MASKS))
+        return frozenset(
+            name for behave in self.behaves for name in getattr(BEHAVIOURS[behave], MASKS)
+        )
 
     @property
     def stack(self) -> Stack:
@@ -148,23 +153,30 @@ class Persona:
         reaches = _REACHED if self.raw_registration else (*_REACHED, _RAW)
         lacks = frozenset((*self.lacks, *_NOT_ON_LINUX))
         return Stack(
-            self.name, lacks, frozenset(reaches), frozenset(self.claims), frozenset(self.hides)
+            self.name,
+            lacks,
+            frozenset(reaches),
+            frozenset(self.claims),
+            frozenset(self.hides),
         )
 
     def kind(self, base: type[Device] = Device) -> type[Device]:
         """Returns the class of the reference with these behaviours. Methods of `base`, a reference with a violation,
         take precedence."""
-        own = [BEHAVIOURS[name] for name in self.behaves]
-        kinds = (base, *own) if base is not Device else (*own,)
+        behaviours = [BEHAVIOURS[name] for name in self.behaves]
+        if base is not Device:
+            kinds = (base, *behaviours)
+        else:
+            kinds = (*behaviours,)
         return type(f"{base.__name__}On{self.name}", kinds, {"setup": _set_up_all})
 
 
 def _set_up_all(device: Device) -> None:
     """Calls the `setup` of each combined class, because a `setup` need not call the next one."""
     for kind in reversed(type(device).__mro__):
-        own = vars(kind).get("setup")
-        if own is not None and own is not _set_up_all:
-            own(device)
+        set_up = vars(kind).get("setup")
+        if set_up is not None and set_up is not _set_up_all:
+            set_up(device)
 
 
 def read_personas(path: Path) -> list[Persona]:
@@ -172,19 +184,29 @@ def read_personas(path: Path) -> list[Persona]:
     with document(path) as (root, reader):
         parts = reader.mapping(root, "the personas", _PARTS, _PARTS)
         groups, optional = (
-            {name: str(each.value) for name, each in reader.named(parts.get(part), part).items()}
+            {name: str(node.value) for name, node in reader.named(parts.get(part), part).items()}
             for part in _PARTS[:2]
         )
-        found, known = list[Persona](), dict[str, Persona]()
-        drivers = parts["drivers"].value if "drivers" in parts else {}
+        personas, personas_by_name = list[Persona](), dict[str, Persona]()
+        if "drivers" in parts:
+            drivers = parts["drivers"].value
+        else:
+            drivers = {}
         for name, node in drivers.items() if isinstance(drivers, dict) else ():
-            own = dict(node.value) if isinstance(node.value, dict) else {}
-            has = str(own.pop("has").value).split() if "has" in own else ()
-            known[name] = _driver(name, own, known, groups, reader)
+            if isinstance(node.value, dict):
+                fields = dict(node.value)
+            else:
+                fields = {}
+            has = str(fields.pop("has").value).split() if "has" in fields else ()
+            personas_by_name[name] = _driver(name, fields, personas_by_name, groups, reader)
             if not name.startswith("_"):
                 absent = {verb: place for verb, place in optional.items() if verb not in has}
-                found.append(replace(known[name], lacks={**absent, **known[name].lacks}))
-    return found
+                personas.append(
+                    replace(
+                        personas_by_name[name], lacks={**absent, **personas_by_name[name].lacks}
+                    )
+                )
+    return personas
 
 
 def _driver(
@@ -195,17 +217,19 @@ def _driver(
     reader: Reader,
 ) -> Persona:
     like = reader.word(own.pop("like", None), "driver", known)
-    base = known[like] if like else Persona(name, {}, {})
+    if like:
+        base = known[like]
+    else:
+        base = Persona(name, {}, {})
     port = reader.word(own.pop("port", None), "port", PORTS)
     facts = {kind: dict(getattr(base, kind)) for kind in (*_KINDS, "behaves", "mistakes")}
     raw = base.raw_registration
     for key, node in own.items():
         first, *names = key.split()
-        place = (
-            f"drivers/infiniband/{node.value}"
-            if str(node.value).startswith(_OF_INFINIBAND)
-            else str(node.value)
-        )
+        if str(node.value).startswith(_OF_INFINIBAND):
+            place = f"drivers/infiniband/{node.value}"
+        else:
+            place = str(node.value)
         if first == "raw_registration":
             raw = place
         elif first in _KINDS:
@@ -218,7 +242,11 @@ def _driver(
                 if not RULE_ID.fullmatch(rule):
                     reader.note(node.location, f"{rule!r} is not a rule")
     return replace(
-        base, name=name, raw_registration=raw, port=PORTS[port] if port else base.port, **facts
+        base,
+        name=name,
+        raw_registration=raw,
+        port=PORTS[port] if port else base.port,
+        **facts,
     )
 
 

@@ -64,7 +64,7 @@ class Outcome:
     vacuous: tuple[str, ...] = ()
 
     def count(self, outcome: str) -> int:
-        return sum(each.outcome == outcome for each in self.findings)
+        return sum(finding.outcome == outcome for finding in self.findings)
 
     @property
     def passed(self) -> bool:
@@ -91,7 +91,7 @@ def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
             elif judgement.verdict in VIOLATIONS:
                 # Each deviating point of a sweep violates one rule; a row that fails may violate any of its rules.
                 about = [(rule,) for rule in sorted(rules)] if case.sweep else [case.rules]
-                failed += [(case.id, each, judgement.reason) for each in about]
+                failed += [(case.id, item, judgement.reason) for item in about]
     took = time.process_time() - started
     return CleanRun(
         persona.name,
@@ -111,22 +111,22 @@ def outcome(
     killers: Collection[str] = (),
 ) -> Outcome:
     """Returns the outcome of a persona. On the unmodified reference, the cases `killers` detect offered violations."""
-    known = persona.violates
+    violated = persona.violates
     failed = {
         case: f"{case}: {reason}"
         for case, rules, reason in clean.failed
-        if known.keys().isdisjoint(rules)
+        if violated.keys().isdisjoint(rules)
     }
     seen = {rule for _, rules, _ in clean.failed for rule in rules}
     silent = [
         f"no case fails for {rule}, which {where} violates"
-        for rule, where in known.items()
+        for rule, where in violated.items()
         if rule not in seen
     ]
-    vacuous = clean.passed.intersection(killers).difference(*(each.by for each in findings))
+    vacuous = clean.passed.intersection(killers).difference(*(finding.by for finding in findings))
     judged = sum(clean.verdicts.get(verdict, 0) for verdict in (Verdict.PASS, *VIOLATIONS))
     right, wrong = judged - len(failed) - len(vacuous), (*failed.values(), *silent)
-    about = (persona.name, clean.verdicts, right, clean.processor_s, known)
+    about = (persona.name, clean.verdicts, right, clean.processor_s, violated)
     return Outcome(*about, wrong, clean.broken, tuple(findings), tuple(sorted(vacuous)))
 
 
@@ -167,48 +167,65 @@ def try_personas(
     jobs: int = 0,
 ) -> Iterator[Outcome]:
     """Runs the cases on each persona, then tries the violations on the persona. Yields the outcomes in order."""
-    named = [each.name for each in personas]
+    named = [persona.name for persona in personas]
     gc.freeze()  # the child processes share the memory of the cases
     cleans = list(in_processes(lambda number: run_clean(personas[number], cases), named, jobs))
     if not violations:
         yield from map(outcome, personas, cleans)
         return
-    names = [each.name for each in violations]
+    names = [violation.name for violation in violations]
     plain = [
-        frozenset(each.by) if each.outcome == KILLED else frozenset()
-        for each in in_processes(
-            lambda number: try_violation(violations[number], cases), names, jobs
+        frozenset(process.by) if process.outcome == KILLED else frozenset()
+        for process in in_processes(
+            lambda number: try_violation(violations[number], cases),
+            names,
+            jobs,
         )
     ]
     for persona, clean in zip(personas, cleans, strict=True):
 
         def tried(
-            number: int, persona: Persona = persona, clean: CleanRun = clean
+            number: int,
+            persona: Persona = persona,
+            clean: CleanRun = clean,
         ) -> Finding | None:
             return try_on(persona, clean, violations[number], plain[number], cases)
 
-        tries = in_processes(tried, [f"{each} on {persona.name}" for each in names], jobs)
+        tries = in_processes(tried, [f"{name} on {persona.name}" for name in names], jobs)
         offered = [
-            (each, killers) for each, killers in zip(tries, plain, strict=True) if each is not None
+            (trial_of_persona, killers)
+            for trial_of_persona, killers in zip(tries, plain, strict=True)
+            if trial_of_persona is not None
         ]
-        found, killing = [each for each, _ in offered], [killers for _, killers in offered]
-        yield outcome(persona, clean, found, frozenset().union(*killing))
+        personas_tried, killing = (
+            [persona for persona, _ in offered],
+            [killers for _, killers in offered],
+        )
+        yield outcome(persona, clean, personas_tried, frozenset().union(*killing))
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """Returns a table in Markdown. Without an offered violation, the number of vacuous cases is left out."""
     rows = []
-    for each in outcomes:
-        vacuous = len(each.vacuous) if each.findings else ""
+    for outcome in outcomes:
+        vacuous = len(outcome.vacuous) if outcome.findings else ""
         absent = (
-            each.verdicts.get(verdict, 0) for verdict in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
+            outcome.verdicts.get(verdict, 0)
+            for verdict in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
         )
-        cells = (each.persona, each.right, len(each.wrong), vacuous, len(each.broken), *absent)
+        cells = (
+            outcome.persona,
+            outcome.right,
+            len(outcome.wrong),
+            vacuous,
+            len(outcome.broken),
+            *absent,
+        )
         tried = (
-            ", ".join(sorted(each.violates)),
-            len(each.findings),
-            each.count(KILLED),
-            f"{each.processor_s:.1f}",
+            ", ".join(sorted(outcome.violates)),
+            len(outcome.findings),
+            outcome.count(KILLED),
+            f"{outcome.processor_s:.1f}",
         )
         rows.append((*cells, *tried))
     return "\n".join(report.table((*_HEAD, *_TIMES), rows))
@@ -233,14 +250,14 @@ def behaviours(persona: Persona) -> str:
 def faults(outcomes: Sequence[Outcome]) -> list[str]:
     """Returns a line for each wrong or BROKEN case, and for each offered violation that was not killed."""
     lines = []
-    for each in outcomes:
+    for outcome in outcomes:
         lines += [
-            f"{each.persona}: {wrong}"
-            for wrong in (*each.wrong, *(f"BROKEN {id_}" for id_ in each.broken))
+            f"{outcome.persona}: {wrong}"
+            for wrong in (*outcome.wrong, *(f"BROKEN {id_}" for id_ in outcome.broken))
         ]
         lines += [
-            f"{each.persona}: {report.line(finding)}"
-            for finding in each.findings
+            f"{outcome.persona}: {report.line(finding)}"
+            for finding in outcome.findings
             if finding.outcome != KILLED
         ]
     return lines

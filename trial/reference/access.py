@@ -72,20 +72,34 @@ class Windows(Regions):
         return window.kind != (2 if posted else 1)
 
     def bind_argument_fault(
-        self, queue: Domain, window: Window, region: Region | None, length: int, access: int
+        self,
+        queue: Domain,
+        window: Window,
+        region: Region | None,
+        length: int,
+        access: int,
     ) -> int:
         """Returns the errno for arguments that are never valid for a bind, or 0."""
         if access & ~_OF_A_WINDOW:
             return errno.EINVAL
         if region is None:
-            return errno.EINVAL if length else 0
-        return errno.EPERM if self.other_domain(queue, window, region) else 0
+            if length:
+                return errno.EINVAL
+            return 0
+        if self.other_domain(queue, window, region):
+            return errno.EPERM
+        return 0
 
     def other_domain(self, queue: Domain, window: Window, region: Region) -> bool:
         return window.domain is not region.domain or queue is not region.domain
 
     def bind_refused(
-        self, window: Window, region: Region | None, addr: int, length: int, access: int
+        self,
+        window: Window,
+        region: Region | None,
+        addr: int,
+        length: int,
+        access: int,
     ) -> bool:
         if region is None or length == 0:
             return False
@@ -162,24 +176,30 @@ class Access(Windows):
         return self.keys.get(key)
 
     def remote(
-        self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int
+        self,
+        rkey: int,
+        domain: Domain,
+        queue: int,
+        addr: int,
+        length: int,
+        right: int,
     ) -> int | None:
         """Returns the address in this process of the bytes of a peer's operation, or None."""
-        found = self.found(rkey)
-        if isinstance(found, Window):
-            return self.through_window(found, domain, queue, addr, length, right)
-        if found is None or not self.opens(found, domain) or not self.allows(found, right):
+        target = self.found(rkey)
+        if isinstance(target, Window):
+            return self.through_window(target, domain, queue, addr, length, right)
+        if target is None or not self.opens(target, domain) or not self.allows(target, right):
             return None
-        return self.place(found, addr, length)
+        return self.place(target, addr, length)
 
     def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
         """Returns the address in this process of the bytes of a local work request, or None."""
-        found = self.found(lkey)
-        if not isinstance(found, Region) or not self.opens_locally(found, domain):
+        target = self.found(lkey)
+        if not isinstance(target, Region) or not self.opens_locally(target, domain):
             return None
-        if write and not self.allows_local_write(found):
+        if write and not self.allows_local_write(target):
             return None
-        return self.place(found, addr, length)
+        return self.place(target, addr, length)
 
     # Regions
 
@@ -213,7 +233,13 @@ class Access(Windows):
     # Windows
 
     def through_window(
-        self, window: Window, domain: Domain, queue: int, addr: int, length: int, right: int
+        self,
+        window: Window,
+        domain: Domain,
+        queue: int,
+        addr: int,
+        length: int,
+        right: int,
     ) -> int | None:
         """Returns the address in this process of the bytes of a request with a window's key, or None."""
         region = window.region
@@ -239,12 +265,16 @@ class Access(Windows):
         if region.domain is not window.domain or self.forbids_binding(region):
             return True
         return self.lacks_local_write(region, right) or self.beyond(
-            region, window.addr, window.length
+            region,
+            window.addr,
+            window.length,
         )
 
     def window_base(self, window: Window) -> int:
         """Returns the address of the window's first byte in requests with the window's key."""
-        return 0 if window.access & ZERO_BASED else window.addr
+        if window.access & ZERO_BASED:
+            return 0
+        return window.addr
 
     def window_contains(self, window: Window, offset: int, length: int) -> bool:
         """Returns whether a range is in the window; `offset` counts from the window's start."""

@@ -60,13 +60,13 @@ class Advice(Regions):
 
     def advised(self, lkey: int) -> Region:
         """Returns the region with an lkey. Raises Refused: EINVAL for a window, ENOENT for a wrong tag, else EFAULT."""
-        found = self.keys.get(lkey)
-        if isinstance(found, Window):
+        key_here = self.keys.get(lkey)
+        if isinstance(key_here, Window):
             raise Refused(errno.EINVAL)
-        if found is None:
+        if key_here is None:
             same_index = any(key >> 8 == lkey >> 8 for key in self.keys)
             raise Refused(self.other_tag if same_index else self.no_such_lkey)
-        return found
+        return key_here
 
     def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
         """Returns the errno for an element of a known region, or 0."""
@@ -76,7 +76,9 @@ class Advice(Regions):
             return errno.EINVAL
         if advice == PREFETCH_WRITE and self.not_writable(region):
             return errno.EPERM
-        return errno.EFAULT if self.advice_out_of_bounds(region, sge) else 0
+        if self.advice_out_of_bounds(region, sge):
+            return errno.EFAULT
+        return 0
 
     def foreign(self, domain: Domain, region: Region) -> bool:
         return region.domain is not domain

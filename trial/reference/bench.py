@@ -29,7 +29,11 @@ from trial.reference.objects import ACCESS, Domain, Refused, Window, answered
 from trial.reference.queues import Queue
 
 _ALL_RIGHTS = ACCESS.mask_of(
-    "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "FLUSH_GLOBAL", "FLUSH_PERSISTENT"
+    "REMOTE_WRITE",
+    "REMOTE_READ",
+    "REMOTE_ATOMIC",
+    "FLUSH_GLOBAL",
+    "FLUSH_PERSISTENT",
 )
 
 
@@ -76,8 +80,8 @@ class HeldQueue:
             raise OSError(refused.errno, os.strerror(refused.errno)) from refused
 
     def events(self, deadline_s: float = 0) -> list[str]:
-        found, self.queue.events = self.queue.events, []
-        return found
+        events, self.queue.events = self.queue.events, []
+        return events
 
     def request_event(self, solicited_only: int) -> None:
         self.queue.requested = "solicited" if solicited_only else "any"
@@ -99,7 +103,9 @@ class HeldQueue:
             return _value(self._device.post_send(self.queue, request))
 
     def post_batch(
-        self, requests: Sequence[SendRequest], built: Callable[[], bool] = lambda: True
+        self,
+        requests: Sequence[SendRequest],
+        built: Callable[[], bool] = lambda: True,
     ) -> Return:
         """Posts a batch of requests. Returns the result of ibv_wr_complete or ibv_wr_abort."""
         return _value(self._device.post_batch(self.queue, requests, built))
@@ -113,7 +119,11 @@ class HeldQueue:
             return _value(errno.EINVAL)
         with self._device.turn:
             fault, window.rkey = self._device.ibv_bind_mw(
-                self.queue, held.window, info, flags, wr_id
+                self.queue,
+                held.window,
+                info,
+                flags,
+                wr_id,
             )
         return _value(fault)
 
@@ -150,7 +160,9 @@ class HeldPair:
         self.requester = self.responder
         if spec.kind != "XRC_SEND":
             self.requester = HeldQueue(
-                device, requester, device.create_qp(_new(spec.peer, requester))
+                device,
+                requester,
+                device.create_qp(_new(spec.peer, requester)),
             )
         self.responder.queue.peer, self.requester.queue.peer = (
             self.requester.queue,
@@ -195,14 +207,16 @@ class ReferenceBench:
 
     @property
     def max_read_elements(self) -> int:
-        return _ELEMENTS if self.device.stack.has("read_lists") else 1
+        if self.device.stack.has("read_lists"):
+            return _ELEMENTS
+        return 1
 
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or Device()
         self.findings = Findings()
         self.library = LibraryEntry(self.device)
         entries: tuple[Entry, ...] = (self.library, KernelEntry(self.device), RegMrEx(self.library))
-        self._entries = {each.name: each for each in entries}
+        self._entries = {entry.name: entry for entry in entries}
 
     def entry(self, name: str) -> Entry:
         return self._entries[name]
@@ -223,7 +237,8 @@ class ReferenceBench:
 
     @contextmanager
     def other_process(
-        self, work: Callable[[Bench], Iterator[bytes]]
+        self,
+        work: Callable[[Bench], Iterator[bytes]],
     ) -> Iterator[Callable[[], bytes]]:
         with closing(cast(Generator[bytes], work(OtherProcess(self.device)))) as reports:
             yield lambda: next(reports, b"")
@@ -232,8 +247,10 @@ class ReferenceBench:
         """Returns the numbers of objects, by kind, that remain if a process is killed after it has called `prepare`."""
         other = ReferenceBench(type(self.device)(self.device.stack))
         with closing(other):
-            kept = prepare(other)
-            return other.device.left_by_a_killed_process() if kept else {}
+            prepared = prepare(other)
+            if prepared:
+                return other.device.left_by_a_killed_process()
+            return {}
 
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, Mapping[str, str]]:
         return self.device.fork_setting(setting, kernel)
@@ -317,9 +334,18 @@ _ELEMENTS = 3
 
 def _new(spec: QpSpec, pd: Pd) -> Queue:
     assert isinstance(pd, Domain)
-    access = _ALL_RIGHTS if spec.access is None else spec.access
+    if spec.access is None:
+        access = _ALL_RIGHTS
+    else:
+        access = spec.access
     return Queue(
-        0, spec.kind, pd, spec.sq_sig_all, access, inline=spec.inline, extended=spec.extended
+        0,
+        spec.kind,
+        pd,
+        spec.sq_sig_all,
+        access,
+        inline=spec.inline,
+        extended=spec.extended,
     )
 
 

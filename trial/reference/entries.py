@@ -54,7 +54,8 @@ class KernelEntry:
         if verb.method in BY_SYMBOL and not self.offers(verb.method):
             return self._refused(verb, errno.EOPNOTSUPP)
         handles = [
-            each if isinstance(each, int) else getattr(each, "handle", each) for each in arguments
+            argument if isinstance(argument, int) else getattr(argument, "handle", argument)
+            for argument in arguments
         ]
         with self._device.turn:
             return self._answered(
@@ -77,7 +78,9 @@ class KernelEntry:
         if isinstance(made, Buffer):
             free = functools.partial(self._device.free_buf, made.handle)
             return Return(
-                made.addr, 0, buffer=calls.Buffer(made.handle, made.addr, made.size, free)
+                made.addr,
+                0,
+                buffer=calls.Buffer(made.handle, made.addr, made.size, free),
             )
         if made is None or isinstance(made, int):
             return Return(made or 0, 0)
@@ -85,17 +88,17 @@ class KernelEntry:
             return Return(made.pointer, 0, held=made)
         if isinstance(made, Domain):
             return Return(made.pointer, 0, pd=made)
-        given = dict(zip(CALLS[verb.name], arguments, strict=False))
-        length = given.get("length", made.length)
-        start = (
-            start_of(given)
-            if "length" in given
-            else made.addr
-            if "mr" in given
-            else self._device.imported_addr(made)
-        )
+        named = dict(zip(CALLS[verb.name], arguments, strict=False))
+        length = named.get("length", made.length)
+        if "length" in named:
+            start = start_of(named)
+        else:
+            if "mr" in named:
+                start = made.addr
+            else:
+                start = self._device.imported_addr(made)
         return self._registered(
-            self._device.structure(made, given.get("pd", made.domain), start, length)
+            self._device.structure(made, named.get("pd", made.domain), start, length),
         )
 
     def _registered(self, struct: IbvMr) -> Return:
@@ -108,7 +111,7 @@ class KernelEntry:
     def _changed(self, mr: Mr, change: Change, pd: Pd | None) -> Return:
         """Executes REREG_MR. Only the keys in struct ibv_mr change, because the kernel returns nothing else."""
         mr.struct.lkey, mr.struct.rkey = self._device.reported_keys(
-            self._device.change(mr.handle, change)
+            self._device.change(mr.handle, change),
         )
         return Return(0, 0)
 
@@ -119,7 +122,13 @@ class KernelEntry:
         return self._device.dereg_answer(self._verb(of_method("dereg_mr"), mr))
 
     def rereg_mr(
-        self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int
+        self,
+        mr: Mr,
+        flags: int,
+        pd: Pd | None,
+        addr: int,
+        length: int,
+        access: int,
     ) -> Return:
         change = Change(flags, pd.handle if pd else None, addr, length, access)
         return self._answered(of_method("rereg_mr"), lambda: self._changed(mr, change, pd))
@@ -152,7 +161,13 @@ class LibraryEntry(KernelEntry):
         return Return(code, error, layer=self.name if code == INPUT else "kernel")
 
     def experimental_rereg_mr(
-        self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int
+        self,
+        mr: Mr,
+        flags: int,
+        pd: Pd | None,
+        addr: int,
+        length: int,
+        access: int,
     ) -> Return:
         """Executes the vendor's ibv_rereg_mr. Returns 0, or the value of errno."""
         change = Change(flags, pd.handle if pd else None, addr, length, access)
@@ -161,7 +176,11 @@ class LibraryEntry(KernelEntry):
         return Return(code, max(0, code))
 
     def _update_structure(
-        self, mr: Mr, region: Region | None, change: Change, pd: Pd | None
+        self,
+        mr: Mr,
+        region: Region | None,
+        change: Change,
+        pd: Pd | None,
     ) -> None:
         """Updates struct ibv_mr as the library does after a change. If no region was changed, does nothing."""
         if region is None:

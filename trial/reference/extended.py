@@ -43,26 +43,45 @@ class Extended(Regions):
 
     def reg_mr_ex(self, pd: int, *fields: Any) -> Region:
         """Executes ibv_reg_mr_ex. `fields` are the fields of MrInitAttr. Raises Refused."""
-        asked = MrInitAttr(*fields)
-        mask, access = asked.comp_mask, asked.access
-        check(self.mask_fault(asked) or (self.buffer_fault(pd, asked) if mask & BUF else 0))
+        attributes = MrInitAttr(*fields)
+        mask, access = attributes.comp_mask, attributes.access
+        check(
+            self.mask_fault(attributes) or (self.buffer_fault(pd, attributes) if mask & BUF else 0)
+        )
         self.extended = True
-        of = self.buffers[asked.buf or 0] if mask & BUF else None
+        if mask & BUF:
+            of = self.buffers[attributes.buf or 0]
+        else:
+            of = None
         if of and of.fd >= 0:
-            made = self.reg_dmabuf_mr(
-                pd, self.offset_in(of, asked.addr), asked.length, asked.addr, of.fd, access
+            region = self.reg_dmabuf_mr(
+                pd,
+                self.offset_in(of, attributes.addr),
+                attributes.length,
+                attributes.addr,
+                of.fd,
+                access,
             )
         elif mask & FD and not mask & ADDR:
-            made = self.reg_dmabuf_mr(
-                pd, asked.fd_offset, asked.length, asked.iova, asked.fd, access
+            region = self.reg_dmabuf_mr(
+                pd,
+                attributes.fd_offset,
+                attributes.length,
+                attributes.iova,
+                attributes.fd,
+                access,
             )
         else:
-            made = self.register_ex(
-                pd, asked.addr, asked.length, self.ex_base(asked), self.ex_access(asked)
+            region = self.register_ex(
+                pd,
+                attributes.addr,
+                attributes.length,
+                self.ex_base(attributes),
+                self.ex_access(attributes),
             )
         if mask & DMAH:
-            self.steered[made] = asked.dmah
-        return made
+            self.steered[region] = attributes.dmah
+        return region
 
     def ex_access(self, asked: MrInitAttr) -> int:
         return asked.access
@@ -85,7 +104,9 @@ class Extended(Regions):
 
     def ex_base(self, asked: MrInitAttr) -> int:
         """Returns the address by which requests name the first byte: the iova if the mask selects it, else addr."""
-        return asked.iova if asked.comp_mask & IOVA else asked.addr
+        if asked.comp_mask & IOVA:
+            return asked.iova
+        return asked.addr
 
     def register_ex(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
         """Registers memory as ibv_reg_mr_iova does. Raises Refused."""
@@ -94,13 +115,18 @@ class Extended(Regions):
     # Dma handles
 
     def alloc_dmah(
-        self, context: int, comp_mask: int, cpu_id: int, ph: int, tph_mem_type: int
+        self,
+        context: int,
+        comp_mask: int,
+        cpu_id: int,
+        ph: int,
+        tph_mem_type: int,
     ) -> Held:
         self.has("dmah")
         refuse_if(comp_mask & MEM_TYPE and self.is_no_memory_type(tph_mem_type), errno.EINVAL)
-        made = Held(self.new_handle(), self.dealloc_dmah)
-        self.dmahs[made.handle] = made
-        return made
+        held = Held(self.new_handle(), self.dealloc_dmah)
+        self.dmahs[held.handle] = held
+        return held
 
     def is_no_memory_type(self, tph_mem_type: int) -> bool:
         """Returns whether a number is not a value of enum ibv_tph_mem_type."""
@@ -120,11 +146,10 @@ class Extended(Regions):
         self.domain_of(pd)
         refuse_if(size > 1 << 47, errno.ENOMEM)
         shared = pd in self.unprotected and self.stack.has("dmabuf_buffers")
-        memory = (
-            self.memory.dmabuf(size)
-            if shared
-            else self.memory.allocate("anonymous", size + 2 * PAGE)
-        )
+        if shared:
+            memory = self.memory.dmabuf(size)
+        else:
+            memory = self.memory.allocate("anonymous", size + 2 * PAGE)
         buffer = Buffer(self.new_handle(), memory, pd, size)
         self.buffers[buffer.handle] = buffer
         return buffer
@@ -141,7 +166,9 @@ class Extended(Regions):
         if buffer.fd >= 0 and self.is_moved(asked):
             return errno.EINVAL
         if self.is_foreign(buffer, pd) or self.leaves_buffer(
-            Part(buffer.addr, buffer.size), asked.addr, asked.length
+            Part(buffer.addr, buffer.size),
+            asked.addr,
+            asked.length,
         ):
             return errno.EINVAL
         return 0

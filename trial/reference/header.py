@@ -25,7 +25,7 @@ def own_header() -> str:
         "#include <pthread.h>",
         *map("struct {};".format, (*STRUCTS, *_OTHERS)),
     ]
-    lines += [f"#define {each.name} {each.value}" for each in CONSTANTS.values()]
+    lines += [f"#define {constant.name} {constant.value}" for constant in CONSTANTS.values()]
     for described in ENUMS.values():
         if described.alias_of:
             original = ENUMS[described.alias_of]
@@ -46,10 +46,10 @@ def own_header() -> str:
     for verb in VERBS.values():
         inline = verb.linkage is Linkage.INLINE
         lines.append(
-            f"static inline {verb.signature} {{ return 0; }}" if inline else f"{verb.signature};"
+            f"static inline {verb.signature} {{ return 0; }}" if inline else f"{verb.signature};",
         )
         if verb.linkage is Linkage.MACRO:
-            names = ", ".join(each.name for each in verb.parameters)
+            names = ", ".join(parameter.name for parameter in verb.parameters)
             lines.append(f"#define {verb.name}({names}) ({verb.name})({names})")
     return "\n".join(lines) + "\n"
 
@@ -58,14 +58,14 @@ def own_bindings() -> ModuleType:
     """Returns a module of enumerations, like the module of pyverbs, generated from the descriptions."""
     module = ModuleType("reference_enums")
     for described in ENUMS.values():
-        members = {each.name: each.value for each in described if each.value is not None}
+        members = {name.name: name.value for name in described if name.value is not None}
         setattr(module, described.name, enum.IntEnum(described.name, members))
     return module
 
 
 def with_value(bindings: ModuleType, described: str, name: str, number: int) -> ModuleType:
     """Changes the number of one name in the bindings, and returns them."""
-    members = {each.name: int(each.value) for each in getattr(bindings, described)}
+    members = {name.name: int(name.value) for name in getattr(bindings, described)}
     setattr(bindings, described, enum.IntEnum(described, {**members, name: number}))
     return bindings
 
@@ -76,5 +76,5 @@ def checks(header: str, bindings: ModuleType) -> Sequence[Check]:
         folder = Path(name) / "infiniband"
         folder.mkdir()
         (folder / "verbs.h").write_text(header)
-        found = check_header(include_dirs=[Path(name)])
-    return [*found, *check_bindings(bindings)]
+        checks = check_header(include_dirs=[Path(name)])
+    return [*checks, *check_bindings(bindings)]

@@ -42,7 +42,7 @@ class MadeOtherwise(Work, Reregistration):
     null_length = SPACE - 1
     null_access = LOCAL_WRITE  # without rights of peers or windows
     _source = ctypes.create_string_buffer(
-        0
+        0,
     )  # the bytes that the latest operation reads from a null region
 
     # Null regions
@@ -50,23 +50,29 @@ class MadeOtherwise(Work, Reregistration):
     def alloc_null_mr(self, pd: int) -> Region:
         self.has("alloc_null_mr")
         domain = self.domain_of(pd)
-        made = Region(
-            self.new_handle(), self.new_key(), domain, 0, self.null_length, 0, self.null_access
+        region = Region(
+            self.new_handle(),
+            self.new_key(),
+            domain,
+            0,
+            self.null_length,
+            0,
+            self.null_access,
         )
-        self.nulls += (made,)
-        return self.keep(made)
+        self.nulls += (region,)
+        return self.keep(region)
 
     def is_null(self, region: object) -> bool:
-        return any(region is each for each in self.nulls)
+        return any(region is null for null in self.nulls)
 
     def null_content(self, length: int) -> bytes:
         return bytes(length)
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
         """Returns an address as in Access. For a null region, returns the address of a copy of its bytes."""
-        found = super().place(region, addr, length)
-        if found is None or not self.is_null(region):
-            return found
+        position = super().place(region, addr, length)
+        if position is None or not self.is_null(region):
+            return position
         self._source = ctypes.create_string_buffer(self.null_content(length), max(length, 1))
         return ctypes.addressof(self._source)
 
@@ -95,13 +101,17 @@ class MadeOtherwise(Work, Reregistration):
     # Parent domains
 
     def alloc_parent_domain(
-        self, context: int, pd: int | None, td: int | None, comp_mask: int
+        self,
+        context: int,
+        pd: int | None,
+        td: int | None,
+        comp_mask: int,
     ) -> Domain:
         self.has("alloc_parent_domain")
-        made = self.standing_for(self.parent_of(pd))
+        domain = self.standing_for(self.parent_of(pd))
         if comp_mask & UNPROTECTED:
-            self.unprotected.add(made.handle)
-        return made
+            self.unprotected.add(domain.handle)
+        return domain
 
     def parent_of(self, pd: int | None) -> Domain:
         """Returns the PD from which a parent domain is created. Raises Refused."""
@@ -111,18 +121,18 @@ class MadeOtherwise(Work, Reregistration):
 
     def alloc_td(self, context: int) -> Held:
         self.has("alloc_td")
-        made = Held(self.new_handle(), self.dealloc_td)
-        self.tds[made.handle] = made
-        return made
+        held = Held(self.new_handle(), self.dealloc_td)
+        self.tds[held.handle] = held
+        return held
 
     def dealloc_td(self, td: int) -> None:
         self.tds.pop(td).gone = True
 
     def standing_for(self, domain: Domain) -> Domain:
         """Returns a PD with a new handle. Every verb uses `domain` in place of this PD."""
-        found = Domain(self.new_handle(), self.context, self.forget_standing)
-        self.domains[found.handle] = domain
-        return found
+        domain_here = Domain(self.new_handle(), self.context, self.forget_standing)
+        self.domains[domain_here.handle] = domain
+        return domain_here
 
     def forget_standing(self, domain: Domain) -> None:
         del self.domains[domain.handle]
@@ -132,25 +142,27 @@ class MadeOtherwise(Work, Reregistration):
     def alloc_dm(self, context: int, length: int, log_align_req: int) -> Dm:
         self.has("alloc_dm")
         check(self.dm_fault(length, log_align_req))
-        made = Dm(self.new_handle(), self.free_dm, memory=self.memory.allocate("anonymous", length))
-        self.dms[made.handle] = made
-        return made
+        dm = Dm(self.new_handle(), self.free_dm, memory=self.memory.allocate("anonymous", length))
+        self.dms[dm.handle] = dm
+        return dm
 
     def dm_fault(self, length: int, log_align_req: int) -> int:
         """Returns the errno for a size or alignment that the device cannot allocate, or 0."""
-        return errno.ENOMEM if length > MAX_DM_SIZE else 0
+        if length > MAX_DM_SIZE:
+            return errno.ENOMEM
+        return 0
 
     def free_dm(self, dm: int) -> None:
         memory = self.dms[dm].memory
         regions = [
-            each
-            for each in self.regions.values()
-            if memory.addr <= each.addr < memory.addr + memory.size
+            region
+            for region in self.regions.values()
+            if memory.addr <= region.addr < memory.addr + memory.size
         ]
         refuse_if(self.keeps_dm(regions), errno.EBUSY)
-        made = self.dms.pop(dm)
-        made.gone = True
-        made.memory.close()
+        dm_here = self.dms.pop(dm)
+        dm_here.gone = True
+        dm_here.memory.close()
 
     def import_dm(self, context: int, dm_handle: int) -> Dm:
         self.has("import_dm")
@@ -181,7 +193,7 @@ class MadeOtherwise(Work, Reregistration):
         refuse_if(fault, errno.EINVAL)
         start = self.dm_region_place(self.dms[dm], dm_offset)
         return self.keep(
-            Region(self.new_handle(), self.new_key(), domain, start, length, 0, access)
+            Region(self.new_handle(), self.new_key(), domain, start, length, 0, access),
         )
 
     def dm_access_fault(self, access: int) -> bool:

@@ -54,18 +54,25 @@ class Memory:
     def allocate(self, kind: str, size: int) -> Range:
         """Returns memory of a kind in vocabulary.MEMORY_KINDS. The kinds in _SIMULATED are simulated."""
         simulated = kind in _SIMULATED
-        unit = HUGEPAGE if kind == "huge" else PAGE
+        if kind == "huge":
+            unit = HUGEPAGE
+        else:
+            unit = PAGE
         rounded = max(1, -(-size // unit)) * unit
-        made = memory.allocate(
-            "anonymous" if simulated else kind, rounded + unit if kind == "huge" else size
+        area = memory.allocate(
+            "anonymous" if simulated else kind,
+            rounded + unit if kind == "huge" else size,
         )
-        addr = -(-made.addr // unit) * unit if kind == "huge" else made.addr
+        if kind == "huge":
+            addr = -(-area.addr // unit) * unit
+        else:
+            addr = area.addr
         extent = (addr, addr + rounded)
         if simulated:
             self._special.setdefault(kind, []).append(extent)
 
         def forget() -> None:
-            made.close()
+            area.close()
             if simulated and extent in self._special[kind]:
                 self._special[kind].remove(extent)
 
@@ -85,8 +92,8 @@ class Memory:
                 with suppress(OSError):  # the case may have closed this descriptor
                     os.close(fd)
 
-        self._buffers[name] = made = Range(addr, rounded, forget, fd)
-        return made
+        self._buffers[name] = buffer = Range(addr, rounded, forget, fd)
+        return buffer
 
     def dmabuf_of(self, fd: int) -> Range | None:
         """Returns the dma-buf of a descriptor, or None if the file is not a dma-buf. Raises OSError."""
@@ -100,7 +107,9 @@ class Memory:
         return True
 
     def in_dmabuf(self, addr: int) -> bool:
-        return any(each.addr <= addr < each.addr + each.size for each in self._buffers.values())
+        return any(
+            buffer.addr <= addr < buffer.addr + buffer.size for buffer in self._buffers.values()
+        )
 
     def is_special(self, kind: str, addr: int, length: int) -> bool:
         """Returns whether a range is in memory that was allocated as `kind`, which is `huge` or `persistent`."""
@@ -113,7 +122,9 @@ class Memory:
         kernel cannot populate the pages, the range is written to a file and, if `write`, read back from the file."""
         first = addr & -PAGE
         if not libc.madvise(
-            first, addr + length - first, _POPULATE_WRITE if write else _POPULATE_READ
+            first,
+            addr + length - first,
+            _POPULATE_WRITE if write else _POPULATE_READ,
         ):
             return True
         for start in range(addr, addr + length, _STRETCH):
@@ -128,7 +139,9 @@ class Memory:
         """Returns the bytes of a range, or None if a page cannot be read."""
         if not length:
             return b""
-        return ctypes.string_at(addr, length) if self.fault_in(addr, length, write=False) else None
+        if self.fault_in(addr, length, write=False):
+            return ctypes.string_at(addr, length)
+        return None
 
     def write(self, addr: int, content: bytes) -> bool:
         """Writes bytes. If a page of the range cannot be written, writes nothing and returns False."""

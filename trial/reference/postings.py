@@ -39,11 +39,9 @@ class Postings(Work):
 
     def create_qp_ex_fault(self, kind: str, operations: int) -> int:
         """Returns the errno if a queue pair of this type cannot have the operations, or 0."""
-        return (
-            errno.EOPNOTSUPP
-            if operations & ~_SUPPORTED[kind] or not self.stack.has("wr_post")
-            else 0
-        )
+        if operations & ~_SUPPORTED[kind] or not self.stack.has("wr_post"):
+            return errno.EOPNOTSUPP
+        return 0
 
     def batch_fault(self, queue: Queue, requests: Sequence[SendRequest]) -> int:
         """Returns the errno for a batch with too many requests, or with a request beyond `capacity`; else 0."""
@@ -51,30 +49,42 @@ class Postings(Work):
         if len(requests) > depth:
             return errno.ENOMEM
         long = any(
-            len(each.sges) > elements or self.inline_length(each) > inline for each in requests
+            len(request.sges) > elements or self.inline_length(request) > inline
+            for request in requests
         )
-        return errno.EINVAL if long else 0
+        if long:
+            return errno.EINVAL
+        return 0
 
     def inline_length(self, request: SendRequest) -> int:
-        return sum(each.length for each in request.sges) if request.flags & _INLINE else 0
+        if request.flags & _INLINE:
+            return sum(sge.length for sge in request.sges)
+        return 0
 
     def set_inline(self, queue: Queue, request: SendRequest) -> bytes | None:
         """Executes the setter of inline data, which needs no key. Returns the copied bytes, or None without INLINE."""
         if not request.flags & _INLINE:
             return None
-        return b"".join(self.memory.read(each.addr, each.length) or b"" for each in request.sges)
+        return b"".join(self.memory.read(sge.addr, sge.length) or b"" for sge in request.sges)
 
     def gather(self, queue: Queue, sges: Sequence[Sge]) -> bytes | None:
         """Returns the bytes of SGEs as in Work, or the inline data, which were copied earlier."""
-        return super().gather(queue, sges) if self.inline_data is None else self.inline_data
+        if self.inline_data is None:
+            return super().gather(queue, sges)
+        return self.inline_data
 
     def post_batch(
-        self, queue: Queue, requests: Sequence[SendRequest], built: Callable[[], bool]
+        self,
+        queue: Queue,
+        requests: Sequence[SendRequest],
+        built: Callable[[], bool],
     ) -> int:
         """Executes ibv_wr_start, the builders and ibv_wr_complete. If `built` returns False, executes ibv_wr_abort in
         place of ibv_wr_complete. Returns 0 or errno."""
         fault = self.batch_fault(queue, requests)
-        copied = [(each, None if fault else self.set_inline(queue, each)) for each in requests]
+        copied = [
+            (request, None if fault else self.set_inline(queue, request)) for request in requests
+        ]
         if not built():
             return self.abort(queue, requests)
         return fault or self.complete_batch(queue, copied)
@@ -88,7 +98,9 @@ class Postings(Work):
         return self.complete_batch(queue, [(request, self.set_inline(queue, request))])
 
     def complete_batch(
-        self, queue: Queue, requests: Sequence[tuple[SendRequest, bytes | None]]
+        self,
+        queue: Queue,
+        requests: Sequence[tuple[SendRequest, bytes | None]],
     ) -> int:
         """Executes ibv_wr_complete. If a request cannot be posted, returns its errno and executes no request. Else
         executes the requests with their inline data and returns 0."""

@@ -60,7 +60,10 @@ class Queues(Access):
 
     def create_qp(self, queue: Queue) -> Queue:
         """Creates a queue pair and assigns its number. Raises Refused if the device lacks the type or the poster."""
-        needs = "xrc" if queue.kind.startswith("XRC") else queue.kind.lower()
+        if queue.kind.startswith("XRC"):
+            needs = "xrc"
+        else:
+            needs = queue.kind.lower()
         if (
             queue.kind not in _KINDS
             or not self.stack.has(needs)
@@ -92,9 +95,15 @@ class Queues(Access):
     def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
         """Adds a completion if the request is signaled or failed. After a failure the queue pair is in state ERR."""
         if status != SUCCESS or self.asks_completion(queue, request.flags):
-            opcode = self.completed_opcode(request.opcode) if status == SUCCESS else ""
+            if status == SUCCESS:
+                opcode = self.completed_opcode(request.opcode)
+            else:
+                opcode = ""
             done = Completion(self.reported_wr_id(request.wr_id), status, opcode)
-            length = self.sent_length(request) if status == SUCCESS else 0
+            if status == SUCCESS:
+                length = self.sent_length(request)
+            else:
+                length = 0
             number, flags = self.reported_number(queue), self.sent_flags(queue)
             queue.polled.append(done._replace(byte_len=length, qp_num=number, wc_flags=flags))
             if self.gives_event(queue, request, status):
@@ -119,7 +128,9 @@ class Queues(Access):
 
     def received_opcode(self, message: bool) -> str:
         """Returns the opcode of a receive's completion, for a message or an RDMA WRITE with immediate data."""
-        return "RECV" if message else "RECV_RDMA_WITH_IMM"
+        if message:
+            return "RECV"
+        return "RECV_RDMA_WITH_IMM"
 
     def sent_flags(self, queue: Queue) -> int:
         """Returns the wc_flags of a requester's completion."""
@@ -131,7 +142,9 @@ class Queues(Access):
     def sent_length(self, request: SendRequest) -> int:
         """Returns the byte_len of a requester's completion: the bytes that a READ or an atomic has returned."""
         returns = request.opcode == "RDMA_READ" or request.opcode in ATOMICS
-        return sum(sge.length for sge in request.sges) if returns else 0
+        if returns:
+            return sum(sge.length for sge in request.sges)
+        return 0
 
     def reported_wr_id(self, wr_id: int) -> int:
         return wr_id

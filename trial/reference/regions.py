@@ -78,8 +78,8 @@ class Forking:
         """Marks a range, except pages of other regions, as inherited on fork again. Returns whether this succeeded."""
         if not self.stack.reach("dontfork"):
             return True
-        left = [page for page in self.pages_kept(addr, length) if self.ends(page)]
-        return sum(_advise(page, _MADV_DOFORK) for page in left) == len(left)
+        pages = [page for page in self.pages_kept(addr, length) if self.ends(page)]
+        return sum(_advise(page, _MADV_DOFORK) for page in pages) == len(pages)
 
     def pages_kept(self, addr: int, length: int) -> range:
         return range(addr // PAGE * PAGE, addr + length, PAGE)
@@ -94,9 +94,15 @@ class Forking:
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, dict[str, str]]:
         """Returns the result of ibv_fork_init, and the observations of a region in the new process."""
         copies = kernel == "asked" and self.stack.reach("copy_on_fork")
-        code = self.late_code if setting == "late" and not copies else 0
+        if setting == "late" and not copies:
+            code = self.late_code
+        else:
+            code = 0
         enabled = self.turns_on(setting)
-        registered = "kept" if enabled and not copies else "inherited"
+        if enabled and not copies:
+            registered = "kept"
+        else:
+            registered = "inherited"
         if setting == "RDMAV_HUGEPAGES_SAFE" and not self.marks_part_of_huge_page:
             registered = "refused"
         return code, {
@@ -107,7 +113,11 @@ class Forking:
 
     def fork_status(self, copies: bool, enabled: bool) -> str:
         """Returns the result of ibv_is_fork_initialized. If `copies`, the kernel reports that it copies on fork."""
-        return "UNNEEDED" if copies else "ENABLED" if enabled else "DISABLED"
+        if copies:
+            return "UNNEEDED"
+        if enabled:
+            return "ENABLED"
+        return "DISABLED"
 
     def turns_on(self, setting: str) -> bool:
         return setting not in ("none", "late")
@@ -205,7 +215,9 @@ class Regions(Forking):
     def access_fault(self, access: int) -> int:
         if self.unknown_bits(access) or self.write_alone(access) or self.atomic_alone(access):
             return errno.EINVAL
-        return errno.EOPNOTSUPP if self.unsupported(access) else 0
+        if self.unsupported(access):
+            return errno.EOPNOTSUPP
+        return 0
 
     def is_implicit(self, addr: int, length: int, access: int) -> bool:
         """Returns whether the arguments are those of an implicit on-demand region."""
@@ -242,7 +254,9 @@ class Regions(Forking):
         """Returns the errno for memory that cannot be registered, or 0."""
         if self.is_implicit(addr, length, access):
             fits = self.stack.has("odp_implicit") and not access & HUGETLB
-            return 0 if fits else errno.EOPNOTSUPP
+            if fits:
+                return 0
+            return errno.EOPNOTSUPP
         if (
             access & HUGETLB
             and access & ON_DEMAND
@@ -255,7 +269,9 @@ class Regions(Forking):
             return 0
         if self.over_limit(addr, length):
             return errno.ENOMEM
-        return errno.EFAULT if self.not_there(addr, length, access) else 0
+        if self.not_there(addr, length, access):
+            return errno.EFAULT
+        return 0
 
     def dmabuf_access_fault(self, access: int) -> int:
         return self.access_fault(access)
@@ -265,7 +281,8 @@ class Regions(Forking):
         if self.dmabuf_unsupported(access):
             return errno.EOPNOTSUPP
         return self.dmabuf_range_fault(offset, length, size) or self.dmabuf_offset_fault(
-            offset, iova
+            offset,
+            iova,
         )
 
     def dmabuf_unsupported(self, access: int) -> bool:
@@ -274,17 +291,23 @@ class Regions(Forking):
 
     def dmabuf_range_fault(self, offset: int, length: int, size: int) -> int:
         """Returns the errno for a range that is empty or extends beyond the buffer, or 0."""
-        return errno.EINVAL if length == 0 or offset + length > size else 0
+        if length == 0 or offset + length > size:
+            return errno.EINVAL
+        return 0
 
     def dmabuf_offset_fault(self, offset: int, iova: int) -> int:
         """Returns the errno if `iova` and `offset` have different offsets within a page, or 0."""
-        return errno.EINVAL if offset % PAGE != iova % PAGE else 0
+        if offset % PAGE != iova % PAGE:
+            return errno.EINVAL
+        return 0
 
     # What is granted
 
     def base(self, hca_va: int, access: int) -> int:
         """Returns the address of the region's first byte in requests with the region's keys."""
-        return 0 if access & ZERO_BASED else hca_va
+        if access & ZERO_BASED:
+            return 0
+        return hca_va
 
     def register(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
         """Registers memory of this process. Raises Refused."""
@@ -292,7 +315,10 @@ class Regions(Forking):
         check(self.access_fault(access) or self.range_fault(addr, length, access))
         refuse_if(not access & ON_DEMAND and not self.dont_fork(addr, length), errno.ENOMEM)
         self.allocate()
-        pinned = 0 if access & ON_DEMAND else self.pages(addr, length)
+        if access & ON_DEMAND:
+            pinned = 0
+        else:
+            pinned = self.pages(addr, length)
         return self.keep(
             Region(
                 self.new_handle(),
@@ -303,11 +329,17 @@ class Regions(Forking):
                 self.base(hca_va, access),
                 access,
                 pinned,
-            )
+            ),
         )
 
     def reg_dmabuf_mr(
-        self, pd: int, offset: int, length: int, iova: int, fd: int, access: int
+        self,
+        pd: int,
+        offset: int,
+        length: int,
+        iova: int,
+        fd: int,
+        access: int,
     ) -> Region:
         """Registers a part of a dma-buf. Raises Refused."""
         self.has("reg_dmabuf_mr")
@@ -316,19 +348,19 @@ class Regions(Forking):
         addr, size = self.dmabuf(fd)
         check(self.dmabuf_fault(offset, length, iova, access, size))
         return self.keep(
-            Region(self.new_handle(), self.new_key(), domain, addr + offset, length, iova, access)
+            Region(self.new_handle(), self.new_key(), domain, addr + offset, length, iova, access),
         )
 
     def dmabuf(self, fd: int) -> tuple[int, int]:
         """Returns address and size of a dma-buf. Raises Refused if the descriptor is not a dma-buf."""
         try:
-            found = self.memory.dmabuf_of(fd)
+            buffer = self.memory.dmabuf_of(fd)
         except OSError as error:
             raise Refused(errno.EBADF) from error
-        if found is None:
+        if buffer is None:
             raise Refused(errno.EINVAL)
-        refuse_if(found.revoked, errno.ENODEV)
-        return found.addr, found.size
+        refuse_if(buffer.revoked, errno.ENODEV)
+        return buffer.addr, buffer.size
 
     def exporter(self, request: str, addr: int, size: int) -> int:
         """Moves or revokes a dma-buf, or returns a number of the exporter. A buffer of the reference keeps its address

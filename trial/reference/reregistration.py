@@ -138,7 +138,10 @@ class Reregistration(Regions):
         if not self.stack.has("rereg_mr"):
             return self.absent_code, errno.EOPNOTSUPP, None
         region = self.regions.get(handle)
-        old = (region.addr, region.length) if region else (0, 0)
+        if region:
+            old = (region.addr, region.length)
+        else:
+            old = (0, 0)
         moves = region and region.pinned and change.flags & CHANGE_TRANSLATION
         forks = self.stack.reach("dontfork") and bool(moves)
         if forks and not self.dont_fork(change.addr, change.length):
@@ -153,7 +156,9 @@ class Reregistration(Regions):
 
     def command_code(self, forks: bool, change: Change) -> int:
         """After a failed command, removes the fork protection of the new range and returns the code of ibv_rereg_mr."""
-        return CMD if not forks or self.do_fork(change.addr, change.length) else CMD_AND_DO_FORK_NEW
+        if not forks or self.do_fork(change.addr, change.length):
+            return CMD
+        return CMD_AND_DO_FORK_NEW
 
     # ibv_rereg_mr of a vendor's library, which returns the value of errno instead of the codes above
 

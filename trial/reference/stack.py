@@ -42,7 +42,9 @@ class Stack:
         """The transport of the stack. UNSPECIFIED differs from INFINIBAND only in `iba`."""
         if self.has("iba_statuses"):
             return INFINIBAND
-        return UNSPECIFIED if self.has("immediate_data") and self.has("read_sinks") else IWARP
+        if self.has("immediate_data") and self.has("read_sinks"):
+            return UNSPECIFIED
+        return IWARP
 
     @property
     def reachable(self) -> Mapping[str, bool]:
@@ -94,6 +96,9 @@ _DEPENDENT = {
 
 def without(*names: str) -> Stack:
     """Returns a stack without these capabilities and without capabilities that depend on them."""
-    lacks = frozenset(name for each in names for name in (each, *_DEPENDENT.get(each, ())))
-    reaches = WHOLE.reaches if "rereg_mr" not in lacks else frozenset(_EVERYWHERE)
+    lacks = frozenset(name for item in names for name in (item, *_DEPENDENT.get(item, ())))
+    if "rereg_mr" not in lacks:
+        reaches = WHOLE.reaches
+    else:
+        reaches = frozenset(_EVERYWHERE)
     return Stack(f"without {', '.join(names)}", lacks, reaches)

@@ -19,7 +19,12 @@ from trial.reference.queues import FLUSHED, SUCCESS, Queue, Queues
 
 class Binding(Queues):
     def ibv_bind_mw(
-        self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int
+        self,
+        queue: Queue,
+        window: Window,
+        info: BindInfo,
+        flags: int,
+        wr_id: int,
     ) -> tuple[int, int]:
         """Executes ibv_bind_mw. Returns 0 or errno, and the key that struct ibv_mw has afterwards."""
         region = self.bound_region(info)
@@ -28,7 +33,13 @@ class Binding(Queues):
             return fault, window.key
         key = self.next_key(window.key)
         refused = self.bind_refused(window, region, info.addr, info.length, info.access)
-        status = FLUSHED if queue.state == "ERR" else "MW_BIND_ERR" if refused else SUCCESS
+        if queue.state == "ERR":
+            status = FLUSHED
+        else:
+            if refused:
+                status = "MW_BIND_ERR"
+            else:
+                status = SUCCESS
         if status == SUCCESS:
             self.bind(window, region, info.addr, info.length, info.access, key, queue.number)
         self.complete(queue, SendRequest("BIND_MW", wr_id, flags=flags), status)
@@ -42,10 +53,17 @@ class Binding(Queues):
         if region is None or lkey == self.reported_keys(region)[0]:
             return region
         named = self.found(lkey)
-        return named if isinstance(named, Region) else None
+        if isinstance(named, Region):
+            return named
+        return None
 
     def bind_fault(
-        self, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool
+        self,
+        queue: Queue,
+        window: Window,
+        region: Region | None,
+        info: BindInfo,
+        posted: bool,
     ) -> int:
         """Returns the errno for a bind that cannot be posted, or 0."""
         if (
@@ -66,10 +84,10 @@ class Binding(Queues):
 
     def window_behind(self, window: object) -> Window:
         """Returns the device's window for a window of the bench. Raises Refused if the window was deallocated."""
-        found = getattr(window, "window", None)
-        if not isinstance(found, Window):
+        behind = getattr(window, "window", None)
+        if not isinstance(behind, Window):
             raise Refused(errno.EINVAL)
-        return found
+        return behind
 
     def misnamed(self, window: Window, rkey: int) -> bool:
         """Returns whether struct ibv_mw contains a key that the window does not have."""
@@ -121,7 +139,9 @@ class Work(Binding):
             or (queue.kind == "UC" and opcode in _UNRELIABLE)
             or opcode in _SENDS[:2]
         )
-        return 0 if fits else errno.EINVAL
+        if fits:
+            return 0
+        return errno.EINVAL
 
     def send_fault(self, queue: Queue, request: SendRequest) -> int:
         """Returns the errno for a request that cannot be posted, or 0."""
@@ -132,12 +152,14 @@ class Work(Binding):
 
     def execute(self, queue: Queue, request: SendRequest) -> None:
         """Executes a posted request, and adds its completion."""
-        status = FLUSHED if queue.state == "ERR" else self.carry_out(queue, request)
-        reported = (
-            status
-            if self.stack.has("iba_statuses")
-            else self.without_acknowledgement(request, status)
-        )
+        if queue.state == "ERR":
+            status = FLUSHED
+        else:
+            status = self.carry_out(queue, request)
+        if self.stack.has("iba_statuses"):
+            reported = status
+        else:
+            reported = self.without_acknowledgement(request, status)
         self.complete(queue, request, reported)
         if reported != status:
             self.fail(queue)
@@ -147,14 +169,19 @@ class Work(Binding):
         if status in (SUCCESS, FLUSHED):
             return status
         sent = status.startswith("REM_") and not self.stack.transport.acknowledges(request.opcode)
-        return SUCCESS if sent else FLUSHED
+        if sent:
+            return SUCCESS
+        return FLUSHED
 
     # The capability that the current operation needs for on-demand memory.
     on_demand_need = ""
 
     def not_on_demand_here(self, found: Region | Window | None) -> bool:
         """Returns whether memory is on demand, but the current operation cannot use on-demand memory."""
-        region = found.region if isinstance(found, Window) else found
+        if isinstance(found, Window):
+            region = found.region
+        else:
+            region = found
         on_demand_region = region is not None and region.access & ON_DEMAND
         need = self.on_demand_need
         return (
@@ -164,13 +191,18 @@ class Work(Binding):
         )
 
     def carry_out(self, queue: Queue, request: SendRequest) -> str:
-        plain = "SEND" if request.opcode in _SENDS else request.opcode
+        if request.opcode in _SENDS:
+            plain = "SEND"
+        else:
+            plain = request.opcode
         self.on_demand_need = _need_on_demand(plain, queue.kind)
         if request.opcode == "BIND_MW":
             return self.posted_bind(queue, request)
         if request.opcode == "LOCAL_INV":
             done = self.local_invalidate(request.invalidate_rkey, queue)
-            return SUCCESS if done else "LOC_QP_OP_ERR"
+            if done:
+                return SUCCESS
+            return "LOC_QP_OP_ERR"
         if request.opcode in _SENDS:
             return self.send(queue, request)
         if request.opcode == "RDMA_READ":
@@ -187,8 +219,11 @@ class Work(Binding):
         """Returns the bytes of a request's SGEs, or None if the access to an SGE is refused."""
         content = b""
         for sge in sges:
-            found = self.memory_of_sge(queue, sge, write=False)
-            part = None if found is None else self.memory.read(found, sge.length)
+            memory = self.memory_of_sge(queue, sge, write=False)
+            if memory is None:
+                part = None
+            else:
+                part = self.memory.read(memory, sge.length)
             if part is None:
                 return None
             content += part
@@ -198,20 +233,22 @@ class Work(Binding):
         """Writes bytes to SGEs. If the access to an SGE is refused, writes nothing and returns False."""
         targets = []
         for sge in sges:
-            found = self.memory_of_sge(queue, sge, write=True)
-            if found is None or not self.memory.fault_in(found, sge.length, write=True):
+            memory = self.memory_of_sge(queue, sge, write=True)
+            if memory is None or not self.memory.fault_in(memory, sge.length, write=True):
                 return False
-            targets.append((found, sge.length))
-        for found, length in targets:
+            targets.append((memory, sge.length))
+        for memory, length in targets:
             part, content = content[:length], content[length:]
-            self.memory.write(found, part)
+            self.memory.write(memory, part)
         return True
 
     def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
         """Returns the address of an SGE's bytes, or None for a refusal. With length 0, only the first check applies."""
         if self.not_on_demand_here(self.keys.get(sge.lkey)):
             return None
-        return self.local(sge.lkey, queue.domain, sge.addr, sge.length, write) if sge.length else 0
+        if sge.length:
+            return self.local(sge.lkey, queue.domain, sge.addr, sge.length, write)
+        return 0
 
     def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
         """Returns the address of the responder's bytes, or None for a refusal. An operation of 0 bytes needs no key."""
@@ -221,7 +258,12 @@ class Work(Binding):
             return None
         responder, right = queue.peer, RIGHTS[request.opcode]
         return self.remote(
-            request.rkey, responder.domain, responder.number, request.remote_addr, length, right
+            request.rkey,
+            responder.domain,
+            responder.number,
+            request.remote_addr,
+            length,
+            right,
         )
 
     def allows_operation(self, queue: Queue, request: SendRequest) -> bool:
@@ -249,18 +291,21 @@ class Work(Binding):
         if request.opcode == "ATOMIC_WRITE":
             content: bytes | None = request.swap.to_bytes(_WORD, sys.byteorder)
         else:
-            content = b"" if flushes else self.gather(queue, request.sges)
+            if flushes:
+                content = b""
+            else:
+                content = self.gather(queue, request.sges)
         if content is None:
             return "LOC_PROT_ERR"
         if not self.allows_operation(queue, request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
         if request.opcode == "ATOMIC_WRITE" and self.misaligned(request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
-        found = self.target(queue, request, request.length if flushes else len(content))
+        target = self.target(queue, request, request.length if flushes else len(content))
         persists = flushes and RIGHTS[request.opcode] & FLUSH_PERSISTENT
-        if persists and found and not self.is_persistent(found, request.length):
-            found = None
-        if found is None or not self.put(found, content):
+        if persists and target and not self.is_persistent(target, request.length):
+            target = None
+        if target is None or not self.put(target, content):
             return self.refuse(queue, "REM_ACCESS_ERR")
         if request.opcode == "RDMA_WRITE_WITH_IMM":
             return self.deliver(queue, None, request.imm, len(content))
@@ -278,24 +323,34 @@ class Work(Binding):
         length = sum(sge.length for sge in request.sges)
         if not self.allows_operation(queue, request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
-        found = self.target(queue, request, length)
-        content = None if found is None else self.memory.read(found, length)
+        target = self.target(queue, request, length)
+        if target is None:
+            content = None
+        else:
+            content = self.memory.read(target, length)
         if content is None:
             return self.refuse(queue, "REM_ACCESS_ERR")
-        return SUCCESS if self.scatter(queue, request.sges, content) else "LOC_PROT_ERR"
+        if self.scatter(queue, request.sges, content):
+            return SUCCESS
+        return "LOC_PROT_ERR"
 
     def atomic(self, queue: Queue, request: SendRequest) -> str:
         """Executes FETCH-AND-ADD or COMPARE-AND-SWAP: changes 8 bytes of the responder, and writes the old bytes to the
         requester. Returns the status."""
         if not self.allows_operation(queue, request) or self.misaligned(request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
-        found = self.target(queue, request, _WORD)
-        before = None if found is None else self.memory.read(found, _WORD)
-        if found is None or before is None or not self.memory.fault_in(found, _WORD, write=True):
+        target = self.target(queue, request, _WORD)
+        if target is None:
+            before = None
+        else:
+            before = self.memory.read(target, _WORD)
+        if target is None or before is None or not self.memory.fault_in(target, _WORD, write=True):
             return self.refuse(queue, "REM_ACCESS_ERR")
         after = self.atomic_result(request, int.from_bytes(before, sys.byteorder))
-        self.memory.write(found, (after % _WRAP).to_bytes(_WORD, sys.byteorder))
-        return SUCCESS if self.scatter(queue, request.sges, before) else "LOC_PROT_ERR"
+        self.memory.write(target, (after % _WRAP).to_bytes(_WORD, sys.byteorder))
+        if self.scatter(queue, request.sges, before):
+            return SUCCESS
+        return "LOC_PROT_ERR"
 
     def misaligned(self, request: SendRequest) -> bool:
         return request.remote_addr % _WORD != 0
@@ -303,15 +358,21 @@ class Work(Binding):
     def atomic_result(self, request: SendRequest, before: int) -> int:
         if request.opcode == "ATOMIC_FETCH_AND_ADD":
             return before + request.compare_add
-        return request.swap if before == request.compare_add else before
+        if before == request.compare_add:
+            return request.swap
+        return before
 
     def send(self, queue: Queue, request: SendRequest) -> str:
         content = self.gather(queue, request.sges)
         if content is None:
             return "LOC_PROT_ERR"
-        imm = request.imm if request.opcode == "SEND_WITH_IMM" else None
+        if request.opcode == "SEND_WITH_IMM":
+            imm = request.imm
+        else:
+            imm = None
         if request.opcode == "SEND_WITH_INV" and not self.remote_invalidate(
-            request.invalidate_rkey, queue.peer
+            request.invalidate_rkey,
+            queue.peer,
         ):
             return self.refuse(queue, "REM_ACCESS_ERR")
         status = self.deliver(queue, content, imm, len(content))
@@ -322,7 +383,7 @@ class Work(Binding):
         ):
             last = queue.peer.polled.pop()
             queue.peer.polled.append(
-                last._replace(invalidated_rkey=self.reported_key(request.invalidate_rkey))
+                last._replace(invalidated_rkey=self.reported_key(request.invalidate_rkey)),
             )
         return status
 
@@ -337,7 +398,9 @@ class Work(Binding):
         if peer.state not in ("RTR", "RTS"):
             return self.refuse(queue, "RETRY_EXC_ERR")
         if not peer.receives:
-            return "RNR_RETRY_EXC_ERR" if queue.kind in RELIABLE else SUCCESS
+            if queue.kind in RELIABLE:
+                return "RNR_RETRY_EXC_ERR"
+            return SUCCESS
         if peer.kind == "UD" and content is not None:  # the global route header precedes a datagram
             content, length = bytes(_GRH) + content, length + _GRH
         wr_id, sges = self.next_receive(peer)
@@ -354,7 +417,9 @@ class Work(Binding):
         self.complete_receive(peer, done)
         if status != SUCCESS:
             self.fail(peer)
-        return reported if queue.kind in RELIABLE else SUCCESS
+        if queue.kind in RELIABLE:
+            return reported
+        return SUCCESS
 
     def complete_receive(self, peer: Queue, done: Completion) -> None:
         peer.polled.append(done)
@@ -369,16 +434,19 @@ class Work(Binding):
 
 def _need_on_demand(opcode: str, kind: str) -> str:
     """Returns the capability that a request, or a receive (RECV), needs for on-demand memory."""
-    call = "local_traffic" if opcode in ("SEND", "RECV") else "traffic"
+    if opcode in ("SEND", "RECV"):
+        call = "local_traffic"
+    else:
+        call = "traffic"
     return need_on_demand(call, opcode, kind) or ""
 
 
 def _fitting(sges: Sequence[Sge], length: int) -> list[Sge]:
     """Returns the SGEs, shortened to the `length` bytes of a message."""
-    found = []
+    fitting = []
     for sge in sges:
         size = min(sge.length, length)
         if size:
-            found.append(Sge(sge.addr, size, sge.lkey))
+            fitting.append(Sge(sge.addr, size, sge.lkey))
         length -= size
-    return found
+    return fitting

@@ -24,5 +24,5 @@ _VOCABULARY = (
     bases,
 )
 ALTERATIONS: tuple[Violation, ...] = tuple(
-    mutants_of(sys.modules[__name__], Alteration, _VOCABULARY)
+    mutants_of(sys.modules[__name__], Alteration, _VOCABULARY),
 )

@@ -11,7 +11,9 @@ KNOWN = _ACCESS.mask_of(*_ACCESS.short_names)
 
 def refused(entry: Entry, code: int) -> Return:
     """Returns the result of a registration that an entry refuses."""
-    return Return(0, code) if entry.name == "libibverbs" else Return(code, code)
+    if entry.name == "libibverbs":
+        return Return(0, code)
+    return Return(code, code)
 
 
 class Extent(Alteration):
@@ -22,7 +24,12 @@ class Extent(Alteration):
         return addr, length
 
     def register(
-        self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int
+        self,
+        entry: Entry,
+        verb: str,
+        pd: Pd,
+        where: tuple[int, ...],
+        access: int,
     ) -> Return:
         addr, length = where[:2]
         if verb != "reg_mr" or not 64 <= length < 1 << 40:

@@ -10,8 +10,14 @@ from trial.reference import objects as rights
 
 _ALL = tuple(
     mutants_of(
-        sys.modules[__name__], DataPath, (rights, replaced, memory, objects, structures, bases)
-    )
+        sys.modules[__name__],
+        DataPath,
+        (rights, replaced, memory, objects, structures, bases),
+    ),
 )
-DATA_PATH_ALTERATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted)
-DATA_PATH_PERMITTED: tuple[Violation, ...] = tuple(each for each in _ALL if each.permitted)
+DATA_PATH_ALTERATIONS: tuple[Violation, ...] = tuple(
+    alteration for alteration in _ALL if not alteration.permitted
+)
+DATA_PATH_PERMITTED: tuple[Violation, ...] = tuple(
+    alteration for alteration in _ALL if alteration.permitted
+)

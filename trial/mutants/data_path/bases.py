@@ -27,7 +27,9 @@ class Granting(DataPath):
     def named(self, queue: QueuePair, sent: Sent) -> Region | Binding | None:
         """Returns the region or binding of a request's rkey, if access to it may be granted wrongly."""
         live = self.ended != ("",) and self.objects.valid(sent.rkey)
-        return None if live else self.objects.region(sent.rkey, self.ended)
+        if live:
+            return None
+        return self.objects.region(sent.rkey, self.ended)
 
     def opens(self, queue: QueuePair, sent: Sent, found: Any) -> bool:
         """Whether the region or binding wrongly grants this request."""
@@ -35,32 +37,29 @@ class Granting(DataPath):
 
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:
         """Returns the address at which a request that must be refused is executed, or None."""
-        found = self.named(queue, sent)
-        return (
-            found.place(sent.remote_addr, sent.length)
-            if found and self.opens(queue, sent, found)
-            else None
-        )
+        binding = self.named(queue, sent)
+        if binding and self.opens(queue, sent, binding):
+            return binding.place(sent.remote_addr, sent.length)
+        return None
 
     def from_ended(self, sent: Sent) -> bool:
         """Whether an element has the lkey of a deregistered region, and of no valid region."""
-        lkeys = [each.lkey for each in sent.elements]
+        lkeys = [element.lkey for element in sent.elements]
         return any(
-            not self.objects.source(each) and self.objects.source(each, ("deregistered",))
-            for each in lkeys
+            not self.objects.source(lkey) and self.objects.source(lkey, ("deregistered",))
+            for lkey in lkeys
         )
 
     def into_unwritable(self, sent: Sent) -> bool:
         """Whether an element is in a region without LOCAL_WRITE."""
-        regions = (self.objects.source(each.lkey) for each in sent.elements)
-        return any(each and not each.access & LOCAL_WRITE for each in regions)
+        regions = (self.objects.source(element.lkey) for element in sent.elements)
+        return any(region and not region.access & LOCAL_WRITE for region in regions)
 
     def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
-        place = (
-            self.granted(queue, sent)
-            if sent.length and (sent.reads or sent.writes or sent.atomic)
-            else None
-        )
+        if sent.length and (sent.reads or sent.writes or sent.atomic):
+            place = self.granted(queue, sent)
+        else:
+            place = None
         if place is not None:
             self.carry_out(queue, sent, request, place)
         return None
@@ -83,11 +82,9 @@ class WithoutRight(Granting):
         ):
             return None
         region = self.objects.region(sent.rkey)
-        return (
-            region
-            if region and region.pd == self.peer_pd(queue) and not region.access & self.right
-            else None
-        )
+        if region and region.pd == self.peer_pd(queue) and not region.access & self.right:
+            return region
+        return None
 
     def opens(self, queue: QueuePair, sent: Sent, found: Any) -> bool:
         return True
@@ -101,7 +98,9 @@ class OtherDomain(Granting):
 
     def named(self, queue: QueuePair, sent: Sent) -> Region | Binding | None:
         region, domain = self.objects.region(sent.rkey), self.peer_pd(queue)
-        return region if region and domain and region.pd != domain else None
+        if region and domain and region.pd != domain:
+            return region
+        return None
 
 
 class Beyond(Granting):
@@ -119,7 +118,9 @@ class Beyond(Granting):
             return None
         offset = sent.remote_addr - region.iova
         if region.place(sent.remote_addr, sent.length) is not None or not self.exceeds(
-            sent, offset, region
+            sent,
+            offset,
+            region,
         ):
             return None
         return region.addr + offset
@@ -162,7 +163,9 @@ class EndedBinding(ByWindow):
         return sent.reads and bool(found.access & REMOTE_READ)
 
     def named(self, queue: QueuePair, sent: Sent) -> Region | Binding | None:
-        return super().named(queue, sent) if not self.objects.valid(sent.rkey) else None
+        if not self.objects.valid(sent.rkey):
+            return super().named(queue, sent)
+        return None
 
 
 # Requests that are refused
@@ -232,7 +235,9 @@ class Written(Succeeding):
     """Changes the effect of a successful WRITE. `before` has the bytes of the target before the WRITE."""
 
     def before(self, sent: Sent) -> bytes | None:
-        return content_at(self.place(sent), sent.length) if sent.writes and sent.length else None
+        if sent.writes and sent.length:
+            return content_at(self.place(sent), sent.length)
+        return None
 
     def after_success(self, queue: QueuePair, sent: Sent, before: bytes) -> None:
         self.written(queue, sent, self.place(sent), before)
@@ -262,9 +267,9 @@ class Shortened(DataPath):
 
     def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
         if sent.writes or sent.reads:
-            left = self.kept(sent)
-            if left < sent.length:
-                self.relist(request, left)
+            remaining = self.kept(sent)
+            if remaining < sent.length:
+                self.relist(request, remaining)
                 sent.byte_len = sent.length
         return None
 
@@ -275,9 +280,10 @@ class Moved(DataPath):
     wrap = 1 << 16
 
     def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
-        region = (
-            self.objects.region(sent.rkey) if sent.writes or sent.reads or sent.atomic else None
-        )
+        if sent.writes or sent.reads or sent.atomic:
+            region = self.objects.region(sent.rkey)
+        else:
+            region = None
         if region and region.place(sent.remote_addr, sent.length) is not None:
             offset = sent.remote_addr - region.iova
             request.remote_addr = region.iova + offset % self.wrap
@@ -291,7 +297,9 @@ class Read(Succeeding):
     """Changes the effect of a successful READ. `before` has the contents of the READ's elements before the READ."""
 
     def before(self, sent: Sent) -> bytes | None:
-        return self.gather(sent.elements) if sent.reads and sent.length else None
+        if sent.reads and sent.length:
+            return self.gather(sent.elements)
+        return None
 
     def after_success(self, queue: QueuePair, sent: Sent, before: bytes) -> None:
         self.read(sent, self.gather(sent.elements) or b"", before)
@@ -323,7 +331,9 @@ class Atomic(Succeeding):
     """Changes the effect of a successful atomic."""
 
     def before(self, sent: Sent) -> bytes | None:
-        return content_at(self.place(sent), 8) if sent.atomic else None
+        if sent.atomic:
+            return content_at(self.place(sent), 8)
+        return None
 
     def after_success(self, queue: QueuePair, sent: Sent, before: bytes) -> None:
         self.done(sent, self.place(sent), int.from_bytes(before, "little"))
