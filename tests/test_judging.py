@@ -440,3 +440,16 @@ def test_a_valid_region_that_the_set_up_of_a_point_needs_must_be_registered(
     seen: Observation = {"setup_failed": "registering mr", "errno": code, "setup_call": call}
     found = refused_region(case("{rules: [REG-05], when: {access: []}, then: success}"), seen)
     assert (found.verdict if found else None) == verdict
+
+
+def test_a_device_may_refuse_persistence_of_ordinary_memory_in_the_set_up_of_a_point() -> None:
+    seen: Observation = {
+        "setup_failed": "registering mr",
+        "errno": "EINVAL",
+        "setup_call": "ibv_reg_mr",
+    }
+    row = "{rules: [REG-05], given: {mrs: {mr: {access: [%s]}}}, when: {access: []}, then: success}"
+    assert refused_region(case(row % "FLUSH_PERSISTENT"), seen) is None
+    judgement = refused_region(case(row % "FLUSH_GLOBAL"), seen)
+    assert judgement is not None
+    assert judgement.verdict == Verdict.FAIL

@@ -33,7 +33,7 @@ from conformance.model.capability import (
     Profile,
     titled,
 )
-from conformance.model.case import Case, Step
+from conformance.model.case import Case, Step, mask_of
 from conformance.model.fault import Fault, FaultKind, verdict_of
 from conformance.model.kind import Kind
 from conformance.model.observation import (
@@ -45,12 +45,14 @@ from conformance.model.observation import (
 from conformance.model.rules import DECLARATIONS
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import REGISTRATIONS, WIRE
+from conformance.verbs import ENUMS
 
 _NONE: Mapping[str, str] = {}
 # The remarks about a judged call whose outcome no row or another row judges.
 LEFT_OPEN, LEFT_ELSEWHERE = "the documents leave this open", "other rows judge this outcome"
 # The remark about a call that works although the device does not declare or offer a capability that it needs.
 UNDECLARED = "accepted although the device"
+_FLUSH_PERSISTENT = ENUMS["ibv_access_flags"].value_of("FLUSH_PERSISTENT")
 _NOT_OFFERED = ("EOPNOTSUPP", "ENOTSUP", "ENOSYS", "EPROTONOSUPPORT")
 # The fields of an observation that `verdict_key` leaves out or reduces, because their values, such as addresses and
 # handles, differ in each run.
@@ -293,9 +295,13 @@ def _judge_setup(
 def refused_region(case: Case, observed: Observation) -> Judgement | None:
     """Returns the judgement on a point of a sweep whose set-up failed because a valid registration was refused, which
     violates the rule of the point; None if the set-up failed for another reason. An errno such as EOPNOTSUPP says that
-    the device does not offer the region."""
+    the device does not offer the region. A device may refuse persistence of memory that is not persistent."""
     not_offered = observed.get("errno") in _NOT_OFFERED
     if not_offered or observed.get("setup_call") not in REGISTRATIONS:
+        return None
+    kinds = {memory.kind for memory in case.given.memory.values()}
+    accesses = [mask_of(region.arguments, "access") for region in case.given.mrs.values()]
+    if kinds != {"persistent"} and any(access & _FLUSH_PERSISTENT for access in accesses):
         return None
     return Judgement.of_fault(_of_set_up(FaultKind.SET_UP_REFUSED, case, observed))
 
