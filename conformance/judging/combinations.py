@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from conformance.model.combinations import LACKING, Conditions, CoveringArray, Point
-from conformance.model.fault import Fault, FaultKind
+from conformance.model.fault import Fault, FaultKind, verdict_of
 from conformance.model.observation import AccessSeen, CombinationsSeen, PointClass
 from conformance.model.point_index import decode_index
 from conformance.model.verdict import Verdict
@@ -200,9 +200,11 @@ class Judged:
         if not wrong or not blamed:
             self.verdicts[Verdict.PASS] += 1
             return
-        self.verdicts[Verdict.FAIL] += 1
-        self.rules[blamed[0]] = Verdict.FAIL
         fault = wrong.fault
+        verdict = verdict_of(fault.kind)
+        self.verdicts[verdict] += 1
+        if self.rules.get(blamed[0]) != Verdict.FAIL:
+            self.rules[blamed[0]] = verdict
         key = (wrong.aspect, blamed[0], fault.kind, fault.expected, fault.statuses, fault.errno)
         group = self.groups.setdefault(key, Group(wrong, found))
         group.points.append(point)

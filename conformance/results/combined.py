@@ -7,10 +7,9 @@ from conformance.combinations.explanation import explained
 from conformance.judging.combinations import GRANTED, REFUSED, Group, Judged, is_granted
 from conformance.judging.sentences import sentence
 from conformance.model.case import Case
-from conformance.model.fault import ON_DEMAND, REGION, WINDOW
+from conformance.model.fault import ON_DEMAND, REGION, WINDOW, verdict_of
 from conformance.model.record import Deviation as DeviationFacts
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import Verdict
 
 
 def deviations(judged: Judged, case: Case) -> list[DeviationFacts]:
@@ -43,7 +42,7 @@ def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFact
         "when": explained(model, group.points, others),
         "minimal": False,
         "clause": "",
-        "verdict": Verdict.FAIL,
+        "verdict": verdict_of(fault.kind),
         "expected": " ".join([expected, *fault.expected]),
         "observed": sentence(fault),
         "fault": fault.as_data(),
