@@ -157,7 +157,12 @@ class Stage:
             self.actors.append(script if isinstance(script, Actor) else Actor(iter(script)))
             return self.actors[-1]
 
-        recorded = self.supervise(next_actor, suite=suite, carry_on=carry_on, boot_id=boot_id)
+        recorded = self.supervise(
+            next_actor,
+            suite=suite,
+            carry_on=carry_on,
+            boot_id=lambda: boot_id,
+        )
         assert not waiting, "a worker was not needed"
         assert all(actor.closed for actor in self.actors)
         return recorded
@@ -170,7 +175,7 @@ class Stage:
         facts: SupervisorFacts | None = None,
         carry_on: bool = False,
         again: Sequence[Callable[[Sequence[str]], Worker]] = (),
-        boot_id: str = "",
+        boot_id: Callable[[], str] = str,
         options: RunOptions = RunOptions(),  # noqa: B008
         **more: Any,
     ) -> Recorded:
@@ -182,11 +187,9 @@ class Stage:
                 earlier = None
             if facts:
                 more["facts"] = facts
-            target = Target(boot_id=lambda: boot_id)
+            target = Target(boot_id=boot_id)
             if cases is None:
                 cases = suite.cases
-            else:
-                cases = cases
             run = StagedRun(options, suite, cases, target=target, **more)
             recording = Recording(run, results, self.audience, earlier)
             self.took = recording.took

