@@ -16,9 +16,9 @@ from commands.cli.streams import show
 from commands.findings import PLACES, places_in
 from conformance.errors import UserError
 from conformance.judging import Basis
-from conformance.regular_file import open_folder, read_regular, remove_below
+from conformance.regular_file import open_folder, read_regular, remove_below, write_whole
 from conformance.results.checked_json import parse
-from conformance.results.files import make_directory, not_written, write_atomically
+from conformance.results.files import make_directory, not_written
 from conformance.results.records import read_results
 from conformance.results.rejudge import known_capabilities
 from conformance.tables.suite import ROOT, Suite
@@ -179,10 +179,10 @@ def _write(folder: Path, pages: Iterable[tuple[str, str]], old: Sequence[str]) -
         for part in site.FOLDERS:
             make_directory(folder / part, within=folder)
         for name, text in pages:
-            write_atomically(new / name, text.encode(), durable=False, within=folder)
+            write_whole(new / name, text.encode(), within=folder)
             names.append(name)
         data = json.dumps({"schema": SCHEMA, "files": names}, indent=1) + "\n"
-        write_atomically(new / LIST, data.encode(), durable=False, within=folder)
+        write_whole(new / LIST, data.encode(), within=folder)
         for name in (*names, LIST):
             part, _, file = name.rpartition("/")
             with (

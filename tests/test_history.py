@@ -195,7 +195,7 @@ def test_the_top_shows_the_latest_night(page: Browser) -> None:
 def test_nothing_in_a_history_becomes_markup(browser: Browser, tmp_path: Path) -> None:
     run = run_of(
         {1: "FAIL"},
-        device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP},
+        device={"name": "fake0", "driver": MARKUP, "fw": MARKUP},
         stack=MARKUP,
         env={"kernel": MARKUP},
         under_test={"kernel": {MARKUP: MARKUP}},
@@ -328,7 +328,9 @@ def site(short: Path, tmp_path_factory: Folders) -> Path:
 def hostile(folder: Path) -> Path:
     """Makes a history in which every text is markup, even the ids of rules and of a case."""
     rules = {f"{id_}{MARKUP}": dict.fromkeys(texts, MARKUP) for id_, texts in RULES.items()}
-    run = run_of({1: "FAIL"}, device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP}, stack=MARKUP)
+    run = run_of(
+        {1: "FAIL"}, device={"name": "fake0", "driver": MARKUP, "fw": MARKUP}, stack=MARKUP
+    )
     results = [{**result, "rules": [f"REG-15{MARKUP}"]} for result in run.results]
     results[1] |= {"reason": MARKUP, "call": MARKUP, "case": MARKUP}
     header = {**run.header, "rules": rules, "planned": [result["case"] for result in results]}
