@@ -262,11 +262,11 @@ def _judged(
     run = digest(judged, out, is_own=True)
     now = {record["case"]: record for record in judged.results}
     unjudged = [change for change in again if change.kept]
-    unfounded = [
-        *(change.unfounded for change in unjudged if change.unfounded),
-        *unfounded_repetitions(suite, recorded, folder, profile),
-        *(line for case, record in by_case.items() if (line := _difference(record, now[case]))),
-    ]
+    without = {change.record["case"]: change.unfounded for change in unjudged if change.unfounded}
+    unfounded = [*without.values(), *unfounded_repetitions(suite, recorded, folder, profile)]
+    for case, record in by_case.items():
+        if case not in without and (line := _difference(record, now[case])):
+            unfounded.append(line)
     return Support(manifest, sha256, said, run, unjudged, unfounded)
 
 

@@ -38,7 +38,7 @@ SUITE = load_suite()
 DEFAULT = Selection(tier="default").apply(SUITE)
 DEFAULT_IDS = [case.id for case in DEFAULT]
 SOME = [case for case in DEFAULT if not case.hazardous and not case.sweep][::60]
-SWEEPS = [case for case in DEFAULT if case.sweep and case.sweep.size <= 16][:1]
+SWEEPS = [case for case in DEFAULT if case.sweep and case.sweep.size <= 16][:2]
 NOW = datetime.now(UTC)
 Line = dict[str, Any]
 Verified = Callable[[int, Path], str]
@@ -56,7 +56,7 @@ def whole(tmp_path_factory: Folders) -> Path:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: Folders) -> Path:
-    """A run of some cases and a sweep."""
+    """A run of some cases and two sweeps."""
     cases = [*SOME, *SWEEPS]
     return record(
         tmp_path_factory.mktemp("some") / "run",
