@@ -440,9 +440,7 @@ NOT_CONFIRMED = (
 @pytest.mark.parametrize("form", ["junit", "ktap", "html"])
 def test_a_report_has_the_confirmation_next_to_each_violation(mixed: Path, form: str) -> None:
     text = renderer(form).render([read(mixed)])
-    if isinstance(text, str):
-        text = text
-    else:
+    if not (isinstance(text, str)):
         text = text.decode()
     assert "confirmed: the same when repeated in isolation" in text
     assert NOT_CONFIRMED in text

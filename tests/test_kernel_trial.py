@@ -434,8 +434,6 @@ class WithPeers(Driver):
             ):  # without other mutants, the test fails only the first time
                 if self.unfit:
                     by = []
-                else:
-                    by = by
                 self.unfit.add("shown")
             yield name, "failed" if by else "passed"
 

@@ -226,7 +226,12 @@ def test_a_rule_that_is_verified_in_part_names_what_the_device_does_not_offer() 
     lines = [
         result(cases[0]),
         *(result(case, "UNSUPPORTED", observed={"lacking": ["rereg_mr"]}) for case in cases[1:3]),
-        result(cases[3], "UNREACHABLE", "no such memory here"),
+        result(
+            cases[3],
+            "UNREACHABLE",
+            "no such memory here",
+            observed={"unreachable": "no such memory here"},
+        ),
     ]
     conclusion = conclude_rules(lines, Needs())["REG-01"]
     assert conclusion.absent == {"rereg_mr at libibverbs": 2, "no such memory here": 1}

@@ -235,9 +235,7 @@ def _violations(
     _check_jobs(arguments.jobs)
     chosen = chosen_of(known, suite, arguments.rule, arguments.violation)
     is_all = len(chosen) == len(known)
-    if is_all:
-        variants = variants
-    else:
+    if not (is_all):
         variants = ()
     if arguments.shard:  # each shard has a part of all violations and variants
         chosen_here = {

@@ -42,8 +42,6 @@ def add(parser: argparse._ActionsContainer, usage: str, help: str, **more: Any) 
         nargs = _NARGS.get(re.sub("[A-Z]+", "_", value))
         if nargs:
             value = value.strip("[.]")
-        else:
-            value = value
         type_ = _TYPES.get(f"{names} {value}", _TYPES.get(value))
         more = {"nargs": nargs, "metavar": value, "type": type_, **more}
     elif names.startswith("-") and not {"action", "choices", "default"} & more.keys():

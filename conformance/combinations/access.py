@@ -247,8 +247,6 @@ class Access:
                 addr, base = self.start(tested, length)
                 if self.inline and self.side == "local":
                     base = addr
-                else:
-                    base = base
                 elements.append(Element(Range(addr, length, True), Sge(base, length, tested.lkey)))
                 continue
             elements.append(Element(Range(at, length, False), Sge(at, length, plain.lkey)))

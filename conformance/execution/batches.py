@@ -131,9 +131,7 @@ class _Posting:
             requests = self._writes(numbers)
             for first in (0, 2):
                 returned = self.queue.post_batch(requests[first : first + 1])
-                if returned.value:
-                    returned = returned
-                else:
+                if not (returned.value):
                     returned = self.queue.post_send(requests[first + 1])
                 if returned.value:
                     return f"a request was refused with {errno_name(returned.value)}"

@@ -165,9 +165,7 @@ def _make_object(context: CaseContext, step: Step) -> Observation:
         return null_result(returned)
     kind, _ = PRODUCTS[step.call]
     _objects(context, kind)[step.name] = held
-    if kind == "buffer":
-        kind = kind
-    else:
+    if kind != "buffer":
         kind = kind.upper()
     context.cleanup.callback(context.release, f"{kind} {step.name}", held.close)
     return told(kind, "provider", None)

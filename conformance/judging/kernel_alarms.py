@@ -80,8 +80,6 @@ def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
         kind = FaultKind.KERNEL_WARNED
     if _MEMORY_IN_DOUBT.search(text):
         kind = FaultKind.KERNEL_MEMORY
-    else:
-        kind = kind
     if report and (frames := _reported_frames(log)):
         return Fault(
             kind,

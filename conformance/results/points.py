@@ -104,9 +104,7 @@ def _with_procedure(deviation: Deviation, case: Case) -> Deviation:
     if "fault" in deviation:
         fault = Fault.of_data(deviation["fault"])
         faults = located(fault, point, fault.step)
-        if fault.call:
-            faults = faults
-        else:
+        if not (fault.call):
             faults = replace(faults, call="", verb=fault.verb)
         deviation = {**deviation, "fault": faults.as_data()}
     return {

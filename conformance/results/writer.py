@@ -192,8 +192,6 @@ class ResultsFile:
         Returns the record; in a large run, the returned record shares the values that earlier results have."""
         if record["type"] == "result":
             record = self.prepared(record)
-        else:
-            record = record
         data = encode(record)
         with writing(self.path):
             if self._keep is not None:

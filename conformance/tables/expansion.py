@@ -182,8 +182,6 @@ def _composed(node: Node, template: str, binding: Binding, reader: Reader, used:
     within = f" (in {quoted(template)} of line {node.location.line})"
     if location != node.location:
         location = replace(location, within=within)
-    else:
-        location = location
     return Node(text + template[position:], location, plain=node.plain)
 
 
