@@ -138,7 +138,10 @@ def test_a_sweep_whose_set_up_fails_at_each_point_is_broken() -> None:
     row = """
     - id: space
       rules: [REG-06]
-      given: {mrs: {mr: {length: buf.size + 1 GiB, access: $access}}}
+      given:
+        mrs: {mr: {access: $access}}
+        windows: {mw: {type: 1, bound: {qp: qp, length: buf.size + 1 GiB, access: []}}}
+        qps: {qp: {type: RC}}
       call: traffic
       sweep:
         axes: {access: {subsets of: [LOCAL_WRITE, REMOTE_READ]}}
@@ -327,7 +330,12 @@ UNRELIABLE_ROW = """
 def losing(losses: int) -> Device:
     """Returns a reference on which the first `losses` writes to memory have no effect."""
     losses_left = iter(range(losses))
-    return device(put=lambda was, *messages: next(losses_left, None) is not None or was(*messages))
+
+    def put(was: Callable[..., Any], addr: int, content: bytes) -> Any:
+        is_lost = content and next(losses_left, None) is not None  # a probe writes no bytes
+        return is_lost or was(addr, content)
+
+    return device(put=put)
 
 
 def test_messages_lost_by_an_unreliable_transport_are_sent_again() -> None:

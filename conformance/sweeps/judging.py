@@ -76,7 +76,7 @@ def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str
     assert case.sweep is not None
     counts = points.by_verdict()
     verdict = Verdict.FAIL if alarms else overall(list(counts))
-    if verdict == Verdict.UNREACHABLE and all(
+    if [*counts] == [Verdict.UNREACHABLE] and all(
         "setup_failed" in example["observed"] for example in points.examples
     ):
         verdict = Verdict.BROKEN  # no set-up worked at any point
