@@ -17,10 +17,11 @@ from conformance.model.combinations import Conditions, Model, Point
 from conformance.model.predicate import And, Expression, HasCapability, Not, Word, parse
 from conformance.model.space import Space
 
-_TRIES = 4  # the number of points of which the best is taken
+_TRIES = 2  # the number of points of which the best is taken
 _SEED = 61
 FAULT = "fault"  # the parameter behind those of the model
-_ORDERS = 8  # the number of orders of the parameters that are tried before the exhaustive search
+_ORDERS = 4  # the number of orders of the parameters that are tried before the exhaustive search
+_MOST_SEARCHED = 500  # sets of values that the exhaustive search examines
 _MOST_STEPS = 60  # values that are tried in one order
 # A point in the making: the number of a value for each parameter, or None.
 _Partial = list[int | None]
@@ -228,8 +229,8 @@ def covering_array(
     kept: Sequence[Point] = (),
     progress: Callable[[int], None] = lambda count: None,
 ) -> tuple[list[Point], list[_Combination]]:
-    """Returns the points, of which the first are the valid points `kept`, and the combinations that no valid point
-    has."""
+    """Returns the points, of which the first are the valid points `kept`, and the combinations for which none was
+    found: almost all are impossible."""
     constraints = Constraints(model)
     axes = model.parameters
     impossible: list[_Combination] = []
@@ -271,14 +272,14 @@ class _Making:
             self.points.append(point)
 
     def cover(self, chosen: tuple[int, ...], values: Sequence[int], rarities: int | None) -> bool:
-        """Adds a point with these values of the parameters `chosen`. With `rarities`, only if the values have at most
-        so many rare needs; then the point has no others. Returns whether there is such a point."""
+        """Adds a point with these values of the parameters `chosen`. With `rarities`, only if the values have so many
+        rare needs; then the point has no others. Returns whether there is such a point."""
         axes = self._model.parameters
         start: _Partial = [None] * (len(axes) + 1)
         for parameter, value in zip(chosen, values, strict=True):
             start[parameter] = value
         needs = self._constraints.rare(start)
-        if rarities is not None and len(needs) > rarities:
+        if rarities is not None and len(needs) != rarities:
             return False
         self._constraints.permitted = needs if rarities is not None else None
         parts = (start, chosen, self._constraints, self._uncovered, self._chance)
@@ -357,7 +358,11 @@ class _Search:
         return False
 
     def narrowest_first(self) -> bool:
-        """Sets the parameter with the fewest possible values first. Returns False only if there is no point."""
+        """Sets the parameter with the fewest possible values first. Returns False if there is no point, or if none is
+        found in time."""
+        self._steps += 1
+        if self._steps > _MOST_SEARCHED:
+            return False
         allowed = self._allowed()
         if not allowed:
             return True
