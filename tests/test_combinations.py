@@ -104,6 +104,25 @@ def test_a_deviation_is_explained_by_the_values_that_cause_it() -> None:
     assert "place=" not in formula
 
 
+class _SendsPacketsBeforeTheFault(Device):
+    """The packets before the byte that is out of range are sent, as a device may that checks each packet."""
+
+    packet = 1024
+
+    def write(self, queue: Any, request: Any) -> str:
+        status = super().write(queue, request)
+        if status == "LOC_PROT_ERR" and len(request.sges) == 1:
+            (sge,) = request.sges
+            short = sge._replace(length=max(sge.length - self.packet, 0))
+            if content := self.gather(queue, [short]):
+                self.memory.write(request.remote_addr, content)
+        return status
+
+
+def test_what_the_key_opens_may_be_sent_before_the_fault() -> None:
+    assert set(judged(_SendsPacketsBeforeTheFault, array("triples")).verdicts) == {Verdict.PASS}
+
+
 def test_a_point_is_selected_by_its_values_and_others_have_no_answer() -> None:
     suite, model = load_suite(), PAIRS.model
     case = suite.find(f"access/model/pairs#{model.text(PAIRS.points[5])}")

@@ -30,6 +30,8 @@ _FLAGS = ENUMS["ibv_send_flags"]
 _IMMEDIATE = 0xC0FFEE01
 _SPACE = 1 << 64
 _WORD = 8
+# The places whose bytes are not all in the range that the key opens.
+_BEYOND = ("one_beyond", "one_before", "across_start", "across_end", "behind")
 _MOMENT_S = 0.0001
 _ADDED, _SWAPPED = 0x0101_0101_0101_0101, 0x9192_9394_9596_9798
 WORDS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE")
@@ -290,7 +292,9 @@ class Access:
     ) -> None:
         """Expects what a complete operation writes."""
         if remote is None or self.operation.startswith("RDMA_WRITE"):
-            self._scatter(contents, self._sources(local), [remote] if remote else received)
+            self._scatter(
+                contents, self._sources(contents, local), [remote] if remote else received
+            )
             return
         secret = remote.place.tested
         if self.operation == "RDMA_READ":
@@ -313,13 +317,19 @@ class Access:
                 contents.ignore(Range(place.addr, taken, place.tested))
             missing -= taken
 
-    def _sources(self, local: list[Element]) -> list[tuple[bytes, bool]]:
-        """Returns the parts of the message, each with whether it comes from the region under test."""
-        message, parts = pattern(self.size), []
+    def _sources(self, contents: Contents, local: list[Element]) -> list[tuple[bytes, bool]]:
+        """Returns the parts of the message, each with whether a refused request must not send it: the bytes of the
+        region under test. If only the range is wrong, the packets before may send what the key opens."""
+        message, parts = pattern(self.size), list[tuple[bytes, bool]]()
         for element in local:
-            length = element.place.length
-            parts.append((message[:length], element.place.tested))
-            message = message[length:]
+            place = element.place
+            content, message = message[: place.length], message[place.length :]
+            if place.tested and place.addr and self.values["place"] in _BEYOND:
+                start, end = contents.extent.opened(place.addr, place.length)
+                pieces = (content[:start], True), (content[start:end], False), (content[end:], True)
+                parts += pieces
+            else:
+                parts.append((content, place.tested))
         return parts
 
     def _scatter(

@@ -13,3 +13,9 @@ class Extent:
     base: int
     lkey: int
     rkey: int
+
+    def opened(self, addr: int, length: int) -> tuple[int, int]:
+        """Returns the first and the last offset of the part of a range that is in this memory; equal if none is."""
+        start = min(max(self.addr - addr, 0), length)
+        end = min(max(self.addr + self.length - addr, start), length)
+        return start, end
