@@ -95,6 +95,8 @@ def test_requests_that_a_fast_device_has_completed_are_no_evidence_about_request
     persona = BY_NAME["mlx5"]
     fast = replace(persona, behaves={**persona.behaves, "completes-at-once": ""})
     racing = [case for case in cases() if any(step.call == "post_traffic" for step in case.before)]
+    # Rows about an exporter's buffers compare the bytes after it has revoked or moved them, in flight or not.
+    racing = [case for case in racing if "reg_dmabuf_mr" not in case.verb]
     assert len(racing) > 10
     usual, found = run_clean(persona, racing), run_clean(fast, racing)
     assert usual.verdicts[Verdict.PASS] == found.verdicts[Verdict.UNREACHABLE] > 5

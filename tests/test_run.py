@@ -152,7 +152,7 @@ def test_the_known_violations_of_soft_roce_are_reported(whole: Run, length: str)
 
 
 def test_the_last_lines_name_each_defect_and_explain_describes_it(whole: Run, cli: Cli) -> None:
-    defect = r"^valid refused ([0-9a-f]{12}) .* \(REG-25\) x\d+$"
+    defect = r"^valid refused +([0-9a-f]{12}) .* \(REG-25\) x\d+$"
     (fingerprint,) = re.findall(defect, whole.done.stdout, re.MULTILINE)
     said = cli(0, "explain", fingerprint, "--run", whole.out).out
     assert "given: buf: memory, " in said
