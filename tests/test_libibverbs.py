@@ -448,7 +448,7 @@ def test_the_bench_passes_the_deadline_to_each_pair(
     monkeypatch.setattr(bench, "pair_type", recording)
     some: Any = object.__new__(bench.DeviceBench)
     some.device, some._completion_deadline_s = "device", 1.5
-    spec = SimpleNamespace(kind=kind, extended=extended)
+    spec = SimpleNamespace(kind=kind, extended=extended, wire="")
     some.pair(spec, "requester", "responder")
     assert pairs == [(pair, "device", spec, "requester", "responder", 1.5)]
 
