@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path("/usr")
 _PAGE = re.compile(r"(\w+)\((\d)\)")
-_HEADING = re.compile(r"(?:\.SH +|# )\"?([A-Z ]+)\"?$")
+_HEADING = re.compile(r"(?:\.SH +|# )\"?([A-Z][A-Za-z ]*)\"?$")
 # Macros whose arguments are joined without a space, and macros whose arguments are text; other macros have no text.
 _JOINED, _TEXT = re.compile(r"\.(?:[BIR][BIR]) "), re.compile(r"\.[BI] ")
 _WORD = re.compile(r'"[^"]*"|\S+')
