@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from commands import run
 from commands.cli.endings import crash_report
-from commands.cli.run_arguments import options_from, selection_from, suite_from
+from commands.cli.run_arguments import options_from, suite_from
 from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.model.verdict import VIOLATIONS, Verdict
@@ -34,7 +34,7 @@ def execute(arguments: argparse.Namespace) -> int:
             "bisect-step needs a case",
             hint="--only CASE, or --only with a defect's fingerprint",
         )
-    selection_from(options).apply(suite_from(options))
+    options.selection.apply(suite_from(options))
     target.refuse_conflicts(options)
     for name in _BUILDS:
         build = getattr(options, name)

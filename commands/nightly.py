@@ -18,7 +18,7 @@ from pathlib import Path
 
 from commands.cli.endings import crash_report
 from commands.cli.output import out_directory, out_file, write_out
-from commands.cli.run_arguments import add, add_options, options_from, selection_from, suite_from
+from commands.cli.run_arguments import add, add_options, options_from, suite_from
 from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.results.files import make_directory, new_directory, write_atomically, writing
@@ -155,7 +155,7 @@ def execute(arguments: argparse.Namespace) -> int:
     )
     cells = _cells(arguments, options)
     suite = suite_from(options)
-    selection_from(options).apply(suite)  # reports a mistake before the night begins
+    options.selection.apply(suite)  # reports a mistake before the night begins
     for cell in cells.values():
         builds.check(cell)
     if options.profile:

@@ -13,11 +13,10 @@ from types import ModuleType
 from commands import report
 from commands.cli import run_arguments
 from commands.cli.announcement import errors_on_purpose
-from commands.cli.choice import choose, of_shard
+from commands.cli.choice import choose, of_target
 from commands.cli.endings import crash_reports_in
 from commands.cli.run_arguments import add
-from conformance.errors import UserError, command, format_count
-from conformance.model.case import Case
+from conformance.errors import UserError, command
 from conformance.results.folder import OUT, check_free, run_folder, tidied
 from conformance.results.plan import FILE_NAME as PLAN_FILE_NAME
 from conformance.results.plan import (
@@ -31,7 +30,7 @@ from conformance.results.plan import (
 from conformance.results.records import FILE_NAME, Recorded
 from conformance.results.writer import ResultsFile
 from conformance.run_options import OPTIONS, RunOptions
-from conformance.supervision import Recording, Run, Start, Supervisor, Worker
+from conformance.supervision import Recording, Start, Supervisor, Worker
 from conformance.supervision.durations import expected_durations
 from fixtures.targets import builds, target
 from fixtures.targets.builds import guest_driver
@@ -185,9 +184,7 @@ def _run(
             host = around.enter_context(hosts.opened(run.options, progress.say))
         run = replace(run, options=target.with_target(run.options, host, progress.say))
         on_device = bool(run.options.device)
-        if on_device and not run.options.hazardous:
-            run = replace(run, cases=_harmless(run.cases, progress))
-        run = of_shard(run)
+        run = of_target(run, progress.say)
         name = "+".join(run.devices) or guest_driver(run.options).device
         out = arguments.out or around.enter_context(run_folder(what=name))
         if on_device:
@@ -200,7 +197,10 @@ def _run(
         around.enter_context(tidied(out))
         before = file.recorded()
         run = target.prepare(run, out, progress.say, arguments.yes, host)
-        _keep_plan(run, recorded_plan, out)
+        if recorded_plan:
+            recorded_plan.check(run.plan)
+        else:
+            write_plan(run.plan, out)
         if before and before.header.get("waivers") != run.facts["waivers"]:
             raise UserError(
                 "the run cannot be resumed, because its waivers have changed",
@@ -231,18 +231,11 @@ def _judged_here(recording: Recording, before: Recorded | None, out: Path) -> Di
     if recorded is None:
         return None
     judged = digest(recorded, out, str(out), is_own=not before)
-    if before and judged.concluded.status == 0:
-        from conformance.results.rejudge import (
-            unfounded,
-        )  # imported late: only resumed runs need it
-
-        cases = {record["case"] for record in before.results}
-        run = recording.run
-        if wrong := next(unfounded(run.suite, recorded, out, cases, run.profile), ""):
-            raise UserError(
-                f"{out / FILE_NAME} was changed before the run was resumed: {wrong}",
-                status=3,
-            )
+    if judged.concluded.status == 0 and (wrong := recording.contradiction()):
+        raise UserError(
+            f"{out / FILE_NAME} was changed before the run was resumed: {wrong}",
+            status=3,
+        )
     return judged
 
 
@@ -259,22 +252,6 @@ def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
     ResultsFile(out / FILE_NAME, carry_on=resumed).close()
 
 
-def _keep_plan(run: Run, recorded: Plan | None, out: Path) -> None:
-    """Writes the plan of this run. If the run resumes a `recorded` plan, checks instead that both plans are equal."""
-    now = Plan(
-        tuple(run.options.arguments()),
-        os.getcwd(),
-        run.planned,
-        run.suite.tables_sha256,
-        run.target.stack,
-        run.target.given,
-    )
-    if recorded:
-        recorded.check(now)
-    else:
-        write_plan(now, out)
-
-
 def _supervise(recording: Recording, progress: Progress, out: Path) -> None:
     run = recording.run
     remaining = [case for case in run.cases if case.id not in recording.done]
@@ -289,8 +266,6 @@ def _supervise(recording: Recording, progress: Progress, out: Path) -> None:
         progress.clear()
         end.args = (_kept(out, len(recording.done), len(run.cases)),)
         raise
-    if run.target.durations:
-        run.target.durations.update(recording.took)
 
 
 def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) -> int:
@@ -339,17 +314,3 @@ def _kept(out: Path, done: int, total: int) -> str:
     report.write_beside(out)
     results = f"{done} of {total} results and their report are in {out}"
     return f"{results}; {command('run', '--resume', out)} runs the remaining cases"
-
-
-def _harmless(cases: Sequence[Case], progress: Progress) -> list[Case]:
-    chosen = [case for case in cases if not case.hazardous]
-    if not chosen:
-        raise UserError(
-            "every selected case can crash the kernel",
-            hint="--hazardous runs these cases",
-        )
-    if len(chosen) < len(cases):
-        progress.say(
-            f"left out {format_count(len(cases) - len(chosen), 'case')} that can crash the kernel (see --hazardous)",
-        )
-    return chosen

@@ -25,7 +25,7 @@ from conformance.model.case import Case
 from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S
 from conformance.model.vocabulary import DIALECTS, SUBJECTS, TIERS
 from conformance.tables.health import HEALTH
-from conformance.tables.suite import ROOT
+from conformance.tables.suite import ROOT, Selection
 from conformance.tables.tiers import DEFAULT, SEQUENCES_S, Shard
 
 _T = TypeVar("_T")
@@ -480,6 +480,11 @@ class RunOptions:
         return shlex.join(
             [RECORDED_PROGRAM, "run", *replace(alone, device=device or alone.device).arguments()],
         )
+
+    @property
+    def selection(self) -> Selection:
+        """The criteria of the run's cases."""
+        return Selection(self.verbs, self.rules, self.words, self.only, self.tier)
 
     @property
     def beside_others(self) -> bool:

@@ -16,20 +16,20 @@ from hypothesis import strategies as st
 
 import samples
 from commands import run
-from commands.cli import run_arguments
+from commands.cli import choice, run_arguments
 from conformance.errors import UserError
 from conformance.model.vocabulary import DIALECTS, TIERS
 from conformance.pytest_plugin.options import add_options
 from conformance.results.plan import Plan, read_plan, write_plan
 from conformance.run_options import GUEST, HOST, OPTIONS, RunOptions, name_of
+from conformance.supervision import Run
 from conformance.tables.suite import ROOT
 from conformance.tables.tiers import Shard
 from fixtures.guest.driver import DRIVERS
 from fixtures.guest.recipe import STACKS
 from fixtures.system import usable
 from fixtures.targets import builds, target
-from kinds import Folders, Patch, Says, words
-from reports.terminal import Progress
+from kinds import Folders, Patch, words
 
 ROWS = """\
 - {id: harmless, rules: [REG-01], when: {access: []}, then: open}
@@ -177,20 +177,23 @@ def test_a_hazardous_case_runs_on_a_host_by_its_own_command(
     monkeypatch.setattr(usable, "Port", lambda *_: SimpleNamespace(check=lambda gid_index: None))
     monkeypatch.setattr(target, "prepare", lambda run, *_: run)
     plan = Mock(side_effect=UserError("enough"))
-    monkeypatch.setattr(run, "_keep_plan", plan)
+    monkeypatch.setattr(run, "write_plan", plan)
     options = replace(RunOptions(shared=True, cases=(table_folder,)).on("rxe7"), verbs=("reg_mr",))
     _, _, *arguments = shlex.split(options.reproduction(HAZARDOUS))
     with pytest.raises(UserError, match="enough"):
         run.execute(command_line().parse_args([*arguments, "--out", str(tmp_path / "out")]))
     chosen, *_ = plan.call_args.args
-    assert [case.id for case in chosen.cases] == [HAZARDOUS.id]
+    assert chosen.planned == (HAZARDOUS.id,)
 
 
-def test_a_case_that_can_end_only_its_process_runs_on_every_host(capsys: Says) -> None:
+def test_a_case_that_can_end_only_its_process_runs_on_every_host() -> None:
     deadly = replace(HARMLESS, ends_process=True)
-    assert run._harmless([HARMLESS, deadly, HAZARDOUS], Progress()) == [HARMLESS, deadly]
+    cases = [HARMLESS, deadly, HAZARDOUS]
+    messages: list[str] = []
+    on_host = choice.of_target(Run(RunOptions(device="rxe7"), Mock(), cases), messages.append)
+    assert on_host.cases == [HARMLESS, deadly]
     assert (HARMLESS.alone, deadly.alone, HAZARDOUS.alone) == (False, True, True)
-    assert "left out 1 case that can crash the kernel" in capsys.readouterr().out
+    assert messages == ["left out 1 case that can crash the kernel (see --hazardous)"]
 
 
 @UNTIMED

@@ -66,7 +66,7 @@ def test_shards_of_a_default_run_take_about_the_same_time(of: int) -> None:
 def test_a_run_plans_its_shard_and_records_the_whole() -> None:
     options = RunOptions(guest=True, verbs=("dereg_mr",), shard=Shard(2, 3))
     chosen_whole = choice.choose(options)
-    run = replace(choice.of_shard(chosen_whole), target=Target("forky"))
+    run = replace(choice.of_target(chosen_whole, print), target=Target("forky"))
     assert run.facts["stack"] == "forky"
     assert run.facts["shard"] == {"number": 2, "of": 3, "whole": list(chosen_whole.planned)}
     assert list(run.planned) == Shard(2, 3).part(

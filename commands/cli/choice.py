@@ -1,21 +1,19 @@
 """Makes the run of given options: reads the tables, the cases, the profile and the waivers that the options choose.
 fixtures/targets/ determines the target of the run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from commands.cli import run_arguments
-from conformance.errors import UserError
+from conformance.errors import UserError, format_count
 from conformance.model.bounds import MOST_CASES
 from conformance.model.capability import Profile
-from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import RunOptions
 from conformance.supervision.run import Run
 from conformance.tables.profile import read_profile
-from conformance.tables.suite import Selection, Suite
+from conformance.tables.suite import POINT, Suite, load_suite
 from conformance.tables.tiers import ordered, shipped_durations
 
 
@@ -25,13 +23,16 @@ def choose(options: RunOptions, chosen: Run | None = None, argv: Sequence[str] =
     if chosen:
         suite = chosen.suite
     else:
-        suite = run_arguments.suite_of_run(options)
-    selection = run_arguments.selection_from(options)
-    by = (selection, options.seed, bool(options.sequences))
+        suite = _suite_of(options)
+    by = (options.selection, options.seed, bool(options.sequences))
     if chosen and chosen.by == by:
         cases = chosen.cases
     else:
-        cases = _selected(selection, suite, options)
+        cases = ordered(options.selection.apply(suite), options.seed)
+    if not options.sequences:
+        cases = [case for case in cases if case.kind is not Kind.SEQUENCES]
+    if not cases:
+        raise UserError("--sequences 0 leaves no case to run")
     if len(cases) > MOST_CASES:
         raise UserError(
             f"{len(cases):,} cases are more than the {MOST_CASES:,} that a results file can have",
@@ -48,19 +49,36 @@ def choose(options: RunOptions, chosen: Run | None = None, argv: Sequence[str] =
     return Run(options, suite, cases, waivers, profile, argv=argv, by=by)
 
 
-def _selected(selection: Selection, suite: Suite, options: RunOptions) -> list[Case]:
-    cases = ordered(selection.apply(suite), options.seed)
-    if not options.sequences:
-        cases = [case for case in cases if case.kind is not Kind.SEQUENCES]
-    if not cases:
-        raise UserError("--sequences 0 leaves no case to run")
-    return cases
+def _suite_of(options: RunOptions) -> Suite:
+    """Returns the suite of a run. If the options name single cases, reads only the tables of these cases (faster)."""
+    cases = {case.partition(POINT)[0] for case in options.only}
+    if cases and not (options.verbs or options.rules or options.waivers):
+        tables = {case.rpartition("/")[0] for case in cases}
+        suite = load_suite(options.cases, tables)
+        if cases <= {case.id for case in suite.cases}:
+            return suite
+    return load_suite(options.cases)
 
 
-def of_shard(run: Run) -> Run:
-    """Returns the run with only the cases of its shard, if its options name a shard."""
-    shard = run.options.shard
-    if not shard:
-        return run
-    cases = shard.part(run.cases, lambda case: case.id, shipped_durations())
-    return replace(run, cases=cases, whole=run.planned)
+def of_target(run: Run, say: Callable[[str], None]) -> Run:
+    """Returns the run with only the cases that its target and its shard allow. `say` prints a message if cases are left
+    out. Raises UserError if no case remains."""
+    options = run.options
+    cases = run.cases
+    if options.device and not options.hazardous:
+        cases = [case for case in cases if not case.hazardous]
+        count = len(run.cases) - len(cases)
+        if not cases:
+            raise UserError(
+                "every selected case can crash the kernel",
+                hint="--hazardous runs these cases",
+            )
+        if count:
+            say(
+                f"left out {format_count(count, 'case')} that can crash the kernel (see --hazardous)"
+            )
+    whole = tuple(case.id for case in cases)
+    if not options.shard:
+        return replace(run, cases=cases)
+    cases = options.shard.part(cases, lambda case: case.id, shipped_durations())
+    return replace(run, cases=cases, whole=whole)

@@ -13,7 +13,7 @@ from commands.cli.arguments import NAME, Parser
 from commands.cli.output import out_directory, out_path
 from conformance.errors import UserError
 from conformance.run_options import CASES, OPTIONS, RunOptions, given_path
-from conformance.tables.suite import POINT, Selection, Suite, load_suite
+from conformance.tables.suite import Selection, Suite, load_suite
 from conformance.tables.tiers import Shard
 from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS
@@ -119,17 +119,7 @@ def suite_from(arguments: argparse.Namespace | RunOptions) -> Suite:
     return load_suite(arguments.cases)
 
 
-def suite_of_run(options: RunOptions) -> Suite:
-    """Returns the suite of a run. If the options name single cases, reads only the tables of these cases (faster)."""
-    tables = {case.partition(POINT)[0].rpartition("/")[0] for case in options.only}
-    if tables and not (options.verbs or options.rules or options.waivers):
-        suite = load_suite(options.cases, tables)
-        if {case.partition(POINT)[0] for case in options.only} <= {case.id for case in suite.cases}:
-            return suite
-    return suite_from(options)
-
-
-def selection_from(arguments: argparse.Namespace | RunOptions) -> Selection:
+def selection_from(arguments: argparse.Namespace) -> Selection:
     return Selection(
         arguments.verbs,
         arguments.rules,

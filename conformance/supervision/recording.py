@@ -109,6 +109,25 @@ class Recording:
         other_records: list[OtherRecord] = list(self._confirmations or ())
         return Recorded(self.header, list(self.done.values()), self._footer, others=other_records)
 
+    def contradiction(self) -> str:
+        """Judges the results of earlier sessions again. Returns the first whose verdict its observation does not
+        support, as a clause; empty if there is none."""
+        if not self._prior or not self.recorded:
+            return ""
+        from conformance.results.rejudge import (
+            unfounded,
+        )  # imported late: only resumed runs need it
+
+        folder = self._file.path.parent
+        lines = unfounded(
+            self.run.suite,
+            self.recorded,
+            folder,
+            self._prior.done,
+            self.run.profile,
+        )
+        return next(lines, "")
+
     def carry_on(self) -> None:
         """Begins a further session of a resumed run. Raises UserError if the run's header differs from the plan."""
         prior = self._prior
@@ -321,4 +340,6 @@ class Recording:
             footer["waivers"] = self.run.waivers.account(results, self.header)
         self._footer = footer
         self._file.append(footer)
+        if self.run.target.durations:
+            self.run.target.durations.update(self.took)
         return footer

@@ -1,6 +1,7 @@
 """Defines a run: the options, what the options choose, and the target once it is ready. commands/cli/choice.py makes the
 run, fixtures/targets/target.py adds the target, and all other code of a run receives this object."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,6 +12,7 @@ from conformance.model.capability import Profile
 from conformance.model.case import Case
 from conformance.model.deadline import CASE_DEADLINE_S, longest_case_s
 from conformance.model.record import SupervisorFacts
+from conformance.results.plan import Plan
 from conformance.results.waivers import Waivers
 from conformance.run_options import RunOptions, without_values
 from conformance.supervision.durations import Durations
@@ -83,6 +85,18 @@ class Run:
     def planned(self) -> tuple[str, ...]:
         """The ids of the cases, in order."""
         return tuple(case.id for case in self.cases)
+
+    @property
+    def plan(self) -> Plan:
+        """What `--resume` needs: the arguments, and what they have selected."""
+        return Plan(
+            tuple(self.options.arguments()),
+            os.getcwd(),
+            self.planned,
+            self.suite.tables_sha256,
+            self.target.stack,
+            self.target.given,
+        )
 
     @cached_property
     def durations(self) -> Mapping[str, float]:
