@@ -22,7 +22,7 @@ from commands.cli.run_arguments import add, add_options, options_from, suite_fro
 from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.results.files import make_directory, new_directory, write_atomically, writing
-from conformance.results.folder import WORK, tidied
+from conformance.results.folder import RUN_LOG, WORK, tidied
 from conformance.results.points import FOLDER as POINTS
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.waiver_file import read_waivers
@@ -56,13 +56,12 @@ from reports.history import (
 from reports.morning import Morning, summary_of
 from reports.summary import FILE_NAME as SUMMARY
 
-RUN_LOG = "run.log"
 RENEWED_DAYS = 7
 _END_OF_TIME = "~"  # sorts after every name of a night
 # Options of `run` that are passed to all cells.
 _OPTIONS = """
-driver guests linux modules rdma_core overlay guest_env verbs rules words only tier cases profile waivers no_confirm dialect
-deadline seed sequences
+driver guests linux modules rdma_core overlay guest_env verify_calls verbs rules words only tier cases profile waivers
+no_confirm dialect deadline seed sequences
 """.split()
 _KNOWN = (*STACKS, *OWN_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier")

@@ -52,7 +52,7 @@ def test_web_pages_are_made_of_all_pages_without_a_warning(tmp_path: Path) -> No
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert {path.stem for path in tmp_path.glob("*.html")} >= {page.stem for page in PAGES[1:]}
-    assert "--tier {smoke,default,exhaustive}" in (tmp_path / "commands.html").read_text()
+    assert "--tier {health,smoke,default,exhaustive}" in (tmp_path / "commands.html").read_text()
 
 
 def test_the_page_of_tests_lists_the_files_with_nightly_tests() -> None:

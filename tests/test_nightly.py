@@ -20,6 +20,7 @@ from commands.__main__ import main
 from commands.cli import run_arguments
 from commands.cli.endings import Terminated
 from conformance.errors import UserError
+from conformance.results.folder import RUN_LOG, check_free
 from conformance.results.records import Recorded
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import ROOT, load_suite
@@ -53,6 +54,14 @@ def option(command: Sequence[str], flag: str) -> str:
     if flag in command:
         return command[command.index(flag) + 1]
     return ""
+
+
+def test_a_run_may_begin_where_a_night_has_begun_its_log(tmp_path: Path) -> None:
+    (tmp_path / RUN_LOG).touch()
+    check_free(tmp_path)
+    (tmp_path / "letter.txt").touch()
+    with pytest.raises(UserError, match=r"is not empty \(it has letter\.txt\)"):
+        check_free(tmp_path)
 
 
 class Nights:
