@@ -323,6 +323,11 @@ class RunOptions:
         "a change to leave out of a mended stack (see docs/mended-stack.md)",
         "CHANGE",
     )
+    verify_calls: bool = _in_guest(
+        False,
+        "compare what a worker reports about a call of the kernel with the calls that the guest's kernel has traced",
+        decides=False,
+    )
     keep: bool = _build(
         False,
         "keep each guest's drive, and a script that starts the guest again",

@@ -12,7 +12,7 @@ from conformance.model.record import HeaderRecord, ResultRecord, SupervisorFacts
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
-from conformance.supervision import Recording, Run, Supervisor, Target, Worker, WorkerEnd
+from conformance.supervision import Call, Recording, Run, Supervisor, Target, Worker, WorkerEnd
 from conformance.tables.suite import Suite
 from samples import footer_of, header, numbered, observed_result
 
@@ -61,6 +61,12 @@ class Actor:
     def alarms(self) -> list[str]:
         shown, self.shown = self.shown, []
         return shown
+
+    is_traced: bool = False
+    traced: dict[int, list[Call] | None] = field(default_factory=dict)
+
+    def calls(self, result: int) -> list[Call] | None:
+        return self.traced.get(result)
 
     def next_line(self, timeout: float) -> bytes | None:
         if timeout > 0:

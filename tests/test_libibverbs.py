@@ -14,15 +14,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from unittest.mock import ANY
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.bench.calls import ABSENT, Sge
+from conformance.bench.calls import ABSENT, Return, Sge
 from conformance.device import bench, qp_states
+from conformance.device.libibverbs import Libibverbs
 from conformance.device.native_exchange import NativeConnection
 from conformance.device.qp_states import events_of, modify_to, transitions
 from conformance.device.queue_kinds import pair_type
@@ -113,6 +114,24 @@ CALLS: list[tuple[str, Any, Any]] = [
 def test_arguments_and_results_are_passed_unchanged(library: Path) -> None:
     calls_seen = calls(library, *(expression for expression, _, _ in CALLS))
     assert calls_seen == [(arguments, result) for _, arguments, result in CALLS]
+
+
+@pytest.mark.parametrize(
+    ("addr", "length", "access", "code", "layer"),
+    [
+        (4096, 2**64 - 1, 0x41, errno.EINVAL, "libibverbs"),
+        (0, 2**64 - 1, 0x41, errno.EINVAL, "kernel"),
+        (4096, 2**64 - 1, 0x1, errno.EINVAL, "kernel"),
+        (4096, 4096, 0x41, errno.EINVAL, "kernel"),
+        (4096, 2**64 - 1, 0x41, errno.ENOMEM, "kernel"),
+    ],
+)
+def test_libibverbs_itself_refuses_an_implicit_region_at_an_address(
+    addr: int, length: int, access: int, code: int, layer: str
+) -> None:
+    refused = Return(0, code, layer="kernel")
+    entry = cast(Any, SimpleNamespace(name="libibverbs"))
+    assert Libibverbs._by_its_layer(entry, refused, addr, length, access).layer == layer
 
 
 def test_calls_that_an_older_library_lacks_are_not_offered(tmp_path: Path) -> None:

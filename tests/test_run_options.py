@@ -40,7 +40,7 @@ HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).c
 # Independent second lists: options that do not affect the outcome of a case, and options for only one target.
 NOT_DECIDING = set(
     words(
-        "console power_cycle return_within guests subject no_confirm keep verbs rules words only tier shard tools "
+        "console power_cycle return_within guests subject no_confirm verify_calls keep verbs rules words only tier shard tools "
         "strict_packages waivers",
     ),
 )
@@ -51,7 +51,7 @@ HOST_ONLY = set(
 )
 GUEST_ONLY = set(
     words(
-        "guest guests stack driver kernel modules linux overlay guest_env without keep tools strict_packages",
+        "guest guests stack driver kernel modules linux overlay guest_env without verify_calls keep tools strict_packages",
     ),
 )
 

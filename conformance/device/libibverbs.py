@@ -18,6 +18,7 @@ from conformance.bench import calls
 from conformance.bench.calls import Buffer, Held, Mr, MrInitAttr, Pd, PdAt, Return, Sge, errno_name
 from conformance.device.fork_settings import no_descriptors
 from conformance.errors import SetupRefused
+from conformance.model.quantity import CONSTANTS
 from conformance.verbs import (
     INVENTED,
     OPTIONAL_ACCESS,
@@ -39,6 +40,7 @@ _BEFORE_CONTEXT = {
     "alloc_dm": 32,
 }
 _BEFORE_CONTEXT |= {"reg_dm_mr": 33, "alloc_null_mr": 38}
+_ON_DEMAND = 1 << 6  # IBV_ACCESS_ON_DEMAND
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
 
 
@@ -175,20 +177,26 @@ class Libibverbs:
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
         """Calls ibv_reg_mr as in a C program: for optional flags, the header's macro calls ibv_reg_mr_iova2."""
         if access & OPTIONAL_ACCESS:
-            return self._verb("ibv_reg_mr_iova2", pd, addr, length, addr, access)
-        return self._verb("ibv_reg_mr", pd, addr, length, access)
+            returned = self._verb("ibv_reg_mr_iova2", pd, addr, length, addr, access)
+        else:
+            returned = self._verb("ibv_reg_mr", pd, addr, length, access)
+        return self._by_its_layer(returned, addr, length, access)
 
     def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
         """Calls ibv_reg_mr_iova as in a C program: for optional flags, the header's macro calls ibv_reg_mr_iova2."""
-        optional = access & OPTIONAL_ACCESS
-        return self._verb(
-            "ibv_reg_mr_iova2" if optional else "ibv_reg_mr_iova",
-            pd,
-            addr,
-            length,
-            hca_va,
-            access,
-        )
+        name = "ibv_reg_mr_iova"
+        if access & OPTIONAL_ACCESS:
+            name = "ibv_reg_mr_iova2"
+        returned = self._verb(name, pd, addr, length, hca_va, access)
+        return self._by_its_layer(returned, addr, length, access)
+
+    def _by_its_layer(self, returned: Return, addr: int, length: int, access: int) -> Return:
+        """Returns the result of a registration with the layer that returned it. ibv_cmd_reg_mr of libibverbs refuses the
+        length SIZE_MAX on demand at any address but 0, and does not call the kernel."""
+        is_implicit = access & _ON_DEMAND and length == CONSTANTS["SIZE_MAX"]
+        if is_implicit and addr and returned.errno == errno.EINVAL:
+            return replace(returned, layer=self.name)
+        return returned
 
     def reg_mr_ex(self, pd: Pd, *arguments: Any) -> Return:
         """Calls ibv_reg_mr_ex with the fields of MrInitAttr. An `invented` dmah points to zeros."""

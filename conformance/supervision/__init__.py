@@ -6,6 +6,7 @@ deadline, its case in flight gets CRASH or HANG, and another worker runs the rem
 workers.
 """
 
+from conformance.supervision.calls import Call
 from conformance.supervision.recording import Recording
 from conformance.supervision.run import Run, Target
 from conformance.supervision.supervisor import Supervisor
@@ -13,6 +14,7 @@ from conformance.supervision.worker import TRIES, Listener, Start, Worker, Worke
 
 __all__ = [
     "TRIES",
+    "Call",
     "Listener",
     "Recording",
     "Run",

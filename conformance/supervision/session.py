@@ -22,6 +22,7 @@ from conformance.model.record import (
 from conformance.model.record_shape import RESULT, mismatch_of
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.records import decode
+from conformance.supervision.calls import contradiction
 from conformance.supervision.examiner import SILENT, Examiner, loss_of
 from conformance.supervision.recording import Recording
 from conformance.supervision.run import Run
@@ -58,6 +59,8 @@ class Session:
         self._latest = ""  # the case that was begun last, and the time when it began
         self._begun = 0.0
         self._last_progress: ProgressRecord | None = None  # the last progress of the case in flight
+        self._has_begun = False  # whether the worker has begun a case
+        self._results = 0  # the lines with results since then
         self._seen: set[str] = set()
         self._logged: set[str] = set()  # errors of the kernel that are in the result of a case
         self._changes = 0  # counts the progress that extends the deadline
@@ -127,6 +130,8 @@ class Session:
             record = decode(raw)
         except ValueError as error:
             return None, str(error)
+        self._has_begun |= record["type"] == "start"
+        self._results += self._has_begun and record["type"] in ("result", "observed")
         if record["type"] not in ("result", "observed"):
             wrong = mismatch_of(record)
             if wrong:
@@ -141,9 +146,18 @@ class Session:
         judged = self._examiner.judged(self._recording.cases[self._in_flight], record)
         if judged["verdict"] in (*VIOLATIONS, Verdict.BROKEN):
             self._logged.update(self._worker.alarms(), alarms_in(judged["kernel"]))
+        elif wrong := self._untraced(judged):
+            judged = self._examiner.broken(self._recording.cases[self._in_flight], wrong, record)
         elif alarm := self._unlogged_alarm():
             judged = self._examiner.broken(self._recording.cases[self._in_flight], alarm, record)
         return self._recording.prepared(judged, self._number), ""
+
+    def _untraced(self, judged: ResultRecord) -> str:
+        """Returns why the kernel's trace contradicts a result; empty if it does not, or if the worker is not traced."""
+        case = self._recording.cases[self._in_flight]
+        if not self._worker.is_traced:
+            return ""
+        return contradiction(case, judged["observed"], self._worker.calls(self._results))
 
     def _unlogged_alarm(self) -> str:
         """Returns the reason why a case without a violation is BROKEN: the kernel has reported an error on the guest's

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from conformance.model.fault import FaultKind
 from conformance.model.record import DerivedFiles, HeaderRecord, ResultRecord
+from conformance.supervision.calls import Call
 
 # The deadline for the start of a case, in seconds. Before the first case, pytest starts, possibly under emulation.
 START_DEADLINE_S = 180.0
@@ -38,9 +39,12 @@ class Worker(Protocol):
     why a silent worker did not run, or an empty text. `busy` returns whether the worker has used the processor since
     its last line. `kill` may be called from any thread. `derived` describes the cached files that earlier guests have
     computed and that this worker was given. `alarms` returns the errors that a guest's kernel has reported on its
-    console since the last call.
+    console since the last call. If the worker `is_traced`, `calls` returns what the kernel has traced before the
+    n-th result, counted from 1, and after the result before it, or None if the trace ends before.
     """
 
+    @property
+    def is_traced(self) -> bool: ...
     @property
     def derived(self) -> DerivedFiles | None: ...
     def next_line(self, timeout: float) -> bytes | None: ...
@@ -50,6 +54,7 @@ class Worker(Protocol):
     def kill(self) -> None: ...
     def console_tail(self, lines: int = 30) -> list[str]: ...
     def alarms(self) -> list[str]: ...
+    def calls(self, result: int) -> Sequence[Call] | None: ...
     def close(self) -> None: ...
     def stuck_reason(self) -> str: ...
 

@@ -1,0 +1,160 @@
+"""Tests that a result of a row at the entry uverbs counts only if the kernel's own trace of the calls supports it. The
+library under test can change what its process reports, for instance by replacing the code that encodes a record."""
+
+from dataclasses import replace
+from pathlib import Path
+from threading import Timer
+
+import pytest
+
+from actors import SUITE, Actor, Stage, ran, verdicts
+from conformance.model.observation import Observation
+from conformance.supervision.calls import Call, contradiction
+from fixtures.guest import call_trace
+from fixtures.guest.call_trace import CallTrace, calls_file
+from kinds import Patch
+from samples import case
+
+ROW = "{rules: [REG-15], when: {access: [REMOTE_WRITE]}, then: {outcome: refused, errno: EINVAL}}"
+CASE = replace(case(ROW), entry="uverbs")
+REFUSED: Observation = {"rc": None, "returned": "NULL", "errno": "EINVAL", "layer": "kernel"}
+GRANTED: Observation = {**REFUSED, "returned": "MR", "errno": ""}
+MARK = "0123456789abcdef" * 2
+
+
+@pytest.mark.parametrize(
+    ("observed", "calls"),
+    [
+        (REFUSED, [Call(9, -22)]),
+        (REFUSED, [Call(3, 24), Call(9, -22), Call(4, 16)]),
+        (GRANTED, [Call(9, 56)]),
+        ({**REFUSED, "layer": "libibverbs"}, []),
+        ({"unreachable": "no device memory"}, []),
+    ],
+)
+def test_a_result_that_the_kernel_has_returned_is_supported(
+    observed: Observation, calls: list[Call]
+) -> None:
+    assert contradiction(CASE, observed, calls) == ""
+
+
+@pytest.mark.parametrize(
+    ("observed", "calls", "said"),
+    [
+        (REFUSED, [Call(9, 56)], "reports the errno EINVAL, but none of its 1 calls"),
+        (REFUSED, [], "reports the errno EINVAL, but none of its 0 calls"),
+        (REFUSED, [Call(3, -22), Call(9, 56)], "but none of its 2 calls"),  # another command
+        (REFUSED, [Call(None, -22)], "but none of its 1 calls"),  # an ioctl
+        (REFUSED, [Call(9, -12)], "but none of its 1 calls"),
+        ({**REFUSED, "errno": "ENOSUCH"}, [Call(9, -22)], "the errno ENOSUCH"),
+        (GRANTED, [Call(9, -22)], "reports success, but none of its 1 calls"),
+        (REFUSED, None, "the kernel's trace of the calls of this case is missing"),
+    ],
+)
+def test_a_result_that_no_call_had_is_a_contradiction(
+    observed: Observation, calls: list[Call] | None, said: str
+) -> None:
+    assert said in contradiction(CASE, observed, calls)
+
+
+def test_libibverbs_issues_a_command_in_either_form() -> None:
+    through_library = replace(CASE, entry="libibverbs")
+    assert contradiction(through_library, REFUSED, [Call(None, -22)]) == ""
+    assert contradiction(through_library, REFUSED, [Call(9, -22)]) == ""
+    assert contradiction(through_library, REFUSED, [Call(13, -22)])
+    assert contradiction(through_library, REFUSED, [])
+
+
+# The trace of a guest
+
+
+def line(kind: str, process: int = 7, mark: str = MARK) -> str:
+    begin = int.from_bytes(mark.encode()[:8], "little")
+    event = f"uv_line: (port_fops_write+0x4/0x1b0) mark={begin:#x} type={ord(kind)}"
+    return f"         python3-{process}     [000] .....   299.358249: {event}\n"
+
+
+def wrote(command: int, result: int, process: int = 7) -> str:
+    head = f"         python3-{process}     [000] "
+    return (
+        f"{head}.....   1.1: uv_write: (ib_uverbs_write+0x4/0x600 [ib_uverbs]) command={command}\n"
+        f"{head}.l...   1.2: uv_write_end: (vfs_write+0xf1/0x450 <- ib_uverbs_write) result={result}\n"
+    )
+
+
+def asked(result: int, process: int = 7) -> str:
+    head = f"         python3-{process}     [000] ....."
+    return (
+        f"{head}   1.1: uv_ioctl: (ib_uverbs_ioctl+0x4/0x160 [ib_uverbs])\n"
+        f"{head}   1.2: uv_ioctl_end: (__x64_sys_ioctl+0xb9/0x100 <- ib_uverbs_ioctl) result={result}\n"
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: Patch) -> Path:
+    monkeypatch.setattr(call_trace, "_WAIT_S", 0.05)
+    return calls_file(tmp_path / "console-2.log")
+
+
+@pytest.mark.parametrize("begin", ["", line("s")])
+def test_the_trace_has_the_calls_of_each_case(path: Path, begin: str) -> None:
+    """The line that begins a case is a separate write, or in one write with the result before it."""
+    before = line("h") + line("o") + wrote(3, 16)  # the header, the capabilities, preflight
+    first = line("s") + asked(0) + wrote(9, -22) + line("o")
+    second = begin + line("p") + wrote(9, 56) + line("r")
+    path.write_text(before + first + second + begin + wrote(13, 12))
+    trace = CallTrace(path, MARK)
+    assert trace.before(1) == [Call(None, 0), Call(9, -22)]
+    assert trace.before(2) == [Call(9, 56)]
+    assert trace.before(3) is None
+
+
+def test_calls_of_several_processes_are_not_confused(path: Path) -> None:
+    one, other = wrote(9, -22, 7).splitlines(True), wrote(3, 16, 8).splitlines(True)
+    path.write_text(line("s") + one[0] + other[0] + one[1] + other[1] + line("o"))
+    assert CallTrace(path, MARK).before(1) == [Call(9, -22), Call(3, 16)]
+
+
+def test_lines_without_the_mark_begin_and_end_no_case(path: Path) -> None:
+    foreign = line("s", mark="f" * 32) + line("o", mark="f" * 32)
+    path.write_text(line("s") + foreign + wrote(9, -22) + line("o"))
+    assert CallTrace(path, MARK).before(1) == [Call(9, -22)]
+
+
+def test_a_trace_that_ends_is_missing(path: Path) -> None:
+    trace = CallTrace(path, MARK)
+    assert trace.before(1) is None  # there is no file
+    path.write_text(line("s") + wrote(9, -22))
+    assert trace.before(1) is None
+    path.write_text(path.read_text() + line("o") + "CPU:0 [LOST 5 EVENTS]\n")
+    assert trace.before(1) == [Call(9, -22)]
+
+
+def test_a_trace_is_awaited(path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(call_trace, "_WAIT_S", 60.0)
+    text = line("s") + wrote(9, -22) + line("o")
+    path.write_text(text[:150])
+
+    def go_on() -> None:
+        with path.open("a") as file:
+            file.write(text[150:])
+
+    later = Timer(0.05, go_on)
+    later.start()
+    assert CallTrace(path, MARK).before(1) == [Call(9, -22)]
+    later.join()
+
+
+# A run
+
+
+def test_a_worker_whose_report_the_kernel_contradicts_gets_no_pass(stage: Stage) -> None:
+    sample = SUITE.tables[0]
+    rows = tuple(replace(row, entry="uverbs") for row in sample.cases)
+    traced = replace(SUITE, tables=(replace(sample, cases=rows),))
+    worker = Actor(iter(ran(0, 1, 2, 3)), is_traced=True)
+    worker.traced = {1: [Call(9, 56)], 2: [Call(9, -22)], 3: None, 4: [Call(9, 56)]}
+    recorded = stage.play(worker, suite=traced)
+    assert verdicts(recorded) == ["PASS", "BROKEN", "BROKEN", "PASS"]
+    assert "the worker reports success" in recorded.results[1]["reason"]
+    assert "trace of the calls of this case is missing" in recorded.results[2]["reason"]
