@@ -54,7 +54,7 @@ class _Connection(ctypes.Structure):
     _fields_ = (
         ("ends", _End * 2),
         *members("void *transitions; uint32_t transition_count, stale, renewable, by_reset"),
-        *members("uint64_t send_timeout, receive_timeout, silence"),
+        *members("uint64_t send_timeout, receive_timeout, silence, flush"),
     )
 
 
@@ -103,7 +103,8 @@ class NativeConnection:
             receive_s = responder.deadline_s
         else:
             receive_s = silence_s
-        times = (int(seconds * _NS) for seconds in (requester.deadline_s, receive_s, silence_s))
+        waits = requester.deadline_s, receive_s, silence_s, silence_s
+        times = (int(seconds * _NS) for seconds in waits)
         self._struct = _Connection(
             (_End * 2)(*ends),
             ctypes.addressof(self._transitions),
@@ -118,6 +119,18 @@ class NativeConnection:
     def uses(self, pair: Pair) -> bool:
         """Whether the pair still consists of these queue pairs. A renewal may have replaced the queue pairs."""
         return pair.requester is self._queues[0] and pair.responder is self._queues[1]
+
+    def be_patient(self, message_s: float, flush_s: float) -> None:
+        """Sets how long exchange.c waits for a message over an unreliable connection, and for flushed receives, in
+        seconds."""
+        if self._queues[1].kind != "RC":
+            self._struct.receive_timeout = int(message_s * _NS)
+        self._struct.flush = int(flush_s * _NS)
+
+    @property
+    def flush_s(self) -> float:
+        """How long exchange.c waits for flushed receives; short after a flush was missing."""
+        return float(self._struct.flush) / _NS
 
     @property
     def state(self) -> tuple[bool, list[int]]:

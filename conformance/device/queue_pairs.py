@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from conformance.bench.calls import IbvMw, KeyInStruct, Pd, Return, Sge, Window
-from conformance.bench.interface import Refusal
+from conformance.bench.lingering import Lingering
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.device.completion_readers import read_completions, readable_queue
 from conformance.device.device import Device, ProtectionDomain
@@ -369,8 +369,8 @@ class DevicePair:
         return self._spec[0].findings.tells_state
 
     @property
-    def lingering(self) -> set[Refusal]:
-        """See interface.Pair. All pairs of a device share this set."""
+    def lingering(self) -> Lingering:
+        """See interface.Pair. All pairs of a device share this object."""
         return self._spec[0].lingering
 
     def _connect_new(self) -> None:

@@ -10,7 +10,8 @@ from typing import cast
 from conformance.bench.calls import Injected, Mr, Pd, Return, Sge
 from conformance.bench.calls import Window as AnyWindow
 from conformance.bench.doors import RegMrEx
-from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Refusal
+from conformance.bench.interface import Bench, DmaBuf, Entry, Memory
+from conformance.bench.lingering import Lingering
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.errors import HostLacks
 from conformance.execution.offered import absent_on, offered_by, with_immediates
@@ -142,7 +143,6 @@ class HeldPair:
         self._bench, self._device = bench, bench.device
         self._spec, self._pds = spec, (requester, responder)
         self.transport = self._device.stack.transport
-        self.lingering: set[Refusal] = set()
         self._create()
 
     @property
@@ -153,6 +153,10 @@ class HeldPair:
     @property
     def tells_state(self) -> bool:
         return self._bench.findings.tells_state
+
+    @property
+    def lingering(self) -> Lingering:
+        return self._bench.lingering
 
     def _create(self) -> None:
         device, spec, (requester, responder) = self._device, self._spec, self._pds
@@ -214,6 +218,7 @@ class ReferenceBench:
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or Device()
         self.findings = Findings()
+        self.lingering = Lingering()
         self.library = LibraryEntry(self.device)
         entries: tuple[Entry, ...] = (self.library, KernelEntry(self.device), RegMrEx(self.library))
         self._entries = {entry.name: entry for entry in entries}
