@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 
 from conformance.bench.calls import Return
-from conformance.bench.lingering import SHORT_S, TAUGHT_S, Lingering
+from conformance.bench.lingering import SHORT_S, Lingering
 from conformance.bench.memory_areas import BEFORE, Area, pattern, repeated
 from conformance.bench.work_requests import (
     BEHIND,
@@ -30,7 +30,7 @@ from conformance.errors import LoopbackLost
 from conformance.execution import connection
 from conformance.execution.connection import ExchangeSpec, LoopbackConnection, exchanges
 from conformance.execution.context import CaseContext
-from conformance.model.deadline import TURNS_PER_S, Wait
+from conformance.model.deadline import TAUGHT_S, TURNS_PER_S, Wait
 from conformance.model.transport import INFINIBAND, IWARP
 from kinds import Patch, rows
 

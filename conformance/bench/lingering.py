@@ -3,6 +3,8 @@ that never flushes the receives of its peer, every refused request would otherwi
 
 from collections import Counter
 
+from conformance.model.deadline import TAUGHT_S
+
 # A kind of refusal: the opcode of the request, the status of its completion, and a number for the effect that must
 # follow: 0 or 1 for the error state of the first or second awaited queue pair, FLUSH or MESSAGE.
 Refusal = tuple[str, str, int]
@@ -10,8 +12,6 @@ Refusal = tuple[str, str, int]
 FLUSH, MESSAGE = 2, 3
 # Seconds to wait for an effect that was missing after an earlier refusal of the same kind.
 SHORT_S = 0.001
-# Seconds to wait for an effect that was missing after refusals of another kind. Loopback needs microseconds.
-TAUGHT_S = 0.05
 # A single message over an unreliable connection may have been lost by chance.
 _BY_CHANCE = 2
 

@@ -4,8 +4,8 @@ its driver may report in the kernel's log, and after some of them the suite may 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from conformance.bench.lingering import TAUGHT_S
 from conformance.model.case import Case, Flags, Step
+from conformance.model.deadline import TAUGHT_S
 from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import BINDS
 

@@ -18,6 +18,7 @@ from conformance.execution.offered import absent_on, offered_by, with_immediates
 from conformance.header import Check
 from conformance.model.capability import Capabilities
 from conformance.model.case import QpSpec
+from conformance.model.deadline import COMPLETION_DEADLINE_S
 from conformance.model.preflight import Findings
 from conformance.model.transport import IWARP
 from conformance.model.vocabulary import BUILDERS, DOORS, ENTRIES
@@ -134,6 +135,8 @@ class HeldQueue:
         polled = self.queue.polled
         hidden = deadline_s == 0 and not self._device.completes_at_once()
         found = [polled.popleft() for _ in range(min(count, len(polled) - hidden))]
+        if len(found) < count:
+            self._device.waits(COMPLETION_DEADLINE_S if deadline_s is None else deadline_s)
         own = self.number
         return [done if done.qp_num else done._replace(qp_num=own) for done in found]
 
