@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.bench.calls import PdAt
-from conformance.bench.lingering import Lingering
+from conformance.bench.interface import Refusal
 from conformance.device import port as ports
 from conformance.device.connection_manager import ConnectionManager
 from conformance.device.pointers import Pointers
@@ -103,7 +103,9 @@ class Device:
         # native_exchange.py compiles exchange.c.
         self.exchanges_requested = 0
         self.findings = Findings()  # set by preflight
-        self.lingering = Lingering()  # shared by all pairs of this device
+        self.lingering: set[Refusal] = (
+            set()
+        )  # shared by all pairs of this device; see interface.Pair
         self.connection_manager: ConnectionManager | None = None
         self.netlink = RdmaNetlink(name)
         self.queue_pairs = OwnQueuePairs(self.netlink, port)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from conformance.bench.calls import IbvMw, KeyInStruct, Pd, Return, Sge, Window
-from conformance.bench.lingering import Lingering
+from conformance.bench.interface import Refusal
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.device.completion_readers import read_completions, readable_queue
 from conformance.device.device import Device, ProtectionDomain
@@ -27,6 +27,8 @@ ELEMENTS = 3
 # processor may stop for more than 67 ms (timeout 14), so a timeout of 14 or less would cause needless retries. With
 # seven retries, Soft-RoCE retries without limit.
 _TIMEOUT, _RETRIES, _RNR_RETRIES, _MIN_RNR_TIMER = 17, 3, 7, 12
+# The InfiniBand specification allows four times the timeout; a tenth more is enough for timers in software.
+ACK_TIMEOUT_S = 1.1 * 4.096e-6 * (1 << _TIMEOUT)
 # The queue key of datagrams: an attribute of the receiving queue pair, and a field of each send request. Values with
 # the highest bit set are reserved for privileged users.
 DATAGRAM_QKEY = 0x11111111
@@ -223,10 +225,13 @@ class DeviceQueue:
         return self.spec.access & available
 
     def set_access(self, access: int) -> Return:
-        """Calls ibv_modify_qp with `access` in the state RTS. Returns 0, or the value of errno."""
+        """Calls ibv_modify_qp with `access` in the state RTS, until the next reset. Returns 0, or the value of errno."""
+        initial = self.attributes.qp_access_flags
         self.attributes.qp_access_flags = access
         self.attributes.qp_state = _STATES.value_of("RTS")
-        return exact(lambda: self.qp.modify(self.attributes, Attr.STATE | Attr.ACCESS_FLAGS))
+        returned = exact(lambda: self.qp.modify(self.attributes, Attr.STATE | Attr.ACCESS_FLAGS))
+        self.attributes.qp_access_flags = initial
+        return returned
 
     def query_state(self) -> str:
         return _STATES.name_of(self.poster.state())
@@ -369,8 +374,8 @@ class DevicePair:
         return self._spec[0].findings.tells_state
 
     @property
-    def lingering(self) -> Lingering:
-        """See interface.Pair. All pairs of a device share this object."""
+    def lingering(self) -> set[Refusal]:
+        """See interface.Pair. All pairs of a device share this set."""
         return self._spec[0].lingering
 
     def _connect_new(self) -> None:

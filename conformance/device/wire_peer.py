@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from conformance.bench.calls import Pd
-from conformance.bench.lingering import Lingering
+from conformance.bench.interface import Refusal
 from conformance.bench.memory_areas import pattern
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.memory import allocate
@@ -227,7 +227,7 @@ class WirePair:
         if spec.ip not in link.gids:
             raise HostLacks(f"device and wire peer share no IP address of version {spec.ip}", _HINT)
         self.end = WireEnd(link, spec.ip)
-        self.lingering = Lingering()
+        self.lingering: set[Refusal] = set()
         self.tells_state = link.device.findings.tells_state
         self.responder = WireQueue(link.device, pd, spec, deadline_s)
         self.requester = self.responder
