@@ -29,6 +29,7 @@ from conformance.results.conclusions import format_points, verdict_on
 from reports import evidence
 from reports.digest import Digest, RuleFacts
 from reports.page_data import PageData, first_of
+from reports.pair_picture import Picture
 from reports.text import flat, format_rules, format_value
 
 FILE_NAME = "report.html"
@@ -201,6 +202,16 @@ class Page:
             if any(record and record["space"] for record in records)
         )
         return sorted(sweep_ids, key=lambda id_: min(map(rank_of, self._verdicts(id_))))
+
+    @cached_property
+    def pictures(self) -> list[tuple[str, Picture]]:
+        """The pictures of the models, each with the name of its run."""
+        return [
+            (run.name, Picture(record["case"], record["pairs"]))
+            for run in self.runs
+            for record in run.results
+            if record.get("pairs")
+        ]
 
     def _verdicts(self, case: str) -> list[str]:
         return [record["effective"] if record else "-" for record in self.cases[case]]

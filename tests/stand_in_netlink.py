@@ -31,15 +31,13 @@ class Owned:
 
 @dataclass
 class StandInDevice:
-    """`objects` are the objects by kind. If `refuses_queries`, the driver has no query of queue pairs. The kernel cannot
-    list the kinds in `unlisted`."""
+    """`objects` are the objects by kind. If `refuses_queries`, the driver has no query of queue pairs."""
 
     driver: str
     objects: dict[str, list[Owned]] = field(default_factory=dict)
     refuses_queries: bool = False
     commands: int = 0  # the number of queue pairs that the firmware was asked for
     interface: str = ""  # of each port
-    unlisted: tuple[str, ...] = ()
 
 
 class StandInKernel:
@@ -94,8 +92,6 @@ class StandInKernel:
 
     def _dumped(self, device: StandInDevice, what: str, details: bool) -> list[bytes]:
         shown = [entry for entry in device.objects.get(what, ()) if details or not _hidden(entry)]
-        if what in device.unlisted:
-            return [_done(-errno.EOPNOTSUPP)]
         if what == "QP":
             device.commands += len(shown)
             if device.refuses_queries and shown:
