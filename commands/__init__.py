@@ -4,5 +4,5 @@ import sys
 
 from fixtures.system import cache
 
-if sys.argv[:1] == ["-m"]:  # Python was started with `-m commands`
-    cache.keep(sys.orig_argv)
+if sys.argv[:1] in (["-m"], ["-c"]):  # Python was started for this command
+    cache.keep(sys.argv[1:])

@@ -1,6 +1,8 @@
 """The command line: `./rdma-cts COMMAND …`. Each command is a module of this package. This module finds and starts the
 command. A user's mistake becomes one line on standard error and an exit status, without a traceback."""
 
+from __future__ import annotations
+
 import argparse
 import gc
 import importlib

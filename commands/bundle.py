@@ -1,5 +1,7 @@
 """`rdma-cts bundle`: packs the data that others need to judge a run again, and checks that these data suffice."""
 
+from __future__ import annotations
+
 import argparse
 import hashlib
 import os

@@ -1,6 +1,8 @@
 """`rdma-cts completion`: prints a script with which a shell completes commands and options. The script needs no Python.
 The packages install the script for all users."""
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Collection, Iterator
 from functools import cache

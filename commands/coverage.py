@@ -2,6 +2,8 @@
 many cases expect each documented return code. With the results of a run, it also prints the verdicts and how often each
 return code was observed."""
 
+from __future__ import annotations
+
 import argparse
 import errno
 import textwrap
@@ -16,6 +18,7 @@ from conformance.errors import UserError, format_count
 from conformance.model.case import Case, Step
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import OF_RULES
+from conformance.older_python import zip
 from conformance.results.records import read_results
 from conformance.tables.suite import Suite
 from conformance.verbs import ENUMS, VERBS, ReturnCode, Verb

@@ -1,6 +1,8 @@
 """`rdma-cts describe`: prints what the documents promise about a verb. `run` tests whether a device conforms to these
 descriptions."""
 
+from __future__ import annotations
+
 import argparse
 import difflib
 import textwrap
@@ -8,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
+from conformance.older_python import zip
 from conformance.tables.suite import load_suite
 from conformance.verbs import (
     EXPERIMENTAL,

@@ -1,6 +1,8 @@
 """`rdma-cts explain`: explains a rule, a case, a point of a sweep, or a defect. For a rule, it prints the statement,
 the quotation that proves the statement, and the latest verdict."""
 
+from __future__ import annotations
+
 import argparse
 import re
 

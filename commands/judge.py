@@ -1,5 +1,7 @@
 """`rdma-cts judge`: judges a recorded run again by the current rules and tables, without a device."""
 
+from __future__ import annotations
+
 import argparse
 import shutil
 import tempfile

@@ -2,6 +2,8 @@
 has a `rdma-cts run --host` in its own process, so that a failure on one host does not affect the other hosts.
 fixtures/hosts/lab_file.py reads the file of a lab, and reports/fleet.py makes the page."""
 
+from __future__ import annotations
+
 import argparse
 import gc
 import os

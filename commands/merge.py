@@ -1,5 +1,7 @@
 """`rdma-cts merge`: merges shards, which several machines have executed, into one run."""
 
+from __future__ import annotations
+
 import argparse
 import hashlib
 import os

@@ -2,6 +2,8 @@
 night. Each cell is a `rdma-cts run` in its own process, so a failure affects only this cell. reports/morning.py finds
 the changes of a night, and reports/history.py reads a history."""
 
+from __future__ import annotations
+
 import argparse
 import fcntl
 import json
@@ -12,7 +14,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from email.message import EmailMessage
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from commands.cli.output import out_directory, out_file, write_out
 from commands.cli.run_arguments import add, add_options, options_from, suite_from
 from commands.cli.streams import show
 from conformance.errors import UserError
+from conformance.older_python import UTC
 from conformance.results.files import make_directory, new_directory, write_atomically, writing
 from conformance.results.folder import RUN_LOG, WORK, tidied
 from conformance.results.points import FOLDER as POINTS

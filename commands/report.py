@@ -1,5 +1,7 @@
 """`rdma-cts report`: renders recorded runs as a page for people, or in a format for CI systems and programs."""
 
+from __future__ import annotations
+
 import argparse
 import importlib
 import sys

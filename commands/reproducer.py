@@ -1,5 +1,7 @@
 """`rdma-cts reproducer`: writes a C program for libibverbs that shows one case, or a text that reports the case."""
 
+from __future__ import annotations
+
 import argparse
 import shlex
 from collections import Counter

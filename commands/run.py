@@ -2,6 +2,8 @@
 module connects the engine, the target and the reports. fixtures/targets/target.py chooses the target and starts the
 workers."""
 
+from __future__ import annotations
+
 import argparse
 import os
 from collections.abc import Collection, Sequence

@@ -1,6 +1,8 @@
 """`rdma-cts schema`: prints the table language or another file format of the project as JSON Schema, for editors and
 tools."""
 
+from __future__ import annotations
+
 import argparse
 import json
 from collections.abc import Callable, Mapping
@@ -47,7 +49,7 @@ def text(of: str) -> str:
 def _formatted(value: Any, indent: int, room: int = LINE) -> str:
     """Returns JSON in which a value is on one line if it fits into the `room` characters left on the line."""
     flat = json.dumps(value)
-    if len(flat) <= room or not isinstance(value, dict | list):
+    if len(flat) <= room or not isinstance(value, (dict, list)):
         return flat
     inner = indent + 1
     if isinstance(value, list):

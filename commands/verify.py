@@ -2,6 +2,8 @@
 and conclusions are derived only from the bundled observations; recorded verdicts are only compared with the derived
 verdicts. reports/bundles/archive.py reads and writes the file of a bundle."""
 
+from __future__ import annotations
+
 import argparse
 import hashlib
 import tempfile
@@ -80,7 +82,7 @@ def execute(arguments: argparse.Namespace) -> int:
     return support.status
 
 
-def _signed(bundle: Path, support: "Support", signers: Path | None) -> str:
+def _signed(bundle: Path, support: Support, signers: Path | None) -> str:
     """Returns a line about the signer of the judged bundle. Raises UserError if nobody in `signers` has signed it."""
     if signers is None:
         there = signature.path_of(bundle).is_file()

@@ -5,6 +5,8 @@ each file contains the digest of everything from which the file was computed; th
 file can be a pickle, which executes code; therefore a file is used only if only this user and root can have written it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import grp
@@ -43,9 +45,9 @@ def path_of(name: str) -> Path | None:
 def is_own(path: Path) -> bool:
     """Whether only this user and root can have written or replaced this file or directory."""
     try:
-        real = Path(os.path.realpath(path, strict=True))
+        real = path.resolve(strict=True)
         return all(has_private_status(os.lstat(folder)) for folder in (real, *real.parents))
-    except OSError:
+    except (OSError, RuntimeError):  # RuntimeError: a loop of links
         return False
 
 

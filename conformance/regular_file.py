@@ -2,6 +2,8 @@
 users could have prepared. Reads only regular files of bounded size; therefore a read never waits for a FIFO or a device,
 and never exhausts the memory. A write replaces whatever has the name of the file, also a link or a device."""
 
+from __future__ import annotations
+
 import errno
 import os
 import shutil

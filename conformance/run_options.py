@@ -9,6 +9,8 @@ The module is in `conformance` because both `commands` and `pytest_plugin` need 
 `commands`. commands/cli/run_arguments.py parses arguments.
 """
 
+from __future__ import annotations
+
 import argparse
 import math
 import re
@@ -421,7 +423,7 @@ class RunOptions:
         plugin=True,
     )
 
-    def seen_from_project(self, directory: Path) -> "RunOptions":
+    def seen_from_project(self, directory: Path) -> RunOptions:
         """Returns the same run for a command in the project's directory: relative paths become absolute."""
         if directory == ROOT:
             return self
@@ -430,7 +432,7 @@ class RunOptions:
         }
         return replace(self, cases=tuple(directory / folder for folder in self.cases), **paths)
 
-    def on(self, device: str) -> "RunOptions":
+    def on(self, device: str) -> RunOptions:
         """Returns the same run on a target: a device of this host or, if `device` is empty, the guest."""
         return replace(self, device=device or None, guest=not device)
 
@@ -438,7 +440,7 @@ class RunOptions:
         """Whether an option has an effect on the target; before the target is determined, every option counts."""
         return option.only_on != (HOST if self.guest else GUEST if self.device else None)
 
-    def deciding(self) -> "RunOptions":
+    def deciding(self) -> RunOptions:
         """Returns the run with only the options that affect the outcome of a case on the target."""
         undecided = {
             name: option.default
@@ -447,7 +449,7 @@ class RunOptions:
         }
         return replace(self, **undecided)
 
-    def for_target(self, device: str) -> "RunOptions":
+    def for_target(self, device: str) -> RunOptions:
         """Returns the run on a target without the options that have no effect there."""
         run = self.on(device)
         idle = {
@@ -455,7 +457,7 @@ class RunOptions:
         }
         return replace(run, **idle)
 
-    def of_case(self, case: Case) -> "RunOptions":
+    def of_case(self, case: Case) -> RunOptions:
         """Returns the run of only this case, on the same target and with the same outcome. On a host, a hazardous case
         is run only with --hazardous."""
         deciding = self.deciding()
@@ -521,7 +523,7 @@ class RunOptions:
         device: str,
         cases: tuple[Path, ...],
         profile: Path | None,
-    ) -> "RunOptions":
+    ) -> RunOptions:
         """Returns the options of pytest in the guest, where `device` is local and the files have these paths."""
         return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
 

@@ -10,6 +10,7 @@ from conformance.defects import Defect, cause_of, symptoms_of
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
+from conformance.older_python import zip
 from conformance.results.points import points_path
 from conformance.sweeps.outcome import OUTSIDE, Points
 from reports.digest import Digest, called

@@ -1,11 +1,14 @@
 """The formats in which `rdma-cts compare` prints a comparison. comparison.py compares the runs."""
 
+from __future__ import annotations
+
 import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from conformance.errors import command, format_count
+from conformance.older_python import zip
 from reports.comparison import (
     FAILING,
     GONE,

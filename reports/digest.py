@@ -4,6 +4,8 @@ Every report is made from a digest. Results files may come from untrusted source
 their records, this module replaces control characters (text.py), and each renderer escapes for its own syntax.
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -706,7 +708,7 @@ def _shown(record: ResultRecord, shared: dict[tuple[str, int], Any]) -> ResultRe
     rest: Any = {key: value for key, value in record.items() if key not in shared_values}
     shown: Any = {**plain(completed(rest)), **shared_values}
     for key, value in shown.items():
-        if isinstance(value, dict | list):
+        if isinstance(value, (dict, list)):
             shown[key] = shared.setdefault(
                 (key, id(record.get(key))),
                 value,

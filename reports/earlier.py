@@ -1,5 +1,7 @@
 """Finds the latest run with a defect, a case or a rule, and the cases of an earlier run that should run again."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

@@ -5,6 +5,8 @@ A file of points may come from an untrusted source, so control characters in its
 conformance/sweeps/outcome.py describes the format of points.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,6 +1,8 @@
 """Writes the texts of `rdma-cts explain` about a rule, a case, a point of a sweep or a defect. commands/explain.py
 finds the rule, case, point or defect."""
 
+from __future__ import annotations
+
 import re
 import textwrap
 from collections.abc import Iterator

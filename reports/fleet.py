@@ -2,6 +2,8 @@
 a node is the name of its directory or, in a lab, the name in the lab's file. commands/fleet.py and commands/lab.py read
 and write the files."""
 
+from __future__ import annotations
+
 import json
 import statistics
 from collections import Counter
@@ -11,6 +13,7 @@ from functools import cached_property
 
 from conformance.errors import format_count
 from conformance.model.verdict import VIOLATIONS
+from conformance.older_python import zip
 from reports.history import Facts
 from reports.html import environment
 

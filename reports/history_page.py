@@ -3,17 +3,20 @@ software under test in that night. The page is self-contained and has no script;
 The statements of the rules are read from the latest readable results, and everything else from the summaries of the
 runs (history.py)."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import groupby
 from urllib.parse import quote
 
 from conformance.defects import Defect, Severity
 from conformance.errors import UserError
 from conformance.model.verdict import OF_RULES, VIOLATIONS, Verdict
+from conformance.older_python import pairwise, zip
 from reports.digest import RuleFacts, read
 from reports.history import (
     OUTCOMES,

@@ -4,6 +4,8 @@ This module prepares the conclusion, the defects and the rules, which the page s
 page_data.py prepares the data for the script; templates/ has the layout. No text from a results file is executed,
 because Jinja escapes every text and the Content-Security-Policy allows only the page's own script, by hash."""
 
+from __future__ import annotations
+
 import base64
 import contextlib
 import functools
@@ -25,11 +27,11 @@ from conformance.defects import Defect, Severity, Symptom
 from conformance.errors import command, format_count
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, OF_RULES, VERDICTS, VIOLATIONS, Verdict
+from conformance.older_python import zip
 from conformance.results.conclusions import format_points, verdict_on
 from reports import evidence
 from reports.digest import Digest, RuleFacts
 from reports.page_data import PageData, first_of
-from reports.pair_picture import Picture
 from reports.text import flat, format_rules, format_value
 
 FILE_NAME = "report.html"
@@ -202,16 +204,6 @@ class Page:
             if any(record and record["space"] for record in records)
         )
         return sorted(sweep_ids, key=lambda id_: min(map(rank_of, self._verdicts(id_))))
-
-    @cached_property
-    def pictures(self) -> list[tuple[str, Picture]]:
-        """The pictures of the models, each with the name of its run."""
-        return [
-            (run.name, Picture(record["case"], record["pairs"]))
-            for run in self.runs
-            for record in run.results
-            if record.get("pairs")
-        ]
 
     def _verdicts(self, case: str) -> list[str]:
         return [record["effective"] if record else "-" for record in self.cases[case]]

@@ -1,6 +1,8 @@
 """Determines the outcome of a cell in one night, and describes the cell's changes in lines, for `rdma-cts nightly`.
 comparison.py compares the runs, and history_page.py makes the page of all nights."""
 
+from __future__ import annotations
+
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -9,6 +9,7 @@ from conformance.defects import Defect, severity_of_fault, symptoms_of
 from conformance.model.fault import Fault
 from conformance.model.record import ConfirmationRecord, Occurrence, ResultRecord
 from conformance.model.verdict import VERDICTS, Verdict
+from conformance.older_python import zip
 from conformance.tables.suite import POINT
 
 _MOST = 5  # the most names in a list of cases after which a violation occurs, and in a list of unconfirmed violations

@@ -2,6 +2,8 @@
 history_page.py provides the rules, defects and nights. The verdicts on cases are read from the latest readable results
 of each cell. commands/site.py provides C programs and mails, and writes the files."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +12,7 @@ from urllib.parse import quote
 
 from conformance.errors import format_count
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.older_python import zip
 from conformance.results.conclusions import verdict_on
 from reports import evidence
 from reports.digest import Digest, RuleFacts

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from conformance.defects import Defect
+from conformance.older_python import zip
 from conformance.results.conclusions import headline
 from reports.digest import Digest
 

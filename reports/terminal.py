@@ -2,6 +2,8 @@
 The summary is made only from records, so that an old results file can be summarised again. No library draws the bar,
 because every command would then depend on this library."""
 
+from __future__ import annotations
+
 import os
 import shlex
 import sys

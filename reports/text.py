@@ -1,5 +1,7 @@
 """Makes foreign text safe to print, and formats values and ids of rules for reports."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO

@@ -2,6 +2,8 @@
 CRASH and HANG are `fail`; BROKEN and MISSED are `error`; UNSUPPORTED and UNREACHABLE are `skip`; WAIVED and STACK are
 `warn`."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any

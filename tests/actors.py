@@ -1,11 +1,13 @@
 """Helpers of tests: scripted workers, and a stage that runs a supervisor with them."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from conformance.model.case import Case
 from conformance.model.record import HeaderRecord, ResultRecord, SupervisorFacts
@@ -21,7 +23,7 @@ IDS = [case.id for case in SUITE.cases]
 HEADER = encode(header())
 SILENCE = None
 
-Script = Iterator[bytes | None]
+Script = Iterator[Optional[bytes]]
 
 
 def start(number: int) -> bytes:

@@ -1,5 +1,7 @@
 """Helpers of tests: a preloaded library that makes a driver in the guest misbehave, and tables that trigger it."""
 
+from __future__ import annotations
+
 import json
 import subprocess
 from collections.abc import Iterable, Mapping

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from conformance.older_python import zip
 from conformance.tables.loader import read_table
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import ROOT

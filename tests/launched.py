@@ -1,5 +1,7 @@
 """Helpers of tests: run programs to their end, and run `./rdma-cts` as a user does, with the Python of the tests."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys

@@ -1,6 +1,8 @@
 """Boots guests for tests, each with its own command. Python in these guests uses the bytecode, tables and compiled C
 that earlier guests have stored on the host."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

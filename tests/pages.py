@@ -1,6 +1,8 @@
 """Reads installed manual pages and headers as text, for tests. A manual page is read from its roff source (written by
 hand or by pandoc), so that no formatter wraps or hyphenates the text."""
 
+from __future__ import annotations
+
 import gzip
 import re
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Records runs of the suite's own tables on the reference, for tests."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace

@@ -1,6 +1,8 @@
 """Small made-up cases and results for the tests. The cases are read from YAML like tables, so that they follow changes
 of the table language."""
 
+from __future__ import annotations
+
 import functools
 import json
 import textwrap

@@ -1,6 +1,8 @@
 """A stand-in for the kernel's RDMA netlink: devices with the objects of processes and of the kernel. It counts the
 commands that a real device would have to execute."""
 
+from __future__ import annotations
+
 import errno
 import os
 import struct
@@ -31,13 +33,15 @@ class Owned:
 
 @dataclass
 class StandInDevice:
-    """`objects` are the objects by kind. If `refuses_queries`, the driver has no query of queue pairs."""
+    """`objects` are the objects by kind. If `refuses_queries`, the driver has no query of queue pairs. The kernel cannot
+    list the kinds in `unlisted`."""
 
     driver: str
     objects: dict[str, list[Owned]] = field(default_factory=dict)
     refuses_queries: bool = False
     commands: int = 0  # the number of queue pairs that the firmware was asked for
     interface: str = ""  # of each port
+    unlisted: tuple[str, ...] = ()
 
 
 class StandInKernel:
@@ -48,7 +52,7 @@ class StandInKernel:
         self.asked: list[str] = []
         self._messages: list[bytes] = []
 
-    def installed(self, monkeypatch: Patch) -> "StandInKernel":
+    def installed(self, monkeypatch: Patch) -> StandInKernel:
         monkeypatch.setattr(netlink, "_opened", lambda: self)
         return self
 
@@ -92,6 +96,8 @@ class StandInKernel:
 
     def _dumped(self, device: StandInDevice, what: str, details: bool) -> list[bytes]:
         shown = [entry for entry in device.objects.get(what, ()) if details or not _hidden(entry)]
+        if what in device.unlisted:
+            return [_done(-errno.EOPNOTSUPP)]
         if what == "QP":
             device.commands += len(shown)
             if device.refuses_queries and shown:

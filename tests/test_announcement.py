@@ -7,7 +7,7 @@ import pytest
 from commands.cli import nics_page
 from commands.cli.announcement import errors_on_purpose
 from conformance.kernel.netlink import driver_name
-from conformance.tables.refused_requests import refused_requests, unacknowledged_requests
+from conformance.tables.refused_requests import Refusals, refused_requests
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import of_tier
 from kinds import Patch
@@ -37,25 +37,33 @@ SWEEP = """
 
 
 def test_only_requests_count_and_of_a_sweep_only_points_that_are_refused() -> None:
-    assert refused_requests([case(REFUSED), case(GRANTED), case(NO_REQUEST)]) == 1
-    assert refused_requests(table("reg_mr/sample", SWEEP).cases) == 2
+    assert refused_requests([case(REFUSED), case(GRANTED), case(NO_REQUEST)]).number == 1
+    assert refused_requests(table("reg_mr/sample", SWEEP).cases).number == 2
 
 
 def test_the_longest_wait_is_that_of_requests_without_an_acknowledgement() -> None:
     over_uc = REFUSED.replace("addr: buf}", "addr: buf, qp_type: UC}")
-    assert unacknowledged_requests([case(REFUSED), case(over_uc), case(GRANTED)]) == 1
+    assert refused_requests([case(REFUSED), case(over_uc), case(GRANTED)]).unacknowledged == 1
     both = SWEEP.replace("axes: {", "axes: {type: [RC, UC], ").replace("points: 3", "points: 6")
     both = both.replace("addr: buf}", "addr: buf, qp_type: $type}")
-    assert refused_requests(table("reg_mr/sample", both).cases) == 4
-    assert unacknowledged_requests(table("reg_mr/sample", both).cases) == 2
-    _, wait = errors_on_purpose([case(over_uc)] * 3, [])
-    assert "up to 3 s of waiting" in wait
+    counted = refused_requests(table("reg_mr/sample", both).cases)
+    assert (counted.number, counted.unacknowledged, counted.faults) == (4, 2, 0)
+
+
+def test_page_faults_that_cannot_be_resolved_are_the_longest_waits() -> None:
+    on_demand = REFUSED.replace("[LOCAL_WRITE]", "[LOCAL_WRITE, ON_DEMAND]")
+    removed = on_demand.replace(" call:", " before: [{call: unmap, memory: buf}], call:", 1)
+    assert refused_requests([case(REFUSED), case(on_demand)]) == Refusals(2)
+    unresolved = refused_requests([case(removed)] * 2)
+    assert (unresolved.faults, unresolved.longest_s) == (2, 18)
+    _, wait = errors_on_purpose([case(removed)] * 2, [])
+    assert "at worst: 18 s (0 over UC or UD, 2 page faults), and 20 s for each" in wait
 
 
 def test_each_tier_announces_its_own_number() -> None:
     cases = load_suite().cases
     numbers = [
-        refused_requests(of_tier(cases, tier)) for tier in ("smoke", "default", "exhaustive")
+        refused_requests(of_tier(cases, tier)).number for tier in ("smoke", "default", "exhaustive")
     ]
     assert 0 < numbers[0] < numbers[1] <= numbers[2]
 
@@ -63,7 +71,7 @@ def test_each_tier_announces_its_own_number() -> None:
 def test_the_driver_of_each_device_is_described(monkeypatch: Patch) -> None:
     devices = {name: StandInDevice(name[:4]) for name in ("mlx5_0", "mlx5_1", "mana_0")}
     StandInKernel(devices).installed(monkeypatch)
-    first, *drivers = errors_on_purpose([case(REFUSED)] * 2, devices)
+    first, _, *drivers = errors_on_purpose([case(REFUSED)] * 2, devices)
     assert first.startswith("up to 2 requests are refused on purpose: ")
     (mlx5,) = drivers
     assert mlx5.startswith("  mlx5: a line of level err for each refusal by the responder, ")
@@ -88,4 +96,4 @@ def test_the_page_about_nics_has_the_place_in_the_source_of_each_driver() -> Non
 def test_without_the_page_only_the_number_is_announced(text: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr(nics_page, "text_of_page", lambda: text)
     StandInKernel({"mlx5_0": StandInDevice("mlx5")}).installed(monkeypatch)
-    assert len(list(errors_on_purpose([case(REFUSED)], ["mlx5_0"]))) == 1
+    assert len(list(errors_on_purpose([case(REFUSED)], ["mlx5_0"]))) == 2

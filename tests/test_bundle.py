@@ -10,7 +10,7 @@ import re
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import pytest
 from commands import verify
 from commands.__main__ import main
 from conformance.errors import UserError
+from conformance.older_python import UTC
 from conformance.results.plan import Plan, write_plan
 from conformance.results.records import footer_record
 from conformance.tables.suite import ROOT, Selection, Suite, load_suite

@@ -1,5 +1,7 @@
 """Derived files: tables are read only once, and no outdated or damaged file is ever used."""
 
+from __future__ import annotations
+
 import marshal
 import os
 import shutil

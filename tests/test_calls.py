@@ -1,6 +1,8 @@
 """Tests that a result of a row at the entry uverbs counts only if the kernel's own trace of the calls supports it. The
 library under test can change what its process reports, for instance by replacing the code that encodes a record."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 from threading import Timer

@@ -1,5 +1,7 @@
 """The workflows and the scripts in ci/, which a CI system copies or calls."""
 
+from __future__ import annotations
+
 import configparser
 import hashlib
 import io
@@ -17,6 +19,7 @@ from tap.parser import Parser
 
 from commands import test as command
 from commands.__main__ import main
+from conformance.older_python import zip
 from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
 from fixtures.guest.recipe import STACKS

@@ -14,6 +14,7 @@ from lxml import etree
 from conformance.model.case import Case
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS
+from conformance.older_python import zip
 from conformance.sweeps.outcome import Outcome
 from kinds import Cli
 from patience import calls_of

@@ -1,6 +1,8 @@
 """Tests of the confirmation, which repeats violations in isolation. A violation is confirmed, or the earlier cases that
 it depends on are found, or it is reported as not confirmed. A defect is as severe as the worst of its outcomes."""
 
+from __future__ import annotations
+
 import itertools
 import json
 from collections import Counter

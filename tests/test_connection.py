@@ -1,8 +1,11 @@
 """Tests of exchanges: the memory of an exchange is examined before the next exchange is executed, late data are
 detected, and a pair that has failed is not used for the next exchange."""
 
+from __future__ import annotations
+
 import ctypes
 import itertools
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -12,7 +15,7 @@ from unittest.mock import Mock
 import pytest
 
 from conformance.bench.calls import Return
-from conformance.bench.interface import Refusal
+from conformance.bench.lingering import SHORT_S, Lingering
 from conformance.bench.memory_areas import BEFORE, Area, pattern, repeated
 from conformance.bench.work_requests import (
     BEHIND,
@@ -29,13 +32,14 @@ from conformance.errors import LoopbackLost
 from conformance.execution import connection
 from conformance.execution.connection import ExchangeSpec, LoopbackConnection, exchanges
 from conformance.execution.context import CaseContext
-from conformance.model.deadline import TURNS_PER_S, Wait
+from conformance.model.deadline import TAUGHT_S, TURNS_PER_S, Wait
 from conformance.model.transport import INFINIBAND, IWARP
 from kinds import Patch, rows
 
 SIZE = 64
 # Values of enum ibv_wc_status and ibv_wc_opcode.
-LOC_QP_OP_ERR, WR_FLUSH_ERR, RECV = 2, 5, 128
+LOC_QP_OP_ERR, WR_FLUSH_ERR, REM_ACCESS_ERR, RECV = 2, 5, 10, 128
+NOTHING = (0, 0, 0)  # in place of a completion
 
 
 @pytest.mark.parametrize(
@@ -142,7 +146,7 @@ class Pair:
 
     def __init__(self, requester: Side, responder: Side, **more: object) -> None:
         self.requester, self.responder, self.renewals = requester, responder, 0
-        self.lingering: set[Refusal] = set()
+        self.lingering = Lingering()
         vars(self).update(more)
 
     def renew(self) -> None:
@@ -246,12 +250,12 @@ def test_error_states_that_no_document_requires_are_awaited_once_for_each_kind_o
         assert times_asked(side, second, opcode, "LOC_QP_OP_ERR") < 3
 
 
-def test_without_reported_states_only_the_first_missing_flush_is_awaited_at_full_length() -> None:
-    """The short wait applies to every connection of the device, but only after the same kind of refusal. A flush that
-    is not missing causes no short wait."""
-    full, short = connection.SILENCE_S, connection.SILENCE_S / 100
+def test_one_missing_flush_teaches_all_connections_of_the_device() -> None:
+    """After a refusal of another kind the wait is longer than after the same kind. A flush that is not missing teaches
+    nothing."""
+    full = connection.SILENCE_S
     waits: list[float] = []
-    lingering: set[Refusal] = set()
+    lingering = Lingering()
     refused, flushed = ([Completion(1, status)] for status in ("REM_ACCESS_ERR", "WR_FLUSH_ERR"))
     for opcode in ("RDMA_WRITE", "RDMA_WRITE", "RDMA_READ"):
         pair = Pair(
@@ -263,12 +267,43 @@ def test_without_reported_states_only_the_first_missing_flush_is_awaited_at_full
         loopback = over(pair)
         loopback.execute(spec(loopback, opcode))
         waits += peer.waited
-    assert [wait > short for wait in waits] == [True, False, True]
-    assert waits[0] == full
+    assert waits == [full, SHORT_S, TAUGHT_S]
     flushing = Pair(Side(itertools.repeat(refused)), Side(itertools.repeat(flushed)))
     loopback = over(flushing)
     loopback.execute(spec(loopback, "SEND"))
-    assert flushing.lingering == set()
+    assert flushing.lingering.flush_s(full) == full
+
+
+@pytest.mark.parametrize(("losses", "wait"), [(2, connection.SILENCE_S), (3, TAUGHT_S)])
+def test_a_refusal_that_ends_an_unreliable_connection_is_soon_known(
+    losses: int,
+    wait: float,
+    monkeypatch: Patch,
+) -> None:
+    """The SEND behind the refused request never arrives. One or two messages may have been lost by chance."""
+    monkeypatch.setattr(LoopbackConnection, "check_alive", lambda self: None)
+    pair = Pair(
+        Side(itertools.repeat(done("RDMA_WRITE")), kind="UC"),
+        peer := Side(kind="UC"),
+    )
+    loopback = over(pair)
+    for _ in range(losses + 1):
+        list(exchanges([spec(loopback, "RDMA_WRITE")]))
+    assert peer.waited == [*[connection.SILENCE_S] * min(losses, 3), wait]
+
+
+def test_c_learns_from_a_missing_flush_and_teaches_python(monkeypatch: Patch) -> None:
+    loopback = over(pair := Pair(Side(), Side()))
+    refused = Exchange(Return(0, 0), [Completion(1, "REM_ACCESS_ERR")])
+    patient = Mock()
+    monkeypatch.setattr(native_exchange, "native_connection", lambda *_: patient)
+    monkeypatch.setattr(native_exchange, "exchanges", lambda batch: [refused] * len(batch))
+    patient.uses, patient.state = lambda _: True, (False, [0, 0])
+    list(exchanges([spec(loopback, "RDMA_WRITE")]))
+    list(exchanges([spec(loopback, "RDMA_READ")]))
+    flushes = [call.args[1] for call in patient.be_patient.call_args_list]
+    assert flushes == [connection.SILENCE_S, TAUGHT_S]
+    assert pair.lingering.flush_s(1.0) == TAUGHT_S
 
 
 def test_a_stale_pair_is_renewed_before_c_uses_it(monkeypatch: Patch) -> None:
@@ -340,6 +375,8 @@ def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
         def complete(_: int, __: int, completion: int) -> int:
             if len(remaining) == 1:
                 before_last()
+            if remaining[0] == NOTHING:
+                return 0
             WC.pack_into(
                 (ctypes.c_char * WC.size).from_address(completion), 0, *remaining[0], *[0] * 10
             )
@@ -413,6 +450,20 @@ def test_c_does_not_await_the_final_state_of_a_pair_that_reset_does_not_renew(
     assert [status.moved() for status in two[0][-1]] == ["nothing", "nothing"]
 
 
+def test_c_waits_for_the_first_missing_flush_only(provided: Any) -> None:
+    """No receive is flushed after the refused request."""
+    waited_s = []
+    for flush_s in (0.2, 0.0):
+        connection, _ = provided((1, REM_ACCESS_ERR, 0), NOTHING)
+        connection.be_patient(0.5, flush_s)
+        began = time.monotonic()
+        (refused,) = native_exchange.exchanges([native(connection, "RDMA_WRITE", two_areas())])
+        waited_s.append(time.monotonic() - began)
+        assert refused.peer_completions == []
+        assert connection.flush_s == SHORT_S
+    assert waited_s[0] >= 0.2
+
+
 def test_a_flushed_send_is_not_taken_for_a_completion_of_the_next_request(provided: Any) -> None:
     """The first exchange succeeds. The second fails before the SEND that follows the first request is acknowledged, so
     that this SEND is flushed."""
@@ -461,7 +512,7 @@ def test_all_branches_of_a_set_up_share_the_ids_of_requests() -> None:
 def test_python_awaits_the_final_state_if_c_does_not(monkeypatch: Patch) -> None:
     pair = Pair(Side(), Side(), renews_by_reset=False)
     loopback = over(pair)
-    in_c: Any = SimpleNamespace(state=(True, [0, 0]), uses=lambda _: True)
+    in_c: Any = Mock(state=(True, [0, 0]), uses=lambda _: True)
     monkeypatch.setattr(native_exchange, "native_connection", lambda *_: in_c)
     failed = Exchange(Return(0, 0), [Completion(1, "LOC_PROT_ERR")])
     monkeypatch.setattr(native_exchange, "exchanges", lambda _: [failed])

@@ -1,6 +1,8 @@
 """Tests that an error of the kernel on the guest's console is never ignored, even if the worker reports that a case
 passes and its log has no such error. The console is a file of the host."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

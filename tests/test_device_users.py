@@ -1,17 +1,28 @@
 """Tests of the users of a device and of the counts of its objects, with a stand-in for the kernel's RDMA netlink."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from conformance.device.other_process import killed
+from conformance.execution.runner import run_case
 from conformance.kernel.device_users import users_of
 from conformance.kernel.netlink import CQ, MR, PD, QP, RdmaNetlink
 from conformance.kernel.resources import OwnQueuePairs, ResourceCounter, leaked
+from conformance.model.verdict import Verdict
+from conformance.results.case_record import case_record
+from conformance.results.rule_conclusions import conclude_rules
+from conformance.tables.suite import load_suite
 from kinds import Patch
 from samples import laid
 from stand_in_netlink import Owned, StandInDevice, StandInKernel, own
+from trial.reference.bench import ReferenceBench
+from trial.reference.device import Device
+from trial.running import on_the_reference
 
+KILLED = "reg_mr/killed_process/rdma-write-in-flight"
 IPOIB, NVME = Owned(kernel="ib_ipoib", type="UD"), Owned(kernel="rdma_cm")
 MANAGEMENT = [Owned(kernel="ib_core", type="SMI"), Owned(kernel="ib_core", type="GSI")]
 
@@ -147,3 +158,23 @@ def test_what_a_kernel_cannot_count_is_omitted_and_not_zero(
     counter = counter_on(device, monkeypatch, tmp_path)
     monkeypatch.setattr(RdmaNetlink, "has_queue_pair", lambda *_: True)  # a kernel before 5.0
     assert counter.count() == {CQ: 1, MR: 1, PD: 1}
+
+
+def test_a_rule_that_rests_on_counts_says_what_cannot_be_counted(monkeypatch: Patch) -> None:
+    """Otherwise a kernel that keeps regions of killed processes, and that cannot list regions, would pass."""
+    device = StandInDevice("mana", unlisted=(MR,))
+    kernel = StandInKernel({"mana_0": device}).installed(monkeypatch)
+    netlink = RdmaNetlink("mana_0")
+
+    def count(process: int) -> dict[str, int]:
+        kernel.devices["mana_0"].objects = {kind: [Owned(process)] for kind in (CQ, MR, PD)}
+        return netlink.count(process)
+
+    monkeypatch.setattr(ReferenceBench, "killed", lambda *_: killed(lambda: True, count))
+    (row,) = (case for case in load_suite().cases if case.id == KILLED)
+    with closing(ReferenceBench(Device())) as bench:
+        record = case_record(run_case(row, on_the_reference(bench)), load_suite().registry)
+    assert record["verdict"] == Verdict.UNREACHABLE
+    conclusion = conclude_rules([record], load_suite().registry.needs)["REG-31"]
+    assert conclusion.verdict == Verdict.UNREACHABLE
+    assert record["reason"].startswith("not countable on this driver and kernel: MR")

@@ -5,7 +5,6 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from commands.__main__ import main, parser_of
 from conformance.errors import UserError
+from conformance.older_python import pairwise
 from conformance.tables.suite import ROOT, load_suite
 from kinds import rows
 from samples import laid, numbered, recorded, result, written

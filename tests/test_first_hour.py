@@ -1,6 +1,8 @@
 """Tests of the first hour on a host with NICs, with stand-ins for such hosts: the screen for a run without a device, and
 what a run on each device begins with."""
 
+from __future__ import annotations
+
 import shlex
 import subprocess
 from pathlib import Path

@@ -1,6 +1,8 @@
 """Tests of the page of many nodes: exactly the real differences are reported, and an unreadable directory affects only
 its own node."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -9,6 +11,7 @@ from typing import Any
 
 from bad_places import as_another_user
 from commands.fleet import _node
+from conformance.older_python import zip
 from kinds import Cli
 from launched import ended
 from reports.summary import as_data

@@ -22,6 +22,7 @@ from commands.report import write_beside
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS, Verdict
+from conformance.older_python import zip
 from conformance.tables.suite import ROOT
 from made_history import run_of, write_run
 from reports import junit, ktap, markdown, summary, tmt

@@ -49,7 +49,7 @@ def test_the_tier_has_exactly_its_cases() -> None:
 
 
 def test_only_a_few_requests_are_refused() -> None:
-    assert 10 < refused_requests(cases()) <= MOST_REFUSED
+    assert 10 < refused_requests(cases()).number <= MOST_REFUSED
 
 
 @pytest.mark.parametrize("name", CASES)

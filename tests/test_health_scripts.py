@@ -1,5 +1,7 @@
 """Tests of the scripts in ci/health, with programs in place of the suite and of Slurm."""
 
+from __future__ import annotations
+
 import json
 import os
 import shutil

@@ -1,13 +1,15 @@
 """Tests of the page and the site of a history: since when each violation exists, the files and links, and the display
 in a real browser with a light and a dark scheme. Mistakes of users are tested in tests/refusals."""
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urldefrag
@@ -19,6 +21,7 @@ from selenium.webdriver.common.by import By
 
 from bad_places import full_disk
 from commands.__main__ import main
+from conformance.older_python import UTC
 from conformance.results.records import Recorded, footer_record, read_results
 from kinds import Cli, Folders
 from made_history import RULES, SUITE, run_of, write_run

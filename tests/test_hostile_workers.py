@@ -16,6 +16,7 @@ import hostile_worker
 from actors import IDS, SUITE, Audience, StagedRun, verdicts
 from commands import verify
 from commands.__main__ import main
+from conformance.older_python import zip
 from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, read_results
 from conformance.results.writer import ResultsFile

@@ -1,5 +1,7 @@
 """Tests of a lab: located mistakes in its file, runs on several hosts at once, and the page that compares the hosts."""
 
+from __future__ import annotations
+
 import io
 import os
 import re
@@ -19,6 +21,7 @@ import samples
 from commands.__main__ import main
 from commands.cli.choice import choose
 from commands.fleet import differences
+from conformance.older_python import zip
 from conformance.results.plan import Plan, write_plan
 from conformance.results.records import Recorded
 from conformance.run_options import RunOptions

@@ -1,5 +1,7 @@
 """Tests of the launcher and of the installation of packages, with stubs in PATH, and of the findings of `doctor`."""
 
+from __future__ import annotations
+
 import os
 import pty
 import re
@@ -182,7 +184,7 @@ def test_any_other_answer_installs_nothing(host: Host, answer: str) -> None:
 
 
 LATER = (
-    "Python 3.11 or later is needed; it is in Debian 12, Ubuntu 24.04, Fedora 37, RHEL 10, openSUSE Leap 16, and later "
+    "Python 3.9 or later is needed; it is in Debian 11, Ubuntu 22.04, Fedora 33, RHEL 9, openSUSE Leap 16, and later "
     "releases; with another Python in RDMA_CTS_PYTHON, --host runs the cases on a host with such a release; nothing "
     "was installed"
 )

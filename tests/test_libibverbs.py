@@ -2,6 +2,8 @@
 issued in a process that loads the stub in place of the real library. Attributes, deadlines and asynchronous events of
 queue pairs are tested on objects that the tests make."""
 
+from __future__ import annotations
+
 import ctypes
 import errno
 import fcntl
@@ -32,6 +34,7 @@ from conformance.device.uverbs import Uverbs
 from conformance.model.case import QpSpec
 from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S, completion_deadline_s
 from conformance.model.transport import ROCE
+from conformance.older_python import zip
 from conformance.tables.suite import ROOT
 from kinds import Patch
 

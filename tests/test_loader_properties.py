@@ -1,6 +1,8 @@
 """Tests that for any file, the loader returns cases or located mistakes, and the same result every time. The examples
 are derandomized, so that a run in CI fails because of a change and not by chance."""
 
+from __future__ import annotations
+
 import functools
 import os
 import random

@@ -1,6 +1,8 @@
 """Tests that each name at the top level of a module is assigned only once, and that no key of an observation is
 misspelt; mypy does not detect misspelt keys."""
 
+from __future__ import annotations
+
 import ast
 from collections import Counter
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """The table of packages has every module that the project imports and every program that it calls."""
 
+from __future__ import annotations
+
 import ast
 import sys
 from collections.abc import Iterator

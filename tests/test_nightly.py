@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Union
 
 import pytest
 
@@ -47,7 +48,7 @@ from samples import laid
 from test_under_test import bzimage
 
 WHOLE = load_suite()
-Made = Recorded | str | BaseException
+Made = Union[Recorded, str, BaseException]
 
 
 def option(command: Sequence[str], flag: str) -> str:

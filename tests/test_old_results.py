@@ -6,6 +6,8 @@ RDMA_CTS_FUZZED is the number of damaged files; a fixed seed determines the dama
 or refuses it in one line, without a traceback.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import random
@@ -24,6 +26,7 @@ from commands.__main__ import main
 from commands.report import FORMATS, renderer
 from conformance.errors import UserError
 from conformance.model.verdict import Verdict
+from conformance.older_python import zip
 from conformance.results.points import read_points
 from conformance.results.records import decode, encode, read_results
 from conformance.results.rejudge import rejudge
@@ -163,7 +166,7 @@ def change(data: Any, last: Any, dice: random.Random) -> None:
             del data[last]
         case 1 if isinstance(data, dict):
             data[dice.choice(("type", "case", "x", "\x1b", "observed"))] = data[last]
-        case 2 if isinstance(data[last], int | float):
+        case 2 if isinstance(data[last], (int, float)):
             data[last] = dice.choice((-data[last], data[last] + 1, data[last] * 1000, 1 << 40))
         case _:
             data[last] = dice.choice(STRANGE)

@@ -1,6 +1,8 @@
 """Tests that the conclusion about a run has the same words everywhere, and is "conforms" only if no rule and no case is
 undecided. A rule is verified by granted and refused operations at each entry, and a control for each refusal."""
 
+from __future__ import annotations
+
 import json
 import re
 import shutil
@@ -19,6 +21,7 @@ from conformance.model.record import FooterRecord, ResultRecord
 from conformance.model.rules import VENDOR, Needs, Shown, controls, shown_by, shown_of_rules
 from conformance.model.verdict import Verdict
 from conformance.model.vocabulary import TIERS
+from conformance.older_python import zip
 from conformance.results.conclusions import RunConclusion, conclude_run
 from conformance.results.equal_results import unequal_verdicts
 from conformance.results.records import read_results

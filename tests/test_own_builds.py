@@ -1,6 +1,8 @@
 """Tests of a user's own module and libraries in a guest: the run's header has the build ids and hashes of the files
 that were loaded. A resumed guest loads both; at night, its results are compared with those of a booted guest."""
 
+from __future__ import annotations
+
 import json
 import shutil
 import subprocess

@@ -1,5 +1,7 @@
 """Tests that the packages can be built, have the right contents, and work in a clean Debian system."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 import re

@@ -7,7 +7,6 @@ import re
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from conformance.model.record import Axes, Deviation, ResultRecord, Subsets
 from conformance.model.verdict import VERDICTS, Verdict
+from conformance.older_python import pairwise
 from kinds import words
 from patience import PATIENCE_S
 from reports import html

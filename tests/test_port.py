@@ -1,6 +1,8 @@
 """Tests of the port, GID and partition that traffic uses, and of the messages about unusable ports and GIDs, with a
 made-up /sys; and of the capabilities of transports."""
 
+from __future__ import annotations
+
 import socket
 import sys
 from collections.abc import Callable

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.older_python import zip
 from conformance.tables.suite import load_suite
 from kinds import Cli, Patch
 

@@ -2,6 +2,8 @@
 peer's queue pairs, and the loss of the peer. test_two_guests.py tests a peer on another host with two devices.
 """
 
+from __future__ import annotations
+
 import ctypes
 import json
 import multiprocessing

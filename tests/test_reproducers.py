@@ -1,5 +1,7 @@
 """Tests of C programs of cases: which cases have a program, its form, its compilation, mails, the page of findings."""
 
+from __future__ import annotations
+
 import json
 import re
 import shutil
@@ -16,6 +18,7 @@ from conformance.defects import answering_of, symptoms_of
 from conformance.defects.symptom import Symptom
 from conformance.model.fault import Effect
 from conformance.model.kind import Kind
+from conformance.older_python import zip
 from conformance.results.records import Recorded
 from conformance.tables.suite import ROOT, load_suite
 from kinds import Cli, Patch, Says

@@ -1,6 +1,8 @@
 """Tests of the kernel's counts: the resources of a process, missing counts and leaks, and memory that modules never
 free."""
 
+from __future__ import annotations
+
 import os
 import socket
 import struct
@@ -250,14 +252,15 @@ class Counted:
 
     def __call__(self, process: int) -> Mapping[str, int]:
         self.alive.append(Path(f"/proc/{process}").exists())
-        return {"MR": self.counts.pop(0) if len(self.counts) > 1 else self.counts[0], "QP": 0}
+        regions = self.counts.pop(0) if len(self.counts) > 1 else self.counts[0]
+        return {"CQ": 0, "MR": regions, "PD": 0}
 
 
 def test_a_process_is_counted_alive_and_after_its_kill_until_nothing_is_left() -> None:
     count = Counted(3, 2, 1, 0)
-    assert killed(lambda: "kept", count) == {"MR": 0, "QP": 0}
+    assert killed(lambda: "kept", count) == {"CQ": 0, "MR": 0, "PD": 0}
     assert count.alive == [True, False, False, False]
-    assert killed(lambda: "kept", Counted(3, 1)) == {"MR": 1, "QP": 0}, (
+    assert killed(lambda: "kept", Counted(3, 1)) == {"CQ": 0, "MR": 1, "PD": 0}, (
         "the remaining region is not reported"
     )
 

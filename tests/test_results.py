@@ -1,5 +1,7 @@
 """Tests of the format of results.jsonl: its lines, writing and reading of the file, and the exit status."""
 
+from __future__ import annotations
+
 import itertools
 import json
 from collections import Counter
@@ -18,6 +20,7 @@ from conformance.model.observation import Observation
 from conformance.model.record import FooterRecord, Record
 from conformance.model.rules import Needs
 from conformance.model.verdict import VERDICTS, Verdict
+from conformance.older_python import zip
 from conformance.results import records, writer
 from conformance.results.checked_json import MOST_LEVELS, parse, values_in
 from conformance.results.conclusions import exit_status

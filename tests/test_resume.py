@@ -1,5 +1,7 @@
 """Runs that are cut short at any moment and resumed lose no recorded result, and have the footer of a whole run."""
 
+from __future__ import annotations
+
 import json
 import os
 import subprocess

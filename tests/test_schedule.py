@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conformance.older_python import zip
 from conformance.supervision.durations import Durations
 from conformance.supervision.schedule import START_S, Schedule
 from conformance.tables.suite import Selection

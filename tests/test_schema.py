@@ -1,5 +1,7 @@
 """Tests that the published JSON Schemas are up to date, agree with the loader, and detect mistakes."""
 
+from __future__ import annotations
+
 import importlib
 import json
 from pathlib import Path

@@ -1,6 +1,8 @@
 """Tests of random sequences of calls on a device and on the reference. If the results of the calls diverge, the
 sequence is shortened and reported as a row of a table. If a guest dies in a sequence, the result has the sequence."""
 
+from __future__ import annotations
+
 import itertools
 import os
 import sys

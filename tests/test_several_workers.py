@@ -1,5 +1,7 @@
 """Tests that several workers at the same time have the same results as one worker, even if workers die."""
 
+from __future__ import annotations
+
 import itertools
 import queue
 import threading

@@ -1,5 +1,7 @@
 """Tests of the Soft-RoCE guest: its recipe, its cache, and its failures. test_own_builds.py tests a real guest."""
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import errno

@@ -1,15 +1,18 @@
 """Tests that a stop of the supervisor itself (SIGSTOP, a terminal's Ctrl-Z, a frozen control group) and a jump of the
 clock cause no violation: only the time for which the supervisor has listened counts against a worker."""
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from actors import HEADER, IDS, Actor, Stage, passed, ran, start, verdicts
 from conformance.model.deadline import CASE_DEADLINE_S
+from conformance.older_python import UTC
 from conformance.results.records import encode
 from conformance.tables.suite import VERSION
 from kinds import Patch

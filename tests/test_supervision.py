@@ -1,5 +1,7 @@
 """Tests with workers that send wrong lines, print noise, hang or die: their results, and the footer of each run."""
 
+from __future__ import annotations
+
 import itertools
 import json
 import os

@@ -12,6 +12,7 @@ from conformance import cache
 from conformance.model import predicate
 from conformance.model.record import PointsFile
 from conformance.model.space import Axis, Space
+from conformance.older_python import zip
 from conformance.sweeps import formula
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
 from conformance.verbs import ENUMS

@@ -1,6 +1,8 @@
 """Tests of the points of a sweep: the case of a point equals the case of a row with the point's values, columns have
 the arguments of each point, and columns of bytes are combined correctly."""
 
+from __future__ import annotations
+
 import pickle
 from array import array
 from contextlib import closing
@@ -14,6 +16,7 @@ from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up
 from conformance.model.case import Case, format_argument
 from conformance.model.row_template import FlagsUnion
+from conformance.older_python import zip
 from conformance.sweeps.argument_columns import Columns
 from conformance.sweeps.byte_columns import byte_planes, combinations, distinct
 from conformance.sweeps.grouping import PointTemplate, groups, setup_axes

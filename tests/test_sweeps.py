@@ -1,5 +1,7 @@
 """Tests of sweeps: runs and verdicts of all points, reports of deviating points, single points, and shuffled points."""
 
+from __future__ import annotations
+
 import ctypes
 import itertools
 import re

@@ -1,5 +1,7 @@
 """Tests of reading tables: the cases of valid tables, and the location and message of each mistake in invalid ones."""
 
+from __future__ import annotations
+
 import re
 from dataclasses import replace
 from pathlib import Path

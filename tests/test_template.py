@@ -1,6 +1,8 @@
 """Tests of templates of the guest: their key, their files, damaged templates, and runs that continue without a
 template. No guest is booted: a thread replaces QEMU at its control channel. test_own_builds.py boots a guest."""
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import json

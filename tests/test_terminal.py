@@ -1,5 +1,7 @@
 """Tests of the progress of a run, on a real terminal (a pty) and elsewhere, and of the summary of a run."""
 
+from __future__ import annotations
+
 import io
 import itertools
 import os
@@ -15,6 +17,7 @@ from commands import run as run_command
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
+from conformance.older_python import zip
 from conformance.results.records import Recorded
 from conformance.tables.suite import load_suite
 from reports.digest import digest

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from conformance.older_python import zip
 from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
 from fixtures.system.packages import find_program

@@ -16,6 +16,7 @@ from conformance.defects import Severity
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS
+from conformance.older_python import zip
 from conformance.results.conclusions import exit_status, verdict_on
 from conformance.results.records import footer_record
 from conformance.results.waiver_file import LONGEST, Run, read_waivers, waivers_text

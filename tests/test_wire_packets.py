@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from conformance.older_python import zip
 from conformance.wire.headers import BTH, HEADERS
 from conformance.wire.icrc import Path
 from conformance.wire.opcodes import (

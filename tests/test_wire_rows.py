@@ -1,5 +1,7 @@
 """Tests scripts of packets: how tables are read, and how exchanges are judged."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

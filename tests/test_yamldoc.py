@@ -1,5 +1,7 @@
 """Tests of the texts of tables: YAML with locations, the expansion of axes, and sums such as `buf + 1 page`."""
 
+from __future__ import annotations
+
 import os
 import re
 from pathlib import Path

@@ -2,6 +2,8 @@
 alteration overrides only the hooks that it needs. All other calls reach the real library, kernel and device.
 `rdma-cts run` never uses an alteration."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress

@@ -1,6 +1,8 @@
 """The mutants of the reference: violations, violations that were written blind, and permitted variants. Alterations of
 real calls are in trial/mutants/calls/ and trial/mutants/data_path/."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,6 +1,8 @@
 """Issues the same calls on the reference and on a device, as steps of the table language, and compares the results. The
 device must return what the reference returns. sequences.py chooses the calls."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace

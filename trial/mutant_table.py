@@ -227,7 +227,7 @@ def _assigned(tree: ast.AST) -> set[str]:
     named = {
         str(node.name)
         for node in ast.walk(tree)
-        if isinstance(node, ast.ExceptHandler | ast.FunctionDef)
+        if isinstance(node, (ast.ExceptHandler, ast.FunctionDef))
     }
     return stored | named | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
 

@@ -1,6 +1,8 @@
 """The pytest fixture with which the engine runs cases of random sequences. Every session loads this module, but few
 sessions run sequences. Therefore the reference is imported only when it is needed."""
 
+from __future__ import annotations
+
 import pytest
 
 from conformance.bench.interface import Bench

@@ -63,7 +63,7 @@ def _serve(task: Callable[[int], Any], pipe: Connection, prepare: Callable[[], N
         try:
             result: tuple[bool, Any] = True, task(number)
         except Exception as error:
-            error.add_note(traceback.format_exc())
+            error.__notes__ = [traceback.format_exc()]
             result = False, error
         pipe.send(result)
 

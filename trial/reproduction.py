@@ -2,6 +2,8 @@
 with the run. The programs use no code that runs or judges cases, so that they check this code. reports/reproducers/ makes the
 programs from the descriptions of cases, and trial/reproduced.py runs them in the guest."""
 
+from __future__ import annotations
+
 import argparse
 import json
 import shutil

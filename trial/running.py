@@ -1,5 +1,7 @@
 """Runs cases on a bench in this process with the engine's runner, without pytest, a results file or a supervisor."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 

@@ -2,6 +2,8 @@
 cases of other rules fail, and survives if no case fails. The cases of the violated rule run first. The other cases run
 only if no case of the violated rule fails, or if all cases are requested."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 

@@ -6,6 +6,8 @@ The memory is the peak of the largest process; for the lab, it is the proportion
 repetition of each measure fills caches and is not counted; `first` is measured once. The exit status is 1 if a goal is
 missed or, with `--history FILE`, only if a figure is more than a fifth above the median of the last nights in FILE."""
 
+from __future__ import annotations
+
 import argparse
 import json
 import os
@@ -16,8 +18,10 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
+
+from conformance.older_python import UTC, zip
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "ci/benchmarks")]

@@ -6,10 +6,11 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 
 from commands.__main__ import COMMANDS, parser_of
 from commands.variables import VARIABLES
+from conformance.older_python import UTC
 from conformance.tables.suite import VERSION
 
 EXIT_STATUSES = (

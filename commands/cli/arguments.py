@@ -1,6 +1,8 @@
 """The parser of the command line. A mistake is reported in one line, which refers to the command's help and omits
 the usage. Arguments in this line are escaped, so that they cannot control the terminal."""
 
+from __future__ import annotations
+
 import argparse
 import re
 from collections.abc import Sequence
@@ -52,7 +54,7 @@ class Parser(argparse.ArgumentParser):
             name for action in self._of_command(command)._actions for name in action.option_strings
         ]
 
-    def commands(self) -> "dict[str, Parser]":
+    def commands(self) -> dict[str, Parser]:
         groups = [
             action for action in self._actions if isinstance(action, argparse._SubParsersAction)
         ]
@@ -60,7 +62,7 @@ class Parser(argparse.ArgumentParser):
             return dict(groups[0].choices)
         return {}
 
-    def _of_command(self, command: str) -> "Parser":
+    def _of_command(self, command: str) -> Parser:
         return self.commands().get(command, self)
 
     def _meant(self, word: str) -> str:

@@ -1,6 +1,8 @@
 """Makes the run of given options: reads the tables, the cases, the profile and the waivers that the options choose.
 fixtures/targets/ determines the target of the run."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime

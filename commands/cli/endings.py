@@ -2,6 +2,8 @@
 are removed. An unforeseen error becomes one line for the user, with the traceback in a file; the exit status is not
 that of a violation. Workers do not use this module: the kernel kills them when the process that started them exits."""
 
+from __future__ import annotations
+
 import os
 import re
 import signal
@@ -68,7 +70,7 @@ def unusable_path(error: OSError, given: Sequence[str]) -> UserError | None:
             "the working directory has been removed",
             hint="change to another directory",
         )
-    if not isinstance(error, PermissionError) or not isinstance(error.filename, str | os.PathLike):
+    if not isinstance(error, PermissionError) or not isinstance(error.filename, (str, os.PathLike)):
         return None
     path = Path(error.filename).absolute()
     named = [Path(word).absolute() for path in given for word in re.split("[=,]", path) if word]

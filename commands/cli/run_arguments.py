@@ -2,6 +2,8 @@
 commands share the options that select cases. conformance/run_options.py defines the name and meaning of each option of
 a run."""
 
+from __future__ import annotations
+
 import argparse
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,6 +1,8 @@
 """Standard output and error of a command. The command continues if the reader of a stream has exited (`| head`), if the
 disk is full, if a stream is closed (`>&-`), or if its encoding lacks a character. output.py is about files."""
 
+from __future__ import annotations
+
 import io
 import os
 import select

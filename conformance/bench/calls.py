@@ -1,6 +1,8 @@
 """Defines the result of a call, and the structures that C programs use, for all entries. device/libibverbs.py calls the
 library, and device/uverbs.py calls the kernel."""
 
+from __future__ import annotations
+
 import ctypes
 import errno as errno_module
 from collections.abc import Callable, Mapping, Sequence
@@ -103,7 +105,7 @@ class Mr:
         self.pointer = pointer
 
     @classmethod
-    def at(cls, pointer: int) -> "Mr":
+    def at(cls, pointer: int) -> Mr:
         """Returns the region with the library's struct ibv_mr at `pointer`."""
         return cls(IbvMr.from_address(pointer), pointer)
 
@@ -166,7 +168,7 @@ class Return:
     layer: str = "kernel"
     buffer: Buffer | None = None
     queried: QueriedMr | None = None
-    pd: "Pd | None" = None
+    pd: Pd | None = None
     held: Held | None = None
     release: Callable[[], object] | None = None
 

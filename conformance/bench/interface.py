@@ -1,11 +1,14 @@
 """Defines the interface between the code that runs cases and a device. device/bench.py implements the interface for a
 device, and trial/reference/bench.py implements the behaviour that the documents require."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from conformance.bench.calls import Injected, Mr, Pd, Return, Sge, Window
+from conformance.bench.lingering import Lingering
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.header import Check
 from conformance.model.case import QpSpec
@@ -91,26 +94,20 @@ class BuildingQueue(Queue, Protocol):
     ) -> Return: ...
 
 
-# A kind of refusal: the opcode of the request, the status of its completion, and a number for the effect that must
-# follow: 0 or 1 for the error state of the first or second awaited queue pair, 2 for the flush of the peer's receive.
-Refusal = tuple[str, str, int]
-
-
 class Pair(Protocol):
     """Two queue pairs, each the peer of the other.
 
     The responder is in the PD of the regions that are accessed remotely.
 
     `connect` moves both queue pairs to RTS. `renew` restores the initial states, with new queue pairs if
-    `renews_by_reset` is false. `tells_state` is whether ibv_query_qp reports the error state. `lingering` contains the
-    kinds of refusals after which an end of a pair on this device did not enter the error state or flush its receive in
-    time. The code that waits for these effects adds the kinds.
+    `renews_by_reset` is false. `tells_state` is whether ibv_query_qp reports the error state. `lingering` knows what did
+    not follow earlier refusals on this device in time; the code that waits for these effects adds them.
     """
 
     @property
     def transport(self) -> Transport: ...
     @property
-    def lingering(self) -> set[Refusal]: ...
+    def lingering(self) -> Lingering: ...
     @property
     def tells_state(self) -> bool: ...
     @property
@@ -171,8 +168,7 @@ class Entry(Protocol):
 class Bench(Protocol):
     """A device, its entries, and memory of every kind.
 
-    `page` and `hugepage` are sizes in bytes; `packet` is the most bytes of a message in one packet. After
-    `ack_timeout_s` seconds, a request without an acknowledgement is sent again.
+    `page` and `hugepage` are sizes in bytes; `packet` is the most bytes of a message in one packet.
     `max_read_elements` is the maximum number of SGEs of an RDMA READ, and
     `max_dm_size` is the value that the device reports. `in_flight_bytes` is that of Findings. `adapt` applies the
     findings of preflight to later pairs. Within the block of `other_process`, another process runs the generator `work`
@@ -182,7 +178,6 @@ class Bench(Protocol):
 
     page: int
     hugepage: int
-    ack_timeout_s: float
 
     @property
     def packet(self) -> int: ...
@@ -198,10 +193,10 @@ class Bench(Protocol):
     def page_out(self, memory: Memory) -> bool: ...
     def other_process(
         self,
-        work: "Callable[[Bench], Iterator[bytes]]",
+        work: Callable[[Bench], Iterator[bytes]],
     ) -> AbstractContextManager[Callable[[], bytes]]: ...
     def dereg_import(self, pd: Pd, mr: Mr, elsewhere: bool) -> Return: ...
-    def killed(self, prepare: "Callable[[Bench], object]") -> Mapping[str, int]: ...
+    def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]: ...
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, Mapping[str, str]]: ...
     def dmabuf(self, kind: str, size: int) -> DmaBuf: ...
     def exporter(self, request: str, dmabuf: DmaBuf) -> int: ...

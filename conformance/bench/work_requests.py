@@ -1,6 +1,8 @@
 """Defines work requests, completions, and the results of exchanges as data. execution/ exchanges these data with a
 bench, which is the device under test or the reference implementation."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

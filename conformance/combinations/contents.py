@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from conformance.bench.interface import Memory
 from conformance.bench.memory_areas import CANARY
 from conformance.combinations.extent import Extent
+from conformance.older_python import zip
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from conformance.model.combinations import Conditions, Model, Point
 from conformance.model.space import Axis, Space
+from conformance.older_python import zip
 from conformance.sweeps.formula import describe
 
 _MOST_PARAMETERS = 4

@@ -4,16 +4,14 @@ point that ends an object gets its own. The objects are released when the last p
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import cast
 
 from conformance.bench.calls import Mr, Pd, Window, errno_name
-from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, ModifiableQueue
+from conformance.bench.interface import Bench, Entry, Memory
 from conformance.bench.work_requests import SIGNALED, BindInfo, SendRequest, next_rkey
 from conformance.combinations.extent import Extent
-from conformance.errors import HostLacks, SetupRefused
+from conformance.errors import SetupRefused
 from conformance.execution.connection import LoopbackConnection
 from conformance.execution.context import HarnessResources, release
-from conformance.execution.elsewhere import registered_elsewhere
 from conformance.model.deadline import COMPLETION_DEADLINE_S
 from conformance.model.vocabulary import WINDOWS_POSTER, WR_POST
 from conformance.verbs import ENUMS
@@ -22,11 +20,6 @@ _ACCESS = ENUMS["ibv_access_flags"]
 _CHANGE = ENUMS["ibv_rereg_mr_flags"]
 _LOCAL_WRITE = _ACCESS.value_of("LOCAL_WRITE")
 _ZERO_BASED = _ACCESS.value_of("ZERO_BASED")
-_ON_DEMAND = _ACCESS.value_of("ON_DEMAND")
-_WHOLE = (1 << 64) - 1  # the length of an implicit region
-DMABUF = "dmabuf"
-GRANTED = "granted"  # the rights of a queue pair that ibv_modify_qp has granted
-_NOT_BINDABLE = ("on_demand", "implicit", DMABUF)
 _REMOTE = ("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC")
 _FAR = 0x7A00_0000_0000  # the hca_va of regions that are registered far from their address
 _FIRST_WR_ID = 0x610001
@@ -52,7 +45,6 @@ class Link:
 
     connection: LoopbackConnection
     key: tuple[object, ...]
-    rights: str
     windows: dict[tuple[object, ...], tuple[Window, Extent]] = field(default_factory=dict)
 
 
@@ -68,11 +60,11 @@ class Objects:
         for name in ("pd", "other"):
             self.pds[name] = pd = bench.alloc_pd()
             self.cleanup.callback(self._release, f"domain {name}", pd.close)
-        self._harnesses: dict[tuple[str, bool], HarnessResources] = {}
+        self._harness = HarnessResources(bench, self.pds, self.cleanup, self.left_behind)
+        self._second = HarnessResources(bench, self.pds, self.cleanup, self.left_behind)
         self._memory: dict[str, Memory] = {}
         self._regions: dict[tuple[str, str, str, str], Registered] = {}
         self._windows: dict[tuple[object, ...], tuple[Window, Extent]] = {}
-        self._elsewhere: dict[str, int] = {}  # the keys of a region of another process
         self._links: dict[tuple[object, ...], Link] = {}
         self._refused: dict[tuple[object, ...], SetupRefused] = {}
         self._wr_id = _FIRST_WR_ID
@@ -103,43 +95,31 @@ class Objects:
         return self.bench.page + 4 * self.packet + 64
 
     def memory(self, kind: str) -> Memory:
-        """Returns the memory of a kind, with the region in its middle. Raises SetupRefused."""
+        """Returns the memory of a kind, with the region in its middle."""
         if kind not in self._memory:
-            self._memory[kind] = memory = self._allocated(kind)
-            self.cleanup.callback(memory.close)
+            if kind in ("dropped", "plain"):
+                stored = "shared"
+            else:
+                stored = kind
+            made = self.bench.allocate(stored, self.length + 2 * self.margin)
+            self.cleanup.callback(made.close)
+            self._memory[kind] = made
         return self._memory[kind]
 
-    def _allocated(self, kind: str) -> Memory:
-        size = self.length + 2 * self.margin
-        if kind == DMABUF:
-            try:
-                return self.bench.dmabuf("udmabuf", size)
-            except HostLacks as lack:
-                raise SetupRefused(str(lack), "") from lack
-        if kind in ("dropped", "plain"):
-            return self.bench.allocate("shared", size)
-        return self.bench.allocate(kind, size)
-
-    def memory_of(self, how: str, memory: str) -> Memory:
-        """Returns the memory of a region that is registered in the way `how`. Raises SetupRefused."""
-        if how == DMABUF:
-            return self.memory(DMABUF)
-        return self.memory(memory)
-
-    def rights(self, name: str, bindable: bool) -> int:
-        """Returns the access flags of a region. `bindable` is whether windows can be bound to its kind."""
+    def rights(self, name: str, on_demand: bool) -> int:
+        """Returns the access flags of a region."""
         if name == "without_local_write":
             return _ACCESS.mask_of("REMOTE_READ")
         missing = f"REMOTE_{name.removeprefix('without_').upper()}"
         flags = [flag for flag in self._offered() if flag != missing]
         windows = self.has("mw_type_1") or self.has("mw_type_2")
-        if windows and bindable:
+        if windows and not on_demand:
             flags.append("MW_BIND")
         return _ACCESS.mask_of("LOCAL_WRITE", *flags)
 
     def window_rights(self, name: str) -> int:
         """Returns the access flags of a window or of a queue pair."""
-        missing = f"REMOTE_{name.rpartition('_')[2].upper()}"
+        missing = f"REMOTE_{name.removeprefix('without_').upper()}"
         return _ACCESS.mask_of(*(flag for flag in self._offered() if flag != missing))
 
     def _offered(self) -> list[str]:
@@ -155,9 +135,8 @@ class Objects:
 
     def register(self, how: str, memory: str, rights: str, pd: str) -> Registered:
         """Registers a new region. Raises SetupRefused."""
-        stored = self.memory_of(how, memory)
-        addr, length = stored.addr + self.margin, self.length
-        access = self.rights(rights, how not in _NOT_BINDABLE)
+        addr, length = self.memory(memory).addr + self.margin, self.length
+        access = self.rights(rights, how == "on_demand")
         library = self.bench.entry("libibverbs")
         if how in _ENTRIES:
             entry = self.bench.entry({"ex": "reg_mr_ex"}.get(how, how))
@@ -171,12 +150,7 @@ class Objects:
             base = 0
             returned = entry.reg_mr(domain, addr, length, access | _ZERO_BASED)
         elif how == "on_demand":
-            returned = entry.reg_mr(domain, addr, length, access | _ON_DEMAND)
-        elif how == "implicit":
-            returned = entry.reg_mr(domain, 0, _WHOLE, access | _ON_DEMAND)
-        elif how == DMABUF:
-            fd = cast(DmaBuf, stored).fd
-            returned = entry.reg_dmabuf_mr(domain, self.margin, length, addr, fd, access)
+            returned = entry.reg_mr(domain, addr, length, access | _ACCESS.value_of("ON_DEMAND"))
         elif how == "rereg_access":
             returned = entry.reg_mr(domain, addr, length, _LOCAL_WRITE)
         elif how == "rereg_pd":
@@ -218,16 +192,6 @@ class Objects:
         self._deregister(made)
         return made.extent
 
-    def elsewhere(self) -> Extent:
-        """Returns the extent of a region of the shared memory in another process. Raises SetupRefused."""
-        memory = self.memory("shared")
-        if not self._elsewhere:
-            access = self.rights("all", False)
-            parts = self.bench, memory, access, "none", self.cleanup
-            self._elsewhere.update(registered_elsewhere(*parts)[1])
-        addr, keys = memory.addr + self.margin, self._elsewhere
-        return Extent(addr, self.length, addr, keys["lkey"], keys["rkey"])
-
     def invented(self, extent: Extent) -> Extent:
         return Extent(
             extent.addr,
@@ -266,13 +230,16 @@ class Objects:
                 extended = _BUILT.get(transport, "")
             else:
                 extended = ""
-            access = None
-            if rights.startswith("without_"):
+            if second:
+                harness = self._second
+            else:
+                harness = self._harness
+            if rights != "all":
                 access = self.window_rights(rights)
-            elif rights == GRANTED:
-                access = 0
+            else:
+                access = None
             try:
-                connection = self._harness(rights, second).connection(
+                connection = harness.connection(
                     transport,
                     "pd",
                     access,
@@ -282,42 +249,13 @@ class Objects:
             except SetupRefused as refusal:
                 self._refused[key] = refusal
                 raise
-            self._links[key] = link = Link(connection, key, rights)
-            self._change_rights(link)
+            self._links[key] = Link(connection, key)
         return self._links[key]
 
-    def _harness(self, rights: str, second: bool) -> HarnessResources:
-        """Returns the resources for connections with these rights: those of other rights are other queue pairs."""
-        key = (rights, second)
-        if key not in self._harnesses:
-            self._harnesses[key] = HarnessResources(
-                self.bench,
-                self.pds,
-                self.cleanup,
-                self.left_behind,
-            )
-        return self._harnesses[key]
-
-    def _change_rights(self, link: Link) -> None:
-        """Changes the rights of the responder's queue pair by ibv_modify_qp, if the point wants it. Raises
-        SetupRefused."""
-        if link.rights == GRANTED:
-            access = self.window_rights("all")
-        elif link.rights.startswith("revoked_"):
-            access = self.window_rights(link.rights)
-        else:
-            return
-        responder = cast(ModifiableQueue, link.connection.pair.responder)
-        changed = responder.set_access(access)
-        if changed.value:
-            raise SetupRefused("ibv_modify_qp of rights", errno_name(changed.value))
-
     def renew_if_stale(self, link: Link) -> None:
-        """Renews a connection after a refused request. Raises SetupRefused."""
         if link.connection.stale:
             self._forget_windows(link)
             link.connection.renew_if_stale()
-            self._change_rights(link)
 
     def _forget_windows(self, link: Link) -> None:
         for window, _ in link.windows.values():

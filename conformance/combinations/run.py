@@ -12,6 +12,7 @@ from conformance.model.combinations import LACKING, Conditions, CoveringArray
 from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import AccessSeen, CombinationsSeen, Observation, PointClass
 from conformance.model.point_index import encode_index
+from conformance.older_python import zip
 
 _PROGRESS = 100  # the number of points between two reports
 _MOST_TRIES = 3  # of a message that an unreliable transport may lose

@@ -5,6 +5,8 @@ Several causes are then merged into one defect if a condition, such as a flag, i
 successful call of the run.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -55,7 +57,7 @@ class Defect:
             return shown
         return self.known
 
-    def at_least(self, severity: Severity) -> "Defect":
+    def at_least(self, severity: Severity) -> Defect:
         """Returns the same defect with `severity` as `known`, if `severity` is worse than the severity in this run."""
         if severity.rank >= self.severity.rank:
             return self

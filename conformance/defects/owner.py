@@ -6,6 +6,8 @@ result, the function in which the kernel or the process died, and what the sourc
 every driver: judging/answering_layer.py has the checks of the core.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -23,6 +23,8 @@ to one defect. The following facts, besides the kind of violation, determine a c
 - A refused invalidation on a queue pair that is not of type RC: the type. The rule does not matter.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

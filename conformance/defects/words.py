@@ -2,6 +2,8 @@
 the defect and for no successful call. The title of a defect with one cause is created from this cause and the short
 name of the rule, so it does not depend on the cases that have shown the defect. For several causes, see title_of."""
 
+from __future__ import annotations
+
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

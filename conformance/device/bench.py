@@ -1,6 +1,8 @@
 """Implements bench.interface.Bench for a real device. fixtures/bench.py opens the device before the run and closes it
 after the run. execution/offered.py determines the capabilities."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing
@@ -22,7 +24,7 @@ from conformance.device import (
 from conformance.device.device import Device, ProtectionDomain, library_release
 from conformance.device.libibverbs import Libibverbs
 from conformance.device.queue_kinds import pair_type, try_create
-from conformance.device.queue_pairs import ACK_TIMEOUT_S, DevicePair
+from conformance.device.queue_pairs import DevicePair
 from conformance.device.remote_peer import RemoteDevice, RemoteDomain
 from conformance.device.uverbs import Uverbs
 from conformance.device.wire_peer import SocketsOfPeer, WireLink, WirePair
@@ -85,7 +87,6 @@ class DeviceBench:
         )
         self.page = memory.PAGE
         self.hugepage = memory.hugepage_size()
-        self.ack_timeout_s = ACK_TIMEOUT_S
         self.library = Libibverbs(dialect)
         uverbs = Uverbs(device.context.cmd_fd, device.driver_id)
         door = RegMrEx(self.library)
@@ -154,7 +155,7 @@ class DeviceBench:
     ) -> AbstractContextManager[Callable[[], bytes]]:
         return other_process.reporting(lambda: work(self._again()))
 
-    def _again(self) -> "DeviceBench":
+    def _again(self) -> DeviceBench:
         """Opens the device again, in another process."""
         again = Device(self.device.name, self.device.port, self.device.gid_index)
         again.findings = self.device.findings

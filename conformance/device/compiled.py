@@ -1,6 +1,8 @@
 """If the host has a compiler, compiles the C sources that replace slow Python code: exchange.c and sweeps/loop.c. A
 process compiles each source once. Without a compiler, the Python code is used."""
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import functools
@@ -14,6 +16,7 @@ from pathlib import Path
 
 from conformance import cache
 from conformance.errors import UserError
+from conformance.older_python import zip
 
 # Names and values that must be equal in Python and in a C source: sizes and offsets in bytes, lengths of arrays.
 Layout = tuple[tuple[str, int], ...]

@@ -1,6 +1,8 @@
 """Opens the device under test with pyverbs, and returns its identity, declared capabilities and protection domains.
 libibverbs.py and uverbs.py call the verbs under test."""
 
+from __future__ import annotations
+
 import ctypes
 import fcntl
 import os
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.bench.calls import PdAt
-from conformance.bench.interface import Refusal
+from conformance.bench.lingering import Lingering
 from conformance.device import port as ports
 from conformance.device.connection_manager import ConnectionManager
 from conformance.device.pointers import Pointers
@@ -44,7 +46,7 @@ _IFREQ = struct.Struct("=16sHH4s16x")  # struct ifreq with a struct sockaddr_in
 class ProtectionDomain(PdAt):
     """A PD that pyverbs has allocated, with its struct ibv_pd *."""
 
-    def __init__(self, device: "Device") -> None:
+    def __init__(self, device: Device) -> None:
         from pyverbs.pd import PD
 
         self.device = device
@@ -103,9 +105,7 @@ class Device:
         # native_exchange.py compiles exchange.c.
         self.exchanges_requested = 0
         self.findings = Findings()  # set by preflight
-        self.lingering: set[Refusal] = (
-            set()
-        )  # shared by all pairs of this device; see interface.Pair
+        self.lingering = Lingering()  # shared by all pairs of this device
         self.connection_manager: ConnectionManager | None = None
         self.netlink = RdmaNetlink(name)
         self.queue_pairs = OwnQueuePairs(self.netlink, port)
@@ -151,7 +151,7 @@ class Device:
             or not self.lid
         )
 
-    def __enter__(self) -> "Device":
+    def __enter__(self) -> Device:
         return self
 
     def __exit__(self, *_: object) -> None:

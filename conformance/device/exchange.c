@@ -13,7 +13,8 @@ enum { NOT_PREPARED = 1 };             /* a receive of the harness was refused, 
 static const uint64_t BEHIND = 1ull << 63; /* the same bit as in bench/work_requests.py */
 /* The compiler's command line defines TURNS_PER_S, a constant of model/deadline.py. */
 
-/* The value of `silence`, in nanoseconds, after a queue pair has not entered the error state in time. */
+/* The value of `silence`, in nanoseconds, after a queue pair has not entered the error state in time, and of `flush`
+ * after a receive was not flushed in time. */
 enum { SHORT_SILENCE = 1000000 };
 
 /* Memory with known contents: memory_areas.Area. */
@@ -42,8 +43,8 @@ struct connection {
     uint32_t transition_count, stale;
     /* `renewable`: the pair may be renewed. `by_reset`: RESET renews the pair; else Python creates a new pair. */
     uint32_t renewable, by_reset;
-    /* Nanoseconds. `silence` limits the wait for the error state of a queue pair and for flushed receives. */
-    uint64_t send_timeout, receive_timeout, silence;
+    /* Nanoseconds. `silence` limits the wait for the error state of a queue pair, and `flush` for flushed receives. */
+    uint64_t send_timeout, receive_timeout, silence, flush;
 };
 
 struct exchange {
@@ -200,12 +201,6 @@ static int renew(struct connection *connection)
     return failed;
 }
 
-/* Renews a pair outside of exchanges. Returns 0, or an errno; then the caller renews the pair. */
-int rdma_cts_renew(struct connection *connection)
-{
-    return renew(connection);
-}
-
 /* Whether the peer has detected the error. The peer's queue pair is then also in the error state. */
 static int detected_by_peer(enum ibv_wc_status status)
 {
@@ -240,8 +235,10 @@ static int post_and_wait(struct exchange *this)
     if (this->wc[0].status != IBV_WC_SUCCESS) {
         if (!detected_by_peer(this->wc[0].status))
             return 0;
-        found = completion(peer->qp->recv_cq, &this->wc[1], this->connection->silence);
+        found = completion(peer->qp->recv_cq, &this->wc[1], this->connection->flush);
         this->received = found > 0;
+        if (!found)
+            this->connection->flush = SHORT_SILENCE;
     } else {
         /* After a send completion, the initiator's memory must be up to date. After a receive completion with immediate
          * data, the peer's memory must be up to date. */

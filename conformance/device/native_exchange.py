@@ -5,6 +5,8 @@ call. Python executes the exchanges without a compiler, on benches other than th
 implementation), and if `can_post` or `native_connection` excludes them, such as requests of extended queue pairs.
 """
 
+from __future__ import annotations
+
 import ctypes
 import functools
 from collections.abc import Sequence
@@ -20,6 +22,7 @@ from conformance.device.posting import SEND_SIZE, SGE, WC, completion, pack_send
 from conformance.device.qp_states import transitions
 from conformance.device.queue_pairs import DeviceQueue
 from conformance.model.deadline import TURNS_PER_S
+from conformance.older_python import zip
 from conformance.verbs import ENUMS
 
 SOURCE = Path(__file__).with_name("exchange.c")
@@ -54,7 +57,7 @@ class _Connection(ctypes.Structure):
     _fields_ = (
         ("ends", _End * 2),
         *members("void *transitions; uint32_t transition_count, stale, renewable, by_reset"),
-        *members("uint64_t send_timeout, receive_timeout, silence"),
+        *members("uint64_t send_timeout, receive_timeout, silence, flush"),
     )
 
 
@@ -103,7 +106,8 @@ class NativeConnection:
             receive_s = responder.deadline_s
         else:
             receive_s = silence_s
-        times = (int(seconds * _NS) for seconds in (requester.deadline_s, receive_s, silence_s))
+        waits = requester.deadline_s, receive_s, silence_s, silence_s
+        times = (int(seconds * _NS) for seconds in waits)
         self._struct = _Connection(
             (_End * 2)(*ends),
             ctypes.addressof(self._transitions),
@@ -115,14 +119,21 @@ class NativeConnection:
         )
         self.address = ctypes.addressof(self._struct)
 
-    def renew(self) -> bool:
-        """Moves both queue pairs through RESET to RTS. Returns whether this succeeded."""
-        native = compiled()
-        return native is not None and native.rdma_cts_renew(ctypes.c_void_p(self.address)) == 0
-
     def uses(self, pair: Pair) -> bool:
         """Whether the pair still consists of these queue pairs. A renewal may have replaced the queue pairs."""
         return pair.requester is self._queues[0] and pair.responder is self._queues[1]
+
+    def be_patient(self, message_s: float, flush_s: float) -> None:
+        """Sets how long exchange.c waits for a message over an unreliable connection, and for flushed receives, in
+        seconds."""
+        if self._queues[1].kind != "RC":
+            self._struct.receive_timeout = int(message_s * _NS)
+        self._struct.flush = int(flush_s * _NS)
+
+    @property
+    def flush_s(self) -> float:
+        """How long exchange.c waits for flushed receives; short after a flush was missing."""
+        return float(self._struct.flush) / _NS
 
     @property
     def state(self) -> tuple[bool, list[int]]:
@@ -220,27 +231,13 @@ def native_connection(pair: Pair, silence_s: float, renewable: bool) -> NativeCo
     requester, responder = pair.requester, pair.responder
     if type(requester) is not DeviceQueue or type(responder) is not DeviceQueue:
         return None
-    if responder.sq_sig_all or not responder.device.findings.tells_state:
+    if (
+        responder.kind not in _KINDS
+        or responder.sq_sig_all
+        or {requester.state, responder.state} != {"RTS"}
+    ):
         return None
-    return _native(requester, responder, silence_s, renewable, pair.renews_by_reset)
-
-
-def native_renewal(pair: Pair, silence_s: float) -> NativeConnection | None:
-    """Returns the pair for renewals by exchange.c, or None as native_connection. The way of posting does not matter."""
-    requester, responder = pair.requester, pair.responder
-    if isinstance(requester, DeviceQueue) and isinstance(responder, DeviceQueue):
-        return _native(requester, responder, silence_s, True, True)
-    return None
-
-
-def _native(
-    requester: DeviceQueue,
-    responder: DeviceQueue,
-    silence_s: float,
-    renewable: bool,
-    by_reset: bool,
-) -> NativeConnection | None:
-    if responder.kind not in _KINDS or {requester.state, responder.state} != {"RTS"}:
+    if not responder.device.findings.tells_state:
         return None
     responder.device.exchanges_requested += 1
     is_loaded = compiled.cache_info().currsize
@@ -248,4 +245,4 @@ def _native(
         not is_loaded and responder.device.exchanges_requested <= COMPILE_THRESHOLD
     ) or not compiled():
         return None
-    return NativeConnection(requester, responder, silence_s, renewable, by_reset)
+    return NativeConnection(requester, responder, silence_s, renewable, pair.renews_by_reset)

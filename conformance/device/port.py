@@ -1,6 +1,8 @@
 """Reads one port of a device from sysfs: its state, and the GIDs and partitions that the port can use. The device need
 not be open, so the options --port and --gid-index are checked before a run begins."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

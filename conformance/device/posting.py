@@ -5,6 +5,8 @@ ibv_context` points, so the layouts of these structures are part of the library'
 because its work requests cannot contain the key of a bind, must have SGEs, and never free their lists.
 """
 
+from __future__ import annotations
+
 import ctypes
 import functools
 import socket

@@ -25,6 +25,7 @@ from conformance.device.queue_pairs import (
 from conformance.device.remote_peer import RemoteQueue
 from conformance.model.case import QpSpec
 from conformance.model.vocabulary import BOTH_POSTERS, BUILDERS, FLUSHES, WINDOWS_POSTER
+from conformance.older_python import zip
 from conformance.verbs import ENUMS
 
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
@@ -337,8 +338,8 @@ class XrcPair(SharedReceivesPair):
     def _connect(self) -> None:
         ends = self.requester, self.responder
         for end, peer in (ends, ends[::-1]):
-            assert isinstance(end, XrcQueue | RemoteQueue)
-            assert isinstance(peer, XrcQueue | RemoteQueue)
+            assert isinstance(end, (XrcQueue, RemoteQueue))
+            assert isinstance(peer, (XrcQueue, RemoteQueue))
             end.connect(peer.number, peer.receiver, peer.shared)
 
 

@@ -2,12 +2,14 @@
 memory windows, which requests bind and invalidate. pyverbs creates the queue pairs and changes their states; posting.py
 posts the requests."""
 
+from __future__ import annotations
+
 import select
 from collections.abc import Sequence
 from typing import Any, cast
 
 from conformance.bench.calls import IbvMw, KeyInStruct, Pd, Return, Sge, Window
-from conformance.bench.interface import Refusal
+from conformance.bench.lingering import Lingering
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.device.completion_readers import read_completions, readable_queue
 from conformance.device.device import Device, ProtectionDomain
@@ -27,8 +29,6 @@ ELEMENTS = 3
 # processor may stop for more than 67 ms (timeout 14), so a timeout of 14 or less would cause needless retries. With
 # seven retries, Soft-RoCE retries without limit.
 _TIMEOUT, _RETRIES, _RNR_RETRIES, _MIN_RNR_TIMER = 17, 3, 7, 12
-# The InfiniBand specification allows four times the timeout; a tenth more is enough for timers in software.
-ACK_TIMEOUT_S = 1.1 * 4.096e-6 * (1 << _TIMEOUT)
 # The queue key of datagrams: an attribute of the receiving queue pair, and a field of each send request. Values with
 # the highest bit set are reserved for privileged users.
 DATAGRAM_QKEY = 0x11111111
@@ -225,13 +225,10 @@ class DeviceQueue:
         return self.spec.access & available
 
     def set_access(self, access: int) -> Return:
-        """Calls ibv_modify_qp with `access` in the state RTS, until the next reset. Returns 0, or the value of errno."""
-        initial = self.attributes.qp_access_flags
+        """Calls ibv_modify_qp with `access` in the state RTS. Returns 0, or the value of errno."""
         self.attributes.qp_access_flags = access
         self.attributes.qp_state = _STATES.value_of("RTS")
-        returned = exact(lambda: self.qp.modify(self.attributes, Attr.STATE | Attr.ACCESS_FLAGS))
-        self.attributes.qp_access_flags = initial
-        return returned
+        return exact(lambda: self.qp.modify(self.attributes, Attr.STATE | Attr.ACCESS_FLAGS))
 
     def query_state(self) -> str:
         return _STATES.name_of(self.poster.state())
@@ -348,7 +345,7 @@ class DevicePair:
         self.requester: DeviceQueue | RemoteQueue = self.responder
         try:
             if spec.kind != "XRC_SEND":
-                self.responder.remote = cast(ProtectionDomain | RemoteDomain, requester_pd).device
+                self.responder.remote = cast("ProtectionDomain | RemoteDomain", requester_pd).device
                 self.requester = self._create_requester(device, spec.peer, requester_pd, deadline_s)
             self._connect_new()
         except BaseException:
@@ -374,8 +371,8 @@ class DevicePair:
         return self._spec[0].findings.tells_state
 
     @property
-    def lingering(self) -> set[Refusal]:
-        """See interface.Pair. All pairs of a device share this set."""
+    def lingering(self) -> Lingering:
+        """See interface.Pair. All pairs of a device share this object."""
         return self._spec[0].lingering
 
     def _connect_new(self) -> None:

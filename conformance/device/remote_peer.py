@@ -6,6 +6,8 @@ since then. If both ends have changed a piece, the contents of the end that send
 peer's host is fixtures/hosts/requester.py; fixtures/hosts/peer.py connects to requester.py.
 """
 
+from __future__ import annotations
+
 import base64
 import ctypes
 import zlib
@@ -97,7 +99,7 @@ class Endpoint:
     active_mtu: int
 
     @classmethod
-    def of(cls, device: Destination) -> "Endpoint":
+    def of(cls, device: Destination) -> Endpoint:
         """Returns a device of this host as a destination for the other host."""
         return cls(str(device.gid), device.lid, device.active_mtu)
 

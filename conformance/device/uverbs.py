@@ -5,6 +5,8 @@ RDMA_VERBS_IOCTL of <rdma/rdma_user_ioctl_cmds.h>. <rdma/ib_user_verbs.h> and <r
 numbers and layouts. A result is 0 or errno, even for a verb whose manual page documents different codes.
 """
 
+from __future__ import annotations
+
 import ctypes
 import errno
 import fcntl
@@ -12,7 +14,7 @@ import os
 import struct
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Union
 
 from conformance.bench.calls import IbvMr, Mr, MrInitAttr, Pd, QueriedMr, Return, Sge
 from conformance.verbs import ENUMS, of_method
@@ -51,7 +53,7 @@ _HEADER, _ATTRIBUTE = struct.Struct("=HHHHQII"), struct.Struct("=HHHH8s")
 
 
 # (id, length, data). The data are a handle, an address, or a value as bytes.
-_Attribute = tuple[int, int, int | bytes]
+_Attribute = tuple[int, int, Union[int, bytes]]
 
 
 class Uverbs:

@@ -2,6 +2,8 @@
 what they send. ibv_modify_qp takes any number and any PSNs as those of the other end, so no connection manager is
 needed. wire_sockets.py has the sockets; for a peer on another host, fixtures/hosts/ has the same interface."""
 
+from __future__ import annotations
+
 import ctypes
 import ipaddress
 import itertools
@@ -10,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from conformance.bench.calls import Pd
-from conformance.bench.interface import Refusal
+from conformance.bench.lingering import Lingering
 from conformance.bench.memory_areas import pattern
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.memory import allocate
@@ -227,7 +229,7 @@ class WirePair:
         if spec.ip not in link.gids:
             raise HostLacks(f"device and wire peer share no IP address of version {spec.ip}", _HINT)
         self.end = WireEnd(link, spec.ip)
-        self.lingering: set[Refusal] = set()
+        self.lingering = Lingering()
         self.tells_state = link.device.findings.tells_state
         self.responder = WireQueue(link.device, pd, spec, deadline_s)
         self.requester = self.responder

@@ -2,6 +2,8 @@
 of others: an unprivileged UDP socket sends and receives, and if the process may have a raw socket (CAP_NET_RAW), that
 one receives, because the ICRC of an answer covers its IP header."""
 
+from __future__ import annotations
+
 import ctypes
 import fcntl
 import os

@@ -3,7 +3,6 @@ specifies that no request is executed before ibv_wr_complete returns 0, and that
 traffic.py posts single requests with `poster: wr_post`."""
 
 import ctypes
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -17,6 +16,7 @@ from conformance.execution.context import CaseContext, told
 from conformance.model.case import Step
 from conformance.model.observation import Observation
 from conformance.model.vocabulary import BOTH_POSTERS
+from conformance.older_python import pairwise
 from conformance.verbs import ENUMS
 
 _REQUESTS = 8  # the number of requests in a posting that fits into the send queue
@@ -199,7 +199,7 @@ class _Posting:
 def _split(request: SendRequest, *at: int) -> SendRequest:
     """Returns the request with its only SGE divided at these offsets."""
     (element,) = request.sges
-    parts = itertools.pairwise((0, *at, element.length))
+    parts = pairwise((0, *at, element.length))
     return request._replace(
         sges=tuple(element._replace(addr=element.addr + a, length=b - a) for a, b in parts),
     )

@@ -5,22 +5,24 @@ unreliable queue pairs too), and the data that the request wrote are in memory. 
 request, a further message tests whether the connection works.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from conformance.bench.calls import ABSENT, Sge, errno_name
-from conformance.bench.interface import Pair, Queue, Refusal
+from conformance.bench.interface import Pair, Queue
+from conformance.bench.lingering import FLUSH, MESSAGE, SHORT_S, Refusal
 from conformance.bench.memory_areas import Area
 from conformance.bench.work_requests import BEHIND, NO_BYTES, Completion, Exchange, SendRequest
 from conformance.device import native_exchange
 from conformance.errors import HarnessFailure, LoopbackLost
 from conformance.model.deadline import Wait
 from conformance.model.expected_errors import RELIABLE
+from conformance.older_python import zip
 
 # Seconds to wait for a completion that may be missing. One second suffices, because both ends are usually on this host.
 SILENCE_S = 1.0
-# Seconds to wait for an error state if a queue pair did not enter it after an earlier refusal.
-_SHORT_SILENCE_S = 0.001
 # Completion statuses with this prefix report an error that the peer has detected: the peer's queue pair is then in the
 # error state, too.
 _REMOTE_ERROR = "REM_"
@@ -35,7 +37,6 @@ _SHARED_RECEIVES = ("XRC", "RC_SRQ")
 _WITH_IMM = "RDMA_WRITE_WITH_IMM"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
 REQUESTER, RESPONDER = range(2)
-FLUSH = 2  # the third field of a Refusal (see interface.py) for the flush of the peer's receive
 
 
 class ExchangeSpec(NamedTuple):
@@ -43,7 +44,7 @@ class ExchangeSpec(NamedTuple):
     the responder and of the requester. Both areas are filled before the request is posted and compared afterwards. If
     `failed`, waits are short, because an end is in the error state already."""
 
-    connection: "LoopbackConnection"
+    connection: LoopbackConnection
     request: SendRequest
     areas: tuple[Area, Area]
     initiator: int = REQUESTER
@@ -81,7 +82,7 @@ class LoopbackConnection:
         pair: Pair,
         next_wr_id: Callable[[], int],
         renewable: bool = True,
-        control: "Callable[[], LoopbackConnection] | None" = None,
+        control: Callable[[], LoopbackConnection] | None = None,
     ) -> None:
         """`renewable` is false if a case depends on the state of the pair. `check_response` then tests `control`, a
         separate connection of the same type."""
@@ -97,24 +98,14 @@ class LoopbackConnection:
             0,
         ]  # receives that are posted but not consumed, at the requester and at the responder
         self._native: native_exchange.NativeConnection | None = None
-        self._renewal: native_exchange.NativeConnection | None = None
         self._error_s = SILENCE_S  # seconds to wait for the error state and for flushed receives
 
     def renew_if_stale(self) -> None:
         """Renews the pair if it is stale and `renewable`."""
         if self.stale and self._renewable:
-            if not self._renewed_by_c():
-                self.pair.renew()
+            self.pair.renew()
             self.stale = False
             self._receives = [0, 0]
-
-    def _renewed_by_c(self) -> bool:
-        """Renews the pair by exchange.c. Returns whether it could."""
-        if not self.pair.renews_by_reset:
-            return False
-        if self._renewal is None or not self._renewal.uses(self.pair):
-            self._renewal = native_exchange.native_renewal(self.pair, SILENCE_S)
-        return self._renewal is not None and self._renewal.renew()
 
     def has_failed(self) -> bool:
         """Whether an end of the pair is in the error state, for example after a refused request."""
@@ -139,13 +130,13 @@ class LoopbackConnection:
         depends on the driver and on the kind of refusal, so only waits after refusals of the same kind become short.
         """
         lingering = self.pair.lingering
-        wait = Wait(_SHORT_SILENCE_S if refusal in lingering else self._error_s)
+        wait = Wait(lingering.wait_s(refusal, self._error_s))
         while state_of(self.pair, queue) not in (ERROR_STATE, ""):
             if wait.over():
                 if self.pair.transport.iba:
-                    self._error_s = _SHORT_SILENCE_S
+                    self._error_s = SHORT_S
                 else:
-                    lingering.add(refusal)
+                    lingering.missed(refusal)
                 return
 
     def execute(self, spec: ExchangeSpec) -> Exchange:
@@ -195,6 +186,7 @@ class LoopbackConnection:
         and the message is lost."""
         if not _has_response(completions, received, self.pair, opcode):
             self._control().check_alive()
+            self.pair.lingering.missed(self._silent())
 
     def check_alive(self) -> None:
         """Renews the pair if it is stale, and sends a message of zero bytes. Raises LoopbackLost if the message is
@@ -255,7 +247,7 @@ class LoopbackConnection:
         initiator.post_send(SendRequest("SEND", behind, flags=0))
         # If the SEND after the request completes first, the request has no completion.
         if spec.failed:
-            completions = initiator.completions(1, _SHORT_SILENCE_S)
+            completions = initiator.completions(1, SHORT_S)
         else:
             completions = initiator.completions(1)
         completions = [completion for completion in completions if completion.wr_id != behind]
@@ -273,7 +265,7 @@ class LoopbackConnection:
         late = spec.areas[not spec.initiator].moved() != "all"
         if initiator.sq_sig_all:
             initiator.completions(1)
-        received = self._await_receive(peer)
+        received = self._await_receive(peer, self._message_s())
         if received and received[0].opcode == _RECEIVED_WITH_IMM:
             late = late or spec.areas[spec.initiator].moved() != "all"
             received += self._await_receive(peer)
@@ -281,17 +273,25 @@ class LoopbackConnection:
 
     def _await_flush(self, peer: Queue, refusal: Refusal) -> list[Completion]:
         """Returns the completion of the receive that the peer's error state flushes. Waits only briefly if no receive
-        was flushed after an earlier refusal of the same kind."""
+        was flushed after an earlier refusal."""
         lingering = self.pair.lingering
-        flushed = peer.completions(1, _SHORT_SILENCE_S if refusal in lingering else self._error_s)
+        flushed = peer.completions(1, lingering.wait_s(refusal, self._error_s))
         if not flushed:
-            lingering.add(refusal)
+            lingering.missed(refusal)
         return flushed
 
-    def _await_receive(self, queue: Queue) -> list[Completion]:
+    def _await_receive(self, queue: Queue, silence_s: float = SILENCE_S) -> list[Completion]:
         if queue.kind in RELIABLE:
             return queue.completions(1)
-        return queue.completions(1, SILENCE_S)
+        return queue.completions(1, silence_s)
+
+    def _message_s(self) -> float:
+        """Returns how long to wait for the SEND behind a request, in seconds. On an unreliable connection, a refused
+        request may end the connection in silence."""
+        return self.pair.lingering.wait_s(self._silent(), SILENCE_S)
+
+    def _silent(self) -> Refusal:
+        return (self.pair.responder.kind, "", MESSAGE)
 
     def native(self) -> native_exchange.NativeConnection | None:
         """Returns this connection for exchanges in C, or None if exchange.c cannot use this connection."""
@@ -301,6 +301,8 @@ class LoopbackConnection:
             self._native = native_exchange.native_connection(self.pair, SILENCE_S, self._renewable)
         if self._native is not None:
             self._native.state = self.stale, self._receives
+            flush_s = self.pair.lingering.flush_s(SILENCE_S)
+            self._native.be_patient(self._message_s(), flush_s)
         return self._native
 
     def leaves_settling(self, exchange: Exchange) -> bool:
@@ -308,6 +310,12 @@ class LoopbackConnection:
         return (
             not self.pair.renews_by_reset and not exchange.succeeded and not exchange.returned.value
         )
+
+    def learn(self, spec: ExchangeSpec, exchange: Exchange) -> None:
+        """Remembers that the peer's receive was not flushed in time after an exchange in C."""
+        completions = exchange.completions
+        if _detected_by_peer(completions) and not exchange.peer_completions:
+            self.pair.lingering.missed((spec.request.opcode, completions[0].status, FLUSH))
 
     def update_from_native(self) -> None:
         """Copies the state of the connection after exchanges in C."""
@@ -351,6 +359,8 @@ def _native_exchanges(specs: Sequence[ExchangeSpec]) -> list[Exchange]:
     results = native_exchange.exchanges(batch)
     for connection in connections:
         connection.update_from_native()
+    for spec, result in zip(specs, results, strict=False):
+        spec.connection.learn(spec, result)
     if results and (last := specs[len(results) - 1]).connection.leaves_settling(results[-1]):
         results[-1] = last.connection.settled(last, results[-1])
     return results

@@ -5,6 +5,8 @@ The harness's resources are created on first use and exist until the set-up of t
 points of a sweep share the resources.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -222,7 +224,7 @@ class CaseContext:
         self._work_requests = itertools.count((0x5100 << 48) + 1)  # shared by all branches
         self._trunk: CaseContext | None = None  # the context that this context branches from
 
-    def branch(self, case: Case) -> "CaseContext":
+    def branch(self, case: Case) -> CaseContext:
         """Returns a context for `case` on the same set-up. Only the returned context has the objects that `case`
         creates."""
         branch = self._view(case)
@@ -242,13 +244,13 @@ class CaseContext:
             attributes[name] = attributes[name].copy()
         return branch
 
-    def for_call(self, case: Case) -> "CaseContext":
+    def for_call(self, case: Case) -> CaseContext:
         """Returns a context for the calls of a case on this set-up: a branch if the calls create or release objects."""
         if case.when.call in _WITHOUT_OBJECTS and not case.afterwards:
             return self._view(case)
         return self.branch(case)
 
-    def _view(self, case: Case) -> "CaseContext":
+    def _view(self, case: Case) -> CaseContext:
         # A copy of this object, made in a tenth of the time of copy.copy, because each point of a sweep needs one.
         view = CaseContext.__new__(CaseContext)
         view.__dict__.update(self.__dict__)

@@ -2,6 +2,8 @@
 SGEs can be in several regions. Before an operation, the memory in and around the SGEs is filled with known contents.
 After the operation, this memory is examined for changes. traffic.py executes operations on one range."""
 
+from __future__ import annotations
+
 import ctypes
 from collections.abc import Sequence
 
@@ -14,6 +16,7 @@ from conformance.execution.connection import SILENCE_S, post_receives
 from conformance.execution.context import CaseContext, result_of
 from conformance.model.case import Step
 from conformance.model.observation import Observation
+from conformance.older_python import zip
 from conformance.verbs import ENUMS
 
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")

@@ -5,6 +5,8 @@ After the call has returned, the memory is filled with a byte that no request tr
 All requests of a burst are posted before any completion is awaited, so that a device can reorder the requests.
 """
 
+from __future__ import annotations
+
 import ctypes
 import itertools
 import sys
@@ -23,6 +25,7 @@ from conformance.execution.context import CaseContext, result_of, told
 from conformance.kernel import paging
 from conformance.model.case import Step
 from conformance.model.observation import Observation
+from conformance.older_python import zip
 from conformance.verbs import ENUMS
 
 # The number of requests in flight; a queue has room for sixteen requests.

@@ -7,6 +7,8 @@ returns such a code, or if a call that creates an object or posts a well-formed 
 other errors, and the rules CAP-… judge an absent capability.
 """
 
+from __future__ import annotations
+
 import errno
 import functools
 import os
@@ -58,7 +60,7 @@ _CHANGE_ACCESS, _CHANGE_TRANSLATION = (
 )
 
 
-def capabilities_of(bench: "DeviceBench") -> Capabilities:
+def capabilities_of(bench: DeviceBench) -> Capabilities:
     """Returns the capabilities that a device declares, and the capabilities that its entries offer."""
     offered = {name: offered_by(bench, name) for name in (*vocabulary.ENTRIES, *vocabulary.DOORS)}
     reachable = reachable_on(bench.library, offered["libibverbs"])

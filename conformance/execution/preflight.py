@@ -7,6 +7,8 @@ recorded: the outcomes of SEND, RDMA WRITE and RDMA READ, the status of a refuse
 RESET, the results of ibv_query_qp, and the types of queue pairs. The suite adapts to them, and cases judge failures.
 """
 
+from __future__ import annotations
+
 import ctypes
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -30,6 +32,7 @@ from conformance.execution.context import HarnessResources
 from conformance.execution.offered import domain
 from conformance.model.expected_errors import DATAGRAM_HEADER
 from conformance.model.preflight import NOT_OFFERED, WORKS, Findings
+from conformance.older_python import zip
 from conformance.verbs import ENUMS
 
 _BYTES = 64

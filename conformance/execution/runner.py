@@ -2,6 +2,8 @@
 all run cases with `run_case`, each with its own RunContext. combinations/runners.py has the runner of each kind of case, and
 procedure.py issues the calls."""
 
+from __future__ import annotations
+
 import itertools
 import time
 from collections.abc import Callable, Mapping
@@ -96,7 +98,7 @@ class RunContext:
     bench: Bench
     basis: Basis
     watch: Watch
-    runners: "Mapping[Kind, KindRunner]"
+    runners: Mapping[Kind, KindRunner]
     seed: int | None = None
     last_counts: LastCounts = field(default_factory=LastCounts)
     memory: ModuleMemory | None = None
@@ -151,6 +153,13 @@ def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> C
         undeclared = run.basis.capabilities.undeclared(_needs(case), case.entry)
         absent = f"the device does not declare {', '.join(undeclared)}, and this host lacks what a trial needs: "
         return _not_run(case, run, {"unreachable": f"{absent if undeclared else ''}{error}"})
+    except (ImportError, AttributeError) as error:
+        from conformance.device.bindings import lacking_binding  # slow, and seldom needed
+
+        lacking = lacking_binding(error)
+        if not lacking:
+            raise
+        return _not_run(case, run, {"no_binding": lacking})
 
 
 def _not_run(case: Case, run: RunContext, observed: Observation) -> CaseRun:

@@ -1,6 +1,8 @@
 """Implements the calls of the table language that access many regions with their keys, or call several verbs at the
 same time."""
 
+from __future__ import annotations
+
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -20,6 +22,7 @@ from conformance.model.case import Argument, Expectation, Flags, Step, Value
 from conformance.model.fault import Fault
 from conformance.model.observation import Observation
 from conformance.model.vocabulary import CALLS, NULL, QP_RIGHTS
+from conformance.older_python import zip
 from conformance.verbs import ENUMS
 
 # Only one in this many forbidden uses of keys is tested, because a refusal takes as long as many operations.

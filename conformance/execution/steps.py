@@ -1,6 +1,8 @@
 """Implements the calls of the table language. Each function issues one call and returns the observation.
 model/observation.py describes the keys of an observation."""
 
+from __future__ import annotations
+
 import ctypes
 import mmap
 import os
@@ -51,6 +53,7 @@ from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import NOT_AWAITED, MrFields, Observation
 from conformance.model.quantity import CONSTANTS
 from conformance.model.vocabulary import BINDS, CALLS, NULL, PROBES, PRODUCTS
+from conformance.older_python import zip
 from conformance.verbs import ENUMS, VERBS, ArgumentSpec
 
 # The kernel assigns only small handles, so no object has this handle.

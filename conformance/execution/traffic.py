@@ -2,6 +2,8 @@
 writes. Before each operation, the range, the case's memory around the range, and the guards around the harness's own
 buffer have known contents. After the operation, all changed bytes are recorded."""
 
+from __future__ import annotations
+
 import ctypes
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -41,6 +43,7 @@ from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
 from conformance.model.observation import Observation, reports_arrival
 from conformance.model.positions import WORD_OPERATIONS, locate
 from conformance.model.vocabulary import FLUSHES, NULL
+from conformance.older_python import zip
 from conformance.verbs import ENUMS
 
 # The maximum number of times that a message is sent if an unreliable transport loses it.

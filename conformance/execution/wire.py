@@ -1,6 +1,8 @@
 """Executes the script of a `wire` call: sends packets to queue pairs of the device, issues calls between the packets, and
 records what the device answers, what completes, and which bytes change. judging/wire.py judges the record."""
 
+from __future__ import annotations
+
 import ctypes
 from collections import deque
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,8 @@
 """Compares the descriptions of the verbs with the installed header and bindings (rule API-01). The C compiler computes
 the header's values and types, because they may depend on the compiler. No device is used and no library is loaded."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Sequence
 from pathlib import Path

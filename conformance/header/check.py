@@ -2,6 +2,8 @@
 compares the enumerators with pyverbs, which exports only some of their names. A name that pyverbs does not export is
 UNREACHABLE, not FAIL."""
 
+from __future__ import annotations
+
 import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass

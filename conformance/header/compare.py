@@ -2,6 +2,8 @@
 is a FAIL; an item that the header need not have, because of its release or vendor, is UNREACHABLE. Enumerators and
 fields that only the header has are NOT_COVERED. program.py runs the compiler, and source.py reads the header's text."""
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -5,6 +5,8 @@ expressions do not compile. These expressions are removed and the rest is compil
 affects only its own expressions. All files are in a temporary directory.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import shlex
@@ -15,6 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from conformance.older_python import zip
 
 # The time limit for one run of the compiler, in seconds. Under emulation on a busy host, a compiler can take minutes.
 COMPILER_S = 900.0
@@ -62,7 +66,7 @@ class Toolchain:
         compiler: str | None,
         include_dirs: Sequence[Path | str],
         timeout_s: float,
-    ) -> "Toolchain":
+    ) -> Toolchain:
         """Returns the toolchain with `compiler`, $CC or a compiler on PATH. Raises Unreachable if there is none."""
         compiler_name = compiler or os.environ.get("CC", "")
         try:

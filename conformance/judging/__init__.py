@@ -5,6 +5,8 @@ verdict is about the device and its stack; a failure of the harness is BROKEN, n
 device, and results/waivers.py applies waivers.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -45,6 +47,7 @@ from conformance.model.observation import (
 from conformance.model.rules import DECLARATIONS
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import REGISTRATIONS, WIRE
+from conformance.older_python import zip
 from conformance.verbs import ENUMS
 
 _NONE: Mapping[str, str] = {}
@@ -71,7 +74,7 @@ class Judgement:
     fault: Fault | None = None
 
     @classmethod
-    def of_fault(cls, fault: Fault, notes: tuple[str, ...] = ()) -> "Judgement":
+    def of_fault(cls, fault: Fault, notes: tuple[str, ...] = ()) -> Judgement:
         return cls(verdict_of(fault.kind), sentence(fault), notes, fault)
 
 
@@ -144,7 +147,7 @@ def _no_pair(basis: Basis, case: Case, seen: Sequence[Observation]) -> list[str]
 
 def broken(error: BaseException | None) -> Judgement:
     """Returns the judgement on a case that the harness could not run because of `error`."""
-    reported = isinstance(error, UserError | HarnessFailure)
+    reported = isinstance(error, (UserError, HarnessFailure))
     if reported:
         text = str(error)
     else:
@@ -167,6 +170,8 @@ def judge(
         return Judgement.of_fault(located(alarm, case))
     if "unreachable" in observed:
         return Judgement(Verdict.UNREACHABLE, observed["unreachable"])
+    if "no_binding" in observed:
+        return Judgement(Verdict.UNSUPPORTED, observed["no_binding"])
     if "setup_failed" in observed:
         judgement = _judge_setup(case, undeclared, lack, observed)
     elif case.when.then.outcome == "open" and not BY_SYMBOL.keys() & set(undeclared):

@@ -5,6 +5,8 @@ According to the core's source code, these checks cause the refusals in `_is_of_
 kernel, it is unknown whether the core or the driver refused the call. No verdict depends on the layer.
 """
 
+from __future__ import annotations
+
 from conformance.model.case import Arguments, Case, mask_of
 from conformance.model.observation import Observation
 from conformance.model.quantity import Quantity

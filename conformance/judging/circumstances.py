@@ -1,6 +1,8 @@
 """Adds to a fault its location: the call that failed, the kind of region, and the object whose key was used. The
 location is derived only from the case, and not from the observation."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 

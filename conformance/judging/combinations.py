@@ -1,6 +1,8 @@
 """Judges the points of a model by the answers of the reference. A point is judged in two steps: whether the request was
 granted or refused with all its bytes; and if so, what its completions report. A defect of a report hides no other."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,6 +12,7 @@ from conformance.model.fault import Fault, FaultKind, verdict_of
 from conformance.model.observation import AccessSeen, CombinationsSeen, PointClass
 from conformance.model.point_index import decode_index
 from conformance.model.verdict import Verdict
+from conformance.older_python import zip
 
 ASPECTS = GRANTED, REFUSED, STATUS, FIELDS = "granted", "refused", "status", "fields"
 SET_UP = "set_up"
@@ -168,21 +171,17 @@ class Judged:
         self.passed: dict[tuple[str, str], list[Point]] = {}  # by aspect and rule
         self.rules: dict[str, Verdict] = {}
         self.verdicts: Counter[Verdict] = Counter()
-        # The points that were not judged, each with what the device lacks, or with the refusal of the set-up.
-        self.skipped: dict[Point, str] = {}
         found = [deviation(each, seen["iba"]) for each in seen["classes"]]
         index = decode_index(seen["index"], len(points.points))
         for point, number in zip(points.points, index, strict=True):
             if number >= LACKING:
                 self.verdicts[Verdict.UNSUPPORTED] += 1
-                self.skipped[point] = f"need {seen['lacking'][number - LACKING]}"
             else:
                 self._judge(point, seen["classes"][number], found[number])
 
     def _judge(self, point: Point, found: PointClass, wrong: Deviation | None) -> None:
         if wrong and wrong.aspect == SET_UP:
             self.verdicts[Verdict.UNREACHABLE] += 1
-            self.skipped[point] = ", ".join(wrong.fault.seen)
             return
         if is_granted(found["answer"]):
             outcome = GRANTED

@@ -1,6 +1,8 @@
 """Compares the observation of a step with the expectation, and returns the fault without its location.
 circumstances.py adds the location to a fault, and sentences.py describes the fault in a sentence."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,6 +1,8 @@
 """Judges the exchange of packets with a peer that is no RDMA device. Bytes come first: no malformed packet may excuse a
 byte that moved. Then come the events of the script in their order, and last the form of the device's packets."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 from conformance.model.fault import Fault

@@ -1,6 +1,5 @@
 """Identifies the software that is under test: the running kernel, its RDMA modules, and the loaded libraries."""
 
-import hashlib
 import re
 import struct
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from conformance.kernel.log import text_of
 from conformance.model.record import UnderTest
+from conformance.older_python import file_digest
 
 _SYS = Path("/sys")
 _MAPS = Path("/proc/self/maps")
@@ -109,6 +109,6 @@ def _digests(paths: list[Path]) -> dict[str, str]:
 def _sha256(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            return file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""

@@ -4,12 +4,15 @@ sysfs names the interface of a GID also if the interface is in a different names
 drivers/infiniband/core/sysfs.c), and names and numbers of interfaces are unique only within a namespace: an interface
 of a container is usually eth0. Therefore only an address proves that the interface of a GID is here."""
 
+from __future__ import annotations
+
 import ipaddress
 import socket
 import struct
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import Union
 
 from conformance.kernel.log import text_of
 
@@ -25,7 +28,7 @@ _BUFFER = 1 << 16
 _STACKED = ("vlan", "macvlan", "ipvlan")  # DEVTYPE in the uevent of an interface
 
 # Pairs of the number of an interface and one of its addresses.
-Addresses = set[tuple[int, ipaddress.IPv4Address | ipaddress.IPv6Address]]
+Addresses = set[tuple[int, Union[ipaddress.IPv4Address, ipaddress.IPv6Address]]]
 
 
 def local_addresses() -> Addresses:

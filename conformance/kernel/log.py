@@ -1,6 +1,8 @@
 """Records what the kernel reports while a case runs: its log lines and its taint mask. Also reads files of the kernel.
 If this process may not read the kernel log, the evidence has no key `log`."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from contextlib import suppress

@@ -7,6 +7,8 @@ driver that cannot query them. <rdma/rdma_netlink.h> defines the numbers. resour
 device_users.py names the owners of objects.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import socket
@@ -23,6 +25,7 @@ _GET, _NEW_LINK, _DELETE_LINK, _GET_PORT, _SYSTEM_GET, _RES_GET, _GET_CHARDEV = 
 # RDMA_NLDEV_CMD_RES_…_GET
 QP, CQ, MR, PD = KINDS = ("QP", "CQ", "MR", "PD")
 _LISTS = {QP: 10, CQ: 12, MR: 13, PD: 14}
+OF_A_PROCESS = (CQ, MR, PD)  # the kinds that `count` lists
 # RDMA_NLDEV_ATTR_…
 _DEV_INDEX, _DEV_NAME, _PORT_INDEX, _NDEV_NAME, _LINK_TYPE, _CHARDEV_TYPE, _DRIVER_ID = (
     1, 2, 3, 51, 65, 69, 73,
@@ -91,7 +94,7 @@ class RdmaNetlink:
         # Each object is a nested attribute and contains the process id of its owner.
         owner = _attribute(RES_PID, struct.pack("=I", process or os.getpid()))
         counts = {}
-        for kind in (CQ, MR, PD):
+        for kind in OF_A_PROCESS:
             try:
                 messages = self._ask(_LISTS[kind], self._with_details(), _DUMP)
             except OSError:

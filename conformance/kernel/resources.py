@@ -5,6 +5,8 @@ objects; the difference between the two counts is reported as OTHERS.
 A count that is the same for all processes together needs one query of the kernel and no command of the device. Only if
 this total has changed are the objects of this process counted, one by one."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path

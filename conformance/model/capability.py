@@ -1,6 +1,8 @@
 """Defines the capabilities of a device, by the names that rules and tables use, and how a device declares a capability.
 The cases test the device's real behaviour. judging/ applies profiles to verdicts."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

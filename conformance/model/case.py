@@ -1,16 +1,19 @@
 """Defines a case: its set-up, its judged call, the expected result, and its rules. tables/loader.py creates cases from
 tables, and execution/runner.py runs them on a device."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Union
 
 from conformance.model.kind import Kind
 from conformance.model.quantity import Quantity
 from conformance.model.script import Event
 from conformance.model.vocabulary import QP_RIGHTS
+from conformance.older_python import TypeAlias
 from conformance.verbs import ENUMS, VERBS
 from conformance.yamldoc.nodes import Location
 
@@ -56,7 +59,7 @@ class SgeSpec:
 
 
 # A str is the name of an object or a word of the table language.
-Argument = Quantity | Flags | Value | tuple[SgeSpec, ...] | tuple[Event, ...] | str
+Argument = Union[Quantity, Flags, Value, tuple[SgeSpec, ...], tuple[Event, ...], str]
 Arguments = Mapping[str, Argument]
 
 
@@ -103,7 +106,7 @@ class QpSpec:
     retry_cnt: int = 0
 
     @property
-    def peer(self) -> "QpSpec":
+    def peer(self) -> QpSpec:
         """Returns the specification of the peer: in the state RTS, with all rights."""
         return QpSpec(
             self.kind,
@@ -258,9 +261,9 @@ class Case:
     ends_process: bool = False  # can terminate its own process
     tier: str = "default"  # the smallest of vocabulary.TIERS that contains the case
     kind: Kind = Kind.ROW  # a case of the kind SWEEP has the calls of its first point, for display
-    sweep: "Sweep | None" = None
+    sweep: Sweep | None = None
     point: int | None = None  # the number of the point, for a case of the kind POINT
-    array: "CoveringArray | None" = None  # the points of a case of the kind COMBINATIONS
+    array: CoveringArray | None = None  # the points of a case of the kind COMBINATIONS
 
     @property
     def alone(self) -> bool:

@@ -15,6 +15,8 @@ _COMPLETION_SHARE = 1 / 6
 # How often a wait must yield the processor for each second of its deadline. On an idle emulated processor, a wait
 # yields ten times as often.
 TURNS_PER_S = 1000
+# Seconds to wait for what was missing after refusals of another kind. Loopback needs microseconds.
+TAUGHT_S = 0.05
 # The maximum duration of a case as a multiple of its deadline, even if it reports progress: two hours by default.
 _DEADLINES = 60
 

@@ -5,6 +5,8 @@ responder and the requester detect. enum ibv_wc_status has the statuses of the s
 statuses to refusals. Only the rules STAT-… are about statuses. judging/ applies these data.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 # The values of `because` in a row: the reason of the refusal.

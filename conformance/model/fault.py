@@ -4,10 +4,10 @@ fault as a sentence, and no code parses that sentence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from enum import StrEnum
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Optional
 
 from conformance.model.verdict import Verdict
+from conformance.older_python import StrEnum, TypeAlias
 
 # Pointers, and the values that a successful call returns.
 _NO_CODES = ("", "0", "NULL", "MR", "MW")
@@ -154,7 +154,7 @@ class Fault:
     layer: str = ""  # the layer that returned the result
     returned: str = ""
     errno: str = ""
-    statuses: tuple[str, ...] | None = None  # None without a request
+    statuses: Optional[tuple[str, ...]] = None  # None without a request
     tries: int = 1
     nothing_arrived: bool = False
     expected: tuple[str, ...] = ()  # what the document permits

@@ -3,9 +3,10 @@ allow a type checker to find misspelt keys. Observations are not classes, becaus
 JSON, and a sweep has thousands of observations. A key is absent if it does not apply."""
 
 from collections.abc import Sequence
-from typing import NotRequired, TypedDict
+from typing import Optional, TypedDict, Union
 
 from conformance.model.fault import FaultData
+from conformance.older_python import NotRequired
 
 # Recorded in place of the statuses of a request that cannot complete in the current state of its queue pair.
 NOT_AWAITED = "not awaited"
@@ -118,14 +119,14 @@ class EventSeen(TypedDict):
     data: NotRequired[int]
     psn: NotRequired[int]
     length: NotRequired[int]
-    fields: NotRequired[dict[str, list[int | None]]]
+    fields: NotRequired[dict[str, list[Optional[int]]]]
 
 
 class Observation(TypedDict, total=False):
     """The observation of one call. The observation of the judged call also has the keys for the whole case."""
 
     # Observations of every call.
-    rc: int | None  # the returned value; None if the call returns a pointer
+    rc: Optional[int]  # the returned value; None if the call returns a pointer
     returned: str  # as text: MR, MW or NULL, 0, the name of an errno or code, or a description of the error
     errno: str  # the name of errno; empty if the call did not set errno
     layer: (
@@ -150,7 +151,7 @@ class Observation(TypedDict, total=False):
     opcode: list[
         str
     ]  # [reported, specified] for a completion that names a different operation than the request
-    wr_id_matches: bool | None  # None if there is no completion to compare
+    wr_id_matches: Optional[bool]  # None if there is no completion to compare
     marker: list[
         str
     ]  # all statuses after an unsignaled request, including the status of the next, signaled request
@@ -160,7 +161,7 @@ class Observation(TypedDict, total=False):
     responder_wc: list[str]  # the statuses at the receiver of a SEND_WITH_INV
     wc_flags: int  # wc_flags of the completion at the receiver of a SEND_WITH_INV
     invalidated: list[
-        int | None
+        Optional[int]
     ]  # [reported to the receiver of a SEND_WITH_INV, sent]: the invalidated keys
 
     # Observations of operations on a range.
@@ -185,13 +186,13 @@ class Observation(TypedDict, total=False):
         str
     ]  # asynchronous events of the responder's queue pair after a refusal, such as QP_ACCESS_ERR
     byte_len: list[int]  # [reported to the receiver, sent], in bytes
-    imm: list[int | None]  # [reported to the receiver, sent]: immediate data
+    imm: list[Optional[int]]  # [reported to the receiver, sent]: immediate data
     pages: list[int]  # [pages in core, all pages] of the memory
 
     # Observations of a script of packets. Ranges are [memory, offset, size].
     exchange: list[EventSeen]
-    stray: list[list[str | int]]  # changed, but not expected
-    missing: list[list[str | int]]  # expected to change, but without the expected bytes
+    stray: list[list[Union[str, int]]]  # changed, but not expected
+    missing: list[list[Union[str, int]]]  # expected to change, but without the expected bytes
     wrong_packets: list[str]  # mistakes in packets of the device
     unasked: list[str]  # packets of the device that no event awaited
     announced: list[str]  # receives that completed with SUCCESS although no event awaited them
@@ -219,6 +220,7 @@ class Observation(TypedDict, total=False):
         str  # the refused call of the set-up, if the same set-up succeeded when repeated
     )
     unreachable: str  # why nothing could be observed on this stack
+    no_binding: str  # what the case needs of pyverbs, and this release of pyverbs lacks
     precondition: list[str]  # the names in capability.PRECONDITIONS that this stack does not meet
     left_behind: list[
         str

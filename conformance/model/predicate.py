@@ -5,9 +5,12 @@ named predicate. In a named predicate, a flag that no axis has is false. Whole v
 `axis!=value` and `axis={one,other}`.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Union
 
 from conformance.model import capability
 from conformance.model.space import Axis, Space
@@ -40,22 +43,22 @@ class HasCapability:
 
 @dataclass(frozen=True)
 class Not:
-    part: "Expression"
+    part: Expression
 
 
 @dataclass(frozen=True)
 class And:
-    parts: "tuple[Expression, ...]"
+    parts: tuple[Expression, ...]
 
 
 @dataclass(frozen=True)
 class Or:
     """True if at least one part is true; false without parts."""
 
-    parts: "tuple[Expression, ...]"
+    parts: tuple[Expression, ...]
 
 
-Expression = Word | HasCapability | Not | And | Or
+Expression = Union[Word, HasCapability, Not, And, Or]
 
 
 def parse(text: str, space: Space, named: Mapping[str, str]) -> Expression:

@@ -5,6 +5,8 @@ sizes depend on the machine, so a quantity is evaluated when a case runs, not wh
 tables/arguments.py checks that the objects exist.
 """
 
+from __future__ import annotations
+
 import functools
 import re
 from collections.abc import Callable

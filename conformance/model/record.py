@@ -3,12 +3,13 @@ docs/results.md describes the keys. Keys that are NotRequired may be absent from
 facts that a system reports about itself, and any of these keys may be absent. record_shape.py checks records."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict
+from typing import Annotated, Any, Literal, Optional, TypedDict, Union
 
 from conformance.model.fault import FaultData
 from conformance.model.observation import Alarm, KernelEvidence, Observation, PointExample
 from conformance.model.preflight import Findings
 from conformance.model.verdict import Verdict
+from conformance.older_python import NotRequired, TypeAlias
 
 SCHEMA: Literal["rdma-cts/1"] = "rdma-cts/1"
 
@@ -100,7 +101,7 @@ class GivenFile(TypedDict):
 class JudgedAgain(TypedDict):
     """For records that were judged again: the suite that made the observations, and the time of judging (ISO 8601)."""
 
-    suite: SuiteVersion | None
+    suite: Optional[SuiteVersion]
     at: str
 
 
@@ -118,12 +119,12 @@ class SupervisorFacts(TypedDict, total=False):
     stack: str
     subject: str
     devices: list[str]
-    seed: int | None
-    tier: str | None
+    seed: Optional[int]
+    tier: Optional[str]
     argv: list[str]
     under_test: UnderTest
-    waivers: GivenFile | None
-    profile: GivenFile | None
+    waivers: Optional[GivenFile]
+    profile: Optional[GivenFile]
     isolated: str
     shard: ShardFacts
 
@@ -139,17 +140,17 @@ class HeaderRecord(TypedDict):
     device: DeviceFacts
     under_test: NotRequired[UnderTest]
     rules: NotRequired[dict[str, RuleTexts]]
-    seed: int | None
+    seed: Optional[int]
     planned: list[str]
     left_out: NotRequired[int]
     controls: NotRequired[dict[str, str]]
     argv: list[str]
     started: str
-    tier: NotRequired[str | None]
+    tier: NotRequired[Optional[str]]
     subject: NotRequired[str]
     devices: NotRequired[list[str]]
-    waivers: NotRequired[GivenFile | None]
-    profile: NotRequired[GivenFile | None]
+    waivers: NotRequired[Optional[GivenFile]]
+    profile: NotRequired[Optional[GivenFile]]
     isolated: NotRequired[str]
     judged_again: NotRequired[JudgedAgain]
     shard: NotRequired[ShardFacts]
@@ -187,7 +188,7 @@ class Subsets(TypedDict):
 
 Axes: TypeAlias = dict[
     str,
-    list[str] | Subsets,
+    Union[list[str], Subsets],
 ]  # for each axis, the labels of its values, or its flags
 
 
@@ -278,15 +279,6 @@ class EvidenceFacts(TypedDict):
     missing: dict[str, Missing]
 
 
-class PairsFacts(TypedDict):
-    """What the points of a model show about each pair of values of two parameters. `states` has a letter for each pair,
-    in the order of the parameters and their values: `r` if all points with the pair are right, `w` if all are wrong,
-    `s` if some are wrong, `n` if none was judged, and `-` if the array has no such point."""
-
-    parameters: dict[str, list[str]]
-    states: str
-
-
 class ResultRecord(TypedDict):
     """The result of one case. The keys from `space` on are those of sweeps and random sequences. `duration_us` is in
     microseconds, None if not measured. A record has `points_data` only until the record is stored. In the file,
@@ -300,7 +292,7 @@ class ResultRecord(TypedDict):
     layer: str
     verdict: Verdict
     effective: Verdict
-    waiver: WaiverFacts | None
+    waiver: Optional[WaiverFacts]
     reason: str
     fault: NotRequired[FaultData]
     call: str
@@ -308,7 +300,7 @@ class ResultRecord(TypedDict):
     observed: Observation
     source: Source
     kernel: KernelEvidence
-    duration_us: float | None
+    duration_us: Optional[float]
     repro: str
     worker: NotRequired[int]
     device: NotRequired[str]
@@ -324,7 +316,6 @@ class ResultRecord(TypedDict):
     deviations: NotRequired[list[Deviation]]
     deviations_left_out: NotRequired[int]
     points_file: NotRequired[str]
-    pairs: NotRequired[PairsFacts]
 
 
 # The footer and the other records.
@@ -441,7 +432,7 @@ class ObservedRecord(TypedDict):
     case: str
     observed: Observation
     kernel: KernelEvidence
-    duration_us: float | None
+    duration_us: Optional[float]
 
 
 class GuestRecord(TypedDict):
@@ -457,14 +448,14 @@ class GuestRecord(TypedDict):
     files: NotRequired[dict[str, str]]
 
 
-OtherRecord: TypeAlias = (
-    StartRecord
-    | ProgressRecord
-    | OfferedRecord
-    | ObservedRecord
-    | WorkerRecord
-    | ResumedRecord
-    | ConfirmationRecord
-    | GuestRecord
-)
-Record: TypeAlias = HeaderRecord | ResultRecord | FooterRecord | OtherRecord
+OtherRecord: TypeAlias = Union[
+    StartRecord,
+    ProgressRecord,
+    OfferedRecord,
+    ObservedRecord,
+    WorkerRecord,
+    ResumedRecord,
+    ConfirmationRecord,
+    GuestRecord,
+]
+Record: TypeAlias = Union[HeaderRecord, ResultRecord, FooterRecord, OtherRecord]

@@ -1,19 +1,10 @@
 """Checks that data have the shape of a record. Each command that reads results runs this check, because a results file
 may be from any source. Unknown keys are not changed. A key with the value null counts as absent."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
-from types import UnionType
-from typing import (
-    Any,
-    Literal,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from conformance.errors import UserError
 from conformance.model.capability import OF_TEST_KERNELS
@@ -31,6 +22,13 @@ from conformance.model.record import (
 )
 from conformance.model.typed import mismatch
 from conformance.model.verdict import VERDICTS, Verdict
+from conformance.older_python import (
+    NotRequired,
+    UnionType,
+    is_typeddict,
+    optional_keys,
+    required_keys,
+)
 
 _Record = TypeVar("_Record", bound=Record)
 
@@ -61,6 +59,8 @@ def _absent(type_: Any) -> Any:
         return _defaults(type_)
     if origin in (Union, UnionType):
         return _absent(arguments[0])
+    if origin is NotRequired:  # before Python 3.11, the hint of a key has the mark
+        return _absent(arguments[0])
     if origin in (Literal, Mapping):
         if origin is Literal:
             return arguments[0]
@@ -72,7 +72,7 @@ def _absent(type_: Any) -> Any:
 
 def _defaults(record: Any, optional: Iterable[str] = ()) -> Any:
     """Returns default values for the keys that the type of the record requires, and for the keys in `optional`."""
-    keys = {*record.__required_keys__, *optional}
+    keys = {*required_keys(record), *optional}
     return {name: _absent(type_) for name, type_ in get_type_hints(record).items() if name in keys}
 
 
@@ -81,11 +81,11 @@ HEADER: HeaderRecord = _defaults(HeaderRecord, ("rules", "controls")) | {
     "schema": SCHEMA,
     "seed": None,
 }
-RESULT: ResultRecord = _defaults(ResultRecord, ResultRecord.__optional_keys__ - {"points_data"})
+RESULT: ResultRecord = _defaults(ResultRecord, optional_keys(ResultRecord) - {"points_data"})
 FOOTER: FooterRecord = _defaults(FooterRecord, ("waivers",))
-DEVIATION: Deviation = _defaults(Deviation, Deviation.__optional_keys__ - {"minimal", "verdict"})
+DEVIATION: Deviation = _defaults(Deviation, optional_keys(Deviation) - {"minimal", "verdict"})
 SET_UP: SetUp = _defaults(SetUp)
-SPACE: SpaceFacts = _defaults(SpaceFacts, SpaceFacts.__optional_keys__)
+SPACE: SpaceFacts = _defaults(SpaceFacts, optional_keys(SpaceFacts))
 
 # Versions that did not record `precondition` identified this precondition by its text in `unreachable`. The text stays
 # as it is, whatever the present version says.

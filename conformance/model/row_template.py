@@ -5,7 +5,7 @@ tables/row_resolution.py creates the templates."""
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, Union, cast
 
 from conformance.model.case import Argument, Flags, Given, Step
 
@@ -58,7 +58,7 @@ class FlagSubsets:
         )
 
 
-FlagsPart = Flags | Varying[Flags] | FlagSubsets
+FlagsPart = Union[Flags, Varying[Flags], FlagSubsets]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class FlagsUnion:
         return Flags(mask, tuple(names))
 
 
-ArgumentTemplate = Varying[Argument] | FlagsUnion
+ArgumentTemplate = Union[Varying[Argument], FlagsUnion]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 if a run has all the rule's evidence. tables/rules_file.py reads rules from files, and results/rule_conclusions.py
 determines the evidence that a run has."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +15,7 @@ from conformance.model.record import HeaderRecord, RuleTexts, Shows
 from conformance.model.row_template import Varying, axes_of
 from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import WIRE
+from conformance.older_python import zip
 from conformance.yamldoc.nodes import Location
 
 GRANTED, REFUSED = "granted", "refused"
@@ -56,7 +59,7 @@ class Shown:
     def as_data(self) -> Shows:
         return {"shows": self.item, "on": ", ".join(self.set_up)}
 
-    def distance(self, other: "Shown") -> tuple[bool, int]:
+    def distance(self, other: Shown) -> tuple[bool, int]:
         return other.entry != self.entry, len({*other.set_up} ^ {*self.set_up})
 
 
@@ -74,7 +77,7 @@ class Needs:
     cases: Mapping[str, int] = field(default_factory=dict)  # the number of each rule's cases
 
     @classmethod
-    def of_header(cls, header: HeaderRecord) -> "Needs":
+    def of_header(cls, header: HeaderRecord) -> Needs:
         """Returns the evidence that a run needs, from its header; empty for a run of an older version."""
         rules = header.get("rules") or {}
         items = {rule: texts["evidence"] for rule, texts in rules.items() if "evidence" in texts}

@@ -2,12 +2,15 @@
 Boolean property of all points, stored as one integer with one byte, 0 or 1, for each point, because Python's operators
 & | ^ then work on all points at once. tables/sweep_reader.py defines how axis values become arguments of a call."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from conformance.model.record import Axes, Subsets
+from conformance.older_python import bit_count
 from conformance.yamldoc.reader import suggestion
 
 # Far more points than a run can execute. Without this bound, a mistake in a table could exhaust memory.
@@ -70,7 +73,7 @@ class Axis:
     def weight(self, value: int) -> int:
         """Returns the distance of a value from the simplest: its number of flags; on an axis without flags, 0 or 1."""
         if self.flags:
-            return value.bit_count()
+            return bit_count(value)
         return int(value > 0)
 
     def as_data(self) -> list[str] | Subsets:
@@ -87,7 +90,7 @@ class Space:
     axes: tuple[Axis, ...]
 
     @classmethod
-    def of_data(cls, axes: Axes) -> "Space":
+    def of_data(cls, axes: Axes) -> Space:
         """Returns the space from data of `as_data`. Raises ValueError for invalid data."""
         axes_here = []
         for name, data in axes.items():

@@ -1,6 +1,8 @@
 """Defines a sweep: one row whose call is issued at each point of a space, with the documented expectation of each
 point. tables/sweep_reader.py reads a sweep from a table, and sweeps/run.py runs it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,6 +12,7 @@ from conformance.model.kind import Kind
 from conformance.model.predicate import Expression, column
 from conformance.model.row_template import RowTemplate
 from conformance.model.space import Space
+from conformance.older_python import bit_count
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Sweep:
     @cached_property
     def size(self) -> int:
         """The number of points that the constraint selects."""
-        return self.inside.bit_count()
+        return bit_count(self.inside)
 
     @property
     def deciding(self) -> tuple[Clause, ...]:

@@ -2,6 +2,8 @@
 content of a file. Unknown keys are accepted, and keys may be absent. record_shape.py checks the keys that a record must
 have."""
 
+from __future__ import annotations
+
 import functools
 import json
 import math
@@ -9,17 +11,9 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NotRequired,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from typing import Annotated, Any, Literal, Optional, Union, get_args, get_origin, get_type_hints
+
+from conformance.older_python import NotRequired, is_typeddict
 
 _MOST_SHOWN = 80  # characters of the wrong value, and of the list of allowed values, in a message
 
@@ -32,7 +26,7 @@ class Mismatch:
     value: Any
     expected: tuple[str, ...]  # the types that are allowed at this path
 
-    def within(self, step: str) -> "Mismatch":
+    def within(self, step: str) -> Mismatch:
         """Returns the mismatch with the path from the containing value; `step` is the key or index in this value."""
         return Mismatch(step + self.path, self.value, self.expected)
 
@@ -43,7 +37,7 @@ class Mismatch:
 
 
 # Returns the mismatch of a value, or None if the value fits.
-Check = Callable[[Any], Mismatch | None]
+Check = Callable[[Any], Optional[Mismatch]]
 
 _PLAIN: Mapping[Any, tuple[type, str]] = {
     str: (str, "a text"),
@@ -100,14 +94,14 @@ def _leaf_check(fits: Callable[[Any], bool], what: str) -> Check:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _choice_check(choices: Sequence[Any]) -> Check:
     allowed = frozenset(choices)
     listed = ", ".join(map(str, choices))
     return _leaf_check(
-        lambda value: isinstance(value, str | int) and value in allowed,
+        lambda value: isinstance(value, (str, int)) and value in allowed,
         f"one of {listed}" if len(listed) <= _MOST_SHOWN else f"one of {listed[:_MOST_SHOWN]}...",
     )
 
@@ -175,7 +169,7 @@ def _object_check(type_: Any) -> Check:
 
 def _kind(value: Any) -> str:
     """Returns the wrong value as JSON. Returns only the type of a list or an object."""
-    if isinstance(value, dict | list):
+    if isinstance(value, (dict, list)):
         if isinstance(value, dict):
             return "an object"
         return "a list"

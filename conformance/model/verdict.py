@@ -1,6 +1,6 @@
 """Defines the verdicts that a result can have, and groups of verdicts."""
 
-from enum import StrEnum
+from conformance.older_python import StrEnum
 
 
 class Verdict(StrEnum):

@@ -2,6 +2,8 @@
 vocabulary, `tables/schema.py` publishes it for editors, and `execution/steps.py` executes the calls. The names of flags
 and codes come from `verbs`."""
 
+from __future__ import annotations
+
 import errno
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -259,10 +261,9 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "restore_rkey": _given("mw"),
     # Rule API-01: compares the suite's description of one item with the installed header and bindings.
     Kind.API.traits.call: {"item": _words("item", None, API_ITEMS)},
-    # The points of a stored array of the table's model: all, or those without or with a fault.
+    # The points of a stored array of the table's model.
     Kind.COMBINATIONS.traits.call: {
         "array": _words("array", None, ("pairs", "triples", "fours")),
-        "points": _words("points", "all", ("all", "granted", "refused")),
     },
     # Random sequences of calls, generated in trial/, with the reference implementation as oracle.
     Kind.SEQUENCES.traits.call: {},

@@ -2,6 +2,8 @@
 several devices are named, each xdist worker uses one device. Devices are assigned by locks and not by the workers'
 numbers, because a worker that replaces a dead worker has a new number. run_options.py defines the common options."""
 
+from __future__ import annotations
+
 import argparse
 import fcntl
 import functools
@@ -21,13 +23,14 @@ from conformance.model.capability import Profile
 from conformance.model.case import Case
 from conformance.model.record import DeviceFacts
 from conformance.model.transport import IWARP
+from conformance.pytest_plugin.older_pytest import StashKey, root_of, stash_of
 from conformance.run_options import OPTIONS, RunOptions
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite, load_suite
 from conformance.yamldoc.reader import suggestion
 
 _T = TypeVar("_T")
-_OWNED = pytest.StashKey[tuple[str, int]]()
+_OWNED = StashKey[tuple[str, int]]()
 
 
 def has_several(config: pytest.Config) -> bool:
@@ -70,9 +73,9 @@ def own_device(config: pytest.Config) -> str:
     worker = getattr(config, "workerinput", None)
     if worker is None or len(names) == 1:
         return names[0]
-    if _OWNED not in config.stash:
-        config.stash[_OWNED] = _lock_device(names, str(worker["testrunuid"]))
-    return config.stash[_OWNED][0]
+    if _OWNED not in stash_of(config):
+        stash_of(config)[_OWNED] = _lock_device(names, str(worker["testrunuid"]))
+    return stash_of(config)[_OWNED][0]
 
 
 def _lock_device(names: Sequence[str], run: str) -> tuple[str, int]:
@@ -92,10 +95,10 @@ def _lock_device(names: Sequence[str], run: str) -> tuple[str, int]:
 # Capabilities that both the requester and the responder need.
 _AT_BOTH_ENDS = ("xrc", "atomics", "flush_global", "flush_persistent", "atomic_write")
 
-SUITE = pytest.StashKey[Suite]()
-PROFILE = pytest.StashKey[Profile]()
+SUITE = StashKey[Suite]()
+PROFILE = StashKey[Profile]()
 # If a session received texts in place of files: the text of each file, by the value of the option that names the file.
-HANDED = pytest.StashKey[dict[str, str]]()
+HANDED = StashKey[dict[str, str]]()
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -169,18 +172,18 @@ def profile_of(config: pytest.Config) -> Profile:
     return _read_once(config, PROFILE, lambda: read_profile(path) if path else Profile())
 
 
-def _read_once(config: pytest.Config, key: pytest.StashKey[_T], read: Callable[[], _T]) -> _T:
-    if key not in config.stash:
+def _read_once(config: pytest.Config, key: StashKey[_T], read: Callable[[], _T]) -> _T:
+    if key not in stash_of(config):
         try:
-            config.stash[key] = read()
+            stash_of(config)[key] = read()
         except UserError as error:
             raise pytest.UsageError(*str(error).splitlines()) from error
-    return config.stash[key]
+    return stash_of(config)[key]
 
 
 def text_of(config: pytest.Config, path: str, *, remove: bool = False) -> str:
     """Returns the text of a file that an option names; with `remove`, removes the file. Raises OSError."""
-    handed = config.stash.get(HANDED, {})
+    handed = stash_of(config).get(HANDED, {})
     if path in handed:
         if remove:
             return handed.pop(path)
@@ -244,7 +247,7 @@ def cases_of(session: pytest.Session) -> list[Case]:
 def check(config: pytest.Config) -> DeviceFacts | None:
     """Returns the facts of the device under test; None if the session does not run cases. Raises UserError or
     pytest.UsageError if the session should run cases but cannot."""
-    folder = config.rootpath / "cases"
+    folder = root_of(config) / "cases"
     named = [
         (config.invocation_params.dir / argument.partition("::")[0]).resolve()
         for argument in config.args

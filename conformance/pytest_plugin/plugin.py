@@ -2,11 +2,14 @@
 and passes their records to the recorder. With pytest-xdist, workers run the cases, and only the controller writes
 records; a record is transferred as a property of pytest's report."""
 
+from __future__ import annotations
+
 import functools
 import json
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Optional, Union
 
 import pytest
 
@@ -31,6 +34,7 @@ from conformance.model.observation import Observation
 from conformance.model.preflight import Findings
 from conformance.model.record import DeviceFacts, ObservedRecord, ResultRecord
 from conformance.model.verdict import NOT_TESTABLE, Verdict
+from conformance.pytest_plugin.older_pytest import StashKey, stash_of
 from conformance.pytest_plugin.options import (
     add_options,
     case_of,
@@ -45,14 +49,12 @@ from conformance.results.records import result_record
 from conformance.tables.suite import POINT
 from conformance.tables.tiers import of_tier, ordered
 
-FACTS = pytest.StashKey[DeviceFacts | None]()
-RECORDER = pytest.StashKey[Recorder]()
-RECORD = pytest.StashKey[
-    ResultRecord | ObservedRecord | None
+FACTS = StashKey[Optional[DeviceFacts]]()
+RECORDER = StashKey[Recorder]()
+RECORD = StashKey[
+    Union[ResultRecord, ObservedRecord, None]
 ]()  # the record of the case that has just run
-ONLY_OBSERVES = pytest.StashKey[
-    bool
-]()  # whether the supervisor judges rows in place of this session
+ONLY_OBSERVES = StashKey[bool]()  # whether the supervisor judges rows in place of this session
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -65,7 +67,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput"):
         return
     try:
-        session.config.stash[FACTS] = check(session.config)
+        stash_of(session.config)[FACTS] = check(session.config)
     except UserError as error:
         tell_supervisor(session.config, error)
         raise pytest.UsageError(str(error)) from error
@@ -74,17 +76,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def add_findings(config: pytest.Config, findings: Findings) -> None:
     """Adds the findings of preflight to the facts of the device, before these are recorded in the header."""
-    facts = config.stash[FACTS]
+    facts = stash_of(config)[FACTS]
     if facts is not None:
         facts["preflight"] = findings.as_data()
 
 
 def start_recording(config: pytest.Config) -> None:
     """Sets up the recorder of the session, if there is a device and the options name a place for records."""
-    facts = config.stash[FACTS]
+    facts = stash_of(config)[FACTS]
     if facts and (config.getoption("--rdma-out") or config.getoption("--rdma-stream")):
         recorder = Recorder(config, facts)
-        config.stash[RECORDER] = recorder
+        stash_of(config)[RECORDER] = recorder
         config.pluginmanager.register(recorder, NAME)
 
 
@@ -164,7 +166,7 @@ def run(
 ) -> RunCase:
     """Returns a function that runs a case on the bench, stores the record, and ends the test with the verdict."""
     config = request.config
-    if recorder := config.stash.get(RECORDER, None):
+    if recorder := stash_of(config).get(RECORDER, None):
         recorder.offered(capabilities)
 
     def random_sequences(case: Case, progress: Progress) -> Observation:
@@ -180,11 +182,11 @@ def run(
         runners=runners(random_sequences),
         seed=config.getoption("--rdma-seed"),
         memory=module_memory,
-        only_observes=config.stash.get(ONLY_OBSERVES, False),
+        only_observes=stash_of(config).get(ONLY_OBSERVES, False),
     )
 
     def run_and_record(case: Case) -> None:
-        recorder = config.stash.get(
+        recorder = stash_of(config).get(
             RECORDER,
             None,
         )  # the recorder may have been set up after this fixture
@@ -195,9 +197,9 @@ def run(
             request.session.shouldstop = str(lost)
             raise
         if case_run.judgement is NOT_JUDGED:
-            request.session.stash[RECORD] = observed_record(case_run)
+            stash_of(request.session)[RECORD] = observed_record(case_run)
             return
-        request.session.stash[RECORD] = case_record(case_run, suite_of(config).registry)
+        stash_of(request.session)[RECORD] = case_record(case_run, suite_of(config).registry)
         _end(case_run)
 
     return run_and_record
@@ -231,8 +233,8 @@ def _record_of(
     error: BaseException | None,
 ) -> ResultRecord | ObservedRecord:
     """Returns the record of a case that has just run. An exception of the harness becomes BROKEN, never FAIL."""
-    record = session.stash.get(RECORD, None)
-    session.stash[RECORD] = None
+    record = stash_of(session).get(RECORD, None)
+    stash_of(session)[RECORD] = None
     if record is None:
         record = result_record(case, suite_of(session.config).registry, broken(error), {})
     return record
@@ -241,7 +243,7 @@ def _record_of(
 def run_directly(session: pytest.Session, cases: Sequence[Case], run: RunCase) -> None:
     """Runs cases by the fixture `run` of an earlier item, and reports them to the supervisor. In an emulated guest,
     pytest's own protocol for an item takes as long as a short case."""
-    recorder = session.config.stash[RECORDER]
+    recorder = stash_of(session.config)[RECORDER]
     for case in cases:
         recorder.start(case.id)
         error = None

@@ -2,10 +2,12 @@
 `start` record before each case. If the kernel under test dies, this record shows which case was in flight. With xdist,
 only the controller records results."""
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,6 +28,8 @@ from conformance.model.record import (
     Record,
     ResultRecord,
 )
+from conformance.older_python import UTC
+from conformance.pytest_plugin.older_pytest import StashKey, stash_of
 from conformance.pytest_plugin.options import (
     case_of,
     cases_of,
@@ -53,7 +57,7 @@ from conformance.tables.suite import VERSION, Suite
 
 # The name of the recorder among the plugins of pytest.
 NAME = "rdma-cts-recorder"
-_STREAM = pytest.StashKey["Stream"]()
+_STREAM = StashKey["Stream"]()
 # The name of the property of pytest's report that has the record. Reports of xdist workers also have the property.
 PROPERTY = "rdma-cts"
 
@@ -93,14 +97,14 @@ class Stream:
 
 def _stream(config: pytest.Config) -> Stream:
     """Returns the stream of --rdma-stream. The first call reads and removes the file with the mark. Raises OSError."""
-    if _STREAM not in config.stash:
+    if _STREAM not in stash_of(config):
         path = config.getoption("--rdma-mark")
         if path:
             mark = text_of(config, path, remove=True).strip()
         else:
             mark = ""
-        config.stash[_STREAM] = Stream(config.getoption("--rdma-stream"), mark)
-    return config.stash[_STREAM]
+        stash_of(config)[_STREAM] = Stream(config.getoption("--rdma-stream"), mark)
+    return stash_of(config)[_STREAM]
 
 
 def tell_supervisor(config: pytest.Config, error: UserError) -> None:

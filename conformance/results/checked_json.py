@@ -1,6 +1,8 @@
 """Reads JSON of any origin, and returns only values that the rest of the suite can handle. All code that reads results,
 plans, side files or the lines of workers uses this module. model/record_shape.py checks the shape of records."""
 
+from __future__ import annotations
+
 import json
 import math
 from sys import intern
@@ -49,7 +51,7 @@ def values_in(data: bytes | str) -> int:
 
 
 def _check_depth(value: Any) -> None:
-    if isinstance(value, dict | list):
+    if isinstance(value, (dict, list)):
         level = [value]
     else:
         level = []
@@ -60,7 +62,7 @@ def _check_depth(value: Any) -> None:
             inner
             for outer in level
             for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, dict | list)
+            if isinstance(inner, (dict, list))
         ]
     if level:
         raise ValueError("nested too deeply")

@@ -1,16 +1,18 @@
 """Draws conclusions from recorded results: the conclusion about a run, the exit status of the run, and one-line texts
 about results. The functions are pure. rule_conclusions.py judges rules, and judging/ judges cases."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from conformance.errors import format_count
 from conformance.model.record import Deviation, FooterRecord, ResultRecord
 from conformance.model.rules import LEVELS, Needs
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
+from conformance.older_python import StrEnum
 
 if TYPE_CHECKING:
     from conformance.results.rule_conclusions import RuleConclusion
@@ -103,7 +105,7 @@ class Standing(StrEnum):
     WITHOUT_CASE = "not run", "without a case in this run"
     APART = "apart", "more of a vendor's dialect not judged"
 
-    def __new__(cls, value: str, phrase: str, verdicts: tuple[Verdict, ...] = ()) -> "Standing":
+    def __new__(cls, value: str, phrase: str, verdicts: tuple[Verdict, ...] = ()) -> Standing:
         member = str.__new__(cls, value)
         member._value_, member.phrase, member.verdicts = value, phrase, verdicts
         return member
@@ -141,7 +143,7 @@ def conclude_run(
     device: str,
     footer: FooterRecord | None,
     of: Mapping[str, str],
-    rules: "Mapping[str, RuleConclusion]",
+    rules: Mapping[str, RuleConclusion],
     needs: Needs,
     *,
     left_out: int | None,

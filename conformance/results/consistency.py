@@ -2,6 +2,8 @@
 on the effective verdicts. The header and the results must have all keys (record_shape.completed). Keys that a file of
 an older version lacks are not compared. rejudge.py checks that verdicts agree with observations."""
 
+from __future__ import annotations
+
 import json
 import math
 import re

@@ -1,6 +1,8 @@
 """Writes files atomically: at any time, also after a crash, a file has either its whole old or its whole new content.
 writer.py writes the files that grow line by line."""
 
+from __future__ import annotations
+
 import errno
 import itertools
 import os

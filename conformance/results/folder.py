@@ -1,6 +1,8 @@
 """Creates the directory of a run, cleans the directory up before and after the run, and removes the directory if the
 run has recorded nothing."""
 
+from __future__ import annotations
+
 import contextlib
 import shutil
 from collections.abc import Iterator

@@ -2,6 +2,8 @@
 functions are pure; directories appear only in messages. tables/tiers.py divides cases into shards, and
 commands/merge.py reads and writes the files."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -2,6 +2,8 @@
 the results before the run starts, so that the run can be resumed. The header of the results is written later, when a
 worker has described its device."""
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Mapping
@@ -34,7 +36,7 @@ class Plan:
     stack: str
     given: dict[str, Any]
 
-    def check(self, now: "Plan") -> None:
+    def check(self, now: Plan) -> None:
         """Raises UserError with the difference if `now` has different cases, tables or builds, or a different stack."""
         for what, same in (
             ("the stack differs", self.stack == now.stack),

@@ -1,6 +1,8 @@
 """Stores the result of a sweep: all points are written to a side file, and the record has formulas of the deviating
 points. The process that writes the results file stores the points; therefore no formula is minimised in a guest."""
 
+from __future__ import annotations
+
 import json
 import zlib
 from collections.abc import Callable

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from conformance.errors import UserError
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord, ResumedRecord
 from conformance.model.verdict import Verdict
+from conformance.older_python import UTC
 from conformance.results.checked_json import parse
 from conformance.results.records import Recorded, encode
 

@@ -5,6 +5,8 @@ an incomplete last line is a record that was being written. Reports read only th
 file, and conclusions.py draws conclusions from its records.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections import Counter

@@ -2,6 +2,8 @@
 same; verdict, reason and expectation are new. If nothing was observed (after a crash, or if the case was not run), or
 if the worker claimed a different verdict, the verdict stays the same, and the record has the case's current rules."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from conformance.model.kind import Kind
 from conformance.model.observation import Observation, without_undeclared
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
+from conformance.older_python import zip
 from conformance.results.case_record import sweep_record
 from conformance.results.points import FOLDER, read_points
 from conformance.results.records import Recorded, result_record
@@ -27,6 +30,8 @@ DISPUTED = "the worker and its supervisor reported different verdicts"
 WITHOUT_POINTS = "the points of the sweep are not with the results"
 # The verdicts that a known case may have without an observation. Any other verdict needs an observation.
 WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
+# Keys of the observation of a case that was not run.
+_NOT_RUN = {"unreachable", "no_binding"}
 _KEPT = (
     "source",
     "repro",
@@ -162,7 +167,7 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
         return _sweep(suite, case, record, directory, basis)
     observed = record.get("observed") or {}
     # A sweep without points was not run; its record has only the reason.
-    if not observed or (case.kind is Kind.SWEEP and "unreachable" not in observed):
+    if not observed or (case.kind is Kind.SWEEP and not _NOT_RUN & observed.keys()):
         return Rejudged(_on_its_rules(case, record, basis), UNOBSERVED)
     if record["verdict"] == Verdict.BROKEN and record.get("claimed"):
         return Rejudged(_on_its_rules(case, record, basis), DISPUTED)

@@ -2,6 +2,8 @@
 file repeats most values many times. A value that was accepted once is recognized by its text. All results with this
 text share one object; therefore no code may change a part of a result in place."""
 
+from __future__ import annotations
+
 from collections import Counter
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, cast

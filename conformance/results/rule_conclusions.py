@@ -1,6 +1,8 @@
 """Draws the conclusion about each rule: the verdict, and the evidence that a run has not shown. The functions are pure.
 model/rules.py defines the evidence that a rule needs."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +12,7 @@ from conformance.model.record import EvidenceFacts, Missing, ResultRecord, Shows
 from conformance.model.record_shape import precondition_of
 from conformance.model.rules import GRANTED, REFUSED, Needs, is_evidence, named
 from conformance.model.verdict import NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
+from conformance.older_python import zip
 from conformance.results.conclusions import STANDING, Standing, counted, verdict_on
 from conformance.tables.suite import POINT
 
@@ -258,7 +261,7 @@ def _why_missing(
 def _why(verdict: Verdict, record: ResultRecord) -> str:
     """Returns why a result shows nothing. A row that is UNREACHABLE although its situation was set up was blocked: the
     device did not refuse what it must refuse, or refused what it must not."""
-    set_up = record["observed"].keys().isdisjoint({"unreachable", "setup_failed"})
+    set_up = record["observed"].keys().isdisjoint({"unreachable", "no_binding", "setup_failed"})
     if verdict == Verdict.UNREACHABLE and set_up:
         return BLOCKED
     return _WHY[verdict]

@@ -1,6 +1,8 @@
 """Reads a YAML file of waivers, and reports the location of every mistake. Creates the text of such a file from the
 defects in recorded runs. waivers.schema.json describes the file to editors. waivers.py applies waivers."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import re

@@ -5,6 +5,8 @@ the waiver describes. The waiver of a defect names the fingerprint of the defect
 that show the defect with at most the severity in the waiver. waiver_file.py reads waivers.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,8 @@
 """Writes a results file: appends whole lines during a run. The file is locked while it is open, in order that only one
 process writes it. The kernel unlocks the file when the process exits, for any reason."""
 
+from __future__ import annotations
+
 import fcntl
 import hashlib
 import os
@@ -21,6 +23,7 @@ from conformance.model.case import Case, Expectation
 from conformance.model.record import Record, ResultRecord, Shows
 from conformance.model.rules import distinct_points, shown_by
 from conformance.model.verdict import NOT_TESTABLE, VERDICTS, Verdict
+from conformance.older_python import file_digest
 from conformance.results.checked_json import values_in
 from conformance.results.files import write_all, writing
 from conformance.results.points import store_points
@@ -240,7 +243,7 @@ class ResultsFile:
             there = self.path.stat()
             with open(self._fd, "rb", closefd=False) as file:
                 file.seek(0)
-                content = hashlib.file_digest(file, "sha256")
+                content = file_digest(file, "sha256")
             if (
                 os.path.samestat(there, os.fstat(self._fd))
                 and content.digest() == self._content.digest()

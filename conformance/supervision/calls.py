@@ -1,6 +1,8 @@
 """Compares what a worker reports about a call of the kernel with the calls that the kernel under test has traced. The
 library under test can change the memory of its process, but the kernel's trace is written outside of the process."""
 
+from __future__ import annotations
+
 import errno
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -7,6 +7,8 @@ next worker. For a violation that does not occur in isolation, the suite searche
 earlier cases of its worker after which it occurs; without a list, it is repeated twice more. Verdicts do not change.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from conformance.defects import Cause

@@ -3,6 +3,8 @@ worker's process; therefore the supervisor does not trust the worker's results. 
 from the plan, and the observation is judged as by `rdma-cts judge`. If the worker sent a different verdict, the case is
 BROKEN."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -44,7 +46,7 @@ class Examiner:
         profile: Profile,
         header: HeaderRecord,
         offered: OfferedRecord | None = None,
-    ) -> "Examiner":
+    ) -> Examiner:
         """Returns the examiner for a worker whose header and `offered` record have the shapes of their types."""
         caps = header["device"].get("caps", {})
         declared = {name: value for name, value in caps.items() if isinstance(value, bool)}

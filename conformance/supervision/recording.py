@@ -1,10 +1,12 @@
 """Collects the records of a run: the header, and a result for each finished case. Although workers run at the same time,
 only one thread at a time may use a Recording (supervisor.py)."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import cast
 
 from conformance.errors import UserError
@@ -29,6 +31,7 @@ from conformance.model.record import (
 )
 from conformance.model.record_shape import completed, mistake_in
 from conformance.model.verdict import Verdict
+from conformance.older_python import UTC
 from conformance.results.consistency import wrong_header
 from conformance.results.prior_sessions import PriorSessions, stack_change
 from conformance.results.records import (

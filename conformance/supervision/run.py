@@ -1,6 +1,8 @@
 """Defines a run: the options, what the options choose, and the target once it is ready. commands/cli/choice.py makes the
 run, fixtures/targets/target.py adds the target, and all other code of a run receives this object."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

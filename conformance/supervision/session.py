@@ -1,6 +1,8 @@
 """Reads the stream of one worker until it ends, and records the worker's results. The case in flight is the case that
 the worker has begun but not yet finished. Results and progress of other cases are ignored."""
 
+from __future__ import annotations
+
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -44,7 +46,7 @@ class Session:
         worker: Worker,
         number: int,
         batch: Collection[str],
-        recording: "Recording | Repetition",
+        recording: Recording | Repetition,
         crew: Crew,
     ) -> None:
         """`batch` has the cases for which the worker was started. Their results are added to `recording`."""

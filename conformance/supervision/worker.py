@@ -1,5 +1,7 @@
 """Defines the interfaces of workers and of observers of a run, and runs workers in threads."""
 
+from __future__ import annotations
+
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -38,7 +38,7 @@ class Columns:
     ) -> int | array[int]:
         """Returns an argument modulo 2^64: a number, or an array('Q') with a number for each of `inner_points`. For
         points that the sweep's constraint excludes, the number has no meaning."""
-        if not isinstance(argument, Varying | FlagsUnion):
+        if not isinstance(argument, (Varying, FlagsUnion)):
             return self._number(argument)
         if isinstance(inner_points, range):
             return self._varying(argument, inner_points)

@@ -10,6 +10,8 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from conformance.older_python import zip
+
 _MAX_IDS = 256  # the values of a byte
 
 

@@ -5,6 +5,8 @@ merged. Then sympy minimises the formula. The formula distinguishes the deviatin
 same expectation; points with a different expectation are ignored.
 """
 
+from __future__ import annotations
+
 import functools
 import itertools
 import json
@@ -13,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeAlias
 
 from conformance import cache
 from conformance.model.space import Space
 from conformance.model.verdict import NOT_TESTABLE
+from conformance.older_python import TypeAlias, zip
 from conformance.sweeps.outcome import OUTSIDE, Points
 
 # sympy takes a third of a second for 8 variables and half a minute for 11. A set with more than 8 is first split.

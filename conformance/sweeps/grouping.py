@@ -1,11 +1,14 @@
 """Groups the points of a sweep by their set-up, determines the order of execution, and creates the case of each point.
 run.py runs the points."""
 
+from __future__ import annotations
+
 import itertools
 import random
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Union
 
 from conformance.model.case import Case, Given, Step
 from conformance.model.kind import Kind
@@ -24,7 +27,7 @@ _REPEATABLE = (
 )
 # The maximum number of points of a group, for a loop in Python and for a loop in C.
 MAX_GROUP, MAX_GROUP_IN_C = 4096, 16384
-PointNumbers = range | array  # type: ignore[type-arg]
+PointNumbers = Union[range, array]  # type: ignore[type-arg]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Judges the points of a sweep: each combination of expectation and observation is judged once, at its first point."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -18,6 +18,7 @@ from conformance.model.record import OutcomeFacts, PointsFile
 from conformance.model.space import MAX_POINTS, Space
 from conformance.model.typed import mismatch
 from conformance.model.verdict import NOT_TESTABLE, VERDICTS, Verdict
+from conformance.older_python import zip
 from conformance.sweeps.byte_columns import byte_planes, combinations
 from conformance.sweeps.grouping import PointNumbers
 

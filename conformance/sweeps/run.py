@@ -1,6 +1,8 @@
 """Runs a sweep: creates one set-up for all points that share it, and observes each point. execution/steps.py executes
 the calls, as for a row; judging.py judges the points."""
 
+from __future__ import annotations
+
 import functools
 import time
 from collections.abc import Callable
@@ -26,6 +28,7 @@ from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import Alarm, Observation
 from conformance.model.sweep import Sweep
 from conformance.model.verdict import VIOLATIONS
+from conformance.older_python import zip
 from conformance.sweeps import grouping
 from conformance.sweeps.grouping import Group, PointNumbers, PointTemplate
 from conformance.sweeps.judging import PointJudge, SweepResult, conclusion_of

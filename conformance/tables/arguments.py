@@ -1,6 +1,8 @@
 """Reads a call with its arguments and its expectation: converts YAML nodes with locations into the data of
 model/case.py."""
 
+from __future__ import annotations
+
 import re
 from dataclasses import replace
 

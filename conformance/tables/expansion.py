@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from conformance.older_python import zip
 from conformance.tables import key_owners
 from conformance.verbs import ENUMS, OPTIONAL_ACCESS
 from conformance.yamldoc.nodes import Node, plain, quoted
@@ -94,7 +95,7 @@ def _values(name: str, node: Node, reader: Reader) -> tuple[Node, ...]:
         values = tuple(replace(value, name=key) for key, value in node.value.items())
     else:
         values = reader.items(node, f"axis {name!r}")
-    if isinstance(node.value, tuple | dict) and not values:
+    if isinstance(node.value, (tuple, dict)) and not values:
         reader.note(node.location, f"axis {name!r} has no values")
     first_lines: dict[str, int] = {}
     for value in values:

@@ -1,10 +1,12 @@
 """Reads `given` of a row: memory, PDs, regions, queue pairs and windows. Converts YAML nodes with locations into the
 data of model/case.py."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Optional
 
 from conformance.model import quantity, vocabulary
 from conformance.model.case import Given, MemorySpec, MrSpec, QpSpec, WindowSpec
@@ -25,7 +27,7 @@ _QP_NUMBERS = ("max_dest_rd_atomic", "timeout", "retry_cnt")
 ReadObject = Callable[[Reader, str, Node, Names], Any]
 _Found = dict[
     str,
-    tuple[str, Node | None],
+    tuple[str, Optional[Node]],
 ]  # by the name of an object: its section, and its description
 
 

@@ -1,6 +1,8 @@
 """Reads tables. Returns frozen cases, and mistakes with their locations. A table is one YAML file in the folder of its
 verb. Every mistake has a file, line and column. If a table has a mistake, none of its cases is returned."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -13,6 +15,7 @@ from conformance.model.case import Case, Flags, Step, Table
 from conformance.model.combinations import CoveringArray
 from conformance.model.kind import BY_CALL, Kind
 from conformance.model.rules import Registry
+from conformance.older_python import zip
 from conformance.tables import keys
 from conformance.tables.expansion import MAX_CASES, PLACEHOLDER, bindings, slug, substitute
 from conformance.tables.model_reader import read_array, read_model
@@ -168,10 +171,7 @@ class _Rows:
         name = str(step.arguments.get("array", ""))
         if self.model is None or not name:
             return None
-        array = read_array(self.reader, row, self.model, self.path, name)
-        if array is None:
-            return None
-        return array.part(str(step.arguments["points"]))
+        return read_array(self.reader, row, self.model, self.path, name)
 
     def _rules_of_model(self) -> tuple[str, ...]:
         if self.model:

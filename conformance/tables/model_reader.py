@@ -1,6 +1,8 @@
 """Reads the model of a table, and the covering arrays that are stored beside the table. An array belongs to one model:
 it has a digest of the parameters, of what is excluded and of the faults."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -11,6 +13,7 @@ from conformance.model.combinations import ALWAYS, Conditions, CoveringArray, Ev
 from conformance.model.predicate import parse
 from conformance.model.rules import Registry
 from conformance.model.space import Axis, Space
+from conformance.older_python import zip
 from conformance.yamldoc.nodes import Node, quoted
 from conformance.yamldoc.reader import Reader
 

@@ -1,6 +1,8 @@
 """Reads a device profile from a file: the name of the driver, and the capabilities that are `present` or `absent`, each
 with the reason."""
 
+from __future__ import annotations
+
 import hashlib
 from pathlib import Path
 

@@ -1,14 +1,22 @@
 """Counts the requests of a plan that a correct device refuses. Each of them is an error of the device on purpose, which
-its driver may report in the kernel's log."""
+its driver may report in the kernel's log, and after some of them the suite may have to wait."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from conformance.model.case import Case, Step
+from conformance.model.case import Case, Flags, Step
+from conformance.model.deadline import TAUGHT_S
 from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import BINDS
+from conformance.older_python import zip
 
 _REFUSED = "refused"
 _UNACKNOWLEDGED = ("UC", "UD")
+# A device may report a page fault that cannot be resolved only after all retries: up to nine seconds.
+_FAULT_S = 9
+# Kinds of memory of which some pages cannot be written, and calls that remove pages from a region.
+_FAULTING = ("read_only", "writable_start", "no_access", "unmapped", "hole", "clock")
+_REMOVING = ("unmap", "protect", "move")
 # The calls that post a request. A refused registration is no request: it returns an errno.
 _POSTING = frozenset(
     (
@@ -25,43 +33,56 @@ _POSTING = frozenset(
 )
 
 
-def refused_requests(cases: Iterable[Case]) -> int:
-    """Returns the number of requests that a device with all capabilities must refuse. A device without some of them is
-    asked for fewer."""
-    number = 0
+@dataclass(frozen=True)
+class Refusals:
+    """The numbers of refused requests: all; those over a transport without acknowledgements, after which nothing may
+    arrive; and those that cause a page fault of on-demand memory that cannot be resolved."""
+
+    number: int = 0
+    unacknowledged: int = 0
+    faults: int = 0
+
+    @property
+    def longest_s(self) -> float:
+        """The longest time that the suite has to wait after these requests, in seconds: each page fault until it fails,
+        and after a few messages that did not arrive, a short wait for each further one."""
+        return self.faults * _FAULT_S + self.unacknowledged * TAUGHT_S
+
+
+def refused_requests(cases: Iterable[Case]) -> Refusals:
+    """Counts the requests that a device with all capabilities must refuse. A device without some of them is asked for
+    fewer."""
+    number = unacknowledged = faults = 0
+    for case, step in _refused(cases):
+        number += 1
+        unacknowledged += step.arguments.get("qp_type") in _UNACKNOWLEDGED
+        faults += _faults(case)
+    return Refusals(number, unacknowledged, faults)
+
+
+def _refused(cases: Iterable[Case]) -> Iterator[tuple[Case, Step]]:
+    """Yields each refused request with its case, which for a sweep is the case of the point."""
     for case in cases:
-        number += sum(map(_is_refused_request, case.afterwards))
-        if case.sweep is None:
-            number += _is_refused_request(case.when)
-        elif case.point is not None:
-            number += _is_refused_request(case.sweep.judged_row(case, _has).when)
+        for step in case.afterwards:
+            if _is_refused_request(step):
+                yield case, step
+        if case.sweep is None or case.point is not None:
+            when = case.sweep.judged_row(case, _has).when if case.sweep else case.when
+            if _is_refused_request(when):
+                yield case, when
         elif case.when.call in _POSTING:
-            number += len(_refused_points(case.sweep))
-    return number
+            for point in _refused_points(case.sweep):
+                of_point = case.sweep.case_at(case, point)
+                yield of_point, of_point.when
 
 
-def unacknowledged_requests(cases: Iterable[Case]) -> int:
-    """Returns how many of the refused requests use a transport without acknowledgements. The suite may have to wait
-    after such a request, because nothing shows that nothing will arrive."""
-    number = 0
-    for case in cases:
-        number += sum(map(_is_unacknowledged, case.afterwards))
-        if case.sweep is None:
-            number += _is_unacknowledged(case.when)
-        elif case.point is not None:
-            number += _is_unacknowledged(case.sweep.judged_row(case, _has).when)
-        elif case.when.call in _POSTING:
-            steps = (case.sweep.case_at(case, point).when for point in _refused_points(case.sweep))
-            number += sum(_uses_datagrams(step) for step in steps)
-    return number
-
-
-def _is_unacknowledged(step: Step) -> bool:
-    return _is_refused_request(step) and _uses_datagrams(step)
-
-
-def _uses_datagrams(step: Step) -> bool:
-    return step.arguments.get("qp_type") in _UNACKNOWLEDGED
+def _faults(case: Case) -> bool:
+    """Whether a request of the case may cause a page fault that cannot be resolved."""
+    accesses = (region.arguments.get("access") for region in case.given.mrs.values())
+    if not any(isinstance(flags, Flags) and "ON_DEMAND" in flags.names for flags in accesses):
+        return False
+    kinds = {memory.kind for memory in case.given.memory.values()}
+    return not kinds.isdisjoint(_FAULTING) or any(step.call in _REMOVING for step in case.before)
 
 
 def _has(capability: str) -> bool:

@@ -1,6 +1,8 @@
 """Reads the body of a row: its `given`, the judged call, and the steps before and after the judged call. loader.py uses
 this module for each expanded row. For a sweep, this module also replaces the placeholders for axes by values."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,6 +10,7 @@ from conformance.model import vocabulary
 from conformance.model.case import Given, Step, format_argument
 from conformance.model.kind import BY_CALL
 from conformance.model.space import Axis, Space
+from conformance.older_python import zip
 from conformance.tables.arguments import Names, product, read_step
 from conformance.tables.expansion import names_in, substitute
 from conformance.tables.given import read_given

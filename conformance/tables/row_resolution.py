@@ -5,6 +5,8 @@ the axis values. Lists of flags are read element by element, because an axis of 
 read the whole list for each. sweep_reader.py reads the keys of the sweep.
 """
 
+from __future__ import annotations
+
 import functools
 import itertools
 import math
@@ -12,7 +14,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Optional, TypeVar
 
 from conformance.model import vocabulary
 from conformance.model.case import Arguments, Flags, Given, MrSpec, QpSpec, Step, WindowSpec
@@ -29,6 +31,7 @@ from conformance.model.row_template import (
     Varying,
 )
 from conformance.model.space import Axis
+from conformance.older_python import zip
 from conformance.tables.arguments import Names, product, read_argument, read_flags, read_then
 from conformance.tables.expansion import names_in
 from conformance.tables.given import SECTIONS, ReadObject, names_of, read_memlock
@@ -46,7 +49,7 @@ from conformance.yamldoc.reader import Reader
 # Far more than any table needs. Without this bound, a mistake in a table could exhaust the memory.
 MAX_COMBINATIONS = 1 << 14
 T = TypeVar("T")
-_Read = Callable[[Reader, Node], T | None]
+_Read = Callable[[Reader, Node], Optional[T]]
 
 
 class PartResolver:
@@ -284,23 +287,17 @@ def _object(
 ) -> Template[Any]:
     """Resolves an object of `given`: only its arguments or flags if axes occur only there, else the whole object."""
     bound = entries(entries(node).get("bound"))
-    match first:
-        case MrSpec(call, arguments) if _only_in(node, *vocabulary.CALLS[call]):
-            return Composed(
-                first,
-                {"arguments": parts.arguments(call, arguments, entries(node), names)},
-            )
-        case QpSpec() if _only_in(node, "access"):
-            return Composed(
-                first,
-                {"access": Mask(parts.flags(entries(node)["access"], "ibv_access_flags"))},
-            )
-        case WindowSpec(type=type_) if bound and _only_in(node, "bound"):
-            call = vocabulary.BINDS[0 if type_ == 1 else 1]
-            bound_arguments = parts.arguments(
-                call, first.bound or {}, bound, {**names, "mw": "window"}
-            )
-            return Composed(first, {"bound": bound_arguments})
+    if isinstance(first, MrSpec) and _only_in(node, *vocabulary.CALLS[first.call]):
+        arguments = parts.arguments(first.call, first.arguments, entries(node), names)
+        return Composed(first, {"arguments": arguments})
+    if isinstance(first, QpSpec) and _only_in(node, "access"):
+        access = parts.flags(entries(node)["access"], "ibv_access_flags")
+        return Composed(first, {"access": Mask(access)})
+    if isinstance(first, WindowSpec) and bound and _only_in(node, "bound"):
+        call = vocabulary.BINDS[0 if first.type == 1 else 1]
+        names_bound = {**names, "mw": "window"}
+        arguments = parts.arguments(call, first.bound or {}, bound, names_bound)
+        return Composed(first, {"bound": arguments})
     return parts.varying(node, lambda reader, filled: read(reader, name, filled, names))
 
 

@@ -1,5 +1,7 @@
 """Reads the rules from `rules.yaml` in the folder of each verb. Returns frozen rules, and mistakes with locations."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from pathlib import Path

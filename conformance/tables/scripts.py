@@ -1,6 +1,9 @@
 """Reads the script of a `wire` call: a list of events, each a mapping with the key of its kind (model/script.py)."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from typing import Optional
 
 from conformance.model.case import Step
 from conformance.model.quantity import Quantity
@@ -9,8 +12,8 @@ from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader
 
 Names = dict[str, str]
-ReadQuantity = Callable[[Reader, Node, Names], Quantity | None]
-ReadStep = Callable[[Reader, Node, Names], Step | None]
+ReadQuantity = Callable[[Reader, Node, Names], Optional[Quantity]]
+ReadStep = Callable[[Reader, Node, Names], Optional[Step]]
 _KINDS = (*EVENTS, CALL)
 # A repeated packet, and a packet that must have fields of this name, are named by `again` from 1 on.
 _AGAIN = "again"

@@ -1,6 +1,8 @@
 """Loads the suite, which is all rules and tables with their cases, and selects cases: by verb, by rule, by words in the
 id, or by exact ids of cases and points. tiers.py determines the order of cases and the contents of a tier."""
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import os
@@ -17,6 +19,7 @@ from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case, Table
 from conformance.model.rules import RULE_ID, Needs, Registry, Shown, controls, shown_of_rules
 from conformance.model.vocabulary import TIERS
+from conformance.older_python import zip
 from conformance.tables.health import CASES as OF_HEALTH
 from conformance.tables.health import HEALTH
 from conformance.tables.stray_files import not_run_once, stray_files

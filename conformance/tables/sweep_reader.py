@@ -1,6 +1,8 @@
 """Reads the `sweep` of a row: the axes, the constraint, the number of points, and the expectations. row_resolution.py
 reads the parts of the row that depend on axes."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping
 
@@ -9,6 +11,7 @@ from conformance.model import capability, predicate
 from conformance.model.rules import Registry
 from conformance.model.space import MAX_POINTS, Axis, Space
 from conformance.model.sweep import Clause, Sweep, points_where
+from conformance.older_python import bit_count, zip
 from conformance.tables import keys
 from conformance.tables.arguments import read_then
 from conformance.tables.expansion import FLAG_ENUMS, UNKNOWN, label, names_in
@@ -74,7 +77,7 @@ def read_sweep(
     if len(reader.mistakes) > before:
         return None
     inside = points_where(where, space)
-    size = inside.bit_count()
+    size = bit_count(inside)
     if stated is not None and stated != size:
         reader.note(
             fields["points"].location,
@@ -155,7 +158,7 @@ def _axis(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Nod
             tuple(re.sub(r"\s", "", label(value)) for value in values),
             [value.location for value in values],
         )
-    if isinstance(node.value, tuple | dict) and not values:
+    if isinstance(node.value, (tuple, dict)) and not values:
         reader.note(node.location, f"axis {name!r} has no values")
     for number, text in enumerate(labels):
         if not _LABEL.fullmatch(text):
@@ -180,7 +183,7 @@ def _words(text: str, value: Node) -> tuple[str, ...]:
     else:
         parts = (value,)
     words = (
-        str(part.value).replace(" ", "") for part in parts if isinstance(part.value, str | int)
+        str(part.value).replace(" ", "") for part in parts if isinstance(part.value, (str, int))
     )
     return tuple(dict.fromkeys([text, *words]))
 

@@ -5,6 +5,8 @@ two runs of this tier have the same cases. The contents of a shard depend only o
 number of shards; therefore all machines compute the same shards. suite.py has the other criteria of a selection.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import re
@@ -90,7 +92,7 @@ class Shard:
         return f"{self.number}/{self.of}"
 
     @staticmethod
-    def parse(text: str) -> "Shard":
+    def parse(text: str) -> Shard:
         """Returns the shard that a text such as 1/4 names. Raises ArgumentTypeError."""
         match = _SHARD.fullmatch(text)
         number, of = map(int, match.groups()) if match else (1, 0)

@@ -8,6 +8,8 @@ position, and then an optional mapping with further attributes. Every number is 
 enumerator.
 """
 
+from __future__ import annotations
+
 import errno
 import json
 import re

@@ -2,6 +2,8 @@
 written as an abstract declarator, such as `struct ibv_mr *`, `char[64]` or `int (*)(struct ibv_mw *)`. This text is
 shown, used in declarations, and compared by the compiler."""
 
+from __future__ import annotations
+
 import functools
 import operator
 from collections.abc import Iterator, Mapping
@@ -231,7 +233,7 @@ class Parameter:
     default: str | None = None
     nullable: bool = False
     table: ArgumentSpec | None = None  # the form in tables, if it does not follow from the C type
-    written_as: "tuple[Parameter, ...]" = ()  # the arguments in tables that replace a struct
+    written_as: tuple[Parameter, ...] = ()  # the arguments in tables that replace a struct
     implied: bool = False  # whether tables omit the argument
 
     @property

@@ -1,6 +1,8 @@
 """Builds packets, with any field wrong on purpose, and parses and checks packets. A packet here is the payload of a UDP
 datagram: from the BTH to the ICRC."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

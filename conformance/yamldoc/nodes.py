@@ -1,6 +1,8 @@
 """Defines the nodes of a YAML document, and the mistakes in such a document. Each `Node` has the line and column of its
 value; therefore later checks can report the location of a mistake. parsing.py reads a document into nodes."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,7 +33,7 @@ class Mistake:
         return f"{self.location}: {self.message}{self.location.within}"
 
 
-def plain(node: "Node") -> object:
+def plain(node: Node) -> object:
     """Returns the value of a node as Python data without locations."""
     if isinstance(node.value, dict):
         return {key: plain(value) for key, value in node.value.items()}
@@ -50,7 +52,9 @@ class TextError(Exception):
 
 @dataclass(frozen=True)
 class Node:
-    value: "str | int | bool | tuple[Node, ...] | dict[str, Node] | None"  # a scalar, a list, or a mapping by key
+    value: (
+        str | int | bool | tuple[Node, ...] | dict[str, Node] | None
+    )  # a scalar, a list, or a mapping by key
     location: Location
     plain: bool = True  # whether a scalar is written without quotes
     keys: dict[str, Location] | None = None  # the location of each key of a mapping

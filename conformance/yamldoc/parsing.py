@@ -8,6 +8,8 @@ error message, not a crash), construct no Python objects, and show duplicate key
 structure can still be read are collected and reported together.
 """
 
+from __future__ import annotations
+
 import errno
 import re
 from contextlib import suppress
@@ -250,7 +252,7 @@ class _Builder:
 
     def _key(self, node: Node, earlier: dict[str, Location]) -> str:
         if not isinstance(node.value, str):
-            if isinstance(node.value, bool | int):
+            if isinstance(node.value, (bool, int)):
                 hint = "; write it in quotes"
             else:
                 hint = ""

@@ -2,6 +2,8 @@
 instead of stopping at the first mistake. Each method of `Reader` returns the value of a node. If the node has a wrong
 type, the method records a mistake and returns None or an empty value."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -169,7 +171,7 @@ class Reader:
     def parsed(self, node: Node, parse: Callable[[str | int], T]) -> T | None:
         """Returns the result of `parse` for a text or number. A ValueError of `parse` becomes a mistake."""
         value = node.value
-        if isinstance(value, bool) or not isinstance(value, str | int):
+        if isinstance(value, bool) or not isinstance(value, (str, int)):
             self.note(node.location, f"expected a number or an expression, not {node.kind}")
             return None
         try:
@@ -180,7 +182,7 @@ class Reader:
 
 
 def _quote_hint(node: Node) -> str:
-    if isinstance(node.value, bool | int):
+    if isinstance(node.value, (bool, int)):
         return "; write it in quotes"
     return ""
 

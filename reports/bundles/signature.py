@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.errors import UserError
+from conformance.older_python import zip
 from conformance.regular_file import read_regular
 from conformance.results.files import write_atomically
 

@@ -1,6 +1,8 @@
 """Writes the message of a patch, in 72 columns: the defect and the change, the quote of the document, the observation,
 and the case. Below the message is the C program that shows the defect."""
 
+from __future__ import annotations
+
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -2,6 +2,8 @@
 rdma-core. Each change becomes a commit in a scratch repository. The tree is only read. The Fixes: lines name the
 commits that added the changed lines; git finds them."""
 
+from __future__ import annotations
+
 import io
 import os
 import subprocess
@@ -12,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from conformance.errors import UserError
+from conformance.older_python import zip
 from conformance.results.files import make_directory, write_atomically
 from fixtures.guest.changes import LINUX, RDMA_CORE, Change, Edit, apply
 

@@ -1,5 +1,7 @@
 """Converts quantities, flags and values of a case to expressions of C."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping
 
 from conformance.model.case import Argument, Flags, Value

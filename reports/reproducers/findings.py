@@ -1,5 +1,7 @@
 """Makes the page of findings: each defect of a driver, the stacks with the defect, and the program that shows it."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

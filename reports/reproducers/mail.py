@@ -1,6 +1,8 @@
 """Writes a report about a violation, for a mailing list or a vendor. The text has 72 columns; only the kernel's
 messages are not wrapped."""
 
+from __future__ import annotations
+
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence

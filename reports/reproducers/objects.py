@@ -1,6 +1,8 @@
 """Writes the set-up of a case as statements of C: the protection domains, memory, queue pairs, regions and windows that
 the steps of the case need. Many rows of a table share one set-up, and a row may need only some of its objects."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any

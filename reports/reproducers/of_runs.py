@@ -1,5 +1,7 @@
 """Makes the programs of a run, one for each symptom of a violation: a row or the smallest point of a deviation."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +18,7 @@ from conformance.model.fault import Effect, FaultKind
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Rule
 from conformance.model.vocabulary import NULL, PROBES
+from conformance.older_python import zip
 from conformance.results.records import read_results
 from conformance.results.rejudge import known_capabilities
 from conformance.tables.suite import Suite

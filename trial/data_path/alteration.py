@@ -6,6 +6,8 @@ bytes is posted, and this module copies the bytes. If only the altered device wo
 posted with a key that does not exist.
 """
 
+from __future__ import annotations
+
 import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -2,6 +2,8 @@
 these functions as on the real stack, so that alterations of the data path can be tried without a device.
 trial/inside.py tries the alterations on the real stack."""
 
+from __future__ import annotations
+
 import ctypes
 import socket
 from collections.abc import Sequence

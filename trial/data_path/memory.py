@@ -1,5 +1,7 @@
 """Reads and writes the memory of this process. An unmapped address causes no crash."""
 
+from __future__ import annotations
+
 import ctypes
 import functools
 import os

@@ -1,6 +1,8 @@
 """Records the objects of a device: regions, bindings of windows, queue pairs, and requests that have not completed.
 These records, and not the state of the real device, determine what an alteration does with a request."""
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -83,7 +85,7 @@ class Sent(SendRequest):
     note: object = None
 
     @classmethod
-    def of(cls, request: SendRequest) -> "Sent":
+    def of(cls, request: SendRequest) -> Sent:
         request_here = cls.from_buffer_copy(request)
         request_here.elements = elements_of(request)
         return request_here

@@ -1,6 +1,8 @@
 """The replacements of the provider's functions. They record regions, windows and requests, and call the hooks of an
 alteration. alteration.py has the functions that an alteration can use."""
 
+from __future__ import annotations
+
 import ctypes
 from collections.abc import Callable
 from typing import Any

@@ -2,6 +2,8 @@
 those of <infiniband/verbs.h>, and are part of the library's stable ABI. Unlike the structures of device/posting.py,
 the structures of this module have a field for each member."""
 
+from __future__ import annotations
+
 import ctypes
 
 from conformance.bench.calls import members

@@ -153,28 +153,27 @@ class MutantGuest:
         running, began = "", time.monotonic()
         while True:
             answer = self._next(running and f"in {running}", running)
-            match answer["event"]:
-                case "begins":
-                    running = answer["case"]
-                case "judged":
-                    yield Answer(
-                        running,
-                        answer["verdict"],
-                        tuple(answer["rules"]),
-                        answer["reason"],
-                        answer["seconds"],
-                    )
-                    running = ""
-                case "no-session":
-                    reason = str(answer["reason"])
-                    self._next("after a session that could not begin")
-                    raise NoSession(reason)
-                case "done" if answer["status"] != 0 and running:
+            event = answer["event"]
+            if event == "begins":
+                running = answer["case"]
+            elif event == "judged":
+                yield Answer(
+                    running,
+                    answer["verdict"],
+                    tuple(answer["rules"]),
+                    answer["reason"],
+                    answer["seconds"],
+                )
+                running = ""
+            elif event == "no-session":
+                reason = str(answer["reason"])
+                self._next("after a session that could not begin")
+                raise NoSession(reason)
+            elif event == "done":
+                if answer["status"] != 0 and running:
                     reason = f"the process under test ended with status {answer['status']}"
                     yield Answer(running, Verdict.CRASH, (), reason, time.monotonic() - began)
-                    return
-                case "done":
-                    return
+                return
 
     def outcomes(self, program: bytes, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Runs a packed program with tests of another project; yields each test's name and outcome. Raises Lost."""

@@ -1,6 +1,8 @@
 """Writes the report of a trial of mutants of a driver: kernel.json with each mutant's latest outcome, and kernel.md
 with tables. trying.py determines the outcomes."""
 
+from __future__ import annotations
+
 import collections
 import json
 from collections.abc import Iterable, Mapping, Sequence

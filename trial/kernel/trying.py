@@ -6,6 +6,8 @@ rules detects are combined in one module, with which the whole default tier is r
 guest.py starts the guests.
 """
 
+from __future__ import annotations
+
 import collections
 import contextlib
 import time
@@ -17,6 +19,7 @@ from typing import Any
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.verdict import Verdict
+from conformance.older_python import zip
 from conformance.tables.tiers import DEFAULT, of_tier, ordered
 from trial.kernel.guest import Answer, Guests, Lost, MutantGuest, NoSession
 from trial.kernel.modules import Modules, NotMade

@@ -1,5 +1,7 @@
 """Has classes and functions for mutants. A mutant replaces methods of a class of this module or of the reference."""
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable, Sequence
 from copy import copy

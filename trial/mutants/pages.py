@@ -1,6 +1,8 @@
 """Has classes and functions for mutants about pages: memory that cannot be registered, pages of on-demand regions, and
 pages after a fork."""
 
+from __future__ import annotations
+
 import ctypes
 import mmap
 import os

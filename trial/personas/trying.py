@@ -4,6 +4,8 @@ A violation is offered on a persona if a case that passes on the persona detects
 on the unmodified reference: with all capabilities, and with only the persona's. An offered violation must be killed on
 the persona. A violation that a behaviour of the persona masks (`masks` in the tables) need not be killed."""
 
+from __future__ import annotations
+
 import collections
 import gc
 import time
@@ -16,23 +18,26 @@ from conformance.execution.preflight import preflight
 from conformance.model.case import Case
 from conformance.model.preflight import Findings
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.older_python import zip
 from trial import report
 from trial.mutant_table import Violation
 from trial.personas.persona import BEHAVIOURS, Persona
+from trial.personas.time_on_a_nic import on_a_nic
 from trial.processes import in_processes
 from trial.reference.bench import ReferenceBench
 from trial.running import on_reference, on_the_reference, violations_by
 from trial.trying import KILLED, Finding, finding, try_violation
 
 _HEAD = ("persona", "right", "wrong", "vacuous", "BROKEN", "UNSUPPORTED", "UNREACHABLE")
-_TIMES = ("rules that the driver violates", "violations", "killed", "processor, s")
+_TIMES = ("rules that the driver violates", "violations", "killed", "processor, s", "on a NIC, s")
 
 
 @dataclass(frozen=True)
 class CleanRun:
     """The results of cases on a persona without a violation. `passed` has the ids of the cases that pass. `failed` has
     the failing cases as (id, rules, reason); a sweep is listed for each rule that its points violate. `broken` has
-    the BROKEN cases as `id: reason`, `findings` the findings of preflight, and `processor_s` the processor time."""
+    the BROKEN cases as `id: reason`, `findings` the findings of preflight, and `processor_s` the processor time. `nic_s` is
+    the time that preflight and the cases would take on a NIC, and `waited_s` the part of its waits."""
 
     persona: str
     verdicts: Mapping[str, int]
@@ -41,6 +46,8 @@ class CleanRun:
     broken: tuple[str, ...]
     findings: Findings
     processor_s: float
+    nic_s: float
+    waited_s: float
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,7 @@ class Outcome:
     verdicts: Mapping[str, int]
     right: int
     processor_s: float
+    nic_s: float
     violates: Mapping[str, str]
     wrong: tuple[str, ...]
     broken: tuple[str, ...] = ()
@@ -78,7 +86,8 @@ def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
     persona.port.begin()
     passed, failed, broken = set(), [], []
     verdicts: collections.Counter[str] = collections.Counter()
-    with closing(ReferenceBench(persona.kind()(persona.stack))) as bench:
+    device = on_a_nic(persona.kind())(persona.stack)
+    with closing(ReferenceBench(device)) as bench:
         findings = preflight(bench)
         run = on_the_reference(bench)
         for case in cases:
@@ -101,6 +110,8 @@ def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
         tuple(broken),
         findings,
         took,
+        device.spent_s,
+        device.waited_s,
     )
 
 
@@ -126,7 +137,8 @@ def outcome(
     vacuous = clean.passed.intersection(killers).difference(*(finding.by for finding in findings))
     judged = sum(clean.verdicts.get(verdict, 0) for verdict in (Verdict.PASS, *VIOLATIONS))
     right, wrong = judged - len(failed) - len(vacuous), (*failed.values(), *silent)
-    about = (persona.name, clean.verdicts, right, clean.processor_s, violated)
+    times = (clean.processor_s, clean.nic_s)
+    about = (persona.name, clean.verdicts, right, *times, violated)
     return Outcome(*about, wrong, clean.broken, tuple(findings), tuple(sorted(vacuous)))
 
 
@@ -226,6 +238,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
             len(outcome.findings),
             outcome.count(KILLED),
             f"{outcome.processor_s:.1f}",
+            f"{outcome.nic_s:.1f}",
         )
         rows.append((*cells, *tried))
     return "\n".join(report.table((*_HEAD, *_TIMES), rows))

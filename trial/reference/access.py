@@ -5,6 +5,8 @@ A bind with arguments that are never valid is refused when it is posted. A bind 
 its completion. The manual page permits both kinds of failure for both kinds of binds.
 """
 
+from __future__ import annotations
+
 import errno
 
 from trial.reference.objects import (

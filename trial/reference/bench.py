@@ -1,5 +1,7 @@
 """Implements the interface `conformance.bench` by the reference device."""
 
+from __future__ import annotations
+
 import errno
 import functools
 import os
@@ -10,13 +12,15 @@ from typing import cast
 from conformance.bench.calls import Injected, Mr, Pd, Return, Sge
 from conformance.bench.calls import Window as AnyWindow
 from conformance.bench.doors import RegMrEx
-from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Refusal
+from conformance.bench.interface import Bench, DmaBuf, Entry, Memory
+from conformance.bench.lingering import Lingering
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.errors import HostLacks
 from conformance.execution.offered import absent_on, offered_by, with_immediates
 from conformance.header import Check
 from conformance.model.capability import Capabilities
 from conformance.model.case import QpSpec
+from conformance.model.deadline import COMPLETION_DEADLINE_S
 from conformance.model.preflight import Findings
 from conformance.model.transport import IWARP
 from conformance.model.vocabulary import BUILDERS, DOORS, ENTRIES
@@ -133,16 +137,17 @@ class HeldQueue:
         polled = self.queue.polled
         hidden = deadline_s == 0 and not self._device.completes_at_once()
         found = [polled.popleft() for _ in range(min(count, len(polled) - hidden))]
+        if len(found) < count:
+            self._device.waits(COMPLETION_DEADLINE_S if deadline_s is None else deadline_s)
         own = self.number
         return [done if done.qp_num else done._replace(qp_num=own) for done in found]
 
 
 class HeldPair:
-    def __init__(self, bench: "ReferenceBench", spec: QpSpec, requester: Pd, responder: Pd) -> None:
+    def __init__(self, bench: ReferenceBench, spec: QpSpec, requester: Pd, responder: Pd) -> None:
         self._bench, self._device = bench, bench.device
         self._spec, self._pds = spec, (requester, responder)
         self.transport = self._device.stack.transport
-        self.lingering: set[Refusal] = set()
         self._create()
 
     @property
@@ -153,6 +158,10 @@ class HeldPair:
     @property
     def tells_state(self) -> bool:
         return self._bench.findings.tells_state
+
+    @property
+    def lingering(self) -> Lingering:
+        return self._bench.lingering
 
     def _create(self) -> None:
         device, spec, (requester, responder) = self._device, self._spec, self._pds
@@ -199,7 +208,6 @@ class ReferenceBench:
     page = PAGE
     hugepage = HUGEPAGE
     packet = 1024
-    ack_timeout_s = 0.0
     max_dm_size = MAX_DM_SIZE
 
     @property
@@ -215,6 +223,7 @@ class ReferenceBench:
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or Device()
         self.findings = Findings()
+        self.lingering = Lingering()
         self.library = LibraryEntry(self.device)
         entries: tuple[Entry, ...] = (self.library, KernelEntry(self.device), RegMrEx(self.library))
         self._entries = {entry.name: entry for entry in entries}

@@ -32,6 +32,10 @@ class Device(MadeOtherwise, Advice, Postings, Extended):
         """Whether each request is complete when ibv_post_send returns. If not, the last completion is later."""
         return False
 
+    def waits(self, seconds: float) -> None:
+        """Is called where a program would wait this long for a completion that never comes. The reference does not
+        wait."""
+
     # Reports of the library
 
     def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:

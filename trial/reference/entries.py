@@ -2,6 +2,8 @@
 verb calls the device's method of the same name. The entries' results of registrations, refusals and changes differ.
 """
 
+from __future__ import annotations
+
 import ctypes
 import errno
 import functools
@@ -13,6 +15,7 @@ from conformance.bench.calls import IbvMr, Mr, Pd, QueriedMr, Return
 from conformance.bench.doors import start_of
 from conformance.model.capability import BY_SYMBOL
 from conformance.model.vocabulary import CALLS
+from conformance.older_python import zip
 from conformance.verbs import VERBS, Convention, Verb, of_method
 from trial.reference.device import Device
 from trial.reference.extended import Buffer

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from conformance.header import Check, check_bindings, check_header
+from conformance.older_python import zip
 from conformance.verbs import CONSTANTS, ENUMS, STRUCTS, VERBS, Linkage, declaration
 
 _OTHERS = (

@@ -1,6 +1,8 @@
 """Executes the verbs of null regions, imported regions and domains, parent and thread domains, and device memory. A
 verb that the provider or the library does not have is refused."""
 
+from __future__ import annotations
+
 import ctypes
 import errno
 from dataclasses import dataclass, field
@@ -28,7 +30,7 @@ MAX_DM_SIZE = 1 << 20
 class Dm(Held):
     """Device memory. In the reference, this is memory of the process."""
 
-    memory: Range = field(kw_only=True)
+    memory: Range = field(default_factory=lambda: Range(0, 0, lambda: None))
 
     @property
     def pointer(self) -> int:

@@ -2,6 +2,8 @@
 not have, such as huge pages, persistent memory and dma-bufs, are simulated: the reference allocates ordinary memory,
 and records the kind that the memory simulates."""
 
+from __future__ import annotations
+
 import ctypes
 import mmap
 import os

@@ -1,5 +1,7 @@
 """The objects of a reference device: protection domains, regions and windows."""
 
+from __future__ import annotations
+
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -64,7 +66,7 @@ def answered(call: Callable[[], object]) -> Return:
 class Domain:
     """A protection domain. `users` is the number of objects that use the domain; with 0, it can be deallocated."""
 
-    def __init__(self, handle: int, context: int, release: "Callable[[Domain], None]") -> None:
+    def __init__(self, handle: int, context: int, release: Callable[[Domain], None]) -> None:
         self._release = release
         self._struct = IbvPd(context=context, handle=handle)
         self.pointer = ctypes.addressof(self._struct)
@@ -105,7 +107,7 @@ class Region:
     access: int
     pinned: int = 0
     usable: bool = True
-    windows: "list[Window]" = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)
 
 
 @dataclass(eq=False)

@@ -1,5 +1,7 @@
 """Posts batches of requests as ibv_wr_post(3) defines them. Either all requests of a batch are executed, or none."""
 
+from __future__ import annotations
+
 import errno
 from collections.abc import Callable, Sequence
 

@@ -1,6 +1,8 @@
 """Registers and deregisters memory as ibv_reg_mr(3) defines. A method named after a fault returns whether the arguments
 have this fault. A method named `..._fault` returns an errno, or 0 for arguments without a fault."""
 
+from __future__ import annotations
+
 import errno
 import random
 import threading

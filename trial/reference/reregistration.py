@@ -1,6 +1,8 @@
 """The re-registration of a region, as ibv_rereg_mr(3) defines it: the device's command, and the library's code that
 issues the command."""
 
+from __future__ import annotations
+
 import errno
 from dataclasses import dataclass
 

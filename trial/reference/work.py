@@ -5,6 +5,8 @@ error. If the responder refuses an operation, the status is a REM_… error, and
 error state. On unreliable queue pairs, the requester gets no error from the responder.
 """
 
+from __future__ import annotations
+
 import errno
 import sys
 from collections.abc import Sequence

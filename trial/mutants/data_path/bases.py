@@ -1,6 +1,8 @@
 """Has the classes of the data path whose methods mutants replace. A class changes the effect of requests that
 the real device executes, refuses requests, or executes requests in place of the real device."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from trial.data_path import structures as wire

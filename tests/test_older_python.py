@@ -1,0 +1,123 @@
+"""Tests what stands in for newer Pythons and newer pyverbs, and that every module can be parsed by the oldest Python."""
+
+import ast
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.device import bindings
+from conformance.tables.suite import ROOT
+
+OLDEST = (3, 9)
+FOLDERS = ("conformance", "cases", "fixtures", "reports", "trial", "commands")
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_oldest_python_can_parse_every_module(folder: str) -> None:
+    for path in sorted(Path(ROOT, folder).rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text, str(path), feature_version=OLDEST)
+        if path.name != "older_python.py":
+            assert [f"{path}:{line}: {what}" for line, what in newer_parts(tree)] == []
+
+
+# Modules, and what 3.9 lacks in each of them.
+NEWER = {
+    "datetime": {"UTC"},
+    "enum": {"StrEnum"},
+    "hashlib": {"file_digest"},
+    "itertools": {"pairwise", "batched"},
+    "types": {"UnionType", "NoneType"},
+    "typing": {"NotRequired", "Self", "TypeAlias", "assert_never", "is_typeddict", "override"},
+    "sys": {"orig_argv"},
+}
+NEWER_METHODS = {"bit_count", "add_note", "file_digest", "orig_argv"}
+
+
+def newer_parts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yields the line and the name of what the oldest Python lacks."""
+    imported = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names = {alias.name for alias in node.names}
+            if node.module == "conformance.older_python":
+                imported |= names
+            for name in sorted(names & NEWER.get(node.module or "", set())):
+                yield node.lineno, f"{node.module}.{name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in NEWER_METHODS:
+            yield node.lineno, node.attr
+        if isinstance(node, ast.Call):
+            keywords = {keyword.arg for keyword in node.keywords}
+            called = ast.unparse(node.func)
+            if called == "zip" and "strict" in keywords and "zip" not in imported:
+                yield node.lineno, "zip(strict=)"
+            if called.endswith("dataclass") and keywords & {"slots", "kw_only"}:
+                yield node.lineno, "dataclass(slots=, kw_only=)"
+
+
+def test_newer_parts_of_python_are_found() -> None:
+    text = "from enum import StrEnum\nfrom dataclasses import dataclass\nzip(a, b, strict=True)\n"
+    text += "n.bit_count()\n@dataclass(kw_only=True)\nclass A: pass\n"
+    assert sorted(line for line, _ in newer_parts(ast.parse(text))) == [1, 3, 4, 5]
+
+
+def test_the_stand_ins_of_an_older_python_do_what_python_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "conformance.older_python"
+    newer = importlib.import_module(name)
+    monkeypatch.setattr(sys, "version_info", (*OLDEST, 0, "final", 0))
+    monkeypatch.delitem(sys.modules, name)
+    older = importlib.import_module(name)
+    monkeypatch.setitem(sys.modules, name, newer)
+    for module in newer, older:
+        assert list(module.zip("ab", (1, 2), strict=True)) == [("a", 1), ("b", 2)]
+        assert list(module.zip("ab", (1,))) == [("a", 1)]
+        with pytest.raises(ValueError, match="zip"):
+            list(module.zip("ab", (1,), strict=True))
+        assert list(module.pairwise("abc")) == [("a", "b"), ("b", "c")]
+        assert module.bit_count(0b10110) == 3
+        word = module.StrEnum("Word", {"NEW": "new"}).NEW
+        assert (str(word), f"{word}", word == "new") == ("new", "new", True)
+        with (ROOT / "LICENSE").open("rb") as file:
+            digest = module.file_digest(file, "sha256").hexdigest()
+        assert len(digest) == 64
+
+
+def test_the_keys_of_a_record_are_the_same_in_an_older_python() -> None:
+    from typing import TypedDict
+
+    from conformance.older_python import NotRequired, optional_keys, required_keys
+
+    class Sample(TypedDict):
+        present: int
+        absent: NotRequired[str]
+
+    assert required_keys(Sample) == {"present"}
+    assert optional_keys(Sample) == {"absent"}
+
+
+@pytest.mark.parametrize(
+    ("error", "lacking"),
+    [
+        (ImportError("cannot import name 'CQEX' from 'pyverbs.cq' (/usr/x.so)"), "cq.CQEX"),
+        (
+            AttributeError("'pyverbs.qp.QPEx' object has no attribute 'wr_flush'"),
+            "qp.QPEx.wr_flush",
+        ),
+        (ModuleNotFoundError("No module named 'pyverbs.dmabuf'"), "dmabuf"),
+        (AttributeError("'Pair' object has no attribute 'wr_flush'"), ""),
+        (ImportError("cannot import name 'x' from 'conformance'"), ""),
+    ],
+)
+def test_what_an_old_pyverbs_lacks_is_named(
+    error: Exception,
+    lacking: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bindings, "library_version", lambda: "33.2")
+    assert bindings.lacking_binding(error) == (lacking and f"pyverbs 33 has no {lacking}")
