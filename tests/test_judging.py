@@ -1,5 +1,7 @@
 """Tests of verdicts, faults and their causes on hand-made observations; judged.yaml has most of them."""
 
+from __future__ import annotations
+
 import copy
 import re
 from collections.abc import Iterator
@@ -387,6 +389,16 @@ def test_a_fault_says_whether_the_bytes_are_outside_of_their_key(
 def test_the_log_of_a_dead_kernel_names_the_place(name: str) -> None:
     log, place = REPORTS[name]
     assert crash_location(log) == place
+
+
+@pytest.mark.parametrize("name", sorted(name for name in REPORTS if name.startswith("dead_")))
+def test_a_kernel_of_any_processor_that_died_fails_its_case(name: str) -> None:
+    log, expected = REPORTS[name]
+    kind, _, text = expected.partition(": ")
+    fault = judge(REGISTER, [], region(), {"log": log}).fault
+    assert fault
+    assert fault.kind == kind
+    assert fault.seen[0].endswith(text)
 
 
 def test_a_report_of_kasan_fails_its_case_with_the_error_the_function_and_the_first_frames() -> (

@@ -5,6 +5,8 @@ pyverbs contains the returned value or errno, but not both. Inline functions for
 are called through pyverbs. Other inline functions are called through the pointers in struct verbs_context.
 """
 
+from __future__ import annotations
+
 import ctypes
 import errno
 import functools
@@ -42,6 +44,10 @@ _BEFORE_CONTEXT = {
 _BEFORE_CONTEXT |= {"reg_dm_mr": 33, "alloc_null_mr": 38}
 _ON_DEMAND = 1 << 6  # IBV_ACCESS_ON_DEMAND
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
+# struct ibv_alloc_dm_attr: length, log_align_req, comp_mask.
+_ALLOC_DM_ATTR = struct.Struct("@QII")
+# struct ibv_parent_domain_init_attr: pd, td, comp_mask; then alloc, free and pd_context, which are NULL.
+_PARENT_DOMAIN_ATTR = struct.Struct("@PPI4x24x")
 
 
 class HeldAt:
@@ -266,10 +272,8 @@ class Libibverbs:
         return self._inline_region("alloc_null_mr", pd)
 
     def alloc_dm(self, context: int, length: int, log_align_req: int) -> Return:
-        attr = (ctypes.c_uint64 * 2)(
-            length,
-            log_align_req,
-        )  # comp_mask is the upper half of the second word
+        packed = _ALLOC_DM_ATTR.pack(length, log_align_req, 0)
+        attr = ctypes.create_string_buffer(packed, len(packed))
         returned = self._inline("alloc_dm", context, context, ctypes.addressof(attr))
         return _held(returned, functools.partial(self._inline_end, "free_dm"), DeviceMemoryAt)
 
@@ -325,7 +329,8 @@ class Libibverbs:
         comp_mask: int,
     ) -> Return:
         fields = (pd.pointer if pd else 0, td.pointer if td else 0, comp_mask)
-        attr = (ctypes.c_void_p * 6)(*fields)  # the other members are alloc, free and pd_context
+        packed = _PARENT_DOMAIN_ATTR.pack(*fields)
+        attr = ctypes.create_string_buffer(packed, len(packed))
         returned = self._inline("alloc_parent_domain", context, context, ctypes.addressof(attr))
         return self._domain(returned, "ibv_dealloc_pd")
 

@@ -2,6 +2,8 @@
 creates real dma-bufs without a GPU, with /dev/udmabuf or the system's dma-buf heap. Uses libc's mmap, because Python's
 mmap module cannot create holes and does not return addresses."""
 
+from __future__ import annotations
+
 import ctypes
 import errno
 import fcntl
@@ -17,18 +19,20 @@ from pathlib import Path
 from conformance.device import exporter, persistent
 from conformance.errors import HostLacks
 from conformance.kernel import paging
+from conformance.kernel.machine_numbers import iow, map_noreserve
 
 PAGE = mmap.PAGESIZE
 REPEATED_PAGES = 1031
 _TEST_DEVICE = ["0x1b36", "0x0005"]  # the vendor id and the device id of pci-testdev
 _NONE, _READ, _WRITE = 0, mmap.PROT_READ, mmap.PROT_WRITE
-_MAP_FIXED, _MAP_NORESERVE, _MAP_HUGETLB, _MAP_FIXED_NOREPLACE = 0x10, 0x4000, 0x40000, 0x100000
+_MAP_FIXED, _MAP_HUGETLB, _MAP_FIXED_NOREPLACE = 0x10, 0x40000, 0x100000
+_MAP_NORESERVE = map_noreserve()
 _MADV_HUGEPAGE, _MEMFD_SECRET = 14, 447
 _PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _FAILED = ctypes.c_void_p(-1).value
 
 _UDMABUF, _HEAP = Path("/dev/udmabuf"), Path("/dev/dma_heap/system")
-_UDMABUF_CREATE = 0x40187542  # _IOW('u', 0x42, struct udmabuf_create), <linux/udmabuf.h>
+_UDMABUF_CREATE = iow("u", 0x42, 24)  # struct udmabuf_create of <linux/udmabuf.h>
 _HEAP_ALLOC = 0xC0184800  # _IOWR('H', 0, struct dma_heap_allocation_data), <linux/dma-heap.h>
 _CLOEXEC = 1
 

@@ -4,6 +4,7 @@ offset by comparing the contents of the structure with the properties of the obj
 
 import ctypes
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from mmap import PAGESIZE
@@ -130,20 +131,31 @@ def _candidates(thing: Any) -> Iterator[int]:
             if (
                 _LOWEST_ADDRESS <= value < 1 << 56
                 and value % _WORD == 0
-                and _is_mapped(memory, value)
+                and _is_structure(memory, value)
             ):
                 yield offset
     finally:
         os.close(memory)
 
 
-def _is_mapped(memory: int, address: int) -> bool:
-    """Whether `address` is mapped. Two adjacent small numbers can look like a pointer, and a read from an unmapped
-    address would crash this process."""
-    try:
-        return len(os.pread(memory, _LARGEST, address)) == _LARGEST
-    except OSError:
+def _is_structure(memory: int, address: int) -> bool:
+    """Whether `address` is mapped and its first word points to mapped memory. Every structure begins with a pointer to
+    its struct ibv_context; a Python object begins with a reference count, and its second word can look like the handle
+    of a PD on a big-endian machine."""
+    content = _mapped(memory, address, _LARGEST)
+    if len(content) < _LARGEST:
         return False
+    context = int.from_bytes(content[:_WORD], sys.byteorder)
+    return context >= _LOWEST_ADDRESS and len(_mapped(memory, context, _WORD)) == _WORD
+
+
+def _mapped(memory: int, address: int, size: int) -> bytes:
+    """Returns up to `size` bytes at an address, none if it is not mapped. Two adjacent small numbers can look like a
+    pointer, and a direct read from an unmapped address would crash this process."""
+    try:
+        return os.pread(memory, size, address)
+    except (OSError, OverflowError):
+        return b""
 
 
 def _only(kind: type, offsets: set[int]) -> int:

@@ -1,11 +1,14 @@
 """Finds errors of the kernel in its log and taint mask: a warning, an oops, a report of KASAN, a crash. A case with
 such an error fails, even if all its calls have the required results."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import KernelEvidence
+from conformance.older_python import zip
 
 # The texts by which a kernel reports its own errors.
 _KERNEL_ALARMS = (
@@ -16,7 +19,15 @@ _KERNEL_ALARMS = (
     "UBSAN:",
     "KASAN:",
     "refcount_t:",
+    # The beginning of an oops on Arm, s390 and RISC-V, and of a failed assertion on all processors.
+    "Unable to handle kernel",
+    "Internal error:",
+    "kernel BUG at",
+    "Kernel panic",
 )
+# The line of an oops, which ends with its number: `Oops: 0004 ilc:2 [#1] SMP`, or on s390 also the name of the exception,
+# such as `specification exception: 0006 ilc:3 [#1]`. This line exists on every processor, so no oops is overlooked.
+_NUMBERED = re.compile(r": .*\[#\d+\]|Oops \[#\d+\]")
 # Reports of the kernel's debugging tools: KASAN, UBSAN, checked reference counts, and lockdep. A report kills no task.
 _REPORT = re.compile(
     r"(?:KASAN|UBSAN): [\w-]+|refcount_t: [^.]+|possible [\w ]+(?= detected)|inconsistent lock state"
@@ -30,7 +41,9 @@ _OF_TOOLS = re.compile(
 _MOST_FRAMES = 4
 # Lines of a kernel whose memory may be corrupted, and lines of a kernel that has killed the running task.
 _MEMORY_IN_DOUBT = re.compile(r"KASAN:|refcount_t:|UBSAN: array-index")
-_ENDED = re.compile(r"BUG:|Oops|general protection")
+_ENDED = re.compile(
+    r"BUG:|Oops|general protection|Unable to handle kernel|Internal error:|kernel BUG at|Kernel panic|\[#\d+\]",
+)
 
 
 def kernel_alarm(kernel: KernelEvidence) -> Fault | None:
@@ -111,7 +124,7 @@ def _naming(kernel: KernelEvidence) -> Callable[[str], bool]:
 
 
 def _is_alarm(line: str) -> bool:
-    return any(alarm in line for alarm in _KERNEL_ALARMS)
+    return any(alarm in line for alarm in _KERNEL_ALARMS) or bool(_NUMBERED.search(line))
 
 
 def first_alarm(log: Sequence[str]) -> str:
@@ -143,9 +156,17 @@ _MODULES = "Modules linked in:"
 # A function in a log, such as `rxe_odp_mr_copy.isra.0+0x1a/0x2b [rdma_rxe]`.
 _FUNCTION = r"(?P<function>\w[\w.]*\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w+\])?)"
 _OFFSET = re.compile(r"\+\w+/\w+")
-# The location of the processor: the instruction pointer of x86, the program counter of Arm.
-_AT = re.compile(rf"(?:\bRIP: [0-9a-f]{{4}}:|\bpc : ){_FUNCTION}")
-_FRAME = re.compile(rf"^(?:\[[^\]]*\])?\s*{_FUNCTION}")
+# The location of the processor: the instruction pointer of x86 and POWER, the program counter of Arm and RISC-V, the
+# program status word of s390.
+_AT = re.compile(
+    r"(?:\bRIP: [0-9a-f]{4}:|\bNIP \[[0-9a-f]+\] |\be?pc : |\bKrnl PSW : [0-9a-f]+ [0-9a-f]+ \()"
+    + _FUNCTION,
+)
+# A frame after the time stamp. s390 and RISC-V print the address of the code before it, POWER also that of the stack.
+_ADDRESS = re.compile(r"^(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])?)?\s*\[<[0-9a-f]+>\] ")
+_FRAME = re.compile(
+    rf"^(?!.*\(unreliable\))(?:\[[^\]]*\])?\s*(?:\[<[0-9a-f]+>\] |\[[0-9a-f]{{16}}\] \[[0-9a-f]{{16}}\] )?{_FUNCTION}",
+)
 
 
 def crash_location(log: Sequence[str]) -> str:
@@ -200,8 +221,9 @@ def _frames(log: Sequence[str], start: int) -> list[str]:
         ),
         None,
     )
-    if trace is None:
-        return []
+    if trace is None:  # RISC-V has no such heading
+        frames = (_FRAME.match(line) for line in log[start + 1 :] if _ADDRESS.match(line))
+        return [match["function"] for match in frames if match]
     return [match["function"] for line in log[trace + 1 :] if (match := _FRAME.match(line))]
 
 
