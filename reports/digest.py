@@ -228,6 +228,12 @@ class Digest:
         return {rule: conclusion.verdict for rule, conclusion in self._concluded.items()}
 
     @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """The verdict on each rule as the cells of reports name it: PARTIAL is OFFERED if nothing is missing that the
+        device offers."""
+        return {rule: conclusion.label for rule, conclusion in self._concluded.items()}
+
+    @cached_property
     def restrictions(self) -> Mapping[str, str]:
         """For each rule that passed in part: the missing evidence, with reasons."""
         return {

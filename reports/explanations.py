@@ -56,7 +56,7 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
     else:
         results = {}
     if run:
-        yield f"Last verdict: {run.verdicts.get(rule.id, 'not run')}  ({run.name}; {run.directory})"
+        yield f"Last verdict: {run.labels.get(rule.id, 'not run')}  ({run.name}; {run.directory})"
         if rule.id in run.restrictions:
             yield from _wrapped(run.restrictions[rule.id])
         if rule.id in run.refutations:

@@ -16,7 +16,7 @@ from typing import TextIO
 
 from conformance.defects import Severity
 from conformance.errors import PROGRAM, command, format_count
-from conformance.judging import LEFT_ELSEWHERE, LEFT_OPEN, UNDECLARED
+from conformance.judging import LEFT_EITHER, LEFT_ELSEWHERE, LEFT_OPEN, UNDECLARED
 from conformance.model.preflight import format_findings
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import (
@@ -132,6 +132,7 @@ _WORKS = "work although not declared"
 # For the beginning of a remark, its kind; the last kind is that of all other remarks.
 _REMARKS: Mapping[str, str] = {
     LEFT_OPEN: "left open by the documents",
+    LEFT_EITHER: "with both outcomes permitted",
     LEFT_ELSEWHERE: "judged by other rows",
     UNDECLARED: _WORKS,
     "": "with another remark",

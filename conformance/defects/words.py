@@ -225,6 +225,8 @@ def _refused(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
     group, errno, *rule = key
     if group == _INHERITED:
         return "a forked child lacks pages that no region has registered any longer"
+    if group == INVALIDATION and rule and rule[0].startswith("on "):
+        return f"an invalidation {rule[0]} queue pairs is refused{_with(errno)}"
     if not rule:
         return f"a valid {_group(group).partition(' ')[2] or group} is refused{_with(errno)}"
     return f"{_group(group)} is refused{_with(errno)}{_short(rule[0], shorts)}"

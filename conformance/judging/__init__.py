@@ -46,13 +46,16 @@ from conformance.model.observation import (
 )
 from conformance.model.rules import DECLARATIONS
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.model.vocabulary import REGISTRATIONS, WIRE
+from conformance.model.vocabulary import EITHER, ELSEWHERE, REGISTRATIONS, WIRE
 from conformance.older_python import zip
 from conformance.verbs import ENUMS
 
 _NONE: Mapping[str, str] = {}
-# The remarks about a judged call whose outcome no row or another row judges.
-LEFT_OPEN, LEFT_ELSEWHERE = "the documents leave this open", "other rows judge this outcome"
+# The remarks about a judged call whose outcome its row does not judge.
+LEFT_OPEN = "the documents leave this open"
+LEFT_EITHER = "the documents permit both outcomes"
+LEFT_ELSEWHERE = "other rows judge this outcome"
+_LEFT = {"": LEFT_OPEN, EITHER: LEFT_EITHER, ELSEWHERE: LEFT_ELSEWHERE}
 # The remark about a call that works although the device does not declare or offer a capability that it needs.
 UNDECLARED = "accepted although the device"
 _FLUSH_PERSISTENT = ENUMS["ibv_access_flags"].value_of("FLUSH_PERSISTENT")
@@ -335,10 +338,11 @@ def _judge_open(
         return _judge_undeclared(case, undeclared, lack, observed)
     if judgement.verdict != Verdict.PASS:
         return judgement
-    if case.when.then.judged:
-        note = LEFT_ELSEWHERE
-    else:
-        note = LEFT_OPEN
+    refused = outcome_of(case.when, observed) == "refused"
+    if refused and not case.when.then.judged and observed.get("errno") in _NOT_OFFERED:
+        because = f"refused with {observed['errno']}: this stack does not offer it"
+        return Judgement(Verdict.UNSUPPORTED, f"{case.when} was {because}", judgement.notes)
+    note = _LEFT[case.when.then.judged]
     return Judgement(Verdict.PASS, f"{judgement.reason}; {note}", (note, *judgement.notes))
 
 

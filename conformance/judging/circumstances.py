@@ -20,7 +20,7 @@ from conformance.model.fault import (
 )
 from conformance.model.positions import locate
 from conformance.model.quantity import WRAP, Quantity
-from conformance.model.vocabulary import BINDS, BUILDERS, PRODUCTS, REGISTRATIONS
+from conformance.model.vocabulary import BINDS, BUILDERS, ELSEWHERE, PRODUCTS, REGISTRATIONS
 from conformance.verbs import ENUMS
 
 _ACCESS = ENUMS["ibv_access_flags"]
@@ -53,7 +53,7 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
         outside=fault.outside or scene.is_outside(step),
         dead=bool(key and key.dead),
         qp_type=_qp_type(case, step),
-        allowed_by=case.when.call if number and case.when.then.judged else "",
+        allowed_by=case.when.call if number and case.when.then.judged == ELSEWHERE else "",
         region=tuple(region for region in REGIONS if region in scene.kinds_of(request)),
         access=tuple(name for name in _ACCESS.short_names if access & _ACCESS.value_of(name)),
         used=step.call in REGISTRATIONS

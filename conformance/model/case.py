@@ -167,7 +167,8 @@ class Expectation:
         ""  # only for a later step: the outcome of the judged call after which the step is executed
     )
     moved: str = ""  # nothing: an operation that succeeds must not change a byte
-    judged: str = ""  # elsewhere: with the outcome `open`, other rows judge the outcome
+    # With the outcome `open`: elsewhere, if other rows judge the outcome; either, if the documents permit both.
+    judged: str = ""
 
     def as_data(self) -> dict[str, Any]:
         set_ = {name: value for name, value in vars(self).items() if value}

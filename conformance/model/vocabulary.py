@@ -21,11 +21,12 @@ DOORS = ("reg_mr_ex",)
 DIALECTS = ("mainline", "experimental")
 # The subject of a run's verdicts: the device with its driver, firmware and provider, or the whole stack.
 SUBJECTS = ("device", "stack")
-ELSEWHERE = "elsewhere"
+ELSEWHERE, EITHER = "elsewhere", "either"
 OUTCOMES = {
     "success": "the call succeeds, by the convention of its manual page",
     "refused": "the call fails, by the convention of its manual page",
     "open": "the documents leave the outcome open: the outcome is recorded and is never a failure",
+    EITHER: "the documents permit both outcomes; this row judges what follows in its later steps",
     ELSEWHERE: "other rows judge the outcome; this row judges only its later steps",
 }
 # The tiers, the smallest first; each contains the cases of the smaller tiers.

@@ -16,6 +16,7 @@ from conformance.model.case import Case, Flags, Step
 from conformance.model.kind import Kind
 from conformance.model.observation import Observation, without_undeclared
 from conformance.model.verdict import Verdict
+from conformance.model.vocabulary import ELSEWHERE
 from conformance.results.points import FOLDER, read_points
 from conformance.results.records import Recorded
 from conformance.results.rejudge import find, known_capabilities
@@ -80,7 +81,7 @@ def _judged_calls(
     if "returned" not in alone:
         return
     if (
-        not case.when.then.judged
+        case.when.then.judged != ELSEWHERE
         and not case.when.then.because
         and _OF_ABSENCE.isdisjoint(case.needs)
     ):

@@ -28,6 +28,8 @@ NO_CONTROL, CONTROL_NOT_OFFERED = (
     "refused, but its control was not seen",
     "refused, but its control is not offered",
 )
+# The label of a rule that is verified for what the device offers.
+OFFERED = "OFFERED"
 # These reasons remain in a further run: the device does not offer the operation, or no document defines its outcome.
 _NOT_OFFERED = (NOT_OFFERED, CONTROL_NOT_OFFERED)
 _SETTLED = (*_NOT_OFFERED, OPEN)
@@ -57,6 +59,13 @@ class RuleConclusion:
         if self.verdict == Verdict.PARTIAL and seen and offered:
             return Standing.OFFERED
         return STANDING[self.verdict]
+
+    @property
+    def label(self) -> str:
+        """The verdict as one word for cells, which tells the two standings of a PARTIAL rule apart."""
+        if self.standing == Standing.OFFERED:
+            return OFFERED
+        return self.verdict
 
     @property
     def restriction(self) -> str:

@@ -244,8 +244,8 @@ def read_then(reader: Reader, node: Node, call: str) -> Expectation:
 
 
 def _expecting(outcome: str) -> Expectation:
-    if outcome == vocabulary.ELSEWHERE:
-        return Expectation("open", judged=vocabulary.ELSEWHERE)
+    if outcome in (vocabulary.ELSEWHERE, vocabulary.EITHER):
+        return Expectation("open", judged=outcome)
     return Expectation(outcome)
 
 
