@@ -13,6 +13,7 @@ from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE, VERDICTS, VIOLAT
 from conformance.older_python import zip
 from conformance.results.points import points_path
 from conformance.sweeps.outcome import OUTSIDE, Points
+from reports.changed_defects import news_of
 from reports.digest import Digest, called
 from reports.evidence import inside, read_points
 
@@ -111,18 +112,17 @@ class Comparison:
 
     @cached_property
     def changed_defects(self) -> Sequence[tuple[Defect, str]]:
-        """The defects of both runs that show in the new run what they did not show in the old run, so that a new
-        symptom does not hide in an old fingerprint: another kind of fault, or another code. Each defect has the new
-        faults in words."""
-        shown: dict[str, set[str]] = {}
-        for defect in self.old.defects:
-            for name in defect.fingerprints:
-                shown.setdefault(name, set()).update(_faults(defect))
+        """The defects of both runs that show in the new run what they did not show in the old run, each with the news
+        in words."""
+        passed = frozenset(
+            record["case"] for record in self.old.results if record["effective"] == Verdict.PASS
+        )
         changed = []
         for defect in self.defects[IN_BOTH]:
-            before = set().union(*(shown.get(name, set()) for name in defect.fingerprints))
-            if news := sorted(_faults(defect) - before):
-                changed.append((defect, ", ".join(news)))
+            names = set(defect.fingerprints)
+            earlier = [other for other in self.old.defects if names & set(other.fingerprints)]
+            if news := news_of(defect, earlier, passed):
+                changed.append((defect, news))
         return changed
 
     def _is_decided(self, defect: Defect) -> bool:
@@ -153,12 +153,6 @@ class Comparison:
         if self.of(UNDECIDED) or self.new.footer is None or not self.compared:
             return 3
         return 0
-
-
-def _faults(defect: Defect) -> set[str]:
-    """Returns the kinds of fault that a defect shows, each with the code that was returned."""
-    faults = (symptom.fault for symptom in defect.symptoms)
-    return {" with ".join(filter(None, (fault.kind, fault.answer))) for fault in faults}
 
 
 def _fingerprints(defects: Iterable[Defect]) -> set[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from conformance.defects import Defect, severity_of_fault, symptoms_of
+from conformance.defects import Defect, Symptom, severity_of_fault, symptoms_of
 from conformance.model.fault import Fault
 from conformance.model.record import ConfirmationRecord, Occurrence, ResultRecord
 from conformance.model.verdict import VERDICTS, Verdict
@@ -52,6 +52,12 @@ class Repetitions:
             if "alone" in confirmations
         }
         self._alone = {name: Fault.of_data(fault) for name, fault in seen.items() if fault}
+        # The hangs that another violation replaced when they were repeated, each with the verdict of the repetition.
+        self._replaced = {
+            name: Verdict(record["alone"]["verdict"])
+            for name, record in by_name.items()
+            if _is_other_violation(record)
+        }
 
     def is_unconfirmed(self, record: ResultRecord) -> bool:
         """Whether no violation of a result occurred again, either in isolation or after other cases."""
@@ -62,8 +68,8 @@ class Repetitions:
     def decided(self, record: ResultRecord) -> ResultRecord:
         """Returns the result with BROKEN instead of a HANG that did not occur again, because a busy host may delay a
         completion. In a sweep, the rules of points with such hangs are BROKEN, unless other points violate these rules
-        too."""
-        if record["effective"] != Verdict.HANG or not self.unconfirmed:
+        too. A HANG whose repetition showed another violation counts as that violation."""
+        if record["effective"] != Verdict.HANG or not (self.unconfirmed or self._replaced):
             return record
         if self.is_unconfirmed(record):
             return {**record, "effective": Verdict.BROKEN}
@@ -75,12 +81,18 @@ class Repetitions:
         verdicts = dict(record.get("rule_verdicts", {}))
         for rule in [rule for rule, verdict in verdicts.items() if verdict == Verdict.HANG]:
             verdicts_here = [
-                Verdict(confirmation.verdict)
-                for confirmation in again
-                if rule in confirmation.rules
+                self._verdict_of(symptom) for symptom in again if rule in symptom.rules
             ]
             verdicts[rule] = min(verdicts_here, key=VERDICTS.index, default=Verdict.BROKEN)
-        return {**record, "rule_verdicts": verdicts}
+        worst = min(map(self._verdict_of, again), key=VERDICTS.index, default=Verdict.HANG)
+        return {**record, "rule_verdicts": verdicts, "effective": worst}
+
+    def _verdict_of(self, symptom: Symptom) -> Verdict:
+        return self._replaced.get(symptom.name, Verdict(symptom.verdict))
+
+    def _did_not_recur(self, symptom: Symptom) -> bool:
+        replaced = symptom.verdict == Verdict.HANG and symptom.name in self._replaced
+        return replaced or symptom.name in self.unconfirmed
 
     def applied(self, defects: Sequence[Defect]) -> tuple[Defect, ...]:
         """Returns the defects with the results of the repetitions, sorted by `of_stack`, `waived` and `unconfirmed`."""
@@ -95,7 +107,7 @@ class Repetitions:
                 defect = defect.at_least(severity_of_fault(self._alone[symptom.name]))
         return replace(
             defect,
-            unconfirmed=all(symptom.name in self.unconfirmed for symptom in defect.symptoms),
+            unconfirmed=all(map(self._did_not_recur, defect.symptoms)),
         )
 
     def text_of(self, case: str) -> str:
@@ -149,6 +161,12 @@ def _name_of(record: ConfirmationRecord) -> str:
     if record.get("point"):
         return f"{record['case']}{POINT}{record['point']}"
     return record["case"]
+
+
+def _is_other_violation(record: ConfirmationRecord) -> bool:
+    """Whether a hang was repeated as a violation that is neither a hang nor a death."""
+    hung = record.get("in_run", _UNKNOWN)["verdict"] == Verdict.HANG
+    return hung and record.get("alone", _UNKNOWN)["verdict"] == Verdict.FAIL
 
 
 def _text(record: ConfirmationRecord) -> str:

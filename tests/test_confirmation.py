@@ -542,6 +542,17 @@ def test_a_hang_that_is_never_seen_again_is_undecided(tmp_path: Path) -> None:
     assert seen(tmp_path / "failed", c4=["FAIL"])[0].status == 1
 
 
+def test_a_hang_that_another_violation_replaces_counts_as_that_violation(tmp_path: Path) -> None:
+    """The repetition confirms that the rule is violated, but not that a request never completes."""
+    digest, _ = seen(tmp_path, c4=["HANG", "FAIL"])
+    (record,) = digest.confirmations
+    assert (record["confirmed"], record["alone"]["verdict"]) == (True, "FAIL")
+    (hang,) = digest.defects
+    assert hang.unconfirmed
+    assert digest.verdicts[hang.rules[0]] == "FAIL"
+    assert digest.status == 1
+
+
 def test_rules_of_points_whose_hang_is_not_confirmed_are_undecided() -> None:
     """Other points of the sweep violate one of the two rules of the hang, and a third rule."""
     of = numbered(1).cases[0]

@@ -318,12 +318,13 @@ def cause_of(symptom: Symptom) -> Cause:
 
 def _key(symptom: Symptom) -> tuple[str, ...]:
     fault, rule = symptom.fault, sorted(symptom.rules or ("",))[0]
-    group, effect = group_of(fault.verb), fault.effect
+    effect = fault.effect
+    group = INVALIDATION if _is_of_invalidation(fault) else group_of(fault.verb)
     if effect in (Effect.KERNEL_DIED, Effect.KERNEL_ALARM):
         return _of_kernel(fault, group, rule)
     if fault.kind is FaultKind.MEMORY_LEAKED and fault.site:
         return ("never freed", fault.site[0])
-    if fault.verb == WIRE:
+    if fault.verb == WIRE and not _is_of_invalidation(fault):
         # The rule on packets says more than the memory rule of the row, if the row has both.
         of_packets = [each for each in symptom.rules if each.startswith(OF_WIRE)]
         return (WIRE, of_packets[0] if of_packets else rule, fault.operation, effect)
@@ -336,7 +337,9 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
     if group == ACCESS and fault.kind is FaultKind.NO_COMPLETION:
         return ("use", "no completion", fault.operation)
     if group == ACCESS and effect is Effect.MOVED and fault.allowed_by:
-        return (Effect.ACCEPTED, group_of(fault.allowed_by), "", rule)
+        return _of_acceptance(group_of(fault.allowed_by), rule)
+    if effect is Effect.ACCEPTED and group in (BIND, INVALIDATION):
+        return _of_acceptance(group, rule)
     if fault.verb == "await_traffic" and effect is Effect.MOVED and fault.key == WINDOW:
         return _ENDED_WINDOW
     if group == ACCESS and effect in (Effect.MOVED, Effect.ACCEPTED) and _exceeds_region(fault):
@@ -360,6 +363,19 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
     if errno and effect is Effect.REFUSED and group != REGISTRATION and errno not in _NOT_SUPPORTED:
         return (effect, group, errno)
     return (effect, group, errno, rule)
+
+
+def _is_of_invalidation(fault: Fault) -> bool:
+    """Whether packets show how the device executes or reports an invalidation, which a posted request shows too."""
+    shown = fault.effect is Effect.ACCEPTED or fault.kind is FaultKind.WRONG_INVALIDATED_KEY
+    return fault.verb == WIRE and fault.operation.endswith("_WITH_INV") and shown
+
+
+def _of_acceptance(group: str, rule: str) -> tuple[str, ...]:
+    """Returns the cause of a bind or invalidation that is not refused. A region of another process is a region of
+    another domain, and one comparison refuses both."""
+    same = "BIND-18" if (group, rule) == (BIND, "REG-27") else rule
+    return (Effect.ACCEPTED, group, "", same)
 
 
 def group_of(verb: str) -> str:

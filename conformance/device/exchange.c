@@ -228,9 +228,12 @@ static int post_and_wait(struct exchange *this)
     do /* The SEND after an earlier request may complete first, if it was flushed without an acknowledgement. */
         found = completion(initiator->qp->send_cq, &this->wc[0], this->connection->send_timeout);
     while (found > 0 && this->wc[0].wr_id & BEHIND && this->wc[0].wr_id != behind.wr_id);
-    /* If the SEND after the request completes first, the request has no completion. */
-    if (found <= 0 || this->wc[0].wr_id == behind.wr_id)
-        return found < 0 ? found : 0;
+    /* Requests complete in their order: if the SEND after the request completes first, the completion of the request is
+     * lost. It is awaited a little longer, in case the device only mixes up the order. */
+    if (found > 0 && this->wc[0].wr_id == behind.wr_id)
+        found = completion(initiator->qp->send_cq, &this->wc[0], this->connection->silence);
+    if (found <= 0)
+        return found;
     this->found = 1;
     if (this->wc[0].status != IBV_WC_SUCCESS) {
         if (!detected_by_peer(this->wc[0].status))

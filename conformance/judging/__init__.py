@@ -59,7 +59,9 @@ _LEFT = {"": LEFT_OPEN, EITHER: LEFT_EITHER, ELSEWHERE: LEFT_ELSEWHERE}
 # The remark about a call that works although the device does not declare or offer a capability that it needs.
 UNDECLARED = "accepted although the device"
 _FLUSH_PERSISTENT = ENUMS["ibv_access_flags"].value_of("FLUSH_PERSISTENT")
+# The errnos of what no attribute of a device declares, such as a verb, if the stack does not offer it.
 _NOT_OFFERED = ("EOPNOTSUPP", "ENOTSUP", "ENOSYS", "EPROTONOSUPPORT")
+_NO_OFFER = "this stack does not offer it"
 # The fields of an observation that `verdict_key` leaves out or reduces, because their values, such as addresses and
 # handles, differ in each run.
 _TOO_FAST = "not seen: the device was faster, and completed all requests before the call returned"
@@ -297,6 +299,9 @@ def _judge_setup(
         return Judgement.of_fault(_of_set_up(FaultKind.NOT_PROVIDED, case, observed))
     if "setup_refused_once" in observed:
         return Judgement.of_fault(_of_set_up(FaultKind.REFUSED_ONCE, case, observed))
+    # A queue pair of a declared type may need what no attribute declares, such as an extended completion queue.
+    if "no_pair" in observed and observed.get("errno") in _NOT_OFFERED:
+        return Judgement(Verdict.UNSUPPORTED, f"{observed['setup_failed']}: {_NO_OFFER}")
     return Judgement(Verdict.BROKEN, f"the setup failed: {observed['setup_failed']}")
 
 
@@ -340,8 +345,8 @@ def _judge_open(
         return judgement
     refused = outcome_of(case.when, observed) == "refused"
     if refused and not case.when.then.judged and observed.get("errno") in _NOT_OFFERED:
-        because = f"refused with {observed['errno']}: this stack does not offer it"
-        return Judgement(Verdict.UNSUPPORTED, f"{case.when} was {because}", judgement.notes)
+        reason = f"{case.when} was refused with {observed['errno']}: {_NO_OFFER}"
+        return Judgement(Verdict.UNSUPPORTED, reason, judgement.notes)
     note = _LEFT[case.when.then.judged]
     return Judgement(Verdict.PASS, f"{judgement.reason}; {note}", (note, *judgement.notes))
 

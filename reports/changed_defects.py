@@ -1,0 +1,40 @@
+"""Says what a known defect shows in a run and did not show in an earlier run of the same tables, so that a new symptom
+does not hide in an old fingerprint: another kind of fault, another code, or a larger extent."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from conformance.defects import Defect
+from conformance.errors import format_count
+from conformance.results.conclusions import BY_CHANCE
+
+
+def news_of(defect: Defect, earlier: Sequence[Defect], passed: frozenset[str]) -> str:
+    """Returns what is new about a defect, in words; empty if nothing is. `earlier` are the defects of the earlier run
+    with a fingerprint of this defect, and `passed` the cases that passed in the earlier run."""
+    faults = _faults(defect).difference(*map(_faults, earlier))
+    news = sorted(faults)
+    if cases := passed.intersection(defect.cases):
+        news.append(f"in {format_count(len(cases), 'case')} that passed before")
+    before = Counter[str]()
+    for other in earlier:
+        before += _points(other)
+    more = sum((_points(defect) - before)[case] for case in before)
+    if more:
+        news.append(f"at {format_count(more, 'more point')} of the same cases")
+    return ", ".join(news)
+
+
+def _faults(defect: Defect) -> set[str]:
+    """Returns the kinds of fault that a defect shows, each with the code that was returned."""
+    faults = (symptom.fault for symptom in defect.symptoms)
+    return {" with ".join(filter(None, (fault.kind, fault.answer))) for fault in faults}
+
+
+def _points(defect: Defect) -> Counter[str]:
+    """Returns the number of deviating points of each sweep, without points that deviate by chance."""
+    points: Counter[str] = Counter()
+    for symptom in defect.symptoms:
+        if symptom.deviation and symptom.deviation.get("when") != BY_CHANCE:
+            points[symptom.case] += symptom.points
+    return points

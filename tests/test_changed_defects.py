@@ -1,0 +1,59 @@
+"""Tests that a new symptom does not hide in an old fingerprint, on the violations of a real run."""
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance.defects import Defect, defects_of
+from conformance.model.record import ResultRecord
+from reports.changed_defects import news_of
+from reports.digest import read
+
+RUN = Path(__file__).with_name("recorded_violations") / "forky.jsonl"
+ADVICE = "74523eb0e047"
+
+
+def records() -> list[ResultRecord]:
+    return list(read(RUN).results)
+
+
+def defect(results: Sequence[ResultRecord], name: str) -> Defect:
+    (shown,) = [defect for defect in defects_of(results) if defect.fingerprint == name]
+    return shown
+
+
+def test_nothing_is_new_about_the_same_defects() -> None:
+    for shown in defects_of(records()):
+        assert news_of(shown, [shown], frozenset()) == ""
+
+
+def test_another_code_of_the_same_cause_is_new() -> None:
+    now = defect(records(), ADVICE)
+    other = next(shown for shown in defects_of(records()) if shown.fingerprint != ADVICE)
+    assert "wrong-code with EINVAL" in news_of(now, [other], frozenset())
+
+
+def test_a_case_that_passed_before_is_a_larger_extent() -> None:
+    now = defect(records(), ADVICE)
+    case = now.cases[-1]
+    fewer = [record for record in records() if record["case"] != case]
+    assert (
+        news_of(now, [defect(fewer, ADVICE)], frozenset({case})) == "in 1 case that passed before"
+    )
+    assert news_of(now, [defect(fewer, ADVICE)], frozenset()) == "", "the case was not tried"
+
+
+def test_more_points_of_a_sweep_are_a_larger_extent() -> None:
+    swept = next(
+        shown
+        for shown in defects_of(records())
+        if any(symptom.points > 1 for symptom in shown.symptoms)
+    )
+    fewer = copy.deepcopy(records())
+    for record in fewer:
+        for deviation in record["deviations"]:
+            if deviation["count"] > 1:
+                deviation["count"] -= 1
+    before = defect(fewer, swept.fingerprint)
+    assert "of the same cases" in news_of(swept, [before], frozenset())
+    assert news_of(before, [swept], frozenset()) == ""
