@@ -20,7 +20,7 @@ from conformance.judging.kernel_alarms import crash_location, kernel_alarm
 from conformance.model.case import Case
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import AskedRange, KernelEvidence, Observation
-from conformance.model.record_shape import completed
+from conformance.model.record_shape import RESULT, completed
 from conformance.model.verdict import Verdict
 from conformance.results.records import result_record
 from kinds import REPORTS
@@ -294,6 +294,30 @@ def test_bytes_that_move_by_an_invalid_key_are_a_fault_of_the_request_in_flight(
         "window",
         True,
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "call", "title"),
+    [
+        ("mr.rkey", "ibv_dereg_mr", "a key remains valid after its region was destroyed"),
+        ("mr.old_rkey", "ibv_rereg_mr", "a key remains valid after ibv_rereg_mr has replaced it"),
+    ],
+)
+def test_a_key_that_still_works_is_a_defect_of_the_call_that_ended_the_key(
+    key: str,
+    call: str,
+    title: str,
+) -> None:
+    arguments = "mr: mr" if call == "ibv_dereg_mr" else "mr: mr, flags: [CHANGE_ACCESS], access: []"
+    with_traffic = case(
+        f"{{rules: [DEREG-01], given: {{{REGION}}}, call: {call}, when: {{{arguments}}}, then: success, "
+        f"afterwards: [{{call: traffic, op: RDMA_READ, rkey: {key}, addr: buf, then: refused}}]}}",
+        "rereg_mr" if call == "ibv_rereg_mr" else "dereg_mr",
+    )
+    fault = located(Fault(FaultKind.MOVED), with_traffic, 1)
+    assert (fault.dead, fault.ended) == (True, call)
+    (defect,) = defects_of([{**completed(RESULT), "verdict": "FAIL", "fault": fault.as_data()}])
+    assert defect.title == title
 
 
 WARNING = "WARNING: CPU: 0 PID: 7 at mm/page_alloc.c:4826 __alloc_pages+0x1/0x2"

@@ -13,6 +13,7 @@ to one defect. The following facts, besides the kind of violation, determine a c
   requests.
 - A failure in the use of a window: the rule. If the window was bound although the bind must be refused, the missing
   refusal is the cause. Requests in flight that move bytes after the window has ended have one cause.
+- A key of a region is used after a call has ended it: this call.
 - Another failure in the use of a region: its special kind, such as on demand, without the effect, because the contents
   of memory decide whether data are misplaced or the kernel crashes. For other regions: the effect and the operation.
 - A request never completes: the operation. The rule does not matter.
@@ -303,6 +304,8 @@ class Cause:
 
 _NEWER_COMMAND = ("kernel core", "REG_MR")
 _ENDED_WINDOW = ("use", "ended window")
+# The call that ends most keys. Older results do not name the call.
+_DESTRUCTION = "ibv_dereg_mr"
 # By the key of a cause: its fingerprints in earlier versions, which separated what one change of the stack cures.
 _EARLIER: Mapping[tuple[str, ...], tuple[str, ...]] = {
     _NEWER_COMMAND: ("8258bec575a4", "90a6fe561db5"),
@@ -418,6 +421,8 @@ def _of_use(fault: Fault, rule: str) -> tuple[str, ...]:
         return ("use", "window", rule, fault.effect)
     if fault.region:
         return ("use", "region", ", ".join(fault.region))
-    if fault.dead:
+    if fault.dead and fault.ended in ("", _DESTRUCTION):
         return ("use", "dead key")
+    if fault.dead:
+        return ("use", "dead key", fault.ended)
     return ("use", "region", fault.effect, fault.operation)

@@ -204,8 +204,11 @@ def _use(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
         return f"{before}region{behind}: bytes are lost, misplaced or refused"
     if what == "region":
         return _THROUGH_A_REGION[more[0]].format(more[1] or "an operation")
-    dead = {"dead key": "a key remains valid after its region was destroyed"}
-    return dead.get(what, "requests access bytes outside of a region")
+    if what == "dead key" and more:
+        return f"a key remains valid after {more[0]} has replaced it"
+    if what == "dead key":
+        return "a key remains valid after its region was destroyed"
+    return "requests access bytes outside of a region"
 
 
 _THROUGH_A_WINDOW: Mapping[str, str] = {

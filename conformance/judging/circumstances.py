@@ -51,7 +51,8 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
         operation=_operation(request) or fault.operation,
         key=key.kind if key else "",
         outside=fault.outside or scene.is_outside(step),
-        dead=bool(key and key.dead),
+        dead=bool(key and key.ended),
+        ended=key.ended if key else "",
         qp_type=_qp_type(case, step),
         allowed_by=case.when.call if number and case.when.then.judged == ELSEWHERE else "",
         region=tuple(region for region in REGIONS if region in scene.kinds_of(request)),
@@ -87,11 +88,12 @@ def _operation(step: Step) -> str:
 
 @dataclass(frozen=True)
 class _Key:
-    """The object whose key an operation uses. `dead` is whether the object was destroyed before the use."""
+    """The object whose key an operation uses. `ended` is the call that ended the key before the use; empty if the key is
+    valid."""
 
     kind: str
     name: str
-    dead: bool
+    ended: str
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,11 @@ class _Scene:
         self._regions = {
             name: _registered(spec.call, spec.arguments, case.entry) for name, spec in specs.items()
         }
-        self._gone = {name for name, spec in set_up.mrs.items() if spec.gone}
+        self._destroyed_by = {
+            name: "ibv_dereg_mr" for name, spec in set_up.mrs.items() if spec.gone
+        }
+        # The last call that may have given an object a new key.
+        self._changed_by: dict[str, str] = {}
         self._posted: Step | None = None
         for step in (*case.before, *(case.when, *case.afterwards)[:number]):
             self._make(step)
@@ -142,10 +148,12 @@ class _Scene:
             region := self._regions.get(str(arguments.get("mr")))
         ):
             self._regions[str(arguments["mr"])] = _changed(region, step)
+            self._changed_by[str(arguments["mr"])] = step.call
         elif step.call in BINDS:
             self._bound[str(arguments.get("mw"))] = arguments
+            self._changed_by[str(arguments.get("mw"))] = step.call
         elif step.call in _ENDS:
-            self._gone.add(str(arguments.get(_ENDS[step.call])))
+            self._destroyed_by[str(arguments.get(_ENDS[step.call]))] = step.call
 
     def request_of(self, step: Step) -> Step:
         """Returns the step that posted the requests for which `step` waits; for other steps, the step itself."""
@@ -163,10 +171,18 @@ class _Scene:
                 kind = WINDOW
             else:
                 kind = REGION
-            return _Key(kind, name, property_.startswith("old_") or name in self._gone)
+            return _Key(kind, name, self._end_of(name, property_))
         if any(True for _ in _key_quantities(step.arguments)):
-            return _Key(REGION, "", False)
+            return _Key(REGION, "", "")
         return None
+
+    def _end_of(self, name: str, property_: str) -> str:
+        """Returns the call that has ended a key; empty if the key is valid."""
+        if name in self._destroyed_by:
+            return self._destroyed_by[name]
+        if property_.startswith("old_"):
+            return self._changed_by.get(name, "a bind")
+        return ""
 
     def uses(self, step: Step) -> bool:
         return any(True for _ in _key_quantities(step.arguments)) and step.call not in (

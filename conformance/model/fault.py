@@ -145,7 +145,8 @@ class Fault:
     operation: str = ""  # the operation of traffic
     key: str = ""  # the kind of object whose key the operation used: "region" or "window"
     outside: bool = False  # the operation addressed bytes outside of the range of this object
-    dead: bool = False  # this object no longer existed
+    dead: bool = False  # this key was no longer valid
+    ended: str = ""  # the call that had ended this key
     qp_type: str = ""  # the type of the queue pair to which the request was posted; empty for RC
     region: tuple[str, ...] = ()  # the special properties of the region (see REGIONS)
     access: tuple[str, ...] = ()  # the access flags of the call

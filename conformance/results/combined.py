@@ -32,6 +32,7 @@ def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFact
         key=WINDOW if values["key"].startswith("window") else REGION,
         outside="range" in judged.conditions.faults(smallest),
         dead=values["key"] == "ended",
+        ended="ibv_dereg_mr" if values["key"] == "ended" else "",
         region=(ON_DEMAND,) if values["region"] == "on_demand" else (),
     )
     if is_granted(group.found["answer"]):
