@@ -6,6 +6,7 @@ import argparse
 import importlib
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +16,7 @@ from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.results.files import write_atomically
 from reports.digest import Digest, read
+from reports.novelty import Novelty, novelty
 
 FORMATS = (
     "html",
@@ -47,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--history DIR",
         "all nights of a history (see nightly) on one page, by default history.html in DIR",
     )
+    add(parser, "--against RUN", "for html: list first what is new against this earlier run")
     add(parser, "--format", "the format (default: html)", choices=FORMATS, default="html")
     add(
         parser,
@@ -79,13 +82,34 @@ def execute(arguments: argparse.Namespace) -> int:
     if not arguments.runs:
         raise UserError("no run is given: give the directory of a run, or --history DIR")
     digests = [read(path) for path in arguments.runs]
-    report: str | bytes = renderer(arguments.format).render(digests)
+    report = _rendered(arguments.format, digests, _novelty(digests, arguments))
     if arguments.format == "html":
         beside = digests[0].directory / _PAGE
     else:
         beside = STANDARD_OUTPUT
-    _write(arguments.out, beside, report if isinstance(report, bytes) else report.encode())
+    _write(arguments.out, beside, report)
     return 0
+
+
+def _novelty(runs: Sequence[Digest], arguments: argparse.Namespace) -> Novelty | None:
+    if arguments.against is None:
+        return None
+    if len(runs) > 1 or arguments.format != "html":
+        raise UserError(
+            "--against is for the page of one run",
+            hint="give one run and no other format",
+        )
+    return novelty(runs[0], read(arguments.against))
+
+
+def _rendered(name: str, runs: Sequence[Digest], news: Novelty | None) -> bytes:
+    if name == "html":
+        page: str = renderer(name).render(runs, news)
+        return page.encode()
+    report: str | bytes = renderer(name).render(runs)
+    if isinstance(report, bytes):
+        return report
+    return report.encode()
 
 
 def _write(given: Path | None, beside: Path, report: bytes) -> None:
@@ -97,21 +121,20 @@ def _write(given: Path | None, beside: Path, report: bytes) -> None:
     return show([f"report: {beside}"])
 
 
-def write_beside(directory: Path, digest: Digest | None = None) -> None:
+def write_beside(
+    directory: Path,
+    digest: Digest | None = None,
+    news: Novelty | None = None,
+) -> None:
     """Writes the reports that every run has next to its results, small reports first. Without `digest`, reads the
     results. If a report cannot be written, writes the other reports, and then raises UserError for the first failure.
     Also raises UserError if the results are invalid."""
     digest = digest or read(directory)
     failed: list[UserError] = []
     for name in BESIDE:
-        renderer_output = renderer(name)
-        report: str | bytes = renderer_output.render([digest])
-        if isinstance(report, bytes):
-            data = report
-        else:
-            data = report.encode()
+        data = _rendered(name, [digest], news)
         try:
-            write_atomically(directory / renderer_output.FILE_NAME, data, durable=False)
+            write_atomically(directory / renderer(name).FILE_NAME, data, durable=False)
         except UserError as error:
             failed.append(error)
     if failed:

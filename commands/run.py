@@ -39,6 +39,7 @@ from fixtures.targets.builds import guest_driver
 from fixtures.targets.guests import Guests
 from reports.digest import Digest, digest, read
 from reports.earlier import with_earlier
+from reports.novelty import novelty
 from reports.terminal import NORMAL, QUIET, VERBOSE, Progress, summary
 
 NAME = "run"
@@ -131,7 +132,8 @@ def _resume(arguments: argparse.Namespace) -> int:
     )
     if isinstance(plan, Plan) and (done := _complete(arguments.resume.absolute())):
         Progress(level=arguments.level).say(f"the run in {done.directory} is complete")
-        return _reported(done, done.directory, arguments.level, "", "")
+        earlier = read(options.against) if options.against else None
+        return _reported(done, done.directory, arguments.level, "", "", earlier)
     first = argparse.Namespace(
         out=arguments.resume.absolute(),
         yes=arguments.yes,
@@ -173,6 +175,7 @@ def _run(
 ) -> int:
     """Runs the cases. `arguments` is used only for values that are not in `options`: output, level, --yes."""
     run = choose(options, arguments.chosen, arguments.argv)
+    earlier = read(options.against) if options.against else None
     progress = Progress(level=arguments.level)
     with ExitStack() as around:
         if arguments.out:  # a mistake in the path is reported before any host or device is used
@@ -222,7 +225,7 @@ def _run(
             lost = ""
         changed = file.changed() or next(iter(recording.doubts), "")
     with crash_reports_in(out):
-        return _reported(judged or read(out), out, arguments.level, lost, changed)
+        return _reported(judged or read(out), out, arguments.level, lost, changed, earlier)
 
 
 def _judged_here(recording: Recording, before: Recorded | None, out: Path) -> Digest | None:
@@ -270,8 +273,16 @@ def _supervise(recording: Recording, progress: Progress, out: Path) -> None:
         raise
 
 
-def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) -> int:
-    """Writes the reports, prints the summary, and returns the exit status.
+def _reported(
+    judged: Digest,
+    out: Path,
+    level: int,
+    lost: str,
+    changed: str,
+    earlier: Digest | None = None,
+) -> int:
+    """Writes the reports, prints the summary, and returns the exit status. Both list first what is new against the
+    `earlier` run.
 
     The exit status does not depend on files that the driver or the library under test could change.
 
@@ -279,11 +290,12 @@ def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) ->
     file was changed.
     """
     reported = False
+    news = novelty(judged, earlier)
     try:
-        report.write_beside(out, judged)
+        report.write_beside(out, judged, news)
         reported = True
     finally:
-        print(summary(judged, out, level=level, reported=reported))
+        print(summary(judged, out, level=level, reported=reported, news=news))
     if changed:
         hint = "summary and reports show what the run itself has judged"
         raise UserError(changed, hint=hint, status=judged.status or 3)

@@ -386,6 +386,13 @@ class RunOptions:
         choices=SUBJECTS,
         decides=False,
     )
+    against: Path | None = _judging(
+        None,
+        "list first what is new against this earlier run, such as one of the stack as shipped",
+        "RUN",
+        given_path,
+        decides=False,
+    )
     no_confirm: bool = _judging(False, "do not repeat cases with a violation", decides=False)
     dialect: str | None = _judging(
         None,

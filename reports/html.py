@@ -31,7 +31,10 @@ from conformance.older_python import zip
 from conformance.results.conclusions import format_points, verdict_on
 from reports import evidence
 from reports.digest import Digest, RuleFacts
+from reports.novelty import Novelty, call_of
 from reports.page_data import PageData, first_of
+from reports.sketch import sketch_of
+from reports.terminal import figures
 from reports.text import flat, format_rules, format_value
 
 FILE_NAME = "report.html"
@@ -45,6 +48,14 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "unsup.": (Verdict.UNSUPPORTED,),
     "unreach.": (Verdict.UNREACHABLE,),
     "other": INCOMPLETE,
+}
+# The signs of verdicts on the map, beside their colours.
+SIGNS: Mapping[str, str] = {
+    **dict.fromkeys(VIOLATIONS, "✗"),
+    **dict.fromkeys((Verdict.WAIVED, Verdict.STACK), "w"),
+    Verdict.UNSUPPORTED: "○",
+    Verdict.UNREACHABLE: "-",
+    **dict.fromkeys((Verdict.BROKEN, Verdict.MISSED), "?"),
 }
 _MOST_SHOWN = 3  # the most cases that are shown for a defect
 
@@ -63,13 +74,33 @@ class Shown:
         return [of_case[case] for case in self.defect.cases[:_MOST_SHOWN]]
 
     @property
+    def cases(self) -> int:
+        return len(self.defect.cases)
+
+    @property
     def more(self) -> Sequence[str]:
         return self.defect.cases[_MOST_SHOWN:]
 
 
 @dataclass(frozen=True)
+class Cell:
+    """A rule on the map: its worst verdict in each run."""
+
+    rule: RuleFacts
+    verdicts: Sequence[str]
+
+    @property
+    def words(self) -> str:
+        verdicts = ", ".join(verdict or "not run" for verdict in self.verdicts)
+        return f"{self.rule.id or 'no rule'}: {verdicts}"
+
+
+@dataclass(frozen=True)
 class Page:
+    """`news` is what is new in the only run against an earlier run."""
+
     runs: Sequence[Digest]
+    news: Novelty | None = None
 
     @cached_property
     def rules(self) -> Mapping[str, RuleFacts]:
@@ -168,6 +199,54 @@ class Page:
                 group.append(Shown(number, defect))
         return sorted(groups, key=lambda by_run: _order(by_run[0].defect))
 
+    @cached_property
+    def labels(self) -> Sequence[str]:
+        """A short name of each run: its stack, with what else is needed to tell the runs apart."""
+        for parts in (("stack",), ("device", "stack"), ("device", "stack", "kernel")):
+            labels = [" ".join(run.facts[name] for name in parts) for run in self.runs]
+            if len(set(labels)) == len(labels):
+                return labels
+        return [f"{number}. {label}" for number, label in enumerate(labels, 1)]
+
+    @cached_property
+    def map(self) -> Mapping[str, list[Cell]]:
+        """The rules of each verb, as cells of the map on top of the page."""
+        return {
+            verb: [
+                Cell(rule, [run.verdicts.get(rule.id, "") for run in self.runs]) for rule in rules
+            ]
+            for verb, rules in self.groups.items()
+        }
+
+    def tally(self, verb: str) -> Mapping[str, int]:
+        """Returns the numbers of a verb's rules by their verdicts in the first run, the worst verdicts first."""
+        verdicts = [cell.verdicts[0] or "not run" for cell in self.map[verb]]
+        return {verdict: verdicts.count(verdict) for verdict in sorted({*verdicts}, key=rank_of)}
+
+    @cached_property
+    def titles(self) -> Mapping[str, str]:
+        """The titles of defects with news against the earlier run, by fingerprint."""
+        items = self.news.new if self.news else ()
+        return {item.defect.fingerprint: item.title for item in items}
+
+    @cached_property
+    def listed(self) -> Mapping[str, list[list[Shown]]]:
+        """The defects by the heading above them: the new defects of each call, then the others."""
+        if self.news is None:
+            return {"": self.defects}
+        rows = {by_run[0].defect.fingerprint: by_run for by_run in self.defects}
+        listed = {
+            f"new: {call}": [rows[item.defect.fingerprint] for item in items]
+            for call, items in self.news.by_call.items()
+        }
+        earlier = [rows[defect.fingerprint] for defect in self.news.earlier]
+        return {**listed, f"not new against {self.news.name}": earlier}
+
+    def seen(self, by_run: Sequence[Shown]) -> tuple[str, str]:
+        """Returns the days on which the first and the last run with a defect began."""
+        days = sorted(self.runs[shown.number].header["started"][:10] for shown in by_run)
+        return days[0], days[-1]
+
     def rules_of(self, by_run: Sequence[Shown]) -> list[RuleFacts]:
         """Returns the rules that a defect violates. The rules of its first symptom come first."""
         ids = dict.fromkeys(
@@ -182,14 +261,15 @@ class Page:
     def data(self) -> str:
         """The data for the script (page_data.py): cases, sweeps, maps, and for each defect the cases not shown."""
         number_of = {case: number for number, case in enumerate(self.cases)}
+        shown_defects = [by_run for rows in self.listed.values() for by_run in rows]
         return PageData(self.runs, self.cases).packed(
-            names=[run.name for run in self.runs],
+            names=self.labels,
             cases=list(self.cases),
             sweeps=[number_of[case] for case in self.sweeps],
             unrecorded=self.unrecorded,
             more=[
                 [number_of[case] for case in shown.more]
-                for by_run in self.defects
+                for by_run in shown_defects
                 for shown in by_run
                 if shown.more
             ],
@@ -222,11 +302,12 @@ def _order(defect: Defect) -> tuple[bool, bool, bool, int]:
     return defect.of_stack, defect.waived, defect.unconfirmed, defect.severity.rank
 
 
-def render(runs: Sequence[Digest]) -> str:
-    """Returns the page. Raises UserError if the file of a sweep's points is invalid."""
+def render(runs: Sequence[Digest], news: Novelty | None = None) -> str:
+    """Returns the page; with `news`, what is new against an earlier run comes first. Raises UserError if the file of a
+    sweep's points is invalid."""
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    page = Page(runs)
+    page = Page(runs, news)
     template = environment().get_template("report.html")
     return template.render(
         page=page,
@@ -284,6 +365,10 @@ def environment() -> Environment:
         "format_rules": format_rules,
         "format_count": format_count,
         "slug": slug,
+        "call": lambda by_run: call_of(by_run[0].defect),
+        "sketch": sketch_of,
+        "sign": lambda verdict: SIGNS.get(verdict, ""),
+        "figures": figures,
     }
     return environment
 

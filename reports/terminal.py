@@ -10,11 +10,11 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from conformance.defects import Severity
+from conformance.defects import Defect, Severity
 from conformance.errors import PROGRAM, command, format_count
 from conformance.judging import LEFT_EITHER, LEFT_ELSEWHERE, LEFT_OPEN, UNDECLARED
 from conformance.model.preflight import format_findings
@@ -30,6 +30,7 @@ from conformance.model.verdict import (
 from conformance.results.conclusions import verdict_on
 from conformance.results.records import PLAN_FILE
 from reports.digest import Digest
+from reports.novelty import Novelty
 from reports.text import columns_of, fitted, format_rules, one_line
 
 _COLOURS: dict[str, str] = {
@@ -52,32 +53,19 @@ def summary(
     stream: TextIO | None = None,
     level: int = NORMAL,
     reported: bool = True,
+    news: Novelty | None = None,
 ) -> str:
     """Returns the last lines of a run: a line for each defect, the figures, the path of the report, and the next
     command. With `level` VERBOSE the lines also have the reason and the command of each defect's first case. With QUIET
     the only line has the headline and the conclusion. The path of the report is shown only if the report was written
-    (`reported`)."""
+    (`reported`). With `news`, what is new against an earlier run comes first, by call."""
     stream = stream or sys.stdout
     conclusion = f"{run.conclusion} (exit status {run.status})"
     if level == QUIET:
-        if run.headline:
-            return f"{run.headline}; {conclusion}"
-        return conclusion
-    lines = ["", *_defects(run, stream, level), *_undecided(run, stream), ""]
-    if run.footer and "duration_s" in run.footer:
-        duration = f" in {run.footer['duration_s']:.1f} s"
-    else:
-        duration = ""
-    figures = ", ".join(
-        f"{run.counts[verdict]} {coloured(verdict, stream)}"
-        for verdict in reversed(VERDICTS)
-        if run.counts.get(verdict)
-    )
-    if run.points != len(run.results):
-        points = f", {format_count(run.points, 'call')} judged"
-    else:
-        points = ""
-    lines.append(f"{format_count(len(run.results), 'case')}{duration}{points}: {figures}")
+        parts = (news.sentence if news else "", run.headline, conclusion)
+        return "; ".join(filter(None, parts))
+    lines = ["", *_defects(run, stream, level, news), *_undecided(run, stream), ""]
+    lines.append(figures(run, lambda verdict: coloured(verdict, stream)))
     lines += [*([run.headline] if run.headline else ()), run.short_sentence]
     if remarks := format_remarks(run.results):
         lines.append(remarks)
@@ -89,11 +77,27 @@ def summary(
         where = f"report: {out / REPORT} (results: {out})"
     else:
         where = f"results: {out}"
-    last = (where, *_program(run, out), f"next: {_next(run, out)}")
+    first = _first(run, news)
+    last = (where, *_program(run, out, first), f"next: {_next(run, out, first)}")
     lines += [device_line(run.header), *map(one_line, last)]
     return "\n".join(
         [*(line if "\x1b" in line else fitted(line, stream) for line in lines), conclusion],
     )
+
+
+def figures(run: Digest, shown: Callable[[str], str] = str) -> str:
+    """Returns the numbers of cases, of judged calls and of verdicts, and the duration, in one line."""
+    if run.footer and "duration_s" in run.footer:
+        duration = f" in {run.footer['duration_s']:.1f} s"
+    else:
+        duration = ""
+    if run.points != len(run.results):
+        points = f", {format_count(run.points, 'call')} judged"
+    else:
+        points = ""
+    verdicts = [verdict for verdict in reversed(VERDICTS) if run.counts.get(verdict)]
+    counts = ", ".join(f"{run.counts[verdict]} {shown(verdict)}" for verdict in verdicts)
+    return f"{format_count(len(run.results), 'case')}{duration}{points}: {counts}"
 
 
 def format_remarks(results: Iterable[ResultRecord]) -> str:
@@ -139,27 +143,61 @@ _REMARKS: Mapping[str, str] = {
 }
 
 
-def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:
-    if run.defects and level == NORMAL:
-        yield "defects, most severe first: severity, number, what is wrong (rules), in how many cases"
-    first_of_stack = next((defect for defect in run.defects if defect.of_stack), None)
-    for defect in run.defects:
+_DEFECTS = "most severe first: severity, number, what is wrong (rules), in how many cases"
+
+
+def _defects(run: Digest, stream: TextIO, level: int, news: Novelty | None) -> Iterator[str]:
+    defects: Sequence[Defect] = run.defects
+    if news:
+        yield from _news(run, stream, level, news)
+        defects = news.earlier
+        if defects:
+            yield f"not new against {news.name}:"
+    elif defects and level == NORMAL:
+        yield f"defects, {_DEFECTS}"
+    first_of_stack = next((defect for defect in defects if defect.of_stack), None)
+    for defect in defects:
         if defect is first_of_stack:
             yield "of the stack, on every device: answered by the kernel's core or libibverbs"
-        if defect.waived:
-            label = Verdict.WAIVED.value
-        else:
-            if defect.unconfirmed:
-                label = "unconfirmed"
-            else:
-                label = defect.severity.label
-        ends = f" ({format_rules(defect.rules, _MOST_RULES)}) x{len(defect.cases)}"
-        head = f"{label:<{_LABEL}} {defect.fingerprint} "
-        line = shortened(defect.title, _width(stream) - len(head) - len(ends)) + ends
-        yield painted(head, _WAIVED if defect not in run.open_defects else _SEVERITY, stream) + line
-        if level == VERBOSE:
-            yield f"{'':<{_LABEL}} {defect.first.line}"
-            yield f"{'':<{_LABEL}} {defect.first.repro}"
+        yield from _defect(run, defect, defect.title, stream, level)
+
+
+def _news(run: Digest, stream: TextIO, level: int, news: Novelty) -> Iterator[str]:
+    yield news.sentence
+    if level == NORMAL:
+        yield f"defects, {_DEFECTS}"
+    for call, items in news.by_call.items():
+        yield f"{call}: {format_count(len(items), 'new defect')}"
+        for item in items:
+            yield from _defect(run, item.defect, item.title, stream, level)
+    yield from news.hints()
+    yield ""
+
+
+def _defect(
+    run: Digest,
+    defect: Defect,
+    title: str,
+    stream: TextIO,
+    level: int,
+) -> Iterator[str]:
+    if defect.waived:
+        label = Verdict.WAIVED.value
+    elif defect.unconfirmed:
+        label = "unconfirmed"
+    else:
+        label = defect.severity.label
+    if defect in run.open_defects:
+        colour = _SEVERITY
+    else:
+        colour = _WAIVED
+    ends = f" ({format_rules(defect.rules, _MOST_RULES)}) x{len(defect.cases)}"
+    head = f"{label:<{_LABEL}} {defect.fingerprint} "
+    line = shortened(title, _width(stream) - len(head) - len(ends)) + ends
+    yield painted(head, colour, stream) + line
+    if level == VERBOSE:
+        yield f"{'':<{_LABEL}} {defect.first.line}"
+        yield f"{'':<{_LABEL}} {defect.first.repro}"
 
 
 def _undecided(run: Digest, stream: TextIO) -> Iterator[str]:
@@ -194,10 +232,16 @@ def shortened(text: str, width: int) -> str:
     return f"{text[: max(0, width - 1)]}…"
 
 
-def _program(run: Digest, out: Path) -> Iterator[str]:
+def _first(run: Digest, news: Novelty | None) -> Defect | None:
+    """Returns the defect that the last lines name: the first new defect or, if none is new, the first open one."""
+    if news and news.new:
+        return news.new[0].defect
+    return next(iter(run.open_defects), None)
+
+
+def _program(run: Digest, out: Path, first: Defect | None) -> Iterator[str]:
     """Yields the commands that make the C program of the first defect and repeat the failed cases."""
-    if run.open_defects:
-        first = run.open_defects[0]
+    if first:
         yield f"C program: {command('reproducer', first.fingerprint, '--run', out)} shows the first defect"
         target, only, _ = first.first.repro.rpartition(
             " --only ",
@@ -205,14 +249,14 @@ def _program(run: Digest, out: Path) -> Iterator[str]:
         yield f"again: {target if only else f'{PROGRAM} run'} --failed {shlex.quote(str(out))} runs the failed cases"
 
 
-def _next(run: Digest, out: Path) -> str:
+def _next(run: Digest, out: Path, first: Defect | None) -> str:
     if run.footer is None or run.counts.get(Verdict.MISSED):
         if run.header.get("shards"):
             return "run the missing shards, resume the interrupted shards, and merge all shards into another --out"
         if (out / PLAN_FILE).exists():
             return f"{command('run', '--resume', out)} runs the missing cases"
-    if run.open_defects:
-        return f"{command('explain', run.open_defects[0].fingerprint, '--run', out)} explains the first defect"
+    if first:
+        return f"{command('explain', first.fingerprint, '--run', out)} explains the first defect"
     if run.status == 1:
         return "correct the waivers named above (see docs/waivers.md)"
     if run.status == 3:

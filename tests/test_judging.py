@@ -316,7 +316,9 @@ def test_a_key_that_still_works_is_a_defect_of_the_call_that_ended_the_key(
     )
     fault = located(Fault(FaultKind.MOVED), with_traffic, 1)
     assert (fault.dead, fault.ended) == (True, call)
-    (defect,) = defects_of([{**completed(RESULT), "verdict": "FAIL", "fault": fault.as_data()}])
+    (defect,) = defects_of(
+        [{**completed(RESULT), "verdict": Verdict.FAIL, "fault": fault.as_data()}]
+    )
     assert defect.title == title
 
 

@@ -41,7 +41,7 @@ HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).c
 NOT_DECIDING = set(
     words(
         "console power_cycle return_within guests subject no_confirm verify_calls keep verbs rules words only tier shard tools "
-        "strict_packages waivers",
+        "strict_packages waivers against",
     ),
 )
 HOST_ONLY = set(

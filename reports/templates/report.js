@@ -88,7 +88,7 @@
     if (several) shown.prepend(el("div", { class: "run" }, ...title(number, value)));
     return shown;
   }
-  const title = (number, value) => [badge(value.effective), ` ${number + 1}. ${data.names[number]}`];
+  const title = (number, value) => [badge(value.effective), ` ${data.names[number]}`];
   const verdicts = (at) => data.runs.map((run) => data.texts[run.effective[at]] ?? "-");
   const inRuns = (at, make) => data.runs.flatMap((run, number) => run.effective[at] ? make(run, number, at) : []);
   const kept = (make) => {  // the element is made on the first call; later calls return it, with its state
@@ -182,6 +182,7 @@
     apply();
   }
 
+  let filtered = false;  // whether the filter has opened the groups
   function apply() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const wanted = chips.filter((chip) => chip.getAttribute("aria-pressed") === "true").map((chip) => chip.dataset.verdict);
@@ -207,6 +208,8 @@
         total += wantedVerb ? here.length : 0;
       }
       group.element.classList.toggle("hidden", !wantedVerb || shown === 0);
+      if (filtering || verb.value) group.element.open = true;
+      else if (filtered) group.element.open = false;
       any ||= wantedVerb && shown > 0;
     }
     if (unrecorded) {
@@ -217,6 +220,7 @@
       total += here.length;
       any ||= here.length > 0;
     }
+    filtered = filtering || verb.value !== "";
     $("#nothing").classList.toggle("hidden", any);
     count.textContent = filtering || verb.value ? `${total.toLocaleString("en")} cases` : "";
   }
@@ -231,7 +235,7 @@
     const isOpen = unfold.getAttribute("aria-pressed") !== "true";
     unfold.setAttribute("aria-pressed", String(isOpen));
     unfold.textContent = isOpen ? "Fold" : "Unfold";
-    for (const rule of $$("details.rule")) rule.open = isOpen;
+    for (const each of $$("details.group, details.rule")) each.open = isOpen;
   });
 
   // A link to a rule or case opens the rows around the rule or case. A row that is not built yet is moved to the front.
@@ -284,7 +288,7 @@
       search.focus();
       search.select();
     } else if (event.key === "j" || event.key === "k") {
-      const rows = $$(".matrix summary").filter((row) => row.offsetParent !== null);
+      const rows = $$(".matrix summary").filter((row) => row.checkVisibility());
       const at = rows.indexOf(document.activeElement);
       const next = rows[event.key === "j" ? at + 1 : Math.max(0, at - 1)];
       if (next) { next.focus(); next.scrollIntoView({ block: "nearest" }); }
@@ -322,7 +326,8 @@
     const everything = document.body.classList.contains("everything");
     const violated = [...rules.values()].filter((rule) => rule.shown.some(isBad)).map((rule) => rule.element);
     const all = everything ? [...violated, ...$$("details.sweep"), ...$$("details.case:has(.FAIL, .CRASH, .HANG)")] : [];
-    opened = [...$$(".hashes"), ...all].filter((each) => !each.open);
+    const shown = [...$$(".hashes, details.defect, details.group"), ...(everything ? $$(".folded, details.path") : [])];
+    opened = [...shown, ...all].filter((each) => !each.open);
     opened.forEach(open);
   });
   addEventListener("afterprint", () => {
@@ -394,7 +399,6 @@
       .reduce((sum, [, count]) => sum + count, 0);
     const details = el("details", { class: "sweep", id: `sweep:${data.cases[at]}` }, el("summary", {},
       ...verdicts(at).map(badge), el("span", { class: "id" }, data.cases[at]), soft(`${total.toLocaleString("en")} points`)), sides);
-    details.open = verdicts(at).includes("FAIL");
     return inside(details, () => sides.append(...inRuns(at, (run, number) => {
       const value = found(run, at);
       return el("section", {}, ...heading(number, value), el("p", {}, code(value.call ?? "")),
@@ -410,18 +414,22 @@
     el("thead", {}, el("tr", {}, el("td"), ...found.positions.map((each) => el("th", { scope: "col" }, each)))),
     el("tbody", {}, ...lines.map((cells, number) => el("tr", {}, el("th", { scope: "row" }, found.operations[number]),
       ...cells.map((cell) => cell ? el("td", { class: cell[0], title: cell[2] }, cell[1]) : el("td"))))));
-  const path = kept((at) => el("div", { class: "path" }, el("div", { class: "sides" },
-    el("h3", {}, link(data.cases[at])), ...inRuns(at, (run, number) => matrixOf(run, at) ? [
+  const path = kept((at) => el("details", { class: "path" }, el("summary", {}, ...verdicts(at).map(badge), " ", link(data.cases[at])),
+    el("div", { class: "sides" }, ...inRuns(at, (run, number) => matrixOf(run, at) ? [
       ...heading(number, found(run, at)),
       el("div", { class: "blocks" }, ...matrixOf(run, at).blocks.map((block) => table(matrixOf(run, at), block)))] : []))));
   const [paths, sweeps] = $$(".in-full > section");
   const matrices = data.sweeps.filter((at) => data.runs.some((run) => matrixOf(run, at)));
+  for (const [section, listed] of [[paths, matrices], [sweeps, data.sweeps]]) {
+    const bad = listed.filter(isBad).length;
+    $("output", section).textContent = `${listed.length} sweeps${bad ? `, ${bad} with violations` : ""}`;
+  }
   paths.classList.toggle("hidden", !matrices.length);
   sweeps.classList.toggle("hidden", !data.sweeps.length);
   function showInFull(shown = data.sweeps, step = STEP) {
     near.disconnect();
-    fill($("div", paths), matrices, path, step);
-    fill($("div", sweeps), shown, sweep, step);
+    fill($("details > div", paths), matrices, path, step);
+    fill($("details > div", sweeps), shown, sweep, step);
   }
   const near = new IntersectionObserver(([entry]) => { if (entry.isIntersecting) showInFull(); }, { rootMargin: "100%" });
   near.observe($(".in-full"));

@@ -1,0 +1,93 @@
+"""Divides the defects of a run into those that are new against an earlier run, and those that both runs have.
+comparison.py compares the verdicts; this module is for the vendor who asks what a change of a stack has made worse."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from conformance.defects import Defect
+from conformance.errors import command, format_count
+from conformance.verbs import VERBS
+from reports.comparison import GONE, NEW, NOT_TRIED, REGRESSED, Comparison, compare
+from reports.digest import Digest
+
+
+def call_of(defect: Defect) -> str:
+    """Returns the call whose folder has most cases of the defect; the name of the folder if it is not that of a call."""
+    folders = Counter(case.partition("/")[0] for case in defect.cases)
+    (folder, _), *_ = folders.most_common(1)
+    verb = f"ibv_{folder}"
+    if verb in VERBS:
+        return verb
+    return folder
+
+
+@dataclass(frozen=True)
+class New:
+    """A defect that is new, or a defect of both runs with a new symptom; `news` has this symptom in words."""
+
+    defect: Defect
+    news: str = ""
+
+    @property
+    def title(self) -> str:
+        if self.news:
+            return f"{self.defect.title}: now also {self.news}"
+        return self.defect.title
+
+
+@dataclass(frozen=True)
+class Novelty:
+    comparison: Comparison
+
+    @property
+    def name(self) -> str:
+        """The path of the earlier run, as the user gave it."""
+        return str(self.comparison.old.path)
+
+    @cached_property
+    def new(self) -> Sequence[New]:
+        """The new defects and the defects with new symptoms, the most severe first."""
+        defects = self.comparison.defects
+        new = [New(defect) for kind in (NEW, NOT_TRIED) for defect in defects[kind]]
+        new += [New(defect, news) for defect, news in self.comparison.changed_defects]
+        return sorted(new, key=lambda item: item.defect.severity.rank)
+
+    @cached_property
+    def by_call(self) -> Mapping[str, Sequence[New]]:
+        """The new defects of each call; the call with the most severe defect comes first."""
+        groups: dict[str, list[New]] = {}
+        for item in self.new:
+            groups.setdefault(call_of(item.defect), []).append(item)
+        return groups
+
+    @cached_property
+    def earlier(self) -> Sequence[Defect]:
+        """The other defects of the later run, in the order of the run."""
+        new = {item.defect.fingerprint for item in self.new}
+        return [defect for defect in self.comparison.new.defects if defect.fingerprint not in new]
+
+    @property
+    def sentence(self) -> str:
+        gone = len(self.comparison.defects[GONE])
+        parts = [
+            f"{format_count(len(self.new), 'defect')} new against {self.name}",
+            f"{len(self.earlier)} not new",
+            f"{gone} gone",
+        ]
+        return ", ".join(parts)
+
+    def hints(self) -> Iterator[str]:
+        """Yields a line about cases that have regressed, which may belong to a defect of both runs."""
+        regressed = [change for change in self.comparison.of(REGRESSED) if not change.points]
+        if regressed:
+            shown = command("compare", self.comparison.old.path, self.comparison.new.path)
+            yield f"{format_count(len(regressed), 'case')} regressed: {shown} lists the cases"
+
+
+def novelty(run: Digest, earlier: Digest | None) -> Novelty | None:
+    """Returns what is new in a run against an earlier run, which may have other tables."""
+    if earlier is None:
+        return None
+    return Novelty(compare(earlier, run, unlike_tables=True))

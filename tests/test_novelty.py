@@ -1,0 +1,67 @@
+"""Tests of what is new in a run against an earlier run, on recorded violations of real runs."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from commands.__main__ import main
+from reports.digest import Digest, read
+from reports.novelty import Novelty, call_of, novelty
+from reports.terminal import QUIET, summary
+
+RUNS = Path(__file__).with_name("recorded_violations")
+
+
+@pytest.fixture(scope="module")
+def forky() -> Digest:
+    return read(RUNS / "forky.jsonl")
+
+
+def against_trixie(forky: Digest) -> Novelty:
+    news = novelty(forky, read(RUNS / "trixie.jsonl"))
+    assert news is not None
+    return news
+
+
+def test_each_defect_is_either_new_or_not_new(forky: Digest) -> None:
+    news = against_trixie(forky)
+    new = [item.defect.fingerprint for item in news.new]
+    earlier = [defect.fingerprint for defect in news.earlier]
+    assert sorted(new + earlier) == sorted(defect.fingerprint for defect in forky.defects)
+    assert "8b8051c7e5f5" in new, "trixie has no ibv_advise_mr"
+    assert "6c8e18b350a5" in earlier
+
+
+def test_nothing_is_new_against_the_run_itself(forky: Digest) -> None:
+    news = novelty(forky, forky)
+    assert news is not None
+    assert list(news.new) == []
+    assert news.sentence == f"0 defects new against {forky.path}, 24 not new, 0 gone"
+
+
+def test_new_defects_come_first_in_groups_of_one_call(forky: Digest) -> None:
+    news = against_trixie(forky)
+    lines = summary(forky, RUNS, news=news).splitlines()
+    assert lines[1] == news.sentence
+    heads = [f"{call}: " for call in news.by_call]
+    places = [next(at for at, line in enumerate(lines) if line.startswith(head)) for head in heads]
+    assert places == sorted(places)
+    end = lines.index(f"not new against {news.name}:")
+    for items in news.by_call.values():
+        calls = {call_of(item.defect) for item in items}
+        assert len(calls) == 1
+        for item in items:
+            assert any(item.defect.fingerprint in line for line in lines[:end])
+    first = news.new[0].defect.fingerprint
+    assert any(f"explain {first}" in line and "first defect" in line for line in lines[end:])
+    assert summary(forky, RUNS, level=QUIET, news=news).startswith(news.sentence)
+
+
+def test_the_page_against_an_earlier_run_is_of_one_run(tmp_path: Path) -> None:
+    shutil.copy(RUNS / "forky.jsonl", tmp_path / "results.jsonl")
+    arguments = ["report", str(tmp_path), "--against", str(RUNS / "trixie.jsonl")]
+    assert main(arguments) == 0
+    assert "not new against" in (tmp_path / "report.html").read_text()
+    assert main([*arguments, "--format", "markdown"]) == 2
+    assert main(["run", "--against", str(tmp_path / "absent")]) == 2
