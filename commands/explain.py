@@ -15,6 +15,7 @@ from conformance.tables.suite import POINT, Suite
 from conformance.verbs import VERBS
 from conformance.yamldoc.reader import suggestion
 from reports.digest import Digest, read
+from reports.dispute import dispute, symptom_about
 from reports.earlier import run_about
 from reports.explanations import FINGERPRINT, defect_of, of_case, of_defect, of_rule
 
@@ -31,6 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--run RUN",
         f"the run (default: the latest in {OUT}/ that has the rule, case or defect)",
     )
+    add(
+        parser, "--dispute", "write the text with which you dispute the violation (docs/dispute.md)"
+    )
     add_cases_argument(parser)
 
 
@@ -43,6 +47,10 @@ def execute(arguments: argparse.Namespace) -> int:
         run = read(path)
     else:
         run = None
+    if arguments.dispute:
+        symptom, disputed = symptom_about(word, run)
+        show(dispute(symptom, disputed))
+        return 0
     if FINGERPRINT.fullmatch(word):
         show(of_defect(*defect_of(word, run, "--run")))
         return 0

@@ -1,6 +1,8 @@
 """Divides the defects of a run into those that are new against an earlier run, and those that both runs have.
 comparison.py compares the verdicts; this module is for the vendor who asks what a change of a stack has made worse."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

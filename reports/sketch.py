@@ -1,6 +1,8 @@
 """Sketches what a request moved, and where, from the data of its fault: the range that its key grants, the range that
 the request addressed, and the bytes that moved. Only faults of the data path have a sketch."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

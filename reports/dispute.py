@@ -1,0 +1,112 @@
+"""Writes the text with which a user disputes a FAIL: everything that somebody else needs to decide whether the rule, the
+row or the observation is wrong, or whether the violation is known. docs/dispute.md says what happens with the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.defects import Defect, Symptom
+from conformance.errors import UserError, command
+from conformance.model.verdict import VIOLATIONS
+from conformance.results.conclusions import verdict_on
+from reports.digest import Digest
+from reports.evidence import location
+from reports.explanations import FINGERPRINT, defect_of
+from reports.terminal import device_line
+
+_CLAIMS = """
+Keep the paragraph that is true, complete it, and delete the others.
+
+[ ] THE RULE IS WRONG. This sentence of a document permits the observation:
+    "…" (document, section)
+
+[ ] THE ROW IS WRONG. The rule is right, but this call does not test it, because:
+    …
+
+[ ] THE OBSERVATION IS WRONG. The stack did something else, as this trace, log or source line shows:
+    …
+
+[ ] IT IS KNOWN. The stack is wrong, and an issue exists. Nothing needs to be sent; a waiver declares it:
+    {waiver}
+"""
+
+
+def symptom_about(word: str, run: Digest | None) -> tuple[Symptom, Digest]:
+    """Returns the recorded violation of a defect, a case or a rule, and the run. Raises UserError if the run has none."""
+    if run is None:
+        raise UserError(f"no run has a violation of {word}", hint="give the run with --run RUN")
+    if FINGERPRINT.fullmatch(word):
+        return defect_of(word, run, "--run")[0].first, run
+    for defect in run.defects:
+        for symptom in defect.symptoms:
+            if word in (symptom.name, symptom.case) or word.upper() in map(
+                str.upper, symptom.rules
+            ):
+                return symptom, run
+    raise UserError(
+        f"{run.path} has no violation of {word}", hint="only a violation can be disputed"
+    )
+
+
+def dispute(symptom: Symptom, run: Digest) -> Iterator[str]:
+    """Yields the lines of the text."""
+    defect = _defect_of(symptom, run)
+    rules = ", ".join(symptom.rules)
+    yield "To: the maintainers of the suite (an issue in the repository from which you have it)"
+    yield f"Subject: rdma-cts: {symptom.verdict} of {rules} is disputed: {defect.title}"
+    yield ""
+    yield f"verdict:   {symptom.verdict}, {defect.severity.label}, defect {defect.fingerprint}"
+    yield f"case:      {symptom.name}"
+    yield f"row:       {location(symptom.record)}"
+    yield f"stack:     {device_line(run.header)}"
+    suite = run.header["suite"]
+    yield f"suite:     {suite.get('version', '?')}, tables {str(suite.get('tables_sha256', '?'))[:12]}"
+    yield f"answered:  {defect.answering}"
+    yield ""
+    yield from _steps(symptom)
+    yield f"observed:  {symptom.line}"
+    if confirmed := run.repetitions.text_of(symptom.case):
+        yield f"repeated:  {confirmed}"
+    yield ""
+    yield from _rules(symptom, run)
+    where = run.path
+    waiver = command(
+        "waivers",
+        "--run",
+        where,
+        *("--owner", "NAME", "--issue", "ADDRESS", "--expires", "DATE"),
+    )
+    yield from _CLAIMS.format(waiver=waiver).splitlines()
+    yield ""
+    yield "Attach what these commands write, so that the reader can judge the observation again and repeat the call:"
+    yield f"    {command('bundle', where)}"
+    yield f"    {command('reproducer', symptom.name, '--run', where)}"
+    yield f"Repeated by: {symptom.repro}"
+
+
+def _defect_of(symptom: Symptom, run: Digest) -> Defect:
+    return next(defect for defect in run.defects if symptom in defect.symptoms)
+
+
+def _steps(symptom: Symptom) -> Iterator[str]:
+    set_up = (symptom.deviation or symptom.record)["set_up"]
+    for line in set_up["given"]:
+        yield f"given:     {line}"
+    for line in set_up["before"]:
+        yield f"before:    {line}"
+    if symptom.call != symptom.record["call"] and not symptom.deviation:
+        yield f"before:    {symptom.record['call']}"
+    yield f"call:      {symptom.call}"
+    if symptom.expected:
+        yield f"expected:  {symptom.expected}"
+
+
+def _rules(symptom: Symptom, run: Digest) -> Iterator[str]:
+    for rule in symptom.rules:
+        facts = run.rules.get(rule)
+        if facts is None or verdict_on(rule, symptom.record) not in VIOLATIONS:
+            continue
+        yield f"{rule} ({facts.level}): {facts.statement}"
+        yield f"    document: {facts.documented}"
+        if facts.argument_against:
+            yield f"    argument against: {facts.argument_against}"

@@ -1,0 +1,58 @@
+"""Tests of the text with which a user disputes a violation."""
+
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from commands.__main__ import main
+from reports.digest import read
+
+RUNS = Path(__file__).with_name("recorded_violations")
+FINGERPRINT = "85c569cb8aca"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "a run"
+    folder.mkdir()
+    shutil.copy(RUNS / "forky.jsonl", folder / "results.jsonl")
+    return folder
+
+
+def text_of(word: str, run: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["explain", word, "--dispute", "--run", str(run)]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_text_has_the_rule_the_row_the_observation_and_the_stack(
+    run: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = text_of(FINGERPRINT, run, capsys)
+    (defect,) = [item for item in read(run).defects if item.fingerprint == FINGERPRINT]
+    assert text.splitlines()[1].endswith(defect.title)
+    for needed in (defect.first.name, defect.first.line, defect.first.repro, "kernel 7.2.12"):
+        assert needed in text
+    assert "BIND-10 (must): " in text
+    for claim in ("THE RULE IS WRONG", "THE ROW IS WRONG", "THE OBSERVATION IS WRONG", "KNOWN"):
+        assert text.count(claim) == 1
+    assert f"bundle {shlex.quote(str(run))}" in text
+    assert f"waivers --run {shlex.quote(str(run))} --owner NAME" in text
+
+
+@pytest.mark.parametrize("word", ["bind-10", "bind_mw/type_1/part-from-buf"])
+def test_a_violation_can_be_named_by_its_rule_or_its_case(
+    word: str,
+    run: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = text_of(word, run, capsys)
+    assert word.upper() in text.upper()
+    assert FINGERPRINT in text
+
+
+def test_only_a_violation_can_be_disputed(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "DEREG-02", "--dispute", "--run", str(run)]) == 2
+    assert "has no violation of DEREG-02" in capsys.readouterr().err
