@@ -1,6 +1,9 @@
 """Tests of the runners of each kind of case. The kernel log, resource counts and the profile apply to all kinds."""
 
+from __future__ import annotations
+
 import itertools
+import resource
 from collections.abc import Iterable, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import replace
@@ -10,12 +13,13 @@ import pytest
 
 import samples
 from conformance.errors import HostLacks, LoopbackLost, PeerLost, SetupRefused, UserError
+from conformance.execution.procedure import limits
 from conformance.execution.runner import RunContext, run_case
 from conformance.execution.steps import STEPS
 from conformance.judging import Basis, Judgement, apply_profile
 from conformance.kernel import resources
 from conformance.model.capability import Profile
-from conformance.model.case import Case
+from conformance.model.case import Case, Expectation, Step
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence
 from conformance.model.verdict import Verdict
@@ -356,3 +360,23 @@ def test_calls_of_many_steps_report_the_step_that_failed(given: str, reason: str
         judgement = judgement_on(case, on_the_reference(bench))
     assert judgement.verdict == Verdict.FAIL
     assert reason in judgement.reason
+
+
+@pytest.mark.parametrize(
+    ("code", "limit", "said"),
+    [
+        ("ENOMEM", 8 << 20, ["RLIMIT_MEMLOCK of the process: 8192 KiB"]),
+        ("EPERM", resource.RLIM_INFINITY, ["RLIMIT_MEMLOCK of the process: none"]),
+        ("EINVAL", 8 << 20, None),
+    ],
+)
+def test_a_refused_valid_registration_comes_with_the_limit_on_locked_memory(
+    code: str,
+    limit: int,
+    said: list[str] | None,
+    monkeypatch: Patch,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (limit, limit))
+    step = Step("ibv_reg_mr", {}, Expectation("success"))
+    assert limits(step, {"errno": code}).get("remarks") == said
+    assert limits(replace(step, then=Expectation("refused")), {"errno": code}) == {}

@@ -2,6 +2,7 @@
 exceptions are failures of the harness, never of the device. runner.py adds the kernel's evidence and the verdict."""
 
 import itertools
+import resource
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -15,7 +16,7 @@ from conformance.judging.faults import DONE, fault_of, outcome_of
 from conformance.kernel import paging
 from conformance.model.case import Case, MrSpec, Step, WindowSpec, format_argument
 from conformance.model.observation import Observation
-from conformance.model.vocabulary import PROBES
+from conformance.model.vocabulary import PROBES, REGISTRATIONS
 
 _REPORT_INTERVAL = 64  # the number of calls between two reports of progress
 
@@ -112,9 +113,27 @@ def make_calls(context: CaseContext) -> Observation:
             observation = each_allocation_fails(context, call)
         else:
             observation = call()
+        observation |= limits(context.case.when, observation)
     if context.case.afterwards:
         observation["afterwards"] = _afterwards(context, observation)
     return observation
+
+
+# The errnos of a registration that exceeds the limit on locked memory.
+_OF_LIMIT = ("ENOMEM", "EPERM", "EAGAIN")
+
+
+def limits(step: Step, seen: Observation) -> Observation:
+    """Returns a remark with the limit on locked memory if it may be why a valid registration was refused."""
+    refused = step.call in REGISTRATIONS and seen.get("errno") in _OF_LIMIT
+    if not refused or step.then.outcome != "success":
+        return {}
+    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    if limit == resource.RLIM_INFINITY:
+        value = "none"
+    else:
+        value = f"{limit >> 10} KiB"
+    return {"remarks": [*seen.get("remarks", ()), f"RLIMIT_MEMLOCK of the process: {value}"]}
 
 
 def make_all_calls(context: CaseContext, cases: Sequence[Case]) -> Iterator[Observation]:
