@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import _report_error
+from commands.cli.announcement import errors_on_purpose
 from conformance.errors import UserError
 from conformance.run_options import RunOptions
+from conformance.tables.health import HEALTH
+from conformance.tables.suite import load_suite
+from conformance.tables.tiers import DEFAULT, of_tier
 from fixtures.hosts.lab_file import read_lab
 from fixtures.system import usable
 from fixtures.targets.target import with_target
@@ -190,6 +194,26 @@ def test_a_device_is_refused_only_because_of_processes(
         assert with_target(options, say=said.append).device == device
         noted = [pair for pair in pairs if pair.pid or pair.kernel != "ib_core"]
         assert bool(said) == bool(noted), said
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_the_plan_on_each_host_is_announced(name: str, tmp_path: Path, monkeypatch: Patch) -> None:
+    """In the default tier: the refused requests, the longest waits, and what the driver writes."""
+    host = HOSTS[name]()
+    host.installed(tmp_path, monkeypatch)
+    plan = of_tier(load_suite().cases, DEFAULT)
+    refused, waits, *drivers = errors_on_purpose(plan, host.devices)
+    assert refused.startswith("up to 5,")
+    assert refused.endswith(
+        "are refused on purpose: to node-health daemons, see docs/node-health.md"
+    )
+    assert waits.startswith("  waits after refusals, at worst: ")
+    assert "over UC or UD" in waits
+    names = [line.strip().partition(":")[0] for line in drivers]
+    is_mlx5 = any(device.driver == "mlx5" for device in host.devices.values())
+    assert names == (["mlx5"] if is_mlx5 else [])
+    few = of_tier(load_suite().cases, HEALTH)
+    assert next(iter(errors_on_purpose(few, host.devices))).startswith("up to 1")
 
 
 def test_a_device_of_another_host_is_named_if_it_is_hardware(
