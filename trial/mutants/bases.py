@@ -126,14 +126,16 @@ def refused_reliably(queue: Queue, status: str) -> bool:
 
 
 class Polled(deque[Completion]):
-    """A list of completions that calls `late` before each of its completions is polled."""
+    """A list of completions that calls `late` before its last completion is polled: a program that does not wait sees
+    all others at once."""
 
     def __init__(self, late: Callable[[], None]) -> None:
         super().__init__()
         self._late = late
 
     def popleft(self) -> Completion:
-        self._late()
+        if len(self) == 1:
+            self._late()
         return super().popleft()
 
 
