@@ -19,8 +19,8 @@ from commands.cli.endings import SIGNALLED, Terminated, crash_report, heed_signa
 from commands.cli.streams import Output, show
 from conformance import cache
 from conformance.errors import PROGRAM, UserError, command
+from conformance.model.printable import one_line
 from fixtures.system.cache import cache_directory, keeps_files
-from reports.text import one_line
 
 # The commands in the order of the help text, with their descriptions. _MODULES has the module names that differ from
 # the command.

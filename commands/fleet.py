@@ -8,6 +8,7 @@ from pathlib import Path
 from commands.cli.run_arguments import add
 from commands.cli.streams import show
 from conformance.errors import UserError, reading
+from conformance.model.printable import one_line
 from conformance.results.files import make_directory, write_atomically
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.tables.rules_file import read_registry
@@ -16,7 +17,6 @@ from reports import fleet, summary
 from reports.fleet import Fleet, Node
 from reports.history import facts_of
 from reports.html import FILE_NAME as REPORT
-from reports.text import one_line
 
 _MOST = 20  # the maximum number of printed differences
 

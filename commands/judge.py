@@ -16,10 +16,17 @@ from commands import report
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.errors import UserError, format_count
+from conformance.model.printable import one_line
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.equal_results import unequal_verdicts
-from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results
+from conformance.results.records import (
+    FILE_NAME,
+    Recorded,
+    footer_record,
+    read_results,
+    read_written,
+)
 from conformance.results.rejudge import WITHOUT_POINTS, Rejudged, find, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers, with_effective
@@ -30,7 +37,6 @@ from conformance.tables.tiers import left_out
 from reports.comparison import Change, compare
 from reports.digest import Digest, digest
 from reports.terminal import REPORT
-from reports.text import one_line
 
 _MOST_SHOWN = 10
 
@@ -51,9 +57,9 @@ def execute(arguments: argparse.Namespace) -> int:
     """Prints what has changed. Returns the exit status that `run` would have had. The status is also 1 if the tables
     are those of the run and a recorded verdict does not follow from the observations."""
     suite = suite_from(arguments)
-    recorded = read_results(arguments.run)
+    recorded = read_written(arguments.run)
     old = digest(
-        recorded,
+        recorded.shown(),
         arguments.run if arguments.run.is_dir() else arguments.run.parent,
         str(arguments.run),
     )
@@ -81,10 +87,11 @@ def execute(arguments: argparse.Namespace) -> int:
             if is_new:
                 shutil.rmtree(out, ignore_errors=True)
             raise
-        new = digest(read_results(out), out, str(out), is_own=True)
+        judged = read_results(out)
+        new = digest(judged, out, str(out), is_own=True)
         same = old.header["suite"].get("tables_sha256") == suite.tables_sha256
         unfounded = [change.unfounded for change in again if same and change.unfounded]
-        unequal = unequal_verdicts(suite, read_results(out), old.directory)
+        unequal = unequal_verdicts(suite, judged, old.directory)
         show(_summary(old, new, again, unfounded, unequal, arguments))
         if arguments.out:
             report.write_beside(

@@ -27,6 +27,7 @@ from commands.cli.streams import Output
 from commands.fleet import differences
 from conformance.errors import UserError, command
 from conformance.model.case import Table
+from conformance.model.printable import one_line
 from conformance.results.files import make_directory, write_atomically
 from conformance.results.folder import run_folder
 from conformance.results.plan import FILE_NAME as PLAN
@@ -45,7 +46,6 @@ from reports.fleet import Fleet, Node, page
 from reports.history import facts_of
 from reports.html import FILE_NAME as REPORT
 from reports.terminal import QUIET, VERBOSE, Progress
-from reports.text import one_line
 
 # The options that exclude --lab, by name, each with the hint of the message.
 _REFUSED = {

@@ -21,7 +21,7 @@ from conformance.results.files import write_atomically
 from conformance.results.folder import run_folder
 from conformance.results.merging import Part, check, merged, missing, part_of
 from conformance.results.points import points_path
-from conformance.results.records import FILE_NAME, Recorded, read_results
+from conformance.results.records import FILE_NAME, Recorded, read_written
 from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Writes the results and reports of the whole run, and prints its summary. Missing shards are reported on standard
     error."""
-    parts = [part_of(folder, read_results(folder)) for folder in arguments.shards]
+    parts = [part_of(folder, read_written(folder)) for folder in arguments.shards]
     check(parts)
     suite = suite_from(arguments)
     refuse_other_tables(parts[0].recorded.header, suite, "the shards were", "them")

@@ -235,7 +235,7 @@ def _judged_here(recording: Recording, before: Recorded | None, out: Path) -> Di
     recorded = recording.recorded
     if recorded is None:
         return None
-    judged = digest(recorded, out, str(out), is_own=not before)
+    judged = digest(recorded.shown(), out, str(out), is_own=not before)
     if judged.concluded.status == 0 and (wrong := recording.contradiction()):
         raise UserError(
             f"{out / FILE_NAME} was changed before the run was resumed: {wrong}",

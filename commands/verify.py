@@ -18,11 +18,12 @@ from commands.cli.run_arguments import add, add_cases_argument
 from commands.cli.streams import show
 from commands.judge import not_founded, refuse_other_tables, shortened, write_judged
 from conformance.errors import PROGRAM, UserError, format_count
+from conformance.model.printable import one_line
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.vocabulary import TIERS
 from conformance.regular_file import read_regular
 from conformance.results.records import FILE_NAME as RESULTS
-from conformance.results.records import Recorded, read_results
+from conformance.results.records import Recorded, read_results, read_written
 from conformance.results.rejudge import (
     DISPUTED,
     UNOBSERVED,
@@ -38,7 +39,6 @@ from reports.bundles import signature
 from reports.bundles.archive import MOST_BYTES, PROFILE, WAIVERS, Manifest, unpack
 from reports.bundles.claims import remark, wrong_claim
 from reports.digest import Digest, digest, wrong_by_tables
-from reports.text import one_line
 
 _COMPARED = ("verdict", "effective", "rules", "points", "rule_verdicts")
 _PRINTED = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
@@ -163,8 +163,8 @@ def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> 
         folder.mkdir()
         manifest, sha256 = unpack(path, folder)
         with _named_as(shown, folder):
-            recorded = read_results(folder)
-            run = digest(recorded, folder)
+            recorded = read_written(folder)
+            run = digest(recorded.shown(), folder)
             suite = load_suite(cases)
             refuse_other_tables(run.header, suite, "the run was", "it")
             if wrong := _wrong_in_header(run.header, suite) or _wrong_inputs(

@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 from conformance.judging.answering_layer import CORE  # noqa: E402
 from conformance.model.rules import VENDOR, Registry  # noqa: E402
 from conformance.model.verdict import INCOMPLETE, Verdict  # noqa: E402
-from conformance.results.records import FILE_NAME, encode, read_results  # noqa: E402
+from conformance.results.records import FILE_NAME, encode, read_written  # noqa: E402
 from conformance.tables.rules_file import read_registry  # noqa: E402
 from conformance.tables.suite import CASES, load_suite  # noqa: E402
 from conformance.tables.tiers import DURATIONS  # noqa: E402
@@ -236,7 +236,7 @@ def durations(run: Digest) -> str:
 def main() -> None:
     """Stores the given run, if there is one, and rewrites the pages."""
     if len(sys.argv) > 1:
-        recorded_here = read_results(Path(sys.argv[1]))
+        recorded_here = read_written(Path(sys.argv[1]))
         header = {**recorded_here.header, "argv": ["run"]}  # without local paths
         lines = [
             header,

@@ -1,7 +1,7 @@
 """Makes the digest of a recorded run: its rules with their verdicts, and a summary in one sentence.
 
-Every report is made from a digest. Results files may come from untrusted sources: record_shape.py checks the shape of
-their records, this module replaces control characters (text.py), and each renderer escapes for its own syntax.
+Every report is made from a digest. Results files may come from untrusted sources: `read_results` checks the shape of
+their records and replaces control characters, and each renderer escapes for its own syntax.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from conformance.defects import (
     shorts_in,
 )
 from conformance.errors import UserError, format_count
+from conformance.model.printable import plain
 from conformance.model.record import (
     ConfirmationRecord,
     FooterRecord,
@@ -42,14 +43,14 @@ from conformance.results.conclusions import (
     format_levels,
     verdict_on,
 )
-from conformance.results.records import Recorded, read_results
+from conformance.results.records import Shown, read_results
 from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, touched, unproven
 from conformance.run_options import LEFT_OUT
 from conformance.tables.suite import CASES, POINT, Suite, load_suite, tables_digest
 from conformance.tables.tiers import SMOKE, left_out
 from reports.instrumented import headline_of, refuted
 from reports.repetitions import Repetitions
-from reports.text import flat, format_value, plain
+from reports.text import flat, format_value
 
 _MOST_REASONS = 4
 _OWN_BUILDS = (
@@ -646,23 +647,16 @@ def _most(pairs: set[tuple[str, str]]) -> tuple[str, ...]:
 
 def read(path: Path) -> Digest:
     """Reads the file or directory `path`. Raises UserError if the file is invalid."""
-    return digest(read_results(path, plain), path if path.is_dir() else path.parent, str(path))
+    return digest(read_results(path), path if path.is_dir() else path.parent, str(path))
 
 
-def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = False) -> Digest:
-    """Returns the digest of a recorded run. Raises UserError if a record has the wrong shape, or if the header of a run
-    without a violation contradicts the tables. If `is_own`, this process has made the whole run from its own tables,
-    and the header is not compared with the tables."""
+def digest(recorded: Shown, directory: Path, name: str = "", is_own: bool = False) -> Digest:
+    """Returns the digest of a recorded run. Raises UserError if the header of a run without a violation contradicts the
+    tables. If `is_own`, this process has made the whole run from its own tables, and the header is not compared with
+    the tables."""
     where = name or str(directory)
-    header = completed(plain(recorded.header))
-    by_case_here: dict[str, ResultRecord] = {}
-    shared: dict[tuple[str, int], Any] = {}
-    for record in recorded.results:
-        if recorded.is_shown:
-            result = record
-        else:
-            result = _shown(record, shared)
-        by_case_here[result["case"]] = result
+    header = recorded.header
+    by_case_here = {record["case"]: record for record in recorded.results}
     by_case: dict[str, ResultRecord] = {}  # in the planned order, not in the order of completion
     never: ResultRecord = {**RESULT, "reason": "planned but never recorded"}
     missed = completed(never)
@@ -675,12 +669,10 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
             by_case[case] = missed.copy()  # faster than a new record
             by_case[case]["case"] = case
     by_case |= {case: record for case, record in by_case_here.items() if case not in by_case}
-    if recorded.footer:
-        footer = completed(plain(recorded.footer))
-    else:
-        footer = None
+    footer = recorded.footer
     if footer:
-        count = Counter(record["effective"] for record in by_case.values())
+        footer = footer.copy()
+        count: Counter[str] = Counter(record["effective"] for record in by_case.values())
         footer |= {"complete": not count[Verdict.MISSED], "verdicts": dict(count)}
     # A results file would be changed only to hide violations, so only runs without a violation are compared.
     good = (
@@ -698,28 +690,12 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
         tuple(by_case.values()),
         footer,
         recorded.torn,
-        plain(recorded.confirmations),
+        tuple(recorded.confirmations),
         frozenset(unrecorded),
         Path(name) if name else None,
         suite,
         bool(good) and not suite,
     )
-
-
-def _shown(record: ResultRecord, shared: dict[tuple[str, int], Any]) -> ResultRecord:
-    """Returns the completed result without control characters. Values that several results share remain shared."""
-    shared_values = {
-        key: shared[key, id(value)] for key, value in record.items() if (key, id(value)) in shared
-    }
-    rest: Any = {key: value for key, value in record.items() if key not in shared_values}
-    shown: Any = {**plain(completed(rest)), **shared_values}
-    for key, value in shown.items():
-        if isinstance(value, (dict, list)):
-            shown[key] = shared.setdefault(
-                (key, id(record.get(key))),
-                value,
-            )  # shares defaults of absent values, too
-    return shown  # type: ignore[no-any-return]
 
 
 def _shard(header: HeaderRecord) -> str:

@@ -13,13 +13,14 @@ from typing import Any
 
 from conformance.defects import Symptom, answering_of, severity_of
 from conformance.defects.symptom import fault_of
+from conformance.model.printable import plain
 from conformance.model.record import Deviation, ResultRecord, SetUp
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results import points
 from conformance.results.conclusions import format_points
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
 from reports.digest import Digest
-from reports.text import flat, plain
+from reports.text import flat
 
 POINT = (
     "A point is one combination of arguments in a case that tries all combinations. `explain` and `run --only` accept"

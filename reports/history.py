@@ -20,13 +20,13 @@ from typing import Any
 
 from conformance.defects.owner import Answering
 from conformance.errors import UserError, reading
+from conformance.model.printable import one_line, plain
 from conformance.model.verdict import OF_RULES, VIOLATIONS
 from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.records import FILE_NAME as RESULTS
 from reports import summary
 from reports.digest import called, read
-from reports.text import one_line, plain
 
 SCHEMA = "rdma-cts-cell/1"
 OUTCOME_FILE = "cell.json"

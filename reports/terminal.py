@@ -18,6 +18,7 @@ from conformance.defects import Defect, Severity
 from conformance.errors import PROGRAM, command, format_count
 from conformance.judging import LEFT_EITHER, LEFT_ELSEWHERE, LEFT_OPEN, UNDECLARED
 from conformance.model.preflight import format_findings
+from conformance.model.printable import one_line
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import (
     EXCUSED,
@@ -31,7 +32,7 @@ from conformance.results.conclusions import verdict_on
 from conformance.results.records import PLAN_FILE
 from reports.digest import Digest
 from reports.novelty import Novelty
-from reports.text import columns_of, fitted, format_rules, one_line
+from reports.text import columns_of, fitted, format_rules
 
 _COLOURS: dict[str, str] = {
     Verdict.PASS: "32",

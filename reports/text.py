@@ -1,29 +1,16 @@
-"""Makes foreign text safe to print, and formats values and ids of rules for reports."""
+"""Formats values and ids of rules for reports, and fits lines to a terminal."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
 from conformance.errors import PROGRAM
 
-_LEAVES = (int, float, type(None))
 MOST_LINE = (
     4000  # characters of a line on a terminal; a file of somebody else can have texts of any length
 )
-
-
-def one_line(text: str) -> str:
-    """Returns the text as one line that cannot control a terminal or mislead a reader. A tab becomes a space. Every
-    other unprintable character (a control code, a mark that changes the direction of writing, a lone surrogate) becomes
-    `?`."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() else " " if character == "\t" else "?"
-        for character in text
-    )
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
@@ -58,24 +45,6 @@ def columns_of(stream: TextIO) -> int:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):
         return 80
-
-
-def plain(value: Any) -> Any:
-    """Returns the data with `one_line` applied to every text in it."""
-    if isinstance(value, str):
-        if value.isprintable():
-            return value
-        return one_line(value)
-    if isinstance(
-        value,
-        _LEAVES,
-    ):  # checked before Mapping and Sequence, because these checks take longer
-        return value
-    if isinstance(value, Mapping):
-        return {plain(key): plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence):
-        return [plain(item) for item in value]
-    return value
 
 
 def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

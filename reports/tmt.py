@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from conformance.model.printable import one_line
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import EXCUSED, INCOMPLETE, NOT_TESTABLE, VIOLATIONS, Verdict
 from reports.digest import Digest
-from reports.text import one_line
 
 _RESULT = {
     Verdict.PASS: "pass",

@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 from conformance.model.case import Case
 from conformance.model.record import HeaderRecord, ResultRecord, SupervisorFacts
-from conformance.results.records import Recorded, encode, read_results
+from conformance.results.records import Recorded, encode, read_written
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
 from conformance.supervision import Call, Recording, Run, Supervisor, Target, Worker, WorkerEnd
@@ -202,7 +202,7 @@ class Stage:
             recording = Recording(run, results, self.audience, earlier)
             self.took = recording.took
             Supervisor(recording, self.console).run(*workers, again=again)
-        return read_results(self.path)
+        return read_written(self.path)
 
 
 def verdicts(recorded: Recorded) -> list[str]:

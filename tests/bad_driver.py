@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance.results.records import Recorded, read_results
+from conformance.results.records import Recorded, read_written
 from conformance.tables.suite import ROOT
 from launched import run_in_guest
 from samples import footer_of, laid
@@ -79,6 +79,6 @@ def run_with(place: Path, source: str, *options: str | Path, only: Iterable[str]
     done = run_in_guest(place / "out", *how, only=only)
     assert done.returncode == 1, done.stdout + done.stderr
     print(done.stdout)
-    recorded = read_results(place / "out")
+    recorded = read_written(place / "out")
     assert footer_of(recorded)["complete"] is True
     return recorded

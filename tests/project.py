@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.results.records import Recorded, read_results
+from conformance.results.records import Recorded, read_written
 from launched import ended
 
 TABLE = Path(__file__).with_name("project.yaml").read_text()
@@ -50,4 +50,4 @@ class Project:
         return self.pytest("cases", *chosen, "--rdma-out", "out", *arguments)
 
     def results(self) -> Recorded:
-        return read_results(self.root / "out")
+        return read_written(self.root / "out")

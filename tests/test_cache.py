@@ -21,7 +21,7 @@ from conformance.device import compiled
 from conformance.errors import UserError
 from conformance.header.compare import ask
 from conformance.header.program import Answers, Toolchain
-from conformance.results.records import Recorded, read_results
+from conformance.results.records import Recorded, read_written
 from conformance.tables import suite as suites
 from conformance.tables.suite import CASES, ROOT, load_suite
 from conformance.tables.tiers import left_out
@@ -438,7 +438,7 @@ def cache_of_images(tmp_path: Path) -> Path:
 def run_one_case(place: Path, out: Path, *more: str) -> tuple[Recorded, str]:
     done = run_in_guest(out, "--guests", "1", *more, only=[CASE], RDMA_CTS_CACHE=str(place))
     assert done.returncode == 0, done.stdout + done.stderr
-    return read_results(out), (out / "console.log").read_text(errors="replace")
+    return read_written(out), (out / "console.log").read_text(errors="replace")
 
 
 @pytest.mark.guest

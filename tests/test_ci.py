@@ -20,7 +20,7 @@ from tap.parser import Parser
 from commands import test as command
 from commands.__main__ import main
 from conformance.older_python import zip
-from conformance.results.records import Recorded, read_results
+from conformance.results.records import Recorded, read_written
 from conformance.tables.suite import ROOT
 from fixtures.guest.recipe import STACKS
 from fixtures.system import packages
@@ -171,7 +171,7 @@ def test_a_cell_fails_on_regressions_only(scripts: Scripts) -> None:
         assert done.returncode == expected, done.stdout + done.stderr
         assert "## Since the last good run" in summary.read_text()
         shutil.rmtree(scripts.root / "out")
-        results = read_results(scripts.root / "kept" / "forky").results
+        results = read_written(scripts.root / "kept" / "forky").results
         # the regression is not stored
         assert [result["verdict"] for result in results] == [
             "PASS",
@@ -253,7 +253,7 @@ def test_a_tmt_test_leaves_its_results(scripts: Scripts) -> None:
         "pass",
         "fail",
     ]
-    assert read_results(data / "run").footer
+    assert read_written(data / "run").footer
 
 
 def test_the_tasks_of_tmt_and_restraint_require_the_packages_that_the_suite_needs() -> None:

@@ -56,7 +56,9 @@ def run(
 
 
 def digested(*lines: ResultRecord, tables: str, **head: Any) -> Digest:
-    return digest(recorded(lines, suite={"version": "0", "tables_sha256": tables}, **head), Path())
+    return digest(
+        recorded(lines, suite={"version": "0", "tables_sha256": tables}, **head).shown(), Path()
+    )
 
 
 BY_KIND = {

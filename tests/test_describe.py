@@ -13,7 +13,7 @@ from commands.cli import run_arguments
 from conformance.errors import UserError
 from conformance.model.kind import Kind
 from conformance.model.set_up import set_up_of
-from conformance.results.records import read_results
+from conformance.results.records import read_written
 from conformance.run_options import RunOptions
 from conformance.tables.suite import load_suite
 from conformance.verbs import VERBS
@@ -233,7 +233,7 @@ def run(tmp_path_factory: Folders) -> Path:
 def test_a_violation_has_its_set_up_and_each_deviation_that_of_its_smallest_point(
     run: Path,
 ) -> None:
-    results = {result["case"]: result for result in read_results(run).results}
+    results = {result["case"]: result for result in read_written(run).results}
     assert GIVEN in results[ROW]["set_up"]["given"]
     (deviation,) = results[SWEEP]["deviations"]
     point = SUITE.find(

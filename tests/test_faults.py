@@ -11,7 +11,7 @@ from conformance.model.fault import Fault, FaultKind
 from conformance.model.record_shape import completed
 from conformance.model.verdict import VIOLATIONS
 from conformance.results.points import store_points
-from conformance.results.records import read_results
+from conformance.results.records import read_written
 from conformance.results.rejudge import rejudge
 from conformance.tables.suite import load_suite
 from kinds import Folders, Patch
@@ -33,7 +33,7 @@ def when(symptom: Symptom) -> str:
 
 def found_in(file: Path, to: Path) -> Found:
     """Judges a recorded run again; returns the symptoms of the results that are still violations."""
-    recorded, directory = read_results(file), file if file.is_dir() else file.parent
+    recorded, directory = read_written(file), file if file.is_dir() else file.parent
     recorded.results = [
         result
         for result in recorded.results

@@ -37,7 +37,7 @@ ANY_TEXT = st.text(st.characters(blacklist_categories=()))
 
 def digested(*lines: ResultRecord, **head: Any) -> Digest:
     """Returns a run with these results, as reports get it."""
-    return digest(recorded(lines, **head), Path("out"))
+    return digest(recorded(lines, **head).shown(), Path("out"))
 
 
 def one_of_each() -> Digest:

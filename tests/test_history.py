@@ -21,15 +21,15 @@ from selenium.webdriver.common.by import By
 
 from bad_places import full_disk
 from commands.__main__ import main
+from conformance.model.printable import plain
 from conformance.older_python import UTC
-from conformance.results.records import Recorded, footer_record, read_results
+from conformance.results.records import Recorded, footer_record, read_written
 from kinds import Cli, Folders
 from made_history import RULES, SUITE, run_of, write_run
 from reports import history_page, summary
 from reports.digest import digest
 from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, Cell, Outcome, read_history, since
 from reports.history_page import HistoryPage
-from reports.text import plain
 from samples import registry
 from test_page import MARKUP, Browser, assert_fits, assert_legible, browser, media
 
@@ -99,7 +99,7 @@ def short(tmp_path_factory: Folders) -> Path:
 
 def variants(stack: str, recorded: str) -> Iterator[dict[str, Any]]:
     """Summaries of a recorded run in which some verdicts differ."""
-    run = read_results(RECORDED / f"{recorded}.jsonl")
+    run = read_written(RECORDED / f"{recorded}.jsonl")
     for number in range(VARIANTS):
         results = [
             {**record, "verdict": "PASS", "effective": "PASS"}
@@ -110,7 +110,7 @@ def variants(stack: str, recorded: str) -> Iterator[dict[str, Any]]:
         env = {**run.header["env"], "kernel": f"6.12.{number}"}
         head = {**run.header, "stack": stack, "rules": RULES, "env": env}
         footer = footer_record(head["planned"], results, registry(), duration_s=60)  # type: ignore[arg-type]
-        yield plain(summary.as_data(digest(Recorded(head, results, footer), Path())))  # type: ignore[arg-type]
+        yield plain(summary.as_data(digest(Recorded(head, results, footer).shown(), Path())))  # type: ignore[arg-type]
 
 
 def long_history(folder: Path, nights: int) -> Path:

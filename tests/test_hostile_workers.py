@@ -18,7 +18,7 @@ from commands import verify
 from commands.__main__ import main
 from conformance.older_python import zip
 from conformance.results.conclusions import exit_status
-from conformance.results.records import Recorded, read_results
+from conformance.results.records import Recorded, read_written
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
 from conformance.supervision import Recording, Supervisor, Worker
@@ -101,7 +101,7 @@ class Stand:
             Supervisor(Recording(run, file, Audience()), self.console).run(
                 lambda cases: self.start(what, cases),
             )
-        return read_results(self.folder)
+        return read_written(self.folder)
 
 
 @pytest.fixture

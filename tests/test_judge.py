@@ -11,7 +11,7 @@ import pytest
 from conformance.model.case import Case
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
-from conformance.results.records import read_results
+from conformance.results.records import read_written
 from conformance.results.rejudge import rejudge
 from conformance.sweeps.outcome import OUTSIDE, Points
 from conformance.tables.suite import Suite, load_suite
@@ -39,13 +39,13 @@ def again(suite: Suite, directory: Path) -> dict[str, tuple[ResultRecord, str]]:
     """Judges a run again; returns the results by case."""
     return {
         result.record["case"]: (result.record, result.kept)
-        for result in rejudge(suite, read_results(directory), directory)
+        for result in rejudge(suite, read_written(directory), directory)
     }
 
 
 def plain(run: Path) -> ResultRecord:
     """Returns the first result of a run that is about a single call and has an observation."""
-    return next(line for line in read_results(run).results if line["observed"])
+    return next(line for line in read_written(run).results if line["observed"])
 
 
 def edited(run: Path, to: Path, **changes: object) -> Path:
@@ -58,7 +58,7 @@ def edited(run: Path, to: Path, **changes: object) -> Path:
 
 def test_the_same_rules_give_the_same_lines(run: Path) -> None:
     results = again(SUITE, run)
-    for line in read_results(run).results:
+    for line in read_written(run).results:
         new, old_result = results[line["case"]]
         assert new["verdict"] == line["verdict"]
         assert new["reason"].partition("; ")[0] == line["reason"].partition("; ")[0]
@@ -75,7 +75,7 @@ def test_capabilities_missing_only_in_points_count_as_missing(tmp_path: Path, cl
         case for case in SUITE.cases if case.id == "reg_mr/access_space/huge-pages@libibverbs"
     )
     alone = record(tmp_path / "alone", SUITE, [sweep], Device(without("hugetlb")))
-    assert read_results(alone).results[0]["points"][Verdict.UNSUPPORTED]
+    assert read_written(alone).results[0]["points"][Verdict.UNSUPPORTED]
     assert "1 of 1 results judged again: 0 verdicts changed" in cli(0, "judge", alone).out
     (points,) = (alone / "points").iterdir()
     data = json.loads(points.read_text())
@@ -88,7 +88,7 @@ def test_capabilities_missing_only_in_points_count_as_missing(tmp_path: Path, cl
 
 def test_the_present_rules_decide(run: Path) -> None:
     """The expectation of a row is inverted, so that a PASS becomes a FAIL with a reason."""
-    before = {line["case"]: line for line in read_results(run).results}
+    before = {line["case"]: line for line in read_written(run).results}
     refused = {"outcome": "refused"}
     passed = next(
         id_
@@ -128,7 +128,7 @@ def test_a_rejudged_run_can_be_written(run: Path, tmp_path: Path, cli: Cli) -> N
     cli(0, "judge", run, "--out", out)
     assert "nothing has changed" in cli(0, "compare", run, out).out
     assert {file.name for file in out.iterdir()} >= {"report.html", "junit.xml", "summary.json"}
-    assert read_results(out).header["judged_again"]["suite"] == read_results(run).header["suite"]
+    assert read_written(out).header["judged_again"]["suite"] == read_written(run).header["suite"]
     cli(2, "judge", run, "--out", out)
 
 
@@ -138,7 +138,7 @@ def test_a_run_of_which_only_the_results_were_kept_is_judged_without_its_sweeps(
     cli: Cli,
 ) -> None:
     alone = written_records(lines_of(run), tmp_path / "alone")
-    swept = sum(bool(record.get("points_file")) for record in read_results(run).results)
+    swept = sum(bool(record.get("points_file")) for record in read_written(run).results)
     out = tmp_path / "again"
     said = cli(1, "judge", alone, "--out", out).out
     assert f"{swept} recorded verdict not supported by the observations" in said
@@ -196,7 +196,7 @@ def test_a_point_that_was_removed_from_a_sweep_is_reported(
     cli: Cli,
 ) -> None:
     forged = edited(run, tmp_path / "forged")
-    (line,) = (line for line in read_results(run).results if line.get("points_file"))
+    (line,) = (line for line in read_written(run).results if line.get("points_file"))
     file = forged / line["points_file"]
     data = json.loads(file.read_text())
     points = Points.of_data(data)
@@ -234,6 +234,6 @@ def test_a_run_that_was_cut_short_during_its_confirmation_can_be_judged(
         "--out",
         tmp_path / "judged",
     )
-    judged = read_results(tmp_path / "judged")
+    judged = read_written(tmp_path / "judged")
     assert judged.footer is None
     assert [confirmation["case"] for confirmation in judged.confirmations] == [violating]

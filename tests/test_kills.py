@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conformance.results.records import read_results
+from conformance.results.records import read_written
 from conformance.tables.suite import ROOT
 from kinds import Folders
 from launched import launched, prepare
@@ -82,7 +82,7 @@ def footer(out: Path) -> dict[str, object]:
     """Returns the part of the footer that must be the same with and without a kill; empty if there is no footer."""
     if b'"type":"footer"' not in (out / "results.jsonl").read_bytes():
         return {}
-    return {key: value for key, value in footer_of(read_results(out)).items() if key in SAME}
+    return {key: value for key, value in footer_of(read_written(out)).items() if key in SAME}
 
 
 def guests_of(out: Path) -> list[int]:

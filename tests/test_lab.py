@@ -360,7 +360,9 @@ def recorded(verdicts: Sequence[str], **changes: Any) -> Recorded:
 
 
 def node(name: str, verdicts: Sequence[str], group: str, **changes: Any) -> Node:
-    facts = Facts.of(as_data(digest(recorded(verdicts, **changes), Path("out"), is_own=True)))
+    facts = Facts.of(
+        as_data(digest(recorded(verdicts, **changes).shown(), Path("out"), is_own=True))
+    )
     return Node(name, f"{name}/report.html", facts, group=group)
 
 

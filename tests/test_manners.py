@@ -23,7 +23,7 @@ from commands.run import _kept as kept_text
 from commands.variables import VARIABLES
 from conformance.errors import UserError
 from conformance.results import folder as run_folders
-from conformance.results.records import read_results
+from conformance.results.records import read_written
 from conformance.tables.suite import ROOT
 from fixtures.guest import privileges
 from fixtures.system import cache, processes
@@ -464,7 +464,7 @@ def test_a_run_continues_without_its_output(sink: str, tmp_path: Path) -> None:
         tmp_path,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert footer_of(read_results(tmp_path / "out"))["complete"] is True
+    assert footer_of(read_written(tmp_path / "out"))["complete"] is True
 
 
 def test_runs_without_a_given_directory_get_different_directories(

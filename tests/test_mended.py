@@ -215,7 +215,7 @@ def test_a_change_can_be_left_out() -> None:
 def test_the_headline_of_every_report_names_the_changes_of_the_stack(tmp_path: Path) -> None:
     lines = [result(numbered(1).cases[0])]
     plain, changed = (
-        digest(recorded(lines, under_test=under_test), tmp_path)
+        digest(recorded(lines, under_test=under_test).shown(), tmp_path)
         for under_test in ({}, {"given": {"changes": {"window": "1" * 64, "provider": "2" * 64}}})
     )
     assert plain.changed_stack == plain.headline == ""

@@ -28,7 +28,7 @@ from conformance.errors import UserError
 from conformance.model.verdict import Verdict
 from conformance.older_python import zip
 from conformance.results.points import read_points
-from conformance.results.records import decode, encode, read_results
+from conformance.results.records import decode, encode, read_written
 from conformance.results.rejudge import rejudge
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
@@ -53,7 +53,7 @@ def test_each_record_is_written_byte_for_byte_as_it_was_read() -> None:
 
 
 def test_an_old_file_is_read_as_recorded() -> None:
-    recorded = read_results(OLD)
+    recorded = read_written(OLD)
     assert [record["verdict"] for record in recorded.results] == VERDICTS
     assert all(isinstance(record["effective"], Verdict) for record in recorded.results)
     assert recorded.header["device"]["driver"] == "rxe"
@@ -80,7 +80,7 @@ def test_an_old_run_can_be_rejudged(cli: Cli, tmp_path: Path) -> None:
     assert "of 11 results judged again" in cli(1, "judge", OLD, "--out", tmp_path / "judged").out
     headline = "6 defects in 4 results: 1 kernel crash, 1 memory-safety, 1 refusal not given, 1 valid call refused"
     assert read(tmp_path / "judged").headline == headline
-    old, judged = (read_results(run).results for run in (OLD, tmp_path / "judged"))
+    old, judged = (read_written(run).results for run in (OLD, tmp_path / "judged"))
     assert [record["observed"] for record in judged] == [record["observed"] for record in old]
 
 
@@ -97,7 +97,7 @@ def test_an_old_run_can_be_resumed(tmp_path: Path) -> None:
     path = copy / "results.jsonl"
     before = path.read_bytes()
     footer = before.splitlines(keepends=True)[-1]
-    ids = [record["case"] for record in read_results(copy).results]
+    ids = [record["case"] for record in read_written(copy).results]
 
     def no_worker(cases: Sequence[str]) -> Worker:
         raise AssertionError(f"every case has a result, yet {cases} are started")
@@ -115,7 +115,7 @@ def test_an_old_run_can_be_resumed(tmp_path: Path) -> None:
         )
         Supervisor(recording, copy / "console.log").run(no_worker)
     assert path.read_bytes().startswith(before.removesuffix(footer))
-    recorded = read_results(copy)
+    recorded = read_written(copy)
     assert footer_of(recorded)["complete"] is True
     assert footer_of(recorded)["verdicts"] == {
         "FAIL": 3,
@@ -217,8 +217,8 @@ def read_in_every_way(folder: Path) -> None:
     compare(run, read(OLD), unlike_tables=True)
     list(explanations.of_rule(SUITE, SUITE.registry["ADV-01"], run))
     coverage.cover_with_results(SUITE, folder)
-    list(rejudge(SUITE, read_results(folder), folder))
-    for record in read_results(folder).results:
+    list(rejudge(SUITE, read_written(folder), folder))
+    for record in read_written(folder).results:
         if record.get("points_file"):
             read_points(folder, record)
 

@@ -24,7 +24,7 @@ from conformance.model.vocabulary import TIERS
 from conformance.older_python import zip
 from conformance.results.conclusions import RunConclusion, conclude_run
 from conformance.results.equal_results import unequal_verdicts
-from conformance.results.records import read_results
+from conformance.results.records import read_written
 from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, unproven
 from conformance.results.writer import shown_in
 from conformance.tables import suite
@@ -266,7 +266,7 @@ def test_equal_results_of_calls_have_equal_verdicts(
         if (case.sweep is None or case.sweep.size <= most_points) and not is_dear(case)
     ]
     path = record(tmp_path, SUITE, fast, DEVICES[device]())
-    assert unequal_verdicts(SUITE, read_results(path), path) == []
+    assert unequal_verdicts(SUITE, read_written(path), path) == []
 
 
 # The evidence for a rule

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conformance.model.verdict import Verdict
-from conformance.results.records import Recorded, read_results
+from conformance.results.records import Recorded, read_written
 from fixtures.guest.changes import read_changes
 from kinds import rows
 from launched import launched, run_in_guest
@@ -26,7 +26,7 @@ def ran(kind: str, out: Path, *options: str) -> tuple[Recorded, str]:
     verdicts = {case: verdict for case, (verdict, *_) in expected.items()}
     done = run_in_guest(out, "--no-confirm", *options, only=expected)
     assert done.returncode == int(Verdict.FAIL in verdicts.values()), done.stdout + done.stderr
-    recorded = read_results(out)
+    recorded = read_written(out)
     assert {result["case"]: result["verdict"] for result in recorded.results} == verdicts, (
         done.stdout
     )

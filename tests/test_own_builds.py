@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.results.records import Recorded, read_results
+from conformance.results.records import Recorded, read_written
 from fixtures.guest.build import find_tool
 from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import recipe_for
@@ -82,7 +82,7 @@ def run_of(out: Path, *options: str | Path, **environment: str) -> Recorded:
     done = run_in_guest(out, "--guests", "1", "--no-confirm", *options, only=CHOSEN, **environment)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "booting the guest instead" not in done.stdout + done.stderr
-    return read_results(out)
+    return read_written(out)
 
 
 def test_the_given_module_was_loaded(resumed: Recorded, place: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import COMMANDS
-from conformance.results.records import read_results
+from conformance.results.records import read_written
 from conformance.tables.suite import ROOT, VERSION
 from fixtures.guest.build import System
 from fixtures.guest.image import ensure_image
@@ -341,7 +341,7 @@ def test_a_user_runs_a_case_in_the_guest(installed: Tree) -> None:
     done = installed.run(f"rdma-cts run --guest --only {CASE} --out results")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "next: rdma-cts compare OLD results" in done.stdout
-    (result,) = read_results(installed.root / HOME.relative_to("/") / "results").results
+    (result,) = read_written(installed.root / HOME.relative_to("/") / "results").results
     assert result["verdict"] == "PASS"
     assert result["repro"] == f"rdma-cts run --guest --only {CASE}"
     assert installed.state(SUITE) == before

@@ -87,7 +87,7 @@ def browser() -> Iterator[Browser]:
 
 
 def run(directory: Path, lines: Sequence[ResultRecord], **head: Any) -> Digest:
-    return digest(recorded(lines, rules=RULES, **head), directory)
+    return digest(recorded(lines, rules=RULES, **head).shown(), directory)
 
 
 def varied(directory: Path) -> list[ResultRecord]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conformance.results.equal_results import unequal_verdicts
-from conformance.results.records import FILE_NAME, read_results
+from conformance.results.records import FILE_NAME, read_written
 from conformance.tables.suite import ROOT, load_suite
 from conformance.tables.tiers import DURATIONS
 from reports.digest import Digest
@@ -43,7 +43,7 @@ def test_the_page_of_findings_has_the_current_words_of_the_rules() -> None:
 def test_equal_results_of_a_recorded_run_have_equal_verdicts(stack: str, tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     path.write_bytes(lzma.decompress((quotes.RUNS / f"{stack}.jsonl.xz").read_bytes()))
-    assert unequal_verdicts(load_suite(), read_results(tmp_path), tmp_path) == []
+    assert unequal_verdicts(load_suite(), read_written(tmp_path), tmp_path) == []
 
 
 def test_shards_are_divided_by_the_durations_of_the_recorded_run() -> None:

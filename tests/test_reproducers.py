@@ -426,7 +426,7 @@ def test_a_mail_describes_another_stack_by_the_verdict_of_its_run(
     symptom, run = symptom_named(WRITE), forky()
     head = changed(run.header, {"device": {**run.header["device"], "driver": "siw"}})
     case = next(row for row in ROWS if row.id == symptom.case)
-    other = digest(Recorded(head, [result(case, verdict)], None), tmp_path)
+    other = digest(Recorded(head, [result(case, verdict)], None).shown(), tmp_path)
     said = spaced(mail_of(symptom, other))
     assert f"- siw, kernel 7.2.12+deb14-amd64, rdma-core 65.0: {says}" in said
     assert "- rxe, kernel 7.2.12+deb14-amd64, rdma-core 65.0: has the defect" in said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections import Counter
+import re
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model import record_shape as shape
 from conformance.model.observation import Observation
+from conformance.model.printable import plain
 from conformance.model.record import FooterRecord, Record
 from conformance.model.rules import Needs
 from conformance.model.verdict import VERDICTS, Verdict
@@ -30,14 +31,14 @@ from conformance.results.records import (
     encode,
     footer_record,
     read_results,
+    read_written,
     result_record,
 )
-from conformance.results.repeated import Repeated
 from conformance.results.rule_conclusions import conclude_rules
+from conformance.results.shared import SharedValues
 from conformance.results.writer import ResultsFile
 from kinds import Cli, Patch
 from reports.digest import digest
-from reports.text import plain
 from samples import (
     case,
     changed,
@@ -105,35 +106,16 @@ def test_results_that_are_read_share_equal_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When the room for stored values is used up, results still share the values that are already stored."""
-    monkeypatch.setattr("conformance.results.repeated._MOST_TEXT", room)
+    monkeypatch.setattr("conformance.results.shared._MOST_BYTES", room)
     lines = [result(case, observed={"rc": number}) for number, case in enumerate(numbered(2).cases)]
-    first_record, other = read_results(
-        written(recorded(lines, complete=False), tmp_path), plain
-    ).results
+    path = written(recorded(lines, complete=False), tmp_path)
+    first_record, other = read_results(path).results
     assert [first_record["observed"], other["observed"]] == [{"rc": 0}, {"rc": 1}]
     assert {*map(id, first_record)} == {*map(id, other)}
     assert next(iter(first_record["observed"])) is next(iter(other["observed"]))
     assert first_record["deviations"] is other["deviations"], "the default value is not shared"
     assert first_record["rules"] is other["rules"]
     assert (first_record["expected"] is other["expected"]) is (room > 1)
-
-
-def test_values_that_differ_in_nearly_every_result_are_not_shared(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("conformance.results.repeated._TRIED", 2)
-    repeated = Repeated()
-    for number in range(10):
-        line = encode(result(numbered(1).cases[0], observed={"rc": number}))[:-1]
-        if number:
-            assert repeated.read(line), "the whole line had to be parsed"
-        else:
-            record = decode(line)
-            assert record["type"] == "result"
-            repeated.learn(line, record, shape.completed(record))
-    counts = Counter(key for key, _ in repeated._known)
-    assert counts["observed"] == 2
-    assert counts["expected"] == 1
 
 
 def test_json_of_the_most_levels_is_read_and_one_level_more_is_refused() -> None:
@@ -168,7 +150,7 @@ def test_json_of_the_most_levels_is_read_and_one_level_more_is_refused() -> None
         (b'{"type":"result"', b'{"type":1e999}{"type":"result"'),
     ],
 )
-def test_a_line_that_is_read_by_known_values_equals_the_parsed_line(
+def test_a_line_after_similar_lines_is_accepted_or_refused_like_a_single_line(
     before: bytes,
     after: bytes,
 ) -> None:
@@ -181,21 +163,24 @@ def test_a_line_that_is_read_by_known_values_equals_the_parsed_line(
         duration_us=7,
     )
     record |= {"fault": {"kind": "accepted"}}
-    line, repeated = encode(record)[:-1], Repeated()
+    line, shared = encode(record)[:-1], SharedValues()
     assert before in line
     for text in (line, line.replace(before, after), line):
         try:
-            wholly = decode(text)
-            both = wholly, shape.check(wholly, "")
-        except (ValueError, UserError):
-            assert repeated.read(text) is None
+            single = decode(text)
+        except ValueError:
+            continue  # not a record, which the reader refuses
+        assert single["type"] == "result"
+        try:
+            complete = shape.check(single, "")
+        except UserError:
+            with pytest.raises(ValueError, match=re.escape(shape.mistake_in(single))):
+                shared.accept(single)
             continue
-        assert wholly["type"] == "result"
-        if record_read := repeated.read(text):
-            assert record_read[:2] == both
-        else:
-            repeated.learn(text, *both)  # type: ignore[arg-type]
-    assert repeated.read(line)
+        written, shown, _ = shared.accept(single)
+        assert (written, shown) == (single, plain(complete))
+    assert single["type"] == "result"
+    assert shared.accept(single)[2] == 0, "a value of an earlier line counts again"
 
 
 def test_a_footer_has_every_field_of_the_contract() -> None:
@@ -285,8 +270,8 @@ def test_a_run_with_a_gap_is_incomplete_and_its_status_says_violated_before_unde
 
 def test_written_records_are_read_back(tmp_path: Path) -> None:
     run = recorded([result(CASE)])
-    assert read_results(written(run, tmp_path)) == run
-    assert read_results(tmp_path / "results.jsonl") == run
+    assert read_written(written(run, tmp_path)) == run
+    assert read_written(tmp_path / "results.jsonl") == run
 
 
 def test_each_line_is_in_the_file_as_soon_as_it_is_appended(tmp_path: Path) -> None:
@@ -341,7 +326,7 @@ def test_a_file_without_footer_is_a_run_cut_short_and_a_torn_last_line_is_left_o
     recorded_run = recorded([result(CASE)], complete=False)
     with (written(recorded_run, tmp_path) / "results.jsonl").open("ab") as file:
         file.write(encode(result(CASE))[:cut])
-    assert read_results(tmp_path) == replace(recorded_run, torn=bool(cut))
+    assert read_written(tmp_path) == replace(recorded_run, torn=bool(cut))
 
 
 TYPES: dict[str, Any] = {
@@ -369,7 +354,7 @@ def test_repeated_values_take_no_room_in_a_large_run(
     records_here: list[Any] = []
     for part in (lines[:20], lines[20:]):
         if path.exists():
-            earlier = read_results(path)
+            earlier = read_written(path)
         else:
             earlier = None
         with closing(ResultsFile(path, carry_on=True)) as file:
@@ -379,14 +364,14 @@ def test_repeated_values_take_no_room_in_a_large_run(
             for line in part:
                 assert not file.lacks_room(line)
                 records_here.append(file.append(line))
-    assert [result["case"] for result in read_results(path).results] == head["planned"]
+    assert [result["case"] for result in read_written(path).results] == head["planned"]
     assert records_here == lines
-    shown = digest(Recorded(head, records_here), tmp_path).results
+    shown = digest(Recorded(head, records_here).shown(), tmp_path).results
     for same in (records_here, shown):
         assert all(
             len({id(record[key]) for record in same}) <= 2 for key in ("kernel", "set_up")
         )  # one of each session
-    assert list(shown) == list(digest(Recorded(head, lines), tmp_path).results)
+    assert list(shown) == list(digest(Recorded(head, lines).shown(), tmp_path).results)
     for count, changes in (
         (len(lines), [{}] * 40),
         (0, [{"notes": ["", str(number)] * 9} for number in range(40)]),
@@ -399,7 +384,7 @@ def test_repeated_values_take_no_room_in_a_large_run(
                 map(changed, lines, changes),
             ):
                 file.append(line)
-        assert len(read_results(file.path).results) < 20
+        assert len(read_written(file.path).results) < 20
 
 
 def test_results_that_repeat_values_are_read_like_single_lines(tmp_path: Path) -> None:
@@ -431,13 +416,13 @@ def test_results_that_repeat_values_are_read_like_single_lines(tmp_path: Path) -
     for separators in ((",", ":"), (", ", ": ")):
         text = [json.dumps(line, separators=separators) for line in [header(planned=[]), *lines]]
         path.write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
-        assert read_results(path).results == [decode(line) for line in text[1:]]
-        shown = read_results(path, plain).results
+        assert read_written(path).results == [decode(line) for line in text[1:]]
+        shown = read_results(path).results
         assert shown == [plain(shape.completed(decode(line))) for line in text[1:]]
     first, _, rest = path.read_text(encoding="utf-8").rpartition('"duration_us": 7')
     path.write_text(f'{first}"duration_us": 07{rest}', encoding="utf-8")
     with pytest.raises(UserError, match="not a line of"):
-        read_results(path)
+        read_written(path)
 
 
 def test_a_large_result_leaves_room_for_the_results_of_all_other_cases(

@@ -26,7 +26,7 @@ from actors import (
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.results.plan import Plan, read_plan, write_plan
-from conformance.results.records import Recorded, encode, read_results
+from conformance.results.records import Recorded, encode, read_written
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import ROOT, VERSION
 from samples import footer_of, header, user_error
@@ -144,7 +144,7 @@ def test_another_stack_is_refused_and_nothing_is_lost(
     with pytest.raises(UserError, match=output) as caught:
         stage.play([encode(header(**change)), start(1), passed(1)], carry_on=True)
     assert len(str(caught.value).splitlines()) == 1
-    recorded = read_results(stage.path)
+    recorded = read_written(stage.path)
     assert [line["verdict"] for line in recorded.results] == ["PASS"]
     assert verdicts(stage.play(ran(1, 2, 3), carry_on=True)) == ["PASS"] * 4
 
@@ -181,7 +181,7 @@ def test_starts_of_cases_are_recorded_if_a_crash_of_the_kernel_would_end_the_sup
         if b'"start"' in line
     ]
     assert started == IDS
-    assert read_results(stage.path).footer is not None
+    assert read_written(stage.path).footer is not None
 
 
 # One run at a time

@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 
 from conformance.model.record import FooterRecord, ResultRecord
-from conformance.results.records import Recorded, footer_record, read_results
+from conformance.results.records import Recorded, footer_record, read_written
 from conformance.tables.suite import ROOT, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from kinds import Cli, Folders
@@ -74,7 +74,7 @@ def run_of(out: Path, chosen: Sequence[str]) -> Run:
     """Runs these cases without the confirmation, which takes as long as the cases and has a separate test."""
     done = run_in_guest(out, "--no-confirm", only=chosen)
     assert (out / "results.jsonl").exists(), done.stdout + done.stderr
-    recorded = read_results(out)
+    recorded = read_written(out)
     assert sorted(recorded.header["planned"]) == sorted(chosen)
     return Run(out, done, recorded)
 
@@ -200,7 +200,7 @@ def test_a_case_has_the_same_result_in_one_guest_and_in_several(
     chosen = ("--rule", "BIND-15", "--rule", "BIND-17", "--no-confirm")
     launched("run", "--guest", "--guests", "1", *chosen, "--out", str(out))
     other_results = {line["case"]: line for line in results}
-    alone = read_results(out).results
+    alone = read_written(out).results
     assert len(alone) > 20
     for line in alone:
         if "/in_flight/" in line["case"]:
@@ -250,7 +250,7 @@ def test_the_printed_command_repeats_a_violation_which_is_confirmed_and_can_be_w
         out,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    recorded = read_results(out)
+    recorded = read_written(out)
     assert sorted(record["case"] for record in recorded.results) == cases
     assert {(record["verdict"], record["effective"]) for record in recorded.results} == {
         ("FAIL", "WAIVED"),

@@ -43,7 +43,7 @@ from pathlib import Path
 from conformance.defects import cause_of, severity_of, symptoms_of
 from conformance.model.record_shape import completed
 from conformance.model.verdict import VIOLATIONS
-from conformance.results.records import read_results
+from conformance.results.records import read_written
 from conformance.results.rejudge import rejudge
 from conformance.tables.suite import load_suite
 from reports.digest import read
@@ -56,7 +56,7 @@ for name in sys.argv[1:]:
     ]
     parts = [(part.standing.name, part.count) for part in run.parts]
     judged = []
-    for result in rejudge(suite, read_results(Path(name)), Path(name)):
+    for result in rejudge(suite, read_written(Path(name)), Path(name)):
         record = completed(result.record)
         causes = []
         if record["verdict"] in VIOLATIONS:

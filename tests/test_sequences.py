@@ -22,7 +22,7 @@ from conformance.model import capability
 from conformance.model.kind import Kind
 from conformance.model.observation import Observation
 from conformance.model.verdict import Verdict
-from conformance.results.records import encode, read_results, result_record
+from conformance.results.records import encode, read_written, result_record
 from conformance.tables.suite import ROOT, load_suite
 from kinds import Cli, Patch
 from launched import ended
@@ -248,7 +248,7 @@ def test_a_guest_crash_in_a_sequence_affects_one_case_and_names_the_sequence(
     environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
     done = ended(*command, cwd=ROOT, env=environment)
     assert done.returncode == 1, done.stdout + done.stderr
-    run = read_results(tmp_path / "out")
+    run = read_written(tmp_path / "out")
     assert (footer_of(run)["complete"], footer_of(run)["boots"]) == (True, 2)
     crash, other = (
         next(line for line in run.results if line["entry"] == entry)

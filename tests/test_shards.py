@@ -14,7 +14,7 @@ from bad_places import full_disk
 from commands import nightly
 from commands.cli import choice, run_arguments
 from commands.cli.arguments import Parser
-from conformance.results.records import Recorded, read_results
+from conformance.results.records import Recorded, read_written
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import RunOptions
 from conformance.supervision import Target
@@ -156,7 +156,7 @@ def test_the_merged_run_equals_the_unsharded_run(
 ) -> None:
     out = tmp_path / "out"
     assert cli(read(whole).status, "merge", *reversed(parts), "--out", out).err == ""
-    merged_here, other = read_results(out), read_results(whole)
+    merged_here, other = read_written(out), read_written(whole)
     assert stable(merged_here) == stable(other)
     footer_fields = {"duration_s": 0.0, "boots": 0, "resumed": 0}  # these keys differ
     assert {**footer_of(merged_here), **footer_fields} == {**footer_of(other), **footer_fields}
@@ -202,12 +202,12 @@ def test_a_shard_that_is_missing_is_named_and_the_run_incomplete(
     cli: Cli,
 ) -> None:
     out = tmp_path / "out"
-    lost = len(read_results(parts[1]).header["planned"])
+    lost = len(read_written(parts[1]).header["planned"])
     said = cli(1, "merge", parts[0], parts[2], "--out", out)
     assert said.err == f"without shard 2/3: {lost} cases have no result\n"
     assert "--resume" not in said.out
     assert "next: run the missing shards" in said.out
-    recorded = read_results(out)
+    recorded = read_written(out)
     assert footer_of(recorded)["complete"] is False
     assert recorded.header["planned"] == [case.id for case in WHOLE]
     assert len(read(out).unrecorded) == lost
@@ -222,7 +222,7 @@ def test_a_shard_cut_short_is_named_and_lacks_only_its_cases(
     *lines, _, _ = (cut / "results.jsonl").read_bytes().splitlines(keepends=True)
     (cut / "results.jsonl").write_bytes(b"".join(lines) + b'{"type":"res')
     said = cli(1, "merge", cut, *parts[1:], "--out", tmp_path / "out").err
-    planned = len(read_results(cut).header["planned"])
+    planned = len(read_written(cut).header["planned"])
     assert said == f"shard 1/3 ({cut}) was cut short: 1 of its {planned} cases have no result\n"
     assert len(read(tmp_path / "out").unrecorded) == 1
 
@@ -251,7 +251,7 @@ def test_workers_and_confirmations_of_all_shards_are_kept(
         confirmed += len(more)
         changed.append(written_records(lines, tmp_path / f"{number}"))
     cli(1, "merge", *changed, "--out", tmp_path / "out")
-    recorded = read_results(tmp_path / "out")
+    recorded = read_written(tmp_path / "out")
     assert confirmed
     assert {result["worker"] for result in recorded.results} == {2, 4, 6}
     assert footer_of(recorded)["boots"] == 6

@@ -10,7 +10,7 @@ import pytest
 from commands.cli.run_arguments import recorded_options
 from conformance.device.limits import can_fail
 from conformance.model.deadline import CASE_DEADLINE_S
-from conformance.results.records import read_results
+from conformance.results.records import read_written
 from conformance.run_options import RunOptions
 from conformance.tables.suite import load_suite
 from fixtures.guest.driver import DRIVERS
@@ -288,6 +288,6 @@ def test_a_call_is_repeated_until_each_allocation_has_failed(
     (stack,) = [failure for failure in SIMULATED if failure.reach("failing_allocations")]
     suite = load_suite()
     record(tmp_path, suite, [case for case in suite.cases if case.id == name], device(stack))
-    (seen,) = read_results(tmp_path).results
+    (seen,) = read_written(tmp_path).results
     assert seen["verdict"] == "PASS"
     assert "ENOMEM" in seen["reason"]

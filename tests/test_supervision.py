@@ -21,7 +21,7 @@ import samples
 from actors import HEADER, IDS, SILENCE, Actor, Stage, killed, passed, ran, start, verdicts
 from conformance.errors import UserError
 from conformance.results.conclusions import exit_status
-from conformance.results.records import Recorded, encode, read_results
+from conformance.results.records import Recorded, encode, read_written
 from conformance.run_options import RunOptions
 from conformance.supervision import TRIES, Worker, WorkerEnd, session, worker
 from conformance.tables.suite import load_suite
@@ -329,7 +329,7 @@ def test_an_exception_in_the_harness_leaves_a_footer(stage: Stage) -> None:
 
     with pytest.raises(RuntimeError):
         stage.play(lines())
-    recorded = read_results(stage.path)
+    recorded = read_written(stage.path)
     assert verdicts(recorded) == ["PASS", "MISSED", "MISSED", "MISSED"]
     assert recorded.results[-1]["reason"] == "not run: the harness failed (RuntimeError)"
     assert exit_status(footer_of(recorded)) == 3

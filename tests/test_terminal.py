@@ -51,7 +51,7 @@ def summary_of(
     complete: bool = True,
 ) -> str:
     """Returns the summary of a run with these results in this folder."""
-    run = digest(recorded(lines, complete=complete), Path(folder))
+    run = digest(recorded(lines, complete=complete).shown(), Path(folder))
     return summary(run, Path(folder), to or io.StringIO(), level)
 
 
@@ -318,11 +318,13 @@ def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str) -> No
         suite={"version": "0", "tables_sha256": tables},
         rules=rules,
     )
-    run = digest(Recorded(head, [result(first)]), Path())
+    run = digest(Recorded(head, [result(first)]).shown(), Path())
     assert run.verdicts == {"REG-15": Verdict.MISSED}
     assert "1 undecided" in run.short_sentence
     head["planned"] = [first.id, "retired"]
-    assert digest(Recorded(head, [result(first)]), Path()).verdicts == {"REG-15": Verdict.PASS}
+    assert digest(Recorded(head, [result(first)]).shown(), Path()).verdicts == {
+        "REG-15": Verdict.PASS
+    }
 
 
 def test_hostile_text_stays_in_its_line_and_has_no_control_characters() -> None:
@@ -336,7 +338,7 @@ def test_a_report_that_was_not_written_is_not_named(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    judged = digest(recorded([result(SUITE.cases[0])]), tmp_path)
+    judged = digest(recorded([result(SUITE.cases[0])]).shown(), tmp_path)
     (tmp_path / "report.html").mkdir()
     with pytest.raises(UserError, match=r"report\.html"):
         run_command._reported(judged, tmp_path, NORMAL, "", "")

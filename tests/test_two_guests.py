@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from conformance.older_python import zip
-from conformance.results.records import Recorded, read_results
+from conformance.results.records import Recorded, read_written
 from conformance.tables.suite import ROOT
 from fixtures.system.packages import find_program
 from kinds import Folders
@@ -191,7 +191,7 @@ def test_requests_from_another_host_have_the_verdicts_of_loopback(
     for name, more in (("loopback", ()), ("peer", ("--peer", f"root@{WIRED}:wire0"))):
         said(guests, *of.split(), *more, "--out", kept / name)
     outs = (kept / "loopback", kept / "peer")
-    loopback, peer = map(read_results, outs)
+    loopback, peer = map(read_written, outs)
     assert peer.header["device"]["peer"] == f"root@{WIRED}:wire0"
     assert verdicts(peer) == verdicts(loopback)
     assert "BROKEN" not in verdicts(peer).values()
@@ -212,13 +212,13 @@ def test_a_reset_of_the_peers_host_affects_only_the_case_in_flight(
     await_true(lambda: run.poll() is not None or in_flight(out, INTERRUPTED))
     subprocess.run(guests["right"].reset, shell=True, check=True)
     output = output_of(run)
-    verdicts_by_case = verdicts(read_results(out))
+    verdicts_by_case = verdicts(read_written(out))
     assert [id_ for id_, verdict in verdicts_by_case.items() if verdict == "BROKEN"] == [
         INTERRUPTED
     ], output
     assert "the peer is lost: " in output
     assert set(verdicts_by_case.values()) == {"PASS", "FAIL", "BROKEN"}
-    assert boots(read_results(out)) == 1
+    assert boots(read_written(out)) == 1
 
 
 def lab_of(guests: dict[str, SshGuest], folder: Path) -> Path:
@@ -253,7 +253,7 @@ def test_a_lab_runs_on_both_hosts_at_once_and_no_node_differs(
     out = kept / "out"
     of = ("--verb", "reg_mr", "-k", "access_flags", "--out", out)
     output, _ = said(guests, "run", "--lab", lab_of(guests, kept), *of)
-    first_run, right = (read_results(out / name) for name in NAMES)
+    first_run, right = (read_written(out / name) for name in NAMES)
     assert footer_of(first_run)["complete"] is True, output
     assert verdicts(first_run) == verdicts(right)
     assert len(verdicts(first_run)) > 10
@@ -298,7 +298,7 @@ def test_a_panic_of_one_host_affects_one_case_there_and_nothing_elsewhere(
     output = output_of(run)
     panic.kill()
     panic.wait()
-    first_run, right = (read_results(out / name) for name in NAMES)
+    first_run, right = (read_written(out / name) for name in NAMES)
     assert run.returncode == 1, output
     for node in (first_run, right):
         assert footer_of(node)["complete"] is True
@@ -327,11 +327,11 @@ def test_a_lab_that_is_killed_is_resumed_as_a_whole(
     await_true(lambda: run.poll() is not None or all(in_flight(out / name) for name in NAMES))
     run.kill()
     run.communicate(timeout=PATIENCE_S)
-    before = [verdicts(read_results(out / name)) for name in NAMES]
+    before = [verdicts(read_written(out / name)) for name in NAMES]
     output, status = said(guests, "run", "--resume", out)
     assert status == 0, output
     for name, earlier in zip(NAMES, before, strict=True):
-        run_there = read_results(out / name)
+        run_there = read_written(out / name)
         assert footer_of(run_there)["complete"] is True
         assert earlier.items() <= verdicts(run_there).items()
     assert "no node differs" in output

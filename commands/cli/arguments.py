@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from conformance.errors import PROGRAM, UserError
-from reports.text import one_line, wrapped
+from conformance.model.printable import one_line
+from reports.text import wrapped
 
 NAME = "rdma-cts"  # the prefix of messages
 _CHOICE = re.compile(

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any, TextIO
 
-from reports.text import fitted, one_line
+from conformance.model.printable import one_line
+from reports.text import fitted
 
 
 def show(lines: Iterable[str], to: TextIO | None = None) -> None:

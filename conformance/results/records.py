@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from conformance.errors import UserError, reading
 from conformance.judging import Judgement
@@ -24,6 +24,7 @@ from conformance.model.case import Case
 from conformance.model.fault import FaultKind
 from conformance.model.kind import Kind
 from conformance.model.observation import DivergenceData, KernelEvidence, Observation
+from conformance.model.printable import plain
 from conformance.model.record import (
     SCHEMA,
     ConfirmationRecord,
@@ -35,7 +36,7 @@ from conformance.model.record import (
     Record,
     ResultRecord,
 )
-from conformance.model.record_shape import HEADER, check, printable, record_of
+from conformance.model.record_shape import check, completed, printable, record_of
 from conformance.model.rules import Registry
 from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
@@ -49,8 +50,8 @@ from conformance.results.consistency import (
     wrong_header,
     wrong_result,
 )
-from conformance.results.repeated import Repeated
 from conformance.results.rule_conclusions import conclude_rules
+from conformance.results.shared import SharedValues
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import left_out
 
@@ -236,65 +237,95 @@ def account_of(confirmations: Sequence[ConfirmationRecord], not_tried: int) -> d
 
 @dataclass
 class Recorded:
-    """The contents of a results file. `footer` is None if the run was cut short; `torn` is whether the last line is
-    incomplete. `others` are the records of other types, in the order of the file. `is_shown` is whether the results
-    were read with the argument `shown` of `read_results`."""
+    """The contents of a results file, as written. `footer` is None if the run was cut short; `torn` is whether the last
+    line is incomplete. `others` are the records of other types, in the order of the file."""
 
     header: HeaderRecord
     results: list[ResultRecord] = field(default_factory=list)
     footer: FooterRecord | None = None
     torn: bool = False
     others: list[OtherRecord] = field(default_factory=list)
-    is_shown: bool = False
 
     @property
     def confirmations(self) -> list[ConfirmationRecord]:
         return [record for record in self.others if record["type"] == "confirmation"]
 
+    def shown(self) -> "Shown":
+        """Returns the records as a reader of the file gets them."""
+        shared: dict[tuple[str, int], Any] = {}
+        results = [_shown(record, shared) for record in self.results]
+        if self.footer:
+            footer = plain(completed(self.footer))
+        else:
+            footer = None
+        header = plain(completed(self.header))
+        return Shown(header, results, footer, self.torn, plain(self.others))
 
-def read_results(
-    path: Path,
-    shown: Callable[[ResultRecord], ResultRecord] | None = None,
-) -> Recorded:
-    """Reads the results file at `path`, or in the directory `path`. With `shown`, each result gets its missing keys,
-    and `shown` converts each result that may have unprintable characters. Raises UserError if the file cannot be read,
-    has a line that is not a record of the schema, or contradicts itself."""
+
+@dataclass
+class Shown(Recorded):
+    """Completed, printable records: each has every key that the suite reads, and no text can control a terminal."""
+
+
+def _shown(record: ResultRecord, shared: dict[tuple[str, int], Any]) -> ResultRecord:
+    """Returns the shown form of a result. Values that several results share remain shared: `shared` has their shown
+    forms, by key and identity."""
+    shared_values: dict[str, Any] = {}
+    rest: Any = {}
+    for key, value in record.items():
+        if (key, id(value)) in shared:
+            shared_values[key] = shared[key, id(value)]
+        else:
+            rest[key] = value
+    shown: Any = {**plain(completed(rest)), **shared_values}
+    for key, value in shown.items():
+        # Absent values are shared, too: their defaults.
+        if isinstance(value, (dict, list)):
+            shown[key] = shared.setdefault((key, id(record.get(key))), value)
+    return shown  # type: ignore[no-any-return]
+
+
+def read_results(path: Path) -> Shown:
+    """Reads the results file at `path`, or in the directory `path`. Raises UserError if the file cannot be read, has a
+    line that is not a record of the schema, or contradicts itself."""
+    return _read(path)[1]
+
+
+def read_written(path: Path) -> Recorded:
+    """Reads a results file like `read_results`, and returns the records as they are in the file, for a command that
+    writes them to another file."""
+    return _read(path)[0]
+
+
+def _read(path: Path) -> tuple[Recorded, Shown]:
     if os.path.isdir(path):
         file = path / FILE_NAME
     else:
         file = path
-    reader = _Reader(file, shown)
+    reader = _Reader(file)
     with reading(file):
-        return reader.read(regular_lines(file))
-
-
-def _is_printable(line: bytes) -> bool:
-    """Whether all texts in a line of JSON are certainly printable."""
-    return line.isascii() and b"\\" not in line and line.decode().isprintable()
+        reader.read(regular_lines(file))
+    return reader.written, reader.shown
 
 
 class _Reader:
-    """Reads the lines of one file, and refuses the first line that contradicts an earlier line."""
+    """Reads the lines of one file, and refuses the first line that contradicts an earlier line. `written` has the
+    records as they are in the file, `shown` has their shown forms."""
 
-    def __init__(self, file: Path, shown: Callable[[ResultRecord], ResultRecord] | None) -> None:
+    written: Recorded
+    shown: Shown
+
+    def __init__(self, file: Path) -> None:
         self._file = file
-        self._shown = shown
-        self._header: HeaderRecord | None = None
-        self._known: HeaderRecord = HEADER  # the header, with its missing keys added
-        self._results: list[ResultRecord] = []
-        self._completed: dict[
-            str,
-            ResultRecord,
-        ] = {}  # the results by case, with their missing keys added
-        self._repeated = Repeated()
-        self._others: list[OtherRecord] = []
+        self._begun = False
+        self._results: dict[str, ResultRecord] = {}  # the shown results, by case
+        self._shared = SharedValues()
         self._tried: set[tuple[str, str]] = set()
         self._side_files: set[str] = set()
-        self._footer: FooterRecord | None = None
         self._values = 0
 
-    def read(self, lines: Iterable[bytes]) -> Recorded:
-        """Returns the records of these lines of the file. Raises UserError, and any error of iterating over `lines`."""
+    def read(self, lines: Iterable[bytes]) -> None:
+        """Reads these lines of the file. Raises UserError, and any error of iterating over `lines`."""
         line = b""
         for number, line in enumerate(lines, 1):
             if number > MOST_RECORDS:
@@ -303,117 +334,108 @@ class _Reader:
                 )
             if line.endswith(b"\n") and (stripped := line[:-1]):
                 self._read(stripped, f"{self._file}:{number}")
-        if self._header is None:
+        if not self._begun:
             raise UserError(
                 f"{self._file}: nothing was recorded, no header of schema {SCHEMA}",
                 hint="if a run was ended before its first case, run again",
             )
-        torn = bool(line) and not line.endswith(
-            b"\n",
-        )  # such a line is ignored even if it is valid JSON
-        return Recorded(
-            self._header,
-            self._results,
-            self._footer,
-            torn,
-            self._others,
-            bool(self._shown),
-        )
-
-    def _begun(self) -> HeaderRecord:
-        if self._header is None:
-            raise UserError(f"{self._file}: no header of schema {SCHEMA}")
-        return self._header
+        # A line without an end is ignored even if it is valid JSON.
+        torn = bool(line) and not line.endswith(b"\n")
+        self.written.torn = self.shown.torn = torn
 
     def _read(self, line: bytes, where: str) -> None:
-        if self._header and not self._footer:
-            repeated_record = self._repeated.read(line)
+        record = self._decoded(line, where)
+        if record["type"] == "header":
+            self._begin(record, where)
+        elif not self._begun:
+            raise UserError(f"{self._file}: no header of schema {SCHEMA}")
+        elif record["type"] == "result":
+            self._refuse_after_footer(record, where)
+            self._add_result(record, where)
+            return
         else:
-            repeated_record = None
-        self._values += repeated_record[2] if repeated_record else values_in(line)
+            self._add_other(record, where)
+        self._count(values_in(line))
+
+    def _decoded(self, line: bytes, where: str) -> Record:
+        try:
+            return decode(line)
+        except ValueError as error:
+            plainly = self._begun or line.startswith(b"{")
+            if plainly:
+                hint = ""
+            else:
+                hint = "a run is a directory or its results.jsonl, which is not compressed"
+            raise UserError(f"{where}: not a line of {SCHEMA}: {error}", hint=hint) from error
+
+    def _count(self, values: int) -> None:
+        self._values += values
         if self._values > MOST_VALUES:
             raise UserError(
                 f"{self._file} has at least {self._values:,} values, more than the {MOST_VALUES:,} that a run can have",
             )
-        if repeated_record:
-            raw, full, _ = repeated_record
-            return self._add(raw, full, where, full if self._shown else raw)
-        try:
-            record = decode(line)
-        except ValueError as error:
-            plain = self._header or line.startswith(b"{")
-            if plain:
-                unpacked = ""
-            else:
-                unpacked = "a run is a directory or its results.jsonl, which is not compressed"
-            raise UserError(f"{where}: not a line of {SCHEMA}: {error}", hint=unpacked) from error
-        if record["type"] == "header":
-            if record["schema"] != SCHEMA:
-                raise UserError(
-                    f"{self._file} has the schema {printable(str(record['schema']))}, and this version reads {SCHEMA}",
-                    hint="use the version of rdma-cts that wrote this file",
-                )
-            if self._header:
-                raise UserError(f"{where}: a second header")
-            self._header, self._known = record, check(record, where)
-            if wrong := wrong_header(self._known):
-                raise UserError(f"{where}: {wrong}")
-            return
-        self._begun()
-        header = self._known
-        complete = check(record, where)
-        if self._footer:
+
+    def _begin(self, record: HeaderRecord, where: str) -> None:
+        if record["schema"] != SCHEMA:
+            raise UserError(
+                f"{self._file} has the schema {printable(str(record['schema']))}, and this version reads {SCHEMA}",
+                hint="use the version of rdma-cts that wrote this file",
+            )
+        if self._begun:
+            raise UserError(f"{where}: a second header")
+        header = check(record, where)
+        if wrong := wrong_header(header):
+            raise UserError(f"{where}: {wrong}")
+        self.written, self.shown = Recorded(record), Shown(plain(header))
+        self._begun = True
+
+    def _refuse_after_footer(self, record: Record, where: str) -> None:
+        if self.written.footer:
             raise UserError(
                 f"{where}: a {record['type']} after the footer, which is the last line of a run",
             )
-        if record["type"] == "result":
-            result = cast(ResultRecord, complete)
-            if self._shown is None:
-                shown = record
-            else:
-                if _is_printable(line):
-                    shown = result
-                else:
-                    shown = self._shown(result)
-            self._add(record, result, where, result if shown == result else shown)
-            if shown is result or shown in (record, result):
-                self._values += self._repeated.learn(line, record, result) - values_in(line)
-        elif record["type"] == "footer":
-            completed = list(self._completed.values())
-            other_records = Recorded(header, others=self._others)
-            if wrong := wrong_footer(record, header, completed, other_records.confirmations):
-                raise UserError(f"{where}: the file contradicts itself: the footer's {wrong}")
-            self._footer = record
-        else:
-            if record["type"] == "confirmation":
-                self._check_confirmation(record, where)
-            self._others.append(record)
 
-    def _add(
-        self,
-        record: ResultRecord,
-        complete: ResultRecord,
-        where: str,
-        shown: ResultRecord,
-    ) -> None:
-        wrong = wrong_result(complete, self._known)
-        if (side_file := record.get("points_file")) in self._side_files:
-            wrong = f"its points_file {printable(str(side_file))} is that of another case"
-        if record["case"] in self._completed:
+    def _add_other(self, record: FooterRecord | OtherRecord, where: str) -> None:
+        shown = plain(check(record, where))
+        self._refuse_after_footer(record, where)
+        if record["type"] == "footer":
+            results, confirmations = self.shown.results, self.shown.confirmations
+            if wrong := wrong_footer(shown, self.shown.header, results, confirmations):
+                raise UserError(f"{where}: the file contradicts itself: the footer's {wrong}")
+            self.written.footer, self.shown.footer = record, shown
+            return
+        if record["type"] == "confirmation":
+            self._check_confirmation(shown, where)
+        self.written.others.append(record)
+        self.shown.others.append(shown)
+
+    def _add_result(self, record: ResultRecord, where: str) -> None:
+        of_case = f"{where}: case {printable(record['case'])}"
+        try:
+            written, shown, values = self._shared.accept(record)
+        except ValueError as error:
+            raise UserError(f"{of_case}: {error}") from error
+        self._count(values)
+        wrong = wrong_result(shown, self.shown.header)
+        side_file = shown.get("points_file")
+        if side_file in self._side_files:
+            wrong = f"its points_file {side_file} is that of another case"
+        if shown["case"] in self._results:
             wrong = "it has a result already"
         if wrong:
-            raise UserError(f"{where}: case {printable(record['case'])}: {wrong}")
+            raise UserError(f"{of_case}: {wrong}")
         if side_file:
             self._side_files.add(side_file)
-        self._results.append(shown)
-        self._completed[record["case"]] = complete
+        self.written.results.append(written)
+        self.shown.results.append(shown)
+        self._results[shown["case"]] = shown
 
     def _check_confirmation(self, record: ConfirmationRecord, where: str) -> None:
         tried = (record["case"], record.get("point", ""))
         if tried in self._tried:
             wrong = "it has a confirmation already"
         else:
-            wrong = ""
-        if wrong := wrong or wrong_confirmation(record, self._completed.get(record["case"])):
-            raise UserError(f"{where}: the confirmation of {printable(record['case'])}: {wrong}")
+            wrong = wrong_confirmation(record, self._results.get(record["case"]))
+        if wrong:
+            raise UserError(f"{where}: the confirmation of {record['case']}: {wrong}")
         self._tried.add(tried)

@@ -6,10 +6,10 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import re
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from conformance.cache import is_private
 from conformance.errors import UserError, command
@@ -28,14 +28,11 @@ from conformance.results.checked_json import values_in
 from conformance.results.files import write_all, writing
 from conformance.results.points import store_points
 from conformance.results.prior_sessions import PriorSessions
-from conformance.results.records import PLAN_FILE, Recorded, decode, encode, read_results
-from conformance.results.repeated import Repeated
+from conformance.results.records import PLAN_FILE, Recorded, decode, encode, read_written
+from conformance.results.shared import SharedValues
 from conformance.sweeps.outcome import OUTSIDE, Points
 
 _MANY = 10_000  # in a run with more cases, a value that occurs in many results counts only once
-_ESCAPED = re.compile(
-    rb"\\[bfnrtu]",
-)  # if a line has such an escape, all its values count, as when the file is read
 
 
 def shown_in(case: Case, record: ResultRecord) -> list[Shows]:
@@ -106,7 +103,7 @@ class ResultsFile:
         self.path = path
         self._durable = durable
         self._values = 0  # the number of JSON values in the file, as a reader counts them
-        self._repeated: Repeated | None = None  # set only for a run of many cases
+        self._shared: SharedValues | None = None  # set only for a run of many cases
         self._content = (
             hashlib.sha256()
         )  # the hash of the bytes that this process has written or read
@@ -156,7 +153,7 @@ class ResultsFile:
         """Returns the contents of the file; None if the run was cut short before its header was written."""
         data = self.path.read_bytes()
         if b"\n" in data:
-            return read_results(self.path)
+            return read_written(self.path)
         return None
 
     def cut_back(self, recorded: Recorded | None) -> PriorSessions | None:
@@ -211,14 +208,14 @@ class ResultsFile:
         """Counts a record's new values. Repeated values do not count, because a reader stores them only once. Returns
         the record, with repeated values shared."""
         if record["type"] == "header":
-            self._repeated = Repeated() if len(record["planned"]) > _MANY else None
-        if self._repeated and record["type"] == "result" and not _ESCAPED.search(line):
-            if record_read := self._repeated.read(line):
-                self._values += record_read[2]
-                return record_read[0]
-            shared = record.copy()
-            self._values += self._repeated.learn(line, shared, record.copy())
-            return shared
+            if len(record["planned"]) > _MANY:
+                self._shared = SharedValues()
+            else:
+                self._shared = None
+        if self._shared and record["type"] == "result":
+            written, _, size = self._shared.accept(cast(ResultRecord, decode(line)))
+            self._values += size
+            return written
         self._values += values_in(line)
         return record
 

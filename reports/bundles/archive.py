@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from conformance.errors import UserError
+from conformance.model.printable import one_line, plain
 from conformance.regular_file import open_regular
 from conformance.results.checked_json import parse
 from conformance.results.files import not_written, write_atomically
 from conformance.results.records import FILE_NAME as RESULTS
-from reports.text import one_line, plain
 
 SCHEMA = "rdma-cts-bundle/1"
 _OTHER_SCHEMA = re.compile(r"rdma-cts-bundle/[0-9]{1,9}")

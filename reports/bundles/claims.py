@@ -7,10 +7,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from conformance.model.printable import one_line
 from conformance.tables.suite import ROOT, VERSION
 from reports.bundles.archive import Manifest
 from reports.digest import Digest
-from reports.text import one_line
 
 _RUN, _BUNDLED_BY = "run", "bundled_by"
 _FACTS = (

@@ -1,0 +1,108 @@
+"""Checks the values of results, and stores equal values of many results once: a large file repeats most of its values.
+Results with an equal value share one object; therefore no code may change a part of a result in place."""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Mapping
+from typing import Any, cast
+
+from conformance.model.printable import one_line, plain
+from conformance.model.record import ResultRecord
+from conformance.model.record_shape import RESULT, completed, completed_value, mistake_in
+from conformance.model.verdict import Verdict
+
+# The keys with a different value in almost every result, or with few values, and the type of a value that needs no
+# further check.
+_UNSHARED: Mapping[str, type] = {
+    "type": str,
+    "case": str,
+    "reason": str,
+    "call": str,
+    "repro": str,
+    "duration_us": int,
+    "verdict": Verdict,
+    "effective": Verdict,
+}
+_MOST_BYTES = 32 << 20  # the upper bound for the marks of all stored values
+_VERSION = 2  # of marshal: later versions write equal values differently
+
+
+class SharedValues:
+    """The values of the results that were accepted so far, each with its shown form: complete and printable."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, bytes], tuple[Any, Any]] = {}
+        self._room = _MOST_BYTES
+        self._absent = cast(dict[str, Any], completed(cast(ResultRecord, {**RESULT})))
+
+    def accept(self, record: ResultRecord) -> tuple[ResultRecord, ResultRecord, int]:
+        """Returns the result as it is in the file, its shown form, and the number of values that no earlier result has.
+        Raises ValueError if a value does not fit the type of a result."""
+        written: dict[str, Any] = {}
+        shown = self._absent.copy()
+        new: dict[str, bytes] = {}
+        for key, value in record.items():
+            if value is None:  # counts as absent
+                written[key] = None
+                continue
+            if type(value) is _UNSHARED.get(key) and _is_plain(value):
+                written[key] = shown[key] = value
+                continue
+            mark = _mark(key, value, record)
+            stored = self._values.get((key, mark))
+            if stored:
+                written[key], shown[one_line(key)] = stored
+            else:
+                written[key] = value
+                new[key] = mark
+        if new:
+            _check(record, new)
+        for key, mark in new.items():
+            shown[one_line(key)] = self._store(key, mark, written[key])
+        size = sum(_size(written[key]) for key in new)
+        return cast(ResultRecord, written), cast(ResultRecord, shown), size
+
+    def _store(self, key: str, mark: bytes, value: Any) -> Any:
+        """Returns the shown form of a new value, and stores both forms while there is room."""
+        shown = plain(completed_value(key, value))
+        if shown == value:
+            shown = value
+        if self._room > 0:
+            self._values[key, mark] = value, shown
+            self._room -= len(mark)
+        return shown
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) is int or value.isprintable()
+
+
+def _mark(key: str, value: Any, record: ResultRecord) -> bytes:
+    """Returns bytes that only equal values of a key have. The verdict decides whether a fault is valid."""
+    if key == "fault":
+        return marshal.dumps((str(record["verdict"]), value), _VERSION)
+    if isinstance(value, Verdict):
+        return marshal.dumps(str(value), _VERSION)
+    return marshal.dumps(value, _VERSION)
+
+
+def _check(record: ResultRecord, keys: Mapping[str, object]) -> None:
+    checked: dict[str, Any] = {
+        "type": "result",
+        "verdict": record["verdict"],
+        "effective": record["effective"],
+    }
+    for key in keys:
+        checked[key] = record[key]  # type: ignore[literal-required]
+    if wrong := mistake_in(cast(ResultRecord, checked)):
+        raise ValueError(wrong)
+
+
+def _size(value: Any) -> int:
+    """Returns the number of values in the lists and objects of a value."""
+    if isinstance(value, dict):
+        return len(value) + sum(map(_size, value.values()))
+    if isinstance(value, list):
+        return len(value) + sum(map(_size, value))
+    return 0
