@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Collection, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -32,8 +31,7 @@ from conformance.results.plan import (
 from conformance.results.records import FILE_NAME, Recorded
 from conformance.results.writer import ResultsFile
 from conformance.run_options import OPTIONS, RunOptions
-from conformance.supervision import Recording, Start, Supervisor, Worker
-from conformance.supervision.durations import expected_durations
+from conformance.supervision import Recording, Supervisor
 from fixtures.targets import builds, target
 from fixtures.targets.builds import guest_driver
 from fixtures.targets.guests import Guests
@@ -259,14 +257,10 @@ def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
 
 def _supervise(recording: Recording, progress: Progress, out: Path) -> None:
     run = recording.run
-    remaining = [case for case in run.cases if case.id not in recording.done]
-    progress.expect(expected_durations(remaining, run.durations))
-    alone = {case.id for case in run.cases if case.alone}
     report.load_beside()
-    starts = [_announcing(start, alone, progress) for start in run.target.starts]
     again = () if run.options.no_confirm else run.target.again
     try:
-        Supervisor(recording, out / "console.log").run(*starts, again=again)
+        Supervisor(recording, out / "console.log").run(*run.target.starts, again=again)
     except KeyboardInterrupt as end:
         progress.clear()
         end.args = (_kept(out, len(recording.done), len(run.cases)),)
@@ -306,19 +300,6 @@ def _reported(
             status=3,
         )
     return judged.status
-
-
-def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Start:
-    """Returns a function like `start` that also shows a message before it starts a worker for one case of `alone`."""
-
-    def announcing(cases: Sequence[str]) -> Worker:
-        if len(cases) == 1 and cases[0] in alone:
-            progress.say(
-                f"  a separate guest or process for {cases[0]}, because the case may crash it",
-            )
-        return start(cases)
-
-    return announcing
 
 
 def _kept(out: Path, done: int, total: int) -> str:

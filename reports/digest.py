@@ -709,7 +709,8 @@ def _shard(header: HeaderRecord) -> str:
 def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
     """Returns the contradiction between the header and the tables of `suite`; empty if there is none. In a header of
     a different version, a rule may have more or fewer fields, but the common fields must have the same values."""
-    registry_data = plain(suite.registry.as_data())
+    registry = suite.registry
+    registry_data, controls = plain([registry.as_data(), dict(registry.needs.controls)])
     recorded = header["rules"]
     if recorded.keys() != registry_data.keys() or any(
         recorded[rule].get(name, text) != text
@@ -717,7 +718,7 @@ def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
         for name, text in texts.items()
     ):
         return "the rules of its header are not those of the tables"
-    if header["controls"] != plain(dict(suite.registry.needs.controls)):
+    if header["controls"] != controls:
         return "the controls of its header are not those of the tables"
     if (claimed := header.get("left_out")) is not None:
         count = len(left_out(suite.cases, header["planned"]))

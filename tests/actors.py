@@ -115,6 +115,8 @@ class Audience:
     reasons: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
+    def expect(self, seconds: Mapping[str, float]) -> None: ...
+
     def run_started(self, header: HeaderRecord, total: int) -> None:
         self.total = total
 

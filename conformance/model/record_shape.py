@@ -10,6 +10,7 @@ from conformance.errors import UserError
 from conformance.model.capability import OF_TEST_KERNELS
 from conformance.model.fault import FaultData, FaultKind, verdict_of
 from conformance.model.observation import Observation
+from conformance.model.printable import plain
 from conformance.model.record import (
     SCHEMA,
     Deviation,
@@ -154,6 +155,12 @@ def completed(record: _Record) -> _Record:
             key: completed_value(key, value) for key, value in _filled(record, RESULT).items()
         }
     return cast(_Record, complete)
+
+
+def shown(record: _Record) -> _Record:
+    """Returns the completed record with texts that are safe to print."""
+    complete = completed(record)
+    return cast(_Record, plain(complete))
 
 
 def completed_value(key: str, value: Any) -> Any:

@@ -19,6 +19,7 @@ from conformance.errors import UserError, reading
 from conformance.judging import Judgement
 from conformance.judging.answering_layer import answering_layer
 from conformance.judging.wire import REPORTS
+from conformance.model import record_shape
 from conformance.model.bounds import MOST_RECORDS, MOST_VALUES
 from conformance.model.case import Case
 from conformance.model.fault import FaultKind
@@ -36,7 +37,7 @@ from conformance.model.record import (
     Record,
     ResultRecord,
 )
-from conformance.model.record_shape import check, completed, printable, record_of
+from conformance.model.record_shape import check, printable, record_of
 from conformance.model.rules import Registry
 from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
@@ -250,16 +251,16 @@ class Recorded:
     def confirmations(self) -> list[ConfirmationRecord]:
         return [record for record in self.others if record["type"] == "confirmation"]
 
-    def shown(self) -> "Shown":
+    def shown(self) -> Shown:
         """Returns the records as a reader of the file gets them."""
         shared: dict[tuple[str, int], Any] = {}
         results = [_shown(record, shared) for record in self.results]
+        others = [record_shape.shown(record) for record in self.others]
         if self.footer:
-            footer = plain(completed(self.footer))
+            footer = record_shape.shown(self.footer)
         else:
             footer = None
-        header = plain(completed(self.header))
-        return Shown(header, results, footer, self.torn, plain(self.others))
+        return Shown(record_shape.shown(self.header), results, footer, self.torn, others)
 
 
 @dataclass
@@ -277,7 +278,7 @@ def _shown(record: ResultRecord, shared: dict[tuple[str, int], Any]) -> ResultRe
             shared_values[key] = shared[key, id(value)]
         else:
             rest[key] = value
-    shown: Any = {**plain(completed(rest)), **shared_values}
+    shown: Any = {**record_shape.shown(rest), **shared_values}
     for key, value in shown.items():
         # Absent values are shared, too: their defaults.
         if isinstance(value, (dict, list)):

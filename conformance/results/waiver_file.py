@@ -3,7 +3,6 @@ defects in recorded runs. waivers.schema.json describes the file to editors. wai
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections import Counter
@@ -16,7 +15,6 @@ from urllib.parse import urlsplit
 from conformance.defects import Defect, Severity, defects_of, shorts_in
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
-from conformance.regular_file import read_regular
 from conformance.results.waivers import (
     DefectWaiver,
     KnownOutcome,
@@ -59,9 +57,8 @@ def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
                     waiver.location,
                     f"{waiver.target} is waived twice (first at {first.location})",
                 )
-    digest = hashlib.sha256(read_regular(path)).hexdigest()
     exact_first = tuple(sorted(filter(None, read), key=lambda waiver: not waiver.case))
-    return Waivers(str(path), digest, exact_first, today, tuple(filter(None, defects)))
+    return Waivers(str(path), reader.sha256, exact_first, today, tuple(filter(None, defects)))
 
 
 def _is_of_defect(node: Node) -> bool:

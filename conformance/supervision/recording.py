@@ -112,6 +112,11 @@ class Recording:
         other_records: list[OtherRecord] = list(self._confirmations or ())
         return Recorded(self.header, list(self.done.values()), self._footer, others=other_records)
 
+    @property
+    def remaining(self) -> list[Case]:
+        """The cases without a result."""
+        return [case for id_, case in self.cases.items() if id_ not in self.done]
+
     def contradiction(self) -> str:
         """Judges the results of earlier sessions again. Returns the first whose verdict its observation does not
         support, as a clause; empty if there is none."""

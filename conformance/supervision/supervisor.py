@@ -9,6 +9,7 @@ from conformance.errors import UserError, format_count
 from conformance.model.record import FooterRecord
 from conformance.model.verdict import Verdict
 from conformance.supervision.confirmation import Confirmation
+from conformance.supervision.durations import expected_durations
 from conformance.supervision.recording import Recording
 from conformance.supervision.schedule import Schedule
 from conformance.supervision.session import Session
@@ -37,11 +38,11 @@ class Supervisor:
         be started or sent a header, if none could run a case, or if the first worker's stack differs from the run's.
         """
         began = time.monotonic()
-        self._recording.carry_on()
-        remaining = [
-            case for id_, case in self._recording.cases.items() if id_ not in self._recording.done
-        ]
-        self._schedule = Schedule(remaining, len(starts), self._recording.run.durations)
+        recording = self._recording
+        durations = recording.run.durations
+        recording.listener.expect(expected_durations(recording.remaining, durations))
+        recording.carry_on()
+        self._schedule = Schedule(recording.remaining, len(starts), durations)
         try:
             self._crew.run(self._serve, starts)
         except Exception as error:
@@ -111,6 +112,10 @@ class Supervisor:
 
     def _run_batch(self, start: Start, batch: Sequence[str]) -> bool:
         """Runs one worker. Returns whether another worker should be started."""
+        if len(batch) == 1 and self._recording.cases[batch[0]].alone:
+            self._recording.listener.say(
+                f"  a separate guest or process for {batch[0]}, because the case may crash it",
+            )
         try:
             worker = start(batch)
         except UserError as error:

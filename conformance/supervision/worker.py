@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
@@ -103,8 +103,9 @@ Start = Callable[[Sequence[str]], Worker]
 
 
 class Listener(Protocol):
-    """An observer of the progress of a run; it is called by one thread at a time."""
+    """An observer of the progress of a run. `expect` gets the seconds that each remaining case may take, by id."""
 
+    def expect(self, seconds: Mapping[str, float]) -> None: ...
     def run_started(self, header: HeaderRecord, total: int) -> None: ...
     def result_recorded(self, record: ResultRecord, done: int, total: int) -> None: ...
     def worker_restarted(self, reason: str) -> None: ...

@@ -43,15 +43,19 @@ def read_file(path: Path, name: str | None = None) -> Node:
     """Returns the single document of the file at `path`. Messages name the file `name`, by default the path. Raises
     TextError if the file cannot be read, is larger than MAX_BYTES, or is not UTF-8 YAML of the supported kind."""
     shown = name or str(path)
+    return read_bytes(read_data(path, shown), shown)
+
+
+def read_data(path: Path, shown: str) -> bytes:
+    """Returns the contents of the file at `path`. Raises TextError if the file cannot be read or is too large."""
     try:
-        data = read_regular(path, MAX_BYTES)
+        return read_regular(path, MAX_BYTES)
     except OSError as error:
         if error.errno == errno.EFBIG:
             hint = "; split it"
         else:
             hint = ""
         _stop(Location(shown, 0, 0), f"cannot be read: {error.strerror}{hint}")
-    return read_bytes(data, shown)
 
 
 def read_bytes(data: bytes, name: str) -> Node:

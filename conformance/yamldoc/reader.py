@@ -4,6 +4,7 @@ type, the method records a mistake and returns None or an empty value."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -41,7 +42,10 @@ def suggestion(word: str, known: Collection[str]) -> str:
 
 
 class Reader:
-    def __init__(self) -> None:
+    """`sha256` is the hash of the file that is read; empty for data of another origin."""
+
+    def __init__(self, sha256: str = "") -> None:
+        self.sha256 = sha256
         self._mistakes: dict[Mistake, None] = {}
 
     @property
@@ -197,14 +201,16 @@ def _plural(what: str) -> str:
 def document(path: Path) -> Iterator[tuple[Node, Reader]]:
     """Yields the root of a file, and a reader. After the block, raises UserError with a line for each mistake."""
     from conformance.yamldoc.parsing import (
-        read_file,
+        read_bytes,
+        read_data,
     )  # imported late: most commands read no such file
 
     try:
-        root = read_file(path)
+        data = read_data(path, str(path))
+        root = read_bytes(data, str(path))
     except TextError as error:
         raise UserError(*map(str, error.mistakes)) from error
-    reader = Reader()
+    reader = Reader(hashlib.sha256(data).hexdigest())
     yield root, reader
     if reader.mistakes:
         raise UserError(*map(str, reader.mistakes))
