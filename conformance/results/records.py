@@ -345,6 +345,7 @@ class _Reader:
         self.written.torn = self.shown.torn = torn
 
     def _read(self, line: bytes, where: str) -> None:
+        self._refuse_too_many(values_in(line))
         record = self._decoded(line, where)
         if record["type"] == "header":
             self._begin(record, where)
@@ -356,7 +357,7 @@ class _Reader:
             return
         else:
             self._add_other(record, where)
-        self._count(values_in(line))
+        self._values += values_in(line)
 
     def _decoded(self, line: bytes, where: str) -> Record:
         try:
@@ -369,11 +370,12 @@ class _Reader:
                 hint = "a run is a directory or its results.jsonl, which is not compressed"
             raise UserError(f"{where}: not a line of {SCHEMA}: {error}", hint=hint) from error
 
-    def _count(self, values: int) -> None:
-        self._values += values
-        if self._values > MOST_VALUES:
+    def _refuse_too_many(self, more: int) -> None:
+        """Raises UserError if the values so far and `more` values are too many."""
+        values = self._values + more
+        if values > MOST_VALUES:
             raise UserError(
-                f"{self._file} has at least {self._values:,} values, more than the {MOST_VALUES:,} that a run can have",
+                f"{self._file} has at least {values:,} values, more than the {MOST_VALUES:,} that a run can have",
             )
 
     def _begin(self, record: HeaderRecord, where: str) -> None:
@@ -416,7 +418,7 @@ class _Reader:
             written, shown, values = self._shared.accept(record)
         except ValueError as error:
             raise UserError(f"{of_case}: {error}") from error
-        self._count(values)
+        self._values += values
         wrong = wrong_result(shown, self.shown.header)
         side_file = shown.get("points_file")
         if side_file in self._side_files:
