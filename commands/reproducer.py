@@ -134,7 +134,9 @@ def _check(arguments: argparse.Namespace) -> None:
 def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
     near = suggestion(name, [case.id for case in suite.cases])
     if run:
-        said = f"{run.directory} was made with other tables; the present tables have no case {name!r}{near}"
+        said = (
+            f"{run.path} was made with other tables; the present tables have no case {name!r}{near}"
+        )
         return UserError(said, hint="give a run that was made with the present tables")
     if name in suite.registry:
         return UserError(

@@ -56,7 +56,7 @@ def _run(digest: Digest) -> Run:
     run = Run(str(digest.directory), digest.header, digest.results)
     if not run.driver:
         raise UserError(
-            f"{digest.directory} does not name the tested driver, and a waiver applies to one driver",
+            f"{digest.path} does not name the tested driver, and a waiver applies to one driver",
         )
     return run
 

@@ -24,6 +24,7 @@ REGRESSED, FIXED, UNSUPPORTED, UNCONFIRMED = (
     "not confirmed",
 )
 NEWLY_WRONG = "newly supported, and wrong"
+NEWLY_JUDGED = "newly judged, and wrong"
 IN_BOTH, NOT_DECIDED, NOT_TRIED = "in both", "not decided", "not tried by the old run"
 NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = (
     "new",
@@ -36,6 +37,7 @@ NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = (
 KINDS: Mapping[str, str] = {
     REGRESSED: "a new violation, or a worse one than before",
     NEWLY_WRONG: "the old stack did not support the tested feature; the new stack supports it and violates a rule",
+    NEWLY_JUDGED: "the old run has no verdict: the situation could not be set up, or the case was not decided or not run",
     UNCONFIRMED: "a new violation, or a worse one, that did not occur when the case was repeated",
     UNDECIDED: "had a verdict; now the harness or the environment failed, or the case was not run",
     UNSUPPORTED: "was judged; now the device does not declare the capability, or the situation cannot be set up",
@@ -46,7 +48,7 @@ KINDS: Mapping[str, str] = {
     GONE: "only in the old run",
 }
 # The kinds of change for which a comparison fails.
-FAILING = (REGRESSED, NEWLY_WRONG)
+FAILING = (REGRESSED, NEWLY_WRONG, NEWLY_JUDGED)
 _DEATHS = (
     Verdict.CRASH,
     Verdict.HANG,
@@ -179,7 +181,7 @@ def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison
     tables = [run.header["suite"].get("tables_sha256") for run in (old, new)]
     if tables[0] != tables[1] and not unlike_tables:
         raise UserError(
-            f"{old.directory} and {new.directory} are runs of different tables",
+            f"{old.path} and {new.path} are runs of different tables",
             hint="--unlike-tables compares the cases that both runs have",
         )
     before, after = ({record["case"]: record for record in run.results} for run in (old, new))
@@ -220,8 +222,10 @@ def kind_of(old: str, new: str) -> str:
     if old == new:
         return ""
     if new in VIOLATIONS:
-        if old in NOT_TESTABLE and new not in _DEATHS:
+        if old == Verdict.UNSUPPORTED and new not in _DEATHS:
             return NEWLY_WRONG
+        if old in (*NOT_TESTABLE, *INCOMPLETE) and new not in _DEATHS:
+            return NEWLY_JUDGED
         worse = old not in VIOLATIONS or VERDICTS.index(new) < VERDICTS.index(old)
         if worse:
             return REGRESSED

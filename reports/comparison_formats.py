@@ -14,6 +14,7 @@ from reports.comparison import (
     GONE,
     KINDS,
     NEW,
+    NEWLY_JUDGED,
     NEWLY_WRONG,
     NOT_DECIDED,
     NOT_TRIED,
@@ -34,34 +35,41 @@ _MOST_IN_MARKDOWN = 50  # the most changes of each kind
 
 
 def text(comparison: Comparison, most: int | None) -> Iterator[str]:
-    """Yields the lines of the text format, with at most `most` changes of each kind (None: all)."""
+    """Yields the lines of the text format, with at most `most` changes of each kind (None: all). What was under test and
+    regressions come first, then violations of cases that the old run did not support or judge, then defects, then the
+    other changes."""
     old, new = comparison.old, comparison.new
-    yield f"old: {old.path}: {old.short_sentence}"
-    yield f"new: {new.path}: {new.short_sentence}"
+    for label, run in (("old", old), ("new", new)):
+        yield f"{label}: {run.path} ({run.name}): {run.short_sentence}"
     for heading, differences in _changed(comparison).items():
         yield f"{heading}:"
-        yield from (
-            f"  {name}: {before or 'none'} -> {after or 'none'}"
-            for name, before, after in differences
-        )
+        for name, before, after in differences:
+            yield f"  {name}: {before or 'none'} -> {after or 'none'}"
+    for kind in FAILING:
+        yield from _of_kind(comparison, kind, most)
     yield from _defects(comparison)
-    for kind, meaning in KINDS.items():
-        changes = comparison.of(kind)
-        if changes:
-            yield ""
-            yield f"{kind}: {amount(changes)} ({meaning})"
-            yield from (line for change in changes[:most] for line in _format_change(change, new))
-            if most is not None and len(changes) > most:
-                yield f"  and {len(changes) - most} more (--all shows them)"
+    for kind in KINDS:
+        if kind not in FAILING:
+            yield from _of_kind(comparison, kind, most)
     yield ""
-    counts = ", ".join(
-        f"{amount(changes)} {kind}" for kind in KINDS if (changes := comparison.of(kind))
-    )
-    yield f"{_compared(comparison)}: {counts or 'nothing has changed'}"
+    counts = [f"{amount(comparison.of(kind))} {kind}" for kind in KINDS if comparison.of(kind)]
+    yield f"{_compared(comparison)}: {', '.join(counts) or 'nothing has changed'}"
     if new_defects := comparison.defects[NEW]:
         program = command("reproducer", new_defects[0].fingerprint, "--run", new.path)
         yield f"C program of the first new defect: {program} (with --mail: a report about the defect)"
     yield f"{conclusion(comparison)} (exit status {comparison.status})"
+
+
+def _of_kind(comparison: Comparison, kind: str, most: int | None) -> Iterator[str]:
+    changes = comparison.of(kind)
+    if not changes:
+        return
+    yield ""
+    yield f"{kind}: {amount(changes)} ({KINDS[kind]})"
+    for change in changes[:most]:
+        yield from _format_change(change, comparison.new)
+    if most is not None and len(changes) > most:
+        yield f"  and {len(changes) - most} more (--all shows them)"
 
 
 def _changed(comparison: Comparison) -> Mapping[str, list[tuple[str, str, str]]]:
@@ -86,6 +94,8 @@ def conclusion(comparison: Comparison) -> str:
         return f"something has regressed{more}"
     if comparison.of(NEWLY_WRONG):
         return f"a newly supported feature is wrong{more}"
+    if comparison.of(NEWLY_JUDGED):
+        return f"a newly judged case is wrong{more}"
     if not comparison.compared:
         return "nothing was compared: no case was tried by both runs"
     if comparison.status:

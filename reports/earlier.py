@@ -78,5 +78,5 @@ def _failed(run: Digest) -> Iterator[str]:
         if record["effective"] in (*VIOLATIONS, *INCOMPLETE)
     ]
     if not cases:
-        raise UserError(f"no case of {run.directory} has failed")
+        raise UserError(f"no case of {run.path} has failed")
     yield from cases

@@ -63,6 +63,7 @@ def digested(*lines: ResultRecord, tables: str, **head: Any) -> Digest:
 
 BY_KIND = {
     "regressed": "PASS>FAIL FAIL>CRASH UNREACHABLE>CRASH WAIVED>FAIL BROKEN>HANG",
+    "newly judged, and wrong": "UNREACHABLE>FAIL BROKEN>FAIL MISSED>FAIL",
     "newly supported, and wrong": "UNSUPPORTED>FAIL",
     "changed": "CRASH>FAIL UNSUPPORTED>PASS UNREACHABLE>UNSUPPORTED FAIL>WAIVED MISSED>BROKEN BROKEN>PASS",
     "fixed": "FAIL>PASS CRASH>PASS",
@@ -242,7 +243,8 @@ def test_changes_under_test_come_before_changed_results() -> None:
         "different settings of the suite:",
         "  seed: none -> 7",
     ]
-    assert lines[9].startswith("defects: 1 new")
+    assert lines[9].startswith("regressed: 1 case")
+    assert lines[14].startswith("defects: 1 new")
     assert (
         "- what was under test has changed:\n  - kernel: 6\\.12\\.1 → 7\\.2\\.0\n"
         in as_markdown(compare(old, new))
