@@ -21,6 +21,7 @@ from conformance.defects import (
     Severity,
     Symptom,
     answering_of,
+    cause_of,
     count_by_severity,
     defects_of,
     is_of_stack,
@@ -373,3 +374,40 @@ def test_the_text_about_a_defect_names_the_stacks_that_have_it(tmp_path: Path, c
         assert "\nStacks:\n" in text
         assert "#include <infiniband/verbs.h>" in text
     assert not (tmp_path / "findings.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("rules", "fault", "known"),
+    [
+        (
+            ("REG-27",),
+            Fault(FaultKind.ACCEPTED, verb="post_bind_mw", statuses=("SUCCESS",)),
+            "de19cd258c26",
+        ),
+        (
+            ("REG-27",),
+            Fault(FaultKind.MOVED, verb="traffic", key="window", allowed_by="ibv_bind_mw"),
+            "de19cd258c26",
+        ),
+        (
+            ("BIND-19",),
+            Fault(FaultKind.ANNOUNCED, verb="wire", operation="SEND_ONLY_WITH_INV"),
+            "5419bb365f47",
+        ),
+        (
+            ("WIRE-05",),
+            Fault(FaultKind.WRONG_INVALIDATED_KEY, verb="wire", operation="SEND_LAST_WITH_INV"),
+            "5e8c2d4d65db",
+        ),
+    ],
+)
+def test_one_missing_check_is_one_defect_however_it_is_shown(
+    rules: tuple[str, ...],
+    fault: Fault,
+    known: str,
+) -> None:
+    """A region of another process is a region of another domain, and an invalidation by packets is an invalidation."""
+    symptom = replace(symptoms("forky")[0], rules=rules, fault=fault)
+    assert cause_of(symptom).fingerprint == known
+    others = replace(symptom, fault=replace(fault, operation="SEND_ONLY", verb="wire"))
+    assert cause_of(others).fingerprint != known

@@ -18,11 +18,12 @@ from conformance.judging.answering_layer import answering_layer
 from conformance.judging.circumstances import located
 from conformance.judging.kernel_alarms import crash_location, kernel_alarm
 from conformance.model.case import Case
-from conformance.model.fault import Fault, FaultKind
+from conformance.model.fault import OWN_ADDRESSES, Fault, FaultKind
 from conformance.model.observation import AskedRange, KernelEvidence, Observation
 from conformance.model.record_shape import RESULT, completed
 from conformance.model.verdict import Verdict
 from conformance.results.records import result_record
+from conformance.tables.suite import load_suite
 from kinds import REPORTS
 from samples import case, registry
 
@@ -409,6 +410,19 @@ def test_a_fault_says_whether_the_bytes_are_outside_of_their_key(
     fault_located = located(Fault(FaultKind.MOVED), of)
     assert (fault_located.outside, fault_located.region) == (outside, tuple(kinds))
     assert fault_located.key == ("window" if key == "mw" else "region")
+
+
+@pytest.mark.parametrize(
+    ("row_name", "kinds"),
+    [("iova-4-gib", (OWN_ADDRESSES,)), ("a-reason-for-remote-write", ())],
+)
+def test_a_region_of_reg_mr_ex_has_addresses_of_its_own_only_with_an_iova(
+    row_name: str,
+    kinds: tuple[str, ...],
+) -> None:
+    (row,) = [row for row in load_suite().cases if row.id == f"reg_mr_ex/registration/{row_name}"]
+    fault = located(Fault(FaultKind.REFUSED), row, min(1, len(row.afterwards)))
+    assert (fault.region, fault.outside) == (kinds, False)
 
 
 @pytest.mark.parametrize("name", sorted(name for name in REPORTS if "oops" in name))

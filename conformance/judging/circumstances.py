@@ -24,6 +24,7 @@ from conformance.model.vocabulary import BINDS, BUILDERS, ELSEWHERE, PRODUCTS, R
 from conformance.verbs import ENUMS
 
 _ACCESS = ENUMS["ibv_access_flags"]
+_MASK = ENUMS["ibv_mr_init_attr_mask"]
 _CHANGES = ENUMS["ibv_rereg_mr_flags"]
 _KEYS = ("rkey", "lkey")
 POSTED = "requests of ibv_wr_post"
@@ -335,6 +336,12 @@ def _registered(call: str, arguments: Arguments, entry: str) -> _Region:
     addr = _quantity(arguments, "offset" if call == "ibv_reg_dmabuf_mr" else "addr")
     access = mask_of(arguments, "access")
     first = _quantity(arguments, "iova") or _quantity(arguments, "hca_va") or addr
+    own_addresses = call == "ibv_reg_mr_iova"
+    if call == "ibv_reg_mr_ex":
+        mask = mask_of(arguments, "comp_mask")
+        own_addresses = bool(mask & _MASK.value_of("IOVA")) and not mask & _MASK.value_of("FD")
+        if not mask & _MASK.value_of("IOVA"):
+            first = addr
     if addr:
         memory = next((name for name, _ in addr.names), "")
     else:
@@ -346,7 +353,7 @@ def _registered(call: str, arguments: Arguments, entry: str) -> _Region:
         _quantity(arguments, "length"),
         None if zero_based else first,
         access,
-        call == "ibv_reg_mr_iova",
+        own_addresses,
         (call, entry) == ("ibv_reg_mr_ex", "uverbs"),
     )
 
