@@ -1,5 +1,7 @@
 """Fixtures for the tests of the suite itself."""
 
+from __future__ import annotations
+
 import functools
 import gc
 import os
@@ -73,9 +75,14 @@ reference remote_host reproducers resume schema sequences site sweeps template t
 SLOW = frozenset(_SLOW.split())
 
 
+def path_of(item: pytest.Item) -> Path:
+    """Returns the file of a test; pytest 6 has no `path`."""
+    return Path(item.fspath)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if item.path.stem.removeprefix("test_") in SLOW:
+    if path_of(item).stem.removeprefix("test_") in SLOW:
         item.add_marker("slow")
 
 
@@ -94,9 +101,11 @@ _FIRST = "run host_device personas reference bad_driver own_builds kills remote_
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sorts the selected tests so that all processes finish at about the same time: first the files that take longest,
     then the other files with guests: while a guest waits, tests of further files use the processors."""
-    of_guests = {item.path for item in items if item.get_closest_marker("guest")}
+    of_guests = {path_of(item) for item in items if item.get_closest_marker("guest")}
     order = {f"test_{name}": number for number, name in enumerate(_FIRST)}
-    items.sort(key=lambda item: (order.get(item.path.stem, len(order)), item.path not in of_guests))
+    items.sort(
+        key=lambda item: (order.get(path_of(item).stem, len(order)), path_of(item) not in of_guests)
+    )
 
 
 # The number of tests that the option `-m "not nightly"` leaves out; each process of pytest-xdist counts all of them.

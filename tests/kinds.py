@@ -2,13 +2,16 @@
 
 import re
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pytest
 
-Folders = pytest.TempPathFactory
-Patch = pytest.MonkeyPatch
-Says = pytest.CaptureFixture[str]
+if TYPE_CHECKING or hasattr(pytest, "StashKey"):
+    Folders = pytest.TempPathFactory
+    Patch = pytest.MonkeyPatch
+    Says = pytest.CaptureFixture[str]
+else:  # pytest 6 does not export these types
+    Folders = Patch = Says = object
 
 
 class Said(NamedTuple):

@@ -5,6 +5,8 @@ needs a line in attacks.yaml, and a function in TRIED or CHANGES if no existing 
 supporting observation are tested in test_judge.py and test_bundle.py.
 """
 
+from __future__ import annotations
+
 import itertools
 import subprocess
 import time

@@ -1,5 +1,7 @@
 """The C code is compiled if there is a compiler, and is used only if its structures equal Python's."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
 

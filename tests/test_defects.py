@@ -5,6 +5,8 @@ crashes in different cases, one on trixie, and one with the driver siw. Headers 
 details of the machine and keys that no test reads.
 """
 
+from __future__ import annotations
+
 import json
 import random
 import re

@@ -1,6 +1,8 @@
 """Tests that every command in the pages can be parsed, and that it runs as it is written; NOT_RUN has the commands that
 are not run here, with reasons. In the commands, RUN, OLD and NEW are runs, and DIR is a history."""
 
+from __future__ import annotations
+
 import re
 import shlex
 import shutil

@@ -1,5 +1,7 @@
 """Tests of the modules for the guest's drivers, which are compiled once for each kernel."""
 
+from __future__ import annotations
+
 import dataclasses
 import threading
 from collections.abc import Sequence

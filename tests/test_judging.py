@@ -6,7 +6,7 @@ import copy
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import yaml
@@ -26,6 +26,9 @@ from conformance.results.records import result_record
 from conformance.tables.suite import load_suite
 from kinds import REPORTS
 from samples import case, registry
+
+if TYPE_CHECKING:
+    from typing import Unpack
 
 JUDGED = yaml.safe_load(Path(__file__).with_name("judged.yaml").read_text())
 CASES = {name: case(row, verb) for name, (verb, row) in JUDGED["cases"].items()}

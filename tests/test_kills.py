@@ -1,6 +1,8 @@
 """Tests that kill the process of a run, QEMU, or pytest in the guest at random moments, and then use --resume.
 RDMA_CTS_MOMENTS is the number of kills of each kind; their moments are computed from a seed, and are printed."""
 
+from __future__ import annotations
+
 import os
 import random
 import subprocess

@@ -1,5 +1,7 @@
 """Tests of report.html in a real browser: headless Chromium, controlled by chromedriver."""
 
+from __future__ import annotations
+
 import base64
 import json
 import os

@@ -1,6 +1,8 @@
 """Tests that no command writes through what another user has prepared in a directory: a link, a hard link, a FIFO, a
 device or a directory that is exchanged while the command runs."""
 
+from __future__ import annotations
+
 import json
 import os
 import shutil

@@ -1,6 +1,8 @@
 """The registry of rules: permanent ids, mistakes in files of rules, and the cases of each rule. Malformed files of
 rules are in tests/malformed; test_tables.py reads them."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -110,7 +110,7 @@ def parsed(arguments: list[str]) -> RunOptions:
 
 def parsed_by_pytest(arguments: list[str]) -> dict[str, Any]:
     """Returns the result of pytest's parser for the arguments, by the names of the fields."""
-    parser = Parser(_ispytest=True)
+    parser = Parser(_ispytest=True) if hasattr(pytest, "StashKey") else Parser()
     add_options(parser)
     options = vars(parser.parse_known_args(arguments))
     plain = {

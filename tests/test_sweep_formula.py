@@ -1,5 +1,7 @@
 """Tests of points, predicates over points, and the formulas that describe deviating points."""
 
+from __future__ import annotations
+
 from array import array
 from pathlib import Path
 from typing import Any, cast

@@ -1,5 +1,7 @@
 """Tests of sweeps on Soft-RoCE: the results of one device are also those of two, and those without loops in C."""
 
+from __future__ import annotations
+
 import json
 from typing import Any
 

@@ -2,6 +2,8 @@
 hosts. All tests use the same two guests, because booting a guest takes long. Tests that need no kernel are in
 test_remote_host.py. RDMA_CTS_TWO_GUESTS=DIR keeps the files of the runs in DIR."""
 
+from __future__ import annotations
+
 import json
 import os
 import shlex

@@ -1,5 +1,7 @@
 """Tests the sockets of the wire peer on the loopback interface, and the same sockets behind a connection to a host."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any, ClassVar
 

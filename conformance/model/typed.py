@@ -7,13 +7,12 @@ from __future__ import annotations
 import functools
 import json
 import math
-import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from typing import Annotated, Any, Literal, Optional, Union, get_args, get_origin, get_type_hints
 
-from conformance.older_python import NotRequired, is_typeddict
+from conformance.older_python import NotRequired, UnionType, is_typeddict
 
 _MOST_SHOWN = 80  # characters of the wrong value, and of the list of allowed values, in a message
 
@@ -70,7 +69,7 @@ def check_of(type_: Any) -> Check:
         return check_of(arguments[1])
     if is_typeddict(type_) or is_dataclass(type_):
         return _object_check(type_)
-    if origin in (Union, types.UnionType):
+    if origin in (Union, UnionType):
         return _union_check([check_of(argument) for argument in arguments])
     if origin is Literal:
         return _choice_check(arguments)
