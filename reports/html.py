@@ -33,6 +33,7 @@ from reports import evidence
 from reports.digest import Digest, RuleFacts
 from reports.novelty import Novelty, call_of
 from reports.page_data import PageData, first_of
+from reports.pair_picture import Picture
 from reports.sketch import sketch_of
 from reports.terminal import figures
 from reports.text import flat, format_rules, format_value
@@ -284,6 +285,16 @@ class Page:
             if any(record and record["space"] for record in records)
         )
         return sorted(sweep_ids, key=lambda id_: min(map(rank_of, self._verdicts(id_))))
+
+    @cached_property
+    def pictures(self) -> list[tuple[str, Picture]]:
+        """The pictures of the models, each with the name of its run."""
+        return [
+            (run.name, Picture(record["case"], record["pairs"]))
+            for run in self.runs
+            for record in run.results
+            if record.get("pairs")
+        ]
 
     def _verdicts(self, case: str) -> list[str]:
         return [record["effective"] if record else "-" for record in self.cases[case]]

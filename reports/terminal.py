@@ -243,7 +243,10 @@ def _first(run: Digest, news: Novelty | None) -> Defect | None:
 def _program(run: Digest, out: Path, first: Defect | None) -> Iterator[str]:
     """Yields the commands that make the C program of the first defect and repeat the failed cases."""
     if first:
-        yield f"C program: {command('reproducer', first.fingerprint, '--run', out)} shows the first defect"
+        if "combinations" in first.first.record["observed"]:
+            yield f"one point: {first.first.repro} shows the first defect"
+        else:
+            yield f"C program: {command('reproducer', first.fingerprint, '--run', out)} shows the first defect"
         target, only, _ = first.first.repro.rpartition(
             " --only ",
         )  # `target` selects the stack of this run

@@ -3,8 +3,11 @@ point, that a device with a defect does not, and that deviations are explained b
 
 import itertools
 import random
+import re
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +19,27 @@ from conformance.execution.runner import no_progress
 from conformance.judging.combinations import Judged
 from conformance.model.combinations import Conditions, CoveringArray, Point
 from conformance.model.verdict import Verdict
+from conformance.results.reached import pairs, unreached
 from conformance.tables.suite import load_suite
+from reports.pair_picture import Picture
+from trial.answers import TABLE, current_model, refuse_unused
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
-from trial.reference.objects import REMOTE_READ, Region
+from trial.reference.objects import REMOTE_READ, Domain, Region
+
+_CASES = {"pairs": ("pairs",), "triples": ("triples", "refused-triples")}
 
 
 def array(name: str) -> CoveringArray:
-    case = load_suite().find(f"access/model/{name}")
+    """Returns an array with the points of all its cases."""
+    parts = [_array_of(id_) for id_ in _CASES[name]]
+    points = [point for part in parts for point in part.points]
+    numbers = [number for part in parts for number in part.numbers]
+    return replace(parts[0], points=tuple(points), numbers=tuple(numbers))
+
+
+def _array_of(id_: str) -> CoveringArray:
+    case = load_suite().find(f"access/model/{id_}")
     assert case is not None
     assert case.array is not None
     return case.array
@@ -44,27 +60,47 @@ def test_each_combination_of_a_valid_point_occurs_in_the_stored_array(
     strength: int,
 ) -> None:
     points = array(name)
+    conditions = Conditions(points.model)
+    faultless = [point for point in points.points if not conditions.faults(point)]
     covered = {
+        False: _combinations(points.points, strength),
+        True: _combinations(faultless, strength),
+    }
+    for point in _valid_points(points, conditions):
+        granted = not conditions.faults(point)
+        assert _combinations([point], strength) <= covered[granted]
+
+
+def _combinations(points: Sequence[Point], strength: int) -> set[tuple[Any, ...]]:
+    return {
         (chosen, tuple(point[number] for number in chosen))
-        for point in points.points
+        for point in points
         for chosen in itertools.combinations(range(len(point)), strength)
     }
-    conditions = Conditions(points.model)
-    for point in _valid_points(points, conditions):
-        for chosen in itertools.combinations(range(len(point)), strength):
-            assert (chosen, tuple(point[number] for number in chosen)) in covered
 
 
 def _valid_points(points: CoveringArray, conditions: Conditions) -> list[Point]:
-    """Returns points that are not in the array: stored points with a few values drawn anew."""
-    chance, found = random.Random(7), list[Point]()
-    while len(found) < 300:
+    """Returns points that are not in the array: stored points with a few values drawn anew. Half of them have no
+    fault."""
+    chance = random.Random(7)
+    drawn: dict[bool, list[Point]] = {True: [], False: []}
+    while min(map(len, drawn.values())) < 150:
         point = list(chance.choice(points.points))
         for number in chance.sample(range(len(point)), 4):
             point[number] = chance.choice(points.model.parameters[number].labels)
         if conditions.valid(tuple(point)) and tuple(point) not in points.points:
-            found.append(tuple(point))
-    return found
+            drawn[not conditions.faults(tuple(point))].append(tuple(point))
+    return [*drawn[True], *drawn[False]]
+
+
+def test_granted_and_refused_points_are_the_whole_array() -> None:
+    conditions = Conditions(PAIRS.model)
+    granted, refused = PAIRS.part("granted"), PAIRS.part("refused")
+    assert {*granted.points, *refused.points} == {*PAIRS.points}
+    assert not any(map(conditions.faults, granted.points))
+    assert all(map(conditions.faults, refused.points))
+    number = PAIRS.points.index(refused.points[3])
+    assert refused.answer(3) == PAIRS.answer(number)
 
 
 def test_the_reference_passes_every_point() -> None:
@@ -92,6 +128,75 @@ def test_a_right_that_is_not_enforced_violates_the_rule_of_the_right() -> None:
     violated = {rule for rule, verdict in found.rules.items() if verdict != Verdict.PASS}
     assert violated
     assert violated <= {"REG-06", "REREG-03"}
+
+
+class _KeepsRevokedRights(Device):
+    """ibv_modify_qp revokes no right of a queue pair."""
+
+    def set_access(self, queue: Any, access: int) -> None:
+        super().set_access(queue, queue.access | access)
+
+
+class _OpensOtherProcesses(Device):
+    """The keys of another process open its regions."""
+
+    def opens(self, region: Region, domain: Domain) -> bool:
+        return region.domain.context_pointer != domain.context_pointer or super().opens(
+            region, domain
+        )
+
+
+@pytest.mark.parametrize(
+    ("device", "rule"),
+    [(_KeepsRevokedRights, "REG-28"), (_OpensOtherProcesses, "REG-27")],
+)
+def test_a_missing_check_violates_the_rule_of_the_check(device: type[Device], rule: str) -> None:
+    found = judged(device)
+    violated = {rule for rule, verdict in found.rules.items() if verdict != Verdict.PASS}
+    assert rule in violated
+    assert violated <= {rule, "REG-26"}  # an element of a list may have the key
+
+
+def test_combinations_that_a_device_lacks_are_counted_by_the_missing_capability() -> None:
+    with closing(ReferenceBench(Device())) as bench:
+        seen = observe(PAIRS, bench, lambda name: name != "atomics", no_progress)
+    found = Judged(PAIRS, seen["combinations"])
+    reasons, total = unreached(found)
+    names = PAIRS.model.names
+    atomics = {point[names.index("operation")] for point in found.skipped}
+    assert atomics == {"ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD"}
+    assert set(reasons) == {"need atomics"}
+    reached = _combinations([point for point in PAIRS.points if point not in found.skipped], 2)
+    assert total == len(_combinations(PAIRS.points, 2))
+    assert reasons.total() == total - len(reached)
+    assert unreached(judged(Device))[0].total() == 0
+
+
+def test_the_picture_has_a_cell_for_each_pair_of_values_in_the_colour_of_its_points() -> None:
+    facts = pairs(judged(_LosesImmediate))
+    picture = Picture("access/model/pairs", facts)
+    numbers = {value: number for number, value in enumerate(picture.values)}
+
+    def state(transport: str, operation: str) -> str:
+        column, row = numbers["transport", transport], numbers["operation", operation]
+        return picture.cells[column, row]
+
+    assert state("UC", "SEND_WITH_IMM") in "sw"
+    assert state("RC", "SEND_WITH_IMM") == "r"
+    assert state("UC", "RDMA_READ") == "-"
+    assert picture.always_wrong == []
+    for name, count in picture.counts.items():
+        widths = re.findall(r"h(\d+)v1", picture.paths[name])
+        assert sum(map(int, widths)) == count
+    assert sum(picture.counts.values()) + facts["states"].count("-") == len(picture.cells)
+
+
+def test_a_value_that_is_wrong_everywhere_is_named() -> None:
+    axes = {"one": ["a", "b"], "two": ["c", "d"], "three": ["e", "f"]}
+    wrong = Picture("m", {"parameters": axes, "states": "wwrs" + "wwrr" + "rr-n"})
+    assert wrong.always_wrong == ["one=a"]
+    assert wrong.paths["wrong"] == "M0 2h1v1h-1zM0 3h1v1h-1zM0 4h1v1h-1zM0 5h1v1h-1z"
+    assert wrong.paths["lacking"] == "M3 5h1v1h-1z"
 
 
 def test_a_deviation_is_explained_by_the_values_that_cause_it() -> None:
@@ -144,3 +249,26 @@ def test_recorded_points_of_another_model_are_judged_by_their_recorded_answers()
     fault = fault_at_points(other, seen)
     assert fault is not None
     assert fault.kind == "wrong-immediate"
+
+
+def test_a_value_that_no_code_carries_out_is_a_mistake_with_its_location(tmp_path: Path) -> None:
+    text = TABLE.read_text()
+    changed = text.replace("      UD: datagrams\n", "      UD: datagrams\n      XRC: extended\n")
+    line = changed.splitlines().index("      XRC: extended") + 1
+    table = tmp_path / "model.yaml"
+    table.write_text(changed)
+    with pytest.raises(UserError) as raised:
+        current_model(table, "model.yaml")
+    assert f"model.yaml:{line}:" in str(raised.value)
+    assert "no code carries out transport=XRC" in str(raised.value)
+
+
+def test_a_constraint_that_leaves_no_point_with_a_value_is_a_mistake(tmp_path: Path) -> None:
+    text = TABLE.read_text()
+    table = tmp_path / "model.yaml"
+    table.write_text(text.replace("  excluded:\n", "  excluded:\n    none: transport=UC\n"))
+    model = current_model(table, "model.yaml")
+    points = [*filter(Conditions(model).valid, PAIRS.points)]
+    with pytest.raises(UserError, match="no valid point has transport=UC"):
+        refuse_unused(model, points)
+    refuse_unused(PAIRS.model, PAIRS.points)

@@ -3,10 +3,13 @@ neither the reference nor the generator, because both results are stored with th
 
 import argparse
 import sys
+from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 
 from conformance.combinations.access import Access
 from conformance.combinations.objects import Objects
+from conformance.combinations.values import VALUES
 from conformance.errors import UserError
 from conformance.judging.combinations import is_granted
 from conformance.model.combinations import Conditions, CoveringArray, Model, Point
@@ -22,6 +25,7 @@ from conformance.tables.model_reader import (
 )
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT
+from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.parsing import read_file
 from conformance.yamldoc.reader import Reader
 from trial.arrays import covering_array
@@ -33,17 +37,21 @@ TABLE = CASES / "access" / "model.yaml"
 def execute(arguments: argparse.Namespace, *unused: object) -> int:
     """Makes the arrays of the model. Returns the exit status."""
     model = current_model()
-    for name in arguments.array or ARRAYS:
+    stored = [name for name in ARRAYS if array_path(TABLE, name).exists()]
+    for name in arguments.array or stored:
         _report(f"{name}: combinations of {ARRAYS[name]} values")
         if arguments.anew:
             kept = []
         else:
             kept = stored_points(model, name)
         points, impossible = covering_array(model, ARRAYS[name], kept, _progress)
+        refuse_unused(model, points)
         made = answered(model, ARRAYS[name], points)
         path = array_path(TABLE, name)
         write_atomically(path, format_array(made).encode())
-        _report(f"{path}: {len(points):,} points, {len(impossible):,} impossible combinations")
+        _report(
+            f"{path}: {len(points):,} points, {len(impossible.always):,} impossible combinations"
+        )
     return 0
 
 
@@ -66,16 +74,44 @@ def stored_points(model: Model, name: str) -> list[Point]:
     return points_in(model, lines[1:])
 
 
-def current_model() -> Model:
-    """Returns the model of the table, without its stored arrays. Raises UserError."""
+def current_model(table: Path = TABLE, name: str = "cases/access/model.yaml") -> Model:
+    """Returns the model of a table, without its stored arrays. `name` is the table's name in messages. Raises
+    UserError."""
     registry, mistakes = read_registry([CASES], ROOT)
     reader = Reader()
-    root = read_file(TABLE, str(TABLE.relative_to(ROOT)))
+    root = read_file(table, name)
     assert isinstance(root.value, dict)
-    model = read_model(reader, root.value["model"], "access/model", registry)
-    if model is None or mistakes:
+    node = root.value["model"]
+    model = read_model(reader, node, "access/model", registry)
+    if model is not None:
+        _note_unknown_values(reader, node)
+    if model is None or mistakes or reader.mistakes:
         raise UserError(*map(str, (*mistakes, *reader.mistakes)))
     return model
+
+
+def _note_unknown_values(reader: Reader, model: Node) -> None:
+    """Notes the parameters and values that no code carries out."""
+    parameters = reader.named(reader.named(model, "a model")["parameters"], "parameters")
+    for parameter, values in parameters.items():
+        if parameter not in VALUES:
+            reader.note(values.location, f"no code carries out the parameter {parameter!r}")
+            continue
+        for label, meaning in reader.named(values, "values").items():
+            if label not in VALUES[parameter]:
+                reader.note(meaning.location, f"no code carries out {parameter}={label}")
+
+
+def refuse_unused(model: Model, points: Sequence[Point]) -> None:
+    """Raises UserError if no valid point has some value."""
+    unused = [
+        f"{model.name}: no valid point has {axis.name}={label}: see `excluded` and `faults`"
+        for number, axis in enumerate(model.parameters)
+        for label in axis.labels
+        if all(point[number] != label for point in points)
+    ]
+    if unused:
+        raise UserError(*unused[:20])
 
 
 def answered(model: Model, strength: int, points: list[Point]) -> CoveringArray:

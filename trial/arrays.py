@@ -5,6 +5,9 @@ points to keep always give the same array.
 
 What a point must be refused for counts as one more parameter, whose first value is that there is no fault: most faults
 need four values, such as a region's right, the operation, the side and the key, and each fault must meet each two values.
+
+A refused request shows little of what its other values do. Therefore a combination that can occur in a point without a
+fault is covered by such a point; points with a fault only cover the combinations that need a fault.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import itertools
 import operator
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Optional
 
 from conformance.model.combinations import Conditions, Model, Point
@@ -231,56 +235,102 @@ def covering_array(
     strength: int,
     kept: Sequence[Point] = (),
     progress: Callable[[int], None] = lambda count: None,
-) -> tuple[list[Point], list[_Combination]]:
+) -> tuple[list[Point], Impossible]:
     """Returns the points, of which the first are the valid points `kept`, and the combinations for which none was
     found: almost all are impossible."""
     constraints = Constraints(model)
     axes = model.parameters
-    impossible: list[_Combination] = []
+    impossible = Impossible(set(), set())
     if strength > 2:
         impossible = covering_array(model, strength - 1)[1]
     uncovered = _Uncovered([*(axis.size for axis in axes), 1 + len(model.faults)], strength)
-    uncovered.forget(impossible)
-    making = _Making(model, constraints, uncovered)
-    making.keep(kept)
-    # First the combinations without rare needs, by points without such needs, and so on. Thus a device that lacks a
-    # capability runs all combinations for which the capability is not needed.
-    for rarities in (*range(strength), None):
-        for chosen, at in uncovered.first():
-            values = uncovered.values(chosen, at)
-            if making.cover(chosen, values, rarities):
-                progress(len(making.points))
-            elif rarities is None:
-                impossible.append((chosen, tuple(values)))
-                uncovered.tables[chosen][at] = 0
+    uncovered.forget(impossible.always)
+    making = _Making(model, constraints, uncovered, impossible)
+    # First the combinations without a fault and without rare needs, by points without such needs, and so on. Thus a
+    # device that lacks a capability runs all combinations for which the capability is not needed.
+    for faultless in (True, False):
+        making.keep(kept, faultless)
+        for rarities in (*range(strength), None):
+            for chosen, at in uncovered.first():
+                values = uncovered.values(chosen, at)
+                if making.cover(chosen, values, rarities, faultless):
+                    progress(len(making.points))
+                elif rarities is None:
+                    impossible.add((chosen, tuple(values)), faultless)
+                    if not faultless:
+                        uncovered.tables[chosen][at] = 0
     return making.points, impossible
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """Combinations that no point has (`always`), or no point without a fault (`faultless`)."""
+
+    always: set[_Combination]
+    faultless: set[_Combination]
+
+    def add(self, combination: _Combination, faultless: bool) -> None:
+        if faultless:
+            self.faultless.add(combination)
+        else:
+            self.always.add(combination)
+
+    def needs_fault(self, chosen: Sequence[int], values: Sequence[int]) -> bool:
+        """Returns whether only a point with a fault can have the combination, as far as its parts show."""
+        pairs = zip(chosen, values, strict=True)
+        for part in itertools.combinations(pairs, 2):
+            (first, second), (one_value, other_value) = zip(*part, strict=True)
+            if ((first, second), (one_value, other_value)) in self.faultless:
+                return True
+        return False
 
 
 class _Making:
     """An array in the making."""
 
-    def __init__(self, model: Model, constraints: Constraints, uncovered: _Uncovered) -> None:
+    def __init__(
+        self,
+        model: Model,
+        constraints: Constraints,
+        uncovered: _Uncovered,
+        impossible: Impossible,
+    ) -> None:
         self._model, self._constraints, self._uncovered = model, constraints, uncovered
+        self._impossible = impossible
         self._chance = random.Random(_SEED)
         self.points: list[Point] = []
 
-    def keep(self, kept: Sequence[Point]) -> None:
-        """Adds the valid points among those of an earlier array, so that their ids stay the same."""
+    def keep(self, kept: Sequence[Point], faultless: bool) -> None:
+        """Adds the valid points, without a fault or with one, of an earlier array, so that their ids stay the same."""
         conditions, axes = Conditions(self._model), self._model.parameters
         for point in filter(conditions.valid, kept):
             faults = conditions.faults(point)
+            if bool(faults) is faultless:
+                continue
             values = [axis.value(label) for axis, label in zip(axes, point, strict=True)]
             values.append(1 + [*self._model.faults].index(faults[0]) if faults else 0)
             self._uncovered.cover(values)
             self.points.append(point)
 
-    def cover(self, chosen: tuple[int, ...], values: Sequence[int], rarities: int | None) -> bool:
+    def cover(
+        self,
+        chosen: tuple[int, ...],
+        values: Sequence[int],
+        rarities: int | None,
+        faultless: bool,
+    ) -> bool:
         """Adds a point with these values of the parameters `chosen`. With `rarities`, only if the values have so many
         rare needs; then the point has no others. Returns whether there is such a point."""
         axes = self._model.parameters
         start: _Partial = [None] * (len(axes) + 1)
+        if faultless:
+            if self._impossible.needs_fault(chosen, values):
+                return False
+            start[-1] = 0
         for parameter, value in zip(chosen, values, strict=True):
             start[parameter] = value
+        if faultless and start[-1]:
+            return False
         needs = self._constraints.rare(start)
         if rarities is not None and len(needs) != rarities:
             return False

@@ -168,7 +168,8 @@ class Entry(Protocol):
 class Bench(Protocol):
     """A device, its entries, and memory of every kind.
 
-    `page` and `hugepage` are sizes in bytes; `packet` is the most bytes of a message in one packet.
+    `page` and `hugepage` are sizes in bytes; `packet` is the most bytes of a message in one packet. After
+    `ack_timeout_s` seconds, a request without an acknowledgement is sent again.
     `max_read_elements` is the maximum number of SGEs of an RDMA READ, and
     `max_dm_size` is the value that the device reports. `in_flight_bytes` is that of Findings. `adapt` applies the
     findings of preflight to later pairs. Within the block of `other_process`, another process runs the generator `work`
@@ -178,6 +179,7 @@ class Bench(Protocol):
 
     page: int
     hugepage: int
+    ack_timeout_s: float
 
     @property
     def packet(self) -> int: ...

@@ -4,6 +4,7 @@ observation has no address, key or number of a queue pair, so it can be compared
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,7 +24,6 @@ from conformance.combinations.objects import PATIENCE_S, Link, Objects
 from conformance.errors import SetupRefused
 from conformance.execution.connection import SILENCE_S, post_receives
 from conformance.kernel import paging
-from conformance.model.deadline import Wait
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
 from conformance.model.observation import AccessSeen
 from conformance.verbs import ENUMS
@@ -34,7 +34,6 @@ _SPACE = 1 << 64
 _WORD = 8
 # The places whose bytes are not all in the range that the key opens.
 _BEYOND = ("one_beyond", "one_before", "across_start", "across_end", "behind")
-_MOMENT_S = 0.0001
 _ADDED, _SWAPPED = 0x0101_0101_0101_0101, 0x9192_9394_9596_9798
 WORDS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE")
 SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
@@ -129,6 +128,8 @@ class Access:
         key, how = values["key"], (values["region"], values["memory"], values["rights"])
         if key == "ended":
             return objects.ended(*how)
+        if key == "other_process":
+            return objects.elsewhere()
         if key == "other_domain":
             return objects.region(*how, "other").extent
         region = objects.region(*how)
@@ -176,18 +177,26 @@ class Access:
                 values["queue_rights"],
                 self.inline,
             )
-            self.objects.renew_if_stale(link)
-            self._before(link)
-            return self._exchange(link, self.extent(link))
+            return self._observed(link)
         except SetupRefused as refusal:
             return {"setup_failed": str(refusal)}
+
+    def _observed(self, link: Link) -> AccessSeen:
+        """Carries out the point on a connection, which is renewed afterwards if it has failed. Raises SetupRefused."""
+        try:
+            self._before(link)
+            return self._exchange(link, self.extent(link))
         finally:
-            for window in self._windows:
+            for (
+                window
+            ) in self._windows:  # before a queue pair is destroyed over which they are bound
                 self.objects.deallocate(window)
+            self.objects.renew_if_stale(link)
 
     def _exchange(self, link: Link, extent: Extent) -> AccessSeen:
         objects, values = self.objects, self.values
-        stored, plain = objects.memory(values["memory"]), objects.memory("plain")
+        stored = objects.memories.of_region(values["region"], values["memory"])
+        plain = objects.memories.of_kind("plain")
         contents = Contents({True: stored, False: plain}, extent)
         local, remote, received = self._sides(extent)
         self._place_contents(contents, local, remote, received)
@@ -416,8 +425,12 @@ class Access:
         if returned.value:
             connection.stale = True
             return {"posted": errno_name(returned.value)}
-        queue.post_send(SendRequest("SEND", request.wr_id | BEHIND, flags=0))
-        found, arrived = self._await(queue, peer, request, consumes)
+        if request.flags & SIGNALED:
+            behind = SendRequest("SEND", request.wr_id | BEHIND, flags=0)
+        else:  # its completion tells that the request is over
+            behind = SendRequest("SEND", objects.wr_id())
+        queue.post_send(behind)
+        found, arrived = self._await(queue, peer, request, behind.wr_id, consumes)
         failed = [each for each in (*found, *arrived) if each.status != "SUCCESS"]
         if failed or len(arrived) < 1 + consumes:
             at_peer = any(each.status.startswith(_REFUSED_AT_PEER) for each in found)
@@ -444,11 +457,11 @@ class Access:
         queue: Queue,
         peer: Queue,
         request: SendRequest,
+        behind: int,
         consumes: bool,
     ) -> tuple[list[Completion], list[Completion]]:
         """Returns the completions of the request, and those of the receives, of which the last is that of the SEND
-        behind the request."""
-        found: list[Completion] = []
+        behind the request, whose wr_id is `behind`."""
         arrived: list[Completion] = []
 
         def all_here() -> bool:
@@ -459,17 +472,11 @@ class Access:
             only_behind = request.opcode.startswith("RDMA_WRITE") and last.opcode == "RECV"
             return len(arrived) > consumes or only_behind or last.status != "SUCCESS"
 
-        if request.flags & SIGNALED:
-            found = queue.completions(1, self.objects.patience_s)
-            if not found:
-                self.objects.patience_s = PATIENCE_S
-        else:
-            wait = Wait(self.objects.patience_s if self.reliable else SILENCE_S)
-            while not found and not all_here() and not wait.over():
-                arrived += peer.completions(1, _MOMENT_S)
-                found = queue.completions(1, _MOMENT_S)
-            awaits = self.reliable and arrived and arrived[-1].status != "SUCCESS"
-            found = found or queue.completions(1, SILENCE_S if awaits else _MOMENT_S)
+        found = queue.completions(1, self.objects.patience_s)
+        if not found:
+            self.objects.patience_s = PATIENCE_S
+        elif found[0].wr_id == behind and found[0].status == "SUCCESS":
+            found = []
         if found and found[0].status != "SUCCESS":
             taken = consumes and found[0].status == "REM_OP_ERR"
             arrived += peer.completions(1, SILENCE_S) if taken and not arrived else []
@@ -535,29 +542,39 @@ class Access:
             self.transport,
             "RDMA_READ" if before == "read" else "RDMA_WRITE",
         )
-        if before == "refused":
+        if before in ("refused", "expired"):
             rkey = self.objects.invented(extent).rkey
         else:
             rkey = extent.rkey
         sge = Sge(local.addr, size, local.lkey)
         request = SendRequest(opcode, self.objects.wr_id(), (sge,), SIGNALED, extent.base, rkey)
         pair = link.connection.pair
+        awaited = (
+            not self.reliable
+        )  # only what the responder has received no longer changes its memory
         if self.transport == "UD":
             into = Sge(local.addr + local.length // 2, size + DATAGRAM_HEADER, local.lkey)
             post_receives(pair.responder, [self.objects.wr_id()], (into,))
+        elif awaited:
+            post_receives(pair.responder, [self.objects.wr_id()])
         returned = pair.requester.post_send(request)
         if not returned.value:
             found = pair.requester.completions(1)
         else:
             found = []
-        if self.transport == "UD" and found:
-            pair.responder.completions(1, SILENCE_S)
+        if found and awaited and self.transport != "UD":
+            pair.requester.post_send(SendRequest("SEND", request.wr_id | BEHIND, flags=0))
+        if found and awaited and not pair.responder.completions(1, SILENCE_S):
+            link.connection.stale = True  # the message was lost, and its receive is still posted
+            self.objects.renew_if_stale(link)
         if found:
             status = found[0].status
         else:
             status = errno_name(returned.value)
-        if before == "refused":
+        if before in ("refused", "expired"):
             link.connection.mark_failed(opcode, found, pair.requester, pair.responder)
+            if before == "expired":
+                time.sleep(self.objects.bench.ack_timeout_s)
             self.objects.renew_if_stale(link)
         elif status != "SUCCESS":
             link.connection.stale = True

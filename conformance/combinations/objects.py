@@ -4,14 +4,17 @@ point that ends an object gets its own. The objects are released when the last p
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import cast
 
 from conformance.bench.calls import Mr, Pd, Window, errno_name
-from conformance.bench.interface import Bench, Entry, Memory
+from conformance.bench.interface import Bench, Entry, ModifiableQueue
 from conformance.bench.work_requests import SIGNALED, BindInfo, SendRequest, next_rkey
 from conformance.combinations.extent import Extent
+from conformance.combinations.stored import DMABUF, Memories
 from conformance.errors import SetupRefused
 from conformance.execution.connection import LoopbackConnection
 from conformance.execution.context import HarnessResources, release
+from conformance.execution.elsewhere import registered_elsewhere
 from conformance.model.deadline import COMPLETION_DEADLINE_S
 from conformance.model.vocabulary import WINDOWS_POSTER, WR_POST
 from conformance.verbs import ENUMS
@@ -20,6 +23,10 @@ _ACCESS = ENUMS["ibv_access_flags"]
 _CHANGE = ENUMS["ibv_rereg_mr_flags"]
 _LOCAL_WRITE = _ACCESS.value_of("LOCAL_WRITE")
 _ZERO_BASED = _ACCESS.value_of("ZERO_BASED")
+_ON_DEMAND = _ACCESS.value_of("ON_DEMAND")
+_WHOLE = (1 << 64) - 1  # the length of an implicit region
+GRANTED = "granted"  # the rights of a queue pair that ibv_modify_qp has granted
+_NOT_BINDABLE = ("on_demand", "implicit", DMABUF)
 _REMOTE = ("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC")
 _FAR = 0x7A00_0000_0000  # the hca_va of regions that are registered far from their address
 _FIRST_WR_ID = 0x610001
@@ -45,6 +52,7 @@ class Link:
 
     connection: LoopbackConnection
     key: tuple[object, ...]
+    rights: str
     windows: dict[tuple[object, ...], tuple[Window, Extent]] = field(default_factory=dict)
 
 
@@ -60,11 +68,11 @@ class Objects:
         for name in ("pd", "other"):
             self.pds[name] = pd = bench.alloc_pd()
             self.cleanup.callback(self._release, f"domain {name}", pd.close)
-        self._harness = HarnessResources(bench, self.pds, self.cleanup, self.left_behind)
-        self._second = HarnessResources(bench, self.pds, self.cleanup, self.left_behind)
-        self._memory: dict[str, Memory] = {}
+        self._harnesses: dict[tuple[str, bool], HarnessResources] = {}
+        self.memories = Memories(bench, self.cleanup)
         self._regions: dict[tuple[str, str, str, str], Registered] = {}
         self._windows: dict[tuple[object, ...], tuple[Window, Extent]] = {}
+        self._elsewhere: dict[str, int] = {}  # the keys of a region of another process
         self._links: dict[tuple[object, ...], Link] = {}
         self._refused: dict[tuple[object, ...], SetupRefused] = {}
         self._wr_id = _FIRST_WR_ID
@@ -84,42 +92,20 @@ class Objects:
 
     # Memory and regions
 
-    @property
-    def length(self) -> int:
-        """The number of bytes of a region."""
-        return 2 * self.bench.page + 8 * self.packet + 192
-
-    @property
-    def margin(self) -> int:
-        """The number of bytes before a region, to the beginning of its memory."""
-        return self.bench.page + 4 * self.packet + 64
-
-    def memory(self, kind: str) -> Memory:
-        """Returns the memory of a kind, with the region in its middle."""
-        if kind not in self._memory:
-            if kind in ("dropped", "plain"):
-                stored = "shared"
-            else:
-                stored = kind
-            made = self.bench.allocate(stored, self.length + 2 * self.margin)
-            self.cleanup.callback(made.close)
-            self._memory[kind] = made
-        return self._memory[kind]
-
-    def rights(self, name: str, on_demand: bool) -> int:
-        """Returns the access flags of a region."""
+    def rights(self, name: str, bindable: bool) -> int:
+        """Returns the access flags of a region. `bindable` is whether windows can be bound to its kind."""
         if name == "without_local_write":
             return _ACCESS.mask_of("REMOTE_READ")
         missing = f"REMOTE_{name.removeprefix('without_').upper()}"
         flags = [flag for flag in self._offered() if flag != missing]
         windows = self.has("mw_type_1") or self.has("mw_type_2")
-        if windows and not on_demand:
+        if windows and bindable:
             flags.append("MW_BIND")
         return _ACCESS.mask_of("LOCAL_WRITE", *flags)
 
     def window_rights(self, name: str) -> int:
         """Returns the access flags of a window or of a queue pair."""
-        missing = f"REMOTE_{name.removeprefix('without_').upper()}"
+        missing = f"REMOTE_{name.rpartition('_')[2].upper()}"
         return _ACCESS.mask_of(*(flag for flag in self._offered() if flag != missing))
 
     def _offered(self) -> list[str]:
@@ -135,8 +121,9 @@ class Objects:
 
     def register(self, how: str, memory: str, rights: str, pd: str) -> Registered:
         """Registers a new region. Raises SetupRefused."""
-        addr, length = self.memory(memory).addr + self.margin, self.length
-        access = self.rights(rights, how == "on_demand")
+        stored = self.memories.of_region(how, memory)
+        addr, length = stored.addr + self.memories.margin, self.memories.length
+        access = self.rights(rights, how not in _NOT_BINDABLE)
         library = self.bench.entry("libibverbs")
         if how in _ENTRIES:
             entry = self.bench.entry({"ex": "reg_mr_ex"}.get(how, how))
@@ -150,14 +137,19 @@ class Objects:
             base = 0
             returned = entry.reg_mr(domain, addr, length, access | _ZERO_BASED)
         elif how == "on_demand":
-            returned = entry.reg_mr(domain, addr, length, access | _ACCESS.value_of("ON_DEMAND"))
+            returned = entry.reg_mr(domain, addr, length, access | _ON_DEMAND)
+        elif how == "implicit":
+            returned = entry.reg_mr(domain, 0, _WHOLE, access | _ON_DEMAND)
+        elif how == DMABUF:
+            offset = stored.offset + self.memories.margin
+            returned = entry.reg_dmabuf_mr(domain, offset, length, addr, stored.fd, access)
         elif how == "rereg_access":
             returned = entry.reg_mr(domain, addr, length, _LOCAL_WRITE)
         elif how == "rereg_pd":
             domain = self.pds["other" if pd == "pd" else "pd"]
             returned = entry.reg_mr(domain, addr, length, access)
         elif how == "rereg_translation":
-            elsewhere = self.memory("plain").addr
+            elsewhere = self.memories.of_kind("plain").addr
             returned = entry.reg_mr(domain, elsewhere, self.bench.page, access)
         else:
             returned = entry.reg_mr(domain, addr, length, access)
@@ -176,7 +168,7 @@ class Objects:
             changed = entry.rereg_mr(mr, _CHANGE.value_of("CHANGE_PD"), self.pds[pd], 0, 0, 0)
         else:
             translation = _CHANGE.value_of("CHANGE_TRANSLATION")
-            changed = entry.rereg_mr(mr, translation, None, addr, self.length, 0)
+            changed = entry.rereg_mr(mr, translation, None, addr, self.memories.length, 0)
         if changed.value:
             entry.dereg_mr(mr)
             raise SetupRefused(f"ibv_rereg_mr ({how})", errno_name(changed.errno))
@@ -191,6 +183,16 @@ class Objects:
         made = self.register(how, memory, rights, "pd")
         self._deregister(made)
         return made.extent
+
+    def elsewhere(self) -> Extent:
+        """Returns the extent of a region of the shared memory in another process. Raises SetupRefused."""
+        memory = self.memories.of_kind("shared")
+        if not self._elsewhere:
+            access = self.rights("all", False)
+            parts = self.bench, memory, access, "none", self.cleanup
+            self._elsewhere.update(registered_elsewhere(*parts)[1])
+        addr, keys = memory.addr + self.memories.margin, self._elsewhere
+        return Extent(addr, self.memories.length, addr, keys["lkey"], keys["rkey"])
 
     def invented(self, extent: Extent) -> Extent:
         return Extent(
@@ -230,16 +232,13 @@ class Objects:
                 extended = _BUILT.get(transport, "")
             else:
                 extended = ""
-            if second:
-                harness = self._second
-            else:
-                harness = self._harness
-            if rights != "all":
+            access = None
+            if rights.startswith("without_"):
                 access = self.window_rights(rights)
-            else:
-                access = None
+            elif rights == GRANTED:
+                access = 0
             try:
-                connection = harness.connection(
+                connection = self._harness(rights, second).connection(
                     transport,
                     "pd",
                     access,
@@ -249,13 +248,42 @@ class Objects:
             except SetupRefused as refusal:
                 self._refused[key] = refusal
                 raise
-            self._links[key] = Link(connection, key)
+            self._links[key] = link = Link(connection, key, rights)
+            self._change_rights(link)
         return self._links[key]
 
+    def _harness(self, rights: str, second: bool) -> HarnessResources:
+        """Returns the resources for connections with these rights: those of other rights are other queue pairs."""
+        key = (rights, second)
+        if key not in self._harnesses:
+            self._harnesses[key] = HarnessResources(
+                self.bench,
+                self.pds,
+                self.cleanup,
+                self.left_behind,
+            )
+        return self._harnesses[key]
+
+    def _change_rights(self, link: Link) -> None:
+        """Changes the rights of the responder's queue pair by ibv_modify_qp, if the point wants it. Raises
+        SetupRefused."""
+        if link.rights == GRANTED:
+            access = self.window_rights("all")
+        elif link.rights.startswith("revoked_"):
+            access = self.window_rights(link.rights)
+        else:
+            return
+        responder = cast(ModifiableQueue, link.connection.pair.responder)
+        changed = responder.set_access(access)
+        if changed.value:
+            raise SetupRefused("ibv_modify_qp of rights", errno_name(changed.value))
+
     def renew_if_stale(self, link: Link) -> None:
+        """Renews a connection after a refused request. Raises SetupRefused."""
         if link.connection.stale:
             self._forget_windows(link)
             link.connection.renew_if_stale()
+            self._change_rights(link)
 
     def _forget_windows(self, link: Link) -> None:
         for window, _ in link.windows.values():

@@ -24,7 +24,7 @@ from conformance.device import (
 from conformance.device.device import Device, ProtectionDomain, library_release
 from conformance.device.libibverbs import Libibverbs
 from conformance.device.queue_kinds import pair_type, try_create
-from conformance.device.queue_pairs import DevicePair
+from conformance.device.queue_pairs import ACK_TIMEOUT_S, DevicePair
 from conformance.device.remote_peer import RemoteDevice, RemoteDomain
 from conformance.device.uverbs import Uverbs
 from conformance.device.wire_peer import SocketsOfPeer, WireLink, WirePair
@@ -87,6 +87,7 @@ class DeviceBench:
         )
         self.page = memory.PAGE
         self.hugepage = memory.hugepage_size()
+        self.ack_timeout_s = ACK_TIMEOUT_S
         self.library = Libibverbs(dialect)
         uverbs = Uverbs(device.context.cmd_fd, device.driver_id)
         door = RegMrEx(self.library)

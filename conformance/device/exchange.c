@@ -201,6 +201,12 @@ static int renew(struct connection *connection)
     return failed;
 }
 
+/* Renews a pair outside of exchanges. Returns 0, or an errno; then the caller renews the pair. */
+int rdma_cts_renew(struct connection *connection)
+{
+    return renew(connection);
+}
+
 /* Whether the peer has detected the error. The peer's queue pair is then also in the error state. */
 static int detected_by_peer(enum ibv_wc_status status)
 {

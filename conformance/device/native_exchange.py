@@ -119,6 +119,11 @@ class NativeConnection:
         )
         self.address = ctypes.addressof(self._struct)
 
+    def renew(self) -> bool:
+        """Moves both queue pairs through RESET to RTS. Returns whether this succeeded."""
+        native = compiled()
+        return native is not None and native.rdma_cts_renew(ctypes.c_void_p(self.address)) == 0
+
     def uses(self, pair: Pair) -> bool:
         """Whether the pair still consists of these queue pairs. A renewal may have replaced the queue pairs."""
         return pair.requester is self._queues[0] and pair.responder is self._queues[1]
@@ -231,13 +236,27 @@ def native_connection(pair: Pair, silence_s: float, renewable: bool) -> NativeCo
     requester, responder = pair.requester, pair.responder
     if type(requester) is not DeviceQueue or type(responder) is not DeviceQueue:
         return None
-    if (
-        responder.kind not in _KINDS
-        or responder.sq_sig_all
-        or {requester.state, responder.state} != {"RTS"}
-    ):
+    if responder.sq_sig_all or not responder.device.findings.tells_state:
         return None
-    if not responder.device.findings.tells_state:
+    return _native(requester, responder, silence_s, renewable, pair.renews_by_reset)
+
+
+def native_renewal(pair: Pair, silence_s: float) -> NativeConnection | None:
+    """Returns the pair for renewals by exchange.c, or None as native_connection. The way of posting does not matter."""
+    requester, responder = pair.requester, pair.responder
+    if isinstance(requester, DeviceQueue) and isinstance(responder, DeviceQueue):
+        return _native(requester, responder, silence_s, True, True)
+    return None
+
+
+def _native(
+    requester: DeviceQueue,
+    responder: DeviceQueue,
+    silence_s: float,
+    renewable: bool,
+    by_reset: bool,
+) -> NativeConnection | None:
+    if responder.kind not in _KINDS or {requester.state, responder.state} != {"RTS"}:
         return None
     responder.device.exchanges_requested += 1
     is_loaded = compiled.cache_info().currsize
@@ -245,4 +264,4 @@ def native_connection(pair: Pair, silence_s: float, renewable: bool) -> NativeCo
         not is_loaded and responder.device.exchanges_requested <= COMPILE_THRESHOLD
     ) or not compiled():
         return None
-    return NativeConnection(requester, responder, silence_s, renewable, pair.renews_by_reset)
+    return NativeConnection(requester, responder, silence_s, renewable, by_reset)

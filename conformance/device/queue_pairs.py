@@ -29,6 +29,8 @@ ELEMENTS = 3
 # processor may stop for more than 67 ms (timeout 14), so a timeout of 14 or less would cause needless retries. With
 # seven retries, Soft-RoCE retries without limit.
 _TIMEOUT, _RETRIES, _RNR_RETRIES, _MIN_RNR_TIMER = 17, 3, 7, 12
+# The InfiniBand specification allows four times the timeout; a tenth more is enough for timers in software.
+ACK_TIMEOUT_S = 1.1 * 4.096e-6 * (1 << _TIMEOUT)
 # The queue key of datagrams: an attribute of the receiving queue pair, and a field of each send request. Values with
 # the highest bit set are reserved for privileged users.
 DATAGRAM_QKEY = 0x11111111
@@ -225,10 +227,13 @@ class DeviceQueue:
         return self.spec.access & available
 
     def set_access(self, access: int) -> Return:
-        """Calls ibv_modify_qp with `access` in the state RTS. Returns 0, or the value of errno."""
+        """Calls ibv_modify_qp with `access` in the state RTS, until the next reset. Returns 0, or the value of errno."""
+        initial = self.attributes.qp_access_flags
         self.attributes.qp_access_flags = access
         self.attributes.qp_state = _STATES.value_of("RTS")
-        return exact(lambda: self.qp.modify(self.attributes, Attr.STATE | Attr.ACCESS_FLAGS))
+        returned = exact(lambda: self.qp.modify(self.attributes, Attr.STATE | Attr.ACCESS_FLAGS))
+        self.attributes.qp_access_flags = initial
+        return returned
 
     def query_state(self) -> str:
         return _STATES.name_of(self.poster.state())

@@ -98,14 +98,24 @@ class LoopbackConnection:
             0,
         ]  # receives that are posted but not consumed, at the requester and at the responder
         self._native: native_exchange.NativeConnection | None = None
+        self._renewal: native_exchange.NativeConnection | None = None
         self._error_s = SILENCE_S  # seconds to wait for the error state and for flushed receives
 
     def renew_if_stale(self) -> None:
         """Renews the pair if it is stale and `renewable`."""
         if self.stale and self._renewable:
-            self.pair.renew()
+            if not self._renewed_by_c():
+                self.pair.renew()
             self.stale = False
             self._receives = [0, 0]
+
+    def _renewed_by_c(self) -> bool:
+        """Renews the pair by exchange.c. Returns whether it could."""
+        if not self.pair.renews_by_reset:
+            return False
+        if self._renewal is None or not self._renewal.uses(self.pair):
+            self._renewal = native_exchange.native_renewal(self.pair, SILENCE_S)
+        return self._renewal is not None and self._renewal.renew()
 
     def has_failed(self) -> bool:
         """Whether an end of the pair is in the error state, for example after a refused request."""

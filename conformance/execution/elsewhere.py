@@ -30,13 +30,32 @@ def register_elsewhere(context: CaseContext, step: Step) -> Observation:
     """Registers memory in another process. Raises SetupRefused if the other process cannot create its objects."""
     memory = context.memory[str(step.arguments["memory"])]
     access, kind = context.number(step.arguments["access"]), str(step.arguments["window"])
-
-    def work(bench: Bench) -> Iterator[bytes]:
-        return owner(bench, memory, access, kind)
-
-    context.next_report = context.cleanup.enter_context(context.bench.other_process(work))
-    context.fields[step.name] = _read(context.next_report())
+    context.next_report, keys = registered_elsewhere(
+        context.bench,
+        memory,
+        access,
+        kind,
+        context.cleanup,
+    )
+    context.fields[step.name] = keys
     return told()
+
+
+def registered_elsewhere(
+    bench: Bench,
+    memory: Memory,
+    access: int,
+    window: str,
+    cleanup: ExitStack,
+) -> tuple[Callable[[], bytes], dict[str, Any]]:
+    """Registers memory in another process, which ends with `cleanup`. Returns the function for its next report, and the
+    keys. Raises SetupRefused."""
+
+    def work(other: Bench) -> Iterator[bytes]:
+        return owner(other, memory, access, window)
+
+    next_report = cleanup.enter_context(bench.other_process(work))
+    return next_report, _read(next_report())
 
 
 def access_elsewhere(context: CaseContext, step: Step) -> Observation:

@@ -171,17 +171,21 @@ class Judged:
         self.passed: dict[tuple[str, str], list[Point]] = {}  # by aspect and rule
         self.rules: dict[str, Verdict] = {}
         self.verdicts: Counter[Verdict] = Counter()
+        # The points that were not judged, each with what the device lacks, or with the refusal of the set-up.
+        self.skipped: dict[Point, str] = {}
         found = [deviation(each, seen["iba"]) for each in seen["classes"]]
         index = decode_index(seen["index"], len(points.points))
         for point, number in zip(points.points, index, strict=True):
             if number >= LACKING:
                 self.verdicts[Verdict.UNSUPPORTED] += 1
+                self.skipped[point] = f"need {seen['lacking'][number - LACKING]}"
             else:
                 self._judge(point, seen["classes"][number], found[number])
 
     def _judge(self, point: Point, found: PointClass, wrong: Deviation | None) -> None:
         if wrong and wrong.aspect == SET_UP:
             self.verdicts[Verdict.UNREACHABLE] += 1
+            self.skipped[point] = ", ".join(wrong.fault.seen)
             return
         if is_granted(found["answer"]):
             outcome = GRANTED

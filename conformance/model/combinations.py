@@ -2,6 +2,7 @@
 faults that a document requires a device to refuse. A *point* has one value of each parameter, as a tuple of labels in
 the order of the parameters. tables/model_reader.py reads a model, and combinations/ runs its points."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -85,10 +86,16 @@ def compiled(expression: Expression, axes: Sequence[Axis]) -> Test:
     if isinstance(expression, Not):
         inner = compiled(expression.part, axes)
         return lambda point: not inner(point)
-    parts = [compiled(part, axes) for part in expression.parts]
-    if isinstance(expression, And):
-        return lambda point: all(part(point) for part in parts)
-    return lambda point: any(part(point) for part in parts)
+    joined = _both if isinstance(expression, And) else _either
+    return functools.reduce(joined, [compiled(part, axes) for part in expression.parts])
+
+
+def _both(first: Test, second: Test) -> Test:
+    return lambda point: first(point) and second(point)
+
+
+def _either(first: Test, second: Test) -> Test:
+    return lambda point: first(point) or second(point)
 
 
 def _labels(axis: Axis, word: Word) -> frozenset[str]:
@@ -147,6 +154,17 @@ class CoveringArray:
 
     def answer(self, number: int) -> AccessSeen:
         return self.answers[self.numbers[number]]
+
+    def part(self, which: str) -> "CoveringArray":
+        """Returns the array with its points without a fault (`granted`), with a fault (`refused`), or `all`."""
+        if which == "all":
+            return self
+        conditions = Conditions(self.model)
+        refused = which == "refused"
+        pairs = zip(self.points, self.numbers, strict=True)
+        chosen = [pair for pair in pairs if bool(conditions.faults(pair[0])) is refused]
+        points, numbers = zip(*chosen, strict=True)
+        return replace(self, points=points, numbers=numbers)
 
     def only(self, text: str) -> "CoveringArray":
         """Returns the array with the point that `text` describes alone. Raises ValueError with a message for the

@@ -279,6 +279,15 @@ class EvidenceFacts(TypedDict):
     missing: dict[str, Missing]
 
 
+class PairsFacts(TypedDict):
+    """What the points of a model show about each pair of values of two parameters. `states` has a letter for each pair,
+    in the order of the parameters and their values: `r` if all points with the pair are right, `w` if all are wrong,
+    `s` if some are wrong, `n` if none was judged, and `-` if the array has no such point."""
+
+    parameters: dict[str, list[str]]
+    states: str
+
+
 class ResultRecord(TypedDict):
     """The result of one case. The keys from `space` on are those of sweeps and random sequences. `duration_us` is in
     microseconds, None if not measured. A record has `points_data` only until the record is stored. In the file,
@@ -316,6 +325,7 @@ class ResultRecord(TypedDict):
     deviations: NotRequired[list[Deviation]]
     deviations_left_out: NotRequired[int]
     points_file: NotRequired[str]
+    pairs: NotRequired[PairsFacts]
 
 
 # The footer and the other records.

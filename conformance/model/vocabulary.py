@@ -262,9 +262,10 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "restore_rkey": _given("mw"),
     # Rule API-01: compares the suite's description of one item with the installed header and bindings.
     Kind.API.traits.call: {"item": _words("item", None, API_ITEMS)},
-    # The points of a stored array of the table's model.
+    # The points of a stored array of the table's model: all, or those without or with a fault.
     Kind.COMBINATIONS.traits.call: {
         "array": _words("array", None, ("pairs", "triples", "fours")),
+        "points": _words("points", "all", ("all", "granted", "refused")),
     },
     # Random sequences of calls, generated in trial/, with the reference implementation as oracle.
     Kind.SEQUENCES.traits.call: {},

@@ -11,6 +11,7 @@ from conformance.model.fault import ON_DEMAND, REGION, WINDOW, verdict_of
 from conformance.model.record import Deviation as DeviationFacts
 from conformance.model.record import ResultRecord
 from conformance.older_python import zip
+from conformance.results import reached
 
 
 def deviations(judged: Judged, case: Case) -> list[DeviationFacts]:
@@ -68,10 +69,13 @@ def with_points(record: ResultRecord, case: Case) -> ResultRecord:
     if found:
         first = found[0]
         reason += f"; {first['observed']}: {first['when']} ({first['count']} points)"
+    if missing := reached.told(judged):
+        reason += f"; {missing}"
     kept = record.copy()
     kept["reason"] = reason
     return {
         **kept,
+        "pairs": reached.pairs(judged),
         "deviations": found,
         "rule_verdicts": judged.rules,
     }

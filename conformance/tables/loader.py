@@ -171,7 +171,10 @@ class _Rows:
         name = str(step.arguments.get("array", ""))
         if self.model is None or not name:
             return None
-        return read_array(self.reader, row, self.model, self.path, name)
+        array = read_array(self.reader, row, self.model, self.path, name)
+        if array is None:
+            return None
+        return array.part(str(step.arguments["points"]))
 
     def _rules_of_model(self) -> tuple[str, ...]:
         if self.model:

@@ -102,6 +102,8 @@ def program_of(
 ) -> Program:
     """Returns the program of a row, wrapped to `width` columns. With the default width the program has at most
     MOST_LINES lines. `remark` is a sentence for its first comment. Raises Inexpressible."""
+    if case.kind is Kind.COMBINATIONS:
+        raise Inexpressible("it is a point of a model, which `run --only` runs alone")
     if case.kind is not Kind.ROW:
         raise Inexpressible(
             "it is not a row of calls; if it is a sweep, name one of its points: CASE#axis=value",
