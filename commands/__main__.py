@@ -67,9 +67,9 @@ class _Version(argparse.Action):
     """The option --version, which reads the version only when it prints it."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from conformance.tables.suite import VERSION
+        from commands.cli.version import version_text
 
-        print(f"{NAME} {VERSION}")
+        print(f"{NAME} {version_text()}")
         parser.exit()
 
 
@@ -81,7 +81,9 @@ def parser_of(commands: Collection[str]) -> Parser:
         description="Conformance tests for the memory-region verbs of RDMA devices.",
         epilog=f"Environment variables: {PROGRAM} variables. Exit statuses and more: rdma-cts(1), README.md, docs/.",
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, help="show the version with its commit and exit"
+    )
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     has_commands = bool(commands) and COMMANDS.keys() >= {*commands}
     for name in commands if has_commands else COMMANDS:

@@ -23,6 +23,13 @@ for place in bash:bash-completion/completions/rdma-cts zsh:zsh/vendor-completion
     PYTHONPATH=$project PYTHONDONTWRITEBYTECODE=1 "${RDMA_CTS_PYTHON:-/usr/bin/python3}" -m commands completion "${place%%:*}" >"$file"
     chmod 644 "$file"
 done
+# git replaces the placeholder in this file when it makes an archive.
+commit=$(cat ci/packaging/commit)
+case $commit in
+    \$*) commit=$([ ! -e .git ] || git -c safe.directory='*' rev-parse --short=12 HEAD 2>/dev/null || :) ;;
+esac
+[ -z "$commit" ] || echo "$commit" >"$suite/commit"
+[ ! -e "$suite/commit" ] || chmod 644 "$suite/commit"
 install -m 644 ci/packaging/environment "$suite/environment"
 ln -sf ../share/rdma-cts/rdma-cts "$root/usr/bin/rdma-cts"
 chmod 644 "$root/usr/share/man/man1/rdma-cts.1"
