@@ -11,10 +11,11 @@ import pytest
 
 from actors import IDS, SUITE, Actor, Stage, StagedRun, ran, verdicts
 from conformance.judging.kernel_alarms import alarms_on_console
+from conformance.model.fault import FaultKind
 from conformance.results.records import encode
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
-from conformance.supervision import Recording, Supervisor
+from conformance.supervision import Recording, Supervisor, WorkerEnd
 from fixtures.system import console
 from kinds import Patch
 from samples import observed_result
@@ -96,6 +97,30 @@ def test_an_error_after_the_last_case_is_reported(tmp_path: Path) -> None:
     assert recording.doubts == [
         f"after {IDS[3]}, the guest's console has an error of the kernel that its log does not have: {WARNING}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("end", "doubts"),
+    [
+        (
+            WorkerEnd("the kernel under test died"),
+            [f"after {IDS[3]}, the kernel under test died without a message"],
+        ),
+        (WorkerEnd("QEMU was ended", external=True), []),
+        (WorkerEnd("pytest ended with 0", kind=FaultKind.PROCESS_DIED), []),
+    ],
+)
+def test_a_kernel_that_dies_in_silence_between_cases_is_reported(
+    end: WorkerEnd,
+    doubts: list[str],
+    tmp_path: Path,
+) -> None:
+    stage = Stage(tmp_path)
+    with closing(ResultsFile(stage.path)) as file:
+        recording = Recording(StagedRun(RunOptions(), SUITE, SUITE.cases), file, stage.audience)
+        worker = Actor(iter(ran(0, 1, 2, 3)), end)
+        Supervisor(recording, stage.console).run(lambda cases: worker)
+    assert recording.doubts == doubts
 
 
 # The file of the console

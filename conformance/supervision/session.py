@@ -12,7 +12,7 @@ from conformance.errors import UserError
 from conformance.judging.kernel_alarms import alarms_in
 from conformance.model.bounds import cut
 from conformance.model.case import Case
-from conformance.model.fault import verdict_of
+from conformance.model.fault import FaultKind, verdict_of
 from conformance.model.record import (
     DerivedFiles,
     HeaderRecord,
@@ -268,8 +268,11 @@ class Session:
 
     def _ended(self, end: WorkerEnd) -> None:
         self.end_reason = self.end_reason or end.what
-        if self._latest and not self._in_flight and (alarm := self._unlogged_alarm()):
-            self._recording.suspect(f"after {self._latest}, {alarm}")
+        if self._latest and not self._in_flight:
+            if alarm := self._unlogged_alarm():
+                self._recording.suspect(f"after {self._latest}, {alarm}")
+            elif end.kind is FaultKind.KERNEL_DIED and not end.external:
+                self._recording.suspect(f"after {self._latest}, {end.what} without a message")
         if end.external:
             self._count_external_end(end.what)
         elif self._in_flight:
