@@ -54,9 +54,8 @@ def execute(arguments: argparse.Namespace) -> int:
         show(tree.remarks, sys.stderr)
         mine = part_of(tree, changes)
         letters = letters_of(tree, mine, suite, basis, arguments.signoff, seen_in(mine, run))
-        defects, features = (
-            [patch for patch in mine if patch.feature is feature] for feature in (False, True)
-        )
+        defects = [patch for patch in mine if not patch.feature]
+        features = [patch for patch in mine if patch.feature]
         for before, letters_wanted, folder in (
             ((), defects, ""),
             (defects, features if arguments.features else [], "-features"),

@@ -68,11 +68,11 @@ def execute(arguments: argparse.Namespace) -> int:
     page = HistoryPage(history)
     runs = _runs(history, page)
     newest = sorted(runs, key=lambda path: path.parent.name, reverse=True)
-    latest = {
-        name: next(runs[path].digest for path in newest if path.name == name)
-        for name in history.names
-        if any(path.name == name for path in newest)
-    }
+    latest = {}
+    for name in history.names:
+        paths = [path for path in newest if path.name == name]
+        if paths:
+            latest[name] = runs[paths[0]].digest
     papers = _papers(page, [runs[path] for path in newest], suite_from(arguments))
     count = _write(folder, site.pages(site.Site(history, latest, papers)), old)
     show([f"site: {folder / site.INDEX} ({count:,} files)"])

@@ -143,14 +143,16 @@ def _defects_by_stack(_: Digest) -> Iterator[str]:
 
 
 def _seen(_: Digest) -> Iterator[str]:
-    stacks = {
-        name: {rule: _SEEN[verdict] for rule, verdict in run.verdicts.items()}
-        for name, run in _runs().items()
-    }
+    stacks = {}
+    for name, run in _runs().items():
+        stacks[name] = {rule: _SEEN[verdict] for rule, verdict in run.verdicts.items()}
     rules = {rule: texts for rule, texts in _rules().items() if texts.since != VENDOR}
     violations = Counter(violation.rule for violation in (*VIOLATIONS, *BLIND_VIOLATIONS))
-    seen = {rule: {by_rule.get(rule, "") for by_rule in stacks.values()} for rule in rules}
-    green, red = (sum(kind in verdicts for verdicts in seen.values()) for kind in (GREEN, RED))
+    seen = {}
+    for rule in rules:
+        seen[rule] = {by_rule.get(rule, "") for by_rule in stacks.values()}
+    green = sum(GREEN in verdicts for verdicts in seen.values())
+    red = sum(RED in verdicts for verdicts in seen.values())
     neither = [rule for rule, verdicts in seen.items() if not verdicts & {GREEN, RED}]
     yield f"Of {len(rules)} rules, {green} were seen green on a stack, {red} red, and {len(neither)} neither:"
     yield f"{', '.join(neither)}."

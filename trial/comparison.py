@@ -233,10 +233,10 @@ def row_of(entry: str, given: Objects, taken: Sequence[TakenStep], rule: str = "
 def _needed(given: Objects, taken: Sequence[TakenStep]) -> Objects:
     written = " ".join(text for _, arguments, _ in taken for text in arguments.values())
     named = set(written.replace(".", " ").replace(",", " ").replace("}", " ").split())
-    return {
-        section: {name: text for name, text in objects.items() if name in named}
-        for section, objects in given.items()
-    }
+    needed = {}
+    for section, objects in given.items():
+        needed[section] = {name: text for name, text in objects.items() if name in named}
+    return needed
 
 
 def given_text(given: Objects) -> str:

@@ -115,15 +115,13 @@ class RealTrial:
     def try_alteration(self, violation: Violation, own_only: bool = False) -> Finding:
         """Runs the rows of the violated rule, then its sweeps, then all rows, until cases detect the
         violation."""
-        groups = [
-            [case for case in cases if violation.rule in case.rules]
-            for cases in (self.cases, self.sweeps)
-        ]
+        of_rule = [case for case in self.cases if violation.rule in case.rules]
+        sweeps_of_rule = [case for case in self.sweeps if violation.rule in case.rules]
         tried = 0
         broken: list[str] = []
         for cases, outcome in (
-            (groups[0], KILLED),
-            (groups[1], KILLED),
+            (of_rule, KILLED),
+            (sweeps_of_rule, KILLED),
             (self.cases, MISATTRIBUTED),
         )[: 2 if own_only else 3]:
             detected, faults = self.detections(violation, cases, outcome == KILLED)

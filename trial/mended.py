@@ -163,14 +163,14 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-mended"
     recipe = recipe_for(STACK)
     image = ensure_image(recipe, cache_directory(), say)
-    sets = [
-        changes_read,
-        *([item for item in changes_read if item is not change] for change in chosen),
-    ]
+    sets = [changes_read]
+    for change in chosen:
+        sets.append(tuple(other for other in changes_read if other is not change))
     for _ in ensure_each(sets, recipe, image, cache_directory(), say):
         pass  # all modules are compiled in one workshop, and the runs use the cached modules
     picked = {change.name: selected(change.rules, suite.cases, shipped) for change in chosen}
-    every = [case.id for case in suite.cases if any(case.id in ids for ids in picked.values())]
+    ids = set().union(*picked.values())
+    every = [case.id for case in suite.cases if case.id in ids]
     make_directory(out)
     results_with_all = _run(every, (), out / _WHOLE, arguments.yes, say)
     findings = []

@@ -1,6 +1,7 @@
 """Reports a trial as text, Markdown and JSON: a table by rule, and the outcome of each violation."""
 
 import json
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -66,9 +67,9 @@ def summary(trial: Trial) -> str:
         f"{len(trial.of(outcome))} {outcome}" for outcome in (KILLED, MISATTRIBUTED, SURVIVED)
     )
     rules = trial.by_rule()
-    fully_killed = sum(
-        all(finding.outcome == KILLED for finding in findings) for _, findings in rules
-    )
+    fully_killed = 0
+    for _, findings in rules:
+        fully_killed += all(finding.outcome == KILLED for finding in findings)
     lines = [
         line(finding)
         + (
@@ -110,13 +111,10 @@ def markdown(trial: Trial) -> str:
     """Returns a table by rule, then each violation with the first case that detected it."""
     rules: list[tuple[object, ...]] = []
     for rule, findings in [*trial.by_rule(), ("**all**", list(trial.findings))]:
-        counts = [
-            sum(finding.outcome == outcome for finding in findings)
-            for outcome in (KILLED, MISATTRIBUTED, SURVIVED)
-        ]
-        rules.append(
-            (rule, len(findings), *counts, f"{100 * counts[0] / max(1, len(findings)):.0f} %"),
-        )
+        count = Counter(finding.outcome for finding in findings)
+        ratio = f"{100 * count[KILLED] / max(1, len(findings)):.0f} %"
+        counts = [count[outcome] for outcome in (KILLED, MISATTRIBUTED, SURVIVED)]
+        rules.append((rule, len(findings), *counts, ratio))
     lines = table(
         ("rule", "violations", "killed", "misattributed", "survived", "kill ratio"),
         rules,

@@ -82,7 +82,10 @@ def violations_by(
 def stack_for(case: Case) -> Stack | None:
     """Returns the first stack of the reference that meets the needs of a case, or None."""
     needed = [need for need in case.needs if need in PRECONDITIONS]
-    return next((stack for stack in STACKS if all(stack.reach(need) for need in needed)), None)
+    for stack in STACKS:
+        if all(stack.reach(need) for need in needed):
+            return stack
+    return None
 
 
 @contextmanager

@@ -244,10 +244,8 @@ def _violations(
                 [*chosen, *variants], lambda violation: violation.name
             )
         }
-        chosen, variants = (
-            [violation for violation in every if id(violation) in chosen_here]
-            for every in (chosen, variants)
-        )
+        chosen = [violation for violation in chosen if id(violation) in chosen_here]
+        variants = [violation for violation in variants if id(violation) in chosen_here]
         untriable = untriable and arguments.shard.number == 1
     if arguments.list:
         return listed(chosen)

@@ -305,10 +305,11 @@ def compared(
     figures: Mapping[str, float],
 ) -> tuple[str, bool]:
     """Returns a line that compares figures with earlier nights, and whether any figure has regressed."""
-    earlier = {
-        name: [night[name] for night in nights if name in night][-NIGHTS:] for name in figures
-    }
-    earlier = {name: values for name, values in earlier.items() if len(values) >= FEWEST}
+    earlier: dict[str, list[float]] = {}
+    for name in figures:
+        values = [night[name] for night in nights if name in night][-NIGHTS:]
+        if len(values) >= FEWEST:
+            earlier[name] = values
     above = [
         f"{name} {figures[name]:.2f}, {figures[name] / middle - 1:.0%} above the median of {len(values)} nights, "
         f"{middle:.2f} ({min(values):.2f} to {max(values):.2f})"

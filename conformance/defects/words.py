@@ -198,9 +198,8 @@ def _use(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
         return f"{shorts.get(rule) or rule}: {_THROUGH_A_WINDOW[effect]}"
     if what == "region" and len(more) == 1:
         kinds = more[0].split(", ")
-        before, behind = (
-            "".join(words.get(kind, "") for kind in kinds) for words in (_BEFORE, _BEHIND)
-        )
+        before = "".join(_BEFORE.get(kind, "") for kind in kinds)
+        behind = "".join(_BEHIND.get(kind, "") for kind in kinds)
         return f"{before}region{behind}: bytes are lost, misplaced or refused"
     if what == "region":
         return _THROUGH_A_REGION[more[0]].format(more[1] or "an operation")

@@ -50,15 +50,11 @@ class Pointers:
         if kind not in self._offsets:
             struct, names = _STRUCTS[kind.__name__]
             expected = {**{name: getattr(thing, name) for name in names}, **known}
-            offsets = [
-                offset
-                for offset in _candidates(thing)
-                if {
-                    name: getattr(struct.from_address(_read(thing, offset)), name)
-                    for name in expected
-                }
-                == expected
-            ]
+            offsets = []
+            for offset in _candidates(thing):
+                candidate = struct.from_address(_read(thing, offset))
+                if all(getattr(candidate, name) == value for name, value in expected.items()):
+                    offsets.append(offset)
             # An extended queue pair has the same pointer twice: struct ibv_qp_ex begins with struct ibv_qp.
             _only(kind, {_read(thing, offset) for offset in offsets})
             self._offsets[kind] = offsets[0]

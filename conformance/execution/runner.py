@@ -173,11 +173,10 @@ def _needs(case: Case) -> list[str]:
     that all its rules need."""
     if case.sweep is None:
         return list(case.needs)
-    first, *needs = case.sweep.needs_of.values()
-    return [
-        *case.needs,
-        *(need for need in first if all(need in capability for capability in needs)),
-    ]
+    common, *others = case.sweep.needs_of.values()
+    for needs in others:
+        common = tuple(need for need in common if need in needs)
+    return [*case.needs, *common]
 
 
 def run_calls(case: Case, run: RunContext, progress: Progress) -> CaseRun:
@@ -210,10 +209,9 @@ def _observe_api(case: Case, bench: Bench, waiting: Callable[[], None]) -> Obser
     item = str(case.when.arguments["item"])
     all_checks = bench.api_checks(waiting)
     checks = [check for check in all_checks if _is_about(check.item, item)]
-    seen = {
-        outcome: [check for check in checks if check.outcome == outcome]
-        for outcome in (PASS, FAIL, NOT_COVERED)
-    }
+    seen: dict[str, list[Check]] = {PASS: [], FAIL: [], NOT_COVERED: []}
+    for check in checks:
+        seen[check.outcome].append(check)
     if seen[FAIL]:
         returned = "differs"
     else:

@@ -3,6 +3,7 @@ such an error fails, even if all its calls have the required results."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -60,11 +61,11 @@ def decisive_lines(kernel: KernelEvidence) -> set[int]:
     log = kernel.get("log", ())
     about = _about_device(kernel) or range(0)
     is_named = _naming(kernel)
-    line_number = (
-        next((number for number in about if fits(log[number])), None)
-        for fits in (_is_alarm, is_named)
-    )
-    return {number for number in line_number if number is not None}
+    decisive: set[int] = set()
+    for decides in (_is_alarm, is_named):
+        matching = (number for number in about if decides(log[number]))
+        decisive.update(itertools.islice(matching, 1))
+    return decisive
 
 
 def kernel_remark(kernel: KernelEvidence) -> Fault | None:

@@ -9,7 +9,7 @@ modules count, because the rest of the kernel retains memory for other reasons t
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -45,6 +45,17 @@ def free_waiting() -> None:
     for file in (*_SLAB.glob("kmalloc-*/shrink"), _BARRIER):
         with suppress(OSError):
             file.write_text("1")
+
+
+def _unfreed(place: Place, growth: Sequence[Held]) -> UnfreedMemory:
+    """Returns the memory of a place that has grown in each repetition."""
+    return UnfreedMemory(
+        function=place.function,
+        module=place.module,
+        line=place.line,
+        objects=[kind.objects for kind in growth],
+        size=growth[-1].size,
+    )
 
 
 class ModuleMemory:
@@ -96,16 +107,7 @@ class ModuleMemory:
             self._never_freed(start, places),
             key=lambda place: (-grown[place][-1].size, place),
         )
-        return [
-            UnfreedMemory(
-                function=place.function,
-                module=place.module,
-                line=place.line,
-                objects=[kind.objects for kind in grown[place]],
-                size=grown[place][-1].size,
-            )
-            for place in leaks
-        ]
+        return [_unfreed(place, grown[place]) for place in leaks]
 
     def _count(self) -> dict[Place, Held]:
         text = self._file.read()

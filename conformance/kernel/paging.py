@@ -122,7 +122,9 @@ def inherited(addr: int, size: int) -> tuple[int, int]:
     report_here = child.report()
     child.end()
     kept_pages = _kept(addr, size)
-    expected = sum(not any(page in mapping for mapping in kept_pages) for page in pages)
+    expected = len(pages)
+    for page in pages:
+        expected -= any(page in mapping for mapping in kept_pages)
     return (expected if report_here == str(expected).encode() else -1), len(pages)
 
 

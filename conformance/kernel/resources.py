@@ -194,10 +194,8 @@ def resource_evidence(before: Mapping[str, int], after: Mapping[str, int]) -> Ke
     """Returns the counts in the form of `kernel` of a result: objects as `resources`, all other counts as `memory`."""
     evidence: dict[str, ResourceCounts] = {}
     for name, memory in (("resources", False), ("memory", True)):
-        first, last = (
-            {kind: n for kind, n in counts.items() if (kind in _MEMORY) == memory}
-            for counts in (before, after)
-        )
+        first = {kind: n for kind, n in before.items() if (kind in _MEMORY) == memory}
+        last = {kind: n for kind, n in after.items() if (kind in _MEMORY) == memory}
         if first or last:
             evidence[name] = {"before": first, "after": last}
     return cast(KernelEvidence, evidence)

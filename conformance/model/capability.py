@@ -314,7 +314,9 @@ class Profile:
         """Returns the capabilities of `undeclared` that `present` requires. Returns [] if a capability of `undeclared`
         is neither required nor a part of the name of a required one: odp_ud_recv also requires odp and ud."""
         names = [name for name in undeclared if name in self.present]
-        parts = [set(name.split("_")) for name in names]
-        if all(any(set(name.split("_")) <= part for part in parts) for name in undeclared):
-            return names
-        return []
+        required = [set(name.split("_")) for name in names]
+        for name in undeclared:
+            parts = set(name.split("_"))
+            if not any(parts <= larger for larger in required):
+                return []
+        return names

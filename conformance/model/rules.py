@@ -212,10 +212,10 @@ def distinct_points(sweep: Sweep, numbers: Sequence[int]) -> Iterator[tuple[int,
     """Yields a few points of a sweep that together have all the sweep's evidence, as (number, point). `numbers` has a
     number for each point. Points with the same number have the same rule and expectation."""
     space = sweep.space
-    columns = [
-        [point // space.strides[axis] % space.axis(axis).size for point in range(space.size)]
-        for axis in sweep.in_order(_axes(sweep))
-    ]
+    columns = []
+    for axis in sweep.in_order(_axes(sweep)):
+        stride, size = space.strides[axis], space.axis(axis).size
+        columns.append([point // stride % size for point in range(space.size)])
     first: dict[tuple[int, ...], int] = {}
     for point, key in enumerate(zip(numbers, *columns, strict=True)):
         first.setdefault(key, point)

@@ -37,11 +37,12 @@ def unequal_verdicts(suite: Suite, recorded: Recorded, directory: Path) -> list[
         for key, text, verdict in _judged_calls(case, observed, basis):
             results[key] = text
             verdicts.setdefault(key, {}).setdefault(verdict, case.id)
-    return [
-        f"{results[key]}: {', '.join(f'{verdict} of {case}' for verdict, case in by_verdict.items())}"
-        for key, by_verdict in verdicts.items()
-        if len(by_verdict) > 1
-    ]
+    lines = []
+    for key, by_verdict in verdicts.items():
+        if len(by_verdict) > 1:
+            examples = [f"{verdict} of {case}" for verdict, case in by_verdict.items()]
+            lines.append(f"{results[key]}: {', '.join(examples)}")
+    return lines
 
 
 def _calls(

@@ -189,9 +189,8 @@ def footer_record(
     """Returns the footer. `complete` is true only if every planned case has a result other than MISSED. `boots` is the
     number of workers in all sessions, `resumed` the number of resumptions; both are None without a supervisor."""
     records = {record["case"]: record for record in results}
-    by_case = {
-        case: records[case] for case in (*(case for case in planned if case in records), *records)
-    }
+    by_case = {case: records[case] for case in planned if case in records}
+    by_case |= records
     effective = [record["effective"] for record in by_case.values()]
     concluded = conclude_rules(list(by_case.values()), registry.needs)
     rules = {rule: concluded[rule].verdict for rule in registry if rule in concluded}

@@ -186,11 +186,10 @@ def _conclude(
         )
     if worst not in (*NOT_TESTABLE, Verdict.PASS) or not verified:
         return RuleConclusion(worst)
-    missing = {
-        item: _why_missing(rule, item, records, needs, granted)
-        for item in needs.items.get(rule, ())
-        if not any(_is_seen(rule, item, record, needs, granted) for record in records)
-    }
+    missing = {}
+    for item in needs.items.get(rule, ()):
+        if not any(_is_seen(rule, item, record, needs, granted) for record in records):
+            missing[item] = _why_missing(rule, item, records, needs, granted)
     needed = len(needs.items.get(rule, ()))
     count: Counter[str] = Counter()
     for verdict, record in zip(verdicts, records, strict=True):

@@ -199,14 +199,16 @@ def _observed(node: Node | None, reader: Reader) -> KnownOutcome:
     returned, errno, reason = (
         reader.text(fields.get(key), key) or "" for key in ("returned", "errno", "reason")
     )
-    wc, when = (
-        tuple(reader.text(item, key) or "" for item in reader.items(fields.get(key), key))
-        for key in ("wc", "when")
-    )
+    wc, when = _texts(fields, "wc", reader), _texts(fields, "when", reader)
     if node and verdict == Verdict.FAIL and not fields.keys() - {"verdict"}:
         key_names = ", ".join(f"`{key}`" for key in _OBSERVED[1:])
         reader.note(node.location, f"describe the failure with at least one of {key_names}")
     return KnownOutcome(verdict, returned, errno, wc, reason, when)
+
+
+def _texts(fields: Mapping[str, Node], key: str, reader: Reader) -> tuple[str, ...]:
+    items = reader.items(fields.get(key), key)
+    return tuple(reader.text(item, key) or "" for item in items)
 
 
 def _issue(node: Node | None, reader: Reader) -> str:
@@ -278,16 +280,12 @@ def waivers_text(runs: Sequence[Run], owner: str, issue: str, expires: date) -> 
         f"#   {run.header['stack']}, {run.driver}, kernel {run.header['env'].get('kernel', '?')}"
         for run in runs
     ]
-    blocks = [
-        block
-        for driver in dict.fromkeys(run.driver for run in runs)
-        for block in _of_driver(
-            [run for run in runs if run.driver == driver],
-            owner,
-            issue,
-            expires,
-        )
-    ]
+    by_driver: dict[str, list[Run]] = {}
+    for run in runs:
+        by_driver.setdefault(run.driver, []).append(run)
+    blocks: list[list[str]] = []
+    for of_driver in by_driver.values():
+        blocks += _of_driver(of_driver, owner, issue, expires)
     return (
         "\n".join(
             [
@@ -304,16 +302,16 @@ def _of_driver(runs: Sequence[Run], owner: str, issue: str, expires: date) -> It
     by_driver: list[list[tuple[Run, Defect]]] = []
     for run in runs:
         for defect in defects_of(run.results, shorts_in(run.header)):
-            fingerprints = set(defect.fingerprints)
-            same = [
-                seen
-                for seen in by_driver
-                if any(fingerprints & set(other.fingerprints) for _, other in seen)
-            ]
+            same = [seen for seen in by_driver if _is_among(defect, seen)]
             by_driver = [seen for seen in by_driver if seen not in same]
             by_driver.append([pair for seen in same for pair in seen] + [(run, defect)])
     for seen in sorted(by_driver, key=_rank):
         yield list(_lines_of(runs, seen, owner, issue, expires))
+
+
+def _is_among(defect: Defect, seen: Sequence[tuple[Run, Defect]]) -> bool:
+    fingerprints = set(defect.fingerprints)
+    return any(fingerprints & set(other.fingerprints) for _, other in seen)
 
 
 def _rank(seen: Sequence[tuple[Run, Defect]]) -> tuple[int, int]:

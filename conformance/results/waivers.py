@@ -222,10 +222,10 @@ def symptoms(record: ResultRecord) -> list[Symptom]:
 
 def covering(waivers: Sequence[DefectWaiver], record: ResultRecord) -> DefectWaiver | None:
     """Returns the waiver of the first symptom if all symptoms are recorded and each has a waiver; else None."""
-    covers = [
-        next((waiver for waiver in waivers if waiver.covers(symptom)), None)
-        for symptom in symptoms(record)
-    ]
+    covers = []
+    for symptom in symptoms(record):
+        covering_waivers = (waiver for waiver in waivers if waiver.covers(symptom))
+        covers.append(next(covering_waivers, None))
     if covers and all(covers) and not record.get("deviations_left_out"):
         return covers[0]
     return None

@@ -169,14 +169,12 @@ class _Set:
         size, stride = len(self.variables[number].classes), _points(self.variables[number + 1 :])
         if stride == 1:
             return [self.table[value::size] for value in range(size)]
-        starts = range(0, len(self.table), stride * size)
-        return [
-            b"".join(
-                self.table[start + value * stride : start + (value + 1) * stride]
-                for start in starts
-            )
-            for value in range(size)
-        ]
+        period = stride * size
+        slices = []
+        for first in range(0, period, stride):
+            starts = range(first, len(self.table), period)
+            slices.append(b"".join(self.table[start : start + stride] for start in starts))
+        return slices
 
     def _replace(
         self,
@@ -295,9 +293,8 @@ class _Set:
         for values, mark in zip(points, self.table, strict=True):
             marks[tuple(int(values[number] == value) for number, value in variables)] = mark
         symbols = [Symbol(f"x{number}") for number in range(len(variables))]
-        inside, either = (
-            [list(bits) for bits, mark in marks.items() if mark == side] for side in (2, 0)
-        )
+        inside = [list(bits) for bits, mark in marks.items() if mark == 2]
+        either = [list(bits) for bits, mark in marks.items() if mark == 0]
         expression = SOPform(symbols, inside, either)
         for term in _parts(expression, "Or"):
             product = []

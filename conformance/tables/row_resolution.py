@@ -169,10 +169,10 @@ class PartResolver:
 
     def _column(self, axes: Sequence[Axis], key: Sequence[int]) -> int:
         space = self._text.space
-        columns = [
-            space.column(axis.name, bytes(index == value for index in range(axis.size)))
-            for axis, value in zip(axes, key, strict=True)
-        ]
+        columns = []
+        for axis, value in zip(axes, key, strict=True):
+            truths = bytes(index == value for index in range(axis.size))
+            columns.append(space.column(axis.name, truths))
         return functools.reduce(operator.and_, columns)
 
     def arguments(

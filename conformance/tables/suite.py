@@ -19,7 +19,6 @@ from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case, Table
 from conformance.model.rules import RULE_ID, Needs, Registry, Shown, controls, shown_of_rules
 from conformance.model.vocabulary import TIERS
-from conformance.older_python import zip
 from conformance.tables.health import CASES as OF_HEALTH
 from conformance.tables.health import HEALTH
 from conformance.tables.stray_files import not_run_once, stray_files
@@ -153,9 +152,11 @@ def load_suite(extra: Sequence[Path] = (), names: Collection[str] = ()) -> Suite
 
 def _packed(suite: Suite) -> bytes:
     """Returns a suite as bytes, from which each table can be read without the other tables."""
-    count = [sum(case.tier != EXHAUSTIVE for case in table.cases) for table in suite.tables]
-    packed = [pickle.dumps(table, pickle.HIGHEST_PROTOCOL) for table in suite.tables]
-    tables = list(zip([table.name for table in suite.tables], count, packed, strict=True))
+    tables = []
+    for table in suite.tables:
+        count = sum(case.tier != EXHAUSTIVE for case in table.cases)
+        packed = pickle.dumps(table, pickle.HIGHEST_PROTOCOL)
+        tables.append((table.name, count, packed))
     return pickle.dumps((suite.registry, suite.tables_sha256, tables), pickle.HIGHEST_PROTOCOL)
 
 
@@ -252,14 +253,16 @@ class Selection:
             [case for case in self.only if POINT not in case],
             [case.id for case in suite.cases],
         )
-        chosen = larger = [
-            case
-            for case in suite.cases
-            if (not verbs_named or case.verb in verbs_named)
-            and (not rules or set(rules) & set(case.rules))
-            and (not self.only or case.id in self.only)
-            and all(word.lower() in case.id.lower() for word in self.words)
-        ]
+        chosen = list(suite.cases)
+        if verbs_named:
+            chosen = [case for case in chosen if case.verb in verbs_named]
+        if rules:
+            chosen = [case for case in chosen if set(rules) & set(case.rules)]
+        if self.only:
+            chosen = [case for case in chosen if case.id in self.only]
+        for word in self.words:
+            chosen = [case for case in chosen if word.lower() in case.id.lower()]
+        larger = chosen
         if not self.only:
             in_tier = (
                 suite.smoke

@@ -84,11 +84,11 @@ def chosen_mutants(
                 raise UserError(
                     f"no mutant has the name, rule or file {word!r}{suggestion(word, there)}",
                 )
-    return [
-        mutant
-        for mutant in known
-        if all(not words or of(mutant) & set(words) for words, of in questions)
-    ]
+    chosen = list(known)
+    for words, of in questions:
+        if words:
+            chosen = [mutant for mutant in chosen if of(mutant) & set(words)]
+    return chosen
 
 
 def _documents(path: Path) -> Iterator[Node]:

@@ -90,11 +90,8 @@ def summary(findings: Sequence[Finding], lost: Sequence[Finding], seconds: float
 def table(findings: Sequence[Mapping[str, Any]]) -> str:
     """Returns tables in Markdown: outcomes by kind of mistake, and the mutants that were not killed."""
     kinds = sorted({finding["kind"] for finding in findings})
-    used = [
-        outcome
-        for outcome in _COLUMNS
-        if any(finding["outcome"] == outcome for finding in findings)
-    ]
+    outcomes = {finding["outcome"] for finding in findings}
+    used = [outcome for outcome in _COLUMNS if outcome in outcomes]
     rows = []
     for kind in (*kinds, "all"):
         of = collections.Counter(

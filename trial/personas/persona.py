@@ -179,14 +179,17 @@ def _set_up_all(device: Device) -> None:
             set_up(device)
 
 
+def _texts(parts: Mapping[str, Node], part: str, reader: Reader) -> dict[str, str]:
+    nodes = reader.named(parts.get(part), part)
+    return {name: str(node.value) for name, node in nodes.items()}
+
+
 def read_personas(path: Path) -> list[Persona]:
     """Returns the personas of a table. Raises UserError with the place of each mistake."""
     with document(path) as (root, reader):
         parts = reader.mapping(root, "the personas", _PARTS, _PARTS)
-        groups, optional = (
-            {name: str(node.value) for name, node in reader.named(parts.get(part), part).items()}
-            for part in _PARTS[:2]
-        )
+        groups = _texts(parts, "groups", reader)
+        optional = _texts(parts, "optional", reader)
         personas, personas_by_name = list[Persona](), dict[str, Persona]()
         if "drivers" in parts:
             drivers = parts["drivers"].value

@@ -264,10 +264,8 @@ def faults(outcomes: Sequence[Outcome]) -> list[str]:
     """Returns a line for each wrong or BROKEN case, and for each offered violation that was not killed."""
     lines = []
     for outcome in outcomes:
-        lines += [
-            f"{outcome.persona}: {wrong}"
-            for wrong in (*outcome.wrong, *(f"BROKEN {id_}" for id_ in outcome.broken))
-        ]
+        lines += [f"{outcome.persona}: {wrong}" for wrong in outcome.wrong]
+        lines += [f"{outcome.persona}: BROKEN {id_}" for id_ in outcome.broken]
         lines += [
             f"{outcome.persona}: {report.line(finding)}"
             for finding in outcome.findings
