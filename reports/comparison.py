@@ -172,8 +172,9 @@ def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
 def _is_the_same(before: ResultRecord, after: ResultRecord) -> bool:
     """Whether the earlier violation has all causes of the later violation. A worse verdict is then no regression: by
     chance, the same cause can crash a process in one run and not in another."""
-    causes = [{cause_of(symptom) for symptom in symptoms_of(record)} for record in (before, after)]
-    return bool(causes[1]) and causes[1] <= causes[0]
+    causes_before = {cause_of(symptom) for symptom in symptoms_of(before)}
+    causes_after = {cause_of(symptom) for symptom in symptoms_of(after)}
+    return bool(causes_after) and causes_after <= causes_before
 
 
 def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison:
@@ -184,7 +185,8 @@ def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison
             f"{old.path} and {new.path} are runs of different tables",
             hint="--unlike-tables compares the cases that both runs have",
         )
-    before, after = ({record["case"]: record for record in run.results} for run in (old, new))
+    before = {record["case"]: record for record in old.results}
+    after = {record["case"]: record for record in new.results}
     both = before.keys() & after.keys()
     changes = [
         change
@@ -192,17 +194,18 @@ def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison
         if case in both
         for change in _changes(old, new, before[case], after[case])
     ]
-    only = [[record for case, record in run.items() if case not in both] for run in (before, after)]
-    untried = [len(only[0]), len(only[1])]
+    only_old = [record for case, record in before.items() if case not in both]
+    only_new = [record for case, record in after.items() if case not in both]
+    untried = [len(only_old), len(only_new)]
     # If a run has left out no case, every case that the run lacks is also missing in the run's tables.
     if tables[0] != tables[1] and not new.header.get("left_out"):
         changes += [
-            Change(GONE, record["case"], record["effective"], "", record) for record in only[0]
+            Change(GONE, record["case"], record["effective"], "", record) for record in only_old
         ]
         untried[0] = 0
     if tables[0] != tables[1] and not old.header.get("left_out"):
         changes += [
-            Change(NEW, record["case"], "", record["effective"], record) for record in only[1]
+            Change(NEW, record["case"], "", record["effective"], record) for record in only_new
         ]
         untried[1] = 0
     order = list(KINDS)
@@ -346,11 +349,12 @@ def _by_number(old: Points, new: Points) -> Iterator[Pair]:
             yield verdicts, new.space.text(first[before, after]), number
 
 
+def _verdicts_by_name(points: Points) -> dict[str, str]:
+    return {points.space.text(point): outcome.verdict for point, outcome in inside(points)}
+
+
 def _by_name(old: Points, new: Points) -> Iterator[Pair]:
-    before, after = (
-        {points.space.text(point): outcome.verdict for point, outcome in inside(points)}
-        for points in (old, new)
-    )
+    before, after = _verdicts_by_name(old), _verdicts_by_name(new)
     for name in dict.fromkeys([*before, *after]):
         yield (before.get(name, ""), after.get(name, "")), name, 1
 

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from conformance.defects import Defect
 from conformance.errors import command, format_count
 from conformance.older_python import zip
 from reports.comparison import (
@@ -168,6 +169,16 @@ def _format_change(change: Change, new: Digest) -> Iterator[str]:
             yield f"      {confirmed}"
 
 
+def _defect_data(defect: Defect) -> dict[str, Any]:
+    return {
+        "fingerprint": defect.fingerprint,
+        "severity": defect.severity.label,
+        "title": defect.title,
+        "rules": list(defect.rules),
+        "cases": list(defect.cases),
+    }
+
+
 def as_json(comparison: Comparison) -> str:
     """Returns the comparison as JSON; docs/reports.md describes its keys."""
     data = {
@@ -183,17 +194,7 @@ def as_json(comparison: Comparison) -> str:
             name: [before, after] for name, before, after in stacks(comparison.old, comparison.new)
         },
         "defects": {
-            kind: [
-                {
-                    "fingerprint": defect.fingerprint,
-                    "severity": defect.severity.label,
-                    "title": defect.title,
-                    "rules": list(defect.rules),
-                    "cases": list(defect.cases),
-                }
-                for defect in defects
-            ]
-            for kind, defects in comparison.defects.items()
+            kind: list(map(_defect_data, defects)) for kind, defects in comparison.defects.items()
         },
         "changed_defects": {
             defect.fingerprint: news for defect, news in comparison.changed_defects

@@ -171,13 +171,11 @@ class Digest:
         texts_by_id = self.header["rules"] or {
             rule: {} for record in self.results for rule in record["rules"]
         }
-        return {
-            id_: RuleFacts(
-                id_,
-                *(str(texts.get(field.name, "")) for field in fields(RuleFacts)[1:]),
-            )
-            for id_, texts in texts_by_id.items()
-        }
+        names = [field.name for field in fields(RuleFacts)[1:]]
+        rules = {}
+        for id_, texts in texts_by_id.items():
+            rules[id_] = RuleFacts(id_, *(str(texts.get(name, "")) for name in names))
+        return rules
 
     @cached_property
     def facts(self) -> Mapping[str, str]:
@@ -601,10 +599,11 @@ class Digest:
             for rule, record in self._of_rules(Verdict.UNSUPPORTED)
             for name in record["observed"].get("lacking", ())
         }
-        names = [name for name, _ in Counter(name for name, _ in sorted(undeclared)).most_common()]
-        if names:
-            return (f"it does not declare {', '.join(names)}",)
-        return ()
+        count = Counter(name for name, _ in sorted(undeclared))
+        if not count:
+            return ()
+        most_first = [name for name, _ in count.most_common()]
+        return (f"it does not declare {', '.join(most_first)}",)
 
 
 def _own_parts(given: Mapping[str, object]) -> Iterator[str]:

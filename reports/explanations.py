@@ -249,11 +249,10 @@ def defect_of(digits: str, run: Digest | None, option: str) -> tuple[Defect, Dig
             hint=f"give {option} RUN",
         )
     digits = digits.lower()
-    matches = [
-        defect
-        for defect in run.defects
-        if any(fingerprint.startswith(digits) for fingerprint in defect.fingerprints)
-    ]
+    matches = []
+    for defect in run.defects:
+        if any(fingerprint.startswith(digits) for fingerprint in defect.fingerprints):
+            matches.append(defect)
     if len(matches) != 1:
         names = ", ".join(defect.fingerprint for defect in matches)
         if names:

@@ -257,18 +257,7 @@ class Fleet:
             "schema": SCHEMA,
             "headline": self.headline,
             "exit_status": self.status,
-            "groups": [
-                {
-                    "name": group.name,
-                    "nodes": [node.name for node in group.nodes],
-                    "differences": [asdict(difference) for difference in group.differences],
-                    "rules": {
-                        rule: {"usual": verdict[0], "others": verdict[1]}
-                        for rule, verdict in group.verdicts.items()
-                    },
-                }
-                for group in self.groups
-            ],
+            "groups": list(map(_group_data, self.groups)),
             "missing": {node.name: node.problem for node in self.missing},
         }
 
@@ -354,3 +343,15 @@ def drain(fleet: Fleet) -> bytes:
         )[:_MOST_REASON]
         lines.append(f"drain 'rdma-cts: {plain}' {' '.join(nodes)}")
     return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _group_data(group: Group) -> dict[str, object]:
+    rules = {}
+    for rule, (usual, others) in group.verdicts.items():
+        rules[rule] = {"usual": usual, "others": others}
+    return {
+        "name": group.name,
+        "nodes": [node.name for node in group.nodes],
+        "differences": [asdict(difference) for difference in group.differences],
+        "rules": rules,
+    }

@@ -114,6 +114,22 @@ class KnownDefect:
         return self.fingerprints[0]
 
 
+def _defect(data: Any) -> KnownDefect:
+    first = data["first"]
+    return KnownDefect(
+        (_text(data["fingerprint"]), *map(_text, data["also"])),
+        _text(data["severity"]),
+        _text(data["title"]),
+        tuple(map(_text, data["rules"])),
+        _text(data["means"]),
+        tuple(map(_text, data["cases"])),
+        str(Answering(_text(data["answered_by"]), _text(data["because"]))),
+        _text(first["case"]),
+        _text(first["reason"]),
+        _text(first["repro"]),
+    )
+
+
 @dataclass(frozen=True)
 class Facts:
     """The facts of a run that a history needs.
@@ -153,20 +169,10 @@ class Facts:
         violating = frozenset(
             _text(case) for violation in data["violations"] for case in violation["cases"]
         )
-        defects = tuple(
-            KnownDefect(
-                (_text(defect["fingerprint"]), *map(_text, defect["also"])),
-                _text(defect["severity"]),
-                _text(defect["title"]),
-                tuple(map(_text, defect["rules"])),
-                _text(defect["means"]),
-                tuple(map(_text, defect["cases"])),
-                str(Answering(_text(defect["answered_by"]), _text(defect["because"]))),
-                *(_text(defect["first"][name]) for name in ("case", "reason", "repro")),
-            )
-            for defect in data["defects"]
-            if not (defect["waived"] or defect.get("of_stack") or defect.get("unconfirmed"))
-        )
+        defects = []
+        for defect in data["defects"]:
+            if not (defect["waived"] or defect.get("of_stack") or defect.get("unconfirmed")):
+                defects.append(_defect(defect))
         return Facts(
             _text(data["conclusion"]),
             data["complete"] is True,
@@ -174,7 +180,7 @@ class Facts:
             _texts(data.get("under_test", {})),
             rules,
             violating,
-            defects,
+            tuple(defects),
             _texts(data.get("capabilities", {})),
             None
             if data.get("duration_s") is None or data.get("resumed")

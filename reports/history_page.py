@@ -170,6 +170,10 @@ class Track:
         return any(lane.steps for lane in self.lanes)
 
     @property
+    def has_states(self) -> bool:
+        return any(any(lane.states) for lane in self.lanes)
+
+    @property
     def last_change(self) -> str:
         """The night of the latest change on any stack; empty without a change."""
         return max((lane.steps[-1].night for lane in self.lanes if lane.steps), default="")
@@ -179,10 +183,10 @@ class HistoryPage:
     def __init__(self, history: History) -> None:
         self.history = history
         self.nights = history.nights
-        self._facts: dict[str, dict[str, Facts]] = {
-            name: {cell.night: cell.facts for cell in history.of(name) if cell.facts}
-            for name in history.names
-        }
+        self._facts: dict[str, dict[str, Facts]] = {}
+        for name in history.names:
+            by_night = {cell.night: cell.facts for cell in history.of(name) if cell.facts}
+            self._facts[name] = by_night
         self._changes = {name: _changes(facts) for name, facts in self._facts.items()}
 
     @property
@@ -239,7 +243,7 @@ class HistoryPage:
     @cached_property
     def rules(self) -> list[Track]:
         """Every rule with a verdict in any night, in the order of the rules."""
-        return [track for track in self.all_rules if any(any(lane.states) for lane in track.lanes)]
+        return [track for track in self.all_rules if track.has_states]
 
     @cached_property
     def all_rules(self) -> list[Track]:
@@ -251,14 +255,10 @@ class HistoryPage:
         return list(map(self._rule, ids))
 
     def _rule(self, rule: str) -> Track:
-        lanes = (
-            self._lane(
-                name,
-                {night: facts.rules.get(rule, NOT_RUN) for night, facts in by.items()},
-                _BAD_VERDICTS,
-            )
-            for name, by in self._facts.items()
-        )
+        lanes = []
+        for name, by_night in self._facts.items():
+            verdicts = {night: facts.rules.get(rule, NOT_RUN) for night, facts in by_night.items()}
+            lanes.append(self._lane(name, verdicts, _BAD_VERDICTS))
         return Track(rule, tuple(lanes))
 
     @cached_property
@@ -266,13 +266,11 @@ class HistoryPage:
         """The defects of all nights: defects that are present now come first, then by severity, then by the latest
         change."""
         latest, first_names = self._known
-        seen = {
-            name: {
-                night: {first_names[defect.fingerprint] for defect in facts.defects}
-                for night, facts in by.items()
-            }
-            for name, by in self._facts.items()
-        }
+        seen: dict[str, dict[str, set[str]]] = {}
+        for name, by_night in self._facts.items():
+            seen[name] = {}
+            for night, facts in by_night.items():
+                seen[name][night] = {first_names[defect.fingerprint] for defect in facts.defects}
         tracks = [(defect, self._defect(first, seen)) for first, defect in latest.items()]
         tracks.sort(key=lambda pair: pair[1].last_change, reverse=True)
         return sorted(tracks, key=lambda pair: (not pair[1].is_bad, _rank(pair[0].severity)))

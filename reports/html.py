@@ -10,6 +10,7 @@ import base64
 import contextlib
 import functools
 import hashlib
+import itertools
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -115,11 +116,15 @@ class Page:
     def cases(self) -> Mapping[str, tuple[ResultRecord | None, ...]]:
         """The records of each case in all runs, in the order of the first run. Cases without a record in any run are
         left out."""
-        by_run = [{record["case"]: record for record in run.results} for run in self.runs]
-        ids = dict.fromkeys(
-            id_ for records in by_run for id_ in records if id_ not in self._unrecorded
-        )
-        return {id_: tuple(records.get(id_) for records in by_run) for id_ in ids}
+        by_run: list[dict[str, ResultRecord]] = []
+        for run in self.runs:
+            by_run.append({record["case"]: record for record in run.results})
+        ids = dict.fromkeys(itertools.chain.from_iterable(by_run))
+        cases = {}
+        for id_ in ids:
+            if id_ not in self._unrecorded:
+                cases[id_] = tuple(records.get(id_) for records in by_run)
+        return cases
 
     @cached_property
     def _unrecorded(self) -> frozenset[str]:
@@ -204,7 +209,7 @@ class Page:
     def labels(self) -> Sequence[str]:
         """A short name of each run: its stack, with what else is needed to tell the runs apart."""
         for parts in (("stack",), ("device", "stack"), ("device", "stack", "kernel")):
-            labels = [" ".join(run.facts[name] for name in parts) for run in self.runs]
+            labels = [_label(run, parts) for run in self.runs]
             if len(set(labels)) == len(labels):
                 return labels
         return [f"{number}. {label}" for number, label in enumerate(labels, 1)]
@@ -212,12 +217,10 @@ class Page:
     @cached_property
     def map(self) -> Mapping[str, list[Cell]]:
         """The rules of each verb, as cells of the map on top of the page."""
-        return {
-            verb: [
-                Cell(rule, [run.verdicts.get(rule.id, "") for run in self.runs]) for rule in rules
-            ]
-            for verb, rules in self.groups.items()
-        }
+        return {verb: list(map(self._cell, rules)) for verb, rules in self.groups.items()}
+
+    def _cell(self, rule: RuleFacts) -> Cell:
+        return Cell(rule, [run.verdicts.get(rule.id, "") for run in self.runs])
 
     def tally(self, verb: str) -> Mapping[str, int]:
         """Returns the numbers of a verb's rules by their verdicts in the first run, the worst verdicts first."""
@@ -236,10 +239,9 @@ class Page:
         if self.news is None:
             return {"": self.defects}
         rows = {by_run[0].defect.fingerprint: by_run for by_run in self.defects}
-        listed = {
-            f"new: {call}": [rows[item.defect.fingerprint] for item in items]
-            for call, items in self.news.by_call.items()
-        }
+        listed = {}
+        for call, items in self.news.by_call.items():
+            listed[f"new: {call}"] = [rows[item.defect.fingerprint] for item in items]
         earlier = [rows[defect.fingerprint] for defect in self.news.earlier]
         return {**listed, f"not new against {self.news.name}": earlier}
 
@@ -262,28 +264,26 @@ class Page:
     def data(self) -> str:
         """The data for the script (page_data.py): cases, sweeps, maps, and for each defect the cases not shown."""
         number_of = {case: number for number, case in enumerate(self.cases)}
-        shown_defects = [by_run for rows in self.listed.values() for by_run in rows]
+        more = []
+        for by_run in itertools.chain.from_iterable(self.listed.values()):
+            for shown in by_run:
+                if shown.more:
+                    more.append([number_of[case] for case in shown.more])
         return PageData(self.runs, self.cases).packed(
             names=self.labels,
             cases=list(self.cases),
             sweeps=[number_of[case] for case in self.sweeps],
             unrecorded=self.unrecorded,
-            more=[
-                [number_of[case] for case in shown.more]
-                for by_run in shown_defects
-                for shown in by_run
-                if shown.more
-            ],
+            more=more,
         )
 
     @cached_property
     def sweeps(self) -> list[str]:
         """The sweeps, the worst verdicts first."""
-        sweep_ids = (
-            id_
-            for id_, records in self.cases.items()
-            if any(record and record["space"] for record in records)
-        )
+        sweep_ids = []
+        for id_, records in self.cases.items():
+            if any(record and record["space"] for record in records):
+                sweep_ids.append(id_)
         return sorted(sweep_ids, key=lambda id_: min(map(rank_of, self._verdicts(id_))))
 
     @cached_property
@@ -319,12 +319,11 @@ def render(runs: Sequence[Digest], news: Novelty | None = None) -> str:
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = Page(runs, news)
+    facts = _rows([run.facts for run in runs])
     template = environment().get_template("report.html")
     return template.render(
         page=page,
-        facts=[
-            (name, values) for name, values in _rows([run.facts for run in runs]) if any(values)
-        ],
+        facts=[(name, values) for name, values in facts if any(values)],
         hashes=_rows([run.under_test for run in runs]),
         columns=page.columns,
         script=Markup(script),
@@ -384,10 +383,17 @@ def environment() -> Environment:
     return environment
 
 
+def _label(run: Digest, names: Sequence[str]) -> str:
+    return " ".join(run.facts[name] for name in names)
+
+
 def _rows(tables: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
     """Returns a row for each name in the tables, with a column for each table."""
     names = dict.fromkeys(name for table in tables for name in table)
-    return [(name, [table.get(name, "") for table in tables]) for name in names]
+    rows = []
+    for name in names:
+        rows.append((name, [table.get(name, "") for table in tables]))
+    return rows
 
 
 def rank_of(verdict: str) -> int:

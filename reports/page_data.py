@@ -19,7 +19,7 @@ from typing import Any
 
 from conformance.model.point_index import encode_index
 from conformance.model.record import Deviation, ResultRecord
-from conformance.model.space import Space
+from conformance.model.space import Axis, Space
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import format_points
 from conformance.results.waiver_file import is_address
@@ -92,6 +92,10 @@ def _colours(points: Points) -> tuple[str, ...]:
     return tuple(colours)
 
 
+def _labels(axis: Axis) -> list[str]:
+    return [axis.label(value) for value in range(axis.size)]
+
+
 def matrix(points: Points, most_blocks: int = 24) -> dict[str, Any]:
     """Returns the data path as tables of operations (lines) and positions (columns), with a table for each combination
     of the other axes. If there would be more than `most_blocks` tables, the longest of the other axes are left out."""
@@ -107,19 +111,14 @@ def matrix(points: Points, most_blocks: int = 24) -> dict[str, Any]:
             cells.setdefault(block, {}).setdefault((labels["op"], labels["place"]), Counter())[
                 outcome
             ] += 1
-    operations, positions = (
-        [axis.label(value) for value in range(axis.size)] for axis in map(space.axis, _MATRIX_AXES)
-    )
-    blocks = [
-        [
-            title,
-            [
-                [_cell(points, cell.get((operation, position))) for position in positions]
-                for operation in operations
-            ],
-        ]
-        for title, cell in cells.items()
-    ]
+    operations, positions = (_labels(space.axis(name)) for name in _MATRIX_AXES)
+    blocks = []
+    for title, cell in cells.items():
+        lines = []
+        for operation in operations:
+            keys = [(operation, position) for position in positions]
+            lines.append([_cell(points, cell.get(key)) for key in keys])
+        blocks.append([title, lines])
     return {"operations": operations, "positions": positions, "blocks": blocks}
 
 
@@ -243,10 +242,10 @@ class PageData:
         # The index in `texts` by value. The key for a value that is not a text is the digest of its JSON.
         self._numbers: dict[str | bytes, int] = {}
         self._rules = self._column([first_of(records) for records in cases.values()], "rules")
-        self._runs = [
-            self._columns(run, [records[number] for records in cases.values()])
-            for number, run in enumerate(runs)
-        ]
+        self._runs = []
+        for number, run in enumerate(runs):
+            of_run = [records[number] for records in cases.values()]
+            self._runs.append(self._columns(run, of_run))
 
     def packed(self, **more: Any) -> str:
         """Returns all data together with `more`, as base64 of deflated JSON."""

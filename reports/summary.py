@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from conformance.defects import Defect
-from conformance.older_python import zip
+from conformance.model.record import ResultRecord
 from conformance.results.conclusions import headline
 from reports.digest import Digest
 
@@ -47,18 +47,23 @@ def as_data(run: Digest) -> dict[str, Any]:
         "severities": {severity.label: number for severity, number in run.severities.items()},
         "headline": run.headline,
         "defects": [_defect(defect) for defect in run.defects],
-        "violations": [
-            {
-                "rule": rule,
-                "verdict": records[0]["effective"],
-                "cases": [record["case"] for record in records],
-                **dict(zip(("reason", "repro"), headline(rule, records[0]), strict=True)),
-                "table": f"{records[0]['source'].get('file', '')}:{records[0]['source'].get('line', '')}",
-            }
-            for rule, records in violations.items()
-        ],
+        "violations": [_violation(rule, records) for rule, records in violations.items()],
         "confirmation": run.repetitions.as_data(),
         "waivers": dict(run.waivers),
+    }
+
+
+def _violation(rule: str, records: Sequence[ResultRecord]) -> dict[str, Any]:
+    worst = records[0]
+    reason, repro = headline(rule, worst)
+    source = worst["source"]
+    return {
+        "rule": rule,
+        "verdict": worst["effective"],
+        "cases": [record["case"] for record in records],
+        "reason": reason,
+        "repro": repro,
+        "table": f"{source.get('file', '')}:{source.get('line', '')}",
     }
 
 

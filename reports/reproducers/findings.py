@@ -110,13 +110,14 @@ def page(
     drivers = ", ".join(
         dict.fromkeys(str(run.digest.header["device"].get("driver", "?")) for run in runs),
     )
+    stacks = dict.fromkeys(run.stack for run in runs)
     lines = [
         f"# {title}",
         "",
         f"{format_count(len(findings), 'defect')} of {drivers}, the most severe first. This page is "
         "written by `./rdma-cts findings RUN [RUN …]` from runs on:",
         "",
-        *(f"- {stack}" for stack in dict.fromkeys(run.stack for run in runs)),
+        *(f"- {stack}" for stack in stacks),
         "",
         "`./rdma-cts reproducer CASE --run RUN` writes the program that shows a defect. It needs only libibverbs:",
         "`cc FILE -libverbs && ./a.out [DEVICE]`. It prints the requirement of the document and the observation.",
@@ -154,10 +155,10 @@ def _section(
         )
     names = {run.stack: run.name for run in runs}
     seen = [f"{names[stack]} ({format_count(number, 'result')})" for stack, number in count.items()]
-    lists = {
-        state: [names[stack] for stack, runs in stacks.items() if runs == state]
-        for state in (ABSENT, UNTRIED)
-    }
+    lists: dict[str, list[str]] = {ABSENT: [], UNTRIED: []}
+    for stack, state in stacks.items():
+        if state in lists:
+            lists[state].append(names[stack])
     absent = "".join(f"; {state} on: {', '.join(of)}" for state, of in lists.items() if of)
     lines = [
         ("severity", defect.severity.label),

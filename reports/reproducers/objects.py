@@ -46,10 +46,10 @@ def without_idle(case: Case) -> Case:
     }
     while more := {other for name in needed for other in uses.get(name, ())} - needed:
         needed |= more
-    sections: dict[str, Any] = {
-        kind: {name: objects for name, objects in getattr(set_up, kind).items() if name in needed}
-        for kind in _MAKERS
-    }
+    sections: dict[str, Any] = {}
+    for kind in _MAKERS:
+        objects = getattr(set_up, kind)
+        sections[kind] = {name: spec for name, spec in objects.items() if name in needed}
     pds = tuple(name for name in set_up.pds if name in needed)
     return replace(case, given=replace(set_up, pds=pds, **sections))
 
