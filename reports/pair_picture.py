@@ -58,10 +58,11 @@ class Picture:
         for (column, row), state in self.cells.items():
             if state in STATES:
                 rows[STATES[state]][row].append(column)
-        return {
-            state: "".join(_row(row, sorted(columns)) for row, columns in of_state.items())
-            for state, of_state in rows.items()
-        }
+        paths: dict[str, str] = defaultdict(str)
+        for state, of_state in rows.items():
+            for row, columns in of_state.items():
+                paths[state] += _row(row, sorted(columns))
+        return paths
 
     @cached_property
     def labels(self) -> list[Label]:

@@ -258,8 +258,8 @@ def test_a_value_that_no_code_carries_out_is_a_mistake_with_its_location(tmp_pat
     table = tmp_path / "model.yaml"
     table.write_text(changed)
     with pytest.raises(UserError) as raised:
-        current_model(table, "model.yaml")
-    assert f"model.yaml:{line}:" in str(raised.value)
+        current_model(table)
+    assert f"cases/access/model.yaml:{line}:" in str(raised.value)
     assert "no code carries out transport=XRC" in str(raised.value)
 
 
@@ -267,8 +267,10 @@ def test_a_constraint_that_leaves_no_point_with_a_value_is_a_mistake(tmp_path: P
     text = TABLE.read_text()
     table = tmp_path / "model.yaml"
     table.write_text(text.replace("  excluded:\n", "  excluded:\n    none: transport=UC\n"))
-    model = current_model(table, "model.yaml")
+    model = current_model(table)
     points = [*filter(Conditions(model).valid, PAIRS.points)]
-    with pytest.raises(UserError, match="no valid point has transport=UC"):
-        refuse_unused(model, points)
+    line = text.splitlines().index("      UC: an unreliable connection") + 1
+    message = rf"^cases/access/model.yaml:{line}:\d+: no valid point has transport=UC"
+    with pytest.raises(UserError, match=message):
+        refuse_unused(model, points, table)
     refuse_unused(PAIRS.model, PAIRS.points)

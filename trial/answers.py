@@ -32,6 +32,7 @@ from trial.arrays import covering_array
 from trial.reference.bench import ReferenceBench
 
 TABLE = CASES / "access" / "model.yaml"
+TABLE_NAME = str(TABLE.relative_to(ROOT))
 
 
 def execute(arguments: argparse.Namespace, *unused: object) -> int:
@@ -74,12 +75,11 @@ def stored_points(model: Model, name: str) -> list[Point]:
     return points_in(model, lines[1:])
 
 
-def current_model(table: Path = TABLE, name: str = "cases/access/model.yaml") -> Model:
-    """Returns the model of a table, without its stored arrays. `name` is the table's name in messages. Raises
-    UserError."""
+def current_model(table: Path = TABLE) -> Model:
+    """Returns the model of a table, without its stored arrays. Raises UserError."""
     registry, mistakes = read_registry([CASES], ROOT)
     reader = Reader()
-    root = read_file(table, name)
+    root = read_file(table, TABLE_NAME)
     assert isinstance(root.value, dict)
     node = root.value["model"]
     model = read_model(reader, node, "access/model", registry)
@@ -102,16 +102,21 @@ def _note_unknown_values(reader: Reader, model: Node) -> None:
                 reader.note(meaning.location, f"no code carries out {parameter}={label}")
 
 
-def refuse_unused(model: Model, points: Sequence[Point]) -> None:
-    """Raises UserError if no valid point has some value."""
-    unused = [
-        f"{model.name}: no valid point has {axis.name}={label}: see `excluded` and `faults`"
-        for number, axis in enumerate(model.parameters)
-        for label in axis.labels
-        if all(point[number] != label for point in points)
-    ]
-    if unused:
-        raise UserError(*unused[:20])
+def refuse_unused(model: Model, points: Sequence[Point], table: Path = TABLE) -> None:
+    """Raises UserError with the location of each value in `table` that no valid point has."""
+    root = read_file(table, TABLE_NAME)
+    assert isinstance(root.value, dict)
+    reader, mistakes = Reader(), list[str]()
+    named = reader.named(root.value["model"], "a model")
+    parameters = reader.named(named["parameters"], "parameters")
+    for number, axis in enumerate(model.parameters):
+        used = {point[number] for point in points}
+        for label, meaning in reader.named(parameters[axis.name], "values").items():
+            if label not in used:
+                what = f"no valid point has {axis.name}={label}: see `excluded` and `faults`"
+                mistakes.append(f"{meaning.location}: {what}")
+    if mistakes:
+        raise UserError(*mistakes[:20])
 
 
 def answered(model: Model, strength: int, points: list[Point]) -> CoveringArray:
