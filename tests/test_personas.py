@@ -104,6 +104,15 @@ def test_requests_that_a_fast_device_has_completed_are_no_evidence_about_request
     assert (found.failed, found.broken) == (usual.failed, ())
 
 
+def test_another_process_may_also_read_on_iwarp() -> None:
+    """Memory that receives the response of a READ needs REMOTE_WRITE on some iWARP devices."""
+    persona = BY_NAME["cxgb4"]
+    some = [case for case in cases() if case.id.startswith("reg_mr/keys_of_others/second-element")]
+    assert len(some) > 2
+    ran = run_clean(persona, some)
+    assert (ran.failed, ran.broken) == ((), ())
+
+
 def test_a_passing_case_that_detects_no_violation_is_vacuous() -> None:
     persona = BY_NAME["mlx5"]
     some = [case for case in cases() if case.rules == ("REG-22",) and not case.sweep]

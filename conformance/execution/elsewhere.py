@@ -20,7 +20,7 @@ from conformance.model.observation import Observation
 from conformance.verbs import ENUMS
 
 _ACCESS = ENUMS["ibv_access_flags"]
-_LOCAL_WRITE = _ACCESS.value_of("LOCAL_WRITE")
+_OF_A_SINK = _ACCESS.mask_of("LOCAL_WRITE", "REMOTE_WRITE")
 _OPERATIONS = {"REMOTE_WRITE": "RDMA_WRITE", "REMOTE_READ": "RDMA_READ"}
 _LENGTH = 8  # bytes that the other process accesses with each of its keys
 _WINDOW_RIGHTS = _ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC")
@@ -124,7 +124,8 @@ def _objects(
 
     def use() -> dict[str, str]:
         scratch = bench.allocate("anonymous", bench.page)
-        own = entry.reg_mr(pd, scratch.addr, scratch.size, _LOCAL_WRITE)
+        # On iWARP, memory that receives the response of a READ needs REMOTE_WRITE.
+        own = entry.reg_mr(pd, scratch.addr, scratch.size, _OF_A_SINK)
         assert own.mr is not None
         local = own.mr.fields()
         statuses = {}

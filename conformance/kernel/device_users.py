@@ -15,7 +15,8 @@ from pathlib import Path
 from conformance.errors import format_count
 from conformance.kernel.netlink import CQ, QP, RES_KERN_NAME, RES_PID, RES_TYPE, RdmaNetlink
 
-# IB_QPT_SMI and IB_QPT_GSI: the kernel creates them on every port for management.
+# IB_QPT_SMI and IB_QPT_GSI: the kernel creates them on every port for management. The queue pair with which mlx5 changes
+# memory keys (IB_QPT_RESERVED1, 0x1000) is reported in eight bits, and therefore as 0 too.
 _MANAGEMENT = (0, 1)
 _NOUNS = {QP: "queue pair", CQ: "completion queue"}
 _HIDDEN = "a process outside of this PID namespace"
