@@ -11,6 +11,7 @@
 
 struct domain {
 	struct ibv_xrcd of;
+	struct domain *next;
 	struct ibv_srq *srq;
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
@@ -41,6 +42,8 @@ static int stands_for_xrc(const struct ibv_qp *qp)
 	return 0;
 }
 
+static struct domain *domains;
+
 static struct ibv_xrcd *open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attributes)
 {
 	const uint32_t both = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
@@ -52,18 +55,25 @@ static struct ibv_xrcd *open_xrcd(struct ibv_context *context, struct ibv_xrcd_i
 	}
 	domain = calloc(1, sizeof(*domain));
 	domain->of.context = context;
+	domain->next = domains;
+	domains = domain;
 	return &domain->of;
 }
 
-static int close_xrcd(struct ibv_xrcd *domain)
+static int close_xrcd(struct ibv_xrcd *closed)
 {
-	if (((struct domain *)domain)->srq)
+	struct domain *domain = (struct domain *)closed;
+
+	if (domain->srq)
 		return EBUSY;
+	for (struct domain **at = &domains; *at; at = &(*at)->next)
+		if (*at == domain) {
+			*at = domain->next;
+			break;
+		}
 	free(domain);
 	return 0;
 }
-
-static struct domain *last; /* the domain of the shared receive queue that was created last */
 
 static struct ibv_srq *create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attributes)
 {
@@ -78,7 +88,6 @@ static struct ibv_srq *create_srq_ex(struct ibv_context *context, struct ibv_srq
 	domain->pd = attributes->pd;
 	domain->cq = attributes->cq;
 	domain->srq = ((struct ibv_srq * (*)(struct ibv_pd *, struct ibv_srq_init_attr *)) real("ibv_create_srq"))(domain->pd, &plain);
-	last = domain;
 	return domain->srq;
 }
 
@@ -86,8 +95,9 @@ int ibv_destroy_srq(struct ibv_srq *srq)
 {
 	int failed = ((int (*)(struct ibv_srq *))real("ibv_destroy_srq"))(srq);
 
-	if (!failed && last && last->srq == srq)
-		last->srq = NULL;
+	for (struct domain *domain = domains; !failed && domain; domain = domain->next)
+		if (domain->srq == srq)
+			domain->srq = NULL;
 	return failed;
 }
 
