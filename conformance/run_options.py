@@ -42,6 +42,9 @@ _DEVICE = re.compile(
 )  # the kernel's IB_DEVICE_NAME_MAX is 64, including the NUL
 # How long a host may take to restart after a crash, in seconds. The firmware of a server needs minutes.
 RETURN_S = 300.0
+_MOST_LOSSES = (
+    30  # percent; with more, repetitions of a request would take longer than the deadline of a case
+)
 
 
 def checked(
@@ -69,6 +72,11 @@ positive_seconds = checked(
     float,
     lambda seconds: 0 < seconds < math.inf,
     "a number of seconds above 0",
+)
+share_of_losses = checked(
+    float,
+    lambda percent: 0 < percent <= _MOST_LOSSES,
+    f"a percentage above 0 and up to {_MOST_LOSSES}",
 )
 budget_seconds = checked(float, lambda seconds: 0 <= seconds < math.inf, "a number of seconds")
 positive_count = checked(_digits, bool, "a number above 0")
@@ -402,8 +410,16 @@ class RunOptions:
     )
     poster: str | None = _judging(
         None,
-        "post requests over RC, UC and UD with the builders of ibv_wr_post(3) instead of ibv_post_send, where possible",
-        choices=("wr",),
+        "wr: post requests over RC, UC and UD with the builders of ibv_wr_post(3) instead of ibv_post_send, where"
+        " possible; wire: the wire peer sends the requests of peers, where possible (docs/wire.md)",
+        choices=("wr", "wire"),
+        plugin=True,
+    )
+    wire_losses: float | None = _judging(
+        None,
+        "lose, repeat and reorder P %% of the packets between the wire peer and the device (docs/wire.md)",
+        "P",
+        share_of_losses,
         plugin=True,
     )
     deadline: float | None = _option(

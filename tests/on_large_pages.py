@@ -15,7 +15,6 @@ vars(mmap)["PAGESIZE"] = int(sys.argv[1])  # set before the modules that read it
 from conformance.device import memory as mapping  # noqa: E402
 from conformance.kernel import paging  # noqa: E402
 from conformance.model.verdict import Verdict  # noqa: E402
-from conformance.model.vocabulary import WIRE  # noqa: E402
 from conformance.tables.suite import load_suite  # noqa: E402
 from conformance.tables.tiers import DEFAULT, of_tier  # noqa: E402
 from trial.reference import memory  # noqa: E402
@@ -55,7 +54,7 @@ def main() -> None:
     paging.in_core = in_core
     mapping.map_file = map_file
     every = of_tier(load_suite().cases, DEFAULT)[:: int(sys.argv[2])]
-    cases = [case for case in every if case.when.call != WIRE]  # the reference takes no packets
+    cases = [case for case in every if not case.needs_wire_peer]  # the reference has none
     results = [(case.id, result) for case, result in on_reference(cases)]
     wrong = [
         f"{name}: {result.verdict} {result.reason}"

@@ -78,6 +78,7 @@ GIVEN = st.builds(
     **dict.fromkeys(words("guest_env without verbs rules words only"), several(TEXTS)),
     **dict.fromkeys(words("guest shared hazardous keep no_confirm"), st.booleans()),
     return_within=SECONDS,
+    wire_losses=st.none() | st.floats(0, 30, exclude_min=True),
     deadline=st.none() | SECONDS,
     device=st.none() | DEVICES,
     port=st.integers(1),
@@ -89,7 +90,7 @@ GIVEN = st.builds(
     shard=st.none() | st.builds(Shard, st.just(2), st.integers(2, 10_000)),
     cases=several(PATHS),
     dialect=st.none() | st.sampled_from(DIALECTS),
-    poster=st.none() | st.just("wr"),
+    poster=st.none() | st.sampled_from(["wr", "wire"]),
     seed=st.none() | st.integers(),
     sequences=st.just(0.0) | SECONDS,
 )

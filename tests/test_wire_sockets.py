@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from conformance.device import wire_peer
+from conformance.device.wire_losses import LossySockets
 from conformance.device.wire_sockets import V4, Datagram, Sockets
 from conformance.errors import HostLacks, PeerLost, UserError
 from conformance.wire.icrc import Path
@@ -106,3 +107,46 @@ def test_a_peer_that_cannot_reach_the_device_is_the_reason_of_its_cases(
         wire_peer.opened(None, sockets, 1.0)  # type: ignore[arg-type]
     assert sockets.closed
     assert "docs/wire.md" in raised.value.hint
+
+
+class _Kept:
+    """Sockets whose datagrams arrive at once."""
+
+    addresses: ClassVar[dict[str, str]] = {V4: _HERE}
+    sees_headers = True
+
+    def __init__(self) -> None:
+        self._arrived: list[Datagram] = []
+
+    def send(self, payload: bytes, destination: str) -> None:
+        self._arrived.append(Datagram(payload, _HERE, destination, 1, 0, 0))
+
+    def received(self, deadline_s: float) -> list[Datagram]:
+        arrived, self._arrived = self._arrived, []
+        return arrived
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+def _order(percent: float, seed: int) -> list[int]:
+    """Returns the numbers of 2000 packets as they arrive."""
+    sockets = LossySockets(_Kept(), percent, seed)
+    order: list[int] = []
+    for number in range(2000):
+        sockets.send(number.to_bytes(2, "big"), _HERE)
+        order += [int.from_bytes(datagram.payload, "big") for datagram in sockets.received(0)]
+    return order
+
+
+def test_a_bad_network_loses_repeats_and_reorders_the_same_packets_for_a_seed() -> None:
+    order = _order(5, seed=1)
+    assert order == _order(5, seed=1) != _order(5, seed=2)
+    lost = 2000 - len(set(order))
+    assert 120 < lost < 280  # 5 % in each direction
+    assert len(order) > len(set(order))
+    assert order != sorted(order)
+
+
+def test_a_network_without_losses_changes_nothing() -> None:
+    assert _order(0, seed=1) == list(range(2000))

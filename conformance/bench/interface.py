@@ -174,12 +174,13 @@ class Bench(Protocol):
     `max_dm_size` is the value that the device reports. `in_flight_bytes` is that of Findings. `adapt` applies the
     findings of preflight to later pairs. Within the block of `other_process`, another process runs the generator `work`
     with a bench of its own. The block gets a function that resumes the generator and returns the next report that it
-    yields, or b"" if there is none.
+    yields, or b"" if there is none. `carries` is whether a wire peer sends the requests of `traffic`.
     """
 
     page: int
     hugepage: int
     ack_timeout_s: float
+    carries: bool
 
     @property
     def packet(self) -> int: ...

@@ -27,7 +27,9 @@ from conformance.device.queue_kinds import pair_type, try_create
 from conformance.device.queue_pairs import ACK_TIMEOUT_S, DevicePair
 from conformance.device.remote_peer import RemoteDevice, RemoteDomain
 from conformance.device.uverbs import Uverbs
+from conformance.device.wire_losses import LossySockets
 from conformance.device.wire_peer import SocketsOfPeer, WireLink, WirePair
+from conformance.device.wire_requester import CarriedPair
 from conformance.errors import HostLacks, UserError
 from conformance.header import Check, installed_api
 from conformance.kernel import paging
@@ -37,7 +39,7 @@ from conformance.model.case import QpSpec
 from conformance.model.deadline import COMPLETION_DEADLINE_S
 from conformance.model.preflight import Findings
 from conformance.model.transport import IWARP
-from conformance.model.vocabulary import WINDOWS_POSTER, WR_POST
+from conformance.model.vocabulary import WINDOWS_POSTER, WIRE, WR_POST
 
 # Kinds of memory whose pages no case pins completely.
 _NEVER_PINNED = ("sparse", "unmapped", "no_access")
@@ -53,6 +55,7 @@ class DeviceBench:
     _peer_pd: ProtectionDomain | RemoteDomain | None = (
         None  # the PD of all requesters, if they are on another device
     )
+    carries = False
     _wire: WireLink | HostLacks = HostLacks(
         "this run has no wire peer",
         "--wire-peer names a machine that sends packets",
@@ -126,6 +129,17 @@ class DeviceBench:
             )
             raise UserError(message, hint="omit --poster") from error
 
+    def carry(self) -> None:
+        """Lets the wire peer send the requests of all later traffic. Raises UserError (status 2) if there is none."""
+        if isinstance(self._wire, HostLacks):
+            raise UserError(f"--poster wire: {self._wire.message}", hint=self._wire.hint)
+        self.carries = True
+
+    def lose_packets(self, percent: float, seed: int) -> None:
+        """Lets `percent` % of the packets of the wire peer be lost, repeated and reordered."""
+        if isinstance(self._wire, WireLink):
+            self._wire.sockets = LossySockets(self._wire.sockets, percent, seed)
+
     def alloc_pd(self) -> ProtectionDomain:
         return ProtectionDomain(self.device)
 
@@ -179,10 +193,11 @@ class DeviceBench:
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> DevicePair | WirePair:
         """Creates and connects a pair of queue pairs. If there is a peer, the requester is on the peer's device. Raises
         HostLacks if there is no wire peer."""
+        deadline_s = self._completion_deadline_s
         if spec.wire:
-            if isinstance(self._wire, HostLacks):
-                raise self._wire
-            return WirePair(self._wire, spec, responder, self._completion_deadline_s)
+            return WirePair(self._wire_link(), spec, responder, deadline_s)
+        if spec.extended == WIRE:
+            return CarriedPair(self._wire_link(), spec, (requester, responder), deadline_s)
         if self._builds and not spec.extended and spec.kind in _BUILT:
             spec = replace(spec, extended=_BUILT[spec.kind])
         pair = pair_type(spec)
@@ -193,6 +208,11 @@ class DeviceBench:
             responder,
             self._completion_deadline_s,
         )
+
+    def _wire_link(self) -> WireLink:
+        if isinstance(self._wire, HostLacks):
+            raise self._wire
+        return self._wire
 
     def open_wire(self, open_sockets: Callable[[], SocketsOfPeer]) -> None:
         """Opens the peer of wire connections. If there is none, the reason is that of each case that needs it."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from conformance.bench.calls import Pd
 from conformance.bench.lingering import Lingering
+from conformance.bench.interface import Queue
 from conformance.bench.memory_areas import pattern
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.memory import allocate
@@ -40,7 +41,13 @@ _SENTINELS = 3
 _TURN_S = 0.001  # one turn of a Wait
 _PREFLIGHT_S = 2.0
 _TRIES = 3
-_RIGHTS = ENUMS["ibv_access_flags"].mask_of("LOCAL_WRITE", "REMOTE_WRITE")
+_ACCESS = ENUMS["ibv_access_flags"]
+_RIGHTS = _ACCESS.mask_of("LOCAL_WRITE", "REMOTE_WRITE")
+# The capability that a device needs for a right of a queue pair.
+_FLUSH_RIGHTS = {
+    _ACCESS.value_of("FLUSH_GLOBAL"): "flush_global",
+    _ACCESS.value_of("FLUSH_PERSISTENT"): "flush_persistent",
+}
 _BYTES = 8
 _HINT = "see docs/wire.md: route, neighbour entry, port 4791, firewall"
 
@@ -182,7 +189,10 @@ class WireQueue(DeviceQueue):
         available = super()._access()
         if self.spec.access is None:
             return available
-        return self.spec.access
+        for right, capability in _FLUSH_RIGHTS.items():
+            if self.device.capabilities.get(capability):
+                available |= right
+        return self.spec.access & available
 
 
 class WireEnd:
@@ -232,7 +242,7 @@ class WirePair:
         self.lingering = Lingering()
         self.tells_state = link.device.findings.tells_state
         self.responder = WireQueue(link.device, pd, spec, deadline_s)
-        self.requester = self.responder
+        self.requester: Queue = self.responder
         self.responder.link = link
         self.responder.remote = Endpoint(_gid(self.end), 0, _MTU)
         self.end.destination = self.responder.number

@@ -23,7 +23,7 @@ from conformance.model.case import Argument, Case, Flags, QpSpec, SgeSpec, Value
 from conformance.model.expected_errors import DATAGRAM_HEADER
 from conformance.model.observation import Observation
 from conformance.model.quantity import Quantity
-from conformance.model.vocabulary import BOTH_POSTERS, BUILDERS, NULL, PROBES, WR_POST
+from conformance.model.vocabulary import BOTH_POSTERS, BUILDERS, NULL, PROBES, WIRE, WR_POST
 from conformance.verbs import ENUMS, VERBS
 
 _LOCAL_WRITE = ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE")
@@ -279,11 +279,16 @@ class CaseContext:
         on the pair's state."""
         if name not in self._connections:
             kind = self.pairs[name].responder.kind
+            extended = self.case.given.qps[name].extended
+            if extended == WIRE:
+                peer = WIRE
+            else:
+                peer = ""
             self._connections[name] = LoopbackConnection(
                 self.pairs[name],
                 self.next_wr_id,
                 renewable=False,
-                control=lambda: self.harness.connection(kind, "pd"),
+                control=lambda: self.harness.connection(kind, "pd", extended=peer),
             )
         return self._connections[name]
 

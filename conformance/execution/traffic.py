@@ -42,7 +42,7 @@ from conformance.model.case import Flags, Step
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
 from conformance.model.observation import Observation, reports_arrival
 from conformance.model.positions import WORD_OPERATIONS, locate
-from conformance.model.vocabulary import FLUSHES, NULL
+from conformance.model.vocabulary import FLUSHES, NULL, WIRE, carries
 from conformance.older_python import zip
 from conformance.verbs import ENUMS
 
@@ -543,6 +543,10 @@ def _connection(context: CaseContext, step: Step) -> LoopbackConnection:
     if via != NULL:
         return context.connection(via)
     assert isinstance(access, Flags)
+    if context.bench.carries and not posted and carries(kind, operation):
+        posted = WIRE
+    if posted == WIRE:
+        return context.harness.connection(kind, pd, access.mask, WIRE)
     if operation in FLUSHES:
         extended = "FLUSH"
     else:

@@ -23,6 +23,7 @@ from conformance.wire.packet import Packet, Parsed
 _FIELDS = frozenset(field.name for header in HEADERS for field in header.fields)
 _PSNS = 1 << 24
 _WORD = 8
+_AT_ONCE_S = 0.001  # the wait for a completion of what has been processed already
 _UNJUDGED = (NOTHING, REFUSAL, ANYTHING)
 # The operations whose data continue those of the packet before.
 _CONTINUED = ("_MIDDLE", "_LAST")
@@ -445,7 +446,7 @@ class _Script:
         deadline_s = SILENCE_S
         if NOTHING in event.words:
             connection.end.settle()
-            deadline_s = 0
+            deadline_s = _AT_ONCE_S
         for _ in range(4):
             if queue:
                 return queue.pop(0)
@@ -547,7 +548,7 @@ class _Script:
         before = -1
         while before != len(connection.sent_completions) + len(connection.receive_completions):
             before = len(connection.sent_completions) + len(connection.receive_completions)
-            connection.poll(0)
+            connection.poll(_AT_ONCE_S)
 
     def _changes(self) -> tuple[list[list[Any]], list[list[Any]]]:
         """Returns the ranges that changed but should not, and those that have not the expected bytes, each as memory,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Union
 from conformance.model.kind import Kind
 from conformance.model.quantity import Quantity
 from conformance.model.script import Event
-from conformance.model.vocabulary import QP_RIGHTS
+from conformance.model.vocabulary import QP_RIGHTS, WIRE
 from conformance.older_python import TypeAlias
 from conformance.verbs import ENUMS, VERBS
 from conformance.yamldoc.nodes import Location
@@ -282,6 +282,12 @@ class Case:
         if self.sweep is None and self.when.then.outcome == "open":
             cost += _OPEN
         return cost + self.kind.traits.cost + _GUEST * self.alone
+
+    @property
+    def needs_wire_peer(self) -> bool:
+        """Whether a peer that is no RDMA device sends packets in the case."""
+        steps = (*self.before, self.when, *self.afterwards)
+        return any(WIRE in (step.call, step.arguments.get("poster")) for step in steps)
 
     @property
     def needs_kept_memory(self) -> bool:

@@ -111,6 +111,17 @@ REMOTE_OPERATIONS = (
     "ZERO_FETCH_AND_ADD",
     *FLUSHES,
 )
+_CARRIED: Mapping[str, tuple[str, ...]] = {
+    "RC": REMOTE_OPERATIONS,
+    "UC": ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM"),
+}
+
+
+def carries(qp_type: str, operation: str) -> bool:
+    """Whether a wire peer can send the packets of an operation to a queue pair of this type."""
+    return operation in _CARRIED.get(qp_type, ())
+
+
 # Accesses to a region by its lkey. SEND and WRITE read the region. RECV and the responses of READ and FETCH_AND_ADD
 # write to the region.
 LOCAL_OPERATIONS = ("SEND", "WRITE", "RECV", "RECV_WITH_IMM", "READ", "FETCH_AND_ADD")

@@ -17,6 +17,7 @@ from conformance.model.kind import BY_CALL, Kind
 from conformance.model.rules import Registry
 from conformance.older_python import zip
 from conformance.tables import keys
+from conformance.tables.carried import with_carried
 from conformance.tables.expansion import MAX_CASES, PLACEHOLDER, bindings, slug, substitute
 from conformance.tables.model_reader import read_array, read_model
 from conformance.tables.row import KEYS as PART_KEYS
@@ -139,7 +140,7 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
             reader.mistakes,
             key=lambda mistake: (mistake.location.line, mistake.location.column),
         )
-    return Table(f"{path.parent.name}/{path.stem}", str(verb), path, tuple(cases)), []
+    return Table(f"{path.parent.name}/{path.stem}", str(verb), path, with_carried(cases)), []
 
 
 class _Rows:

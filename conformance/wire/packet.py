@@ -119,6 +119,8 @@ def parse(payload: bytes, path: Path, checks_icrc: bool = True) -> Parsed:
         values |= header.unpack(body[at:])
         at += header.size
     end = len(body) - values["pad"]
+    if end < at:
+        wrong.append(f"a pad of {values['pad']} for {len(body) - at} bytes")
     wrong += _wrong_fields(values, operation, body[at:], max(0, end - at))
     if checks_icrc and icrc(path, body) != received:
         wrong.append("wrong ICRC")

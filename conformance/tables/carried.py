@@ -1,0 +1,96 @@
+"""Derives from a row with `traffic` the same row with another requester: a wire peer, which sends the packets of the
+requests itself. The copy has the id of the row with `@wire`; it is further evidence of the row's rules."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from conformance.model.case import Case, Given, Step
+from conformance.model.kind import Kind
+from conformance.model.vocabulary import BINDS, NULL, WIRE, carries
+
+_SUFFIX = f"@{WIRE}"
+_TRAFFIC = "traffic"
+# Calls on a queue pair of the case for which its peer need not be an RDMA device.
+_ON_PAIRS = (
+    *BINDS,
+    "post_local_inv",
+    "post_send_with_inv",
+    "modify_access",
+    "connect_qp",
+    _TRAFFIC,
+)
+_PAIRS = ("qp", "second", "via")  # arguments that name a queue pair
+# The rules of rights, ranges, domains, keys and windows, whose copies belong to the default tier.
+_DEFAULT_RULES = re.compile(
+    r"REG-(0[5-9]|2[0128])[a-z]?|DEREG-0[14][a-z]?|BIND-1[059][a-z]?|REREG-\d+[a-z]?"
+)
+
+
+def with_carried(cases: Iterable[Case]) -> tuple[Case, ...]:
+    """Returns the cases of a table, and then the copies of those that a wire peer can carry."""
+    written = tuple(cases)
+    copies: list[Case] = []
+    for case in written:
+        copy = carried(case)
+        if copy:
+            copies.append(copy)
+    return (*written, *copies)
+
+
+def carried(case: Case) -> Case | None:
+    """Returns the copy of a case, or None if no well-formed requester can send its traffic."""
+    if case.kind is not Kind.ROW or case.entry != "libibverbs":
+        return None
+    if case.alone or case.needs_kept_memory:
+        return None
+    steps = (*case.before, case.when, *case.afterwards)
+    traffic = [step for step in steps if step.call == _TRAFFIC]
+    if not traffic or not all(_can_be_carried(case, step) for step in traffic):
+        return None
+    pairs = {str(step.arguments["via"]) for step in traffic} - {NULL}
+    if not all(_needs_no_device(step, pairs) for step in steps):
+        return None
+    if any(_DEFAULT_RULES.fullmatch(rule) for rule in case.rules) and case.tier != "exhaustive":
+        tier = "default"
+    else:
+        tier = "exhaustive"
+    return replace(
+        case,
+        id=case.id + _SUFFIX,
+        tier=tier,
+        given=_with_peers(case.given, pairs),
+        before=tuple(map(_by_wire, case.before)),
+        when=_by_wire(case.when),
+        afterwards=tuple(map(_by_wire, case.afterwards)),
+    )
+
+
+def _can_be_carried(case: Case, step: Step) -> bool:
+    pair = case.given.qps.get(str(step.arguments["via"]))
+    if pair:
+        if pair.extended or pair.wire or pair.by_readers:
+            return False
+        kind = pair.kind
+    else:
+        kind = str(step.arguments["qp_type"])
+    by_send = step.arguments["poster"] == "post_send"
+    return by_send and carries(kind, str(step.arguments["op"]))
+
+
+def _needs_no_device(step: Step, pairs: set[str]) -> bool:
+    uses_pair = any(str(step.arguments.get(name)) in pairs for name in _PAIRS)
+    return not uses_pair or step.call in _ON_PAIRS
+
+
+def _with_peers(given: Given, pairs: set[str]) -> Given:
+    qps = dict(given.qps)
+    for name in pairs:
+        qps[name] = replace(qps[name], extended=WIRE)
+    return replace(given, qps=qps)
+
+
+def _by_wire(step: Step) -> Step:
+    if step.call != _TRAFFIC:
+        return step
+    return replace(step, arguments={**step.arguments, "poster": WIRE})
