@@ -24,11 +24,11 @@ from reports.reproducers.mail import mail
 from reports.reproducers.of_runs import (
     Made,
     basis_of,
-    file_name,
     programs_of,
     reproducer,
     unknown_device,
 )
+from reports.reproducers.program import file_name
 from reports.reproducers.writer import Inexpressible
 
 _FILE = Path("repro.c")
@@ -99,9 +99,11 @@ def execute(arguments: argparse.Namespace) -> int:
                     f"no run has a violation of {name}",
                     hint="give the run with --run RUN",
                 )
+            script = ""
             text = mail(symptom, run, suite, basis, [read(other) for other in arguments.others])
         else:
-            text = reproducer(name, suite, basis, symptom).text
+            made = reproducer(name, suite, basis, symptom)
+            text, script = made.text, made.script
     except Inexpressible as reason:
         raise UserError(f"{name} cannot be expressed as a C program: {reason}") from reason
     out = arguments.out or (STANDARD_OUTPUT if arguments.mail else _FILE)
@@ -110,9 +112,25 @@ def execute(arguments: argparse.Namespace) -> int:
             f"{out} exists, and its content differs",
             hint=f"give --out FILE; --out {out} replaces it",
         )
+    if script:
+        _write_script(out, script)
     program = f"{out}: {text.count(chr(10))} lines; cc {shlex.quote(str(out))} -libverbs && ./a.out"
     write_out(out, text.encode(), f"text: {out}" if arguments.mail else program)
     return 0
+
+
+def _write_script(out: Path, script: str) -> None:
+    """Writes the script of the peer beside the C program, or after it to standard output."""
+    if out == STANDARD_OUTPUT:
+        write_out(out, script.encode(), "")
+        return
+    path = out.with_suffix(".py")
+    write_atomically(path, script.encode())
+    show(
+        [
+            f"{path}: the script of the peer, which starts the program; its first lines have the usage"
+        ]
+    )
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -170,7 +188,11 @@ def _write_all(programs: Sequence[Made], out: Path) -> list[str]:
     make_directory(out)
     for program in programs:
         if program.program:
-            write_atomically(out / file_name(program.symptom.name), program.program.text.encode())
+            name = program.symptom.name
+            write_atomically(out / file_name(name), program.program.text.encode())
+            if program.program.script:
+                path = out / file_name(name, ".py")
+                write_atomically(path, program.program.script.encode())
     reasons = Counter(program.why_not for program in programs if program.program is None)
     written = sum(program.program is not None for program in programs)
     lines = [f"{count} cannot be expressed: {reason}" for reason, count in reasons.most_common()]

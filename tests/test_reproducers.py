@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -30,12 +32,11 @@ from reports.reproducers.mail import mail
 from reports.reproducers.of_runs import (
     basis_of,
     cut,
-    file_name,
     programs_of,
     reproducer,
     unknown_device,
 )
-from reports.reproducers.program import MOST_LINES, Program
+from reports.reproducers.program import MOST_LINES, Program, file_name
 from reports.reproducers.writer import Inexpressible
 from samples import changed, laid, result, written_records
 from trial.reproduction import (
@@ -565,3 +566,28 @@ def test_programs_have_the_results_of_the_run_in_the_guest(tmp_path: Path) -> No
     assert len(tried) >= 3
     findings = list(compare(tried, "forky", tmp_path, 1, print, assume_yes=True))
     assert {finding.outcome for finding in findings} == {REPRODUCED, AGREED}, findings
+
+
+def test_a_row_of_packets_has_a_program_and_a_script_of_the_peer() -> None:
+    name = "wire/repeated/foreign-region-by-flush-and-a-repeated-read"
+    program = reproducer(name, SUITE, unknown_device())
+    assert program.lines <= MOST_LINES
+    compile(program.script, "script", "exec")
+    imported = re.findall(r"^(?:import|from) (\w+)", program.script, re.MULTILINE)
+    assert set(imported) <= sys.stdlib_module_names
+    sent = re.findall(r'^op\("(\w+)"', program.script, re.MULTILINE)
+    assert sent == ["RDMA_READ_REQUEST", "FLUSH", "RDMA_READ_REQUEST"]
+    # The script waits for the program as often as the program waits for the script.
+    ours = program.script.partition("# The exchange.")[2]
+    steps = ours.count("turn()") + ours.count("device_step(") + 1  # before the exchange
+    memories = 2
+    assert program.text.count("    turn();") == steps + 1 + memories
+
+
+def test_most_rows_of_packets_have_a_script() -> None:
+    names = [case.id for case in SUITE.cases if case.verb == "wire"]
+    scripts = 0
+    for name in names:
+        with suppress(Inexpressible):
+            scripts += bool(reproducer(name, SUITE, unknown_device()).script)
+    assert scripts >= 0.8 * len(names)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.results.files import write_all
+from fixtures.guest.wire_namespace import ADDRESS, NAMESPACE, make_namespace
 
 # A program waits at most 10 s for each completion; an emulated guest on a busy machine is slow.
 _DEADLINE_S = 120.0
@@ -43,10 +44,21 @@ def compile_program(folder: Path, name: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+def _command(program: Path, device: str) -> list[str]:
+    """Returns the command of a program. The script of a wire peer starts its program in the namespace of the device."""
+    script = program.with_suffix(".py")
+    if not script.exists():
+        return [str(program), device]
+    make_namespace()
+    started = ["nsenter", "--net=/proc/1/ns/net", str(program), device, ADDRESS]
+    inside = ["ip", "netns", "exec", NAMESPACE, sys.executable]
+    return [*inside, str(script), ADDRESS, *started]
+
+
 def _run(program: Path, device: str) -> tuple[int, str]:
     try:
         done = subprocess.run(
-            [str(program), device],
+            _command(program, device),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -166,6 +166,8 @@ def compare(
     for name, item in names.items():
         assert item.program is not None
         (folder / f"{name}.c").write_text(item.program.text, encoding="utf-8")
+        if item.program.script:
+            (folder / f"{name}.py").write_text(item.program.script, encoding="utf-8")
     usual = [name for name, number in names.items() if not number.hazardous]
     groups = [usual[start::jobs] for start in range(jobs)] + [
         [name] for name, number in names.items() if number.hazardous

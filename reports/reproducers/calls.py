@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from conformance.bench.doors import RegMrEx
-from conformance.model.case import Arguments, SgeSpec, Step
+from conformance.model.case import Argument, Arguments, SgeSpec, Step
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import CALLS, NULL
 from conformance.verbs import ENUMS, VERBS, Convention, Verb
@@ -241,10 +241,8 @@ def rereg(writer: Writer, step: Step) -> None:
 
 def advise(writer: Writer, step: Step) -> None:
     domain = identifier(str(step.arguments["pd"]))
-    elements = step.arguments["sg_list"]
-    assert isinstance(elements, tuple)
-    count = len(elements)
-    texts = [_sge(writer, element) for element in elements if isinstance(element, SgeSpec)]
+    texts = element_texts(writer, step.arguments["sg_list"])
+    count = len(texts)
     name = f"list{writer.next_number('list') or ''}"
     if texts:
         writer.say(f"struct ibv_sge {name}[] = {{ {', '.join(texts)} }};")
@@ -274,6 +272,12 @@ def plain(writer: Writer, step: Step) -> None:
         f"{step.call}({', '.join(_operands(writer, step.call, step.arguments))})",
     )
     _check_return(writer, step, *required(step))
+
+
+def element_texts(writer: Writer, elements: Argument) -> list[str]:
+    """Returns the initializers of struct ibv_sge of a list of elements."""
+    assert isinstance(elements, tuple)
+    return [_sge(writer, element) for element in elements if isinstance(element, SgeSpec)]
 
 
 def _sge(writer: Writer, element: SgeSpec) -> str:

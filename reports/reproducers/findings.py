@@ -12,8 +12,8 @@ from conformance.judging import Basis
 from conformance.model.verdict import NOT_TESTABLE, Verdict
 from conformance.tables.suite import Suite
 from reports.digest import Digest, RuleFacts
-from reports.reproducers.of_runs import file_name, reproducer
-from reports.reproducers.program import Program
+from reports.reproducers.of_runs import reproducer
+from reports.reproducers.program import Program, file_name
 from reports.reproducers.writer import Inexpressible
 
 PAGE, FOLDER = "findings.md", "findings"

@@ -204,8 +204,21 @@ def rights(writer: Writer, access: Flags | int | None) -> str:
     return " | ".join(f"IBV_ACCESS_{name}" for name in _RIGHTS.names_of(remote_rights)) or "0"
 
 
+def _all_rights(access: int | None) -> str:
+    """Returns the rights of a queue pair whose peer sends packets itself."""
+    if access is None:
+        access = _RIGHTS.mask_of("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC")
+    return " | ".join(f"IBV_ACCESS_{name}" for name in _RIGHTS.names_of(access)) or "0"
+
+
 def _queue_pairs(writer: Writer, name: str, spec: QpSpec) -> None:
     type_of(writer, spec.kind)
+    if spec.wire:
+        writer.say(
+            f"struct ibv_qp **{identifier(name)} = wire({identifier(spec.pd)}, IBV_QPT_{spec.kind},"
+            f" {_all_rights(spec.access)}, {spec.max_dest_rd_atomic});"
+        )
+        return
     if spec.extended or spec.inline:
         raise Inexpressible("it needs an extended queue pair")
     variable, domain = identifier(name), identifier(spec.pd)

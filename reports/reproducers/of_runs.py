@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,7 +49,6 @@ def cut(case: Case, observed: Mapping[str, Any]) -> Case:
 
 _ALARM = "The violation is a warning in the kernel's log (dmesg), whatever the exit status of this program is."
 _DIED = (FaultKind.KERNEL_DIED, FaultKind.PROCESS_DIED, FaultKind.HUNG)
-_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9]+")
 
 
 @dataclass(frozen=True)
@@ -107,10 +105,6 @@ def reproducer(
     else:
         remark = ""
     return _shortest(case, suite.registry, width, died, remark)
-
-
-def file_name(id_: str) -> str:
-    return f"{_NOT_IN_A_NAME.sub('-', id_).strip('-')}.c"
 
 
 def _cut(symptom: Symptom, case: Case) -> Case:

@@ -16,9 +16,11 @@ from reports.reproducers.expressions import identifier
 from reports.reproducers.layout import WIDTH, comment, fitted, statement
 from reports.reproducers.objects import set_up, without_idle
 from reports.reproducers.operations import STEPS
+from reports.reproducers.wire_program import WireScript, is_wire
 from reports.reproducers.writer import Inexpressible, Writer
 
 MOST_LINES = 200
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9]+")
 # The exit statuses of a program.
 KEPT, VIOLATED, NOT_SET_UP, NOT_SUPPORTED = 0, 1, 2, 77
 _MACROS = [
@@ -84,6 +86,7 @@ class Program:
 
     case: str
     text: str
+    script: str = ""  # for a row of packets: the script of the peer, which starts the program
 
     @property
     def lines(self) -> int:
@@ -111,7 +114,8 @@ def program_of(
     unmet = [need for need in case.needs if need in PRECONDITIONS]
     if unmet:
         raise Inexpressible(f"it needs {', '.join(unmet)}")
-    case = without_idle(case)
+    if not is_wire(case):
+        case = without_idle(case)
     writer = Writer(case, width)
     if any(step.call == "connect_qp" for step in case.afterwards) or any(
         qp.state != "RTS" or qp.sq_sig_all for qp in case.given.qps.values()
@@ -123,6 +127,11 @@ def program_of(
         writer.features.add("mixed")
     _needs(writer)
     set_up(writer)
+    if is_wire(case):
+        wire = WireScript(writer)
+        wire.write()
+        text = _text(writer, rules, remark)
+        return Program(case.id, text, wire.script(rules, file_name(case.id)))
     for step in case.before:  # the calls before the judged call are a part of the set-up
         _step(writer, step, "before")
         writer.say_if("violations", 'errx(2, "not set up");')
@@ -130,12 +139,19 @@ def program_of(
     _afterwards(writer)
     if "mixed" in writer.features:
         writer.features -= {"rc", "uc"}
-    lines = [*_top(writer, rules, remark), *_main(writer)]
-    text = "\n".join(part for line in lines for part in fitted(line, width)) + "\n"
-    program = Program(case.id, text)
+    program = Program(case.id, _text(writer, rules, remark))
     if width == WIDTH and program.lines > MOST_LINES:
         raise TooLong(f"the program would have {program.lines} lines, more than {MOST_LINES}")
     return program
+
+
+def _text(writer: Writer, rules: Mapping[str, Rule], remark: str) -> str:
+    lines = [*_top(writer, rules, remark), *_main(writer)]
+    return "\n".join(part for line in lines for part in fitted(line, writer.width)) + "\n"
+
+
+def file_name(id_: str, suffix: str = ".c") -> str:
+    return f"{_NOT_IN_A_NAME.sub('-', id_).strip('-')}{suffix}"
 
 
 def _types(case: Case) -> set[str]:
@@ -286,6 +302,11 @@ def _main(writer: Writer) -> list[str]:
         "SET_UP(all && *all && (context = ibv_open_device(*all)));",
         "SET_UP(pd = ibv_alloc_pd(context));",
     ]
+    if "wire" in writer.pieces:
+        body += [
+            "setvbuf(stdout, NULL, _IOLBF, 0);",
+            "SET_UP(argc > 2 && (peer_address = argv[2]));",
+        ]
     if writer.case.alone:
         body.append("setbuf(stdout, NULL);")
     if "hugepage" in writer.features:

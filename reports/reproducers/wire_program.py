@@ -1,0 +1,310 @@
+"""Writes the two programs of a row of packets: a C program at the device, with the objects and the calls of the row, and
+a script of the peer, which needs only Python. The script starts the C program, sends the packets, and judges."""
+
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+from conformance.model.case import Case, Step
+from conformance.model.quantity import HUGE_PAGES, PAGES, UNITS, Quantity
+from conformance.model.rules import Rule
+from conformance.model.script import CALL, RESPONSE, Event
+from conformance.model.vocabulary import WIRE
+from conformance.wire.opcodes import operation_of
+from reports.reproducers.calls import element_texts
+from reports.reproducers.expressions import identifier
+from reports.reproducers.operations import STEPS
+from reports.reproducers.writer import Inexpressible, Writer
+
+_TEMPLATE = Path(__file__).with_name("snippets") / "peer.py"
+_WORD, _MTU = 8, 256
+_READ = "RDMA_READ_REQUEST"
+_COMPARE = "COMPARE_SWAP"
+_ATOMICS = (_COMPARE, "FETCH_ADD")
+_MORE_FOLLOWS = ("_FIRST", "_MIDDLE")
+_EVENTS = (CALL, "op", "changed", "may_change", "state", "receives")
+_WIDTH = 96
+
+
+def is_wire(case: Case) -> bool:
+    return case.when.call == WIRE
+
+
+def _post_receive(writer: Writer, step: Step) -> None:
+    """Writes the statements that post a receive."""
+    texts = element_texts(writer, step.arguments["sg_list"])
+    queue = f"{identifier(str(step.arguments['qp']))}[0]"
+    number = writer.next_number("receive")
+    name, sges = f"receive{number}", f"sges{number}"
+    writer.say(f"struct ibv_sge {sges}[] = {{ {', '.join(texts) or '{ 0 }'} }};")
+    fields = f".wr_id = {number}, .sg_list = {sges}, .num_sge = {len(texts)}"
+    writer.say(f"struct ibv_recv_wr *bad_{name}, {name} = {{ {fields} }};")
+    writer.say(f"SET_UP(!ibv_post_recv({queue}, &{name}, &bad_{name}));")
+
+
+_CALLS = {**STEPS, "post_receive": _post_receive}
+
+
+class WireScript:
+    """Writes the steps of a row, to a C program and to the script at the same time."""
+
+    def __init__(self, writer: Writer) -> None:
+        case = writer.case
+        self._writer, self.lines = writer, list[str]()
+        if len(case.given.qps) > 1:
+            raise Inexpressible("it has several queue pairs with a wire peer")
+        (spec,) = case.given.qps.values()
+        if spec.kind not in ("RC", "UC") or spec.ip != "v4" or spec.state != "RTS":
+            raise Inexpressible(f"it needs a queue pair of type {spec.kind} over {spec.ip}")
+        self._kind = spec.kind
+        self._queue = f"{identifier(next(iter(case.given.qps)))}[0]"
+        self._values = _values_of(case)
+        self._packets: list[Event] = []
+        self._numbers: list[dict[str, str]] = []
+        self._changes: list[str] = []
+        self._free: list[str] = []
+
+    def write(self) -> None:
+        """Writes all events. Raises Inexpressible."""
+        writer = self._writer
+        writer.use("wire")
+        writer.headers.add("stdlib.h")
+        for name in writer.memories:
+            variable = identifier(name)
+            writer.say(f"fill({variable}, {writer.names.of(name, 'size')});")
+        writer.say("turn();")
+        self._tell_values()
+        events = writer.case.when.arguments["packets"]
+        assert isinstance(events, tuple)
+        for event in events:
+            assert isinstance(event, Event)
+            self._event(event)
+        self._finish()
+
+    def _tell_values(self) -> None:
+        writer = self._writer
+        for name, property_ in self._values:
+            try:
+                text = writer.names.of(name, property_)
+            except KeyError:
+                continue  # a later call sets it
+            writer.say(f'printf("{name}.{property_} %#llx\\n", (long long)({text}));')
+        for name in writer.memories:
+            for key in (f"{name}.addr", f"memory.{name}"):
+                writer.say(f'printf("{key} %#llx\\n", (long long)(uintptr_t){identifier(name)});')
+        writer.say(
+            f'printf("page %d\\nqp.number %d\\ndone\\n", getpagesize(), {self._queue}->qp_num);'
+        )
+
+    def _event(self, event: Event) -> None:
+        if event.kind not in _EVENTS:
+            raise Inexpressible("it needs requests of the device to the script")
+        if event.kind == CALL:
+            self._call(event)
+        elif event.kind == "op":
+            self._op(event)
+        elif event.kind == "changed":
+            self._changed(event)
+        elif event.kind == "may_change":
+            at, size = _python(event.numbers["may_change"]), _python(event.numbers["length"])
+            self._free.append(f"({at}, {size})")
+        elif event.kind == "state":
+            self._writer.use("wire_state")
+            self._writer.say("turn();")
+            self._writer.say(f'printf("done %s\\n", state_of({self._queue}));')
+            self._step("the state", event)
+        else:
+            self._writer.use("wire_completion")
+            self._writer.say("turn();")
+            self._writer.say(f"completion({self._queue});")
+            self._step("the receive", event)
+
+    def _step(self, what: str, event: Event) -> None:
+        self.lines.append(f'device_step("{what}", "{"|".join(event.words)}")')
+
+    def _call(self, event: Event) -> None:
+        step = event.step
+        assert step is not None
+        if step.call not in _CALLS:
+            raise Inexpressible(f"it needs the call {step.call}")
+        self._writer.say("turn();")
+        _CALLS[step.call](self._writer, step)
+        self._tell_values()
+        self.lines.append(f'device_step("{step.title}")')
+
+    def _op(self, event: Event) -> None:
+        numbers = {key: _python(quantity) for key, quantity in event.numbers.items()}
+        quantities = dict(event.numbers)
+        names = dict(event.names)
+        again = numbers.pop("again", "")
+        number = len(self._packets) + 1
+        if again:
+            first = int(again) - 1
+            earlier = self._packets[first]
+            numbers = {**self._numbers[first], **numbers}
+            quantities = {**earlier.numbers, **quantities}
+            names = {**earlier.names, "lost": (), **names, "gets": event.names.get("gets", ())}
+        self._packets.append(event)
+        self._numbers.append(numbers)
+        gets = names.get("gets", ())
+        arguments = [f'"{event.word}"']
+        if gets:
+            arguments.append(f'"{"|".join(gets)}"')
+        if again:
+            arguments.append(f"again={again}")
+        transport = names.get("transport", (self._kind,))[0]
+        if transport not in ("RC", "UC"):
+            raise Inexpressible(f"it sends packets of {transport}")
+        if transport != "RC":
+            arguments.append(f'transport="{transport}"')
+        if "icrc" in names:
+            arguments.append(f'crc="{names["icrc"][0]}"')
+        elif event.word == "FLUSH":
+            arguments.append("crc=FLUSH_CRC")
+        if names.get("lost"):
+            arguments.append("lost=True")
+        arguments += self._content(event, quantities, number, again, gets)
+        arguments += self._fields(event, numbers)
+        text = f"op({', '.join(arguments)})"
+        self.lines += textwrap.wrap(text, _WIDTH, subsequent_indent="    ")
+
+    def _content(
+        self,
+        event: Event,
+        quantities: Mapping[str, Quantity],
+        number: int,
+        again: str,
+        gets: tuple[str, ...],
+    ) -> list[str]:
+        """Lets the program tell the bytes that a response must have. Returns the argument."""
+        if event.word not in (_READ, *_ATOMICS):
+            return []
+        compares = event.word == _COMPARE and "compare" not in quantities
+        if RESPONSE not in gets and not compares:
+            return []
+        if event.word in _ATOMICS and again:
+            # A repeated atomic returns the value that it returned first.
+            return [f"content=content_{again}"]
+        at = quantities.get("at", quantities.get("addr"))
+        length = quantities.get("length")
+        if at is None or (length is None and event.word == _READ):
+            return ['content=""']
+        if event.word == _READ and length is not None:
+            size = self._writer.number(length)
+        else:
+            size = str(_WORD)
+        self._writer.say("turn();")
+        self._writer.say(f"bytes({self._writer.pointer(at)}, {size});")
+        self.lines.append(f'content_{number} = turn()[0].strip("-")')
+        arguments = [f"content=content_{number}"]
+        if compares:
+            word = f'int.from_bytes(bytes.fromhex(content_{number}), "little")'
+            arguments.append(f"compare={word}")
+        return arguments
+
+    def _fields(self, event: Event, numbers: Mapping[str, str]) -> list[str]:
+        """Returns the header fields of a packet, and its number of bytes of data, as arguments."""
+        fields = {key: text for key, text in numbers.items() if key not in ("addr", "at")}
+        if "addr" in numbers:
+            fields["va"] = numbers["addr"]
+        if "data" not in fields:
+            if event.word == "ATOMIC_WRITE":
+                fields["data"] = str(_WORD)
+            elif event.word.endswith(_MORE_FOLLOWS):
+                fields["data"] = str(_MTU)
+            elif operation_of(event.word).data:
+                fields["data"] = fields.get("length", "0")
+        fields.setdefault("length", fields.get("data", "0"))
+        fields.setdefault("ackreq", str(int(not event.word.endswith(_MORE_FOLLOWS))))
+        return [f"{key}={text}" for key, text in fields.items()]
+
+    def _changed(self, event: Event) -> None:
+        numbers = {key: _python(quantity) for key, quantity in event.numbers.items()}
+        at = numbers["changed"]
+        if "holds" in numbers or "add" in numbers:
+            if "add" in numbers:
+                value = f"word_at({at}) + {numbers['add']}"
+            else:
+                value = numbers["holds"]
+            self._changes.append(f'({at}, ({value}).to_bytes({_WORD}, "little"))')
+            return
+        data = f"pattern({numbers.get('offset', '0')}, {numbers['length']})"
+        self._changes.append(f"({at}, {data})")
+
+    def _finish(self) -> None:
+        writer = self._writer
+        for name, property_ in self._values:
+            try:
+                writer.names.of(name, property_)
+            except KeyError as error:
+                raise Inexpressible(f"a packet needs {name}.{property_}") from error
+        writer.say("turn();")
+        memories = list(writer.memories)
+        writer.say(f'puts("done {" ".join(memories)}");')
+        for name in memories:
+            writer.say("turn();")
+            writer.say(f"bytes({identifier(name)}, {writer.names.of(name, 'size')});")
+        changes = "\n".join(f"        {change}," for change in self._changes)
+        free = ", ".join(self._free)
+        if changes:
+            self.lines += [
+                "finish(",
+                "    [",
+                *changes.splitlines(),
+                "    ],",
+                f"    [{free}],",
+                ")",
+            ]
+        else:
+            self.lines.append(f"finish([], [{free}])")
+
+    def script(self, rules: Mapping[str, Rule], file: str) -> str:
+        """Returns the text of the script."""
+        case = self._writer.case
+        rule = rules[case.rules[0]]
+        about = textwrap.fill(f"{rule.id}: {rule.statement} Case {case.id} of rdma-cts.", _WIDTH)
+        text = _TEMPLATE.read_text(encoding="utf-8")
+        text = text.replace("@about", about.replace('"""', "'''")).replace("@file", file)
+        return f"{text}{chr(10).join(self.lines)}\n"
+
+
+def _values_of(case: Case) -> list[tuple[str, str]]:
+    """Returns the properties of regions and windows in the packets of a case."""
+    values: dict[tuple[str, str], None] = {}
+    events = case.when.arguments["packets"]
+    assert isinstance(events, tuple)
+    for event in events:
+        assert isinstance(event, Event)
+        for quantity in event.numbers.values():
+            for name, property_ in quantity.names:
+                if name not in case.given.memory:
+                    values[name, property_ or "addr"] = None
+    return list(values)
+
+
+def _python(quantity: Quantity) -> str:
+    """Returns a quantity as an expression of the script."""
+    texts: list[str] = []
+    for term in quantity.terms:
+        if term.name == "SIZE_MAX":
+            text = "0xFFFFFFFFFFFFFFFF"
+        elif term.name:
+            if term.property in ("size", "end"):
+                raise Inexpressible("a packet depends on the size of memory")
+            text = f'value["{term.name}.{term.property or "addr"}"]'
+        elif term.unit in PAGES:
+            text = f'{term.number} * value["page"]'
+        elif term.unit in HUGE_PAGES:
+            raise Inexpressible("a packet depends on the size of huge pages")
+        else:
+            text = _number(term.number * UNITS.get(term.unit, 1))
+        sign = "-" if term.sign < 0 else "+"
+        texts.append(f"{sign} {text}")
+    joined = " ".join(texts).removeprefix("+ ")
+    return joined or "0"
+
+
+def _number(number: int) -> str:
+    if number > 1 << 16:
+        return f"{number:#x}"
+    return str(number)
