@@ -7,6 +7,7 @@ import functools
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from typing import cast
 
 from conformance.bench.calls import Injected, Mr, Pd, Return, Sge
@@ -23,7 +24,8 @@ from conformance.model.case import QpSpec
 from conformance.model.deadline import COMPLETION_DEADLINE_S
 from conformance.model.preflight import Findings
 from conformance.model.transport import IWARP
-from conformance.model.vocabulary import BUILDERS, DOORS, ENTRIES
+from conformance.model.vocabulary import BUILDERS, DOORS, ENTRIES, WIRE
+from conformance.wire.packet import Parsed
 from trial.reference import header
 from trial.reference.device import Device
 from trial.reference.entries import KernelEntry, LibraryEntry
@@ -31,6 +33,8 @@ from trial.reference.made_otherwise import MAX_DM_SIZE
 from trial.reference.memory import HUGEPAGE, PAGE, Range
 from trial.reference.objects import ACCESS, Domain, Refused, Window, answered
 from trial.reference.queues import Queue
+from trial.reference.served_packets import Answer, Incoming
+from trial.reference.wire_end import ReferencePair
 
 _ALL_RIGHTS = ACCESS.mask_of(
     "REMOTE_WRITE",
@@ -66,7 +70,13 @@ class HeldQueue:
         self.queue = queue
         self.number = self.handle = queue.number
         self.kind, self.sq_sig_all = queue.kind, queue.sq_sig_all
+        self.is_wired = False  # whether a wire peer is at the other end
         self.state = "RESET"  # the state to which the program has moved the queue pair; an error does not change it
+
+    def take(self, incoming: Incoming, packet: Parsed, distance: int) -> list[Answer]:
+        """Executes a packet of the wire peer."""
+        with self._device.turn:
+            return self._device.take(self.queue, incoming, packet, distance)
 
     def move_to(self, state: str) -> None:
         self.state = state
@@ -100,7 +110,12 @@ class HeldQueue:
         return self._device.capacity(self.queue)
 
     def post_send(self, request: SendRequest) -> Return:
-        """Posts a request with ibv_post_send, or as a batch. Returns 0, or the value of errno."""
+        """Posts a request with ibv_post_send, or as a batch. Returns 0, or the value of errno. Raises HostLacks if the
+        peer is a wire peer: the reference sends no requests as packets."""
+        if self.is_wired and request.opcode not in ("BIND_MW", "LOCAL_INV"):
+            raise HostLacks(
+                "the reference sends no packets of requests", "run the case on a device"
+            )
         if self.queue.extended in BUILDERS:
             return self.post_batch((request,))
         with self._device.turn:
@@ -210,6 +225,7 @@ class ReferenceBench:
     packet = 1024
     ack_timeout_s = 0.0
     max_dm_size = MAX_DM_SIZE
+    carries = False
 
     @property
     def in_flight_bytes(self) -> int:
@@ -273,11 +289,16 @@ class ReferenceBench:
         cast(Range, dmabuf).revoked |= request == "revoke"
         return self.device.exporter(request, dmabuf.addr, dmabuf.size)
 
-    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:
+    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair | ReferencePair:
         """Returns a new pair of queue pairs. Raises Refused if the device does not have the type."""
-        if spec.wire:
-            raise HostLacks("the reference takes no packets", "run the case on a device")
+        if spec.wire or spec.extended == WIRE:
+            return ReferencePair(self, spec, requester, responder)
         return HeldPair(self, spec, requester, responder)
+
+    def held(self, spec: QpSpec, pd: Pd) -> HeldQueue:
+        """Returns a new queue pair without a peer. Raises Refused."""
+        queue = self.device.create_qp(_new(replace(spec, extended=""), pd))
+        return HeldQueue(self.device, pd, queue)
 
     def create_qp_ex(self, pd: Pd, kind: str, operations: int) -> Return:
         return _value(self.device.create_qp_ex_fault(kind, operations))

@@ -9,11 +9,12 @@ from trial.reference.header import own_header
 from trial.reference.made_otherwise import MadeOtherwise
 from trial.reference.memory import PAGE
 from trial.reference.objects import Region, refuse_if
+from trial.reference.packets import Packets
 from trial.reference.postings import Postings
 from trial.reference.reregistration import Change
 
 
-class Device(MadeOtherwise, Advice, Postings, Extended):
+class Device(MadeOtherwise, Advice, Postings, Extended, Packets):
     """A device that behaves as the documents require."""
 
     def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:

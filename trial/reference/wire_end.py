@@ -1,0 +1,103 @@
+"""The wire peer of the reference: its packets are built and parsed as on a network, and the reference's responder
+(packets.py) executes them at once."""
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from conformance.bench.calls import Pd
+from conformance.bench.interface import Queue as AnyQueue
+from conformance.bench.interface import Refusal
+from conformance.device.wire_requester import WireRequester
+from conformance.errors import HostLacks
+from conformance.model.case import QpSpec
+from conformance.model.transport import ROCE, Transport
+from conformance.model.vocabulary import WIRE
+from conformance.wire.icrc import Path
+from conformance.wire.opcodes import SYNDROMES
+from conformance.wire.packet import Packet, Parsed, build, parse
+from trial.reference.packets import PSNS
+from trial.reference.served_packets import MTU, Answer, Incoming
+
+if TYPE_CHECKING:
+    from trial.reference.bench import HeldQueue, ReferenceBench
+
+_TO_DEVICE = Path("10.77.0.2", "10.77.0.1")
+_NUMBER = 0x100001
+_DEADLINE_S = 5.0
+_HINT = "run the case on a device"
+
+
+class ReferenceEnd:
+    """See bench.interface.WireEnd."""
+
+    first_psn, device_psn, mtu = 0x700000, 0x300000, MTU
+    number, qkey, flush_icrc = _NUMBER, 0, "right"
+
+    def __init__(self, held: "HeldQueue", resources: int) -> None:
+        self._held, self._incoming = held, Incoming(resources)
+        self.destination = held.number
+        self._answers: deque[Parsed] = deque()
+
+    def send(self, packet: Packet, **wrong: Any) -> None:
+        received = parse(build(packet, _TO_DEVICE, **wrong), _TO_DEVICE)
+        if received.fields.get("qpn") != self.destination:
+            return
+        distance = (received.fields["psn"] - self.first_psn) % PSNS
+        if distance > PSNS // 2:
+            distance -= PSNS
+        for answer in self._held.take(self._incoming, received, distance):
+            self._answers.append(self._parsed(answer))
+
+    def _parsed(self, answer: Answer) -> Parsed:
+        psn = (self.first_psn + answer.distance) % PSNS
+        fields = {"qpn": _NUMBER, "psn": psn, "syndrome": SYNDROMES[answer.syndrome]}
+        sent = Packet("RC", answer.operation, {**fields, "original": answer.original}, answer.data)
+        back = _TO_DEVICE.back()
+        return parse(build(sent, back), back)
+
+    def receive(self, deadline_s: float) -> Parsed | None:
+        if self._answers:
+            return self._answers.popleft()
+        return None
+
+    def settle(self) -> None:
+        """Does nothing: packets are executed when they are sent."""
+
+
+class ReferencePair:
+    """A queue pair of the reference whose other end is a wire peer; with `extended` WIRE, a requester of packets."""
+
+    renews_by_reset = False
+    transport: Transport = ROCE
+
+    def __init__(self, bench: "ReferenceBench", spec: QpSpec, requester: Pd, responder: Pd) -> None:
+        """Raises Refused, and HostLacks for a type of queue pair whose packets the reference does not take."""
+        if spec.kind not in ("RC", "UC"):
+            raise HostLacks(f"the reference takes no packets of type {spec.kind}", _HINT)
+        self._arguments = bench, spec, requester, responder
+        self.lingering: set[Refusal] = set()
+        self._create()
+
+    def _create(self) -> None:
+        bench, spec, requester, responder = self._arguments
+        self.responder = bench.held(spec, responder)
+        self.responder.is_wired = True
+        self.end = ReferenceEnd(self.responder, spec.max_dest_rd_atomic)
+        self.requester: AnyQueue = self.responder
+        if spec.extended == WIRE:
+            self.requester = WireRequester(self.end, spec.kind, requester, _DEADLINE_S, 0)
+        self.responder.move_to(spec.state)
+
+    @property
+    def tells_state(self) -> bool:
+        return self._arguments[0].findings.tells_state
+
+    def connect(self) -> None:
+        self.responder.move_to("RTS")
+
+    def renew(self) -> None:
+        self.close()
+        self._create()
+
+    def close(self) -> None:
+        self._arguments[0].device.destroy_qp(self.responder.queue)
