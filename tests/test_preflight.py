@@ -212,6 +212,7 @@ def test_the_findings_of_preflight_are_reported() -> None:
         "tells_state": True,
         "in_flight_bytes": 0,
         "uncounted": (),
+        "wire_peer": "",
     }
     assert format_findings(findings.as_data()) == []
 
@@ -419,6 +420,7 @@ REFUSED = [
     case
     for case in SUITE.cases
     if case.kind is Kind.ROW
+    and not case.needs_wire_peer
     and case.rules[0] in ("REG-03", "REG-05", "REG-06", "REG-21", "STAT-01")
     and refusals(case)
 ]

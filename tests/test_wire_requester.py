@@ -1,5 +1,7 @@
 """Tests the requester of packets on a responder of a few lines, which loses, repeats and refuses packets."""
 
+from __future__ import annotations
+
 import ctypes
 import random
 import sys

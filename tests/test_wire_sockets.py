@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -11,6 +12,7 @@ from conformance.device import wire_peer
 from conformance.device.wire_losses import LossySockets
 from conformance.device.wire_sockets import V4, Datagram, Sockets
 from conformance.errors import HostLacks, PeerLost, UserError
+from conformance.model.preflight import Findings, format_findings
 from conformance.wire.icrc import Path
 from conformance.wire.packet import Packet, build, parse
 from fixtures.hosts.peer import open_wire, value_of
@@ -150,3 +152,47 @@ def test_a_bad_network_loses_repeats_and_reorders_the_same_packets_for_a_seed() 
 
 def test_a_network_without_losses_changes_nothing() -> None:
     assert _order(0, seed=1) == list(range(2000))
+
+
+@pytest.mark.parametrize(
+    ("arrived", "acknowledged", "words"),
+    [
+        (True, True, ()),
+        (True, False, ("arrived, but no acknowledgement", "firewall of that machine")),
+        (False, False, ("from 127.0.0.1 to 127.0.0.1 did not arrive", "VLAN", "MTU", "ip neigh")),
+        (False, True, ("acknowledged but did not arrive", "docs/wire.md")),
+    ],
+)
+def test_a_write_of_the_preflight_tells_where_packets_are_lost(
+    arrived: bool,
+    acknowledged: bool,
+    words: tuple[str, ...],
+) -> None:
+    lack = wire_peer.lack_of(_PATH, arrived, acknowledged)
+    assert (lack is None) == (not words)
+    text = " ".join(lack or ())
+    assert all(word in text for word in words)
+
+
+def test_the_run_says_that_icrcs_are_not_checked_without_a_raw_socket() -> None:
+    remark = "it has no raw socket (CAP_NET_RAW)"
+    (line,) = format_findings(Findings(wire_peer=remark).as_data())
+    assert remark in line
+
+
+class _Ends:
+    """Sockets of a peer that goes away."""
+
+    addresses: ClassVar[dict[str, str]] = {V4: _HERE}
+    sees_headers = True
+
+    def send(self, payload: bytes, destination: str) -> None:
+        raise OSError(101, "Network is unreachable")
+
+
+def test_a_peer_that_goes_away_is_no_failure_of_the_case() -> None:
+    end = wire_peer.WireEnd.__new__(wire_peer.WireEnd)
+    end.path = _PATH
+    end._link = SimpleNamespace(sockets=_Ends())  # type: ignore[assignment]
+    with pytest.raises(PeerLost, match="the wire peer cannot send: Network is unreachable"):
+        end.send(Packet("RC", "SEND_ONLY"))

@@ -226,6 +226,14 @@ class DeviceBench:
         except OSError as error:
             self._wire = HostLacks(f"there is no wire peer: {error.strerror}", "see docs/wire.md")
 
+    def wire_remark(self) -> str:
+        """Returns what the wire peer cannot check, and why; empty if there is no such thing, or no peer."""
+        if not isinstance(self._wire, WireLink) or self._wire.sockets.sees_headers:
+            return ""
+        return (
+            "it has no raw socket (CAP_NET_RAW), so the ICRCs of answers over IPv4 are not checked"
+        )
+
     def close_wire(self) -> None:
         if isinstance(self._wire, WireLink):
             self._wire.close()

@@ -2,6 +2,8 @@
 network. The choices depend only on a seed, so that a run can be repeated. On a host, `tc qdisc add dev INTERFACE root netem` does
 the same in the kernel."""
 
+from __future__ import annotations
+
 import random
 
 from conformance.device.wire_peer import SocketsOfPeer

@@ -1,5 +1,7 @@
 """Divides a work request into packets, and collects the answers of the device, as a correct requester does."""
 
+from __future__ import annotations
+
 import ctypes
 import sys
 from collections.abc import Mapping, Sequence

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from conformance.bench.calls import Pd
-from conformance.bench.lingering import Lingering
 from conformance.bench.interface import Queue
+from conformance.bench.lingering import Lingering
 from conformance.bench.memory_areas import pattern
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.memory import allocate
@@ -25,7 +25,7 @@ from conformance.model.case import QpSpec
 from conformance.model.deadline import Wait
 from conformance.model.transport import ROCE, Transport
 from conformance.verbs import ENUMS
-from conformance.wire.icrc import Path
+from conformance.wire.icrc import UDP_PORT, Path
 from conformance.wire.packet import Packet, Parsed, build, parse
 
 # The first PSNs in each direction; they do not come near the wrap unless a row counts to it.
@@ -33,6 +33,8 @@ FIRST_PSN, DEVICE_PSN = 0x700000, 0x300000
 PSN_BITS = 24
 _MTU = 1  # IBV_MTU_256 of enum ibv_mtu: the smallest, so that messages have several packets
 MTU_BYTES = 256
+# The IP header of IPv6, UDP, BTH, the largest extended headers, the data, and the ICRC.
+_SMALLEST_MTU = 40 + 8 + 12 + 28 + MTU_BYTES + 4
 _FIRST_QPN = 0x100001
 _MAPPED = "0000:0000:0000:0000:0000:ffff:"
 # How long the sentinel's acknowledgement may take, in seconds: the peer is lost then.
@@ -271,6 +273,24 @@ def _gid(end: WireEnd) -> str:
     return ":".join(digits[start : start + 4] for start in range(0, len(digits), 4))
 
 
+def lack_of(path: Path, arrived: bool, acknowledged: bool) -> tuple[str, str] | None:
+    """Returns what the preflight's WRITE over a path lacks, with the way to provide it; None for nothing."""
+    port, way = f"UDP port {UDP_PORT}", f"from {path.source} to {path.destination}"
+    if arrived and acknowledged:
+        return None
+    if arrived:
+        lack = f"the wire peer's WRITE arrived, but no acknowledgement came back to {path.source}"
+        return lack, f"does a firewall of that machine drop {port}? does another program have it?"
+    if acknowledged:
+        return "the wire peer's WRITE was acknowledged but did not arrive", _HINT
+    lack = f"the wire peer's WRITE {way} did not arrive"
+    hint = (
+        f"are both in one VLAN and subnet (ip neigh shows FAILED if not)? does a firewall drop {port}?"
+        f" is the MTU of each interface on the way at least {_SMALLEST_MTU}?"
+    )
+    return lack, hint
+
+
 class _Sentinel:
     """A connection for messages of no bytes, whose acknowledgement shows that earlier packets have been processed."""
 
@@ -298,22 +318,24 @@ class _Sentinel:
         try:
             if returned.mr is None:
                 raise HostLacks("the region of the wire peer's preflight was refused", _HINT)
-            self._write(memory.addr, int(returned.mr.struct.rkey))
+            acknowledged = self._write(memory.addr, int(returned.mr.struct.rkey))
             arrived = ctypes.string_at(memory.addr, _BYTES) == pattern(_BYTES)
         finally:
             if returned.mr:
                 library.dereg_mr(returned.mr)
             memory.close()
-        if not arrived:
-            raise HostLacks("the wire peer's WRITE was acknowledged but did not arrive", _HINT)
+        lack = lack_of(self._pair.end.path, arrived, acknowledged)
+        if lack:
+            raise HostLacks(*lack)
 
-    def _write(self, addr: int, rkey: int) -> None:
+    def _write(self, addr: int, rkey: int) -> bool:
+        """Sends a WRITE, and returns whether it was acknowledged."""
         fields = {"va": addr, "rkey": rkey, "length": _BYTES}
         for _ in range(_TRIES):
             if self._acknowledged(fields, pattern(_BYTES), _PREFLIGHT_S):
                 self._psn += 1
-                return
-        raise HostLacks("the wire peer's WRITE was not acknowledged", _HINT)
+                return True
+        return False
 
     def _acknowledged(self, fields: dict[str, int], data: bytes, deadline_s: float) -> bool:
         end = self._pair.end

@@ -2,6 +2,8 @@
 (wire_messages.py), repeats what is lost, and reports completions, with a status for each NAK (wire/statuses.py).
 `CarriedPair` has the interface of two queue pairs, so that calls such as `traffic` need not know the requester."""
 
+from __future__ import annotations
+
 import time
 from collections import deque
 from collections.abc import Sequence

@@ -27,6 +27,7 @@ class Findings:
         0  # the size of a request that is in flight during a call; 0: not measured
     )
     uncounted: tuple[str, ...] = ()  # the kinds of objects that the kernel cannot count
+    wire_peer: str = ""  # what the wire peer cannot check, and why
 
     def as_data(self) -> dict[str, Any]:
         return asdict(self)
@@ -44,6 +45,8 @@ def format_findings(findings: Mapping[str, Any]) -> list[str]:
         for opcode, what in findings.get("operations", {}).items()
         if what != WORKS
     ]
+    if findings.get("wire_peer"):
+        lines.append(f"wire peer: {findings['wire_peer']}")
     if not findings.get("tells_state", True):
         lines.append(
             "ibv_query_qp does not report the error state: states are not judged, failed pairs are replaced",

@@ -1,7 +1,8 @@
 """Derives from a row with `traffic` the same row with another requester: a wire peer, which sends the packets of the
 requests itself. The copy has the id of the row with `@wire`; it is further evidence of the row's rules."""
 
-import re
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from conformance.model.kind import Kind
 from conformance.model.vocabulary import BINDS, NULL, WIRE, carries
 
 _SUFFIX = f"@{WIRE}"
-_TRAFFIC = "traffic"
+_TRAFFIC, EXHAUSTIVE = "traffic", "exhaustive"
 # Calls on a queue pair of the case for which its peer need not be an RDMA device.
 _ON_PAIRS = (
     *BINDS,
@@ -21,10 +22,6 @@ _ON_PAIRS = (
     _TRAFFIC,
 )
 _PAIRS = ("qp", "second", "via")  # arguments that name a queue pair
-# The rules of rights, ranges, domains, keys and windows, whose copies belong to the default tier.
-_DEFAULT_RULES = re.compile(
-    r"REG-(0[5-9]|2[0128])[a-z]?|DEREG-0[14][a-z]?|BIND-1[059][a-z]?|REREG-\d+[a-z]?"
-)
 
 
 def with_carried(cases: Iterable[Case]) -> tuple[Case, ...]:
@@ -51,14 +48,10 @@ def carried(case: Case) -> Case | None:
     pairs = {str(step.arguments["via"]) for step in traffic} - {NULL}
     if not all(_needs_no_device(step, pairs) for step in steps):
         return None
-    if any(_DEFAULT_RULES.fullmatch(rule) for rule in case.rules) and case.tier != "exhaustive":
-        tier = "default"
-    else:
-        tier = "exhaustive"
     return replace(
         case,
         id=case.id + _SUFFIX,
-        tier=tier,
+        tier=EXHAUSTIVE,
         given=_with_peers(case.given, pairs),
         before=tuple(map(_by_wire, case.before)),
         when=_by_wire(case.when),

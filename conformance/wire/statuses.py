@@ -1,5 +1,7 @@
 """The completion status with which a requester reports each NAK."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 # IBA 9.9.2.4.2 and 11.6.2; Linux: rxe_comp.c, check_ack, which has the same pairs.

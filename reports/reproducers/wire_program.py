@@ -1,6 +1,8 @@
 """Writes the two programs of a row of packets: a C program at the device, with the objects and the calls of the row, and
 a script of the peer, which needs only Python. The script starts the C program, sends the packets, and judges."""
 
+from __future__ import annotations
+
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path

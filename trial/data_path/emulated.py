@@ -22,7 +22,9 @@ from conformance.bench.work_requests import (
     wc_status,
 )
 from conformance.device.posting import MAX_SGE, SEND_SIZE, SGE, completion, pack_send
+from conformance.errors import HostLacks
 from conformance.model.case import QpSpec
+from conformance.model.vocabulary import WIRE
 from trial.altering import WrappedPair, Wrapper
 from trial.data_path import structures as wire
 from trial.data_path.alteration import DataPath
@@ -266,6 +268,8 @@ class EmulatedBench(Wrapper):
         return pd
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> WrappedPair:
+        if spec.wire or spec.extended == WIRE:
+            raise HostLacks("packets pass no struct ibv_context", "run the case on a device")
         pair = self.real.pair(spec, requester, responder)
         return WrappedPair(pair, lambda queue: EmulatedQueue(self.provider, queue))
 

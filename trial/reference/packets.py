@@ -2,6 +2,8 @@
 connection (InfiniBand Architecture Specification, volume 1, 9.7 to 9.9, as the rules WIRE-… cite it). Each decision is a
 method, so that a violation of the reference can replace it."""
 
+from __future__ import annotations
+
 from conformance.wire.opcodes import is_response
 from conformance.wire.packet import DEFAULT_PKEY, Parsed
 from trial.reference.queues import Queue

@@ -1,6 +1,8 @@
 """Serves the requests of a wire peer at the reference: executes the packets that packets.py has checked, and repeats the
 answers to repeated requests."""
 
+from __future__ import annotations
+
 import sys
 from collections import deque
 from dataclasses import dataclass, field

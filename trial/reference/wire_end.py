@@ -1,12 +1,14 @@
 """The wire peer of the reference: its packets are built and parsed as on a network, and the reference's responder
 (packets.py) executes them at once."""
 
+from __future__ import annotations
+
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from conformance.bench.calls import Pd
 from conformance.bench.interface import Queue as AnyQueue
-from conformance.bench.interface import Refusal
+from conformance.bench.lingering import Lingering
 from conformance.device.wire_requester import WireRequester
 from conformance.errors import HostLacks
 from conformance.model.case import QpSpec
@@ -33,7 +35,7 @@ class ReferenceEnd:
     first_psn, device_psn, mtu = 0x700000, 0x300000, MTU
     number, qkey, flush_icrc = _NUMBER, 0, "right"
 
-    def __init__(self, held: "HeldQueue", resources: int) -> None:
+    def __init__(self, held: HeldQueue, resources: int) -> None:
         self._held, self._incoming = held, Incoming(resources)
         self.destination = held.number
         self._answers: deque[Parsed] = deque()
@@ -70,12 +72,12 @@ class ReferencePair:
     renews_by_reset = False
     transport: Transport = ROCE
 
-    def __init__(self, bench: "ReferenceBench", spec: QpSpec, requester: Pd, responder: Pd) -> None:
+    def __init__(self, bench: ReferenceBench, spec: QpSpec, requester: Pd, responder: Pd) -> None:
         """Raises Refused, and HostLacks for a type of queue pair whose packets the reference does not take."""
-        if spec.kind not in ("RC", "UC"):
+        if not bench.device.stack.transport.iba or spec.kind not in ("RC", "UC"):
             raise HostLacks(f"the reference takes no packets of type {spec.kind}", _HINT)
         self._arguments = bench, spec, requester, responder
-        self.lingering: set[Refusal] = set()
+        self.lingering = Lingering()
         self._create()
 
     def _create(self) -> None:

@@ -6,6 +6,8 @@ Runs on a machine with an ordinary network interface, whose IPv4 address is OWN_
 beside this script at the RDMA device, for example `ssh root@node ./a.out mlx5_0 OWN_ADDRESS`. Needs the standard library
 of Python only. The exit status is 0: kept, 1: violated, 2: not set up."""
 
+from __future__ import annotations
+
 import socket
 import struct
 import subprocess
@@ -95,7 +97,7 @@ def turn() -> list[str]:
 
 def packed(names: str, values: dict[str, int]) -> bytes:
     bits, size, words = 0, 0, names.split()
-    for name, width in zip(words[::2], map(int, words[1::2]), strict=True):
+    for name, width in zip(words[::2], map(int, words[1::2])):
         bits, size = bits << width | values.get(name, 0) % (1 << width), size + width
     return bits.to_bytes(size // 8, "big")
 
