@@ -14,4 +14,5 @@ modules="older_python judging results memory tables yamldoc run_options sweep_po
 files=
 for module in $modules; do files="$files tests/test_$module.py"; done
 python3 --version
+./rdma-cts list --rule REG-01 >/dev/null || exit 1
 exec python3 -m pytest -q -p no:cacheprovider -m "not nightly" $files'
