@@ -62,3 +62,29 @@ def test_no_device_fails_for_a_defect_of_another_layer(stack: str) -> None:
         if defect.answering.layer in (CORE, LIBIBVERBS):
             records = [symptom.record for symptom in defect.symptoms]
             assert all(map(is_of_stack, records)), defect.title
+
+
+# Defects of an earlier run whose record has no frame of the driver; siw's record of the same defect has one.
+UNKNOWN_THERE = ("f7496e71ec5f",)
+
+
+def sections() -> Mapping[str, Mapping[str, str]]:
+    """The defects of docs/findings.md by fingerprint, each with the lines of its section by name."""
+    page = (ROOT / "docs/findings.md").read_text(encoding="utf-8")
+    by_fingerprint: dict[str, Mapping[str, str]] = {}
+    for section in page.split("\n## ")[1:]:
+        lines = (line.removeprefix("- ").partition(": ") for line in section.splitlines())
+        named = {name: text for name, _, text in lines if text}
+        by_fingerprint[named["fingerprint"].strip("`")] = named
+    return by_fingerprint
+
+
+@pytest.mark.parametrize("fingerprint", sections())
+def test_a_defect_of_the_findings_is_owned_by_the_layer_of_its_place(fingerprint: str) -> None:
+    section = sections()[fingerprint]
+    layer, _, evidence = section["answered by"].partition(" (")
+    if layer == UNKNOWN:
+        assert fingerprint in UNKNOWN_THERE
+    else:
+        assert layer == layer_of(section["where"])
+    assert evidence
