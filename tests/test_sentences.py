@@ -20,8 +20,7 @@ from conformance.tables.suite import ROOT
 from kinds import Folders
 
 RUNS = sorted((ROOT / "docs" / "runs").glob("*.jsonl.xz"))
-# The modules that have sentences about results. The patterns in judging/kernel_alarms.py are texts of the kernel; the
-# texts in judging/circumstances.py are names of operations, which fingerprints contain and which are permanent.
+# The modules that have sentences about results. The patterns in judging/kernel_alarms.py are texts of the kernel.
 SENTENCES = (
     "conformance/model/capability.py",
     "conformance/results/conclusions.py",
@@ -29,7 +28,7 @@ SENTENCES = (
     *(
         str(path.relative_to(ROOT))
         for path in sorted((ROOT / "conformance" / "judging").glob("*.py"))
-        if path.name not in ("circumstances.py", "kernel_alarms.py")
+        if path.name != "kernel_alarms.py"
     ),
 )
 # Three words or more.

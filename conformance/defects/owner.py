@@ -21,10 +21,9 @@ from conformance.defects.symptom import (
     site_of,
     symptoms_of,
 )
-from conformance.judging.circumstances import POSTED
 from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.record import ResultRecord
-from conformance.model.vocabulary import REGISTRATIONS
+from conformance.model.vocabulary import BUILT, BUILT_INLINE, REGISTRATIONS
 
 DEVICE, PROVIDER, LIBIBVERBS, CORE, PROGRAM = (
     "device",
@@ -106,7 +105,7 @@ def _of_known_code(fault: Fault) -> Answering | None:
         return Answering(CORE, "its newer command REG_MR sets neither iova nor length of a region")
     if fault.verb == "query_mr":
         return Answering(CORE, "its command QUERY_MR calls no driver")
-    if fault.operation.startswith(POSTED):
+    if fault.operation in (BUILT, BUILT_INLINE):
         return Answering(PROVIDER, "its builders wrote the request")
     if fault.verb == "ibv_rereg_mr" and fault.returned.startswith("ERR_"):
         return Answering(LIBIBVERBS, "it chooses this code, whatever the provider returns")

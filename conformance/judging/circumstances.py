@@ -20,14 +20,21 @@ from conformance.model.fault import (
 )
 from conformance.model.positions import locate
 from conformance.model.quantity import WRAP, Quantity
-from conformance.model.vocabulary import BINDS, BUILDERS, ELSEWHERE, PRODUCTS, REGISTRATIONS
+from conformance.model.vocabulary import (
+    BINDS,
+    BUILDERS,
+    BUILT,
+    BUILT_INLINE,
+    ELSEWHERE,
+    PRODUCTS,
+    REGISTRATIONS,
+)
 from conformance.verbs import ENUMS
 
 _ACCESS = ENUMS["ibv_access_flags"]
 _MASK = ENUMS["ibv_mr_init_attr_mask"]
 _CHANGES = ENUMS["ibv_rereg_mr_flags"]
 _KEYS = ("rkey", "lkey")
-POSTED = "requests of ibv_wr_post"
 # Calls that destroy an object, each with the name of the argument for that object.
 _ENDS = {"ibv_dereg_mr": "mr", "ibv_dealloc_mw": "mw"}
 _REREGISTRATIONS = ("ibv_rereg_mr", "ibv_rereg_mr_experimental")
@@ -75,7 +82,7 @@ def _qp_type(case: Case, step: Step) -> str:
 
 
 def _operation(step: Step) -> str:
-    """Returns the name of an operation: its opcode, or POSTED if the builders of ibv_wr_post(3) post it."""
+    """Returns the name of an operation: its opcode, or BUILT if a builder of ibv_wr_post(3) posts it."""
     if step.call != "ibv_wr_post" and step.arguments.get("poster") not in BUILDERS:
         return str(step.arguments.get("op", ""))
     flags = step.arguments.get("with_flags")
@@ -83,8 +90,8 @@ def _operation(step: Step) -> str:
         isinstance(flags, Flags) and "INLINE" in flags.names
     )
     if inline:
-        return f"{POSTED} with inline data"
-    return POSTED
+        return BUILT_INLINE
+    return BUILT
 
 
 @dataclass(frozen=True)

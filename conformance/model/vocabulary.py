@@ -150,6 +150,9 @@ FORK_SETTINGS = {
 # The ways to post requests. On a queue pair for BATCHES, ibv_post_send and the builders can be used in turn.
 WR_POST, WINDOWS_POSTER, BOTH_POSTERS = "wr_post", "wr_post_windows", "both"
 BUILDERS = (WR_POST, WINDOWS_POSTER)
+# The operation of a fault whose requests a builder of ibv_wr_post(3) posts, without and with inline data. Fingerprints
+# contain these words; therefore they are permanent.
+BUILT, BUILT_INLINE = "requests of ibv_wr_post", "requests of ibv_wr_post with inline data"
 POSTERS = {
     "post_send": "ibv_post_send",
     WR_POST: "ibv_wr_start, a builder with its setters, and ibv_wr_complete",
