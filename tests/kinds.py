@@ -34,10 +34,12 @@ def words(text: str) -> list[str]:
 def rows(name: str) -> list[tuple[str, str]]:
     """Returns the rows `input => expected` of a file in tests/rows; `#` begins a comment."""
     lines = (Path(__file__).parent / "rows" / f"{name}.txt").read_text().splitlines()
-    return [
-        (arguments, said.strip())
-        for arguments, _, said in (line.partition(" =>") for line in lines if line[0] != "#")
-    ]
+    pairs = []
+    for line in lines:
+        if line[0] != "#":
+            arguments, _, said = line.partition(" =>")
+            pairs.append((arguments, said.strip()))
+    return pairs
 
 
 # For each report in kernel_reports.txt, its lines and the text that must be derived from them.

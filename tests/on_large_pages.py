@@ -30,10 +30,9 @@ def in_core(addr: int, size: int) -> tuple[int, int]:
     vector = (ctypes.c_ubyte * count)()
     if _libc.mincore(addr, size, vector) != 0:
         raise OSError(ctypes.get_errno(), "mincore")
-    larger = [
-        any(page & 1 for page in vector[first : first + in_one])
-        for first in range(0, count, in_one)
-    ]
+    larger = []
+    for first in range(0, count, in_one):
+        larger.append(any(page & 1 for page in vector[first : first + in_one]))
     return sum(larger), len(larger)
 
 

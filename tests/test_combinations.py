@@ -72,11 +72,11 @@ def test_each_combination_of_a_valid_point_occurs_in_the_stored_array(
 
 
 def _combinations(points: Sequence[Point], strength: int) -> set[tuple[Any, ...]]:
-    return {
-        (chosen, tuple(point[number] for number in chosen))
-        for point in points
-        for chosen in itertools.combinations(range(len(point)), strength)
-    }
+    values = set()
+    for point in points:
+        for chosen in itertools.combinations(range(len(point)), strength):
+            values.add((chosen, tuple(point[number] for number in chosen)))
+    return values
 
 
 def _valid_points(points: CoveringArray, conditions: Conditions) -> list[Point]:

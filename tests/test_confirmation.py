@@ -177,7 +177,7 @@ def test_one_case_of_each_cause_is_repeated_in_isolation_and_the_others_together
 ) -> None:
     run = Run(tmp_path, device)
     recorded = run()
-    assert [[IDS.index(case) for case in cases] for cases in run.again] == again
+    assert [list(map(IDS.index, cases)) for cases in run.again] == again
     assert tried(recorded) == {
         **dict.fromkeys(alone, "repetition"),
         **dict.fromkeys(company, "company"),

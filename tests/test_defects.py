@@ -49,10 +49,10 @@ _FORKY = """
 4703b67c7434:REG-11 586737a68bcd:REG-13 ff6941f7e668:IOVA-02+IOVA-03+IOVA-05 885a6ada681b:REG-25 9cfb0f69cdbe:BIND-19
 4d1f0fd5bda9:REREG-12 eb1cbda3da5a:STAT-03+STAT-06 5e8c2d4d65db:BIND-15+BIND-19 1241c05be1a5:ADV-09
 """
-FORKY = {
-    name: tuple(rules.split("+"))
-    for name, _, rules in (word.partition(":") for word in _FORKY.split())
-}
+FORKY: dict[str, tuple[str, ...]] = {}
+for _word in _FORKY.split():
+    _name, _, _rules = _word.partition(":")
+    FORKY[_name] = tuple(_rules.split("+"))
 
 
 def results(name: str) -> Sequence[ResultRecord]:
@@ -65,10 +65,9 @@ def rules_by_fingerprint(defects: Sequence[Defect]) -> dict[str, tuple[str, ...]
 
 def test_a_defect_has_the_same_fingerprint_in_two_runs_with_crashes_in_different_cases() -> None:
     first, second = results("forky"), results("forky-again")
-    died = [
-        {record["case"] for record in defects if record["verdict"] == "CRASH"}
-        for defects in (first, second)
-    ]
+    died = []
+    for records_seen in (first, second):
+        died.append({record["case"] for record in records_seen if record["verdict"] == "CRASH"})
     assert died[0] != died[1]
     assert rules_by_fingerprint(defects_of(second)) == FORKY
 
@@ -107,9 +106,9 @@ def test_fingerprint_title_and_severity_do_not_depend_on_which_cases_ran_and_in_
         }
         assert {defect.fingerprint for defect in defects_of([record])} == fingerprints
     verbs = sorted({record["case"].partition("/")[0] for record in every})
-    parts = [
-        [record for record in every if record["case"].startswith(f"{verb}/")] for verb in verbs
-    ]
+    parts = []
+    for verb in verbs:
+        parts.append([record for record in every if record["case"].startswith(f"{verb}/")])
     for seed in range(3):
         random.Random(seed).shuffle(every)
         parts += [list(every), every[: len(every) // 3], every[len(every) // 3 :]]

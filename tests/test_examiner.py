@@ -281,7 +281,7 @@ def test_a_pair_that_cannot_be_connected_does_not_make_xrc_absent() -> None:
 
 def test_each_false_claim_fails_only_its_own_rule() -> None:
     every = [case for case in SUITE.cases if case.kind is Kind.ROW and not is_dear(case)]
-    about = [case for case in every if any(rule.startswith("CAP-") for rule in case.rules)]
+    about = [case for case in every if "CAP-" in " ".join(case.rules)]
     rows = [*about, *every[::5]]
     results = list(on_reference(rows, only=claiming(*CLAIMED).stack))
     wrong = [

@@ -49,9 +49,8 @@ from trial.kernel.trying import (
 )
 
 SUITE = load_suite()
-OWN, OTHER = (
-    next(case for case in SUITE.cases if case.rules == (rule,)) for rule in ("REG-20", "REG-05")
-)
+OWN = next(case for case in SUITE.cases if case.rules == ("REG-20",))
+OTHER = next(case for case in SUITE.cases if case.rules == ("REG-05",))
 CASES = [OWN, OTHER]
 EVERY = [case.id for case in CASES]
 DOCUMENT = """\

@@ -328,10 +328,9 @@ def test_each_transition_sets_the_attributes_that_the_manual_page_requires(
     kind: str,
     masks: tuple[tuple[int, ...], ...],
 ) -> None:
-    expected = [
-        (state, sum(1 << bit for bit in bits))
-        for state, bits in zip((1, 2, 3), masks, strict=False)
-    ]
+    expected = []
+    for state, bits in zip((1, 2, 3), masks, strict=False):
+        expected.append((state, sum(1 << bit for bit in bits)))
     assert transitions(kind) == expected
     assert all(type(mask) is int for _, mask in transitions(kind)), "the masks are passed to C"
 

@@ -45,7 +45,9 @@ def test_new_defects_come_first_in_groups_of_one_call(forky: Digest) -> None:
     lines = summary(forky, RUNS, news=news).splitlines()
     assert lines[1] == news.sentence
     heads = [f"{call}: " for call in news.by_call]
-    places = [next(at for at, line in enumerate(lines) if line.startswith(head)) for head in heads]
+    places = []
+    for head in heads:
+        places.append(next(at for at, line in enumerate(lines) if line.startswith(head)))
     assert places == sorted(places)
     end = lines.index(f"not new against {news.name}:")
     for items in news.by_call.values():

@@ -94,7 +94,10 @@ def test_requests_that_a_fast_device_has_completed_are_no_evidence_about_request
 ):
     persona = BY_NAME["mlx5"]
     fast = replace(persona, behaves={**persona.behaves, "completes-at-once": ""})
-    racing = [case for case in cases() if any(step.call == "post_traffic" for step in case.before)]
+    racing = []
+    for case in cases():
+        if "post_traffic" in {step.call for step in case.before}:
+            racing.append(case)
     # Rows about an exporter's buffers compare the bytes after it has revoked or moved them, in flight or not.
     racing = [case for case in racing if "reg_dmabuf_mr" not in case.verb]
     assert len(racing) > 10
@@ -162,9 +165,7 @@ def test_a_device_conforms_if_only_the_kernel_core_violates_rules(persona: Perso
 
 @some_by_day
 def test_statuses_are_required_only_if_the_transport_defines_them(persona: Persona) -> None:
-    status_cases = [
-        case for case in cases() if any(rule.startswith("STAT-") for rule in case.rules)
-    ]
+    status_cases = [case for case in cases() if "STAT-" in " ".join(case.rules)]
     passed = [case for case in status_cases if case.id in clean(persona.name).passed]
     if persona.name in IWARP:
         assert passed == []

@@ -489,11 +489,10 @@ def test_every_row_and_point_with_immediate_data_needs_this_capability() -> None
     assert using
     assert using == {row.id for row in rows if not NEEDS.isdisjoint(row.needs)}
     sweeps = [case.sweep for case in cases if case.sweep]
-    with_axis = [
-        sweep
-        for sweep in sweeps
-        if any("RDMA_WRITE_WITH_IMM" in axis.labels for axis in sweep.space.axes)
-    ]
+    with_axis = []
+    for sweep in sweeps:
+        if any("RDMA_WRITE_WITH_IMM" in axis.labels for axis in sweep.space.axes):
+            with_axis.append(sweep)
     assert with_axis
     for sweep in with_axis:
         masks, names = sweep.undeclared(lambda name: name not in NEEDS)

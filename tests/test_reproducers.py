@@ -139,7 +139,7 @@ def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
     word = re.compile(
         r"\b(?:static \w[\w ]*\**(\w+)\(|(ibv_\w+|uverbs_\w+)\(|(IBV_WR_\w+|IBV_\w*FLUSH\w*)\b)",
     )
-    words = {text: {"".join(word) for word in word.findall(text)} for text in texts}
+    words = {text: set(map("".join, word.findall(text))) for text in texts}
     every = set().union(*words.values())
     seen: set[tuple[str, str, bool]] = set()
     for number, text in enumerate(texts):

@@ -250,10 +250,8 @@ def test_a_guest_crash_in_a_sequence_affects_one_case_and_names_the_sequence(
     assert done.returncode == 1, done.stdout + done.stderr
     run = read_written(tmp_path / "out")
     assert (footer_of(run)["complete"], footer_of(run)["boots"]) == (True, 2)
-    crash, other = (
-        next(line for line in run.results if line["entry"] == entry)
-        for entry in ("libibverbs", "uverbs")
-    )
+    crash = next(line for line in run.results if line["entry"] == "libibverbs")
+    other = next(line for line in run.results if line["entry"] == "uverbs")
     assert crash["verdict"] == Verdict.CRASH
     assert "from seed 1" in crash["reason"]
     assert any("sysrq triggered crash" in text for text in crash["kernel"]["log"])

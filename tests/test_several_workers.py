@@ -86,10 +86,9 @@ def test_the_results_are_those_of_one_worker(tmp_path: Path, at_once: int) -> No
     assert figures(several_workers) == figures(one_worker)
     assert list(footer_of(several_workers)["verdicts"]) == list(footer_of(one_worker)["verdicts"])
     assert footer_of(several_workers)["boots"] == at_once
-    alike = [
-        [{**record, "worker": 0} for record in read(tmp_path / name).results]
-        for name in ("one", "many")
-    ]
+    alike = []
+    for name in ("one", "many"):
+        alike.append([{**record, "worker": 0} for record in read(tmp_path / name).results])
     assert alike[0] == alike[1]
     assert all(actor.closed for actor in several.actors)
 

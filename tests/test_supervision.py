@@ -346,7 +346,8 @@ class TestPytestAsWorker:
         deadline: float | None = None,
     ) -> tuple[dict[str, str], Recorded]:
         suite, stage = load_suite([project.tables]), Stage(tmp_path)
-        cases = [case for case in suite.cases if case.id in {f"reg_mr/fake/{row}" for row in rows}]
+        ids = [f"reg_mr/fake/{row}" for row in rows]
+        cases = [case for case in suite.cases if case.id in ids]
         options = ["--rdma-cases", str(project.tables)]
 
         def start(ids: Sequence[str]) -> Worker:
