@@ -48,14 +48,31 @@ work=$(mktemp -d "${TMPDIR:-/var/tmp}/rdma-cts-bare-XXXXXX")
 chmod 755 "$work" # an ordinary user passes through this directory
 root=${keep:-$work/root}
 trap 'rm -rf --one-file-system "$work"' EXIT
-trap 'exit 130' INT HUP
-trap 'exit 143' TERM
+# A shell acts on a signal only while it does not wait for a program in the foreground: see `waited`.
+child= signal=TERM
+trap 'stop; exit 130' INT HUP
+trap 'stop; exit 143' TERM
+
+# Ends the program that runs. All processes of a namespace end with it (unshare --kill-child); unshare ignores SIGTERM.
+stop() {
+    [ -z "$child" ] || kill -s "$signal" "$child" 2>/dev/null || :
+}
+
+# Runs a program to its end; a signal ends both.
+waited() {
+    "$@" </dev/null &
+    child=$!
+    ended=0
+    wait "$child" || ended=$?
+    child=
+    return "$ended"
+}
 
 make_system() {
     mkdir -p "$root"
     apt-config dump Acquire | grep -E '^Acquire::(https?|Check-[A-Za-z-]*|Retries)[: ]' >"$work/apt.conf" || :
     mirror=$(cd "$suite" && python3 -c 'from fixtures.guest.mirror import host_mirror; print(host_mirror())')
-    mmdebstrap --variant=minbase --include=ca-certificates,git "--aptopt=$work/apt.conf" --dpkgopt=force-unsafe-io \
+    waited mmdebstrap --variant=minbase --include=ca-certificates,git "--aptopt=$work/apt.conf" --dpkgopt=force-unsafe-io \
         "$release" "$root" ${mirror:+"$mirror"} >"$work/log" 2>&1 || {
         tail -n 20 "$work/log" >&2
         refuse "the system could not be made"
@@ -96,8 +113,9 @@ enter() {
     set -- sh "$suite/ci/enter-root.sh" "$root" "$kind" "$who" "$place" "$process" "$text" "$@"
     set -- unshare --mount --pid --fork --kill-child -- "$@"
     set -- setsid --wait "$@"
+    signal=KILL
     if [ -n "$namespaces" ]; then
-        "$@" </dev/null
+        waited "$@"
     else
         without_namespaces "$@"
     fi
@@ -115,16 +133,23 @@ without_namespaces() {
         echo 0 0 65536 >"/proc/$child/${ids}_map"
     done
     echo >"$work/mapped"
-    wait "$child"
+    ended=0
+    wait "$child" || ended=$?
+    child=
+    return "$ended"
 }
 
 # Runs the script. If it asks an ordinary user for packages, root installs them with the command that was printed.
 attempt() {
     [ "$user" != root ] || { enter root "$home/rdma-cts" "$1" && return || return; }
     for attempt in 1 2 3; do
-        { enter "$user" "$home/rdma-cts" "$1" 2>&1 && echo 0 >"$work/status" || echo $? >"$work/status"; } |
-            tee "$work/output"
-        read -r status <"$work/status"
+        rm -f "$work/pipe"
+        mkfifo "$work/pipe"
+        tee "$work/output" <"$work/pipe" &
+        tee=$!
+        status=0
+        enter "$user" "$home/rdma-cts" "$1" >"$work/pipe" 2>&1 || status=$?
+        wait "$tee"
         command=$(grep -o 'sudo apt-get .*' "$work/output" | tail -n 1 | sed 's/sudo //g; s/$/ --yes/')
         [ "$status" = 3 ] && [ -n "$command" ] || return "$status"
         echo "+ $command"
