@@ -58,6 +58,14 @@ def test_a_space_over_uc_costs_a_silent_device_a_few_seconds() -> None:
     assert 0 < silent.waited_s < 10 * SILENCE_S + refused * TAUGHT_S
 
 
+def test_a_bind_that_was_not_posted_is_not_awaited() -> None:
+    """mana allocates windows, but binds none: eight rows would wait for 20 s each."""
+    (mana,) = (persona for persona in PERSONAS if persona.name == "mana")
+    rows = [case for case in load_suite().cases if case.id.startswith("bind_mw/keys_of_others/")]
+    assert len(rows) > 8
+    assert run_clean(mana, rows).waited_s == 0.0
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(("more", "most_s"), [((), FAST_S), (SILENT, SILENT_S)])
 def test_the_default_tier_takes_the_stated_time_on_a_nic(

@@ -1,6 +1,6 @@
 """Implements queue pairs that queue_pairs.py does not have. Some post with the builders and setters of ibv_wr_post(3).
-Others, of type RC or XRC (extended reliable connection), have a shared receive queue. The code for XRC was never run on
-a device that offers XRC."""
+Others, of type RC or XRC (extended reliable connection), have a shared receive queue. The code for XRC ran only on
+a library that offers XRC over RC (tests/xrc_over_rc.c)."""
 
 import os
 import sys
