@@ -20,15 +20,17 @@ from conformance.tables.suite import ROOT
 from kinds import Folders
 
 RUNS = sorted((ROOT / "docs" / "runs").glob("*.jsonl.xz"))
-# The modules that have sentences about results. The patterns in judging/kernel_alarms.py are texts of the kernel.
+# The modules that have sentences about results. The patterns in judging/kernel_alarms.py are texts of the kernel, and
+# sweeps/native.py has names of C.
 SENTENCES = (
     "conformance/model/capability.py",
     "conformance/results/conclusions.py",
     "conformance/results/rule_conclusions.py",
     *(
         str(path.relative_to(ROOT))
-        for path in sorted((ROOT / "conformance" / "judging").glob("*.py"))
-        if path.name != "kernel_alarms.py"
+        for layer in ("judging", "combinations", "sweeps")
+        for path in sorted((ROOT / "conformance" / layer).glob("*.py"))
+        if path.name not in ("kernel_alarms.py", "native.py")
     ),
 )
 # Three words or more.
