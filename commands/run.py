@@ -130,7 +130,7 @@ def _resume(arguments: argparse.Namespace) -> int:
     )
     if isinstance(plan, Plan) and (done := _complete(arguments.resume.absolute())):
         Progress(level=arguments.level).say(f"the run in {done.directory} is complete")
-        earlier = read(options.against) if options.against else None
+        earlier = _earlier(options)
         return _reported(done, done.directory, arguments.level, "", "", earlier)
     first = argparse.Namespace(
         out=arguments.resume.absolute(),
@@ -155,6 +155,13 @@ def _resume(arguments: argparse.Namespace) -> int:
     return _run(options, first, plan)
 
 
+def _earlier(options: RunOptions) -> Digest | None:
+    """Returns the earlier run that --against names; None without this option."""
+    if options.against:
+        return read(options.against)
+    return None
+
+
 def _complete(folder: Path) -> Digest | None:
     """Returns the run in a directory if it is complete, else None. Needs no device and no connection."""
     try:
@@ -173,7 +180,7 @@ def _run(
 ) -> int:
     """Runs the cases. `arguments` is used only for values that are not in `options`: output, level, --yes."""
     run = choose(options, arguments.chosen, arguments.argv)
-    earlier = read(options.against) if options.against else None
+    earlier = _earlier(run.options)
     progress = Progress(level=arguments.level)
     with ExitStack() as around:
         if arguments.out:  # a mistake in the path is reported before any host or device is used
