@@ -396,7 +396,7 @@ def test_a_defect_is_reproduced_by_a_case_that_the_tables_still_have(
         )
         assert out.exists() == bool(remaining)
     assert (
-        f"{tmp_path} was made with other tables; the present tables have no case '"
+        f"{old} was made with other tables; the present tables have no case '"
         in capsys.readouterr().err
     )
 

@@ -286,7 +286,6 @@ def _findings(
     cases: Sequence[Case],
     whole: bool,
 ) -> list[Finding]:
-    cases = [case for case in cases if case.when.call != "wire"]  # the reference takes no packets
     check_baseline(cases)
     return _shown(arguments, try_all(chosen, cases, arguments.jobs, whole), len(chosen))
 

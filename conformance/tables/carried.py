@@ -35,6 +35,11 @@ def with_carried(cases: Iterable[Case]) -> tuple[Case, ...]:
     return (*written, *copies)
 
 
+def is_of_packets(case: Case) -> bool:
+    """Whether a wire peer, and no requester of a device, sends packets in this case."""
+    return case.when.call == WIRE or case.id.endswith(_SUFFIX)
+
+
 def carried(case: Case) -> Case | None:
     """Returns the copy of a case, or None if no well-formed requester can send its traffic."""
     if case.kind is not Kind.ROW or case.entry != "libibverbs":
