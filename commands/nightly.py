@@ -34,7 +34,7 @@ from conformance.run_options import RunOptions, checked
 from conformance.tables.profile import read_profile
 from conformance.yamldoc.reader import suggestion
 from fixtures.guest.image import renew_image
-from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS, recipe_for
+from fixtures.guest.recipe import DEFAULT_STACK, OLDEST_STACK, OWN_STACKS, STACKS, recipe_for
 from fixtures.system import run_process
 from fixtures.system.cache import cache_directory
 from fixtures.system.packages import find_program
@@ -67,6 +67,8 @@ driver guests linux modules rdma_core overlay guest_env verify_calls verbs rules
 no_confirm dialect deadline seed sequences
 """.split()
 _KNOWN = (*STACKS, *OWN_STACKS)
+_BY_DEFAULT = [name for name in STACKS if name != OLDEST_STACK]
+_ALSO = (OLDEST_STACK, *OWN_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier")
 _LAST_BYTES = 1 << 14  # the number of bytes at the end of a log that are searched for its last line
 
@@ -77,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser,
         "--stack A,B,...",
-        f"the stacks (default: {','.join(STACKS)}; also: {', '.join(OWN_STACKS)})",
+        f"the stacks (default: {','.join(_BY_DEFAULT)}; also: {', '.join(_ALSO)})",
         type=_stacks,
     )
     add(
@@ -243,7 +245,7 @@ def _mailed(to: str, night: Path, text: Sequence[str]) -> str:
 
 def _cells(arguments: argparse.Namespace, options: RunOptions) -> Mapping[str, RunOptions]:
     if arguments.stack is None:
-        stacks = list(STACKS)
+        stacks = list(_BY_DEFAULT)
     else:
         stacks = arguments.stack
     cells = {name: replace(options, stack=name) for name in stacks}
