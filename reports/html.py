@@ -293,7 +293,7 @@ class Page:
             (run.name, Picture(record["case"], record["pairs"]))
             for run in self.runs
             for record in run.results
-            if record.get("pairs")
+            if record["pairs"].get("states")
         ]
 
     def _verdicts(self, case: str) -> list[str]:
@@ -404,4 +404,5 @@ def rank_of(verdict: str) -> int:
 
 
 def slug(severity: Severity) -> str:
-    return severity.label.replace(" ", "-")
+    """Returns the name of a severity's class in the style sheet."""
+    return severity.label.replace(":", "").replace(" ", "-")
