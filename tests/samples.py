@@ -101,12 +101,14 @@ def table(name: str, rows: str, cases: int = 1) -> Table:
 
 
 def case(row: str, verb: str = "reg_mr") -> Case:
-    """Returns the case of a row; the text is a list of one row, or the row's fields in braces without an id."""
+    """Returns the case of a row; the text is a list of one row, or the row's fields in braces without an id. The copy
+    of the row that a wire peer carries is left out."""
     row = textwrap.dedent(row).strip()
-    (only,) = table(
+    cases = table(
         f"{verb}/sample",
         row if row.startswith("-") else f"- {{id: sample, {row[1:]}",
     ).cases
+    (only,) = (case for case in cases if not case.id.endswith("@wire"))
     return only
 
 

@@ -17,7 +17,7 @@ import pytest
 from bad_places import as_another_user
 from commands import listing
 from commands.__main__ import COMMANDS, main, parser_of
-from commands.cli import run_arguments
+from commands.cli import choice, run_arguments
 from commands.cli.streams import show
 from commands.run import _kept as kept_text
 from commands.variables import VARIABLES
@@ -182,7 +182,8 @@ def test_a_locked_directory_is_reported_in_one_line(
     work.chmod(0o777)
     monkeypatch.chdir(work)
     monkeypatch.setenv("RDMA_CTS_CACHE", str(work / "cache"))
-    monkeypatch.setattr(run_arguments, "load_suite", lambda *_: numbered(1))
+    for module in (run_arguments, choice):
+        monkeypatch.setattr(module, "load_suite", lambda *_: numbered(1))
     for command in COMMANDS:
         parser_of(
             [command],

@@ -19,7 +19,7 @@ from reports.reproducers.operations import STEPS
 from reports.reproducers.wire_program import WireScript, is_wire
 from reports.reproducers.writer import Inexpressible, Writer
 
-MOST_LINES = 200
+MOST_LINES = 220
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9]+")
 # The exit statuses of a program.
 KEPT, VIOLATED, NOT_SET_UP, NOT_SUPPORTED = 0, 1, 2, 77
