@@ -11,6 +11,7 @@ from conformance.bench.work_requests import COMPLETED_AS, Completion, SendReques
 from conformance.model.vocabulary import FLUSHES
 from conformance.verbs import ENUMS
 from conformance.wire.packet import Packet, Parsed
+from conformance.wire.sequence import place_of
 from conformance.wire.statuses import BAD_ANSWER
 
 _WORD = 8
@@ -98,7 +99,7 @@ class Message:
                 fields |= {**target, "length": len(data)}
             if is_last or number % _ACKNOWLEDGED_EACH == _ACKNOWLEDGED_EACH - 1:
                 fields["ackreq"] = 1
-            name = f"{base}_{_place(number, len(starts))}"
+            name = f"{base}_{place_of(number, len(starts))}"
             if is_last:
                 name += ending
                 fields |= self._of_last()
@@ -140,7 +141,7 @@ class Message:
     def _expected(self, offset: int) -> str:
         if self.request.opcode in _ATOMICS:
             return "ATOMIC_ACKNOWLEDGE"
-        return f"{_READ_RESPONSE}_{_place(offset, self.psns)}"
+        return f"{_READ_RESPONSE}_{place_of(offset, self.psns)}"
 
     def _take_word(self, packet: Parsed) -> None:
         if self.request.opcode not in _ATOMICS:
@@ -162,16 +163,6 @@ class Message:
             return Completion(request.wr_id, status)
         opcode = COMPLETED_AS.get(request.opcode, request.opcode)
         return Completion(request.wr_id, status, opcode, self.length)
-
-
-def _place(number: int, count: int) -> str:
-    if count == 1:
-        return "ONLY"
-    if not number:
-        return "FIRST"
-    if number == count - 1:
-        return "LAST"
-    return "MIDDLE"
 
 
 def _flush_fields(opcode: str) -> dict[str, int]:

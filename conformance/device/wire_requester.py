@@ -19,9 +19,9 @@ from conformance.model.case import QpSpec
 from conformance.model.deadline import Wait
 from conformance.wire.opcodes import is_response
 from conformance.wire.packet import Parsed
+from conformance.wire.sequence import PSNS, psn_distance
 from conformance.wire.statuses import FLUSHED, NO_ANSWER, STATUS_OF_NAK, STATUS_OF_REPEATED
 
-_PSNS = 1 << 24
 _IN_FLIGHT = 64  # packets, fewer than any receive buffer on the way holds
 # Seconds until a request without an answer is repeated, like the local ACK timeout of the other queue pairs, and how
 # often. With 5 % of all packets lost, ten repetitions all fail once in ten thousand million requests.
@@ -119,7 +119,7 @@ class WireRequester:
     def _send(self, message: Message, number: int) -> None:
         packet, distance = message.packets[number], message.first + number
         fields = {"qpn": self._end.destination, **packet.fields}
-        fields["psn"] = (self._end.first_psn + distance) % _PSNS
+        fields["psn"] = (self._end.first_psn + distance) % PSNS
         if packet.operation == "FLUSH":
             crc = self._end.flush_icrc
         else:
@@ -174,10 +174,9 @@ class WireRequester:
         self._advance()
 
     def _distance(self, packet: Parsed) -> int:
-        distance = (packet.fields["psn"] - self._end.first_psn - self._messages[0].first) % _PSNS
-        if distance > _PSNS // 2:
-            distance -= _PSNS
-        return distance + self._messages[0].first
+        """Returns the distance of an answer's PSN from the first; it is near the oldest message."""
+        first = self._messages[0].first
+        return psn_distance(packet.fields["psn"], self._end.first_psn + first) + first
 
     def _progress(self, until: int) -> None:
         """All requests before a distance are acknowledged. The response of one of them may be lost."""

@@ -19,9 +19,9 @@ from conformance.model.script import ANYTHING, CALL, NOTHING, REFUSAL, RESPONSE,
 from conformance.wire.headers import HEADERS
 from conformance.wire.opcodes import SYNDROMES, is_response, operation_of
 from conformance.wire.packet import Packet, Parsed
+from conformance.wire.sequence import PSNS, psn_distance
 
 _FIELDS = frozenset(field.name for header in HEADERS for field in header.fields)
-_PSNS = 1 << 24
 _WORD = 8
 _AT_ONCE_S = 0.001  # the wait for a completion of what has been processed already
 _UNJUDGED = (NOTHING, REFUSAL, ANYTHING)
@@ -176,8 +176,8 @@ class _Script:
         fields = self._fields(connection, operation, numbers, len(data))
         offset = numbers.get("psn", connection.offset)
         if not repeated:
-            connection.offset = (offset + self._psns(operation, fields)) % _PSNS
-        fields["psn"] = (connection.end.first_psn + offset) % _PSNS
+            connection.offset = (offset + self._psns(operation, fields)) % PSNS
+        fields["psn"] = (connection.end.first_psn + offset) % PSNS
         packet = Packet(transport, operation, fields, data)
         wrong: dict[str, Any] = {key: numbers[key] for key in ("cut", "padding") if key in numbers}
         if "icrc" in names:
@@ -302,10 +302,7 @@ class _Script:
 
     def _distance(self, connection: _Connection, packet: Parsed) -> int:
         """Returns the distance of a packet's PSN from the first."""
-        distance = (packet.fields.get("psn", 0) - connection.end.first_psn) % _PSNS
-        if distance > _PSNS // 2:
-            return distance - _PSNS
-        return distance
+        return psn_distance(packet.fields.get("psn", 0), connection.end.first_psn)
 
     def _is_late(self, connection: _Connection, sent: _Sent, packet: Parsed) -> bool:
         """Whether a packet answers an earlier request, to which it is then added: the sentinel on another connection
@@ -399,9 +396,9 @@ class _Script:
             numbers = self._numbers(event)
             wanted = {"va" if key == "addr" else key: value for key, value in numbers.items()}
             if "psn" in wanted:
-                wanted["psn"] = (connection.end.device_psn + wanted["psn"]) % _PSNS
+                wanted["psn"] = (connection.end.device_psn + wanted["psn"]) % PSNS
             if "data" in wanted:
-                wanted["data"] = wanted["data"] % _PSNS
+                wanted["data"] = wanted["data"] % PSNS
             present = {**packet.fields, "data": len(packet.data)}
             for key, value in wanted.items():
                 if present.get(key) != value:
@@ -422,7 +419,7 @@ class _Script:
         fields.setdefault("syndrome", SYNDROMES["ACK"])
         fields.setdefault("qpn", connection.end.destination)
         offset = numbers.get("psn", 0)
-        fields["psn"] = (connection.last_request + offset) % _PSNS
+        fields["psn"] = (connection.last_request + offset) % PSNS
         continues = any(part in operation for part in _CONTINUED)
         if continues:
             start = connection.message

@@ -20,7 +20,6 @@ from trial.reference.served_packets import (
     base_of,
 )
 
-PSNS = 1 << 24
 _PARTITION = 0x7FFF  # the bits of a P_Key without the membership
 _WORD = 8
 _LONGEST = 1 << 31  # bytes of a message

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from conformance.bench.work_requests import SendRequest
 from conformance.wire.packet import Parsed
+from conformance.wire.sequence import place_of
 from conformance.wire.statuses import STATUS_OF_NAK
 from trial.reference.access import RIGHTS
 from trial.reference.objects import Window
@@ -121,10 +122,9 @@ class ServedPackets(Work):
         distance: int,
     ) -> list[Answer]:
         content = self.read_content(queue, packet)
-        count = max(1, -(-len(content) // MTU))
-        self.remember(incoming, Served(distance, count, packet))
-        incoming.expected = distance + count
-        return _responses(content, distance)
+        responses = _responses(content, distance)
+        self.remember(incoming, Served(distance, len(responses), packet))
+        return responses
 
     def read_content(self, queue: Queue, packet: Parsed) -> bytes:
         length = packet.fields["length"]
@@ -135,7 +135,8 @@ class ServedPackets(Work):
         return content
 
     def remember(self, incoming: Incoming, served: Served) -> None:
-        """Keeps a request for its repetition, in place of the oldest one."""
+        """Keeps a request for its repetition, in place of the oldest one; the next request follows its responses."""
+        incoming.expected = served.first + served.count
         incoming.served.append(served)
         while len(incoming.served) > max(1, incoming.resources):
             incoming.served.popleft()
@@ -168,7 +169,6 @@ class ServedPackets(Work):
         after = self.atomic_result(request, original) % (1 << 64)
         self.memory.write(at, after.to_bytes(_WORD, sys.byteorder))
         self.remember(incoming, Served(distance, 1, packet, original))
-        incoming.expected = distance + 1
         return [Answer("ATOMIC_ACKNOWLEDGE", distance, original=original)]
 
     def word_packet(
@@ -183,7 +183,6 @@ class ServedPackets(Work):
             raise Refusal(INVALID)
         self.flush_or_write(queue, packet)
         self.remember(incoming, Served(distance, 1, packet))
-        incoming.expected = distance + 1
         return [Answer("RDMA_READ_RESPONSE_ONLY", distance)]
 
     def flush_or_write(self, queue: Queue, packet: Parsed) -> None:
@@ -331,14 +330,7 @@ def _responses(content: bytes, distance: int) -> list[Answer]:
     starts = range(0, max(1, len(content)), MTU)
     answers: list[Answer] = []
     for number, start in enumerate(starts):
-        if len(starts) == 1:
-            place = "ONLY"
-        elif number == 0:
-            place = "FIRST"
-        elif number == len(starts) - 1:
-            place = "LAST"
-        else:
-            place = "MIDDLE"
+        place = place_of(number, len(starts))
         part = content[start : start + MTU]
         answers.append(Answer(f"RDMA_READ_RESPONSE_{place}", distance + number, data=part))
     return answers

@@ -17,7 +17,7 @@ from conformance.model.vocabulary import WIRE
 from conformance.wire.icrc import Path
 from conformance.wire.opcodes import SYNDROMES
 from conformance.wire.packet import Packet, Parsed, build, parse
-from trial.reference.packets import PSNS
+from conformance.wire.sequence import PSNS, psn_distance
 from trial.reference.served_packets import MTU, Answer, Incoming
 
 if TYPE_CHECKING:
@@ -44,9 +44,7 @@ class ReferenceEnd:
         received = parse(build(packet, _TO_DEVICE, **wrong), _TO_DEVICE)
         if received.fields.get("qpn") != self.destination:
             return
-        distance = (received.fields["psn"] - self.first_psn) % PSNS
-        if distance > PSNS // 2:
-            distance -= PSNS
+        distance = psn_distance(received.fields["psn"], self.first_psn)
         for answer in self._held.take(self._incoming, received, distance):
             self._answers.append(self._parsed(answer))
 
