@@ -15,7 +15,7 @@ from conformance.tables.suite import POINT, Suite
 from conformance.verbs import VERBS
 from conformance.yamldoc.reader import suggestion
 from reports.digest import Digest, read
-from reports.dispute import dispute, symptom_about
+from reports.dispute import dispute, violation_about
 from reports.earlier import run_about
 from reports.explanations import FINGERPRINT, defect_of, of_case, of_defect, of_rule
 
@@ -48,8 +48,7 @@ def execute(arguments: argparse.Namespace) -> int:
     else:
         run = None
     if arguments.dispute:
-        symptom, disputed = symptom_about(word, run)
-        show(dispute(symptom, disputed))
+        show(dispute(*violation_about(word, run)))
         return 0
     if FINGERPRINT.fullmatch(word):
         show(of_defect(*defect_of(word, run, "--run")))

@@ -42,9 +42,8 @@ _DEVICE = re.compile(
 )  # the kernel's IB_DEVICE_NAME_MAX is 64, including the NUL
 # How long a host may take to restart after a crash, in seconds. The firmware of a server needs minutes.
 RETURN_S = 300.0
-_MOST_LOSSES = (
-    30  # percent; with more, repetitions of a request would take longer than the deadline of a case
-)
+# Percent; with more, repetitions of a request would take longer than the deadline of a case.
+_MOST_LOSSES = 30
 
 
 def checked(

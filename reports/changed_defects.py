@@ -19,7 +19,8 @@ def news_of(defect: Defect, earlier: Sequence[Defect], passed: frozenset[str]) -
     before = Counter[str]()
     for other in earlier:
         before += _points(other)
-    more = sum((_points(defect) - before)[case] for case in before)
+    further = _points(defect) - before
+    more = sum(further[case] for case in before)
     if more:
         news.append(f"at {format_count(more, 'more point')} of the same cases")
     return ", ".join(news)

@@ -31,26 +31,27 @@ Keep the paragraph that is true, complete it, and delete the others.
 """
 
 
-def symptom_about(word: str, run: Digest | None) -> tuple[Symptom, Digest]:
-    """Returns the recorded violation of a defect, a case or a rule, and the run. Raises UserError if the run has none."""
+def violation_about(word: str, run: Digest | None) -> tuple[Defect, Symptom, Digest]:
+    """Returns the recorded violation of a defect, a case or a rule, with its defect and the run. Raises UserError if the
+    run has none."""
     if run is None:
         raise UserError(f"no run has a violation of {word}", hint="give the run with --run RUN")
     if FINGERPRINT.fullmatch(word):
-        return defect_of(word, run, "--run")[0].first, run
+        defect, run = defect_of(word, run, "--run")
+        return defect, defect.first, run
     for defect in run.defects:
         for symptom in defect.symptoms:
             if word in (symptom.name, symptom.case) or word.upper() in map(
                 str.upper, symptom.rules
             ):
-                return symptom, run
+                return defect, symptom, run
     raise UserError(
         f"{run.path} has no violation of {word}", hint="only a violation can be disputed"
     )
 
 
-def dispute(symptom: Symptom, run: Digest) -> Iterator[str]:
+def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     """Yields the lines of the text."""
-    defect = _defect_of(symptom, run)
     rules = ", ".join(symptom.rules)
     yield "To: the maintainers of the suite (an issue in the repository from which you have it)"
     yield f"Subject: rdma-cts: {symptom.verdict} of {rules} is disputed: {defect.title}"
@@ -82,10 +83,6 @@ def dispute(symptom: Symptom, run: Digest) -> Iterator[str]:
     yield f"    {command('bundle', where)}"
     yield f"    {command('reproducer', symptom.name, '--run', where)}"
     yield f"Repeated by: {symptom.repro}"
-
-
-def _defect_of(symptom: Symptom, run: Digest) -> Defect:
-    return next(defect for defect in run.defects if symptom in defect.symptoms)
 
 
 def _steps(symptom: Symptom) -> Iterator[str]:

@@ -92,9 +92,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises UserError with argparse's message; for an unknown choice, the message suggests a similar choice."""
         if match := _CHOICE.fullmatch(message):
-            from conformance.yamldoc.reader import (
-                suggestion,
-            )  # imported late: help texts do not need it
+            # Imported late: help texts do not need it.
+            from conformance.yamldoc.reader import suggestion
 
             near = suggestion(match["given"], re.findall(r"[^', ]+", match["known"]))
             message = f"{match['of']} {match['given']!r} does not exist{near}"

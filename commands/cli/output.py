@@ -83,9 +83,8 @@ def write_out(path: Path, data: bytes, line: str) -> None:
 
 def refuse_recorded(path: Path) -> None:
     """Raises UserError (status 2) for a file in which a run or a night is recorded."""
-    from reports.history import (
-        OUTCOME_FILE,
-    )  # imported late, because it imports all modules of reports
+    # Imported late, because it imports all modules of reports.
+    from reports.history import OUTCOME_FILE
 
     # Reports must not replace the data from which they are made.
     recorded = (records.FILE_NAME, plan.FILE_NAME, OUTCOME_FILE)

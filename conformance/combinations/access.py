@@ -187,9 +187,8 @@ class Access:
             self._before(link)
             return self._exchange(link, self.extent(link))
         finally:
-            for (
-                window
-            ) in self._windows:  # before a queue pair is destroyed over which they are bound
+            # Before a queue pair is destroyed over which they are bound.
+            for window in self._windows:
                 self.objects.deallocate(window)
             self.objects.renew_if_stale(link)
 
@@ -549,9 +548,8 @@ class Access:
         sge = Sge(local.addr, size, local.lkey)
         request = SendRequest(opcode, self.objects.wr_id(), (sge,), SIGNALED, extent.base, rkey)
         pair = link.connection.pair
-        awaited = (
-            not self.reliable
-        )  # only what the responder has received no longer changes its memory
+        # Only what the responder has received no longer changes its memory.
+        awaited = not self.reliable
         if self.transport == "UD":
             into = Sge(local.addr + local.length // 2, size + DATAGRAM_HEADER, local.lkey)
             post_receives(pair.responder, [self.objects.wr_id()], (into,))

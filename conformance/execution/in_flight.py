@@ -154,9 +154,8 @@ def _accessed(memory: Memory, other: Part) -> str:
 def killed_in_flight(context: CaseContext, step: Step) -> Observation:
     """Kills another process that has set up this case and posted requests. Adds to `left_behind` the objects that the
     kernel has not released for the killed process."""
-    from conformance.execution.procedure import (
-        set_up,
-    )  # imported late, because procedure.py imports this module
+    # Imported late, because procedure.py imports this module.
+    from conformance.execution.procedure import set_up
 
     def prepare(bench: Bench) -> CaseContext:
         there = CaseContext(context.case, bench)

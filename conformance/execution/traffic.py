@@ -232,9 +232,7 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
         returns_value and not reads and operation not in _INEFFECTIVE
     ):  # the old value must be returned if and only if the new value was written
         back = local.area.received(target)
-        if back == moved:
-            moved = moved
-        else:
+        if back != moved:
             if (moved, back) == ("nothing", "other"):
                 moved = "other"
             else:

@@ -122,9 +122,8 @@ class Recording:
         support, as a clause; empty if there is none."""
         if not self._prior or not self.recorded:
             return ""
-        from conformance.results.rejudge import (
-            unfounded,
-        )  # imported late: only resumed runs need it
+        # Imported late: only resumed runs need it.
+        from conformance.results.rejudge import unfounded
 
         folder = self._file.path.parent
         lines = unfounded(

@@ -182,9 +182,8 @@ def _digest_of_sources(folders: Sequence[Path]) -> str:
 
 
 def _read_suite(folders: Sequence[Path]) -> Suite:
-    from conformance.tables.loader import (
-        read_tables,
-    )  # imported late: not needed if the suite comes from the cache
+    # Imported late: not needed if the suite comes from the cache.
+    from conformance.tables.loader import read_tables
     from conformance.tables.rules_file import read_registry
 
     registry, mistakes = read_registry(folders, ROOT)

@@ -200,10 +200,8 @@ def _plural(what: str) -> str:
 @contextmanager
 def document(path: Path) -> Iterator[tuple[Node, Reader]]:
     """Yields the root of a file, and a reader. After the block, raises UserError with a line for each mistake."""
-    from conformance.yamldoc.parsing import (
-        read_bytes,
-        read_data,
-    )  # imported late: most commands read no such file
+    # Imported late: most commands read no such file.
+    from conformance.yamldoc.parsing import read_bytes, read_data
 
     try:
         data = read_data(path, str(path))
