@@ -10,11 +10,12 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from commands.cli.arguments import NAME, Parser
+from commands.cli.catalogue import COMMANDS, FORMS, GROUPS, module_of, of_today
 from commands.cli.endings import SIGNALLED, Terminated, crash_report, heed_signals, unusable_path
 from commands.cli.streams import Output, show
 from conformance import cache
@@ -22,45 +23,10 @@ from conformance.errors import PROGRAM, UserError, command
 from conformance.model.printable import one_line
 from fixtures.system.cache import cache_directory, keeps_files
 
-# The commands in the order of the help text, with their descriptions. _MODULES has the module names that differ from
-# the command.
-COMMANDS: Mapping[str, str] = {
-    "run": "Run the cases on a device of this host or in the Soft-RoCE guest.",
-    "nightly": "Run the cases on several stacks and compare each stack with its last good night; exit status 1 after a "
-    "regression.",
-    "test": "Run the project's own tests; arguments after `--` go to pytest.",
-    "doctor": "Show what is missing on this host for each way of running, and the remedies.",
-    "prepare": "Build the guest's image and template, without running a case.",
-    "list": "List the cases of all tiers; with --rules, list the rules.",
-    "report": "Write a report of recorded runs; several runs become columns of one page.",
-    "site": "Write the static pages of a history: a page for each rule, each defect and each night, and badges.",
-    "fleet": "Show the differences between the runs of many nodes, by node.",
-    "merge": "Merge the shards of a run into one run (see run --shard); the exit status is that of the run.",
-    "compare": "Compare two runs case by case and point by point; exit status 1 after a regression.",
-    "judge": "Judge recorded observations again by the current rules and tables, without a device.",
-    "bundle": "Pack a run with everything that is needed to judge it again elsewhere (see verify).",
-    "verify": "Judge a bundled run again, and print the conclusion that the bundle supports; exit status 0, 1 or 3 as "
-    "for run, 2 if the bundle was changed.",
-    "explain": "Explain a rule, a case, a point of a sweep or a defect: its source, its set-up, its last verdict, and "
-    "the meaning of a failure.",
-    "waivers": "Write waivers of the defects in recorded runs, each with an owner, an issue and an expiry date.",
-    "reproducer": "Write a C program for libibverbs that shows a violation, or a text that reports the violation.",
-    "findings": "Write a page about the defects in runs on several stacks, and C programs that show the defects.",
-    "patches": "Write patches for git am that fix the defects of Soft-RoCE in given source trees.",
-    "bisect-step": "Run a case, and exit with the status for git bisect run: 0 good, 1 bad, 125 cannot be tested, 128 "
-    "stops the bisection.",
-    "coverage": "Show how many cases of each rule expect success or a refusal; with --run, also show the verdicts.",
-    "describe": "Print the promises of the manual pages about a verb.",
-    "trial": "Test the suite itself: does a case fail for every rule that a driver violates?",
-    "schema": "Print the JSON Schema of tables or of another file format; docs/ has a copy of each schema.",
-    "variables": "Print the environment variables and the purpose of each variable.",
-    "completion": "Print a script with which bash, zsh or fish complete commands and options.",
-}
 _ALLOCATED = (
     50_000  # new objects between two garbage collections; few objects of a command become garbage
 )
 _ALONE = ("-h", "--help", "--version")  # options without a command
-_MODULES = {"list": "listing", "bisect-step": "bisect_step"}
 
 
 class _Version(argparse.Action):
@@ -73,26 +39,81 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def parser_of(commands: Collection[str]) -> Parser:
-    """Returns a parser of these commands. Without commands, or with an unknown command, the parser has all commands
-    without their arguments, because importing all modules takes longer than most commands."""
-    parser = Parser(
+class _Program(Parser):
+    """The parser of all commands. Its help text shows the commands by what a person wants."""
+
+    def format_help(self) -> str:
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, [])
+        formatter.add_text(self.description)
+        entries = {action.dest: action for action in self.entries()}
+        for title, commands in GROUPS.items():
+            formatter.start_section(title)
+            formatter.add_arguments([entries[name] for name in commands])
+            formatter.end_section()
+        formatter.start_section("options")
+        formatter.add_arguments([action for action in self._actions if action.option_strings])
+        formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
+
+
+def parser_of(words: Sequence[str] = ()) -> Parser:
+    """Returns a parser of the command that the words begin with, and of its form, such as `list coverage`. Without
+    words, or with an unknown command, the parser has all commands without their arguments, because importing all modules
+    takes longer than most commands."""
+    name = " ".join(words[:1])
+    if name not in COMMANDS:
+        return _parser()
+    form = " ".join(words[:2])
+    return _parser([name], [form] if form in FORMS else [])
+
+
+def whole_parser() -> Parser:
+    """Returns a parser of all commands and forms with all arguments."""
+    return _parser([*COMMANDS], [*FORMS])
+
+
+def _parser(names: Sequence[str] = (), forms: Sequence[str] = ()) -> Parser:
+    """Returns a parser of these commands and forms with their arguments. Without names, it has all commands without
+    their arguments."""
+    parser = _Program(
         prog=NAME,
         description="Conformance tests for the memory-region verbs of RDMA devices.",
-        epilog=f"Environment variables: {PROGRAM} variables. Exit statuses and more: rdma-cts(1), README.md, docs/.",
+        epilog=f"Environment variables: {PROGRAM} list variables. Exit statuses and more: rdma-cts(1), README.md, docs/.",
     )
     parser.add_argument(
         "--version", action=_Version, nargs=0, help="show the version with its commit and exit"
     )
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    has_commands = bool(commands) and COMMANDS.keys() >= {*commands}
-    for name in commands if has_commands else COMMANDS:
+    subparsers = parser.add_subparsers(
+        dest="command",
+        metavar="COMMAND",
+        required=True,
+        parser_class=Parser,
+    )
+    for name in names or COMMANDS:
         command = subparsers.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
-        if has_commands:
-            module = importlib.import_module(f"commands.{_MODULES.get(name, name)}")
-            module.add_arguments(command)
-            command.set_defaults(execute=module.execute)
+        if names:
+            _add_command(command, name)
+            _add_forms(command, [form for form in forms if form.startswith(f"{name} ")])
     return parser
+
+
+def _add_command(parser: Parser, name: str) -> None:
+    module = importlib.import_module(f"commands.{module_of(name)}")
+    module.add_arguments(parser)
+    parser.set_defaults(execute=module.execute)
+
+
+def _add_forms(parser: Parser, forms: Sequence[str]) -> None:
+    """Adds forms of a command. Their words are optional: without one, the command's own arguments apply."""
+    if not forms:
+        return
+    subparsers = parser.add_subparsers(dest="form", metavar="FORM", parser_class=Parser)
+    for form in forms:
+        _, word = form.split(" ")
+        below = subparsers.add_parser(word, help=FORMS[form], description=FORMS[form])
+        _add_command(below, form)
 
 
 def main(
@@ -108,13 +129,14 @@ def main(
         words = list(argv)
     if words[:1] == ["help"]:
         words = [*words[1:2], "--help"]
+    words = _spelled_anew(words)
     out: Path | None = None
     arguments = parsed or Namespace()
     try:
         if words[:1] and words[0].startswith("-") and words[0] not in _ALONE:
             raise UserError("a command comes first, then its options", hint=_meant(words))
         if not parsed:
-            parser_of(words[:1]).parse_args(words, arguments)
+            parser_of(words).parse_args(words, arguments)
         vars(arguments).update(known, argv=words[1:])
         try:
             return int(arguments.execute(arguments))
@@ -137,6 +159,18 @@ def main(
         if isinstance(error, OSError) and (said := unusable_path(error, words)):
             return _report_error(said, words)
         return _report_error(crash_report(error, out if out and out.is_dir() else None), words)
+
+
+def _spelled_anew(words: list[str]) -> list[str]:
+    """Returns the command line in today's spelling. A former spelling is told on standard error."""
+    today = of_today(words)
+    if today != words:
+        print(
+            f"{NAME}: `{words[0]}` is now `{' '.join(today[:2])}`; "
+            "the former spelling works until version 2",
+            file=sys.stderr,
+        )
+    return today
 
 
 def _meant(given: Sequence[str]) -> str:

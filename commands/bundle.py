@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from commands import verify
+from commands import judge_bundle
 from commands.cli.arguments import Parser
 from commands.cli.output import is_standard_output, write_out
 from commands.cli.run_arguments import add, add_cases_argument, add_options, options_from
@@ -58,7 +58,7 @@ def execute(arguments: argparse.Namespace) -> int:
         draft = Path(name, f"bundle{SUFFIX}")
         files = _files(run, arguments.waivers, arguments.profile)
         pack(draft, claims(run), files)
-        support = verify.support_of(draft, arguments.cases, arguments.run)
+        support = judge_bundle.support_of(draft, arguments.cases, arguments.run)
         if support.unfounded:
             raise UserError(
                 f"{arguments.run} supports {support.sentence}; the first: {support.unfounded[0]}",

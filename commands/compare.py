@@ -3,8 +3,10 @@
 import argparse
 import sys
 
+from commands import compare_nodes
 from commands.cli.run_arguments import add
 from commands.cli.streams import show
+from conformance.errors import PROGRAM, UserError, format_count
 from reports import comparison_formats
 from reports.comparison import compare
 from reports.digest import read
@@ -13,8 +15,18 @@ _MOST = 20  # the maximum number of printed changes of each kind
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "old OLD", "the directory or results.jsonl of the earlier run")
-    add(parser, "new NEW", "the directory or results.jsonl of the later run")
+    add(
+        parser,
+        "runs RUN...",
+        "the earlier and the later run, each a directory or results.jsonl; with --nodes, the results of nodes, or "
+        "directories in which each subdirectory is a node",
+    )
+    add(parser, "--nodes", "write one page about the runs of many nodes, by node")
+    add(
+        parser,
+        "--out DIR",
+        "with --nodes: where to write the page (default: the working directory)",
+    )
     add(parser, "--unlike-tables", "compare the runs even if their tables differ")
     add(
         parser,
@@ -28,8 +40,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints the comparison. Returns exit status 1 after a regression; 3 if the new run is incomplete or decides less
-    than the old run, or if the runs have no case in common; else 0."""
-    comparison = compare(read(arguments.old), read(arguments.new), arguments.unlike_tables)
+    than the old run, or if the runs have no case in common; else 0. With --nodes, returns the status of the nodes."""
+    if arguments.nodes:
+        return compare_nodes.execute(arguments)
+    if len(arguments.runs) != 2:
+        raise UserError(
+            f"compare takes an earlier and a later run, and {format_count(len(arguments.runs), 'run')} given",
+            hint=f"{PROGRAM} report shows several runs on one page; --nodes compares nodes",
+        )
+    if arguments.out:
+        raise UserError("--out is where --nodes writes its page", hint="leave out --out")
+    old, new = map(read, arguments.runs)
+    comparison = compare(old, new, arguments.unlike_tables)
     if arguments.format != "text":
         sys.stdout.write(comparison_formats.FORMATS[arguments.format](comparison))
     else:

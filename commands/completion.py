@@ -1,4 +1,4 @@
-"""`rdma-cts completion`: prints a script with which a shell completes commands and options. The script needs no Python.
+"""`rdma-cts list completion`: prints a script with which a shell completes commands and options. The script needs no Python.
 The packages install the script for all users."""
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "shell",
         choices=tuple(SCRIPTS),
-        help="for example: source <(./rdma-cts completion bash)",
+        help="for example: source <(./rdma-cts list completion bash)",
     )
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from commands.__main__ import COMMANDS, parser_of
+    from commands.__main__ import whole_parser
 
-    print(SCRIPTS[arguments.shell](_with_subcommands(parser_of(COMMANDS).commands())), end="")
+    print(SCRIPTS[arguments.shell](_with_subcommands(whole_parser().commands())), end="")
     return 0
 
 

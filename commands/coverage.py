@@ -1,4 +1,4 @@
-"""`rdma-cts coverage`: prints how many cases prove each documented statement, which statements no case proves, and how
+"""`rdma-cts list coverage`: prints how many cases prove each documented statement, which statements no case proves, and how
 many cases expect each documented return code. With the results of a run, it also prints the verdicts and how often each
 return code was observed."""
 

@@ -1,11 +1,12 @@
-"""`rdma-cts explain`: explains a rule, a case, a point of a sweep, or a defect. For a rule, it prints the statement,
-the quotation that proves the statement, and the latest verdict."""
+"""`rdma-cts explain`: explains a rule, a case, a point of a sweep, a defect, or a verb. For a rule, it prints the
+statement, the quotation that proves the statement, and the latest verdict; for a verb, what the documents promise."""
 
 from __future__ import annotations
 
 import argparse
 import re
 
+from commands import verbs
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.errors import PROGRAM, UserError
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "id ID",
         "a rule such as REG-15, a case such as reg_mr/registration/last-byte, CASE#axis=value,... for a point of "
-        "a sweep, or the fingerprint of a defect",
+        "a sweep, the fingerprint of a defect, a verb such as reg_mr, or `model`",
     )
     add(
         parser,
@@ -35,13 +36,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser, "--dispute", "write the text with which you dispute the violation (docs/dispute.md)"
     )
+    verbs.add_dialect(parser)
     add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints the explanation and returns exit status 0. Raises UserError for an unknown id."""
-    suite = suite_from(arguments)
     word = arguments.id
+    if verbs.is_verb(word):
+        show(verbs.render(verbs.find(word, arguments.dialect)))
+        return 0
+    suite = suite_from(arguments)
+    if word == verbs.MODEL:
+        show(verbs.render_models(suite.cases))
+        return 0
     path = arguments.run or run_about(word)
     if path:
         run = read(path)
@@ -75,13 +83,8 @@ def _case(suite: Suite, word: str, run: Digest | None) -> Case:
                 f"{word} is too short for the fingerprint of a defect",
                 hint="give at least 4 digits",
             )
-        verb = f"ibv_{word.removeprefix('ibv_')}"
         ids = [case.id for case in suite.cases]
-        if verb in VERBS:
-            page = f" (did you mean {PROGRAM} describe {verb}?)"
-        else:
-            page = ""
-        meant = page or suggestion(word, [*suite.registry, *ids])
+        meant = suggestion(word, [*suite.registry, *ids, *VERBS])
         raise UserError(
             f"there is no rule or case {word!r}{meant}",
             hint=f"`{PROGRAM} list` shows all cases, and `{PROGRAM} list --rules` shows all rules",

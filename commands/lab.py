@@ -24,7 +24,7 @@ from commands.cli.choice import choose
 from commands.cli.endings import heed_signals
 from commands.cli.run_arguments import recorded_options, suite_from
 from commands.cli.streams import Output
-from commands.fleet import differences
+from commands.compare_nodes import differences
 from conformance.errors import UserError, command
 from conformance.model.case import Table
 from conformance.model.printable import one_line

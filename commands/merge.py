@@ -12,9 +12,9 @@ from datetime import date, datetime
 from pathlib import Path
 
 from commands import report
+from commands.cli.judged import refuse_other_tables
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
-from commands.judge import refuse_other_tables
 from conformance.errors import UserError, reading
 from conformance.regular_file import read_regular
 from conformance.results.files import write_atomically

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from commands.cli.output import STANDARD_OUTPUT, write_out
-from commands.cli.run_arguments import add
+from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.results.files import write_atomically
@@ -49,6 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--history DIR",
         "all nights of a history (see nightly) on one page, by default history.html in DIR",
     )
+    add(
+        parser,
+        "--site DIR",
+        "with --history: a page for each rule, each defect and each night, and badges, in an empty directory or an "
+        "earlier site, whose files are replaced or removed",
+    )
     add(parser, "--against RUN", "for html: list first what is new against this earlier run")
     add(parser, "--format", "the format (default: html)", choices=FORMATS, default="html")
     add(
@@ -57,28 +63,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "where to write; - is standard output (default: for html, report.html next to the first "
         "run's results, else standard output)",
     )
+    add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Writes the report. Returns exit status 3 if no cell of a history can be read, else 0, whatever the verdicts of
     the runs are."""
     if arguments.history:
-        if arguments.runs or arguments.format != "html":
-            raise UserError(
-                "--history writes a separate page",
-                hint="give neither runs nor another format",
-            )
-        from reports.history import PAGE, read_history  # imported late: runs do not need it
-
-        history = read_history(arguments.history)
-        if not history.nights:
-            raise UserError(f"{arguments.history} is not a history: it has no night")
-        show(history.problems, sys.stderr)
-        page = renderer("history_page").page_of(history)
-        _write(arguments.out, arguments.history / PAGE, page.encode())
-        if history.is_readable:
-            return 0
-        return 3
+        return _of_history(arguments)
+    if arguments.site:
+        raise UserError("--site shows a history: give --history DIR")
     if not arguments.runs:
         raise UserError("no run is given: give the directory of a run, or --history DIR")
     digests = [read(path) for path in arguments.runs]
@@ -89,6 +83,32 @@ def execute(arguments: argparse.Namespace) -> int:
         beside = STANDARD_OUTPUT
     _write(arguments.out, beside, report)
     return 0
+
+
+def _of_history(arguments: argparse.Namespace) -> int:
+    """Writes the page or the site of a history. Returns exit status 3 if no cell can be read, else 0."""
+    if arguments.runs or arguments.format != "html":
+        raise UserError(
+            "--history writes a separate page", hint="give neither runs nor another format"
+        )
+    if arguments.site:
+        if arguments.out:
+            raise UserError("--site is a directory of its own", hint="leave out --out")
+        from commands.report_site import write_site  # imported late: other reports do not need it
+
+        write_site(arguments.history, arguments.site, suite_from(arguments))
+        return 0
+    from reports.history import PAGE, read_history  # imported late: runs do not need it
+
+    history = read_history(arguments.history)
+    if not history.nights:
+        raise UserError(f"{arguments.history} is not a history: it has no night")
+    show(history.problems, sys.stderr)
+    page = renderer("history_page").page_of(history)
+    _write(arguments.out, arguments.history / PAGE, page.encode())
+    if history.is_readable:
+        return 0
+    return 3
 
 
 def _novelty(runs: Sequence[Digest], arguments: argparse.Namespace) -> Novelty | None:

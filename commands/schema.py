@@ -1,4 +1,4 @@
-"""`rdma-cts schema`: prints the table language or another file format of the project as JSON Schema, for editors and
+"""`rdma-cts list schema`: prints the table language or another file format of the project as JSON Schema, for editors and
 tools."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`rdma-cts variables`: prints the environment variables, which docs/variables.md describes."""
+"""`rdma-cts list variables`: prints the environment variables, which docs/variables.md describes."""
 
 import argparse
 import sys
@@ -28,7 +28,7 @@ _INDENT = 22
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command has no arguments."""
+    """There are no arguments."""
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from commands.__main__ import COMMANDS, parser_of  # noqa: E402
+from commands.__main__ import whole_parser  # noqa: E402
 from commands.cli.arguments import Parser  # noqa: E402
 
 
@@ -19,7 +19,7 @@ def text() -> str:
     """Returns a section for each command."""
     os.environ["COLUMNS"] = "10000"  # keeps the usage on one line
     lines: list[str] = []
-    for name, parser in parser_of(COMMANDS).commands().items():
+    for name, parser in whole_parser().commands().items():
         lines += [f"## {name}", "", str(parser.description), "", *_arguments(parser), ""]
     return "\n".join(lines).rstrip() + "\n"
 

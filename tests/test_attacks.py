@@ -145,7 +145,7 @@ def by_file(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> No
         ["judge"],
         ["bundle"],
         ["compare", run],
-        ["coverage", "--run"],
+        ["list", "coverage", "--run"],
     ):
         if reader[0] in ("report", "judge", "bundle") or attack.by == "file":
             assert attack.said in cli(2, *reader, run).err
@@ -224,8 +224,8 @@ def by_changed(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) ->
 
 
 def by_verified(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
-    """Checks that `verify` reports where, and with which rights, the library under test ran."""
-    assert attack.said in cli(1, "verify", bundled(lines, folder)).out
+    """Checks that `judge` reports where, and with which rights, the library under test ran."""
+    assert attack.said in cli(1, "judge", bundled(lines, folder)).out
 
 
 def by_sweep(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
@@ -258,7 +258,7 @@ def by_bomb(_: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
             "reports.bundles.archive._most_unpacked",
             lambda packed: (1 << 20) + 100 * packed,
         )
-        assert attack.said in cli(2, "verify", folder / "bundle").err
+        assert attack.said in cli(2, "judge", folder / "bundle").err
 
 
 def by_values(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
@@ -280,12 +280,12 @@ def by_records(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) ->
 
 
 def by_file_in_bundle(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
-    """Checks that `verify` refuses a bundle with this file, or, for `nothing`, without a file."""
+    """Checks that `judge` refuses a bundle with this file, or, for `nothing`, without a file."""
     if attack.by != "nothing":
         more = {attack.by: b"x: 1\n"}
     else:
         more = {}
-    assert attack.said in cli(2, "verify", bundled(lines, folder, **more)).err
+    assert attack.said in cli(2, "judge", bundled(lines, folder, **more)).err
 
 
 def bundled(lines: Sequence[Line], folder: Path, **more: bytes) -> Path:
@@ -297,22 +297,22 @@ def bundled(lines: Sequence[Line], folder: Path, **more: bytes) -> Path:
 
 
 def by_told(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
-    """Checks that the first line of `verify` and every report describe the builds under test."""
-    assert attack.said in cli(1, "verify", bundled(lines, folder)).out.splitlines()[0]
+    """Checks that the first line of `judge` and every report describe the builds under test."""
+    assert attack.said in cli(1, "judge", bundled(lines, folder)).out.splitlines()[0]
     for form in ("summary", "junit", "ktap", "markdown", "html"):
         report = cli(0, "report", "--format", form, folder / "run", "--out", "-").out
         assert attack.said in report.replace("\\", ""), form
 
 
 def by_signature(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
-    """Checks that `verify` refuses a bundle if no allowed signer has signed it."""
+    """Checks that `judge` refuses a bundle if no allowed signer has signed it."""
     for name in ("own", "strange"):
         subprocess.run(
             ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", folder / name],
             check=True,
         )
     (folder / "signers").write_text(f"me@lab {(folder / 'own.pub').read_text()}")
-    check = ["verify", "--signers", folder / "signers"]
+    check = ["judge", "--signers", folder / "signers"]
     run, bundle, signature = (
         written_records(lines, folder / "run"),
         folder / "bundle",
@@ -320,7 +320,7 @@ def by_signature(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) 
     )
     cli(0, "bundle", run, "--out", bundle, "--sign", folder / "own")
     assert cli(1, *check, bundle).out.startswith("signature: of me@lab\n")
-    assert "signature: not checked" in cli(1, "verify", bundle).out
+    assert "signature: not checked" in cli(1, "judge", bundle).out
     if attack.by == "stranger":
         cli(0, "bundle", run, "--out", bundle, "--sign", folder / "strange")
     elif attack.by == "other":

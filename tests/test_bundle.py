@@ -1,4 +1,4 @@
-"""`rdma-cts bundle` and `verify`: the conclusions that a bundle supports, and the detection of every change or
+"""`rdma-cts bundle` and `judge BUNDLE`: the conclusions that a bundle supports, and the detection of every change or
 forgery."""
 
 import hashlib
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from commands import verify
+from commands import judge_bundle
 from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.older_python import UTC
@@ -76,10 +76,10 @@ def bundle(run: Path, tmp_path: Path, cli: Cli) -> Path:
 
 @pytest.fixture
 def verified(cli: Cli) -> Verified:
-    """Runs `verify`, checks its exit status and that a refusal (status 2) is one line, and returns its whole output."""
+    """Runs `judge`, checks its exit status and that a refusal (status 2) is one line, and returns its whole output."""
 
     def verify(status: int, bundle: Path) -> str:
-        out, err = cli(status, "verify", bundle)
+        out, err = cli(status, "judge", bundle)
         assert "Traceback" not in err
         assert "error of the suite" not in err
         assert status != 2 or len(err.splitlines()) == 1
@@ -90,7 +90,7 @@ def verified(cli: Cli) -> Verified:
 
 @pytest.fixture
 def forged(run: Path, tmp_path: Path, verified: Verified) -> Forged:
-    """Packs these records with a consistent footer and a correct manifest, as a careful forger does; runs `verify` and
+    """Packs these records with a consistent footer and a correct manifest, as a careful forger does; runs `judge` and
     returns its output."""
 
     def verify(status: int, lines: list[Line], **more: bytes) -> str:
@@ -139,7 +139,7 @@ def test_a_run_in_which_nothing_is_violated(whole: Path, verified: Verified) -> 
 @pytest.fixture(autouse=True)
 def loaded(monkeypatch: Patch) -> None:
     """Reads the tables once for all tests."""
-    monkeypatch.setattr(verify, "load_suite", lambda _: SUITE)
+    monkeypatch.setattr(judge_bundle, "load_suite", lambda _: SUITE)
     monkeypatch.setattr(digest, "tables_digest", lambda _: SUITE.tables_sha256)
 
 
@@ -243,7 +243,7 @@ def test_a_bundle_is_a_tar_that_others_can_read(run: Path, bundle: Path) -> None
     assert sorted(manifest["files"]) == names[1:]
 
 
-# What `verify` reports as changed
+# What `judge` reports as changed
 
 
 SAMPLE: Mapping[str, bytes] = {

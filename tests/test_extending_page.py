@@ -18,7 +18,7 @@ EDIT = re.compile(
     re.DOTALL,
 )
 GENERATED = re.findall(
-    r"^    (\./rdma-cts schema \w+ > docs/\S+|python3 docs/\S+)$",
+    r"^    (\./rdma-cts list schema \w+ > docs/\S+|python3 docs/\S+)$",
     PAGE,
     re.MULTILINE,
 )

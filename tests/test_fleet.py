@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bad_places import as_another_user
-from commands.fleet import _node
+from commands.compare_nodes import _node
 from conformance.older_python import zip
 from kinds import Cli
 from launched import ended
@@ -88,8 +88,8 @@ def nodes(folder: Path, count: int, changes: Mapping[int, Change] | None = None)
 
 
 def told(status: int, folder: Path, cli: Cli) -> tuple[dict[str, Any], str]:
-    """Runs `fleet` and checks its exit status; returns the data of the page, and the output."""
-    said = cli(status, "fleet", folder, "--out", folder.parent / "out").out
+    """Runs `compare --nodes` and checks its exit status; returns the data of the page, and the output."""
+    said = cli(status, "compare", "--nodes", folder, "--out", folder.parent / "out").out
     return json.loads((folder.parent / "out" / "fleet.json").read_text()), said
 
 
@@ -206,4 +206,7 @@ def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, cl
 
 def test_two_nodes_of_one_name_are_refused(tmp_path: Path, cli: Cli) -> None:
     folders = [str(nodes(tmp_path / name, 2)) for name in ("a", "b")]
-    assert "two nodes are called n0: " in cli(2, "fleet", *folders, "--out", tmp_path / "out").err
+    assert (
+        "two nodes are called n0: "
+        in cli(2, "compare", "--nodes", *folders, "--out", tmp_path / "out").err
+    )

@@ -319,7 +319,7 @@ class Page:
 
 
 def made(history: Path, out: Path, *more: str) -> Path:
-    assert main(["site", "--history", str(history), "--out", str(out), *more]) == 0
+    assert main(["report", "--history", str(history), "--site", str(out), *more]) == 0
     return out
 
 
@@ -490,7 +490,7 @@ def test_on_a_full_disk_the_old_site_is_unchanged(short: Path, tmp_path: Path, c
     out = made(short, tmp_path / "site")
     before = {path: path.read_bytes() for path in out.rglob("*.*")}
     with full_disk(4096):
-        said = cli(3, "site", "--history", short, "--out", out).err
+        said = cli(3, "report", "--history", short, "--site", out).err
     assert said == f"rdma-cts: {out} cannot be written: File too large\n"
     assert {path: path.read_bytes() for path in out.rglob("*.*")} == before
 

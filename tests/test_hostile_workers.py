@@ -14,7 +14,7 @@ import pytest
 
 import hostile_worker
 from actors import IDS, SUITE, Audience, StagedRun, verdicts
-from commands import verify
+from commands import judge_bundle
 from commands.__main__ import main
 from conformance.older_python import zip
 from conformance.results.conclusions import exit_status
@@ -154,9 +154,9 @@ def test_a_hostile_worker_affects_only_one_case_and_gets_no_wrong_pass(
 
 def assert_verified(run: Path, status: int, monkeypatch: Patch) -> None:
     suite = replace(SUITE, tables_sha256=header()["suite"]["tables_sha256"])
-    monkeypatch.setattr(verify, "load_suite", lambda _: suite)
+    monkeypatch.setattr(judge_bundle, "load_suite", lambda _: suite)
     bundle = run.parent / "bundle"
     assert main(["bundle", str(run), "--out", str(bundle)]) == 0
-    support = verify.support_of(bundle, [])
+    support = judge_bundle.support_of(bundle, [])
     without_a_case = 3  # most rules of the sample have no case
     assert (list(support.unfounded), support.status) == ([], status or without_a_case)

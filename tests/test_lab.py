@@ -20,7 +20,7 @@ from lxml import html
 import samples
 from commands.__main__ import main
 from commands.cli.choice import choose
-from commands.fleet import differences
+from commands.compare_nodes import differences
 from conformance.older_python import zip
 from conformance.results.plan import Plan, write_plan
 from conformance.results.records import Recorded

@@ -16,8 +16,9 @@ import pytest
 
 from bad_places import as_another_user
 from commands import listing
-from commands.__main__ import COMMANDS, main, parser_of
+from commands.__main__ import main, parser_of
 from commands.cli import choice, run_arguments
+from commands.cli.catalogue import COMMANDS, GROUPS
 from commands.cli.streams import show
 from commands.run import _kept as kept_text
 from commands.variables import VARIABLES
@@ -161,7 +162,7 @@ merge {0} {0} --out m
 bundle {0}
 run --failed {0}
 run --resume {0}
-site --history {0} --out s
+report --history {0} --site s
 run --guest --overlay={0} --out r
 run --guest --rdma-core {0} --out r
 run --guest --modules {0} --out r
@@ -223,8 +224,49 @@ def test_every_variable_is_printed_and_on_its_page(cli: Cli) -> None:
     page = (ROOT / "docs" / "variables.md").read_text()
     assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == list(VARIABLES)
     assert [
-        line.split()[0] for line in cli(0, "variables").out.splitlines() if line[0] != " "
+        line.split()[0] for line in cli(0, "list", "variables").out.splitlines() if line[0] != " "
     ] == list(VARIABLES)
+
+
+FORMER = {
+    "completion bash": "list completion bash",
+    "coverage": "list coverage",
+    "describe": "list verbs",
+    "describe ibv_reg_mr": "explain ibv_reg_mr",
+    "describe ibv_rereg_mr --dialect experimental": "explain ibv_rereg_mr --dialect experimental",
+    "fleet nowhere --out o": "compare --nodes nowhere --out o",
+    "schema rules": "list schema rules",
+    "site --history nowhere --out s": "report --history nowhere --site s",
+    "variables": "list variables",
+    "verify nowhere": "judge nowhere",
+}
+
+
+@pytest.mark.parametrize(("former", "today"), FORMER.items())
+def test_a_former_spelling_works_and_tells_the_spelling_of_today(
+    former: str,
+    today: str,
+    capsys: Says,
+) -> None:
+    status = main(today.split())
+    expected = capsys.readouterr()
+    assert main(former.split()) == status
+    output = capsys.readouterr()
+    note, _, rest = output.err.partition("\n")
+    assert note.startswith(f"rdma-cts: `{former.split()[0]}` is now `{today.split()[0]}")
+    assert (output.out, rest) == (expected.out, expected.err)
+
+
+def test_the_help_text_has_at_most_18_commands_in_groups(capsys: Says) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    shown = re.findall(r"^(?:  ([a-z][a-z-]+) |([a-z ]+):$)", text, re.MULTILINE)
+    names = [name for name, _ in shown if name]
+    titles = [title for _, title in shown if title]
+    assert sorted(names) == sorted(COMMANDS)
+    assert len(names) <= 18
+    assert titles == [*GROUPS, "options"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

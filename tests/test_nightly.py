@@ -306,7 +306,7 @@ def test_a_running_night_is_shown_as_running(
         cell = nights.history.of("forky")[-1]
         shown.append(cell.outcome.outcome)
         assert not nights.history.problems
-        assert main(["site", "--history", str(nights.folder), "--out", str(tmp_path / "s")]) == 0
+        assert main(["report", "--history", str(nights.folder), "--site", str(tmp_path / "s")]) == 0
         assert "Latest night: 1 running" in (tmp_path / "s" / "index.html").read_text()
         return nights.finished(command, environment, output)
 

@@ -261,7 +261,7 @@ COMMANDS = (
     "compare OLD",
     "judge",
     "explain ADV-01 --run",
-    "coverage --run",
+    "list coverage --run",
     "run --resume",
 )
 

@@ -93,7 +93,7 @@ def test_judge_bundle_and_verify_do_not_say_that_one_case_conforms(
     for status, *command in (
         (0, "judge", one),
         (0, "bundle", one, "--out", bundle),
-        (3, "verify", bundle),
+        (3, "judge", bundle),
     ):
         text = cli(status, *command).out
         assert PARTIAL in text
@@ -115,7 +115,7 @@ def test_every_command_reports_a_violation_of_a_run_that_was_cut_short(
     assert run_read.conclusion.endswith(" violated (cut short)")
     assert run_read.conclusion in cli(1, "judge", run).out
     assert run_read.conclusion in cli(0, "bundle", run, "--out", tmp_path / "bundle").out
-    assert run_read.conclusion in cli(1, "verify", tmp_path / "bundle").out
+    assert run_read.conclusion in cli(1, "judge", tmp_path / "bundle").out
 
 
 def run_concluded(

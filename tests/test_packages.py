@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from commands.__main__ import COMMANDS
+from commands.cli.catalogue import COMMANDS
 from conformance.results.records import read_written
 from conformance.tables.suite import ROOT, VERSION
 from fixtures.guest.build import System
@@ -327,7 +327,7 @@ def test_nothing_is_written_into_the_directories_of_the_package_even_by_root(
 ) -> None:
     before = installed.state(SUITE)
     assert any(name.endswith(".pyc") for name in before), "the package has no bytecode"
-    for command in ("list", "coverage", "schema table", "explain REG-15", "doctor"):
+    for command in ("list", "list coverage", "list schema table", "explain REG-15", "doctor"):
         done = installed.run(f"rdma-cts {command}", user="root")
         assert done.stderr == ""
     assert installed.state(SUITE) == before

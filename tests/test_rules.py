@@ -334,4 +334,4 @@ def test_the_exit_status_says_whether_a_rule_has_no_case(
     cli: Cli,
 ) -> None:
     monkeypatch.setattr("commands.cli.run_arguments.load_suite", lambda folders: suite(rules))
-    assert cli(status, "coverage").out.startswith("rule ")
+    assert cli(status, "list", "coverage").out.startswith("rule ")

@@ -50,7 +50,7 @@ def test_a_schema_is_valid_by_draft_2020_12_and_its_published_copy_is_up_to_date
     jsonschema.Draft202012Validator.check_schema(json.loads(command.text(of)))
     path = ROOT / "docs" / f"{of}.schema.json"
     assert path.read_text() == command.text(of) + "\n", (
-        f"run: ./rdma-cts schema {of} > docs/{path.name}"
+        f"run: ./rdma-cts list schema {of} > docs/{path.name}"
     )
 
 

@@ -193,7 +193,7 @@ def test_a_merged_run_is_judged_and_bundled_as_any_other(
         in cli(1, "judge", out).out
     )
     cli(0, "bundle", out)
-    cli(1, "verify", f"{out}{SUFFIX}")
+    cli(1, "judge", f"{out}{SUFFIX}")
 
 
 def test_a_shard_that_is_missing_is_named_and_the_run_incomplete(

@@ -200,9 +200,9 @@ def test_a_table_without_exactly_one_test_function_is_a_mistake(
 
 
 @pytest.mark.usefixtures("own")
-@pytest.mark.parametrize("command", ["list", "coverage"])
+@pytest.mark.parametrize("command", [["list"], ["list", "coverage"]])
 def test_the_mistakes_of_all_files_are_printed_one_per_line(
-    command: str,
+    command: list[str],
     tmp_path: Path,
     cli: Cli,
 ) -> None:
@@ -211,7 +211,7 @@ def test_the_mistakes_of_all_files_are_printed_one_per_line(
         "q": TABLE.replace("REG-01", "STAT-1"),
     }
     folder = laid(tmp_path / "own", {f"reg_mr/{name}.yaml": text for name, text in files.items()})
-    captured = cli(2, command, "--cases", folder)
+    captured = cli(2, *command, "--cases", folder)
     assert captured.out == ""
     assert captured.err.splitlines() == [
         f"rdma-cts: {folder}/reg_mr/p.yaml:5:46: unknown access flag 'LOCAL_WIRTE' (did you mean LOCAL_WRITE?)",

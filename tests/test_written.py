@@ -74,7 +74,7 @@ READING = (
     ("compare", "RUN", OLD),
     ("compare", OLD, "RUN"),
     ("explain", "REG-15", "--run", "RUN"),
-    ("coverage", "--run", "RUN"),
+    ("list", "coverage", "--run", "RUN"),
 )
 WRITING = (
     ["run", "--host", "root@nowhere.invalid", "--device", "x"],

@@ -124,7 +124,7 @@ def main() -> int:
             ["compare", again, large],
             ["judge", large],
             ["explain", "REG-15", "--run", large],
-            ["coverage", "--run", large],
+            ["list", "coverage", "--run", large],
         ]
         for command in commands:
             took = cost([str(ROOT / "rdma-cts"), *command], {})

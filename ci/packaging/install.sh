@@ -20,7 +20,7 @@ for place in bash:bash-completion/completions/rdma-cts zsh:zsh/vendor-completion
     fish:fish/vendor_completions.d/rdma-cts.fish; do
     file=$root/usr/share/${place#*:}
     mkdir -p "${file%/*}"
-    PYTHONPATH=$project PYTHONDONTWRITEBYTECODE=1 "${RDMA_CTS_PYTHON:-/usr/bin/python3}" -m commands completion "${place%%:*}" >"$file"
+    PYTHONPATH=$project PYTHONDONTWRITEBYTECODE=1 "${RDMA_CTS_PYTHON:-/usr/bin/python3}" -m commands list completion "${place%%:*}" >"$file"
     chmod 644 "$file"
 done
 # git replaces the placeholder in this file when it makes an archive.

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from datetime import datetime
 
-from commands.__main__ import COMMANDS, parser_of
+from commands.__main__ import whole_parser
 from commands.variables import VARIABLES
 from conformance.older_python import UTC
 from conformance.tables.suite import VERSION
@@ -27,7 +27,7 @@ EXIT_STATUSES = (
 
 def page() -> str:
     """Returns the manual page. Its date is SOURCE_DATE_EPOCH (in seconds), or today."""
-    return "\n".join(_lines(parser_of(COMMANDS))) + "\n"
+    return "\n".join(_lines(whole_parser())) + "\n"
 
 
 def _lines(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -45,7 +45,9 @@ class Parser(argparse.ArgumentParser):
         namespace_read, unknown = self.parse_known_args(args, namespace)
         if unknown:
             parser = self._of_command(getattr(namespace_read, "command", ""))._of_command(
-                getattr(namespace_read, "trial", ""),
+                getattr(namespace_read, "trial", None)
+                or getattr(namespace_read, "form", None)
+                or "",
             )
             parser.error(f"unrecognized arguments: {' '.join(unknown)}{parser._meant(unknown[0])}")
         return namespace_read
@@ -56,12 +58,18 @@ class Parser(argparse.ArgumentParser):
         ]
 
     def commands(self) -> dict[str, Parser]:
-        groups = [
+        for action in self._subparsers_actions():
+            return dict(action.choices)
+        return {}
+
+    def entries(self) -> list[argparse.Action]:
+        """Returns an action for each command, which has the command's help text."""
+        return [entry for action in self._subparsers_actions() for entry in action._choices_actions]
+
+    def _subparsers_actions(self) -> list[argparse._SubParsersAction[Any]]:
+        return [
             action for action in self._actions if isinstance(action, argparse._SubParsersAction)
         ]
-        if groups:
-            return dict(groups[0].choices)
-        return {}
 
     def _of_command(self, command: str) -> Parser:
         return self.commands().get(command, self)

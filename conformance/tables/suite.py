@@ -213,7 +213,7 @@ def tables_digest(folders: Sequence[Path]) -> str:
 
 
 _LISTED = {
-    "verb": "describe",
+    "verb": "list verbs",
     "rule": "list --rules",
     "case": "list",
 }  # the command that lists the known names

@@ -1,7 +1,6 @@
-"""`rdma-cts site`: writes the static pages of a history, for any web server. All new files are written before the first
-old file is replaced, so that a full disk does not damage the old site."""
+"""`rdma-cts report --history DIR --site DIR`: writes the static pages of a history, for any web server. All new files are
+written before the first old file is replaced, so that a full disk does not damage the old site."""
 
-import argparse
 import json
 import os
 import re
@@ -11,7 +10,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from commands.findings import PLACES, places_in
 from conformance.errors import UserError
@@ -37,32 +35,20 @@ _NEW = ".rdma-cts-new"
 _FILE = re.compile(rf"(?:index\.html|style\.css|(?:{'|'.join(site.FOLDERS)})/(?!\.)[^/\0]+)")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "--history DIR", "the history that `nightly` has written", required=True)
-    add(
-        parser,
-        "--out DIR",
-        "an empty directory, or an earlier site, whose files are replaced or removed",
-        required=True,
-    )
-    add_cases_argument(parser)
-
-
-def execute(arguments: argparse.Namespace) -> int:
-    """Writes the site and returns exit status 0, whatever the verdicts of the runs are."""
-    folder: Path = arguments.out
+def write_site(history_folder: Path, folder: Path, suite: Suite) -> None:
+    """Writes the site of a history into an empty directory, or an earlier site, whose files are replaced or removed."""
     old = _earlier(folder)
-    history = read_history(arguments.history)
+    history = read_history(history_folder)
     if not history.nights:
-        raise UserError(f"{arguments.history} is not a history: it has no night")
+        raise UserError(f"{history_folder} is not a history: it has no night")
     if history.problems and not any(cell.facts for cell in history.cells):
         raise UserError(
-            f"{arguments.history}: no night can be read; the first problem: {history.problems[0]}",
+            f"{history_folder}: no night can be read; the first problem: {history.problems[0]}",
         )
-    if Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(arguments.history)):
+    if Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(history_folder)):
         raise UserError(
             f"{folder} is within the history, where every directory is a night",
-            hint="give another --out",
+            hint="give another --site",
         )
     show(history.problems, sys.stderr)
     page = HistoryPage(history)
@@ -73,10 +59,9 @@ def execute(arguments: argparse.Namespace) -> int:
         paths = [path for path in newest if path.name == name]
         if paths:
             latest[name] = runs[paths[0]].digest
-    papers = _papers(page, [runs[path] for path in newest], suite_from(arguments))
+    papers = _papers(page, [runs[path] for path in newest], suite)
     count = _write(folder, site.pages(site.Site(history, latest, papers)), old)
     show([f"site: {folder / site.INDEX} ({count:,} files)"])
-    return 0
 
 
 def _runs(history: History, page: HistoryPage) -> dict[Path, Run]:

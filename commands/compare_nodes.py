@@ -1,11 +1,10 @@
-"""`rdma-cts fleet`: writes one page about the runs of many nodes, from the summaries of the runs."""
+"""`rdma-cts compare --nodes`: writes one page about the runs of many nodes, from the summaries of the runs."""
 
 import argparse
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from commands.cli.run_arguments import add
 from commands.cli.streams import show
 from conformance.errors import UserError, reading
 from conformance.model.printable import one_line
@@ -21,24 +20,10 @@ from reports.html import FILE_NAME as REPORT
 _MOST = 20  # the maximum number of printed differences
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(
-        parser,
-        "nodes DIR...",
-        "the results of a node, or a directory in which each subdirectory is a node",
-    )
-    add(
-        parser,
-        "--out DIR",
-        "where to write the page (default: the working directory)",
-        default=Path(),
-    )
-
-
 def execute(arguments: argparse.Namespace) -> int:
     """Writes the page, its data and the commands for Slurm. The exit status shows whether any node differs."""
     folders: dict[str, Path] = {}
-    for folder in (node for names in arguments.nodes for node in _nodes_in(names)):
+    for folder in (node for names in arguments.runs for node in _nodes_in(names)):
         name = one_line(folder.name)
         if name in folders:
             raise UserError(
@@ -46,7 +31,7 @@ def execute(arguments: argparse.Namespace) -> int:
                 hint="rename one directory",
             )
         folders[name] = folder
-    out = Path(arguments.out)
+    out = arguments.out or Path()
     rules, _ = read_registry([CASES], ROOT)
     nodes = tuple(_node(name, folder, out) for name, folder in folders.items())
     fleet_here = Fleet(nodes, {rule: texts.short for rule, texts in rules.items()})

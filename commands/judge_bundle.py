@@ -1,4 +1,4 @@
-"""`rdma-cts verify`: judges a bundled run again, and states in one sentence what the bundle supports. Verdicts, waivers
+"""`rdma-cts judge BUNDLE`: judges a bundled run again, and states in one sentence what the bundle supports. Verdicts, waivers
 and conclusions are derived only from the bundled observations; recorded verdicts are only compared with the derived
 verdicts. reports/bundles/archive.py reads and writes the file of a bundle."""
 
@@ -14,14 +14,13 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
 
-from commands.cli.run_arguments import add, add_cases_argument
+from commands.cli.judged import not_founded, refuse_other_tables, shortened, write_judged
 from commands.cli.streams import show
-from commands.judge import not_founded, refuse_other_tables, shortened, write_judged
-from conformance.errors import PROGRAM, UserError, format_count
+from conformance.errors import UserError, format_count, reading
 from conformance.model.printable import one_line
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.vocabulary import TIERS
-from conformance.regular_file import read_regular
+from conformance.regular_file import open_regular, read_regular
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.records import Recorded, read_results, read_written
 from conformance.results.rejudge import (
@@ -58,27 +57,20 @@ _ISOLATED = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "bundle BUNDLE", "a file that `bundle` has written")
-    add(
-        parser,
-        "--signers FILE",
-        "refuse a bundle that no signer in FILE has signed (the format is in ssh-keygen(1), ALLOWED SIGNERS)",
-    )
-    add_cases_argument(parser)
+def is_bundle(path: Path) -> bool:
+    """Returns whether a path is a file other than the results of a run. A file of results begins with a record."""
+    if path.is_dir() or path.name == RESULTS:
+        return False
+    with reading(path), open_regular(path) as file:
+        return file.read(1) != b"{"
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints what the bundle supports. Raises UserError (status 2) for a file that is not a bundle, or was changed.
     Returns exit status 0 if no rule is violated in a run of the whole default tier, 1 if a rule is violated or verdicts
     do not follow from the observations, and 3 if the run is incomplete."""
-    if arguments.bundle.is_dir():
-        raise UserError(
-            f"{arguments.bundle} is a directory, not a bundle",
-            hint=f"{PROGRAM} bundle RUN makes one",
-        )
-    support = support_of(arguments.bundle, arguments.cases)
-    show(support.lines(_signed(arguments.bundle, support, arguments.signers)))
+    support = support_of(arguments.run, arguments.cases)
+    show(support.lines(_signed(arguments.run, support, arguments.signers)))
     return support.status
 
 

@@ -1,17 +1,16 @@
-"""`rdma-cts describe`: prints what the documents promise about a verb. `run` tests whether a device conforms to these
-descriptions."""
+"""`rdma-cts list verbs`, and what `rdma-cts explain VERB` prints: the promises of the documents about a verb. `run`
+tests whether a device conforms to these descriptions."""
 
 from __future__ import annotations
 
 import argparse
-import difflib
 import textwrap
 from collections.abc import Iterable, Iterator
 
+from commands.cli.streams import show
 from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.older_python import zip
-from conformance.tables.suite import load_suite
 from conformance.verbs import (
     EXPERIMENTAL,
     MAINLINE,
@@ -27,36 +26,40 @@ from conformance.verbs import (
     enum_in,
     structs_in,
 )
+from conformance.yamldoc.reader import suggestion
 
 WIDTH = 100
+MODEL = "model"  # the word for the models of sweeps, where a verb may stand
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "verb",
-        nargs="?",
-        metavar="VERB",
-        help="a verb, such as ibv_reg_mr or reg_mr, or `model` (default: list all verbs)",
-    )
+    add_dialect(parser)
+
+
+def add_dialect(parser: argparse.ArgumentParser) -> None:
+    """Adds the option that chooses between two documents."""
     parser.add_argument(
         "--dialect",
         choices=(MAINLINE, EXPERIMENTAL),
         default=MAINLINE,
-        help="which dialect to print if two documents describe the same verb (default: %(default)s)",
+        help="which description of a verb, if two documents describe it (default: %(default)s)",
     )
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints one description, or the list of verbs. Raises UserError (status 2) for an unknown verb or dialect."""
-    if arguments.verb is None:
-        verbs = (VERBS if arguments.dialect == MAINLINE else VENDOR_VERBS).values()
-        print("\n".join(f"{verb.name:<18} {verb.summary}" for verb in verbs))
-        return 0
-    if arguments.verb == "model":
-        print("\n".join(render_models(load_suite().cases)))
-        return 0
-    print("\n".join(render(find(arguments.verb, arguments.dialect))))
+    """Prints the list of verbs."""
+    verbs = VERBS if arguments.dialect == MAINLINE else VENDOR_VERBS
+    show(f"{verb.name:<18} {verb.summary}" for verb in verbs.values())
     return 0
+
+
+def is_verb(word: str) -> bool:
+    """Returns whether a document describes a verb of this name, which may lack the prefix ibv_."""
+    return _full(word) in VERBS
+
+
+def _full(name: str) -> str:
+    return f"ibv_{name.removeprefix('ibv_')}"
 
 
 def render_models(cases: Iterable[Case]) -> Iterator[str]:
@@ -89,17 +92,12 @@ def render_models(cases: Iterable[Case]) -> Iterator[str]:
 def find(name: str, dialect: str = MAINLINE) -> Verb:
     """Returns the description of a verb. `name` may lack the prefix ibv_. Raises UserError if there is no
     description."""
-    if name.startswith("ibv_"):
-        full = name
-    else:
-        full = f"ibv_{name}"
+    full = _full(name)
     if full not in VERBS:
-        close = difflib.get_close_matches(full, VERBS, n=3, cutoff=0.6)
-        if close:
-            hint = f"did you mean {' or '.join(close)}?"
-        else:
-            hint = f"`{PROGRAM} describe` lists all verbs"
-        raise UserError(f"unknown verb {name!r}", hint=hint)
+        raise UserError(
+            f"unknown verb {name!r}{suggestion(full, VERBS)}",
+            hint=f"`{PROGRAM} list verbs` lists all verbs",
+        )
     if dialect not in dialects(full):
         raise UserError(
             f"no document describes an {dialect} {full}",

@@ -1,4 +1,4 @@
-"""Tests of `rdma-cts describe`, `explain` and `completion`, of the set-up of a case in results and reports, and of the
+"""Tests of `rdma-cts explain`, `list verbs` and `list completion`, of the set-up of a case in results and reports, and of the
 search for an earlier run with a defect or a case."""
 
 import os
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from commands.__main__ import COMMANDS
 from commands.cli import run_arguments
+from commands.cli.catalogue import COMMANDS
 from conformance.errors import UserError
 from conformance.model.kind import Kind
 from conformance.model.set_up import set_up_of
@@ -34,12 +34,12 @@ Shown = Callable[..., str]
 
 @pytest.fixture
 def shown(cli: Cli) -> Shown:
-    """Runs `describe` with these arguments; returns its output."""
-    return lambda *arguments: cli(0, "describe", *arguments).out
+    """Runs `explain` with these arguments; returns its output."""
+    return lambda *arguments: cli(0, "explain", *arguments).out
 
 
-def test_without_an_argument_each_verb_is_listed_in_a_line(shown: Shown) -> None:
-    lines = shown().splitlines()
+def test_each_verb_is_listed_in_a_line(cli: Cli) -> None:
+    lines = cli(0, "list", "verbs").out.splitlines()
     assert [line.split()[0] for line in lines] == list(VERBS)
     assert lines[0].endswith(VERBS["ibv_reg_mr"].summary)
 
@@ -70,7 +70,10 @@ def test_the_prefix_may_be_left_out(shown: Shown) -> None:
     assert shown("reg_mr") == shown("ibv_reg_mr")
 
 
-def test_the_other_dialect_is_mentioned_and_is_described_with_its_option(shown: Shown) -> None:
+def test_the_other_dialect_is_mentioned_and_is_described_with_its_option(
+    shown: Shown,
+    cli: Cli,
+) -> None:
     mainline, experimental = (
         shown("ibv_rereg_mr"),
         shown("ibv_rereg_mr", "--dialect", "experimental"),
@@ -83,7 +86,7 @@ def test_the_other_dialect_is_mentioned_and_is_described_with_its_option(shown: 
         line.split()[:2] for line in experimental.splitlines()
     ]
     assert "ialect" not in shown("ibv_reg_mr")
-    assert shown("--dialect", "experimental").split()[0] == "ibv_rereg_mr"
+    assert cli(0, "list", "verbs", "--dialect", "experimental").out.split()[0] == "ibv_rereg_mr"
 
 
 def test_structs_behind_pointers_are_not_printed(shown: Shown) -> None:
@@ -169,7 +172,7 @@ def test_a_case_of_other_tables_is_explained_only_with_the_option_cases(
 
 @pytest.mark.parametrize(("line", "offered"), rows("completions"))
 def test_bash_offers_the_words_that_fit(line: str, offered: str, cli: Cli) -> None:
-    script = cli(0, "completion", "bash").out
+    script = cli(0, "list", "completion", "bash").out
     words = line.split(" ")
     ask = (
         f"COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); COMP_CWORD={len(words) - 1}; _rdma_cts"
@@ -185,7 +188,7 @@ def test_bash_offers_the_words_that_fit(line: str, offered: str, cli: Cli) -> No
     [("zsh", "#compdef rdma-cts\n"), ("fish", "complete -c rdma-cts")],
 )
 def test_other_shells_know_all_commands(shell: str, sign: str, cli: Cli) -> None:
-    script = cli(0, "completion", shell).out
+    script = cli(0, "list", "completion", shell).out
     assert sign in script
     assert all(f"{name} " in script for name in COMMANDS)
 
