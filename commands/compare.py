@@ -45,7 +45,7 @@ def execute(arguments: argparse.Namespace) -> int:
         return compare_nodes.execute(arguments)
     if len(arguments.runs) != 2:
         raise UserError(
-            f"compare takes an earlier and a later run, and {format_count(len(arguments.runs), 'run')} given",
+            f"compare takes an earlier and a later run; {format_count(len(arguments.runs), 'run')} given",
             hint=f"{PROGRAM} report shows several runs on one page; --nodes compares nodes",
         )
     if arguments.out:
