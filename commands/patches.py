@@ -83,6 +83,8 @@ def _trees(arguments: argparse.Namespace) -> Iterator[Tree]:
         name: path for name in PROJECTS if (path := getattr(arguments, name.replace("-", "_")))
     }
     if not trees:
-        raise UserError("no tree is given", hint="--linux TREE, --rdma-core TREE, or both")
+        raise UserError(
+            "no tree is given", hint="--linux TREE, --rdma-core TREE or --libibverbs TREE"
+        )
     for name, path in trees.items():
         yield read_tree(name, path)

@@ -25,7 +25,8 @@ from reports import html, markdown, terminal
 from reports.digest import digest
 from samples import laid, numbered, recorded, result, user_error
 from trial.kernel.modules import Modules
-from trial.mended import SAMPLE, left_out, selected, table
+from trial.left_out import left_out, table
+from trial.mended import SAMPLE, selected
 
 KERNEL = "7.0-test"
 RECIPE = recipe_for("forky-mended")
@@ -43,6 +44,14 @@ PROVIDER = Change(
     ("BIND-21",),
     (),
     (Edit("rdma-core/rxe.c", "", "after", "one", "two\n"),),
+    "2" * 64,
+)
+LIBRARY = Change(
+    "library",
+    "why",
+    ("BIND-21",),
+    (),
+    (Edit("libibverbs/memory.c", "", "after", "library", "new\n"),),
     "2" * 64,
 )
 MISFIT = Change(
@@ -75,7 +84,8 @@ class Workshop:
                 (f"rdma-core/providers/{name}/{name}.c" for name in ("rxe", "siw")),
                 "one\n",
             )
-            laid(root_of(command) / "source", {**drivers, **providers})
+            sources = {"rdma-core/libibverbs/memory.c": "library\n"}
+            laid(root_of(command) / "source", {**drivers, **providers, **sources})
         else:
             system, _, folder, module = command[command.index("sh") + 2 :][:4]
             folder_made, root = Path(system + folder), Path(system) / "source"
@@ -88,7 +98,9 @@ class Workshop:
             )
             if command[-2] == "rxe":
                 compiled = (root / "rdma-core/providers/rxe/rxe.c").read_bytes()
-                laid(root, {"build/lib/librxe-rdmav65.so": compiled})
+                library = (root / "rdma-core/libibverbs/memory.c").read_bytes()
+                names = {"librxe-rdmav65.so": compiled, "libibverbs.so.1.18.65.0": library}
+                laid(root / "installed/lib", names)
         with log.open("a", encoding="utf-8") as sink:
             sink.write(self.log)
         return int(bool(self.log))
@@ -111,11 +123,15 @@ def test_module_and_provider_are_built_once_and_again_if_damaged(
         "usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav65.so": "one\ntwo\n",
         "opt/rdma-cts/rdma_cts_exporter.ko": "exporter",
     }
+    library = workshop.mended([WHY, LIBRARY]).laid
+    assert (
+        library["usr/lib/x86_64-linux-gnu/libibverbs.so.1.18.65.0"].read_text() == "library\nnew\n"
+    )
     assert workshop.mended([WHY, PROVIDER]) == build
     assert workshop.made == 1
     build.module.write_bytes(b"something else")
     assert workshop.mended([WHY, PROVIDER]).module.read_bytes() != b"something else"
-    assert (workshop.made, workshop.compiled) == (1, 2), "made again, or not compiled again"
+    assert (workshop.made, workshop.compiled) == (1, 3), "made again, or not compiled again"
     names = ["build-mended-forky.log", "mended", "workshop.lock", "workshops"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 

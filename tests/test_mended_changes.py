@@ -197,7 +197,7 @@ def test_two_changes_that_replace_the_same_words_do_not_fit_together() -> None:
         (
             "  - {file: a.c, before: x, text: new}",
             "",
-            r"a file is linux/NAME or rdma-core/NAME, not 'a.c'",
+            r"a file is one of linux/NAME, rdma-core/NAME, libibverbs/NAME, not 'a.c'",
         ),
         (
             "  - {file: linux/a.c, before: x, after: v, text: new}",

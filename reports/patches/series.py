@@ -16,7 +16,7 @@ from pathlib import Path
 from conformance.errors import UserError
 from conformance.older_python import zip
 from conformance.results.files import make_directory, write_atomically
-from fixtures.guest.changes import LINUX, RDMA_CORE, Change, Edit, apply
+from fixtures.guest.changes import LIBIBVERBS, LINUX, RDMA_CORE, Change, Edit, apply
 
 NO_GIT = "git, which makes the series, is not installed"
 
@@ -33,6 +33,7 @@ class Project:
 PROJECTS = {
     LINUX: Project("Linux", "drivers/infiniband/sw/rxe", "RDMA/rxe"),
     RDMA_CORE: Project("rdma-core", "providers/rxe", "librxe"),
+    LIBIBVERBS: Project("rdma-core with libibverbs", "libibverbs", "verbs"),
 }
 
 
