@@ -71,6 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(mending, "run RUN", "a run on the stack without any of the changes")
     add(mending, "--change NAME", "leave out only this change", action="append", default=[])
+    violated = "run only the cases that violate a rule in RUN, and tell the defects of each change"
+    add(mending, "--violated", violated)
     add(mending, "--list", "only list the changes")
 
     kernel = trial(

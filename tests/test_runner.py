@@ -13,6 +13,7 @@ import pytest
 
 import samples
 from conformance.errors import HostLacks, LoopbackLost, PeerLost, SetupRefused, UserError
+from conformance.execution import runner
 from conformance.execution.procedure import limits
 from conformance.execution.runner import RunContext, run_case
 from conformance.execution.steps import STEPS
@@ -21,7 +22,7 @@ from conformance.kernel import resources
 from conformance.model.capability import Profile
 from conformance.model.case import Case, Expectation, Step
 from conformance.model.kind import Kind
-from conformance.model.observation import KernelEvidence
+from conformance.model.observation import KernelEvidence, Observation
 from conformance.model.verdict import Verdict
 from conformance.results.case_record import case_record
 from conformance.sweeps.run import SweepRun
@@ -379,3 +380,44 @@ def test_a_refused_valid_registration_comes_with_the_limit_on_locked_memory(
     step = Step("ibv_reg_mr", {}, Expectation("success"))
     assert limits(step, {"errno": code}).get("remarks") == said
     assert limits(replace(step, then=Expectation("refused")), {"errno": code}) == {}
+
+
+def awaited(returned: str, overlapped: bool) -> Observation:
+    step = Observation(
+        rc=0,
+        returned=returned,
+        errno="",
+        layer="none",
+        marker=["SUCCESS"] * 12,
+        overlapped=overlapped,
+    )
+    return Observation(rc=0, returned="0", errno="", layer="kernel", afterwards=[step])
+
+
+@pytest.mark.parametrize(
+    ("attempts", "number", "verdict"),
+    [
+        pytest.param(["early"] * 2 + ["seen"] * 3 + ["moved"], 6, "FAIL", id="late"),
+        pytest.param(["moved"], 1, "FAIL", id="at-once"),
+        pytest.param(["seen", "early"] * 4, 7, "PASS", id="never"),
+        pytest.param(["early"] * 8, 8, "UNREACHABLE", id="not-in-flight"),
+    ],
+)
+def test_a_case_with_requests_in_flight_is_tried_until_it_shows_a_violation(
+    run: RunContext,
+    monkeypatch: pytest.MonkeyPatch,
+    attempts: list[str],
+    number: int,
+    verdict: str,
+) -> None:
+    name = "dereg_mr/in_flight/rdma-read-in-flight"
+    case = next(case for case in SUITE.cases if case.id == name)
+    outcomes = {
+        "early": awaited("0", False),
+        "seen": awaited("0", True),
+        "moved": awaited("changed", True),
+    }
+    call = Mock(side_effect=[outcomes[attempt] for attempt in attempts])
+    monkeypatch.setattr(runner, "set_up_and_call", call)
+    assert run_case(case, run).judgement.verdict == verdict
+    assert call.call_count == number

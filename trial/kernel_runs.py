@@ -74,7 +74,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     modules = Modules(recipe, image, cache_directory(), driver, say)
     if arguments.build:
         return _build(chosen, modules)
-    under_test = UnderTest(Builds(), image, recipe, _module(driver, recipe, image, say))
+    under_test = UnderTest(Builds(), image, recipe, driver_module(driver, recipe, image, say))
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-kernel"
     make_directory(out)
     began, findings = time.monotonic(), dict[str, Finding]()
@@ -138,7 +138,7 @@ def _refused(chosen: Sequence[Mutant], findings: Iterable[Finding]) -> list[str]
     return [mutant.name for mutant in chosen if mutant.permitted and mutant.name in failed]
 
 
-def _module(driver: Driver, recipe: Recipe, image: Image, say: Say) -> DriverModule:
+def driver_module(driver: Driver, recipe: Recipe, image: Image, say: Say) -> DriverModule:
     if driver.name != DEFAULT_DRIVER:
         return DriverModule(
             driver.module,

@@ -395,6 +395,11 @@ def was_too_fast(observed: Observation) -> bool:
     return any(seen.get("overlapped") is False for seen in observed.get("afterwards", ()))
 
 
+def was_in_flight(observed: Observation) -> bool:
+    """Whether requests were in flight during the judged call."""
+    return any(seen.get("overlapped") is True for seen in observed.get("afterwards", ()))
+
+
 def _first_refused(case: Case, observed: Observation) -> bool:
     """Whether the first fault is the refusal of a later step that moved no bytes."""
     for number, (step, seen) in enumerate(made_steps(case, observed)):

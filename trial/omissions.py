@@ -1,0 +1,140 @@
+"""Leaves out changes of the mended stack one after the other in the same guest, in which the driver's module and its
+provider are exchanged, and runs only the cases that some change cures. One change then takes less than a minute."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from conformance.errors import UserError
+from conformance.model.case import Case
+from conformance.model.record import ResultRecord
+from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.tables.suite import Suite
+from fixtures.guest.changes import LIBIBVERBS, Change
+from fixtures.guest.mending import Mended
+from trial.kernel.guest import Lost, MutantGuest, NoSession
+from trial.kernel.trying import suited
+from trial.left_out import LeftOut, left_out, line
+
+WHOLE = "whole"  # the build with all changes
+
+
+class Starter(Protocol):
+    """Starts guests with the whole mended stack, such as trial.kernel.guest.Guests."""
+
+    def start(self, cases: Sequence[Case]) -> MutantGuest: ...
+
+
+def violated_by(cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[Case]:
+    """Returns the cases that violate a rule on the stack as shipped, as far as a guest of mutants can run them."""
+    violated = []
+    for case in suited(cases):
+        record = shipped.get(case.id)
+        if record is not None and record["verdict"] in VIOLATIONS:
+            violated.append(case)
+    return violated
+
+
+def is_exchangeable(change: Change) -> bool:
+    """Whether a running guest can exchange what the change edits: the guest has already loaded libibverbs."""
+    return not any(file.startswith(LIBIBVERBS) for file in change.files)
+
+
+class Omissions:
+    """Runs cases with one build after the other. `stage` is a directory for the files that a guest receives."""
+
+    def __init__(self, guests: Starter, cases: Sequence[Case], stage: Path) -> None:
+        self._guests, self._cases, self._stage = guests, cases, stage
+        self._guest: MutantGuest | None = None
+
+    def staged(self, name: str, build: Mended) -> Path:
+        """Returns the build's module, with the provider next to it under the same name."""
+        module = self._stage / f"{name}.ko"
+        shutil.copyfile(build.module, module)
+        for path in build.laid.values():
+            if path.name.startswith("librxe-"):
+                shutil.copyfile(path, module.with_suffix(".so"))
+        return module
+
+    def verdicts(self, module: Path, names: Sequence[str]) -> dict[str, str]:
+        """Returns the verdict of each case with this module. A case that kills the guest or its process is a CRASH, and
+        the other cases run in another guest or process. Raises UserError (status 3) if no case can be run."""
+        verdicts: dict[str, str] = {}
+        while rest := [name for name in names if name not in verdicts]:
+            before = len(verdicts)
+            try:
+                self._run(module, rest, verdicts)
+            except Lost as lost:
+                self.close()
+                if lost.case:
+                    verdicts[lost.case] = lost.verdict
+            except NoSession as error:
+                raise UserError(f"{module.stem}: no session begins: {error}", status=3) from error
+            if len(verdicts) == before:
+                raise UserError(f"{module.stem}: the guest runs no case", status=3)
+        return verdicts
+
+    def _run(self, module: Path, names: Sequence[str], verdicts: dict[str, str]) -> None:
+        if self._guest is None:
+            self._guest = self._guests.start(self._cases)
+        if reason := self._guest.load(module):
+            raise UserError(f"{module.stem}: the module does not load: {reason}", status=3)
+        for answer in self._guest.run(names, all_of_them=True, watched=False):
+            verdicts[answer.case] = answer.verdict
+
+    def close(self) -> None:
+        if self._guest is not None:
+            self._guest.close()
+        self._guest = None
+
+
+def cured(verdicts: Mapping[str, str]) -> list[str]:
+    """Returns the cases that pass with all changes."""
+    return [case for case, verdict in verdicts.items() if verdict == Verdict.PASS]
+
+
+def again(shipped: Mapping[str, ResultRecord], verdicts: Mapping[str, str]) -> list[ResultRecord]:
+    """Returns the results on the stack as shipped of the cases that violate a rule again without a change."""
+    return [shipped[case] for case, verdict in verdicts.items() if verdict in VIOLATIONS]
+
+
+def passed(record: ResultRecord) -> ResultRecord:
+    """Returns a result of the stack as shipped with the verdict of the mended stack."""
+    return {**record, "verdict": Verdict.PASS}
+
+
+def in_one_guest(
+    suite: Suite,
+    shipped: Mapping[str, ResultRecord],
+    builds: Mapping[str, Mended],
+    chosen: Sequence[Change],
+    guests: Starter,
+    out: Path,
+) -> list[LeftOut]:
+    """Leaves out each change in one guest, with the cases that violate a rule in `shipped` and that a change cures."""
+    cases = violated_by(suite.cases, shipped)
+    omissions = Omissions(guests, cases, out)
+    findings = []
+    try:
+        with_all = omissions.verdicts(
+            omissions.staged(WHOLE, builds[WHOLE]), [case.id for case in cases]
+        )
+        names = cured(with_all)
+        print(f"{len(names)} of {len(cases)} cases pass with all changes", flush=True)
+        whole = {name: passed(shipped[name]) for name in names}
+        for change in chosen:
+            began = time.monotonic()
+            without = omissions.verdicts(omissions.staged(change.name, builds[change.name]), names)
+            finding = left_out(
+                change.name, change.rules, change.defects, whole, again(shipped, without)
+            )
+            findings.append(replace(finding, tried=len(without)))
+            print(f"{line(findings[-1])}, {time.monotonic() - began:.0f} s", flush=True)
+    finally:
+        omissions.close()
+    return findings
