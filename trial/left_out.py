@@ -118,5 +118,6 @@ def _names(defects: Mapping[str, str]) -> str:
 def line(finding: LeftOut) -> str:
     return (
         f"{finding.change}: {finding.outcome}: {len(finding.violated)} violated again, "
-        f"{len(finding.not_verified)} no longer verified, of {finding.tried} cases"
+        f"{len(finding.not_verified)} no longer verified, of {finding.tried} cases; defects: "
+        f"{' '.join(finding.defects) or 'none'}"
     )

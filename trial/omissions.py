@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from conformance.defects import defects_of
 from conformance.errors import UserError
 from conformance.model.case import Case
+from conformance.model.kind import Kind
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.tables.suite import Suite
@@ -22,6 +25,7 @@ from trial.kernel.trying import suited
 from trial.left_out import LeftOut, left_out, line
 
 WHOLE = "whole"  # the build with all changes
+EACH = 5
 
 
 class Starter(Protocol):
@@ -93,6 +97,25 @@ class Omissions:
         self._guest = None
 
 
+def picked(
+    change_rules: Sequence[str],
+    cases: Sequence[Case],
+    shipped: Mapping[str, ResultRecord],
+) -> list[str]:
+    """Returns the cases to run without a change: the cases of its rules, and of the rows of other rules EACH for each
+    set of defects that a row shows in `shipped`."""
+    rows: Counter[tuple[str, ...]] = Counter()
+    chosen = []
+    for case in cases:
+        shown = tuple(defect.fingerprint for defect in defects_of([shipped[case.id]]))
+        if set(case.rules) & set(change_rules):
+            chosen.append(case.id)
+        elif case.kind is Kind.ROW and rows[shown] < EACH:
+            rows[shown] += 1
+            chosen.append(case.id)
+    return chosen
+
+
 def cured(verdicts: Mapping[str, str]) -> list[str]:
     """Returns the cases that pass with all changes."""
     return [case for case, verdict in verdicts.items() if verdict == Verdict.PASS]
@@ -126,10 +149,12 @@ def in_one_guest(
         )
         names = cured(with_all)
         print(f"{len(names)} of {len(cases)} cases pass with all changes", flush=True)
+        passing = [case for case in cases if case.id in names]
         whole = {name: passed(shipped[name]) for name in names}
         for change in chosen:
             began = time.monotonic()
-            without = omissions.verdicts(omissions.staged(change.name, builds[change.name]), names)
+            module = omissions.staged(change.name, builds[change.name])
+            without = omissions.verdicts(module, picked(change.rules, passing, shipped))
             finding = left_out(
                 change.name, change.rules, change.defects, whole, again(shipped, without)
             )

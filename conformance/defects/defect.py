@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from conformance.defects.conditions import Condition, Granted, conditions, granted
 from conformance.defects.owner import UNKNOWN, Answering, answering_of
 from conformance.defects.severity import Severity, severity_of
 from conformance.defects.symptom import REGISTRATION, Cause, Symptom, cause_of, symptoms_of
-from conformance.defects.words import Condition, Granted, Shorts, conditions, granted, title_of
+from conformance.defects.words import Shorts, title_of
 from conformance.model.fault import Effect
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS, Verdict

@@ -36,6 +36,8 @@ UNKNOWN = "not known"
 _CORE_MODULES = ("ib_core", "ib_uverbs", "ib_umad", "rdma_cm", "iw_cm", "ib_cm", "rdma_ucm")
 # A line of a driver in the kernel's log, such as `rxe0: pd#1 rxe_reg_user_mr: …`; it begins with the device's name.
 _OWN_LINE = re.compile(r"^(?:\[[^\]]*\] )?(?P<device>[a-z]\w*\d): (?:\S+ )?(?P<function>\w+): \S")
+# A line about a queue pair is about a request, such as one that a later step of the case posts, not about a system call.
+_OF_REQUEST = re.compile(r"\bqp\W?\d", re.IGNORECASE)
 _LAYERS = {
     "libibverbs": (LIBIBVERBS, "it checks this itself, before a system call"),
     "library": (LIBIBVERBS, "it checks this itself, before a system call"),
@@ -126,7 +128,8 @@ def _of_layer(fault: Fault) -> Answering | None:
 
 
 def _of_own_line(fault: Fault, log: Iterable[str]) -> Answering | None:
-    line = next(filter(None, map(_OWN_LINE.match, log)), None)
+    of_calls = (line for line in log if not _OF_REQUEST.search(line))
+    line = next(filter(None, map(_OWN_LINE.match, of_calls)), None)
     if line and not fault.later and fault.effect in (Effect.REFUSED, Effect.CODE):
         return Answering(DEVICE, f"{line['function']} of its driver reports it in the kernel's log")
     return None

@@ -1,13 +1,13 @@
-"""Creates the title of a defect, and finds the shortest condition on access flags that is true for all failing calls of
-the defect and for no successful call. The title of a defect with one cause is created from this cause and the short
-name of the rule, so it does not depend on the cases that have shown the defect. For several causes, see title_of."""
+"""Creates the title of a defect from its cause, the short names of the rules, and what the symptoms have in common;
+their order does not change the title. For several causes, see title_of."""
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
+from conformance.defects.conditions import Flags, Granted, conditions, flags_of
 from conformance.defects.symptom import (
     ACCESS,
     BIND,
@@ -15,76 +15,12 @@ from conformance.defects.symptom import (
     REGISTRATION,
     Cause,
     Symptom,
+    group_of,
     site_of,
-    verb_of,
 )
 from conformance.model.fault import HUGE, ON_DEMAND, OWN_ADDRESSES, PERSISTENT, Effect, FaultKind
-from conformance.model.record import HeaderRecord, ResultRecord
-from conformance.model.verdict import Verdict
+from conformance.model.record import HeaderRecord
 from conformance.model.vocabulary import WIRE
-from conformance.verbs import ENUMS
-
-Flags = frozenset[str]
-# By verb: the access flags of each call that had to succeed and succeeded.
-Granted = Mapping[str, frozenset[Flags]]
-# A condition on the access flags of a call. An empty condition is true for every call of the verb.
-Condition = tuple[str, ...]
-
-_ACCESS = frozenset(ENUMS["ibv_access_flags"].short_names)
-_FLAGS = re.compile(r"\baccess=([A-Z_|]+)")
-_MOST_FLAGS = 2
-
-
-def granted(results: Iterable[ResultRecord]) -> Granted:
-    flags_by_verb: dict[str, set[Flags]] = {}
-    for record in results:
-        if record["verdict"] == Verdict.PASS and record["expected"].get("outcome") == "success":
-            flags_by_verb.setdefault(verb_of(record["call"]), set()).add(
-                _flags_in(record["call"]) or Flags(),
-            )
-    return {verb: frozenset(flags) for verb, flags in flags_by_verb.items()}
-
-
-def conditions(symptoms: Sequence[Symptom], succeeded: Granted) -> Iterator[Condition]:
-    """Yields the conditions of at most two flags that are true for all failing calls and for no successful call, the
-    shortest first. Symptoms whose flags are unknown are left out."""
-    conditions = [
-        (symptom.verb, flags) for symptom in symptoms if (flags := flags_of(symptom)) is not None
-    ]
-    verbs = {verb for verb, _ in conditions} or {symptom.verb for symptom in symptoms}
-    good = [flags for verb in verbs for flags in succeeded.get(verb, ())]
-    if conditions:
-        common = sorted(Flags.intersection(*(flags for _, flags in conditions)))
-    else:
-        common = []
-    for count in range(_MOST_FLAGS + 1):
-        for names in itertools.combinations(common, count):
-            if not any(set(names) <= flags for flags in good):
-                yield names
-
-
-def flags_of(symptom: Symptom) -> Flags | None:
-    """Returns the access flags of the failed call, from the call, the smallest point or the set-up; None if unknown."""
-    of_call = _flags_in(symptom.call)
-    if of_call is not None:
-        return of_call
-    of_point = Flags(re.split(r"\W+", symptom.smallest.get("access", ""))) & _ACCESS
-    set_up = (symptom.deviation or symptom.record).get("set_up", {}).get("given", ())
-    lines = (line.partition(": ")[2] for line in set_up)
-    of_set_up = [
-        flags
-        for line in lines
-        if verb_of(line) == symptom.verb and (flags := _flags_in(line)) is not None
-    ]
-    return of_point or (of_set_up[0] if of_set_up else None)
-
-
-def _flags_in(call: str) -> Flags | None:
-    match = _FLAGS.search(call)
-    if match:
-        return Flags(match[1].split("|")) & _ACCESS
-    return None
-
 
 # The short name of each rule, which says what the rule is about, by the rule's id.
 Shorts = Mapping[str, str]
@@ -98,12 +34,11 @@ _GROUPS = {
 # The words before and after the word `region` in a title.
 _BEFORE = {ON_DEMAND: "on-demand (ODP) "}
 _BEHIND = {
-    OWN_ADDRESSES: " with hca_va or ZERO_BASED",
     PERSISTENT: " of persistent memory",
     HUGE: " of huge pages",
 }
 _REMARKS: Mapping[str, str] = {
-    FaultKind.WRONG_INVALIDATED_KEY: "the invalidated key is not reported to the receiver",
+    FaultKind.WRONG_INVALIDATED_KEY: "the receiver's completion lacks WITH_INV and the invalidated key",
     FaultKind.WRONG_IMMEDIATE: "wrong immediate data are reported to the receiver",
     FaultKind.WRONG_LENGTH: "a wrong length is reported to the receiver",
     FaultKind.WRONG_OPCODE: "the completion has a wrong opcode",
@@ -145,10 +80,10 @@ def title_of(
     first = causes[0]
     if len(causes) > 1 and (flags := next(filter(None, conditions(symptoms, succeeded)), ())):
         return f"a registration with {' and '.join(flags[:_MOST_NAMES])} is refused{_with(first.key[2])}"
-    return _TITLES[first.key[0]](first.key[1:], symptoms[0], shorts)
+    return _TITLES[first.key[0]](first.key[1:], symptoms, shorts)
 
 
-def _packets(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
+def _packets(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
     rule, operation, effect = key
     what = _OF_PACKETS.get(effect, str(effect))
     return f"packets: {operation or 'a request'} {what}: {shorts.get(rule) or rule}"
@@ -164,16 +99,57 @@ def _group(group: str) -> str:
     return _GROUPS.get(group, group)
 
 
-def _kernel(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
-    fault, site = symptom.fault, site_of(symptom.fault)
+def _call(group: str, symptoms: Sequence[Symptom]) -> str:
+    """Returns the name of a group of calls, or more precisely what all failing calls have in common."""
+    verbs = {symptom.verb for symptom in symptoms}
+    if verbs == {"post_local_inv"}:
+        return "a local invalidation"
+    titles = {symptom.call.partition("(")[0] for symptom in symptoms}
+    if group not in _GROUPS and len(titles) == 1:
+        (title,) = titles
+        if title.startswith("uverbs "):
+            return title
+    return _group(group)
+
+
+def _about(symptoms: Sequence[Symptom], shorts: Shorts) -> str:
+    """Returns the short names of the violated rules as the end of a title, those of most symptoms first."""
+    count = Counter(rule for symptom in symptoms for rule in symptom.rules)
+    rules = sorted(count, key=lambda rule: (-count[rule], rule))[:_MOST_NAMES]
+    names = [shorts[rule] for rule in rules if shorts.get(rule)]
+    if names:
+        return f": {'; '.join(names)}"
+    return ""
+
+
+def _kernel(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
+    fault, site = symptoms[0].fault, site_of(symptoms[0].fault)
     of_tools = fault.effect is Effect.KERNEL_ALARM and len(fault.seen) > 1
     if of_tools:
         what = fault.seen[0]
     else:
         what = "kernel fault"
-    if site:
-        return f"{what} in {site}"
-    return f"{what} during {_group(key[0])}{_short(key[-1], shorts)}"
+    if not site:
+        return f"{what} during {_group(key[0])}{_short(key[-1], shorts)}"
+    groups = {group_of(symptom.verb) for symptom in symptoms}
+    if len(groups) == 1:
+        return f"{what} in {site}, during {_group(groups.pop())}{_of_memory(symptoms)}"
+    return f"{what} in {site}"
+
+
+def _of_memory(symptoms: Sequence[Symptom]) -> str:
+    """Returns the special kind of memory that all cases of a fault have; empty for ordinary memory."""
+    kinds = []
+    for symptom in symptoms:
+        set_up = (symptom.deviation or symptom.record).get("set_up", {})
+        kinds.append(set(_MEMORY.findall(" ".join(set_up.get("given", ())))))
+    common = set.intersection(*kinds) - {"anonymous"}
+    if common:
+        return f" ({', '.join(sorted(common))} memory)"
+    return ""
+
+
+_MEMORY = re.compile(r": memory, (\w+),")
 
 
 def _short(rule: str, shorts: Shorts) -> str:
@@ -182,12 +158,14 @@ def _short(rule: str, shorts: Shorts) -> str:
     return ""
 
 
-def _process(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
+def _process(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
     group, by = key
-    return f"{_group(group)} kills the process{f' with {by}' if by.startswith('SIG') else _short(by, shorts)}"
+    if by.startswith("SIG"):
+        return f"{_group(group)} kills the process with {by}{_about(symptoms, shorts)}"
+    return f"{_group(group)} kills the process{_short(by, shorts)}"
 
 
-def _use(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
+def _use(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
     what, *more = key
     if what == "ended window":
         return "a request in flight moves bytes after its window has ended"
@@ -199,8 +177,8 @@ def _use(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
     if what == "region" and len(more) == 1:
         kinds = more[0].split(", ")
         before = "".join(_BEFORE.get(kind, "") for kind in kinds)
-        behind = "".join(_BEHIND.get(kind, "") for kind in kinds)
-        return f"{before}region{behind}: bytes are lost, misplaced or refused"
+        behind = "".join(_behind(kind, symptoms) for kind in kinds)
+        return f"{before}region{behind}: {_effects(symptoms)}"
     if what == "region":
         return _THROUGH_A_REGION[more[0]].format(more[1] or "an operation")
     if what == "dead key" and more:
@@ -210,8 +188,31 @@ def _use(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
     return "requests access bytes outside of a region"
 
 
+def _behind(kind: str, symptoms: Sequence[Symptom]) -> str:
+    """Returns what kind of region it is; of the two kinds of own addresses, those that the cases have."""
+    if kind != OWN_ADDRESSES:
+        return _BEHIND.get(kind, "")
+    zero_based = ["ZERO_BASED" in f"{symptom.repro} {symptom.record}" for symptom in symptoms]
+    names = [_OWN[based] for based in sorted(set(zero_based))]
+    return f" with {' or '.join(names)}"
+
+
+def _effects(symptoms: Sequence[Symptom]) -> str:
+    """Returns what the symptoms show, the worst first."""
+    effects = {symptom.fault.effect for symptom in symptoms}
+    words = [word for effect, word in _OF_REGION.items() if effect in effects]
+    return ", ".join(words) or "the use of the region fails"
+
+
+_OWN = {False: "hca_va", True: "ZERO_BASED"}
+_OF_REGION: Mapping[str, str] = {
+    Effect.KERNEL_DIED: "the kernel crashes",
+    Effect.MOVED: "forbidden bytes are moved",
+    Effect.MISPLACED: "bytes are lost or misplaced",
+    Effect.REFUSED: "valid requests are refused",
+}
 _THROUGH_A_WINDOW: Mapping[str, str] = {
-    Effect.MOVED: "its rkey moves bytes that it does not grant",
+    Effect.MOVED: "its rkey moves bytes that it must not move",
     Effect.MISPLACED: "data are misplaced or lost under SUCCESS",
     Effect.REFUSED: "valid requests are refused",
 }
@@ -223,86 +224,106 @@ _THROUGH_A_REGION: Mapping[str, str] = {
 }
 
 
-def _refused(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
+def _refused(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
     group, errno, *rule = key
+    name = _call(group, symptoms)
     if group == _INHERITED:
-        return "a forked child lacks pages that no region has registered any longer"
+        return "a forked child lacks pages that belong to no region"
     if group == INVALIDATION and rule and rule[0].startswith("on "):
-        return f"an invalidation {rule[0]} queue pairs is refused{_with(errno)}"
+        return f"{name} {rule[0]} queue pairs is refused{_with(errno)}"
     if not rule:
-        return f"a valid {_group(group).partition(' ')[2] or group} is refused{_with(errno)}"
-    return f"{_group(group)} is refused{_with(errno)}{_short(rule[0], shorts)}"
+        valid = name.partition(" ")[2] if group in _GROUPS else name
+        return f"a valid {valid} is refused{_with(errno)}{_about(symptoms, shorts)}"
+    flags = [flags_of(symptom) or Flags() for symptom in symptoms]
+    if group == REGISTRATION and all("ON_DEMAND" in names for names in flags):
+        name = "a registration with ON_DEMAND"
+    return f"{name} is refused{_with(errno)}{_short(rule[0], shorts)}"
 
 
-def _accepted(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
+def _accepted(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
     group, _, rule = key
     if group == "connect_qp":
         return f"a refused request is executed later{_short(rule, shorts)}"
-    return f"{_group(group)} is not refused{_short(rule, shorts)}"
+    operations = {_operation(symptom) for symptom in symptoms}
+    if group == ACCESS and len(operations) == 1 and operations != {""}:
+        return f"{operations.pop()} is not refused{_short(rule, shorts)}"
+    if group not in _GROUPS and all(symptom.fault.outside for symptom in symptoms):
+        return f"{_call(group, symptoms)} is not refused: a range outside of its region"
+    return f"{_call(group, symptoms)} is not refused{_short(rule, shorts)}"
 
 
+def _operation(symptom: Symptom) -> str:
+    """Returns the operation of the request that failed; empty if the call does not name it."""
+    match = _OPERATION.search(symptom.call)
+    return match[1] if match else symptom.smallest.get("op", symptom.fault.operation)
+
+
+_OPERATION = re.compile(r"\bop=([A-Z_]+)")
 _INHERITED = "inherited"
 # For calls of the suite that compare values: what it means that the values differ.
 _VALUES: Mapping[str, str] = {
     _INHERITED: "a forked child gets only some of the pages that it must get",
-    "bind_notified": "the completion of a bind raises no event, or one that was not requested",
+    "bind_notified": "the completion of a bind raises an event that was not requested",
     "query_mr": "QUERY_MR reports other values than those of the region",
     "ibv_fork_init": "fork protection differs from what its settings say",
 }
 
 
-def _remark(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
-    if symptom.fault.verb in _VALUES:
-        return _VALUES[symptom.fault.verb]
-    remark = _REMARKS.get(symptom.fault.kind)
+def _remark(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
+    fault = symptoms[0].fault
+    if fault.verb == "bind_notified" and "no completion event" in symptoms[0].line:
+        return "the completion of a bind raises no event, although it was requested"
+    if fault.verb in _VALUES:
+        return _VALUES[fault.verb]
+    remark = _REMARKS.get(fault.kind)
     if remark:
         return f"{_group(key[0])}: {remark}"
     return f"{_group(key[0])}: {key[1].lstrip(': ')}"
 
 
-def _answered(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
-    returned = symptom.fault.returned
-    if returned.startswith("ERR_"):  # the verb's own code, which is judged instead of errno
-        return (
-            f"{_group(key[0])} returns {returned} instead of {' or '.join(symptom.fault.expected)}"
-        )
+def _answered(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
+    fault, name = symptoms[0].fault, _call(key[0], symptoms)
+    if fault.returned.startswith("ERR_"):  # the verb's own code, which is judged instead of errno
+        return f"{name} returns {fault.returned} instead of {' or '.join(fault.expected)}"
+    about = _about(symptoms, shorts)
+    documented = sorted({code for symptom in symptoms for code in symptom.fault.expected})
+    where = ""
     if len(key) > 2:
-        where = "a range outside of its object"
-    else:
-        where = "its cause"
-    return f"{_group(key[0])} fails{_with(key[1])}, which is not the errno of {where}"
+        where, about = " for a range outside of its region", ""
+    return f"{name} fails{_with(key[1])}{where} instead of {' or '.join(documented)}{about}"
 
 
-_Title = Callable[[Sequence[str], Symptom, Shorts], str]
+_Title = Callable[[Sequence[str], Sequence[Symptom], Shorts], str]
 # The functions that make titles, by the first element of the key of a cause.
 _TITLES: Mapping[str, _Title] = {
     WIRE: _packets,
     "kernel": _kernel,
     Effect.PROCESS_DIED: _process,
-    "kernel core": lambda key, symptom, shorts: (
+    "kernel core": lambda key, symptoms, shorts: (
         "UVERBS_METHOD_REG_MR sets neither iova nor length of a region"
     ),
-    "core": lambda key, symptom, shorts: (
-        f"the RDMA core returns {key[1] or 'an error'} for {_group(key[0])}"
+    "core": lambda key, symptoms, shorts: (
+        f"the kernel's core returns {key[1] or 'an error'} for {_group(key[0])}"
+        f"{_about(symptoms, shorts)}"
     ),
     "use": _use,
-    Effect.STATUS: lambda key, symptom, shorts: (
+    Effect.STATUS: lambda key, symptoms, shorts: (
         f"refused requests complete with {key[0]} instead of their own status"
     ),
     Effect.REMARK: _remark,
     "answered": _answered,
-    "never freed": lambda key, symptom, shorts: (
-        f"memory is never freed, allocated in {site_of(symptom.fault)}"
+    "never freed": lambda key, symptoms, shorts: (
+        f"memory is never freed, allocated in {site_of(symptoms[0].fault)}"
     ),
     Effect.ACCEPTED: _accepted,
     Effect.REFUSED: _refused,
-    Effect.KEPT: lambda key, symptom, shorts: (
+    Effect.KEPT: lambda key, symptoms, shorts: (
         f"objects remain after {_group(key[0])}{_short(key[2], shorts)}"
     ),
-    Effect.HUNG: lambda key, symptom, shorts: (
+    Effect.HUNG: lambda key, symptoms, shorts: (
         f"{_group(key[0])} does not finish{_short(key[2], shorts)}"
     ),
-    Effect.CODE: lambda key, symptom, shorts: (
+    Effect.CODE: lambda key, symptoms, shorts: (
         f"{_group(key[0])} fails with no documented code{_short(key[2], shorts)}"
     ),
 }

@@ -93,7 +93,7 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
     While pages are discarded, each request of ROUNDS rounds must succeed; `wc` has the statuses. The pages are
     discarded only once for each request, because no document promises that a page fault succeeds if pages are discarded
     without a pause. A deregistration must succeed. The second thread then fills the memory. Later requests, such as
-    those of the last round, must not change the memory (see await_traffic).
+    those of the last round, must not change the memory (see await_traffic); they overlap the call.
     """
     queue, other, request = _prepared(context, step)
     memory, name = context.memory[str(step.arguments["memory"])], str(step.arguments["mr"])
@@ -139,7 +139,7 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
     if seen["returned"] == "0":
         context.forget("mrs", name)
         seen["returned"] = _accessed(memory, other) or "0"
-    return {**seen, "marker": sorted(statuses)}
+    return {**seen, "marker": sorted(statuses), "overlapped": True}
 
 
 def _accessed(memory: Memory, other: Part) -> str:

@@ -397,7 +397,9 @@ def was_too_fast(observed: Observation) -> bool:
 
 def was_in_flight(observed: Observation) -> bool:
     """Whether requests were in flight during the judged call."""
-    return any(seen.get("overlapped") is True for seen in observed.get("afterwards", ()))
+    return any(
+        seen.get("overlapped") is True for seen in [observed, *observed.get("afterwards", ())]
+    )
 
 
 def _first_refused(case: Case, observed: Observation) -> bool:
