@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import subprocess
 from collections.abc import Sequence
 
@@ -14,9 +15,10 @@ ALL = ("-n", "4", "--dist", "loadfile", "tests")
 # Only --nightly runs tests with the mark `nightly`; it also runs other tests with more examples (docs/testing.md).
 LEFT = ("-m", "not nightly")
 # The quick tests for a developer: no guest, and no test file that takes more than a few seconds.
-QUICK = ("-n", "2", "--dist", "loadfile", "-m", "not guest and not nightly and not slow", "tests")
-# pytest's statuses for a mistake in its arguments, and for no test. The suite's statuses 4 and 5 mean something else.
-_STATUSES = {4: 2, 5: 2}
+FAST = ("-m", "not guest and not nightly and not slow")
+QUICK = ("-n", "2", "--dist", "loadfile", *FAST, "tests")
+# pytest's statuses for mistakes in its arguments. The suite's statuses 4 and 5 mean something else.
+_MISTAKES = {4: "pytest refuses these arguments", 5: "no test matches these arguments"}
 MORE = {"RDMA_CTS_FUZZED": "400", "RDMA_CTS_MOMENTS": "2"}
 
 
@@ -45,18 +47,30 @@ def execute(arguments: argparse.Namespace) -> int:
         )
     _check_files(arguments.pytest)
     python = packages.ensure_tools(packages.TEST, assume_yes=arguments.yes, say=print)
-    if arguments.quick:
+    selection: Sequence[str]
+    if arguments.pytest and arguments.quick:
+        selection = (*FAST, *arguments.pytest)
+    elif arguments.pytest:
+        selection = arguments.pytest
+    elif arguments.quick:
         selection = QUICK
+    elif arguments.nightly:
+        selection = ALL
     else:
-        selection = (*ALL, *(() if arguments.nightly else LEFT))
-    command = [python, "-m", "pytest", *(arguments.pytest or selection)]
+        selection = (*ALL, *LEFT)
+    command = [python, "-m", "pytest", *selection]
     # Hints in the expected output name ./rdma-cts, however this command was started.
     environment_here = {
         name: value for name, value in os.environ.items() if name != "RDMA_CTS_PROGRAM"
     }
     environment = {**(MORE if arguments.nightly else {}), **environment_here}
     status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
-    return _STATUSES.get(status, status)
+    if status in _MISTAKES:
+        raise UserError(
+            f"{_MISTAKES[status]}: {shlex.join(command[3:])}",
+            hint="pytest's message is above; the test files are in tests/",
+        )
+    return status
 
 
 def _check_files(words: Sequence[str]) -> None:

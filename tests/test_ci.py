@@ -317,11 +317,21 @@ def test_nightly_tests_run_only_with_nightly(begun: Mock) -> None:
     assert not command.MORE.keys() & usual.keys()
 
 
+def test_quick_also_chooses_among_the_tests_that_arguments_name(begun: Mock) -> None:
+    assert main(["test", "--quick", "--", "tests/test_kills.py"]) == 0
+    (call,) = begun.mock_calls
+    assert call.args[0][3:] == [*command.FAST, "tests/test_kills.py"]
+
+
 @pytest.mark.parametrize(("of_pytest", "status"), [(0, 0), (1, 1), (4, 2), (5, 2)])
-def test_a_mistake_in_arguments_of_pytest_has_the_status_of_a_mistake(
+def test_a_mistake_in_arguments_of_pytest_has_the_status_and_the_last_line_of_a_mistake(
     begun: Mock,
     of_pytest: int,
     status: int,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     begun.return_value = subprocess.CompletedProcess((), of_pytest)
     assert main(["test", "--", "-k", "nothing"]) == status
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == (status == 2)
+    assert all("these arguments: -k nothing" in line for line in lines)

@@ -137,6 +137,34 @@ def test_a_process_that_dies_ends_the_trial_with_the_name_of_the_violation() -> 
         list(try_all([deadly], cases_of("REG-03"), jobs=1))
 
 
+def test_a_task_that_takes_long_is_named_while_it_runs(tmp_path: Path) -> None:
+    noticed = tmp_path / "noticed"
+
+    def task(number: int) -> int:
+        await_true(noticed.exists)
+        return number
+
+    def waiting(names: Sequence[str]) -> None:
+        assert names == ["long"]
+        noticed.touch()
+
+    assert list(in_processes(task, ["long"], jobs=1, waiting=waiting)) == [0]
+
+
+def test_the_progress_of_a_violation_that_survives_is_a_line_each_minute(
+    monkeypatch: Patch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = iter([0.0, 30.0, 61.0, 90.0, 122.0])
+    clock = types.SimpleNamespace(monotonic=lambda: next(now))
+    monkeypatch.setattr(violation_runs, "time", clock)
+    progress = violation_runs.Progress(2)
+    for _ in range(4):
+        progress.waiting(["survivor"])
+    lines = [f"0 of 2, trying survivor for {seconds} s" for seconds in (61, 122)]
+    assert capsys.readouterr().err.splitlines() == lines
+
+
 def test_an_exception_in_a_process_is_reported_with_the_name_of_the_violation_and_its_place() -> (
     None
 ):

@@ -102,7 +102,10 @@ def chosen_of(
     for violation in known:
         if violation.rule not in suite.registry:
             near = suggestion(violation.rule, list(suite.registry))
-            raise UserError(f"{violation.name}: unknown rule {violation.rule!r}{near}")
+            table = violation.kind.__module__.replace(".", "/")
+            raise UserError(
+                f"{table}.yaml: {violation.name}: unknown rule {violation.rule!r}{near}"
+            )
     chosen = [
         item for item in known if not (rules or names) or item.rule in rules or item.name in names
     ]

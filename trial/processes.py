@@ -14,14 +14,18 @@ from conformance.errors import UserError
 from fixtures.system.processes import die_with_parent
 
 _Result = TypeVar("_Result")
+Waiting = Callable[[Sequence[str]], None]
+_WAITING_S = 1.0
 
 
 def in_processes(
     task: Callable[[int], _Result],
     names: Sequence[str],
     jobs: int = 0,
+    waiting: Waiting = lambda names: None,
 ) -> Iterator[_Result]:
     """Yields task(0), task(1), … in order, one for each name, computed in `jobs` processes (0: one per processor).
+    Calls `waiting` with the names of the present tasks, once for each second in which no task has finished.
     Raises the UserError of a task, RuntimeError with the name of the task for any other exception, and UserError
     (status 3) if a process dies. All processes have exited when the iteration is over."""
     context = multiprocessing.get_context("fork")
@@ -37,7 +41,7 @@ def in_processes(
             process.start()
             theirs.close()
             processes[ours] = process
-        yield from _results(list(processes), names)
+        yield from _results(list(processes), names, waiting)
     finally:
         for item in processes.values():
             item.kill()
@@ -68,7 +72,11 @@ def _serve(task: Callable[[int], Any], pipe: Connection, prepare: Callable[[], N
         pipe.send(result)
 
 
-def _results(pipes: Sequence[Connection], names: Sequence[str]) -> Iterator[Any]:
+def _results(
+    pipes: Sequence[Connection],
+    names: Sequence[str],
+    waiting: Waiting,
+) -> Iterator[Any]:
     """Yields the result of each task, in order. Each process has one task at a time."""
     numbers, at, done = iter(range(len(names))), dict[Connection, int](), dict[int, Any]()
     for pipe in pipes:
@@ -76,7 +84,9 @@ def _results(pipes: Sequence[Connection], names: Sequence[str]) -> Iterator[Any]
         pipe.send(at[pipe])
     for expected in range(len(names)):
         while expected not in done:
-            ready = wait(list(at))
+            ready = wait(list(at), _WAITING_S)
+            if not ready:
+                waiting([names[number] for number in at.values()])
             for pipe in [number for number in at if number in ready]:
                 number = at.pop(pipe)
                 try:

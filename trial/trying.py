@@ -14,7 +14,7 @@ from conformance.model.preflight import Findings
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.tables.carried import is_of_packets
 from trial.mutant_table import Violation
-from trial.processes import in_processes
+from trial.processes import Waiting, in_processes
 from trial.reference.stack import Stack
 from trial.running import on_reference
 
@@ -120,7 +120,13 @@ def try_all(
     cases: Sequence[Case],
     jobs: int = 0,
     whole: bool = False,
+    waiting: Waiting = lambda names: None,
 ) -> Iterator[Finding]:
-    """Tries every violation in `jobs` processes (0: one for each processor). Yields the findings in order."""
+    """Tries every violation in `jobs` processes (0: one for each processor). Yields the findings in order. `waiting` is
+    as in in_processes."""
+
+    def tried(number: int) -> Finding:
+        return try_violation(violations[number], cases, whole)
+
     names = [violation.name for violation in violations]
-    return in_processes(lambda number: try_violation(violations[number], cases, whole), names, jobs)
+    return in_processes(tried, names, jobs, waiting)

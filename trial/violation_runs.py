@@ -36,6 +36,7 @@ from trial.trying import OWN, Finding, check_baseline, try_all
 
 Say = Callable[[str], None]
 _WHERE = "the reference"
+_QUIET_S = 60.0  # between two lines of the progress, if standard error is no terminal
 
 
 def reference(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
@@ -93,7 +94,7 @@ def guest(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         for message in messages
         if message.pop("type", "") == "finding"
     )
-    findings = _shown(arguments, finding, len(chosen))
+    findings = _shown(arguments, finding, len(chosen), Progress(len(chosen)).counted)
     took, where = time.monotonic() - started, "Soft-RoCE in the guest"
     if arguments.permitted:
         return concluded(arguments, report.Trial([], {}, took, where, findings))
@@ -202,10 +203,48 @@ def concluded(arguments: argparse.Namespace, trial: report.Trial) -> int:
     return 1
 
 
+class Progress:
+    """Shows on standard error how many of `of` violations have been tried, and for how long those that are being tried
+    have run: a violation that survives needs minutes. On a terminal this is one line; else a line each minute."""
+
+    def __init__(self, of: int) -> None:
+        self._of = of
+        self._count = 0
+        self._since = self._shown = time.monotonic()
+
+    def counted(self) -> None:
+        self._count += 1
+        self._since = self._shown = time.monotonic()
+        if sys.stderr.isatty():
+            self._line("")
+
+    def waiting(self, names: Sequence[str]) -> None:
+        """Shows the names of violations that have been tried since the latest finding."""
+        now = time.monotonic()
+        trying = f", trying {', '.join(names)} for {now - self._since:.0f} s"
+        if sys.stderr.isatty():
+            self._line(trying)
+        elif now - self._shown > _QUIET_S:
+            self._shown = now
+            print(f"{self._count} of {self._of}{trying}", file=sys.stderr, flush=True)
+
+    def _line(self, trying: str) -> None:
+        if self._count < self._of:
+            end = ""
+        else:
+            end = "\r"
+        text = f"\r\x1b[K{self._count} of {self._of}{trying}"
+        print(text, end=end, file=sys.stderr, flush=True)
+
+
 def _shown(
-    arguments: argparse.Namespace, findings_here: Iterable[Finding], of: int
+    arguments: argparse.Namespace,
+    findings_here: Iterable[Finding],
+    of: int,
+    counted: Callable[[], None] = lambda: None,
 ) -> list[Finding]:
-    """Returns the findings, and shows the progress. Raises UserError if there are not `of` findings."""
+    """Returns the findings, and writes and prints each when it is there. Raises UserError if there are not `of`
+    findings."""
     findings: list[Finding] = []
     for finding in findings_here:
         findings.append(finding)
@@ -213,12 +252,7 @@ def _shown(
             report.append(finding, arguments.out)
         if arguments.verbose:
             print(report.line(finding), flush=True)
-        elif sys.stderr.isatty():
-            if len(findings) < of:
-                end = ""
-            else:
-                end = "\r"
-            print(f"\r{len(findings)} of {of}", end=end, file=sys.stderr, flush=True)
+        counted()
     if len(findings) != of:
         raise UserError(f"only {len(findings)} of {of} violations were tried", status=3)
     return findings
@@ -254,9 +288,7 @@ def _violations(
     started = time.monotonic()
     findings = _findings(arguments, chosen, cases, arguments.whole)
     if variants:
-        permitted = list(
-            try_all(variants, of_tier(suite.cases, DEFAULT), arguments.jobs, whole=True)
-        )
+        permitted = _tried(arguments, variants, of_tier(suite.cases, DEFAULT), whole=True)
     else:
         permitted = []
     if untriable and is_all:
@@ -287,7 +319,18 @@ def _findings(
     whole: bool,
 ) -> list[Finding]:
     check_baseline(cases)
-    return _shown(arguments, try_all(chosen, cases, arguments.jobs, whole), len(chosen))
+    return _tried(arguments, chosen, cases, whole)
+
+
+def _tried(
+    arguments: argparse.Namespace,
+    chosen: Sequence[Violation],
+    cases: Sequence[Case],
+    whole: bool,
+) -> list[Finding]:
+    progress = Progress(len(chosen))
+    findings = try_all(chosen, cases, arguments.jobs, whole, progress.waiting)
+    return _shown(arguments, findings, len(chosen), progress.counted)
 
 
 def _check_jobs(jobs: int) -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from conformance.errors import PROGRAM, UserError
+from conformance.errors import PROGRAM, UserError, command
 from conformance.model.printable import one_line
 from reports.text import wrapped
 
@@ -76,25 +76,21 @@ class Parser(argparse.ArgumentParser):
 
     def _meant(self, word: str) -> str:
         """Returns a hint that names a similar option, or an option whose value the word can be; else an empty text."""
-        from conformance.model.rules import RULE_ID  # imported late: help texts do not need it
-        from conformance.verbs import VERBS
-        from conformance.yamldoc.reader import suggestion
+        from conformance.yamldoc.reader import (
+            suggestion,
+        )  # imported late: help texts do not need it
 
         options = self.options()
         if word.startswith("-"):
+            near = suggestion(word.partition("=")[0], options)
+            if self.prog == f"{NAME} test" and "did you mean" not in near:  # an option of pytest
+                return f" (did you mean -- {word}?)"
             if len(options) > 2:
-                return suggestion(word.partition("=")[0], options)
+                return near
             return ""
-        folder = word.removeprefix("ibv_").strip("/")
-        kinds = {
-            "--rule": RULE_ID.fullmatch(word),
-            "--verb": f"ibv_{folder}" in VERBS,
-            "--only": "/" in word,
-            "--device": re.fullmatch(r"[a-z]\w*[0-9]", word),
-        }
-        option = next((option for option, fits in kinds.items() if fits and option in options), "")
-        if option:
-            return f" (did you mean {option} {folder if option == '--verb' else word}?)"
+        for option in _options_with(word):
+            if option in options:
+                return f" (did you mean {option} {_value(option, word)}?)"
         return ""
 
     def error(self, message: str) -> NoReturn:
@@ -104,7 +100,40 @@ class Parser(argparse.ArgumentParser):
             from conformance.yamldoc.reader import suggestion
 
             near = suggestion(match["given"], re.findall(r"[^', ]+", match["known"]))
+            if match["of"] == "COMMAND" and not near:
+                near = _command_with(match["given"])
             message = f"{match['of']} {match['given']!r} does not exist{near}"
-        command = self.prog.removeprefix(NAME).strip()
-        said = one_line(f"{command}: {message}" if command else message)
-        raise UserError(said, hint=f"see {PROGRAM} {command} --help".replace("  ", " "))
+        name = self.prog.removeprefix(NAME).strip()
+        said = one_line(f"{name}: {message}" if name else message)
+        raise UserError(said, hint=f"see {PROGRAM} {name} --help".replace("  ", " "))
+
+
+def _options_with(word: str) -> list[str]:
+    """Returns the options of commands whose value the word can be."""
+    from conformance.model.rules import RULE_ID  # imported late: help texts do not need it
+    from conformance.verbs import VERBS
+    from fixtures.guest.recipe import STACKS
+
+    kinds = {
+        "--rule": RULE_ID.fullmatch(word),
+        "--verb": f"ibv_{_value('--verb', word)}" in VERBS,
+        "--only": "/" in word,
+        "--stack": word in STACKS,
+        "--device": re.fullmatch(r"[a-z]\w*[0-9]", word),
+    }
+    return [option for option, fits in kinds.items() if fits]
+
+
+def _value(option: str, word: str) -> str:
+    if option == "--verb":
+        return word.removeprefix("ibv_").strip("/")
+    return word
+
+
+def _command_with(word: str) -> str:
+    """Returns a hint that names a command of which the word can be an argument, or an empty text."""
+    for option in _options_with(word):
+        if option in ("--rule", "--only"):
+            return f" (did you mean {command('explain', word)}?)"
+        return f" (did you mean {command('run', option, _value(option, word))}?)"
+    return ""

@@ -290,7 +290,8 @@ def _check(what: str, words: Sequence[str], known: object) -> None:
                 near = f" (did you mean --rule {word.upper()}?)"
             elif "," in word:
                 option = {"verb": "--verb", "rule": "--rule", "case": "--only"}[what]
-                repeated = " ".join(f"{option} {part}" for part in word.split(","))
+                parts = word.replace("ibv_", "").split(",")
+                repeated = " ".join(f"{option} {part}" for part in parts)
                 near = f" (did you mean {repeated}?)"
             raise UserError(
                 f"unknown {what} {word!r}{near}",
