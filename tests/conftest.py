@@ -67,10 +67,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # Test files that take more than a few seconds, or need a package that the suite does not need; --quick omits them.
 _SLOW = """
-bisect_step bundle cache ci describe docs examiner extending extending_page faults formats
+bisect_step bundle cache ci combinations describe docs examiner extending extending_page faults formats
 header history hostile_workers judge kernel_trial loader_properties manners nightly old_results
 one_conclusion own_builds packages page patches personas plugin preflight recorded_run
-reference remote_host reproducers resume schema sequences site sweeps template trial
+reference remote_host reproducers resume schema sentences sequences shards site sweeps template trial
 """
 SLOW = frozenset(_SLOW.split())
 
