@@ -31,7 +31,7 @@ from kinds import Patch, Says
 from recorded_reference import is_dear
 from samples import header
 from trial import report
-from trial.catalogue import UNTRIABLE, VIOLATIONS, named
+from trial.catalogue import UNTRIABLE, VIOLATIONS, VOCABULARY, named
 from trial.mutant_table import Violation
 from trial.personas.persona import BEHAVIOURS, PERSONAS, Persona
 from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_personas
@@ -223,6 +223,19 @@ def test_violations_are_killed(persona: Persona) -> None:
         if violation.outcome != KILLED
     ] == []
     assert offered
+
+
+def test_a_name_of_the_tables_has_one_meaning() -> None:
+    """Mutants and behaviours use the names of these modules; the last module with a name would hide the others."""
+    meanings: dict[str, tuple[str, object]] = {}
+    for module in VOCABULARY:
+        if not module.__name__.startswith("trial."):
+            continue
+        for name, value in vars(module).items():
+            if name.startswith("_"):
+                continue
+            first, meaning = meanings.setdefault(name, (module.__name__, value))
+            assert meaning == value, f"{name} of {first} and of {module.__name__}"
 
 
 @in_turn

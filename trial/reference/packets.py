@@ -8,10 +8,10 @@ from conformance.wire.opcodes import is_response
 from conformance.wire.packet import DEFAULT_PKEY, Parsed
 from trial.reference.queues import Queue
 from trial.reference.served_packets import (
-    ACCESS,
-    ATOMICS,
-    INVALID,
+    ATOMIC_OF,
     MTU,
+    NAK_ACCESS,
+    NAK_INVALID,
     READ,
     Answer,
     Incoming,
@@ -39,8 +39,8 @@ class Packets(ServedPackets):
             if queue.kind != "RC":
                 incoming.dropping = True
                 return []
-            if nak in (INVALID, ACCESS, "NAK_REMOTE_OPERATIONAL"):
-                if nak == ACCESS:
+            if nak in (NAK_INVALID, NAK_ACCESS, "NAK_REMOTE_OPERATIONAL"):
+                if nak == NAK_ACCESS:
                     queue.events.append("QP_ACCESS_ERR")
                 self.fail(queue)
             return [Answer("ACKNOWLEDGE", distance, nak)] if nak else []
@@ -102,16 +102,16 @@ class Packets(ServedPackets):
         base = base_of(packet.operation)
         continues = "_MIDDLE" in packet.operation or "_LAST" in packet.operation
         if continues != bool(incoming.current) or (continues and base != incoming.current):
-            raise Refusal(INVALID)
+            raise Refusal(NAK_INVALID)
 
     def check_operation(self, queue: Queue, incoming: Incoming, packet: Parsed) -> None:
         """Raises Refusal for an operation that the queue pair does not permit."""
         right = self.right_of(packet)
         if right is None or queue.access & right != right:
-            raise Refusal(INVALID)
-        answered = packet.operation in (READ, *ATOMICS, "FLUSH", "ATOMIC_WRITE")
+            raise Refusal(NAK_INVALID)
+        answered = packet.operation in (READ, *ATOMIC_OF, "FLUSH", "ATOMIC_WRITE")
         if answered and (queue.kind != "RC" or not self.has_resource(incoming)):
-            raise Refusal(INVALID)
+            raise Refusal(NAK_INVALID)
 
     def has_resource(self, incoming: Incoming) -> bool:
         """Returns whether a request with a response can be served."""
@@ -122,13 +122,13 @@ class Packets(ServedPackets):
         size, operation = len(packet.data), packet.operation
         length = packet.fields.get("length", 0)
         if length > _LONGEST or size > MTU:
-            raise Refusal(INVALID)
+            raise Refusal(NAK_INVALID)
         if operation.endswith(("_FIRST", "_MIDDLE")) and size != MTU:
-            raise Refusal(INVALID)
+            raise Refusal(NAK_INVALID)
         if "_LAST" in operation and not size:
-            raise Refusal(INVALID)
+            raise Refusal(NAK_INVALID)
         if operation == "ATOMIC_WRITE" and not size == length == _WORD:
-            raise Refusal(INVALID)
+            raise Refusal(NAK_INVALID)
         if base_of(operation) == "RDMA_WRITE":
             self.check_written(incoming, packet)
 
@@ -144,6 +144,6 @@ class Packets(ServedPackets):
         length = first.fields["length"]
         if packet.operation.endswith(("_FIRST", "_MIDDLE")):
             if total >= length:
-                raise Refusal(INVALID)
+                raise Refusal(NAK_INVALID)
         elif total != length:
-            raise Refusal(INVALID)
+            raise Refusal(NAK_INVALID)

@@ -20,9 +20,9 @@ MTU, _WORD = 256, 8
 _NAK_OF_STATUS = {status: nak for nak, status in STATUS_OF_NAK.items()} | {
     "RNR_RETRY_EXC_ERR": "RNR_NAK",
 }
-INVALID, ACCESS = "NAK_INVALID_REQUEST", "NAK_REMOTE_ACCESS"
+NAK_INVALID, NAK_ACCESS = "NAK_INVALID_REQUEST", "NAK_REMOTE_ACCESS"
 READ = "RDMA_READ_REQUEST"
-ATOMICS = {"COMPARE_SWAP": "ATOMIC_CMP_AND_SWP", "FETCH_ADD": "ATOMIC_FETCH_AND_ADD"}
+ATOMIC_OF = {"COMPARE_SWAP": "ATOMIC_CMP_AND_SWP", "FETCH_ADD": "ATOMIC_FETCH_AND_ADD"}
 _FLUSHES = {
     (1, 0): "FLUSH_GLOBAL",
     (2, 0): "FLUSH_PERSISTENT",
@@ -82,7 +82,7 @@ class ServedPackets(Work):
         if operation == "FLUSH":
             name = _FLUSHES.get((packet.fields["plt"], packet.fields["sel"]), "")
         else:
-            name = {READ: "RDMA_READ", "ATOMIC_WRITE": "ATOMIC_WRITE", **ATOMICS}.get(
+            name = {READ: "RDMA_READ", "ATOMIC_WRITE": "ATOMIC_WRITE", **ATOMIC_OF}.get(
                 operation, base_of(operation)
             )
         if name == "SEND":
@@ -98,7 +98,7 @@ class ServedPackets(Work):
     ) -> list[Answer]:
         if packet.operation == READ:
             return self.read_packet(queue, incoming, packet, distance)
-        if packet.operation in ATOMICS:
+        if packet.operation in ATOMIC_OF:
             return self.atomic_packet(queue, incoming, packet, distance)
         if packet.operation in ("FLUSH", "ATOMIC_WRITE"):
             return self.word_packet(queue, incoming, packet, distance)
@@ -111,7 +111,7 @@ class ServedPackets(Work):
         fields = packet.fields
         at = self.remote(fields["rkey"], queue.domain, queue.number, fields["va"], length, right)
         if at is None:
-            raise Refusal(ACCESS)
+            raise Refusal(NAK_ACCESS)
         return at
 
     def read_packet(
@@ -131,7 +131,7 @@ class ServedPackets(Work):
         at = self.bytes_of(queue, packet, length, RIGHTS["RDMA_READ"])
         content = self.memory.read(at, length) if length else b""
         if content is None:
-            raise Refusal(ACCESS)
+            raise Refusal(NAK_ACCESS)
         return content
 
     def remember(self, incoming: Incoming, served: Served) -> None:
@@ -150,18 +150,18 @@ class ServedPackets(Work):
     ) -> list[Answer]:
         fields = packet.fields
         if fields["va"] % _WORD:
-            raise Refusal(INVALID)
+            raise Refusal(NAK_INVALID)
         right = RIGHTS["ATOMIC_FETCH_AND_ADD"]
         at = self.bytes_of(queue, packet, _WORD, right)
         before = self.memory.read(at, _WORD)
         if before is None or not self.memory.fault_in(at, _WORD, write=True):
-            raise Refusal(ACCESS)
+            raise Refusal(NAK_ACCESS)
         original = int.from_bytes(before, sys.byteorder)
         add, compare = fields["swap"], fields["compare"]
         if packet.operation == "COMPARE_SWAP":
             add = compare
         request = SendRequest(
-            ATOMICS[packet.operation],
+            ATOMIC_OF[packet.operation],
             0,
             compare_add=add,
             swap=fields["swap"],
@@ -180,7 +180,7 @@ class ServedPackets(Work):
     ) -> list[Answer]:
         """Executes FLUSH and ATOMIC WRITE, whose response has no data."""
         if packet.operation == "ATOMIC_WRITE" and packet.fields["va"] % _WORD:
-            raise Refusal(INVALID)
+            raise Refusal(NAK_INVALID)
         self.flush_or_write(queue, packet)
         self.remember(incoming, Served(distance, 1, packet))
         return [Answer("RDMA_READ_RESPONSE_ONLY", distance)]
@@ -194,9 +194,9 @@ class ServedPackets(Work):
         at = self.bytes_of(queue, packet, length, right)
         persists = right & RIGHTS["FLUSH_PERSISTENT"]
         if persists and at and not self.is_persistent(at, length):
-            raise Refusal(ACCESS)
+            raise Refusal(NAK_ACCESS)
         if packet.operation == "ATOMIC_WRITE" and not self.memory.write(at, packet.data):
-            raise Refusal(ACCESS)
+            raise Refusal(NAK_ACCESS)
 
     def check_region(self, queue: Queue, packet: Parsed, right: int) -> None:
         """Raises Refusal for a FLUSH of a whole region that the key does not permit. Its address does not count."""
@@ -205,11 +205,11 @@ class ServedPackets(Work):
         if isinstance(target, Window):
             start = self.window_base(target)
         elif target is None:
-            raise Refusal(ACCESS)
+            raise Refusal(NAK_ACCESS)
         else:
             start = target.iova
         if self.remote(key, queue.domain, queue.number, start, 0, right) is None:
-            raise Refusal(ACCESS)
+            raise Refusal(NAK_ACCESS)
 
     def data_packet(
         self,
@@ -243,7 +243,7 @@ class ServedPackets(Work):
         assert request is not None
         at = self.bytes_of(queue, request, request.fields["length"], RIGHTS["RDMA_WRITE"])
         if packet.data and not self.memory.write(at + len(incoming.data), packet.data):
-            raise Refusal(ACCESS)
+            raise Refusal(NAK_ACCESS)
 
     def complete_message(self, queue: Queue, incoming: Incoming, packet: Parsed) -> None:
         """Consumes a receive for the last packet of a SEND, or of a WRITE with immediate data. Raises Refusal."""
@@ -254,7 +254,7 @@ class ServedPackets(Work):
         if writes and not queue.receives:
             raise Refusal(_NAK_OF_STATUS["RNR_RETRY_EXC_ERR"])
         if key is not None and not self.remote_invalidate(key, queue):
-            raise Refusal(ACCESS)
+            raise Refusal(NAK_ACCESS)
         content = None if writes else incoming.data
         peer = Queue(0, queue.kind, queue.domain, False, 0, "RTS")
         peer.peer = queue
@@ -280,7 +280,7 @@ class ServedPackets(Work):
         served = self.served_before(incoming, packet, distance)
         if served is None or not self.still_permitted(queue, packet):
             return []
-        if packet.operation in ATOMICS:
+        if packet.operation in ATOMIC_OF:
             return [Answer("ATOMIC_ACKNOWLEDGE", distance, original=served.original)]
         try:
             if packet.operation == READ:
@@ -309,7 +309,7 @@ class ServedPackets(Work):
         fields, before = packet.fields, served.packet.fields
         if packet.operation != served.packet.operation:
             return False
-        if packet.operation in ATOMICS:
+        if packet.operation in ATOMIC_OF:
             return (fields["rkey"], fields["va"]) == (before["rkey"], before["va"])
         skipped = (distance - served.first) * MTU
         same_key = fields["rkey"] == before["rkey"] or not fields["length"]
