@@ -77,8 +77,9 @@ class HostLacks(UserError):
 
 
 # The errnos of a call that creates an object whose type is not offered: the errnos for a call that the library, the
-# kernel or the driver does not implement, and EINVAL, which a driver returns for an unknown type.
-_NOT_OFFERED = ("EOPNOTSUPP", "ENOSYS", "EPROTONOSUPPORT", "EINVAL")
+# kernel or the driver does not implement, EINVAL, which a driver returns for an unknown type, and none: the provider of
+# bnxt_re refuses a type without setting errno.
+_NOT_OFFERED = ("EOPNOTSUPP", "ENOSYS", "EPROTONOSUPPORT", "EINVAL", "")
 
 
 class SetupRefused(Exception):

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from conformance.bench.calls import ABSENT, Return, Sge
 from conformance.device import bench, qp_states
-from conformance.device.libibverbs import Libibverbs
+from conformance.device.libibverbs import Libibverbs, clear_errno
 from conformance.device.native_exchange import NativeConnection
 from conformance.device.qp_states import events_of, modify_to, transitions
 from conformance.device.queue_kinds import pair_type
@@ -62,7 +62,7 @@ def built(folder: Path, stub: str, *options: str) -> Path:
 PRELUDE = """
 import json
 from types import SimpleNamespace
-from conformance.device.libibverbs import Libibverbs
+from conformance.device.libibverbs import Libibverbs, clear_errno
 from conformance.bench.calls import IbvMr, Mr
 pd = SimpleNamespace(pointer=77)
 def show(returned):
@@ -135,6 +135,14 @@ def test_libibverbs_itself_refuses_an_implicit_region_at_an_address(
     refused = Return(0, code, layer="kernel")
     entry = cast(Any, SimpleNamespace(name="libibverbs"))
     assert Libibverbs._by_its_layer(entry, refused, addr, length, access).layer == layer
+
+
+def test_an_object_refused_without_errno_is_not_refused_with_an_earlier_errno() -> None:
+    location = ctypes.CDLL(None).__errno_location
+    location.restype = ctypes.POINTER(ctypes.c_int)
+    location()[0] = errno.EBUSY
+    clear_errno()
+    assert location()[0] == 0
 
 
 def test_calls_that_an_older_library_lacks_are_not_offered(tmp_path: Path) -> None:

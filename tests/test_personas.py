@@ -17,6 +17,7 @@ from conformance.execution.runner import RunContext, run_case
 from conformance.judging import Judgement
 from conformance.model.case import Case
 from conformance.model.kind import Kind
+from conformance.model.preflight import NOT_OFFERED
 from conformance.model.transport import IWARP as IWARP_TRANSPORT
 from conformance.model.verdict import VIOLATIONS as OF_A_DEVICE
 from conformance.model.verdict import Verdict
@@ -44,8 +45,9 @@ from trial.trying import KILLED, SURVIVED, finding, try_all, try_violation
 BY_NAME = {persona.name: persona for persona in PERSONAS}
 # On these personas, no statuses of the InfiniBand specification are required.
 IWARP = {"irdma-iwarp", "erdma", "cxgb4", "qedr-iwarp", "siw"}
-# By day, cases run on: a persona with all features of InfiniBand, software iWARP, a persona without RC and windows.
-BY_DAY = {"mlx5", "siw", "efa"}
+# By day, cases run on: a persona with all features of InfiniBand, software iWARP, a persona without RC and windows, and
+# RoCE without atomics and ibv_query_qp.
+BY_DAY = {"mlx5", "siw", "efa", "mana"}
 ONE_OF_EACH_RULE = list({violation.rule: violation for violation in VIOLATIONS}.values())
 
 
@@ -106,6 +108,10 @@ def test_requests_that_a_fast_device_has_completed_are_no_evidence_about_request
     assert usual.verdicts[Verdict.PASS] == found.verdicts[Verdict.UNREACHABLE] > 5
     assert Verdict.PASS not in found.verdicts
     assert (found.failed, found.broken) == (usual.failed, ())
+
+
+def test_a_type_that_is_refused_without_errno_is_not_offered() -> None:
+    assert run_clean(BY_NAME["bnxt_re"], []).findings.pairs["UC"] == NOT_OFFERED
 
 
 def test_another_process_may_also_read_on_iwarp() -> None:

@@ -66,6 +66,15 @@ def test_a_bind_that_was_not_posted_is_not_awaited() -> None:
     assert run_clean(mana, rows).waited_s == 0.0
 
 
+def test_a_write_that_iwarp_does_not_acknowledge_is_awaited_briefly() -> None:
+    """A refused write completes with SUCCESS, and a shared receive queue flushes no receive."""
+    (cxgb4,) = (persona for persona in PERSONAS if persona.name == "cxgb4")
+    rows = [case for case in load_suite().cases if case.id.startswith("reg_mr/shared_receives/")]
+    ran = run_clean(cxgb4, rows)
+    assert "reg_mr/shared_receives/immediate-data-with-local-write" in ran.passed
+    assert 0 < ran.waited_s <= 2 * SILENCE_S
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(("more", "most_s"), [((), FAST_S), (SILENT, SILENT_S)])
 def test_the_default_tier_takes_the_stated_time_on_a_nic(

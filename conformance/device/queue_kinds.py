@@ -12,7 +12,7 @@ from typing import Any, cast
 from conformance.bench.calls import Pd, Return, Sge
 from conformance.bench.work_requests import EXTENDED_OPCODES, SendRequest
 from conformance.device.device import Device, ProtectionDomain
-from conformance.device.libibverbs import exact
+from conformance.device.libibverbs import clear_errno, exact
 from conformance.device.posting import Poster
 from conformance.device.qp_states import modify_to, query_state
 from conformance.device.queue_pairs import (
@@ -198,19 +198,31 @@ def _made(device: Device, pd: Any, kind: str, operations: int, cq: Any, **more: 
         send_ops_flags=operations,
         **more,
     )
+    clear_errno()
     return QPEx(device.context, attributes)
 
 
+NO_ERRNO = -1  # the value of a refusal without errno
+
+
 def try_create(device: Device, pd: Any, kind: str, operations: int) -> Return:
-    """Calls ibv_create_qp_ex for `operations` of enum ibv_qp_create_send_ops_flags. Returns 0, or errno. `pd` is an
-    object of pyverbs."""
+    """Calls ibv_create_qp_ex for `operations` of enum ibv_qp_create_send_ops_flags. Returns 0, errno, or NO_ERRNO for a
+    refusal without errno. `pd` is an object of pyverbs."""
     from pyverbs.cq import CQ
     from pyverbs.qp import QPCap
 
     cq = CQ(device.context, 1)
     cap = QPCap(max_send_wr=1, max_recv_wr=1, max_send_sge=1, max_recv_sge=1)
+    created: list[Any] = []
     try:
-        return exact(lambda: _made(device, pd, kind, operations, cq, cap=cap).close())
+        returned = exact(
+            lambda: created.append(_made(device, pd, kind, operations, cq, cap=cap)),
+        )
+        if not created and not returned.errno:
+            return replace(returned, value=NO_ERRNO)
+        for queue in created:
+            returned = exact(queue.close)
+        return returned
     finally:
         cq.close()
 

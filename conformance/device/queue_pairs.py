@@ -13,7 +13,7 @@ from conformance.bench.lingering import Lingering
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.device.completion_readers import read_completions, readable_queue
 from conformance.device.device import Device, ProtectionDomain
-from conformance.device.libibverbs import exact
+from conformance.device.libibverbs import clear_errno, exact
 from conformance.device.posting import IbvQp, Poster
 from conformance.device.qp_states import Attr, ByManager, ByStates, events_of, modify_to
 from conformance.device.remote_peer import Destination, RemoteDevice, RemoteDomain, RemoteQueue
@@ -102,6 +102,7 @@ class DeviceQueue:
             self.cq = readable_queue(device.context, _CQ_DEPTH)
         else:
             self.cq = CQ(device.context, _CQ_DEPTH, None, self._channel)
+        clear_errno()
         try:
             self.qp = self._create()
         except BaseException:

@@ -228,8 +228,9 @@ def create_qp_ex(context: CaseContext, step: Step) -> Observation:
         str(step.arguments["type"]),
         context.number(step.arguments["operations"]),
     )
+    name = errno_name(returned.errno)
     if returned.value:
-        name = errno_name(returned.value)
+        said = name or "NULL"
     else:
-        name = ""
-    return {"rc": returned.value, "returned": name or "0", "errno": name, "layer": "provider"}
+        said = "0"
+    return {"rc": returned.value, "returned": said, "errno": name, "layer": "provider"}

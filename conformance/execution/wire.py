@@ -11,7 +11,7 @@ from typing import Any, cast
 from conformance.bench.interface import Memory, WirePair
 from conformance.bench.memory_areas import changed_ranges, pattern
 from conformance.bench.work_requests import Completion, SendRequest
-from conformance.execution.connection import SILENCE_S
+from conformance.execution.connection import SILENCE_S, state_of
 from conformance.execution.context import CaseContext, told
 from conformance.model.case import Step
 from conformance.model.observation import EventSeen, Observation
@@ -479,8 +479,9 @@ class _Script:
 
     def _state(self, connection: _Connection, event: Event) -> None:
         connection.end.settle()
-        seen = connection.queue.query_state()
-        self._note(event, "state", seen, event.words)
+        seen = state_of(connection.pair, connection.queue)
+        if seen:
+            self._note(event, "state", seen, event.words)
 
     def _changed(self, connection: _Connection, event: Event) -> None:
         numbers = self._numbers(event)

@@ -361,6 +361,8 @@ def _judge_undeclared(
     silent = first_fault(case, observed)
     if silent and silent.kind is FaultKind.NO_COMPLETION:
         return Judgement.of_fault(silent)
+    if silent and silent.kind is FaultKind.REFUSED and case.when.call == WIRE:
+        return Judgement(Verdict.UNSUPPORTED, f"{sentence(silent)}; the device {lack}")
     if outcome_of(case.when, observed) == "refused":
         if judges := [JUDGED_BY[name] for name in undeclared if name in JUDGED_BY]:
             refused = f"{case.when} was refused with {observed['errno'] or observed['returned']}"
