@@ -270,7 +270,7 @@ class RunOptions:
     driver: str | None = _in_guest(None, "the driver of the guest's device")
     shared: bool = _on_host(
         False,
-        "on a device: run even if other processes have queue pairs on it",
+        "on a device: run even if other processes have protection domains on it",
     )
     isolate: str | None = _on_host(
         None,

@@ -18,6 +18,8 @@ _OF_DRIVER = "SRD"  # a type of the driver's own, which only a request with deta
 _COMMANDS = {9: "totals", 10: "QP", 12: "CQ", 13: "MR", 14: "PD"}
 _TABLES = {"QP": 19, "CQ": 35, "MR": 40, "PD": 46}
 _DETAILS = 97
+# A module that creates queue pairs by rdma_cm has its own name only on its PD.
+_OF_CONNECTION = {"rdma_cm": "nvme_rdma"}
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ class Owned:
 
 @dataclass
 class StandInDevice:
-    """`objects` are the objects by kind. If `refuses_queries`, the driver has no query of queue pairs. The kernel cannot
-    list the kinds in `unlisted`."""
+    """`objects` are the objects by kind; if there are no PDs, each owner of queue pairs has one. If `refuses_queries`,
+    the driver has no query of queue pairs. The kernel cannot list the kinds in `unlisted`."""
 
     driver: str
     objects: dict[str, list[Owned]] = field(default_factory=dict)
@@ -42,6 +44,13 @@ class StandInDevice:
     commands: int = 0  # the number of queue pairs that the firmware was asked for
     interface: str = ""  # of each port
     unlisted: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        owners = [
+            Owned(entry.pid, _OF_CONNECTION.get(entry.kernel, entry.kernel))
+            for entry in self.objects.get("QP", ())
+        ]
+        self.objects = {"PD": list(dict.fromkeys(owners)), **self.objects}
 
 
 class StandInKernel:

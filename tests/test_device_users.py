@@ -31,22 +31,38 @@ def mlx5(*queue_pairs: Owned) -> StandInDevice:
     return StandInDevice("mlx5", {QP: [*MANAGEMENT, *queue_pairs]})
 
 
-def test_queue_pairs_of_the_kernel_do_not_refuse_a_run(monkeypatch: Patch) -> None:
+def test_domains_of_the_kernel_do_not_refuse_a_run(monkeypatch: Patch) -> None:
     StandInKernel({"mlx5_0": mlx5(IPOIB, NVME, NVME)}).installed(monkeypatch)
     users = users_of(RdmaNetlink("mlx5_0"))
     assert not users
-    words = "the kernel's ib_ipoib (1 queue pair), the kernel's rdma_cm (2 queue pairs)"
-    assert users.in_words() == words
+    domain = "(1 protection domain)"
+    assert users.in_words() == f"the kernel's ib_ipoib {domain}, the kernel's nvme_rdma {domain}"
 
 
 def test_the_processes_of_a_device_are_named_but_not_this_process(monkeypatch: Patch) -> None:
     other = os.getppid()
-    pairs = (own(), Owned(other), Owned(other), IPOIB, Owned())
-    StandInKernel({"mlx5_0": mlx5(*pairs)}).installed(monkeypatch)
+    domains = [own(), Owned(other), Owned(other), Owned(kernel="ib_ipoib"), Owned()]
+    StandInKernel({"mlx5_0": StandInDevice("mlx5", {PD: domains})}).installed(monkeypatch)
     users = users_of(RdmaNetlink("mlx5_0"))
     name = Path(f"/proc/{other}/comm").read_text().strip()
     hidden = "a process outside of this PID namespace"
     assert users.processes == {f"process {other} ({name})": 2, hidden: 1}
+
+
+def test_programs_whose_queue_pairs_only_the_firmware_knows_are_users(monkeypatch: Patch) -> None:
+    """UCX makes its queue pairs by DevX. The driver's own domain, for its changes of memory keys, is no user."""
+    domains = [Owned(kernel="ib_core"), Owned(kernel="mlx5_ib"), Owned(os.getppid())]
+    kernel = StandInKernel({"mlx5_0": StandInDevice("mlx5", {QP: MANAGEMENT, PD: domains})})
+    users = users_of(RdmaNetlink("mlx5_0")) if kernel.installed(monkeypatch) else None
+    assert users
+    assert (list(users.processes.values()), users.kernel) == ([1], {})
+
+
+def test_the_users_of_a_device_cost_no_command_of_the_firmware(monkeypatch: Patch) -> None:
+    device = mlx5(*[Owned(os.getppid())] * 1000)
+    StandInKernel({"mlx5_0": device}).installed(monkeypatch)
+    assert users_of(RdmaNetlink("mlx5_0"))
+    assert device.commands == 0
 
 
 def test_queue_pairs_of_a_type_of_the_driver_count(monkeypatch: Patch) -> None:
@@ -56,17 +72,6 @@ def test_queue_pairs_of_a_type_of_the_driver_count(monkeypatch: Patch) -> None:
     netlink = RdmaNetlink("rdmap0s6")
     assert users_of(netlink)
     assert netlink.totals()[QP] == 1
-
-
-def test_if_a_driver_cannot_list_queue_pairs_its_completion_queues_name_the_users(
-    monkeypatch: Patch,
-) -> None:
-    objects = {QP: [Owned(os.getppid())], CQ: [Owned(os.getppid()), Owned(kernel="ib_core")]}
-    mana = StandInDevice("mana", objects, refuses_queries=True)
-    StandInKernel({"mana_0": mana}).installed(monkeypatch)
-    users = users_of(RdmaNetlink("mana_0"))
-    assert list(users.processes.values()) == [1]
-    assert users.of == "completion queue"
 
 
 def test_the_list_of_a_kernel_without_this_netlink_is_empty(monkeypatch: Patch) -> None:

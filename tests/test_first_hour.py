@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,10 @@ from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from fixtures.hosts.lab_file import read_lab
 from fixtures.system import usable
+from fixtures.system.usable import check_warnings
 from fixtures.targets.target import with_target
 from kinds import Patch
+from samples import laid, user_error
 from stand_in_hosts import (
     HOSTS,
     TRAINING,
@@ -36,7 +39,9 @@ from stand_in_hosts import (
 from stand_in_netlink import StandInDevice
 
 PROCESS = f"process {TRAINING} ({Path(f'/proc/{TRAINING}/comm').read_text().strip()})"
-STORAGE = "the kernel's ib_ipoib (1 queue pair), the kernel's rdma_cm (16 queue pairs)"
+STORAGE = (
+    "the kernel's ib_ipoib (1 protection domain), the kernel's nvme_rdma (1 protection domain)"
+)
 
 
 def screen_of(
@@ -69,11 +74,11 @@ def rows_of(screen: list[str]) -> dict[str, list[str]]:
         ),
         (
             efa(),
-            {"rdmap0s6": ["efa", "28.43.2026", "1 ACTIVE", f"{PROCESS} (3 queue pairs)"]},
+            {"rdmap0s6": ["efa", "28.43.2026", "1 ACTIVE", f"{PROCESS} (1 protection domain)"]},
         ),
         (
             mana(),
-            {"mana_0": ["mana", "28.43.2026", "1 ACTIVE", f"{PROCESS} (1 completion queue)"]},
+            {"mana_0": ["mana", "28.43.2026", "1 ACTIVE", f"{PROCESS} (1 protection domain)"]},
         ),
         (
             virtual_function(),
@@ -103,9 +108,9 @@ def test_the_screen_of_eight_devices_has_the_commands_for_one_for_all_and_for_th
     assert len(screen) < 24, "the screen does not fit a terminal"
     rows = rows_of(screen)
     assert list(rows) == [f"mlx5_{number}" for number in range(8)]
-    assert rows["mlx5_0"][-1] == "the kernel's ib_ipoib (1 queue pair)"
-    ipoib = "the kernel's ib_ipoib (1 queue pair)"
-    assert rows["mlx5_1"][-1] == f"{PROCESS} (4 queue pairs), {ipoib}"
+    assert rows["mlx5_0"][-1] == "the kernel's ib_ipoib (1 protection domain)"
+    ipoib = "the kernel's ib_ipoib (1 protection domain)"
+    assert rows["mlx5_1"][-1] == f"{PROCESS} (1 protection domain), {ipoib}"
     assert rows["mlx5_7"][-1] == STORAGE
     on_one, on_all, in_guest = (line.strip() for line in screen if line.startswith("    "))
     assert on_one == "./rdma-cts run --device mlx5_0 --tier smoke"
@@ -121,6 +126,35 @@ def test_the_command_for_a_device_names_one_that_is_ready(
     ports = {**busy.ports, "mlx5_0": (infiniband(0, "1: DOWN"),)}
     screen = screen_of(StandInHost(busy.devices, ports), tmp_path, monkeypatch)
     assert "    ./rdma-cts run --device mlx5_2" in screen, "mlx5_1 is in use by a process"
+
+
+def test_the_command_for_a_device_names_one_without_storage(
+    tmp_path: Path,
+    monkeypatch: Patch,
+) -> None:
+    """A driver that crashes takes the file systems over its devices with it."""
+    host = dgx()
+    names = ("mlx5_7", "mlx5_1", "mlx5_3")
+    devices = {f"ibp{number}": host.devices[name] for number, name in enumerate(names)}
+    ports = {name: (infiniband(1),) for name in devices}
+    screen = screen_of(StandInHost(devices, ports), tmp_path, monkeypatch)
+    assert "    ./rdma-cts run --device ibp2" in screen
+
+
+@pytest.mark.parametrize(
+    ("tier", "hazardous", "refused"),
+    [("smoke", False, True), (None, False, True), (HEALTH, False, False), (None, True, False)],
+)
+def test_a_host_that_a_warning_would_end_is_refused(
+    tier: str | None,
+    hazardous: bool,
+    refused: bool,
+    tmp_path: Path,
+) -> None:
+    laid(tmp_path, {"sys/kernel/panic_on_warn": "1\n"})
+    with user_error("kernel.panic_on_warn is 1", status=2) if refused else nullcontext():
+        check_warnings(tier, hazardous, tmp_path)
+    check_warnings(tier, hazardous, tmp_path / "elsewhere")
 
 
 def test_options_of_the_guest_are_only_in_the_command_for_the_guest(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from conformance.tables.suite import ROOT
 from launched import ended, script
+from patience import await_true
 from stand_in_hosts import StandInHost, StandInPort, dgx, infiniband
 
 Call = Callable[..., tuple[str, int]]
@@ -73,7 +75,8 @@ def test_each_device_with_a_link_is_tested_on_its_first_active_port(
     assert results is None, "results of healthy devices remain"
     run = "run --tier health --quiet --out"
     lines = [
-        line.replace(line.split(" --out ")[1].split(" ")[0], "OUT") for line in said.split("\n")
+        line.split(": ", 1)[1].replace(line.split(" --out ")[1].split(" ")[0], "OUT")
+        for line in said.split("\n")
     ]
     assert lines == [
         f"{run} OUT --device mlx5_0 --port 2 --shared (exit status 0)",
@@ -100,13 +103,42 @@ def test_the_status_is_the_worst_and_its_results_are_kept(
     assert {path.name for path in folder.iterdir()} == kept
 
 
+def test_a_violation_that_was_seen_before_the_time_was_over_counts(
+    call: Call,
+    tmp_path: Path,
+) -> None:
+    """slurmd ends a health check after a minute, here when the first device has been tested."""
+    two_devices().laid(tmp_path)
+    suite = tmp_path / "suite"
+    script(
+        suite / "rdma-cts",
+        'case "$*" in *mlx5_1*) exec sleep 600;; esac; echo violated; exit 1',
+    )
+    environment = {
+        **os.environ,
+        "RDMA_CTS_HEALTH_SYSFS": str(tmp_path / "ib"),
+        "TMPDIR": str(tmp_path / "tmp"),
+    }
+    command: list[str | Path] = ["sh", suite / "ci/health/node.sh"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as node:
+        for begun in ("mlx5_0.status", "mlx5_1.said"):
+            await_true(lambda begun=begun: any(tmp_path.glob(f"tmp/*/{begun}")))  # type: ignore[misc]
+        node.terminate()
+        said, _ = node.communicate()
+    assert node.returncode == 1
+    assert "mlx5_0: violated" in said
+    assert "mlx5_1: the time was over before it was tested" in said
+
+
 def test_a_node_without_devices_is_healthy(call: Call) -> None:
     assert call("node.sh") == ("", 0)
 
 
 def test_a_health_check_of_slurm_drains_the_node_and_a_prolog_fails(call: Call) -> None:
     said, status = call("slurm.sh", host=two_devices(), mlx5_1="1", SLURMD_NODENAME="n7")
-    assert "scontrol update NodeName=n7 State=DRAIN Reason=rdma-cts: run --tier health" in said
+    assert (
+        "scontrol update NodeName=n7 State=DRAIN Reason=rdma-cts: mlx5_1: run --tier health" in said
+    )
     assert status == 0
     said, status = call("slurm.sh", mlx5_1="1", SLURM_JOB_ID="5")
     assert "scontrol" not in said

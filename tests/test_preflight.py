@@ -2,6 +2,7 @@
 every operation. In most tests, an operation of preflight fails on the reference."""
 
 import errno
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -29,6 +30,8 @@ from conformance.tables.suite import load_suite
 from devices import device, refusing
 from kinds import Patch
 from samples import user_error
+from trial.personas.persona import PERSONAS
+from trial.personas.trying import run_clean
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
 from trial.reference.queues import Queue
@@ -303,6 +306,36 @@ def test_verbs_that_need_a_region_do_not_count_as_absent_without_one() -> None:
         assert reachable_on(library, offered)["rereg_absent"] is False
 
 
+class DeadAfterWrappedReset(Device):
+    """A reference on which a queue pair transfers nothing after RESET if its queue had wrapped an odd number of times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.posted: Counter[int] = Counter()
+        self.dead: set[int] = set()
+
+    def reset_qp(self, queue: Queue) -> None:
+        if self.posted[queue.number] // 16 % 2:
+            self.dead.add(queue.number)
+        super().reset_qp(queue)
+
+    def carry_out(self, queue: Queue, request: SendRequest) -> str:
+        self.posted[queue.number] += 1
+        if queue.number in self.dead:
+            return "RETRY_EXC_ERR"
+        return super().carry_out(queue, request)
+
+
+def test_a_device_whose_pairs_are_dead_after_some_resets_gets_new_pairs() -> None:
+    with closing(ReferenceBench(DeadAfterWrappedReset())) as bench:
+        assert preflight(bench).renews_by_reset is False
+
+
+def test_a_pair_that_cannot_leave_reset_is_created_again_without_a_further_try() -> None:
+    (irdma,) = (persona for persona in PERSONAS if persona.name == "irdma")
+    assert run_clean(irdma, []).findings.renews_by_reset is False
+
+
 def test_a_device_whose_pairs_are_dead_after_reset_gets_new_pairs_after_refusals() -> None:
     with closing(ReferenceBench(DeadAfterReset())) as bench:
         findings = preflight(bench)
@@ -347,7 +380,7 @@ def test_the_status_of_a_refused_write_is_reported() -> None:
 class LostLater(Device):
     """A reference on which, after some requests, every request completes with RETRY_EXC_ERR and nothing arrives."""
 
-    remaining = 40
+    remaining = 400
 
     def carry_out(self, queue: Queue, request: SendRequest) -> str:
         self.remaining -= 1

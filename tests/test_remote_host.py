@@ -555,7 +555,7 @@ CHECKED = {
     "event": "checked",
     "device": "fake0",
     "same": {"kernel": "7.2", "fake0": {"firmware": "1"}},
-    "notes": ["fake0 is also in use by the kernel's ib_ipoib (1 queue pair)"],
+    "notes": ["fake0 is also in use by the kernel's ib_ipoib (1 protection domain)"],
 }
 ENDED = {"event": "ended", "what": "it is over", "external": False, "kind": "kernel-died", "by": ""}
 CLOSED = {"event": "closed", "stuck": ""}

@@ -31,8 +31,8 @@ _DEV_INDEX, _DEV_NAME, _PORT_INDEX, _NDEV_NAME, _LINK_TYPE, _CHARDEV_TYPE, _DRIV
     1, 2, 3, 51, 65, 69, 73,
 )  # fmt: skip
 _NDEV_INDEX, _LOCAL_QPN = 50, 21
-RES_TYPE, RES_PID, RES_KERN_NAME = 26, 28, 29
-_TABLES = {QP: 19, CQ: 35}  # RDMA_NLDEV_ATTR_RES_…, the list of the objects of a type
+RES_PID, RES_KERN_NAME = 28, 29
+_TABLE = {PD: 46}  # RDMA_NLDEV_ATTR_RES_…, the list of the objects of a kind
 # RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME and …_CURR, of 8 bytes
 _SUMMARY_NAME, _SUMMARY_NUMBER = 17, 18
 # RDMA_NLDEV_ATTR_DRIVER_DETAILS: also objects of a type of the driver's own, such as the SRD queue pairs of EFA
@@ -117,13 +117,13 @@ class RdmaNetlink:
         return owner is None or owner == struct.pack("=I", os.getpid())
 
     def objects(self, kind: str) -> list[Mapping[int, bytes]]:
-        """Returns the attributes of each object of a kind, QP or CQ, on the device. Raises OSError if the driver cannot
-        report one of them."""
+        """Returns the attributes of each object of a kind, PD, on the device. Raises OSError if the kernel cannot list
+        them."""
         tables = [
             table
             for message in self._ask(_LISTS[kind], self._with_details(), _DUMP)
             for number, table in _attributes(message)
-            if number == _TABLES[kind]
+            if number == _TABLE[kind]
         ]
         return [dict(_attributes(entry)) for table in tables for _, entry in _attributes(table)]
 
