@@ -282,6 +282,12 @@ def test_a_title_names_the_command_the_memory_and_the_operation_of_all_its_sympt
     fault |= {"errno": "EACCES"}
     (defect,) = defects_of([{**crash.record, "verdict": Verdict.FAIL, "fault": fault}])
     assert defect.title == "a valid uverbs REREG_MR is refused with EACCES"
+    read_only: SetUp = {"given": ["mr: ibv_reg_mr(access=ON_DEMAND)"], "before": []}
+    record: ResultRecord = {**crash.record, "verdict": Verdict.FAIL, "fault": fault}
+    (defect,) = defects_of([{**record, "set_up": read_only}])
+    assert defect.title == (
+        "a valid uverbs REREG_MR of a region without LOCAL_WRITE is refused with EACCES"
+    )
 
 
 def test_the_title_of_a_report_of_kasan_names_the_error_and_the_function() -> None:

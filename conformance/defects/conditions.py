@@ -27,7 +27,7 @@ def granted(results: Iterable[ResultRecord]) -> Granted:
     for record in results:
         if record["verdict"] == Verdict.PASS and record["expected"].get("outcome") == "success":
             flags_by_verb.setdefault(verb_of(record["call"]), set()).add(
-                _flags_in(record["call"]) or Flags(),
+                flags_in(record["call"]) or Flags(),
             )
     return {verb: frozenset(flags) for verb, flags in flags_by_verb.items()}
 
@@ -52,7 +52,7 @@ def conditions(symptoms: Sequence[Symptom], succeeded: Granted) -> Iterator[Cond
 
 def flags_of(symptom: Symptom) -> Flags | None:
     """Returns the access flags of the failed call, from the call, the smallest point or the set-up; None if unknown."""
-    of_call = _flags_in(symptom.call)
+    of_call = flags_in(symptom.call)
     if of_call is not None:
         return of_call
     of_point = Flags(re.split(r"\W+", symptom.smallest.get("access", ""))) & _ACCESS
@@ -61,12 +61,12 @@ def flags_of(symptom: Symptom) -> Flags | None:
     of_set_up = [
         flags
         for line in lines
-        if verb_of(line) == symptom.verb and (flags := _flags_in(line)) is not None
+        if verb_of(line) == symptom.verb and (flags := flags_in(line)) is not None
     ]
     return of_point or (of_set_up[0] if of_set_up else None)
 
 
-def _flags_in(call: str) -> Flags | None:
+def flags_in(call: str) -> Flags | None:
     match = _FLAGS.search(call)
     if match:
         return Flags(match[1].split("|")) & _ACCESS

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from conformance.defects.conditions import Flags, Granted, conditions, flags_of
+from conformance.defects.conditions import Flags, Granted, conditions, flags_in, flags_of
 from conformance.defects.symptom import (
     ACCESS,
     BIND,
@@ -224,6 +224,19 @@ _THROUGH_A_REGION: Mapping[str, str] = {
 }
 
 
+def _without_local_write(symptoms: Sequence[Symptom]) -> str:
+    """Returns that no region of the failing calls has LOCAL_WRITE, which some devices require by mistake; empty if one
+    has it, or if the rights are unknown."""
+    for symptom in symptoms:
+        condition = str(symptom.deviation and symptom.deviation.get("when"))
+        given = symptom.record.get("set_up", {}).get("given", ())
+        rights = [flags for line in given if (flags := flags_in(line))]
+        unknown = not rights or any("LOCAL_WRITE" in flags for flags in rights)
+        if "!LOCAL_WRITE" not in condition and unknown:
+            return ""
+    return " of a region without LOCAL_WRITE"
+
+
 def _refused(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
     group, errno, *rule = key
     name = _call(group, symptoms)
@@ -233,7 +246,8 @@ def _refused(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) ->
         return f"{name} {rule[0]} queue pairs is refused{_with(errno)}"
     if not rule:
         valid = name.partition(" ")[2] if group in _GROUPS else name
-        return f"a valid {valid} is refused{_with(errno)}{_about(symptoms, shorts)}"
+        of_regions = _without_local_write(symptoms)
+        return f"a valid {valid}{of_regions} is refused{_with(errno)}{_about(symptoms, shorts)}"
     flags = [flags_of(symptom) or Flags() for symptom in symptoms]
     if group == REGISTRATION and all("ON_DEMAND" in names for names in flags):
         name = "a registration with ON_DEMAND"
