@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from commands.cli.arguments import NAME, Parser
-from commands.cli.catalogue import COMMANDS, FORMS, GROUPS, module_of, of_today
+from commands.cli.catalogue import COMMANDS, FORMS, GROUPS, check_installed, module_of, of_today
 from commands.cli.endings import SIGNALLED, Terminated, crash_report, heed_signals, unusable_path
 from commands.cli.streams import Output, show
 from conformance import cache
@@ -135,6 +135,7 @@ def main(
     try:
         if words[:1] and words[0].startswith("-") and words[0] not in _ALONE:
             raise UserError("a command comes first, then its options", hint=_meant(words))
+        check_installed(words)
         if not parsed:
             parser_of(words).parse_args(words, arguments)
         vars(arguments).update(known, argv=words[1:])

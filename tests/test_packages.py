@@ -59,15 +59,24 @@ def source(tmp_path_factory: Folders) -> Path:
     return folder
 
 
+@dataclass(frozen=True)
+class Packages:
+    """The files of the package of the suite and of the package of its trial."""
+
+    suite: Path
+    trial: Path
+
+
 @pytest.fixture(scope="module")
-def deb(source: Path) -> Path:
+def deb(source: Path) -> Packages:
     run("dpkg-buildpackage", "--build=binary", "--no-sign", cwd=source)
-    return source.parent / f"rdma-cts_{VERSION}_all.deb"
+    names = (f"{name}_{VERSION}_all.deb" for name in ("rdma-cts", "rdma-cts-trial"))
+    return Packages(*(source.parent / name for name in names))
 
 
 @pytest.fixture(scope="module")
-def rpm(source: Path, tmp_path_factory: Folders) -> Path:
-    """Builds the RPM on this host, without a check of its build dependencies: here the packages have other names."""
+def rpm(source: Path, tmp_path_factory: Folders) -> Packages:
+    """Builds the RPMs on this host, without a check of its build dependencies: here the packages have other names."""
     top = tmp_path_factory.mktemp("rpmbuild")
     (top / "SOURCES").mkdir()
     run("tar", "-C", str(source.parent), "-czf", str(top / "SOURCES" / f"{NAME}.tar.gz"), NAME)
@@ -79,8 +88,10 @@ def rpm(source: Path, tmp_path_factory: Folders) -> Path:
         f"_topdir {top}",
         str(source / "ci/packaging/rdma-cts.spec"),
     )
-    (built,) = top.glob("RPMS/noarch/*.rpm")
-    return built
+    built = top / "RPMS" / "noarch"
+    (suite,) = built.glob(f"rdma-cts-{VERSION}-*.rpm")
+    (trial,) = built.glob("rdma-cts-trial-*.rpm")
+    return Packages(suite, trial)
 
 
 def suite_files(names: Iterable[str]) -> set[str]:
@@ -100,7 +111,7 @@ def stanza(text: str, field: str) -> set[str]:
 
 
 def test_the_package_depends_on_the_packages_of_the_table() -> None:
-    control = (ROOT / "debian" / "control").read_text().partition("\n\n")[2]
+    control = (ROOT / "debian" / "control").read_text().split("\n\n")[1]
     host = {need.package for need in packages.needs(("suite", *packages.HOST))}
     guest = {need.package for need in packages.needs(packages.GUEST)}
     assert stanza(control, "Depends") == host
@@ -110,9 +121,18 @@ def test_the_package_depends_on_the_packages_of_the_table() -> None:
 # The contents of the packages
 
 
+def files_of_deb(path: Path) -> set[str]:
+    return suite_files(line.split()[-1] for line in run("dpkg-deb", "-c", str(path)).splitlines())
+
+
+def files_of_rpm(path: Path) -> set[str]:
+    listed = run("rpm", "-qp", "--qf", r"[%{FILEMODES:perms} %{FILENAMES}\n]", str(path))
+    return suite_files(line.split()[-1] for line in listed.splitlines() if line[0] != "d")
+
+
 @pytest.mark.nightly
-def test_lintian_reports_nothing(deb: Path) -> None:
-    (changes,) = deb.parent.glob("*.changes")
+def test_lintian_reports_nothing(deb: Packages) -> None:
+    (changes,) = deb.suite.parent.glob("*.changes")
     command = (
         "lintian",
         "--allow-root",
@@ -125,25 +145,25 @@ def test_lintian_reports_nothing(deb: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_both_packages_have_the_same_files_of_the_suite(deb: Path, rpm: Path) -> None:
-    from_deb = suite_files(
-        line.split()[-1] for line in run("dpkg-deb", "-c", str(deb)).splitlines()
-    )
-    listed = run(
-        "rpm",
-        "-qp",
-        "--qf",
-        r"[%{FILEMODES:perms} %{FILENAMES}\n]",
-        str(rpm),
-    ).splitlines()
-    from_rpm = suite_files(line.split()[-1] for line in listed if not line.startswith("d"))
-    assert from_rpm == from_deb
+def test_the_trial_is_a_package_of_its_own(deb: Packages, rpm: Packages) -> None:
+    files = files_of_deb(deb.trial)
+    assert files_of_rpm(rpm.trial) == files
+    assert f"{SUITE}/commands/trial.py" in files
+    tried = (f"{SUITE}/trial/", f"{SUITE}/commands/trial.py")
+    assert not [name for name in files if not name.startswith(tried)]
+    assert not [name for name in files_of_deb(deb.suite) if name.startswith(tried)]
+
+
+@pytest.mark.nightly
+def test_both_packages_have_the_same_files_of_the_suite(deb: Packages, rpm: Packages) -> None:
+    from_deb = files_of_deb(deb.suite)
+    assert files_of_rpm(rpm.suite) == from_deb
     assert {
         f"{SUITE}/cases/reg_mr/rules.yaml",
         f"{SUITE}/conformance/sweeps/loop.c",
         f"{SUITE}/rdma-cts",
     } <= from_deb
-    ours = {path.parent.name for path in ROOT.glob("[a-z]*/*.py")} - {"tests", "docs"}
+    ours = {path.parent.name for path in ROOT.glob("[a-z]*/*.py")} - {"tests", "docs", "trial"}
     assert {
         name.removeprefix(f"{SUITE}/").partition("/")[0]
         for name in from_deb
@@ -172,6 +192,20 @@ def test_the_suite_runs_from_the_installed_files(files: Path) -> None:
     shown = run(str(files / "usr/bin/rdma-cts"), "--version")
     assert re.fullmatch(rf"rdma-cts {re.escape(VERSION)}( \(commit [0-9a-f]+\+?\))?\n", shown)
     assert CASE in run(str(files / "usr/bin/rdma-cts"), "list")
+
+
+def test_without_the_trial_its_command_names_the_package(tmp_path: Path) -> None:
+    suite, trial = tmp_path / "suite", tmp_path / "trial"
+    run("sh", "ci/packaging/install.sh", str(suite), str(trial), cwd=ROOT)
+    program = suite / "usr/bin/rdma-cts"
+    refused = ended(str(program), "trial", "kernel")
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        "rdma-cts: the trial of the suite is not installed; install the package rdma-cts-trial\n"
+    )
+    assert "trial" not in run(str(program), "--help")
+    shutil.copytree(trial, suite, dirs_exist_ok=True)
+    assert "kernel" in run(str(program), "trial", "--help")
 
 
 # The Debian package in a clean Debian
@@ -300,12 +334,12 @@ def _remove_remnants(kept: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def installed(deb: Path) -> Iterator[Tree]:
+def installed(deb: Packages) -> Iterator[Tree]:
     """A clean Debian system with the package installed."""
-    control = (ROOT / "debian" / "control").read_text().partition("\n\n")[2]
+    control = (ROOT / "debian" / "control").read_text().split("\n\n")[1]
     with unpacked(stanza(control, "Depends") | stanza(control, "Recommends")) as tree:
-        shutil.copy(deb, tree.root / "root" / deb.name)
-        done = tree.run(f"dpkg --install {deb.name}", user="root")
+        shutil.copy(deb.suite, tree.root / "root")
+        done = tree.run(f"dpkg --install {deb.suite.name}", user="root")
         assert done.returncode == 0, done.stdout + done.stderr
         yield tree
 

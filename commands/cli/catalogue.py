@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from conformance.errors import UserError
+
+# Packages have the trial, which only people who work on the suite need, in a package of its own.
+_TRIAL = (
+    {"trial": "Test the suite itself: does a case fail for every rule that a driver violates?"}
+    if (Path(__file__).parent.parent / "trial.py").exists()
+    else {}
+)
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "run the cases": {
         "run": "Run the cases on a device of this host or in the Soft-RoCE guest.",
@@ -38,7 +47,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "work on the suite": {
         "test": "Run the project's own tests; arguments after `--` go to pytest.",
-        "trial": "Test the suite itself: does a case fail for every rule that a driver violates?",
+        **_TRIAL,
     },
 }
 COMMANDS: Mapping[str, str] = {
@@ -71,6 +80,14 @@ _FORMER_OPTIONS = {"site": {"--out": "--site"}}
 def module_of(name: str) -> str:
     """Returns the name of the module of a command or form, in commands/."""
     return _MODULES.get(name, name.split(" ")[-1])
+
+
+def check_installed(words: Sequence[str]) -> None:
+    """Raises UserError (status 2) if the command is in a package that is not installed."""
+    if words[:1] == ["trial"] and not _TRIAL:
+        raise UserError(
+            "the trial of the suite is not installed", hint="install the package rdma-cts-trial"
+        )
 
 
 def of_today(words: Sequence[str]) -> list[str]:
