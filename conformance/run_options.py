@@ -401,6 +401,12 @@ class RunOptions:
         decides=False,
     )
     no_confirm: bool = _judging(False, "do not repeat cases with a violation", decides=False)
+    confirm: str | None = _judging(
+        None,
+        "which violations are repeated: drawn: three of each defect, and all hangs; all (default: drawn)",
+        choices=("drawn", "all"),
+        decides=False,
+    )
     dialect: str | None = _judging(
         None,
         "the variant of ibv_rereg_mr, if the library's exports do not show it",

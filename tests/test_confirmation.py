@@ -22,6 +22,7 @@ from conformance.judging import Judgement
 from conformance.model.fault import ON_DEMAND, OWN_ADDRESSES, Fault, FaultKind
 from conformance.model.kind import Kind
 from conformance.results.records import Recorded, encode, result_record
+from conformance.run_options import RunOptions
 from conformance.supervision import Worker, WorkerEnd, confirmation
 from conformance.tables.suite import VERSION, Suite
 from kinds import Cli
@@ -75,13 +76,20 @@ def lines(cases: Sequence[str], device: Device, suite: Suite = SUITE) -> Iterato
 
 
 class Run(Stage):
-    """Runs the suite on a device that misbehaves, and repeats the violations."""
+    """Runs the suite on a device that misbehaves, and repeats the violations: all, or those that are drawn."""
 
-    def __init__(self, folder: Path, device: Device, suite: Suite = SUITE) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        device: Device,
+        suite: Suite = SUITE,
+        confirm: str = "all",
+    ) -> None:
         folder.mkdir(exist_ok=True)
         super().__init__(folder)
         self.device = device
         self.suite = suite
+        self.options = RunOptions(confirm=confirm)
         self.again: list[list[str]] = []
 
     def start(self, cases: Sequence[str]) -> Worker:
@@ -105,6 +113,7 @@ class Run(Stage):
             carry_on=carry_on,
             again=[again],
             boot_id=lambda: boot_id,
+            options=self.options,
         )
         assert all(actor.closed for actor in self.actors)
         return recorded
@@ -152,6 +161,43 @@ def deadly(case: str, before: Sequence[str]) -> str:
 
 
 VARIOUS = {IDS[3]: "FAIL", IDS[5]: "FAIL", IDS[6]: "EOPNOTSUPP", IDS[7]: "FAIL", IDS[9]: "CRASH"}
+
+
+def test_three_violations_of_a_cause_are_drawn_and_repeated(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", always(*range(2, 10)), confirm="drawn")
+    assert counts(run()) == (3, 0, 5)
+    repeated = {IDS.index(case) for worker in run.again for case in worker}
+    assert 2 in repeated
+    assert len(repeated) == 3
+
+
+def test_a_cause_of_which_a_drawn_violation_does_not_occur_again_is_repeated_whole(
+    tmp_path: Path,
+) -> None:
+    run = Run(tmp_path / "run", passing_again(range(2, 10), but=2), confirm="drawn")
+    confirmed, not_confirmed, not_tried = counts(run())
+    assert (confirmed, not_confirmed, not_tried) == (7, 1, 0)
+
+
+def test_every_hang_is_repeated(tmp_path: Path) -> None:
+    run = Run(
+        tmp_path / "run",
+        lambda case, before: "HANG" if IDS.index(case) in range(3, 8) else "PASS",
+        confirm="drawn",
+    )
+    assert counts(run()) == (5, 0, 0)
+
+
+def passing_again(cases: Sequence[int], but: int) -> Device:
+    """Makes these cases fail, but one of them only if another case ran before it."""
+    failing = {IDS[number] for number in cases}
+
+    def device(case: str, before: Sequence[str]) -> str:
+        if case == IDS[but]:
+            return "FAIL" if IDS[0] in before and IDS[1] in before else "PASS"
+        return "FAIL" if case in failing else "PASS"
+
+    return device
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).c
 # Independent second lists: options that do not affect the outcome of a case, and options for only one target.
 NOT_DECIDING = set(
     words(
-        "console power_cycle return_within guests subject no_confirm verify_calls keep verbs rules words only tier shard tools "
+        "console power_cycle return_within guests subject no_confirm confirm verify_calls keep verbs rules words only tier shard tools "
         "strict_packages waivers against",
     ),
 )
@@ -90,6 +90,7 @@ GIVEN = st.builds(
     shard=st.none() | st.builds(Shard, st.just(2), st.integers(2, 10_000)),
     cases=several(PATHS),
     dialect=st.none() | st.sampled_from(DIALECTS),
+    confirm=st.none() | st.sampled_from(["drawn", "all"]),
     poster=st.none() | st.sampled_from(["wr", "wire"]),
     seed=st.none() | st.integers(),
     sequences=st.just(0.0) | SECONDS,

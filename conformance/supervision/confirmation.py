@@ -1,10 +1,12 @@
-"""Confirms the violations of a run: repeats each in a fresh worker, unless its case was the first in its worker.
+"""Confirms the violations of a run: repeats them in a fresh worker, unless their case was the first in its worker.
 
-One violation of each cause, and every violation that killed its worker, is repeated in isolation. The other violations
-are repeated together in one worker, in the reverse order of the run. If a violation does not occur in this worker, it
-is then repeated in isolation. If a violation kills the worker, the violations after it are repeated together in the
-next worker. For a violation that does not occur in isolation, the suite searches, by halving, for a short list of the
-earlier cases of its worker after which it occurs; without a list, it is repeated twice more. Verdicts do not change.
+The violations to repeat are all hangs, and three violations of each cause. If one of these does not occur again, all
+violations of its cause are repeated. One violation of each cause, and every violation that killed its worker, is
+repeated in isolation. The other violations are repeated together in one worker, in the reverse order of the run. If a
+violation does not occur in this worker, it is then repeated in isolation. If a violation kills the worker, the
+violations after it are repeated together in the next worker. For a violation that does not occur in isolation, the
+suite searches, by halving, for a short list of the earlier cases of its worker after which it occurs; without a list,
+it is repeated twice more. Verdicts do not change.
 """
 
 from __future__ import annotations
@@ -39,9 +41,10 @@ class Confirmation:
         recording: Recording,
         repeats_losses: bool,
     ) -> None:
-        """`violations` are the violations to repeat. The confirmations are added to `recording`. If `repeats_losses`,
-        violations with CRASH or HANG are repeated, too."""
-        self._found = violations
+        """`violations` are the violations to repeat first, and those from which they were drawn are `recording`'s. The
+        confirmations are added to `recording`. If `repeats_losses`, violations with CRASH or HANG are repeated, too."""
+        self._drawn = violations
+        self._lost: set[Cause] = set()  # the causes of violations that did not occur again
         self._waiting: list[Sequence[Violation]] = []  # each list is repeated in one worker
         self._recording = recording
         self._repeats_losses = repeats_losses
@@ -50,8 +53,19 @@ class Confirmation:
         self._tried = 0
 
     def run(self, *starts: Start) -> None:
-        """Repeats all violations; each of `starts` starts one worker at a time. Stops if a start fails."""
-        alone, like = _divided(self._found)
+        """Repeats the drawn violations, and then the other violations of each cause that has not occurred again; each
+        of `starts` starts one worker at a time. Stops if a start fails."""
+        self._repeat(self._drawn, starts)
+        others = [
+            violation
+            for violation in self._recording.unconfirmed()
+            if violation.cause in self._lost and violation not in self._drawn
+        ]
+        if others and not self._crew.stopped:
+            self._repeat(others, starts)
+
+    def _repeat(self, violations: Sequence[Violation], starts: Sequence[Start]) -> None:
+        alone, like = _divided(violations)
         self._waiting = [*_batches(like, len(starts)), *((violation,) for violation in alone)]
         self._crew.run(self._serve, starts)
 
@@ -61,7 +75,7 @@ class Confirmation:
                 if len(violations) > 1:
                     self._repeat_together(violations, start)
                 else:
-                    self._record(self._confirmed(violations[0], start))
+                    self._record_alone(violations[0], start)
             except UserError as error:
                 self._recording.listener.say(f"not all violations are repeated: {error.message}")
                 return self._crew.stop()
@@ -72,6 +86,13 @@ class Confirmation:
             if self._waiting and not self._crew.stopped:
                 return self._waiting.pop(0)
             return ()
+
+    def _record_alone(self, violation: Violation, start: Start) -> None:
+        record = self._confirmed(violation, start)
+        if record and not record["confirmed"]:
+            with self._crew.changed:
+                self._lost.add(violation.cause)
+        self._record(record)
 
     def _record(self, record: ConfirmationRecord | None) -> None:
         with self._crew.changed:

@@ -46,7 +46,7 @@ from conformance.results.waivers import with_effective
 from conformance.results.writer import ResultsFile
 from conformance.supervision.examiner import Examiner, bounded_log, loss_of
 from conformance.supervision.run import Run
-from conformance.supervision.violations import Violation, violations
+from conformance.supervision.violations import Violation, drawn, violations
 from conformance.supervision.worker import Listener, WorkerEnd
 from conformance.tables.suite import VERSION
 
@@ -324,6 +324,16 @@ class Recording:
             for violation in violations(self.done, self.cases)
             if (violation.case, violation.point) not in confirmed
         ]
+
+    def to_repeat(self) -> list[Violation]:
+        """Returns the violations that are repeated first: all, or those that are drawn by the time of the run's start.
+        Those that the file already confirms are left out, so that a resumed run draws the same ones."""
+        left = self.unconfirmed()
+        if self.run.options.confirm == "all":
+            return left
+        seed = str(self.header["started"]) if self.header else ""
+        chosen = drawn(violations(self.done, self.cases), seed)
+        return [violation for violation in left if violation in chosen]
 
     def append_confirmation(self, record: ConfirmationRecord) -> None:
         assert self._confirmations is not None

@@ -74,7 +74,7 @@ class Supervisor:
         self._recording.finish(duration_s)
 
     def _confirm(self, starts: Sequence[Start]) -> None:
-        violations_left = self._recording.unconfirmed()
+        violations_left = self._recording.to_repeat()
         if any(not violation.first for violation in violations_left):
             self._recording.listener.say(
                 f"repeating {format_count(len(violations_left), 'violation')} in fresh workers",

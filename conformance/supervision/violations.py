@@ -1,6 +1,7 @@
 """Finds the violations of a run, each with the cases that ran before it in its worker."""
 
-from collections.abc import Iterator, Mapping
+import random
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from conformance.defects import Cause, cause_of, symptoms_of
@@ -10,6 +11,9 @@ from conformance.model.record import Occurrence, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.records import occurrence
 from conformance.tables.suite import POINT
+
+# The number of violations of a cause that are drawn.
+MOST_DRAWN = 3
 
 
 @dataclass(frozen=True)
@@ -63,3 +67,20 @@ def violations(
                 yield Violation(case, text, seen, before if number else (), False, cause)
         if not points:
             yield Violation(case, "", occurrence(record), before if number else (), first, other)
+
+
+def drawn(violations: Iterable[Violation], seed: str) -> list[Violation]:
+    """Returns all hangs, and MOST_DRAWN violations of each cause, in their order. The first violation of a cause is
+    among them, since it needs no repetition if its case was the first in its worker. `seed` decides the others."""
+    by_cause: dict[Cause, list[Violation]] = {}
+    chosen: list[Violation] = []
+    for violation in violations:
+        if violation.seen["verdict"] == Verdict.HANG:
+            chosen.append(violation)
+        else:
+            by_cause.setdefault(violation.cause, []).append(violation)
+    draw = random.Random(seed)
+    for alike in by_cause.values():
+        first, *others = alike
+        chosen += [first, *draw.sample(others, min(len(others), MOST_DRAWN - 1))]
+    return chosen
