@@ -76,6 +76,11 @@ class HostLacks(UserError):
         super().__init__(message, hint=hint, status=3)
 
 
+class DeviceSilent(HostLacks):
+    """The device does not execute or does not acknowledge the first packet of the wire peer, although nothing between
+    them can lose it. Rows of packets fail; for all other cases, there is no wire peer."""
+
+
 # The errnos of a call that creates an object whose type is not offered: the errnos for a call that the library, the
 # kernel or the driver does not implement, EINVAL, which a driver returns for an unknown type, and none: the provider of
 # bnxt_re refuses a type without setting errno.

@@ -6,16 +6,23 @@ from pathlib import Path
 
 import pytest
 
+from conformance.bench.calls import Pd
 from conformance.defects.severity import Severity, severity_of_fault
+from conformance.errors import DeviceSilent
 from conformance.judging.wire import wire_fault
+from conformance.model.case import QpSpec
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import EventSeen, Observation
 from conformance.model.rules import is_evidence
 from conformance.model.script import CALL, Event
+from conformance.model.verdict import Verdict
 from conformance.model.vocabulary import WIRE
 from conformance.tables.loader import parse_table
 from conformance.tables.suite import load_suite
 from conformance.yamldoc.parsing import read_bytes
+from trial.reference.bench import HeldPair, ReferenceBench
+from trial.reference.wire_end import ReferencePair
+from trial.running import judgement_on, on_the_reference
 
 _TABLE = """\
 verb: wire
@@ -192,3 +199,26 @@ def test_a_memory_rule_needs_no_wire_peer() -> None:
     assert not is_evidence("REG-05", "wire(qp=qp)")
     assert is_evidence("WIRE-01", "wire(qp=qp)")
     assert is_evidence("REG-05", "traffic(op=RDMA_WRITE)")
+
+
+class _Silent(ReferenceBench):
+    """The bench of a device that does not answer the wire peer, although nothing can lose packets."""
+
+    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair | ReferencePair:
+        if spec.wire or spec.extended == WIRE:
+            raise DeviceSilent("the wire peer's WRITE did not arrive", "see docs/wire.md")
+        return super().pair(spec, requester, responder)
+
+
+@pytest.mark.parametrize(
+    ("case_id", "verdict"),
+    [
+        ("wire/first_packets/write", Verdict.FAIL),
+        ("reg_mr/rights/remote-read-refused-by-none@wire", Verdict.UNREACHABLE),
+    ],
+)
+def test_a_silent_device_fails_rows_of_packets_alone(case_id: str, verdict: Verdict) -> None:
+    case = load_suite().find(case_id)
+    assert case is not None
+    judgement = judgement_on(case, on_the_reference(_Silent()))
+    assert judgement.verdict == verdict

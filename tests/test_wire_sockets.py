@@ -9,11 +9,14 @@ from typing import Any, ClassVar
 import pytest
 
 from conformance.device import wire_peer
+from conformance.device.bench import DeviceBench
 from conformance.device.wire_losses import LossySockets
 from conformance.device.wire_sockets import V4, Datagram, Sockets
 from conformance.errors import HostLacks, PeerLost, UserError
+from conformance.model.case import QpSpec
 from conformance.model.preflight import Findings, format_findings
 from conformance.wire.icrc import Path
+from conformance.wire.opcodes import TRANSPORTS
 from conformance.wire.packet import Packet, build, parse
 from fixtures.hosts.peer import open_wire, value_of
 from fixtures.hosts.wire import RemoteSockets, WirePeer
@@ -115,7 +118,7 @@ class _Kept:
     """Sockets whose datagrams arrive at once."""
 
     addresses: ClassVar[dict[str, str]] = {V4: _HERE}
-    sees_headers = True
+    sees_headers = lossless = True
 
     def __init__(self) -> None:
         self._arrived: list[Datagram] = []
@@ -148,6 +151,23 @@ def test_a_bad_network_loses_repeats_and_reorders_the_same_packets_for_a_seed() 
     assert 120 < lost < 280  # 5 % in each direction
     assert len(order) > len(set(order))
     assert order != sorted(order)
+
+
+def test_packets_of_unreliable_connections_are_not_lost() -> None:
+    sockets = LossySockets(_Kept(), 30, seed=1)
+    payload = bytes([TRANSPORTS["UC"]])
+    for _ in range(200):
+        sockets.send(payload, _HERE)
+    assert len(sockets._sockets.received(0)) == 200
+
+
+def test_a_row_that_judges_each_packet_is_not_run_with_losses() -> None:
+    bench = DeviceBench.__new__(DeviceBench)
+    bench._completion_deadline_s = 1.0
+    bench._wire = HostLacks("none", "")
+    bench.lose_packets(5, 0)
+    with pytest.raises(HostLacks, match=r"^--wire-losses loses packets on purpose"):
+        bench.pair(QpSpec("RC", "pd", wire=True), None, None)  # type: ignore[arg-type]
 
 
 def test_a_network_without_losses_changes_nothing() -> None:

@@ -56,6 +56,7 @@ class DeviceBench:
         None  # the PD of all requesters, if they are on another device
     )
     carries = False
+    _loses_packets = False
     _wire: WireLink | HostLacks = HostLacks(
         "this run has no wire peer",
         "--wire-peer names a machine that sends packets",
@@ -137,6 +138,7 @@ class DeviceBench:
 
     def lose_packets(self, percent: float, seed: int) -> None:
         """Lets `percent` % of the packets of the wire peer be lost, repeated and reordered."""
+        self._loses_packets = True
         if isinstance(self._wire, WireLink):
             self._wire.sockets = LossySockets(self._wire.sockets, percent, seed)
 
@@ -195,6 +197,11 @@ class DeviceBench:
         HostLacks if there is no wire peer."""
         deadline_s = self._completion_deadline_s
         if spec.wire:
+            if self._loses_packets:
+                raise HostLacks(
+                    "--wire-losses loses packets on purpose, and this row judges each packet",
+                    "run it without --wire-losses",
+                )
             return WirePair(self._wire_link(), spec, responder, deadline_s)
         if spec.extended == WIRE:
             return CarriedPair(self._wire_link(), spec, (requester, responder), deadline_s)

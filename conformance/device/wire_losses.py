@@ -1,6 +1,6 @@
-"""Loses, repeats and reorders packets between the wire peer and the device, in both directions, in place of a bad
-network. The choices depend only on a seed, so that a run can be repeated. On a host, `tc qdisc add dev INTERFACE root netem` does
-the same in the kernel."""
+"""Loses, repeats and reorders packets of reliable connections between the wire peer and the device, in both directions,
+in place of a bad network. The choices depend only on a seed, so that a run can be repeated. On a host,
+`tc qdisc add dev INTERFACE root netem` does the same in the kernel."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import random
 
 from conformance.device.wire_peer import SocketsOfPeer
 from conformance.device.wire_sockets import Datagram
+from conformance.wire.opcodes import is_reliable
 
 
 class LossySockets:
@@ -20,12 +21,17 @@ class LossySockets:
         self._kept_back: list[tuple[bytes, str]] = []
         self._late: list[Datagram] = []
         self.addresses, self.sees_headers = sockets.addresses, sockets.sees_headers
+        self.lossless = False
 
     def _happens(self) -> bool:
         return self._random.random() < self._share
 
     def send(self, payload: bytes, destination: str) -> None:
-        """See Sockets.send. A packet that is kept back is sent after the next one, or when answers are awaited."""
+        """See Sockets.send. A packet that is kept back is sent after the next one, or when answers are awaited. Packets of
+        unreliable connections are not repeated by anyone, and none is lost."""
+        if payload[:1] and not is_reliable(payload[0]):
+            self._sockets.send(payload, destination)
+            return
         if self._happens():
             return
         if self._happens():

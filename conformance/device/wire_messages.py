@@ -25,7 +25,7 @@ _ENDINGS = ("_WITH_IMM", "_WITH_INV")
 # The placement types of a FLUSH (annex A19: 1 global visibility, 2 persistence).
 _PLACEMENTS: Mapping[str, int] = {"GLOBAL": 1, "PERSISTENT": 2, "BOTH": 3}
 _REGION = "_MR"  # selectivity level 1: the whole region
-_ACKNOWLEDGED_EACH = 16  # packets after which a long message asks for an acknowledgement
+ACKNOWLEDGED_EACH = 8  # packets after which a long message asks for an acknowledgement
 _READ_RESPONSE = "RDMA_READ_RESPONSE"
 
 
@@ -97,7 +97,7 @@ class Message:
             fields: dict[str, int] = {}
             if not number and base == "RDMA_WRITE":
                 fields |= {**target, "length": len(data)}
-            if is_last or number % _ACKNOWLEDGED_EACH == _ACKNOWLEDGED_EACH - 1:
+            if is_last or number % ACKNOWLEDGED_EACH == ACKNOWLEDGED_EACH - 1:
                 fields["ackreq"] = 1
             name = f"{base}_{place_of(number, len(starts))}"
             if is_last:

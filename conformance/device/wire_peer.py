@@ -20,7 +20,7 @@ from conformance.device.memory import allocate
 from conformance.device.queue_pairs import DATAGRAM_QKEY, DeviceQueue
 from conformance.device.remote_peer import Endpoint
 from conformance.device.wire_sockets import V4, V6, Datagram
-from conformance.errors import HostLacks, PeerLost, UserError
+from conformance.errors import DeviceSilent, HostLacks, PeerLost, UserError
 from conformance.model.case import QpSpec
 from conformance.model.deadline import Wait
 from conformance.model.transport import ROCE, Transport
@@ -31,10 +31,11 @@ from conformance.wire.packet import Packet, Parsed, build, parse
 # The first PSNs in each direction; they do not come near the wrap unless a row counts to it.
 FIRST_PSN, DEVICE_PSN = 0x700000, 0x300000
 PSN_BITS = 24
-_MTU = 1  # IBV_MTU_256 of enum ibv_mtu: the smallest, so that messages have several packets
+# The smallest MTU of enum ibv_mtu, so that messages have several packets, in bytes.
 MTU_BYTES = 256
 # The IP header of IPv6, UDP, BTH, the largest extended headers, the data, and the ICRC.
 _SMALLEST_MTU = 40 + 8 + 12 + 28 + MTU_BYTES + 4
+_SMALLEST_CODE = 1  # IBV_MTU_256; each further code doubles the bytes
 _FIRST_QPN = 0x100001
 _MAPPED = "0000:0000:0000:0000:0000:ffff:"
 # How long the sentinel's acknowledgement may take, in seconds: the peer is lost then.
@@ -42,7 +43,7 @@ _SENTINEL_S = 20.0
 _SENTINELS = 3
 _TURN_S = 0.001  # one turn of a Wait
 _PREFLIGHT_S = 2.0
-_TRIES = 3
+_TRIES, _TRIES_OF_SENTINEL = 3, 10
 _ACCESS = ENUMS["ibv_access_flags"]
 _RIGHTS = _ACCESS.mask_of("LOCAL_WRITE", "REMOTE_WRITE")
 # The capability that a device needs for a right of a queue pair.
@@ -61,6 +62,8 @@ class SocketsOfPeer(Protocol):
     def addresses(self) -> dict[str, str]: ...
     @property
     def sees_headers(self) -> bool: ...
+    @property
+    def lossless(self) -> bool: ...
     def send(self, payload: bytes, destination: str) -> None: ...
     def received(self, deadline_s: float) -> list[Datagram]: ...
     def close(self) -> None: ...
@@ -70,7 +73,8 @@ class WireLink:
     """The peer of all wire connections of a device. `device_addresses` are the addresses of the device's GIDs."""
 
     def __init__(self, device: Device, sockets: SocketsOfPeer, deadline_s: float) -> None:
-        """Raises HostLacks if the peer's WRITE does not arrive, or is not acknowledged."""
+        """Raises HostLacks if the peer's WRITE does not arrive, or is not acknowledged; DeviceSilent if only the device
+        can be the reason."""
         self.device, self.sockets = device, sockets
         self._deadline_s = deadline_s
         self.gids = _gids(device, sockets.addresses)
@@ -169,7 +173,6 @@ class WireQueue(DeviceQueue):
     def connection_attributes(self, peer: int) -> Any:
         """Returns the attributes of the connection to the peer's queue pair number `peer`."""
         attributes = super().connection_attributes(peer)
-        attributes.path_mtu = _MTU
         attributes.rq_psn, attributes.sq_psn = FIRST_PSN, DEVICE_PSN
         attributes.max_dest_rd_atomic = self.spec.max_dest_rd_atomic
         attributes.timeout, attributes.retry_cnt = self.spec.timeout, self.spec.retry_cnt
@@ -200,10 +203,10 @@ class WireQueue(DeviceQueue):
 class WireEnd:
     """The peer's end of a connection; see bench.interface.WireEnd."""
 
-    first_psn, device_psn, mtu = FIRST_PSN, DEVICE_PSN, MTU_BYTES
+    first_psn, device_psn = FIRST_PSN, DEVICE_PSN
 
-    def __init__(self, link: WireLink, version: str) -> None:
-        self._link, self.path = link, link.path(version)
+    def __init__(self, link: WireLink, version: str, mtu: int = MTU_BYTES) -> None:
+        self._link, self.path, self.mtu = link, link.path(version), mtu
         self.number = link.number()
         self.destination = 0
         self.qkey = DATAGRAM_QKEY
@@ -235,18 +238,20 @@ class WirePair:
 
     renews_by_reset = False
     transport: Transport = ROCE
+    mtu_code = _SMALLEST_CODE  # the largest of enum ibv_mtu that the connection uses
 
     def __init__(self, link: WireLink, spec: QpSpec, pd: Pd, deadline_s: float) -> None:
         """`pd` is the domain of the device's queue pair. Raises PyverbsRDMAError."""
         if spec.ip not in link.gids:
             raise HostLacks(f"device and wire peer share no IP address of version {spec.ip}", _HINT)
-        self.end = WireEnd(link, spec.ip)
+        code = min(self.mtu_code, link.device.active_mtu)
+        self.end = WireEnd(link, spec.ip, MTU_BYTES << (code - _SMALLEST_CODE))
         self.lingering = Lingering()
         self.tells_state = link.device.findings.tells_state
         self.responder = WireQueue(link.device, pd, spec, deadline_s)
         self.requester: Queue = self.responder
         self.responder.link = link
-        self.responder.remote = Endpoint(_gid(self.end), 0, _MTU)
+        self.responder.remote = Endpoint(_gid(self.end), 0, code)
         self.end.destination = self.responder.number
         try:
             self.responder.move_to(spec.state, self.end.number)
@@ -309,7 +314,7 @@ class _Sentinel:
         self._link = link
 
     def check(self) -> None:
-        """Checks that a WRITE of the peer arrives and is acknowledged. Raises HostLacks."""
+        """Checks that a WRITE of the peer arrives and is acknowledged. Raises HostLacks and DeviceSilent."""
         from conformance.device.libibverbs import Libibverbs
 
         library = Libibverbs()
@@ -325,14 +330,19 @@ class _Sentinel:
                 library.dereg_mr(returned.mr)
             memory.close()
         lack = lack_of(self._pair.end.path, arrived, acknowledged)
+        if lack and self._link.sockets.lossless:
+            raise DeviceSilent(*lack)
         if lack:
             raise HostLacks(*lack)
 
     def _write(self, addr: int, rkey: int) -> bool:
         """Sends a WRITE, and returns whether it was acknowledged."""
         fields = {"va": addr, "rkey": rkey, "length": _BYTES}
+        deadline_s = _PREFLIGHT_S
+        if self._link.sockets.lossless:
+            deadline_s = _SENTINEL_S
         for _ in range(_TRIES):
-            if self._acknowledged(fields, pattern(_BYTES), _PREFLIGHT_S):
+            if self._acknowledged(fields, pattern(_BYTES), deadline_s):
                 self._psn += 1
                 return True
         return False
@@ -361,8 +371,8 @@ class _Sentinel:
 
     def exchange(self, deadline_s: float) -> None:
         """Sends a message of no bytes, and awaits its acknowledgement. Raises PeerLost."""
-        for _ in range(_TRIES):
-            if self._acknowledged({}, b"", deadline_s / _TRIES):
+        for _ in range(_TRIES_OF_SENTINEL):
+            if self._acknowledged({}, b"", deadline_s / _TRIES_OF_SENTINEL):
                 self._psn += 1
                 return
         raise PeerLost("the wire peer's connection to the device no longer works")
@@ -374,9 +384,12 @@ class _Sentinel:
 
 
 def opened(device: Device, sockets: SocketsOfPeer, deadline_s: float) -> WireLink:
-    """Returns the link to a peer. Raises HostLacks with the reason why there is none."""
+    """Returns the link to a peer. Raises HostLacks with the reason why there is none, and DeviceSilent."""
     try:
         return WireLink(device, sockets, deadline_s)
+    except DeviceSilent:
+        sockets.close()
+        raise
     except UserError as error:
         sockets.close()
         raise HostLacks(f"there is no wire peer: {error.message}", error.hint or _HINT) from error

@@ -12,7 +12,7 @@ from dataclasses import replace
 from conformance.bench.calls import Pd, Return, Sge, Window
 from conformance.bench.interface import WireEnd
 from conformance.bench.work_requests import SIGNALED, BindInfo, Completion, SendRequest
-from conformance.device.wire_messages import Message
+from conformance.device.wire_messages import ACKNOWLEDGED_EACH, Message
 from conformance.device.wire_peer import WireLink, WirePair
 from conformance.errors import HarnessFailure
 from conformance.model.case import QpSpec
@@ -22,11 +22,14 @@ from conformance.wire.packet import Parsed
 from conformance.wire.sequence import PSNS, psn_distance
 from conformance.wire.statuses import FLUSHED, NO_ANSWER, STATUS_OF_NAK, STATUS_OF_REPEATED
 
-_IN_FLIGHT = 64  # packets, fewer than any receive buffer on the way holds
-# Seconds until a request without an answer is repeated, like the local ACK timeout of the other queue pairs, and how
-# often. With 5 % of all packets lost, ten repetitions all fail once in ten thousand million requests.
-TIMEOUT_S = 0.537
-_REPETITIONS = 10
+# Packets in flight: at most as many as any receive buffer on the way holds, and after losses fewer, but always one that
+# asks for an acknowledgement.
+_MOST_IN_FLIGHT = 64
+_MTU_CODE = 3  # IBV_MTU_1024 of enum ibv_mtu
+# Seconds until a request without an answer is repeated, twice as long before each further time, and how often. If one
+# packet in ten is lost or comes too late, all repetitions fail once in ten million requests.
+TIMEOUT_S = 0.067
+_REPETITIONS = 6
 _NOT_READY_S = 0.01  # until a request is repeated after RNR NAK
 _TURN_S = 0.001  # one turn of a Wait
 
@@ -57,6 +60,7 @@ class WireRequester:
         self._sent = 0  # the packets before this distance are sent
         self._acknowledged = 0
         self._repetitions = 0
+        self._in_flight = _MOST_IN_FLIGHT
         self._since = 0.0  # the time of the last progress
 
     def query_state(self) -> str:
@@ -109,7 +113,7 @@ class WireRequester:
                 distance = message.first + number
                 if distance < self._sent:
                     continue
-                if self.kind == "RC" and distance - self._acknowledged >= _IN_FLIGHT:
+                if self.kind == "RC" and distance - self._acknowledged >= self._in_flight:
                     return
                 self._send(message, number)
             self._sent = max(self._sent, message.end)
@@ -128,7 +132,8 @@ class WireRequester:
         self._sent = max(self._sent, distance + 1)
 
     def _repeat_late(self) -> None:
-        if self._messages and time.monotonic() - self._since > self._timeout_s:
+        timeout_s = self._timeout_s * (1 << self._repetitions)
+        if self._messages and time.monotonic() - self._since > timeout_s:
             self._repeat(self._oldest(), NO_ANSWER)
 
     def _oldest(self) -> int:
@@ -147,6 +152,7 @@ class WireRequester:
             self._fail(status)
             return
         self._since = time.monotonic()
+        self._in_flight = max(ACKNOWLEDGED_EACH, self._in_flight // 2)
         self._sent = distance
         self._acknowledged = min(distance, self._acknowledged)
         self._advance()
@@ -182,6 +188,7 @@ class WireRequester:
         """All requests before a distance are acknowledged. The response of one of them may be lost."""
         if until > self._acknowledged:
             self._acknowledged, self._repetitions = until, 0
+            self._in_flight = min(_MOST_IN_FLIGHT, self._in_flight + 1)
             self._since = time.monotonic()
         self._complete_until(until)
 
@@ -227,6 +234,8 @@ class WireRequester:
 
 class CarriedPair(WirePair):
     """A queue pair of the device, and a requester that is no RDMA device."""
+
+    mtu_code = _MTU_CODE
 
     def __init__(self, link: WireLink, spec: QpSpec, pds: tuple[Pd, Pd], deadline_s: float) -> None:
         """`pds` are the domains of the requester's data and of the device's queue pair. Raises PyverbsRDMAError."""

@@ -73,7 +73,9 @@ def _enter(descriptor: int) -> None:
 
 
 class Sockets:
-    """The sockets of a peer on one network interface."""
+    """The sockets of a peer on one network interface. `lossless` says that nothing on the way to the device loses packets."""
+
+    lossless = False
 
     def __init__(self, interface: str = "", inside: str = "") -> None:
         """`interface` is the name of a network interface, by default the only one besides lo, of this process or of the

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from conformance.bench.interface import Bench
-from conformance.errors import HostLacks
+from conformance.errors import DeviceSilent, HostLacks
 from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up, set_up_and_call
+from conformance.execution.wire import silent
 from conformance.header import FAIL, NOT_COVERED, PASS, Check
 from conformance.judging import Basis, Judgement, conclude, was_in_flight, was_too_fast
 from conformance.kernel.module_memory import ModuleMemory
@@ -23,6 +24,7 @@ from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation, UnfreedMemory
 from conformance.model.verdict import Verdict
+from conformance.model.vocabulary import WIRE
 
 
 class Watch(Protocol):
@@ -154,6 +156,8 @@ def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> C
     try:
         return run.runners[case.kind](case, run, progress)
     except HostLacks as error:
+        if isinstance(error, DeviceSilent) and case.when.call == WIRE:
+            return _not_run(case, run, silent())
         undeclared = run.basis.capabilities.undeclared(_needs(case), case.entry)
         absent = f"the device does not declare {', '.join(undeclared)}, and this host lacks what a trial needs: "
         return _not_run(case, run, {"unreachable": f"{absent if undeclared else ''}{error}"})

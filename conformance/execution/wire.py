@@ -587,3 +587,16 @@ _HANDLERS = {
 def wire(context: CaseContext, step: Step) -> Observation:
     """Executes a script. Raises SetupRefused if a call between the packets is refused, and PeerLost."""
     return _Script(context, step).run(cast(Sequence[Event], step.arguments["packets"]))
+
+
+def silent() -> Observation:
+    """Returns what is observed of a device that does not answer the peer's first packet, whatever the script is."""
+    first = Packet("RC", "RDMA_WRITE_ONLY")
+    entry: EventSeen = {
+        "event": f"op {first.operation}(data=8)",
+        "what": "answer",
+        "operation": first.operation,
+        "expected": ["ACK"],
+        "seen": NOTHING,
+    }
+    return told() | {"layer": "device", "exchange": [entry]}
