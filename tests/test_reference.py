@@ -54,13 +54,9 @@ def test_every_case_of_the_tables_passes_on_the_reference(suite: Suite) -> None:
     assert faults(on_reference(suite.cases), Verdict.PASS) == []
 
 
-def test_every_row_of_packets_passes_or_needs_what_the_reference_lacks() -> None:
+def test_every_row_of_packets_passes_on_the_reference() -> None:
     rows = [case for case in load_suite().cases if case.when.call == WIRE]
-    judged = list(on_reference(rows))
-    assert faults(iter(judged), Verdict.PASS, Verdict.UNREACHABLE) == []
-    unreachable = [result.reason for _, result in judged if result.verdict == Verdict.UNREACHABLE]
-    assert all("takes no packets" in why or "sends no packets" in why for why in unreachable)
-    assert len(unreachable) < 0.2 * len(rows)
+    assert faults(on_reference(rows), Verdict.PASS) == []
 
 
 def test_rows_pass_if_a_wire_peer_carries_them() -> None:

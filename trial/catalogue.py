@@ -57,11 +57,7 @@ PERMITTED_VARIANTS: tuple[Violation, ...] = tuple(
     alteration for alteration in _ALL if alteration.permitted
 )
 # Rules whose violation no case could detect, with the reasons.
-_NO_REQUESTS = (
-    "the reference sends no packets of requests: mutants of the kernel's driver try this rule"
-)
 UNTRIABLE = {
-    "WIRE-06": _NO_REQUESTS,
     "REREG-15": "a driver may reuse resources or not: the behaviour is recorded, and the case never fails",
 }
 

@@ -16,7 +16,6 @@ from conformance.bench.doors import RegMrEx
 from conformance.bench.interface import Bench, DmaBuf, Entry, Memory
 from conformance.bench.lingering import Lingering
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
-from conformance.errors import HostLacks
 from conformance.execution.offered import absent_on, offered_by, with_immediates
 from conformance.header import Check
 from conformance.model.capability import Capabilities
@@ -25,7 +24,7 @@ from conformance.model.deadline import COMPLETION_DEADLINE_S
 from conformance.model.preflight import Findings
 from conformance.model.transport import IWARP
 from conformance.model.vocabulary import BUILDERS, DOORS, ENTRIES, WIRE
-from conformance.wire.packet import Parsed
+from conformance.wire.packet import Packet, Parsed
 from trial.reference import header
 from trial.reference.device import Device
 from trial.reference.entries import KernelEntry, LibraryEntry
@@ -33,8 +32,9 @@ from trial.reference.made_otherwise import MAX_DM_SIZE
 from trial.reference.memory import HUGEPAGE, PAGE, Range
 from trial.reference.objects import ACCESS, Domain, Refused, Window, answered
 from trial.reference.queues import Queue
+from trial.reference.sent_packets import Outgoing
 from trial.reference.served_packets import Answer, Incoming
-from trial.reference.wire_end import ReferencePair
+from trial.reference.wire_end import ReferenceEnd, ReferencePair
 
 _ALL_RIGHTS = ACCESS.mask_of(
     "REMOTE_WRITE",
@@ -70,13 +70,23 @@ class HeldQueue:
         self.queue = queue
         self.number = self.handle = queue.number
         self.kind, self.sq_sig_all = queue.kind, queue.sq_sig_all
-        self.is_wired = False  # whether a wire peer is at the other end
+        self.wire: ReferenceEnd | None = None  # the wire peer at the other end
         self.state = "RESET"  # the state to which the program has moved the queue pair; an error does not change it
 
     def take(self, incoming: Incoming, packet: Parsed, distance: int) -> list[Answer]:
         """Executes a packet of the wire peer."""
         with self._device.turn:
             return self._device.take(self.queue, incoming, packet, distance)
+
+    def take_answer(self, outgoing: Outgoing, packet: Parsed, distance: int) -> list[Packet]:
+        """Takes an answer of the wire peer. Returns the packets that are sent again."""
+        with self._device.turn:
+            return self._device.take_answer(self.queue, outgoing, packet, distance)
+
+    def send_packets(self, outgoing: Outgoing, request: SendRequest) -> list[Packet]:
+        """Returns the packets of a request to the wire peer."""
+        with self._device.turn:
+            return self._device.send_packets(self.queue, outgoing, request)
 
     def move_to(self, state: str) -> None:
         self.state = state
@@ -110,12 +120,12 @@ class HeldQueue:
         return self._device.capacity(self.queue)
 
     def post_send(self, request: SendRequest) -> Return:
-        """Posts a request with ibv_post_send, or as a batch. Returns 0, or the value of errno. Raises HostLacks if the
-        peer is a wire peer: the reference sends no requests as packets."""
-        if self.is_wired and request.opcode not in ("BIND_MW", "LOCAL_INV"):
-            raise HostLacks(
-                "the reference sends no packets of requests", "run the case on a device"
-            )
+        """Posts a request with ibv_post_send, or as a batch. Returns 0, or the value of errno."""
+        if self.wire and request.opcode not in ("BIND_MW", "LOCAL_INV"):
+            fault = self._device.send_fault(self.queue, request)
+            if not fault:
+                self.wire.post(request)
+            return _value(fault)
         if self.queue.extended in BUILDERS:
             return self.post_batch((request,))
         with self._device.turn:

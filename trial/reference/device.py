@@ -9,12 +9,12 @@ from trial.reference.header import own_header
 from trial.reference.made_otherwise import MadeOtherwise
 from trial.reference.memory import PAGE
 from trial.reference.objects import Region, refuse_if
-from trial.reference.packets import Packets
 from trial.reference.postings import Postings
 from trial.reference.reregistration import Change
+from trial.reference.sent_packets import SentPackets
 
 
-class Device(MadeOtherwise, Advice, Postings, Extended, Packets):
+class Device(MadeOtherwise, Advice, Postings, Extended, SentPackets):
     """A device that behaves as the documents require."""
 
     def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:

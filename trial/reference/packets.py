@@ -4,6 +4,7 @@ method, so that a violation of the reference can replace it."""
 
 from __future__ import annotations
 
+from conformance.device.queue_pairs import DATAGRAM_QKEY
 from conformance.wire.opcodes import is_response
 from conformance.wire.packet import DEFAULT_PKEY, Parsed
 from trial.reference.queues import Queue
@@ -23,6 +24,7 @@ from trial.reference.served_packets import (
 _PARTITION = 0x7FFF  # the bits of a P_Key without the membership
 _WORD = 8
 _LONGEST = 1 << 31  # bytes of a message
+_DATAGRAMS = ("SEND_ONLY", "SEND_ONLY_WITH_IMM")
 _SEQUENCE = "NAK_PSN_SEQUENCE"
 
 
@@ -47,6 +49,8 @@ class Packets(ServedPackets):
 
     def drops(self, queue: Queue, packet: Parsed) -> bool:
         """Returns whether a packet is dropped without an answer, because it is damaged or for another queue pair."""
+        if queue.kind == "UD" and packet.fields.get("qkey") != DATAGRAM_QKEY:
+            return True
         wrong = [text for text in packet.wrong if not text.startswith("reserved bits")]
         if wrong or packet.transport != queue.kind or is_response(packet.operation):
             return True
@@ -64,7 +68,7 @@ class Packets(ServedPackets):
                 return self.repeated(queue, incoming, packet, distance)
             if distance > incoming.expected:
                 return self.gap(incoming)
-        elif not self.resumes(incoming, packet, distance):
+        elif queue.kind == "UC" and not self.resumes(incoming, packet, distance):
             return []
         incoming.told_gap = False
         self.check_sequence(incoming, packet)
@@ -107,6 +111,8 @@ class Packets(ServedPackets):
     def check_operation(self, queue: Queue, incoming: Incoming, packet: Parsed) -> None:
         """Raises Refusal for an operation that the queue pair does not permit."""
         right = self.right_of(packet)
+        if queue.kind == "UD" and packet.operation not in _DATAGRAMS:
+            raise Refusal(NAK_INVALID)
         if right is None or queue.access & right != right:
             raise Refusal(NAK_INVALID)
         answered = packet.operation in (READ, *ATOMIC_OF, "FLUSH", "ATOMIC_WRITE")

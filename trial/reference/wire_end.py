@@ -1,23 +1,28 @@
-"""The wire peer of the reference: its packets are built and parsed as on a network, and the reference's responder
-(packets.py) executes them at once."""
+"""The wire peer of the reference: the packets of both are built and parsed as on a network, and the reference's responder
+(packets.py) and requester (sent_packets.py) execute them at once."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from conformance.bench.calls import Pd
 from conformance.bench.interface import Queue as AnyQueue
 from conformance.bench.lingering import Lingering
+from conformance.bench.work_requests import SendRequest
+from conformance.device.queue_pairs import DATAGRAM_QKEY
 from conformance.device.wire_requester import WireRequester
 from conformance.errors import HostLacks
 from conformance.model.case import QpSpec
 from conformance.model.transport import ROCE, Transport
 from conformance.model.vocabulary import WIRE
 from conformance.wire.icrc import Path
-from conformance.wire.opcodes import SYNDROMES
+from conformance.wire.opcodes import SYNDROMES, is_response
 from conformance.wire.packet import Packet, Parsed, build, parse
 from conformance.wire.sequence import PSNS, psn_distance
+from trial.reference.sent_packets import Outgoing
 from trial.reference.served_packets import MTU, Answer, Incoming
 
 if TYPE_CHECKING:
@@ -33,20 +38,36 @@ class ReferenceEnd:
     """See bench.interface.WireEnd."""
 
     first_psn, device_psn, mtu = 0x700000, 0x300000, MTU
-    number, qkey, flush_icrc = _NUMBER, 0, "right"
+    number, qkey, flush_icrc = _NUMBER, DATAGRAM_QKEY, "right"
 
-    def __init__(self, held: HeldQueue, resources: int) -> None:
-        self._held, self._incoming = held, Incoming(resources)
+    def __init__(self, held: HeldQueue, spec: QpSpec) -> None:
+        self._held, self._incoming = held, Incoming(spec.max_dest_rd_atomic)
+        self._outgoing = Outgoing(spec.retry_cnt)
         self.destination = held.number
-        self._answers: deque[Parsed] = deque()
+        self._packets: deque[Parsed] = deque()  # of the device
 
     def send(self, packet: Packet, **wrong: Any) -> None:
         received = parse(build(packet, _TO_DEVICE, **wrong), _TO_DEVICE)
         if received.fields.get("qpn") != self.destination:
             return
+        if received.transport == "RC" and is_response(received.operation):
+            distance = psn_distance(received.fields["psn"], self.device_psn)
+            self._put(self._held.take_answer(self._outgoing, received, distance))
+            return
         distance = psn_distance(received.fields["psn"], self.first_psn)
         for answer in self._held.take(self._incoming, received, distance):
-            self._answers.append(self._parsed(answer))
+            self._packets.append(self._parsed(answer))
+
+    def post(self, request: SendRequest) -> None:
+        """Sends a request of the device to the wire peer."""
+        self._put(self._held.send_packets(self._outgoing, request))
+
+    def _put(self, packets: Iterable[Packet]) -> None:
+        back = _TO_DEVICE.back()
+        for packet in packets:
+            psn = (self.device_psn + packet.fields["psn"]) % PSNS
+            fields = {**packet.fields, "qpn": _NUMBER, "psn": psn}
+            self._packets.append(parse(build(replace(packet, fields=fields), back), back))
 
     def _parsed(self, answer: Answer) -> Parsed:
         psn = (self.first_psn + answer.distance) % PSNS
@@ -56,8 +77,8 @@ class ReferenceEnd:
         return parse(build(sent, back), back)
 
     def receive(self, deadline_s: float) -> Parsed | None:
-        if self._answers:
-            return self._answers.popleft()
+        if self._packets:
+            return self._packets.popleft()
         return None
 
     def settle(self) -> None:
@@ -72,7 +93,7 @@ class ReferencePair:
 
     def __init__(self, bench: ReferenceBench, spec: QpSpec, requester: Pd, responder: Pd) -> None:
         """Raises Refused, and HostLacks for a type of queue pair whose packets the reference does not take."""
-        if not bench.device.stack.transport.iba or spec.kind not in ("RC", "UC"):
+        if not bench.device.stack.transport.iba or spec.kind not in ("RC", "UC", "UD"):
             raise HostLacks(f"the reference takes no packets of type {spec.kind}", _HINT)
         self._arguments = bench, spec, requester, responder
         self.lingering = Lingering()
@@ -81,8 +102,8 @@ class ReferencePair:
     def _create(self) -> None:
         bench, spec, requester, responder = self._arguments
         self.responder = bench.held(spec, responder)
-        self.responder.is_wired = True
-        self.end = ReferenceEnd(self.responder, spec.max_dest_rd_atomic)
+        self.end = ReferenceEnd(self.responder, spec)
+        self.responder.wire = self.end
         self.requester: AnyQueue = self.responder
         if spec.extended == WIRE:
             self.requester = WireRequester(self.end, spec.kind, requester, _DEADLINE_S, 0)

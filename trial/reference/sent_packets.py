@@ -1,0 +1,194 @@
+"""Sends requests of a reliable or an unreliable connection of the reference as packets, and takes the answers of a wire
+peer (InfiniBand Architecture Specification, volume 1, 9.7.7 and 9.9.2, as the rule WIRE-06 cites it). Each decision is
+a method, so that a violation of the reference can replace it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from conformance.bench.work_requests import SendRequest
+from conformance.device.wire_messages import Message
+from conformance.wire.packet import Packet, Parsed
+from conformance.wire.sequence import place_of
+from conformance.wire.statuses import BAD_ANSWER, FLUSHED, STATUS_OF_NAK, STATUS_OF_REPEATED
+from trial.reference.packets import Packets
+from trial.reference.queues import ATOMICS, SUCCESS, Queue
+from trial.reference.served_packets import MTU
+
+_WORD = 8
+_REPEATED = "NAK_PSN_SEQUENCE"
+
+
+@dataclass
+class Sent:
+    """A request that is not answered completely: its packets, and the bytes of its response that have arrived."""
+
+    message: Message
+    arrived: bytes = b""
+    parts: int = 0  # the number of packets of the response that have arrived
+
+    @property
+    def request(self) -> SendRequest:
+        return self.message.request
+
+
+@dataclass
+class Outgoing:
+    """The requester's state of a connection: the distance of the next PSN from the first one, the requests without an
+    answer, and how often a request may be sent again."""
+
+    repetitions: int
+    next: int = 0
+    waiting: deque[Sent] = field(default_factory=deque)
+
+
+class SentPackets(Packets):
+    def send_packets(self, queue: Queue, outgoing: Outgoing, request: SendRequest) -> list[Packet]:
+        """Posts a request that the queue pair can have. Returns its packets, each with the distance of its PSN."""
+        if queue.state == "ERR":
+            self.complete(queue, request, FLUSHED)
+            return []
+        message = Message(request, queue.kind, MTU, outgoing.next)
+        if message.packets[0].data and self.gather(queue, request.sges) is None:
+            self.complete(queue, request, "LOC_PROT_ERR")
+            return []
+        outgoing.next = message.end
+        if queue.kind == "RC":
+            outgoing.waiting.append(Sent(message))
+        else:
+            self.complete(queue, request, SUCCESS)
+        return _numbered(message, message.first)
+
+    def take_answer(
+        self,
+        queue: Queue,
+        outgoing: Outgoing,
+        packet: Parsed,
+        distance: int,
+    ) -> list[Packet]:
+        """Takes an answer whose PSN has a distance from the first one. Returns the packets that are sent again."""
+        if packet.wrong or packet.transport != "RC" or not self.is_awaited(outgoing, distance):
+            return []
+        if packet.operation != "ACKNOWLEDGE":
+            self.take_response(queue, outgoing, packet, distance)
+            return []
+        name = packet.name
+        if name == "ACK":
+            self.acknowledge_until(queue, outgoing, distance + 1)
+        elif name in STATUS_OF_NAK:
+            self.acknowledge_until(queue, outgoing, distance)
+            self.fail_request(queue, outgoing, self.status_of(name))
+        elif name in STATUS_OF_REPEATED:
+            return self.send_again(queue, outgoing, name, distance)
+        return []
+
+    def is_awaited(self, outgoing: Outgoing, distance: int) -> bool:
+        """Returns whether an answer is one of a request that was sent and that is not answered yet."""
+        if not outgoing.waiting:
+            return False
+        return outgoing.waiting[0].message.first <= distance < outgoing.next
+
+    def status_of(self, nak: str) -> str:
+        return STATUS_OF_NAK[nak]
+
+    def acknowledge_until(self, queue: Queue, outgoing: Outgoing, until: int) -> None:
+        """Completes the requests before a distance that need only an acknowledgement."""
+        while outgoing.waiting and outgoing.waiting[0].message.end <= until:
+            if not self.is_complete(outgoing.waiting[0]):
+                return
+            self.complete(queue, outgoing.waiting.popleft().request, SUCCESS)
+
+    def is_complete(self, sent: Sent) -> bool:
+        """Returns whether an acknowledged request has its data."""
+        return not sent.message.has_response
+
+    def send_again(
+        self,
+        queue: Queue,
+        outgoing: Outgoing,
+        nak: str,
+        distance: int,
+    ) -> list[Packet]:
+        """Returns the packets from a distance on, or fails the request if it may not be sent again."""
+        self.acknowledge_until(queue, outgoing, distance)
+        if nak != _REPEATED or not outgoing.repetitions:
+            self.fail_request(queue, outgoing, STATUS_OF_REPEATED[nak])
+            return []
+        outgoing.repetitions -= 1
+        packets: list[Packet] = []
+        for sent in outgoing.waiting:
+            packets += _numbered(sent.message, max(distance, sent.message.first))
+        return packets
+
+    def fail_request(self, queue: Queue, outgoing: Outgoing, status: str) -> None:
+        """Fails the oldest request, and flushes the later ones."""
+        while outgoing.waiting:
+            self.complete(queue, outgoing.waiting.popleft().request, status)
+            status = FLUSHED
+
+    # Responses with data.
+
+    def take_response(
+        self,
+        queue: Queue,
+        outgoing: Outgoing,
+        packet: Parsed,
+        distance: int,
+    ) -> None:
+        sent = outgoing.waiting[0]
+        number = distance - sent.message.first
+        if not self.is_next_part(sent, number):
+            return
+        if not self.answers(sent, packet) or not self.fits(sent, packet):
+            self.fail_request(queue, outgoing, BAD_ANSWER)
+            return
+        sent.arrived += self.response_of(packet)
+        sent.parts += 1
+        if self.is_last_part(sent, packet):
+            self.place_response(queue, outgoing)
+
+    def is_next_part(self, sent: Sent, number: int) -> bool:
+        """Returns whether a packet is the next one of the response to the oldest request."""
+        return sent.message.has_response and number == sent.parts
+
+    def answers(self, sent: Sent, packet: Parsed) -> bool:
+        """Returns whether the operation of a response is that of its place in the response to the request."""
+        if sent.request.opcode in ATOMICS:
+            return packet.operation == "ATOMIC_ACKNOWLEDGE"
+        place = place_of(sent.parts, sent.message.psns)
+        return packet.operation == f"RDMA_READ_RESPONSE_{place}"
+
+    def fits(self, sent: Sent, packet: Parsed) -> bool:
+        """Returns whether a packet of a response has as many bytes as its place needs."""
+        if sent.request.opcode != "RDMA_READ":
+            return not packet.data
+        rest = sent.message.length - len(sent.arrived)
+        return len(packet.data) == min(MTU, rest)
+
+    def response_of(self, packet: Parsed) -> bytes:
+        if packet.operation == "ATOMIC_ACKNOWLEDGE":
+            return packet.fields["original"].to_bytes(_WORD, "little")
+        return packet.data
+
+    def is_last_part(self, sent: Sent, packet: Parsed) -> bool:
+        return sent.parts == sent.message.psns
+
+    def place_response(self, queue: Queue, outgoing: Outgoing) -> None:
+        """Writes a complete response to the elements of the oldest request, if their regions still permit this."""
+        sent = outgoing.waiting[0]
+        if sent.arrived and not self.scatter(queue, sent.request.sges, sent.arrived):
+            self.fail_request(queue, outgoing, "LOC_PROT_ERR")
+            return
+        self.complete(queue, outgoing.waiting.popleft().request, SUCCESS)
+
+
+def _numbered(message: Message, start: int) -> list[Packet]:
+    """Returns the packets of a message from a distance on; `psn` is the distance."""
+    packets: Sequence[Packet] = message.packets[start - message.first :]
+    numbered: list[Packet] = []
+    for number, packet in enumerate(packets, start):
+        fields = {**packet.fields, "psn": number}
+        numbered.append(Packet(packet.transport, packet.operation, fields, packet.data))
+    return numbered
