@@ -35,6 +35,7 @@ from conformance.results.files import write_all
 from fixtures.guest import warm
 from fixtures.guest.exchange import DEVICE, MODULE, exchange
 from fixtures.guest.request import decode
+from fixtures.guest.wire_namespace import guest_sockets
 from trial.running import run_context, violations_by
 
 _FILE, _PROGRAM = Path("/tmp/mutant.ko"), Path("/tmp/tests.pyz")
@@ -85,6 +86,8 @@ def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> bool:
         device = Device(DEVICE)
         bench = DeviceBench(device, alone=True)
         preflight(bench)
+        if any(case.needs_wire_peer for case in cases):
+            bench.open_wire(guest_sockets)
         context = run_context(bench, capabilities_of(bench), KernelWatch(), orders.seed)
     except UserError as error:
         orders.answer("no-session", reason=str(error))
