@@ -45,7 +45,6 @@ _FORKY = """
 6c8e18b350a5:BIND-15+BIND-19 7862f7654354:IOVA-05 85c569cb8aca:BIND-10 251ad0de44ec:REG-12 2b7c9c131fc3:BIND-21
 8b8051c7e5f5:ADV-08 ca5610635990:BIND-17 de19cd258c26:BIND-18 1f7d68914521:BIND-11 5419bb365f47:BIND-19
 6cf93e054d0a:BIND-20 3a7b57e6d45b:REG-09 1e01f1eef7dc:ADV-01+ADV-03 74523eb0e047:ADV-08+ADV-10+ADV-11+ADV-13
-1e49b15dc0dd:ADV-08
 4703b67c7434:REG-11 586737a68bcd:REG-13 ff6941f7e668:IOVA-02+IOVA-03+IOVA-05 885a6ada681b:REG-25 9cfb0f69cdbe:BIND-19
 4d1f0fd5bda9:REREG-12 eb1cbda3da5a:STAT-03+STAT-06 5e8c2d4d65db:BIND-15+BIND-19 1241c05be1a5:ADV-09
 """
@@ -247,7 +246,6 @@ TITLES = {
     "586737a68bcd": "a registration with ON_DEMAND is refused with EOPNOTSUPP: ODP region with HUGETLB",
     "74523eb0e047": "ibv_advise_mr fails with EINVAL instead of EFAULT or ENOENT or EPERM: lists of several elements; "
     "an lkey of another PD, or without write access; a range out of bounds, or an invalid lkey",
-    "1e49b15dc0dd": "ibv_advise_mr fails with EINVAL for a range outside of its region instead of EFAULT",
     "85c569cb8aca": "range of a bound window: its rkey moves bytes that it must not move",
     "7862f7654354": "on-demand (ODP) region with hca_va: the kernel crashes, valid requests are refused",
     "251ad0de44ec": "on-demand (ODP) region: bytes are lost or misplaced",

@@ -20,7 +20,7 @@ from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.tables.suite import Suite
 from fixtures.guest.changes import LIBIBVERBS, Change
 from fixtures.guest.mending import Mended
-from trial.kernel.guest import Lost, MutantGuest, NoSession
+from trial.kernel.guest import Answer, Lost, MutantGuest, NoSession
 from trial.kernel.trying import suited
 from trial.left_out import LeftOut, left_out, line
 
@@ -65,31 +65,31 @@ class Omissions:
                 shutil.copyfile(path, module.with_suffix(".so"))
         return module
 
-    def verdicts(self, module: Path, names: Sequence[str]) -> dict[str, str]:
-        """Returns the verdict of each case with this module. A case that kills the guest or its process is a CRASH, and
+    def answers(self, module: Path, names: Sequence[str]) -> dict[str, Answer]:
+        """Returns the outcome of each case with this module. A case that kills the guest or its process is a CRASH, and
         the other cases run in another guest or process. Raises UserError (status 3) if no case can be run."""
-        verdicts: dict[str, str] = {}
-        while rest := [name for name in names if name not in verdicts]:
-            before = len(verdicts)
+        answers: dict[str, Answer] = {}
+        while rest := [name for name in names if name not in answers]:
+            before = len(answers)
             try:
-                self._run(module, rest, verdicts)
+                self._run(module, rest, answers)
             except Lost as lost:
                 self.close()
                 if lost.case:
-                    verdicts[lost.case] = lost.verdict
+                    answers[lost.case] = Answer(lost.case, lost.verdict, (), str(lost), 0.0)
             except NoSession as error:
                 raise UserError(f"{module.stem}: no session begins: {error}", status=3) from error
-            if len(verdicts) == before:
+            if len(answers) == before:
                 raise UserError(f"{module.stem}: the guest runs no case", status=3)
-        return verdicts
+        return answers
 
-    def _run(self, module: Path, names: Sequence[str], verdicts: dict[str, str]) -> None:
+    def _run(self, module: Path, names: Sequence[str], answers: dict[str, Answer]) -> None:
         if self._guest is None:
             self._guest = self._guests.start(self._cases)
         if reason := self._guest.load(module):
             raise UserError(f"{module.stem}: the module does not load: {reason}", status=3)
         for answer in self._guest.run(names, all_of_them=True, watched=False):
-            verdicts[answer.case] = answer.verdict
+            answers[answer.case] = answer
 
     def close(self) -> None:
         if self._guest is not None:
@@ -116,14 +116,23 @@ def picked(
     return chosen
 
 
-def cured(verdicts: Mapping[str, str]) -> list[str]:
+def cured(answers: Mapping[str, Answer]) -> list[str]:
     """Returns the cases that pass with all changes."""
-    return [case for case, verdict in verdicts.items() if verdict == Verdict.PASS]
+    return [case for case, answer in answers.items() if answer.verdict == Verdict.PASS]
 
 
-def again(shipped: Mapping[str, ResultRecord], verdicts: Mapping[str, str]) -> list[ResultRecord]:
-    """Returns the results on the stack as shipped of the cases that violate a rule again without a change."""
-    return [shipped[case] for case, verdict in verdicts.items() if verdict in VIOLATIONS]
+def again(shipped: Mapping[str, ResultRecord], answers: Mapping[str, Answer]) -> list[ResultRecord]:
+    """Returns the results of the cases that violate a rule again without a change. A row has its present fault, a sweep
+    or a case that ended its guest or process those of the stack as shipped."""
+    records = []
+    for case, answer in answers.items():
+        if answer.verdict not in VIOLATIONS:
+            continue
+        record = shipped[case]
+        if answer.fault and not record.get("deviations"):
+            record = {**record, "verdict": Verdict(answer.verdict), "fault": dict(answer.fault)}
+        records.append(record)
+    return records
 
 
 def passed(record: ResultRecord) -> ResultRecord:
@@ -144,7 +153,7 @@ def in_one_guest(
     omissions = Omissions(guests, cases, out)
     findings = []
     try:
-        with_all = omissions.verdicts(
+        with_all = omissions.answers(
             omissions.staged(WHOLE, builds[WHOLE]), [case.id for case in cases]
         )
         names = cured(with_all)
@@ -154,7 +163,7 @@ def in_one_guest(
         for change in chosen:
             began = time.monotonic()
             module = omissions.staged(change.name, builds[change.name])
-            without = omissions.verdicts(module, picked(change.rules, passing, shipped))
+            without = omissions.answers(module, picked(change.rules, passing, shipped))
             finding = left_out(
                 change.name, change.rules, change.defects, whole, again(shipped, without)
             )

@@ -262,7 +262,10 @@ def _accepted(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -
     if group == ACCESS and len(operations) == 1 and operations != {""}:
         return f"{operations.pop()} is not refused{_short(rule, shorts)}"
     if group not in _GROUPS and all(symptom.fault.outside for symptom in symptoms):
-        return f"{_call(group, symptoms)} is not refused: a range outside of its region"
+        coded = [symptom.fault for symptom in symptoms if symptom.fault.effect is Effect.CODE]
+        documented = sorted({code for fault in coded for code in fault.expected})
+        with_code = _with(" or ".join(documented))
+        return f"{_call(group, symptoms)} is not refused{with_code}: a range outside of its region"
     return f"{_call(group, symptoms)} is not refused{_short(rule, shorts)}"
 
 
@@ -301,10 +304,7 @@ def _answered(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -
         return f"{name} returns {fault.returned} instead of {' or '.join(fault.expected)}"
     about = _about(symptoms, shorts)
     documented = sorted({code for symptom in symptoms for code in symptom.fault.expected})
-    where = ""
-    if len(key) > 2:
-        where, about = " for a range outside of its region", ""
-    return f"{name} fails{_with(key[1])}{where} instead of {' or '.join(documented)}{about}"
+    return f"{name} fails{_with(key[1])} instead of {' or '.join(documented)}{about}"
 
 
 _Title = Callable[[Sequence[str], Sequence[Symptom], Shorts], str]

@@ -86,7 +86,7 @@ def _operation(step: Step) -> str:
     if step.call != "ibv_wr_post" and step.arguments.get("poster") not in BUILDERS:
         return str(step.arguments.get("op", ""))
     flags = step.arguments.get("with_flags")
-    inline = step.arguments.get("batch") == "reused" or (
+    inline = step.arguments.get("batch") in ("reused", "reused_list") or (
         isinstance(flags, Flags) and "INLINE" in flags.names
     )
     if inline:

@@ -10,7 +10,7 @@ import shlex
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,13 +52,15 @@ class Lost(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """The outcome of a case: its verdict, the rules that it reports as violated, the reason, and its duration."""
+    """The outcome of a case: its verdict, the rules that it reports as violated, the reason, its duration, and the fault
+    of a row as data."""
 
     case: str
     verdict: str
     rules: tuple[str, ...]
     reason: str
     seconds: float
+    fault: Mapping[str, Any] | None = None
 
 
 class NoSession(Exception):
@@ -163,6 +165,7 @@ class MutantGuest:
                     tuple(answer["rules"]),
                     answer["reason"],
                     answer["seconds"],
+                    answer.get("fault"),
                 )
                 running = ""
             elif event == "no-session":

@@ -117,7 +117,8 @@ def _violates(case: Case, context: Any, orders: Orders) -> bool:
             orders.answer("progress")
 
     rules, judgement = violations_by(case, context, progress)
-    facts = {"verdict": judgement.verdict, "rules": sorted(rules), "reason": judgement.reason}
+    facts: dict[str, object] = {"verdict": judgement.verdict, "rules": sorted(rules)}
+    facts |= {"reason": judgement.reason, "fault": judgement.fault and judgement.fault.as_data()}
     orders.answer("judged", case=case.id, seconds=round(time.monotonic() - began, 3), **facts)
     return bool(rules)
 
