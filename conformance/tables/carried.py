@@ -12,6 +12,16 @@ from conformance.model.vocabulary import BINDS, NULL, WIRE, carries
 
 _SUFFIX = f"@{WIRE}"
 _TRAFFIC, EXHAUSTIVE = "traffic", "exhaustive"
+# The rules whose copies are in the tier of their rows: of rights, of the range, of the domain, of keys, and of windows. Of
+# all other rules only the exhaustive tier has the copies, for the time that they take.
+_OF_EVERY_RUN = frozenset(
+    (
+        *"REG-05 REG-06 REG-07 REG-08 REG-09 REG-09a REG-28".split(),
+        *"REG-20 BIND-10 REG-22 REG-21 DEREG-01".split(),
+        *"BIND-15 BIND-19 BIND-19b".split(),
+    ),
+)
+_LONG = ("reg_mr/several_packets/write-of-more-than-16-mib",)  # takes as long as dozens of others
 # Calls on a queue pair of the case for which its peer need not be an RDMA device.
 _ON_PAIRS = (
     *BINDS,
@@ -56,12 +66,19 @@ def carried(case: Case) -> Case | None:
     return replace(
         case,
         id=case.id + _SUFFIX,
-        tier=EXHAUSTIVE,
+        tier=_tier(case),
         given=_with_peers(case.given, pairs),
         before=tuple(map(_by_wire, case.before)),
         when=_by_wire(case.when),
         afterwards=tuple(map(_by_wire, case.afterwards)),
     )
+
+
+def _tier(case: Case) -> str:
+    """Returns the smallest tier with the copy of a case."""
+    if _OF_EVERY_RUN.isdisjoint(case.rules) or case.id in _LONG:
+        return EXHAUSTIVE
+    return case.tier
 
 
 def _can_be_carried(case: Case, step: Step) -> bool:
