@@ -8,7 +8,7 @@ from pathlib import Path
 from commands.cli.streams import show
 from conformance.errors import UserError, reading
 from conformance.model.printable import one_line
-from conformance.results.files import make_directory, write_atomically
+from conformance.results.files import make_directory, write_together
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT
@@ -36,12 +36,14 @@ def execute(arguments: argparse.Namespace) -> int:
     nodes = tuple(_node(name, folder, out) for name, folder in folders.items())
     fleet_here = Fleet(nodes, {rule: texts.short for rule, texts in rules.items()})
     make_directory(out)
-    for file, content in (
-        (fleet.DATA, fleet.data(fleet_here)),
-        (fleet.DRAIN, fleet.drain(fleet_here)),
-        (fleet.FILE_NAME, fleet.page(fleet_here)),
-    ):
-        write_atomically(out / file, content)
+    write_together(
+        out,
+        {
+            fleet.DATA: fleet.data(fleet_here),
+            fleet.DRAIN: fleet.drain(fleet_here),
+            fleet.FILE_NAME: fleet.page(fleet_here),
+        },
+    )
     show([*differences(fleet_here), f"{fleet_here.headline} (exit status {fleet_here.status})"])
     page, data, drain = (out / name for name in (fleet.FILE_NAME, fleet.DATA, fleet.DRAIN))
     show([f"page: {page} (data: {data}; for Slurm: sh {drain})"])

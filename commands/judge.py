@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from conformance.errors import UserError, format_count
 from conformance.model.printable import one_line
 from conformance.model.record import HeaderRecord
 from conformance.results.equal_results import unequal_verdicts
+from conformance.results.files import new_or_nothing
 from conformance.results.records import read_results, read_written
 from conformance.results.rejudge import Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
@@ -77,23 +77,16 @@ def execute(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as scratch:
         out = arguments.out or Path(scratch)
         header: HeaderRecord = {**recorded.header, "profile": named_profile(arguments.profile)}
-        is_new = not out.exists()
-        try:
+        with new_or_nothing(out):  # the disk could be full
             write_judged(out, suite, replace(recorded, header=header), again, waivers)
-        except UserError:  # such as a full disk
-            if is_new:
-                shutil.rmtree(out, ignore_errors=True)
-            raise
-        judged = read_results(out)
-        new = digest(judged, out, str(out), is_own=True)
-        same = old.header["suite"].get("tables_sha256") == suite.tables_sha256
-        unfounded = [change.unfounded for change in again if same and change.unfounded]
-        unequal = unequal_verdicts(suite, judged, old.directory)
-        show(_summary(old, new, again, unfounded, unequal, arguments))
-        if arguments.out:
-            report.write_beside(
-                out,
-            )  # after the conclusion, so that a full disk does not prevent the conclusion
+            judged = read_results(out)
+            new = digest(judged, out, str(out), is_own=True)
+            same = old.header["suite"].get("tables_sha256") == suite.tables_sha256
+            unfounded = [change.unfounded for change in again if same and change.unfounded]
+            unequal = unequal_verdicts(suite, judged, old.directory)
+            show(_summary(old, new, again, unfounded, unequal, arguments))
+            if arguments.out:  # after the conclusion, which a full disk does not prevent
+                report.write_beside(out)
     if unfounded:
         return 1
     return new.status

@@ -17,7 +17,7 @@ from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.errors import UserError, reading
 from conformance.regular_file import read_regular
-from conformance.results.files import write_atomically
+from conformance.results.files import new_or_nothing, write_atomically
 from conformance.results.folder import run_folder
 from conformance.results.merging import Part, check, merged, missing, part_of
 from conformance.results.points import points_path
@@ -46,7 +46,7 @@ def execute(arguments: argparse.Namespace) -> int:
     refuse_other_tables(parts[0].recorded.header, suite, "the shards were", "them")
     waivers = _waivers(parts, suite, arguments.waivers)
     show(missing(parts), sys.stderr)
-    with run_folder(arguments.out) as out:
+    with new_or_nothing(arguments.out), run_folder(arguments.out) as out:
         _write(out, merged(parts, suite, waivers), parts)
         report.write_beside(out)
     merged_run = read(arguments.out)

@@ -264,7 +264,11 @@ def _locked(folder: Path) -> Iterator[None]:
     path = folder / LOCK
     make_directory(folder)
     with writing(path):
-        lock = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        lock = os.open(
+            path,
+            os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK,
+            0o644,
+        )
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

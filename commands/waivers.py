@@ -42,6 +42,9 @@ def execute(arguments: argparse.Namespace) -> int:
         raise UserError(f"--issue {arguments.issue!r} is not an address; it begins with https://")
     if not arguments.owner.strip():
         raise UserError("--owner is empty")
+    for name in ("owner", "issue"):
+        if not getattr(arguments, name).isprintable():
+            raise UserError(f"--{name} has a character that cannot be printed")
     text = waivers_text(
         [_run(read(path)) for path in arguments.runs],
         arguments.owner,

@@ -84,10 +84,10 @@ def _is_of_one(group: int) -> bool:
 
 
 def lookup(name: str) -> Path | None:
-    """Returns the path of the cached file with this name; None if it does not exist, or if a user other than this user
-    and root can have written it."""
+    """Returns the path of the cached file with this name; None if it does not exist or is not a regular file, or if a
+    user other than this user and root can have written it."""
     path = path_of(name)
-    if path is None or not is_own(path):
+    if path is None or not is_own(path) or not path.is_file():
         return None
     try:
         os.utime(path)  # marks the file as used now

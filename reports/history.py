@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
@@ -36,7 +37,7 @@ LOCK, PAGE, MESSAGE = (
     ".eml",
 )  # MESSAGE is the suffix of the file with a night's mail
 CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
-_NIGHT = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ(-\d+)?")
+_NIGHT = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})T([0-9]{2})([0-9]{2})([0-9]{2})Z(-[0-9]+)?")
 _MOST_PROBLEMS = 20
 
 BASELINE, GOOD, REGRESSED, UNDECIDED, NOT_RUN, RUNNING = (
@@ -368,7 +369,7 @@ def since(has: Mapping[str, bool], night: str) -> str:
 def running_night(folder: Path) -> str:
     """Returns the name of the night that is running in a history; empty if none is. A running night has locked its
     directory."""
-    nights = [path for path in _entries(folder) if _NIGHT.fullmatch(path.name)]
+    nights = [path for path in _entries(folder) if is_night(path.name)]
     if not nights:
         return ""
     with suppress(OSError):  # not a directory, or another user's
@@ -396,7 +397,7 @@ def read_history(folder: Path, running: str | None = None) -> History:
     for night in _entries(folder):
         if night.name in (LOCK, PAGE) or night.suffix == MESSAGE:
             continue
-        if not _NIGHT.fullmatch(night.name) or night.is_symlink() or not night.is_dir():
+        if not is_night(night.name) or night.is_symlink() or not night.is_dir():
             problems.append(f"{one_line(str(night))} is not a night of a history, and is ignored")
             continue
         nights.append(night.name)
@@ -471,6 +472,18 @@ def facts_of(folder: Path, reader: FactsReader | None = None) -> Facts | None:
                 ) from error
             raise UserError(f"{summary.FILE_NAME} is damaged, and there is no {RESULTS}") from error
     return Facts.of(plain(summary.as_data(read(folder))))
+
+
+def is_night(name: str) -> bool:
+    """Returns whether a directory's name is a time in UTC, as `nightly` writes it."""
+    match = _NIGHT.fullmatch(name)
+    if not match:
+        return False
+    try:
+        datetime(*map(int, match.groups()[:6]))  # type: ignore[arg-type]
+    except ValueError:
+        return False
+    return True
 
 
 def format_night(night: str) -> str:

@@ -86,6 +86,14 @@ def test_a_damaged_file_is_ignored(folder: Path, monkeypatch: Patch) -> None:
         assert load_suite() is first
 
 
+def test_a_fifo_in_the_place_of_a_file_is_ignored(folder: Path) -> None:
+    load_suite()
+    (file,) = folder.glob("suite-*.pickle")
+    file.unlink()
+    os.mkfifo(file)
+    assert load_suite().cases
+
+
 HEADER = """
 #define ANSWER 41
 enum answer { IS = ANSWER + 1 };

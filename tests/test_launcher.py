@@ -210,6 +210,14 @@ def test_a_named_python_that_does_not_exist_is_refused(host: Host) -> None:
     assert host.refused("list", "--yes") == f"rdma-cts: RDMA_CTS_PYTHON: {fault}\n"
 
 
+def test_a_python_that_cannot_start_is_not_mended_by_packages(host: Host) -> None:
+    host.more |= {"RDMA_CTS_PYTHON": "", "PYTHONHASHSEED": "x"}
+    host.stub("python3", "exit 1")
+    said = host.refused("list", "--yes")
+    assert said.startswith("rdma-cts: python3 does not run; /usr/bin/python3 ")
+    assert said.endswith("; look at the environment's variables PYTHON*, and at ulimit -a\n")
+
+
 @pytest.mark.parametrize(
     ("manager", "installing"),
     [

@@ -89,7 +89,16 @@ def test_a_terminal_with_only_ascii_does_not_make_a_command_fail() -> None:
 
 @pytest.mark.parametrize(
     "out",
-    ["run/results.jsonl", "run/points/1.json", "link", "night/cell.json"],
+    [
+        "run/results.jsonl",
+        "run/points/1.json",
+        "run/console.log",
+        "run/console-2.log",
+        "run/lab.json",
+        "link",
+        "night/cell.json",
+        "night/run.log",
+    ],
 )
 def test_no_output_replaces_recorded_data(
     out: str,
@@ -97,13 +106,24 @@ def test_no_output_replaces_recorded_data(
     monkeypatch: Patch,
     cli: Cli,
 ) -> None:
-    laid(run.parent, dict.fromkeys(("run/points/1.json", "night/cell.json"), "{}"))
+    names = "run/points/1.json run/console.log run/console-2.log run/lab.json night/cell.json"
+    laid(run.parent, dict.fromkeys([*names.split(), "night/run.log"], "{}"))
     (run.parent / "link").symlink_to("run/results.jsonl")
     before = (run.parent / out).read_bytes()
     monkeypatch.chdir(run.parent)
     said = f"rdma-cts: {out} is recorded data, which output must not replace; give another file to --out\n"
     assert cli(2, "report", "run", "--format", "summary", "--out", out).err == said
     assert (run.parent / out).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["judge", "list --cases", "run --guest --overlay", "patches --out p --linux"],
+)
+def test_a_path_that_is_too_long_is_refused_in_one_line(command: str, tmp_path: Path) -> None:
+    done = shell(f'"$@" {command} {tmp_path}/{"x" * 300}', tmp_path)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_an_output_in_a_removed_working_directory_is_refused_without_a_traceback(run: Path) -> None:

@@ -480,10 +480,21 @@ def test_foreign_files_are_named_and_not_changed(nights: Nights) -> None:
     nights.night(0, forky=GOOD_RUN)
     (nights.folder / "notes\n.txt").write_text("mine")
     (nights.folder / "20261122T031700Z").symlink_to("/etc")
+    for name in ("20261399T031700Z", "99999999T999999Z", "\u0662\u0660261122T031700Z"):
+        (nights.folder / name).mkdir()
     said = nights.night(0, forky=GOOD_RUN)
     assert "notes?.txt is not a night of a history" in said
     assert "20261122T031700Z is not a night of a history" in said
+    assert "20261399T031700Z is not a night of a history" in said
+    assert "99999999T999999Z is not a night of a history" in said
+    assert "\u0662\u0660261122T031700Z is not a night of a history" in said
     assert (nights.folder / "notes\n.txt").read_text() == "mine"
+
+
+def test_a_fifo_in_the_place_of_the_lock_is_refused(tmp_path: Path, cli: Cli) -> None:
+    os.mkfifo(tmp_path / "lock")
+    said = cli(3, "nightly", "--history", tmp_path, "--stack", "forky").err
+    assert said == f"rdma-cts: {tmp_path}/lock cannot be written: No such device or address\n"
 
 
 def test_a_night_in_the_future_is_reported(nights: Nights) -> None:

@@ -167,6 +167,27 @@ def test_a_tree_with_uncommitted_files_is_named_and_the_series_is_for_head(
     assert (tree / DRIVER / "rxe_mw.c").read_text() == "int other;\n"
 
 
+def test_no_program_that_the_tree_names_is_started(tree: Path, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {started}\ncat\n")
+    program.chmod(0o755)
+    laid(tree / DRIVER, {"rxe_mw.c": "int other;\n"})
+    laid(tree / ".git" / "info", {"attributes": "* filter=made diff=made\n"})
+    for name in (
+        "core.fsmonitor",
+        "diff.external",
+        "diff.made.textconv",
+        "filter.made.clean",
+        "filter.made.smudge",
+        "gpg.program",
+    ):
+        git(tree, "config", name, str(program))
+    git(tree, "config", "log.showSignature", "true")
+    assert patches(tree) == 0
+    assert not started.exists()
+
+
 def test_a_change_that_does_not_fit_is_named_and_left_out(
     tree: Path,
     monkeypatch: Patch,

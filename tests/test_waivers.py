@@ -428,6 +428,12 @@ def command(
     return ("waivers", "--run", str(RUNS / f"{run}.jsonl"), *of_file, *more)
 
 
+@pytest.mark.parametrize("character", ["\x85", "\u2028", "\udcff", "\n"])
+def test_an_owner_that_no_file_could_have_is_refused(character: str, cli: Cli) -> None:
+    said = cli(2, *command("--owner", f"the{character}team")).err
+    assert said == "rdma-cts: --owner has a character that cannot be printed\n"
+
+
 def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "made.yaml"
     assert cli(0, *command("--out", str(path))).out == f"waivers: {path}\n"

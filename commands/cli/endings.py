@@ -4,6 +4,7 @@ that of a violation. Workers do not use this module: the kernel kills them when 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -62,7 +63,7 @@ def crash_report(error: Exception, folder: Path | None = None) -> UserError:
 
 def unusable_path(error: OSError, given: Sequence[str]) -> UserError | None:
     """Returns the error to print (status 2) if the working directory has been removed, or if this user has no
-    permission for a path of the command line or below it; else None."""
+    permission for a path of the command line or below it, or if such a path is too long; else None."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -70,7 +71,7 @@ def unusable_path(error: OSError, given: Sequence[str]) -> UserError | None:
             "the working directory has been removed",
             hint="change to another directory",
         )
-    if not isinstance(error, PermissionError) or not isinstance(error.filename, (str, os.PathLike)):
+    if not _is_of_path(error) or not isinstance(error.filename, (str, os.PathLike)):
         return None
     path = Path(error.filename).absolute()
     named = [Path(word).absolute() for path in given for word in re.split("[=,]", path) if word]
@@ -79,14 +80,23 @@ def unusable_path(error: OSError, given: Sequence[str]) -> UserError | None:
     return UserError(f"{error.filename} cannot be used: {error.strerror}")
 
 
+def _is_of_path(error: Exception) -> bool:
+    """Whether a path of the command line can be the cause of an error: no permission for it, or it is too long."""
+    return isinstance(error, OSError) and error.errno in (
+        errno.EACCES,
+        errno.EPERM,
+        errno.ENAMETOOLONG,
+    )
+
+
 @contextmanager
 def crash_reports_in(folder: Path) -> Iterator[None]:
     """Converts an unforeseen error in the block to a UserError. The traceback is in `folder`, if `folder` exists."""
     try:
         yield
-    except (UserError, PermissionError):  # see unusable_path for PermissionError
-        raise
     except Exception as error:
+        if isinstance(error, UserError) or _is_of_path(error):  # see unusable_path
+            raise
         raise crash_report(error, folder if folder.is_dir() else None) from error
 
 

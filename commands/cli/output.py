@@ -4,6 +4,7 @@ anything. streams.py is about standard output and standard error."""
 import argparse
 import errno
 import os
+import re
 import stat
 import sys
 from pathlib import Path
@@ -14,6 +15,9 @@ from conformance.results import plan, points, records
 from conformance.results.files import not_written, write_named
 from conformance.results.folder import OUT
 from conformance.run_options import given_path
+
+# Files next to the results of a run or a night that bundles and resumed runs need.
+_EVIDENCE = re.compile(r"(host-)?console(-[0-9]+)?\.(log|calls)|run\.log|lab\.json")
 
 STANDARD_OUTPUT = Path("-")
 
@@ -92,7 +96,10 @@ def refuse_recorded(path: Path) -> None:
     in_points = place.parent.name == points.FOLDER and os.path.exists(
         place.parent.parent / records.FILE_NAME,
     )
-    if os.path.isfile(place) and (place.name in recorded or in_points):
+    of_run = _EVIDENCE.fullmatch(place.name) and any(
+        os.path.lexists(place.parent / name) for name in (*recorded, plan.LAB_FILE_NAME)
+    )
+    if os.path.isfile(place) and (place.name in recorded or in_points or of_run):
         raise UserError(
             f"{path} is recorded data, which output must not replace",
             hint="give another file to --out",

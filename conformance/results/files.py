@@ -6,8 +6,9 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -34,6 +35,21 @@ def write_atomically(
         write_whole(path, data, durable, within)
 
 
+def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Writes files into a directory. If one cannot be written, removes the new ones, and raises UserError."""
+    new: list[Path] = []
+    try:
+        for name, data in contents.items():
+            path = folder / name
+            if not os.path.lexists(path):
+                new.append(path)
+            write_atomically(path, data)
+    except UserError:
+        for path in new:
+            path.unlink(missing_ok=True)
+        raise
+
+
 def write_named(path: Path, data: bytes) -> bool:
     """Writes the file that the user has named. A FIFO or a device is written and not replaced. A file whose name the
     suite has chosen is written by `write_atomically` instead. Returns whether the file was replaced. Raises UserError
@@ -43,6 +59,18 @@ def write_named(path: Path, data: bytes) -> bool:
             return False
         write_whole(path, data, durable=True)
     return True
+
+
+@contextmanager
+def new_or_nothing(folder: Path) -> Iterator[None]:
+    """If the block fails or is interrupted, removes this directory with its content, unless it existed before."""
+    is_new = not os.path.lexists(folder)
+    try:
+        yield
+    except BaseException:
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def make_directory(folder: Path, within: Path | None = None) -> None:

@@ -82,6 +82,9 @@ def part_of(folder: Path, recorded: Recorded) -> Part:
 def check(parts: Sequence[Part]) -> None:
     """Raises UserError if `parts` are not different shards of one run."""
     first, *later = parts
+    for part in parts:
+        if len(set(part.whole)) < len(part.whole):
+            raise UserError(f"{part.folder}: its run has planned a case twice")
     for part in later:
         if change := _change(first, part):
             raise UserError(f"{part.folder} is not of the same run as {first.folder}: {change}")

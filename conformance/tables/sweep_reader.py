@@ -24,6 +24,7 @@ from conformance.yamldoc.nodes import Node, quoted
 from conformance.yamldoc.reader import Reader
 
 _MAX_FLAGS = 20  # more flags would have more subsets than the allowed number of points
+_MOST_STATED = 1 << 40  # a product in a table of somebody else can have any number of digits
 _LABEL = re.compile(r"[A-Za-z0-9_.:*+-]+")
 
 
@@ -78,7 +79,9 @@ def read_sweep(
         return None
     inside = points_where(where, space)
     size = bit_count(inside)
-    if stated is not None and stated != size:
+    if stated is not None and stated > _MOST_STATED:
+        reader.note(fields["points"].location, "the sweep states more points than a sweep can have")
+    elif stated is not None and stated != size:
         reader.note(
             fields["points"].location,
             f"the sweep states {format_count(stated, 'point')} and has {size}",

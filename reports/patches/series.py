@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from conformance.errors import UserError
@@ -18,6 +19,14 @@ from conformance.older_python import zip
 from conformance.results.files import make_directory, write_atomically
 from fixtures.guest.changes import LIBIBVERBS, LINUX, RDMA_CORE, Change, Edit, apply
 
+_SETTINGS = (
+    *("-c", "core.quotePath=false"),
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "log.showSignature=false"),
+)
+# The names of settings with which git starts programs while it reads a tree.
+_STARTS = r"^filter\..*\.(clean|smudge|process)$"
 NO_GIT = "git, which makes the series, is not installed"
 
 
@@ -118,19 +127,10 @@ def git(
     env: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs git in a directory, without optional locks. If `check`, raises UserError with git's message on failure."""
-    command = [
-        "git",
-        "--no-optional-locks",
-        "-c",
-        "core.quotePath=false",
-        "-C",
-        str(path),
-        *arguments,
-    ]
     environment = {**os.environ, "LC_ALL": "C", **(env or {})}
     try:
         done = subprocess.run(
-            command,
+            ["git", "--no-optional-locks", *_settings(path), "-C", str(path), *arguments],
             input=given.encode(),
             capture_output=True,
             check=False,
@@ -142,6 +142,20 @@ def git(
         words = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
         raise UserError(f"git {arguments[0]} in {path}: {words[0]}", status=3)
     return done
+
+
+@cache
+def _settings(path: Path) -> tuple[str, ...]:
+    """Returns options that keep git from starting programs that the configuration of a foreign tree names."""
+    found = subprocess.run(
+        ["git", "-C", str(path), "config", "--null", "--name-only", "--get-regexp", _STARTS],
+        capture_output=True,
+        check=False,
+    )
+    settings = [*_SETTINGS]
+    for name in os.fsdecode(found.stdout).split("\0")[:-1]:
+        settings += ["-c", f"{name}="]
+    return tuple(settings)
 
 
 def _lines(path: Path, *arguments: str) -> list[str]:
@@ -171,7 +185,8 @@ def _oldest(
         "--unified=0",
         "--format=%x00%H %s",
     )
-    log = git(path, "log", "--reverse", "--no-merges", *shape, end, "--", folder)
+    plain = ("--no-textconv", "--no-ext-diff")
+    log = git(path, "log", "--reverse", "--no-merges", *plain, *shape, end, "--", folder)
     oldest: dict[str, tuple[str, str]] = {}
     for text in log.stdout.decode(errors="replace").split("\0")[1:]:
         head, *lines = text.split("\n")
