@@ -230,17 +230,25 @@ def _mailed(to: str, night: Path, text: Sequence[str]) -> str:
     )
     message.set_content("\n".join(text), cte="8bit")
     path = night.with_suffix(MESSAGE)
-    write_atomically(path, message.as_bytes())
+    written = f"message: {path}"
     sendmail = find_program("sendmail")
+    try:
+        write_atomically(path, message.as_bytes())
+    except UserError as error:  # a full disk does not keep the message from its reader
+        if not sendmail:
+            raise
+        written = str(error)
     if not sendmail:
-        return f"message: {path} (no sendmail is installed)"
+        return f"{written} (no sendmail is installed)"
     done = subprocess.run(
         [sendmail, "-t"],
         input=message.as_bytes(),
         capture_output=True,
         check=False,
     )
-    return f"message: {path}, {'sent' if not done.returncode else f'not sent: sendmail exited with {done.returncode}'}"
+    if done.returncode:
+        return f"{written}, not sent: sendmail exited with {done.returncode}"
+    return f"{written}, sent"
 
 
 def _cells(arguments: argparse.Namespace, options: RunOptions) -> Mapping[str, RunOptions]:
@@ -336,14 +344,15 @@ def _cell(
         morning = _failed(cell, error)
     except Exception as error:
         morning = _failed(cell, crash_report(error, folder))
-    lines, outcome = list(morning.lines()), morning.outcome
     try:
-        write_atomically(folder / OUTCOME_FILE, outcome.encoded())
+        write_atomically(folder / OUTCOME_FILE, morning.outcome.encoded())
     except (
         UserError
-    ) as error:  # such as a full disk; without the file, later nights treat the cell as undecided
-        lines.append(str(error))
-    return outcome, lines
+    ) as error:  # such as a full disk: without the file, the cell is undecided for later nights
+        reason = "; ".join(filter(None, (morning.cell.outcome.reason, str(error))))
+        unwritten = replace(morning.cell.outcome, reason=reason)
+        morning = replace(morning, cell=replace(morning.cell, outcome=unwritten))
+    return morning.outcome, list(morning.lines())
 
 
 def _failed(cell: Cell, error: UserError) -> Morning:

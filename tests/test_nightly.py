@@ -476,6 +476,29 @@ def test_the_output_of_a_night_is_also_a_message_and_the_data_of_a_webhook(
     assert "is not a night" not in nights.night(0, forky=GOOD_RUN)
 
 
+def test_a_night_whose_outcome_a_full_disk_does_not_take_is_undecided_and_says_so_in_its_message(
+    nights: Nights,
+    tmp_path: Path,
+    monkeypatch: Patch,
+) -> None:
+
+    def full(path: Path, content: bytes) -> None:
+        raise UserError(f"{path} cannot be written: No space left on device", status=3)
+
+    monkeypatch.setattr(nightly, "write_atomically", full)
+    arguments = ("--mail-to", "qa@example.org")
+    with monkeypatch.context() as without:
+        without.setattr(nightly, "find_program", lambda name: None)
+        assert "No space left" in nights.night(3, *arguments, forky=GOOD_RUN)
+    sent = tmp_path / "sent"
+    sendmail = script(tmp_path / "bin" / "sendmail", f"cat >{sent}")
+    monkeypatch.setattr(nightly, "find_program", lambda name: str(sendmail))
+    said = nights.night(3, *arguments, forky=GOOD_RUN)
+    assert re.search(r"\.eml cannot be written: No space left on device, sent$", said, re.MULTILINE)
+    assert re.search(r"forky +undecided .*cell.json cannot be written: No space", sent.read_text())
+    assert "1 undecided (exit status 3)" in sent.read_text()
+
+
 def test_foreign_files_are_named_and_not_changed(nights: Nights) -> None:
     nights.night(0, forky=GOOD_RUN)
     (nights.folder / "notes\n.txt").write_text("mine")
