@@ -200,6 +200,7 @@ class CaseContext:
         self.entry = bench.entry(case.entry)
         self.memory: dict[str, Memory] = {}
         self.dmabufs: dict[str, DmaBuf] = {}
+        self.exported_fd = -1  # the latest descriptor of ibv_dm_export_dmabuf_fd
         self.buffers: dict[str, Buffer] = {}
         self.held: dict[str, Held] = {}
         self.pds: dict[str, Pd] = {}

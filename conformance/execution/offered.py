@@ -163,6 +163,7 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
             for poster in BUILDERS
         }
         newer |= {name: entry.offers(name) for name in capability.BY_SYMBOL}
+        newer["dm_export_dmabuf_fd"] &= by_library and _exports_device_memory(entry, pd)
         newer["dmabuf_buffers"] = by_library and _has_dmabuf_buffers(entry, pd)
         newer |= _on_huge_pages(bench, entry, pd)
         newer |= {
@@ -191,6 +192,18 @@ def _made_otherwise(entry: Entry, pd: Pd, mr: Mr | None) -> dict[str, Return]:
     if mr:
         return {**returns, "import_mr": entry.import_mr(pd, mr.handle)}
     return returns
+
+
+def _exports_device_memory(entry: Entry, pd: Pd) -> bool:
+    """Whether the provider exports device memory as a dma-buf."""
+    memory = entry.alloc_dm(pd.context_pointer, 1, 0).held
+    if memory is None:
+        return False
+    returned = entry.dm_export_dmabuf_fd(memory)
+    if returned.value >= 0:
+        os.close(returned.value)
+    memory.close()
+    return returned.errno not in ABSENT
 
 
 def _has_dmabuf_buffers(entry: Entry, pd: Pd) -> bool:

@@ -52,7 +52,7 @@ from conformance.model.case import Argument, Step
 from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import NOT_AWAITED, MrFields, Observation
 from conformance.model.quantity import CONSTANTS
-from conformance.model.vocabulary import BINDS, CALLS, NULL, PROBES, PRODUCTS
+from conformance.model.vocabulary import BINDS, CALLS, EXPORTED, NULL, PROBES, PRODUCTS
 from conformance.older_python import zip
 from conformance.verbs import ENUMS, VERBS, ArgumentSpec
 
@@ -180,6 +180,8 @@ def _descriptor(context: CaseContext, name: str, opened: ExitStack) -> int:
         return context.dmabufs[name].fd
     if name == "minus_one":
         return -1
+    if name == EXPORTED:
+        return context.exported_fd
     fd = os.memfd_create("rdma-cts")
     opened.callback(os.close, fd)
     if name == "closed":
@@ -359,6 +361,16 @@ def ibv_export_buf_dmabuf_fd(context: CaseContext, step: Step) -> Observation:
         return {**result_of(returned), "returned": what}
     different = _exported(buffer, {returned.value, again.value} - {-1})
     return compared({**result_of(returned), "returned": "descriptor"}, different)
+
+
+def ibv_dm_export_dmabuf_fd(context: CaseContext, step: Step) -> Observation:
+    """Exports device memory. The descriptor stays open until the end of the case."""
+    returned = context.entry.dm_export_dmabuf_fd(context.held[str(step.arguments["dm"])])
+    if returned.value < 0:
+        return {**result_of(returned), "returned": "no descriptor"}
+    context.exported_fd = returned.value
+    context.cleanup.callback(os.close, returned.value)
+    return {**result_of(returned), "returned": "descriptor"}
 
 
 def _exported(buffer: Buffer, fds: set[int]) -> list[str]:

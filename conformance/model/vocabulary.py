@@ -385,6 +385,8 @@ VERBS = (
 DEFAULT_CALLS = {WIRE: WIRE, **{kind.traits.folder: call for call, kind in BY_CALL.items()}}
 # Values of `fd` that are not dma-bufs.
 BAD_FDS = ("closed", "regular_file", "minus_one")
+# The latest descriptor of ibv_dm_export_dmabuf_fd.
+EXPORTED = "exported"
 # The object that a call creates: its kind, and its name in later steps.
 PRODUCTS: Mapping[str, tuple[str, str]] = {
     **{name: verb.product for name, verb in verbs.VERBS.items() if verb.product},
@@ -433,4 +435,4 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "after": ExpectationSpec(("success", "refused")),
 }
 # Names that objects of a table cannot have, because these names have a different meaning in steps and calls.
-RESERVED = (NULL, INVENTED, *BAD_FDS, *(name for _, name in PRODUCTS.values()))
+RESERVED = (NULL, INVENTED, EXPORTED, *BAD_FDS, *(name for _, name in PRODUCTS.values()))

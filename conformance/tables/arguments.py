@@ -104,6 +104,10 @@ def _default(parameter: ArgumentSpec, owner: Node) -> Node:
     return Node(parameter.default, owner.location)
 
 
+# The descriptors of a dma-buf other than those of the row's buffers.
+_DESCRIPTORS = (*vocabulary.BAD_FDS, vocabulary.EXPORTED)
+
+
 def _argument(
     reader: Reader,
     parameter: ArgumentSpec,
@@ -124,7 +128,7 @@ def _argument(
     if parameter.kind == "object":
         names_of_kind = [name for name, kind in names.items() if kind == parameter.of]
         names_of_kind += [NULL] if parameter.nullable else []
-        names_of_kind += vocabulary.BAD_FDS if parameter.of == "dmabuf" else []
+        names_of_kind += _DESCRIPTORS if parameter.of == "dmabuf" else []
         names_of_kind += [INVENTED] if parameter.of == "dmah" and parameter.nullable else []
         return reader.word(
             node, key if key == parameter.of else f"{parameter.of} for {key}", names_of_kind

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import ctypes
 import errno
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass, field, replace
 
 from conformance.verbs import ENUMS
 from trial.reference.memory import SPACE, Range
@@ -144,9 +145,13 @@ class MadeOtherwise(Work, Reregistration):
     def alloc_dm(self, context: int, length: int, log_align_req: int) -> Dm:
         self.has("alloc_dm")
         check(self.dm_fault(length, log_align_req))
-        dm = Dm(self.new_handle(), self.free_dm, memory=self.memory.allocate("anonymous", length))
+        buffer = self.memory.dmabuf(length)
+        dm = Dm(self.new_handle(), self.free_dm, memory=replace(buffer, size=length))
         self.dms[dm.handle] = dm
         return dm
+
+    def dm_export_dmabuf_fd(self, dm: int) -> int:
+        return os.dup(self.dms[dm].memory.fd)
 
     def dm_fault(self, length: int, log_align_req: int) -> int:
         """Returns the errno for a size or alignment that the device cannot allocate, or 0."""
