@@ -161,6 +161,12 @@ def _huge(addr: int, size: int) -> None:
         ) from error
 
 
+def _partly_huge(addr: int, size: int) -> None:
+    unit = hugepage_size()
+    _huge(addr, unit)
+    _private(_READ | _WRITE)(addr + unit, size - unit)
+
+
 def _transparent(addr: int, size: int) -> None:
     """Raises HostLacks if the kernel does not use a huge page for this range."""
     _untouched(addr, size)
@@ -223,6 +229,7 @@ _FILL: dict[str, Callable[[int, int], None]] = {
     "locked": _locked,
     "transparent": _transparent,
     "huge": _huge,
+    "partly_huge": _partly_huge,
 }
 
 
@@ -235,7 +242,7 @@ def allocate(kind: str, size: int) -> Memory:
         return Memory(paging.mapping_of("[vvar]"), size, None)
     if kind == "bar":
         return _bar(size)
-    if kind in ("huge", "transparent"):
+    if kind in ("huge", "partly_huge", "transparent"):
         unit = hugepage_size()
     else:
         unit = PAGE

@@ -245,6 +245,8 @@ class WirePair:
         if spec.ip not in link.gids:
             raise HostLacks(f"device and wire peer share no IP address of version {spec.ip}", _HINT)
         code = min(self.mtu_code, link.device.active_mtu)
+        if spec.inline >= MTU_BYTES:
+            code = _SMALLEST_CODE  # as in DeviceQueue
         self.end = WireEnd(link, spec.ip, MTU_BYTES << (code - _SMALLEST_CODE))
         self.lingering = Lingering()
         self.tells_state = link.device.findings.tells_state

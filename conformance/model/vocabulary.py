@@ -47,6 +47,7 @@ MEMORY_KINDS = {
     "sparse": "private anonymous memory of any size, without reserved pages; no page has been accessed yet",
     "repeated": "a shared file of 1031 pages, mapped repeatedly, so that more bytes can be pinned than the file has",
     "huge": "memory of huge pages of the system's default size",
+    "partly_huge": "memory whose first bytes are a huge page, and whose other pages are ordinary ones",
     "transparent": "private anonymous memory of which at least a part is a transparent huge page",
     "locked": "private anonymous memory, locked by mlock",
     "file": "a shared mapping of a file in the directory for temporary files",
