@@ -43,7 +43,8 @@ _EX_QUERY_DEVICE = (
 _OBJECT_MR = 7  # enum uverbs_default_objects
 _ADVISE_MR, _QUERY_MR, _REG_DMABUF_MR, _METHOD_REG_MR = 2, 3, 4, 5  # enum uverbs_methods_mr
 _UNKNOWN = 0x3FF  # an attribute id that no method has
-_CHANGE_PD = ENUMS["ibv_rereg_mr_flags"].value_of("CHANGE_PD")
+_FLAGS = ENUMS["ibv_rereg_mr_flags"]
+_CHANGE_PD, _CHANGE_ACCESS = _FLAGS.value_of("CHANGE_PD"), _FLAGS.value_of("CHANGE_ACCESS")
 _MASK = ENUMS["ibv_mr_init_attr_mask"]
 ADDR, IOVA, FD, FD_OFFSET = (_MASK.value_of(name) for name in ("ADDR", "IOVA", "FD", "FD_OFFSET"))
 _KNOWN = _MASK.mask_of("ADDR", "IOVA", "FD", "FD_OFFSET")
@@ -213,12 +214,14 @@ class Uverbs:
 
     def forged(self, command: str, handle: int, mr: Mr) -> Return:
         """Calls a command with `handle` instead of the handle of the PD or of the object to release. REG_MR registers
-        the memory of the region `mr` again, and REREG_MR changes the region `mr`."""
+        the memory of the region `mr` again, and REREG_MR changes the region `mr`. REREG_MR_REGION is REREG_MR with
+        `handle` instead of the region's."""
         error, _ = self._by_handle(command, handle, mr.handle, mr.struct.addr)
         return Return(error, error)
 
     def by_right_handle(self, command: str, pd: int, mr: Mr) -> Return:
         """Creates, changes and destroys an object of the command's type with valid handles. Returns the first errno."""
+        command = command.removesuffix("_REGION")
         make, *then = next(life for life in _LIVES if command in life)
         error, region = self._by_handle(make, pd, 0, mr.struct.addr)
         for outcome in then if not error else ():
@@ -238,8 +241,9 @@ class Uverbs:
             "REG_MR": (addr, 1, addr, handle, 0),
             "ALLOC_MW": (handle, 1),
             "REREG_MR": (region, _CHANGE_PD, 0, 0, 0, handle, 0),
+            "REREG_MR_REGION": (handle, _CHANGE_ACCESS, 0, 0, 0, 0, 0),
         }.get(command, (handle,))
-        error, response = self._command(command, *fields)
+        error, response = self._command(command.removesuffix("_REGION"), *fields)
         return error, response[0] if response else 0
 
     def rereg_mr(

@@ -61,6 +61,14 @@ def left_pages(context: CaseContext, step: Step) -> Observation:
     return told(f"{changed} bytes of pages that the buffer has left" if changed else "0", "device")
 
 
+def detached(context: CaseContext, step: Step) -> Observation:
+    """Asks the exporter who uses a dma-buf. `returned` is 0 if no importer is attached, and none has pinned it."""
+    dmabuf = context.dmabufs[str(step.arguments["buffer_fd"])]
+    counts = {name: context.bench.exporter(name, dmabuf) for name in ("attachments", "pins")}
+    users = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return told(users or "0", "kernel")
+
+
 def _exporter(context: CaseContext, step: Step, request: str) -> Observation:
     dmabuf = context.dmabufs[str(step.arguments["buffer_fd"])]
     try:

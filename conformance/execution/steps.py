@@ -153,11 +153,7 @@ def _make_object(context: CaseContext, step: Step) -> Observation:
         if spec.kind != "word"
     ]
     if step.call.startswith("ibv_import"):  # the only argument is the handle of an object
-        made_up = step.arguments.get("handle", "own") != "own"
-        values = [
-            _INVENTED_HANDLE if made_up else cast(Held, value).handle if value else 0
-            for value in values
-        ]
+        values = [_handle_of(context, value, step) for value in values]
     if step.arguments.get("more_than") == "max_dm_size":
         values[0] = cast(int, values[0]) + context.bench.max_dm_size
     if verb.parameters[0].name == "context":
@@ -172,6 +168,18 @@ def _make_object(context: CaseContext, step: Step) -> Observation:
         kind = kind.upper()
     context.cleanup.callback(context.release, f"{kind} {step.name}", held.close)
     return told(kind, "provider", None)
+
+
+def _handle_of(context: CaseContext, value: Any, step: Step) -> int:
+    """Returns the handle with which an object is imported."""
+    which = step.arguments.get("handle", "own")
+    if which == "invented":
+        return _INVENTED_HANDLE
+    if which == "stale":
+        return _stale_handle(context, value)
+    if which == "of_a_domain":
+        return context.pds["pd"].handle
+    return cast(Held, value).handle if value else 0
 
 
 def _descriptor(context: CaseContext, name: str, opened: ExitStack) -> int:
@@ -335,6 +343,7 @@ def forged(context: CaseContext, step: Step) -> Observation:
     mr = context.mrs["mr"]
     handles = {
         "nobodys": _INVENTED_HANDLE,
+        "ended": _stale_handle(context, mr),
         "pd": context.pds["pd"].handle,
         "mr": mr.handle,
         "mw": context.windows["mw"].handle,

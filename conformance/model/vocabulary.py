@@ -172,8 +172,11 @@ BATCHES = {
     "too_long_inline": "an RDMA WRITE, and another with more inline data than max_inline_data of the queue pair",
 }
 # Commands of the kernel with a handle as argument. The handle of the first three commands is that of a protection
-# domain; the handle of the others is that of the object to release.
-FORGED = ("REG_MR", "ALLOC_MW", "REREG_MR", "DEALLOC_PD", "DEREG_MR", "DEALLOC_MW", "DESTROY_QP")
+# domain; the handle of the others is that of the object to release, and of REREG_MR_REGION that of the region to change.
+FORGED = (
+    *("REG_MR", "ALLOC_MW", "REREG_MR", "DEALLOC_PD"),
+    *("DEREG_MR", "DEALLOC_MW", "DESTROY_QP", "REREG_MR_REGION"),
+)
 QP_RIGHTS = "REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC FLUSH_GLOBAL FLUSH_PERSISTENT"
 
 
@@ -289,13 +292,14 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     # At the uverbs entry: a command with the handle of an object of a wrong type, or with a handle that no object has.
     "forged": {
         "command": _words("command", None, FORGED),
-        "handle": _words("handle", None, ("nobodys", "pd", "mr", "mw", "qp")),
+        "handle": _words("handle", None, ("nobodys", "pd", "mr", "mw", "qp", "ended")),
     },
     # Requests of the suite's exporter about a dma-buf of the kind `movable`.
     "move_buffer": _given("buffer_fd"),
     "revoke_buffer": _given("buffer_fd"),
     # Counts the bytes that were written to pages that the buffer has left.
     "left_pages": _given("buffer_fd"),
+    "detached": _given("buffer_fd"),
     "fill": _given("memory"),
     "unmap": _given("memory"),
     "protect": _given("memory"),

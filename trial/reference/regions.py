@@ -369,13 +369,18 @@ class Regions(Forking):
         when it moves, so regions follow it, and nothing is left."""
         if request == "revoke":
             self.end_access(addr, size)
+        if request == "attachments":
+            return len(self.regions_of(addr, size))
         return 0
+
+    def regions_of(self, addr: int, size: int) -> list[Region]:
+        """Returns the regions of a dma-buf."""
+        return [region for region in self.regions.values() if addr <= region.addr < addr + size]
 
     def end_access(self, addr: int, size: int) -> None:
         """Ends the access to the regions of a dma-buf. Their keys stay allocated."""
-        for region in self.regions.values():
-            if addr <= region.addr < addr + size:
-                region.usable = False
+        for region in self.regions_of(addr, size):
+            region.usable = False
 
     def keep(self, region: Region) -> Region:
         region.domain.users += 1
