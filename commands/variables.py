@@ -14,7 +14,6 @@ VARIABLES: Mapping[str, str] = {
     "RDMA_CTS_ACCEL": "the accelerator of QEMU: auto, kvm or tcg (default: auto)",
     "RDMA_CTS_TEMPLATES": "auto: guests are resumed from a template; off: each guest is booted (default: auto)",
     "RDMA_CTS_PMEM": "a device DAX that cases of persistent memory may overwrite",
-    "RDMA_CTS_EXPORTER": "the module of the suite's exporter of dma-bufs that move",
     "RDMA_CTS_PYTHON": "the Python for ./rdma-cts",
     "RDMA_CTS_YES": "1: packages are installed without a question, as with --yes",
     "RDMA_CTS_CONTAINER": "1 or 0: whether this is a container, in which no question is asked (default: detected)",

@@ -233,6 +233,13 @@ class RunOptions:
         word,
         plugin=True,
     )
+    exporter: Path | None = _on_host(
+        None,
+        "a module of the suite's exporter of dma-bufs that move, compiled for the device's host (docs/data-path.md)",
+        "FILE",
+        given_path,
+        plugin=True,
+    )
     host: str | None = _on_host(
         None,
         "run on a device of HOST, which is reached over ssh",

@@ -46,7 +46,7 @@ NOT_DECIDING = set(
 )
 HOST_ONLY = set(
     words(
-        "peer wire_peer host console power_cycle return_within device port gid_index shared isolate hazardous",
+        "peer wire_peer exporter host console power_cycle return_within device port gid_index shared isolate hazardous",
     ),
 )
 GUEST_ONLY = set(
@@ -74,7 +74,7 @@ def several(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 GIVEN = st.builds(
     RunOptions,
     **dict.fromkeys(words("peer host console power_cycle isolate"), st.none() | TEXTS),
-    **dict.fromkeys(words("kernel modules rdma_core overlay profile waivers"), st.none() | PATHS),
+    **dict.fromkeys(words("kernel modules rdma_core overlay profile waivers exporter"), st.none() | PATHS),
     **dict.fromkeys(words("guest_env without verbs rules words only"), several(TEXTS)),
     **dict.fromkeys(words("guest shared hazardous keep no_confirm"), st.booleans()),
     return_within=SECONDS,
@@ -248,7 +248,8 @@ def test_pytest_gets_the_same_options_on_a_host_and_in_the_guest_its_own_device_
         "device": "rxe0",
         "port": 1,
         "gid_index": None,
-        "peer": None,
+        "exporter": None,
+            "peer": None,
         "cases": cases,
         "profile": profile,
     }

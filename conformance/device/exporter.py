@@ -1,7 +1,7 @@
 """Controls the suite's own exporter of dma-bufs, whose buffers move and can be revoked (fixtures/guest/exporter/).
 
-The exporter is a kernel module. In the guest of a mended stack, it is part of the build; on a host, RDMA_CTS_EXPORTER
-names its file. The module is loaded when a case first needs it. Without it, such cases are UNREACHABLE.
+The exporter is a kernel module. In the guest of a mended stack, it is part of the build; on a host, --exporter names
+its file. The module is loaded when a case first needs it. Without it, such cases are UNREACHABLE.
 """
 
 import fcntl
@@ -13,7 +13,6 @@ from pathlib import Path
 
 from conformance.errors import HostLacks
 
-VARIABLE = "RDMA_CTS_EXPORTER"
 DEVICE = Path("/dev/rdma_cts_exporter")
 IN_GUEST = Path("/opt/rdma-cts/rdma_cts_exporter.ko")
 _INTERFACE = 1  # as in rdma_cts_exporter.c
@@ -24,7 +23,14 @@ _REQUESTS = {
     name: _VERSION + 1 + number
     for number, name in enumerate(("create", "move", "revoke", "changed", "pins", "attachments"))
 }
-_HINT = f"compile fixtures/guest/exporter for this kernel, and name the module in {VARIABLE}"
+_HINT = "compile fixtures/guest/exporter for this kernel, and name the module with --exporter"
+_file = IN_GUEST
+
+
+def use(file: Path) -> None:
+    """Names the file of the module."""
+    global _file
+    _file = file
 
 
 def create(size: int) -> int:
@@ -56,11 +62,10 @@ def _opened() -> FileIO:
 
 
 def _load() -> None:
-    file = Path(os.environ.get(VARIABLE) or IN_GUEST)
-    if not file.exists():
+    if not _file.exists():
         raise HostLacks("this host has no exporter of dma-bufs that move", _HINT)
     loaded = subprocess.run(
-        ["insmod", str(file)],
+        ["insmod", str(_file)],
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
