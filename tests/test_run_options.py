@@ -74,7 +74,9 @@ def several(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 GIVEN = st.builds(
     RunOptions,
     **dict.fromkeys(words("peer host console power_cycle isolate"), st.none() | TEXTS),
-    **dict.fromkeys(words("kernel modules rdma_core overlay profile waivers exporter"), st.none() | PATHS),
+    **dict.fromkeys(
+        words("kernel modules rdma_core overlay profile waivers exporter"), st.none() | PATHS
+    ),
     **dict.fromkeys(words("guest_env without verbs rules words only"), several(TEXTS)),
     **dict.fromkeys(words("guest shared hazardous keep no_confirm"), st.booleans()),
     return_within=SECONDS,
@@ -249,7 +251,7 @@ def test_pytest_gets_the_same_options_on_a_host_and_in_the_guest_its_own_device_
         "port": 1,
         "gid_index": None,
         "exporter": None,
-            "peer": None,
+        "peer": None,
         "cases": cases,
         "profile": profile,
     }

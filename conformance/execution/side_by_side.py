@@ -57,7 +57,7 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
         if returned.mr is None:
             refused = f"region {number} was refused with {errno_name(returned.errno)}"
             if number < _PROMISED or returned.errno not in errorcode:
-                return _ended(refused)
+                return ended(refused)
             remarks.append(refused)
             break
         context.keep_mr(f"region {number}", returned.mr, context.entry)
@@ -70,15 +70,15 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
         _write(keys[region][1], starts[region + 1], length, "refused")
         for region in used[:-1:_SAMPLED]
     ]
-    fault = _first_fault(context, [*_served(keys, starts, length, used), *beyond])
+    fault = first_fault(context, [*served(keys, starts, length, used), *beyond])
     if fault:
-        return _ended(f"with {count} regions: a fault", fault)
+        return ended(f"with {count} regions: a fault", fault)
     for number in range(0, count, 2):
         if number % _REPORT_INTERVAL == 0:
             context.progress("deregistrations", count + number)
         returned = context.entry.dereg_mr(regions[number])
         if returned.value:
-            return _ended(
+            return ended(
                 f"region {number} could not be deregistered: {errno_name(returned.value)}",
             )
         del context.mrs[f"region {number}"]
@@ -89,12 +89,12 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
     stale = [
         _write(keys[region][1], starts[region], length, "refused") for region in gone[::_SAMPLED]
     ]
-    fault = _first_fault(context, [*_served(keys, starts, length, used_regions), *stale])
+    fault = first_fault(context, [*served(keys, starts, length, used_regions), *stale])
     if fault:
-        return _ended(f"with every second of {count} regions deregistered: a fault", fault)
+        return ended(f"with every second of {count} regions deregistered: a fault", fault)
     if remarks:
-        return {**_ended("0"), "remarks": remarks}
-    return _ended("0")
+        return {**ended("0"), "remarks": remarks}
+    return ended("0")
 
 
 def four_threads(context: CaseContext, step: Step) -> Observation:
@@ -170,7 +170,7 @@ def four_threads(context: CaseContext, step: Step) -> Observation:
 
     with ThreadPoolExecutor(4) as threads:
         futures = [threads.submit(action) for action in (register, deregister, rebind, invalidate)]
-    return _ended(next(filter(None, (future.result() for future in futures)), "0"))
+    return ended(next(filter(None, (future.result() for future in futures)), "0"))
 
 
 def _used(keys: Sequence[tuple[int, int]]) -> list[int]:
@@ -188,7 +188,7 @@ def _used(keys: Sequence[tuple[int, int]]) -> list[int]:
     return sorted({*range(0, count, step), *itertools.islice(twice, _USED)})
 
 
-def _served(
+def served(
     keys: Sequence[tuple[int, int]],
     starts: Sequence[int],
     length: int,
@@ -246,7 +246,7 @@ def _number(value: int) -> Value:
     return Value(value, f"{value:#x}")
 
 
-def _first_fault(context: CaseContext, steps: Sequence[Step]) -> Fault | None:
+def first_fault(context: CaseContext, steps: Sequence[Step]) -> Fault | None:
     """Executes operations in batches. Returns the first fault, or None."""
     for first in range(0, len(steps), _BATCH):
         batch = steps[first : first + _BATCH]
@@ -267,7 +267,7 @@ def _first_fault(context: CaseContext, steps: Sequence[Step]) -> Fault | None:
     return None
 
 
-def _ended(what: str, fault: Fault | None = None) -> Observation:
+def ended(what: str, fault: Fault | None = None) -> Observation:
     seen = told(what, "device")
     if fault:
         return {**seen, "fault": replace(fault, returned=what).as_data()}

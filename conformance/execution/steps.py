@@ -37,6 +37,7 @@ from conformance.bench.work_requests import (
 from conformance.errors import SetupRefused
 from conformance.execution import (
     batches,
+    beside,
     completion_fields,
     element_lists,
     elsewhere,
@@ -726,6 +727,7 @@ _MODULES = (
     elsewhere,
     in_flight,
     memory_events,
+    beside,
     side_by_side,
     traffic,
     wire,

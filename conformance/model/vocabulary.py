@@ -325,6 +325,12 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     # Four threads at the same time: one registers regions, one deregisters the regions, one binds `mw` on `qp`, and one
     # binds and invalidates `posted` on `second`.
     "four_threads": _given("addr length access pd mr qp mw second posted rounds"),
+    # Registers memory and deregisters it again, while a second thread unmaps it or makes the kernel reclaim its pages.
+    "deregister_beside": {
+        **_given("access pd rounds"),
+        "event": _words("event", None, ("unmap", "reclaim")),
+        "region": _words("region", "explicit", ("explicit", "implicit")),
+    },
     "regions_side_by_side": _given("addr length=64 count=100 access pd"),
     "immediates_in_order": _given("rkey addr length=64 rounds pd"),
     "atomics_in_order": _given(
