@@ -40,6 +40,16 @@ def test_a_program_that_does_not_end_is_killed_with_its_children(tmp_path: Path)
         await_true(lambda: not is_running(int(pid.read_text())))
 
 
+def test_a_file_that_a_program_fills_has_a_limit_even_if_nobody_looks(tmp_path: Path) -> None:
+    """A supervisor that is stopped cannot shorten the console of a guest that prints without end."""
+    console = tmp_path / "console"
+    fills = f"for part in 1 2 3 4; do head -c 400000 /dev/zero; done >>{console} 2>/dev/null; echo lives"
+    with processes.started(["sh", "-c", fills], 1 << 20, stdout=subprocess.PIPE) as program:
+        said, _ = program.communicate(timeout=PATIENCE_S)
+    assert (said, program.returncode) == (b"lives\n", 0)
+    assert console.stat().st_size == 1 << 20
+
+
 def test_programs_find_the_programs_of_the_system(tmp_path: Path, monkeypatch: Patch) -> None:
     """The default PATH of Debian's ordinary users has no sbin."""
     script(tmp_path / "sbin" / "depmod-of-a-test", "echo it runs")
