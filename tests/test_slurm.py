@@ -75,7 +75,7 @@ def test_a_job_creates_the_page_and_an_array_runs_shards(
 ) -> None:
     """RDMA_CTS_SUITE names the suite of a job that was submitted from another directory."""
     suite = {"RDMA_CTS_SUITE": str(tmp_path), "SLURM_SUBMIT_DIR": "/nowhere"}
-    assert call("page.sbatch", "out", "page", **suite) == ("fleet out --out page", 0)
+    assert call("page.sbatch", "out", "page", **suite) == ("compare --nodes out --out page", 0)
     task = {"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_TASK_COUNT": "4"}
     expected = "run --out out/5/shard-2 --yes --quiet --shard 2/4 --guest"
     assert call("array.sbatch", "--guest", **suite, **task) == (expected, 0)
