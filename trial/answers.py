@@ -18,6 +18,7 @@ from conformance.older_python import zip
 from conformance.results.files import write_atomically
 from conformance.tables.model_reader import (
     ARRAYS,
+    SLICE,
     array_path,
     format_array,
     points_in,
@@ -30,7 +31,9 @@ from conformance.yamldoc.parsing import read_file
 from conformance.yamldoc.reader import Reader
 from trial.arrays import covering_array
 from trial.reference.bench import ReferenceBench
+from trial.slices import dense_points
 
+SLICE_SIZE = 1500  # the points that a short run carries out: half a minute in an emulated guest
 TABLE = CASES / "access" / "model.yaml"
 TABLE_NAME = str(TABLE.relative_to(ROOT))
 
@@ -41,19 +44,27 @@ def execute(arguments: argparse.Namespace, *unused: object) -> int:
     stored = [name for name in ARRAYS if array_path(TABLE, name).exists()]
     for name in arguments.array or stored:
         _report(f"{name}: combinations of {ARRAYS[name]} values")
-        if arguments.anew:
-            kept = []
+        if name == SLICE:
+            points = dense_points(model, stored_points(model, "triples"), SLICE_SIZE)
         else:
-            kept = stored_points(model, name)
-        points, impossible = covering_array(model, ARRAYS[name], kept, _progress)
-        refuse_unused(model, points)
+            points = _covering(model, name, arguments.anew)
         made = answered(model, ARRAYS[name], points)
         path = array_path(TABLE, name)
         write_atomically(path, format_array(made).encode())
-        _report(
-            f"{path}: {len(points):,} points, {len(impossible.always):,} impossible combinations"
-        )
+        _report(f"{path}: {len(points):,} points")
     return 0
+
+
+def _covering(model: Model, name: str, anew: bool) -> list[Point]:
+    """Returns the points of an array, first those of the stored one unless it is made `anew`. Raises UserError."""
+    if anew:
+        kept = []
+    else:
+        kept = stored_points(model, name)
+    points, impossible = covering_array(model, ARRAYS[name], kept, _progress)
+    refuse_unused(model, points)
+    _report(f"{name}: {len(impossible.always):,} impossible combinations")
+    return points
 
 
 def _report(text: str) -> None:

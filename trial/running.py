@@ -16,6 +16,7 @@ from conformance.execution.runner import (
     run_case,
 )
 from conformance.judging import Basis, Judgement, broken
+from conformance.judging.combinations import Judged, verdicts_of_rules
 from conformance.model.capability import PRECONDITIONS, Capabilities
 from conformance.model.case import Case
 from conformance.model.observation import Observation
@@ -67,7 +68,14 @@ def violations_by(
         done = run_case(case, run, progress)
     except Exception as error:
         return frozenset(), broken(error)  # the harness is at fault
-    if isinstance(done, SweepRun) and not done.result.alarms:
+    seen = done.observation.get("combinations")
+    if seen is not None and case.array is not None:
+        fault = done.judgement.fault
+        kind = str(fault.kind) if fault else ""
+        judged = Judged(case.array, seen)
+        verdicts = verdicts_of_rules(case.rules, done.judgement.verdict, kind, judged)
+        rules = [rule for rule, verdict in verdicts.items() if verdict in VIOLATIONS]
+    elif isinstance(done, SweepRun) and not done.result.alarms:
         rules = [
             rule for rule, verdict in done.result.points.by_rule().items() if verdict in VIOLATIONS
         ]

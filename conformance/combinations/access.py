@@ -4,41 +4,32 @@ observation has no address, key or number of a queue pair, so it can be compared
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conformance.bench.calls import Sge, Window, errno_name
-from conformance.bench.interface import Queue
+from conformance.bench.calls import Sge, Window
 from conformance.bench.memory_areas import BEFORE, EMPTY, pattern, repeated
-from conformance.bench.work_requests import (
-    BEHIND,
-    NO_BYTES,
-    SIGNALED,
-    Completion,
-    SendRequest,
-)
+from conformance.bench.work_requests import SIGNALED, SendRequest
+from conformance.combinations import earlier
 from conformance.combinations.contents import Contents, Range
 from conformance.combinations.extent import Extent
-from conformance.combinations.objects import PATIENCE_S, Link, Objects
-from conformance.errors import SetupRefused
-from conformance.execution.connection import SILENCE_S, post_receives
+from conformance.combinations.objects import LEAST, PACKET_OF_LEAST, Link, LinkSpec, Objects
+from conformance.combinations.posted import IMMEDIATE, READS, Message
+from conformance.errors import HostLacks, SetupRefused
 from conformance.kernel import paging
-from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
+from conformance.model.expected_errors import DATAGRAM_HEADER
 from conformance.model.observation import AccessSeen
 from conformance.verbs import ENUMS
 
 _FLAGS = ENUMS["ibv_send_flags"]
-_IMMEDIATE = 0xC0FFEE01
 _SPACE = 1 << 64
 _WORD = 8
+_EXTRA = {"exact": 0, "longer": 64, "shorter": -1}  # bytes of a receive beyond its message
 # The places whose bytes are not all in the range that the key opens.
 _BEYOND = ("one_beyond", "one_before", "across_start", "across_end", "behind")
 _ADDED, _SWAPPED = 0x0101_0101_0101_0101, 0x9192_9394_9596_9798
 WORDS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE")
 SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
-READS = ("RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
-_REFUSED_AT_PEER = ("REM_",)
 
 
 @dataclass(frozen=True)
@@ -56,15 +47,21 @@ class Access:
         self.objects, self.values = objects, values
         self.operation, self.transport = values["operation"], values["transport"]
         self.side, self.inline = values["side"], values["flags"] == "inline"
-        self.reliable = self.transport in RELIABLE
         self._windows: list[Window] = []  # of this point alone
 
     # What is posted
 
     @property
+    def packet(self) -> int:
+        """The number of bytes in a packet."""
+        if self.values["path_mtu"] == LEAST:
+            return PACKET_OF_LEAST
+        return self.objects.packet
+
+    @property
     def size(self) -> int:
         """The number of bytes of the message."""
-        packet = self.objects.packet
+        packet = self.packet
         sizes = {
             "no_bytes": 0,
             "byte": 1,
@@ -73,6 +70,7 @@ class Access:
             "packet": packet,
             "above_packet": packet + 1,
             "several": 3 * packet + 5,
+            "pages": 2 * self.objects.bench.page + 5,
         }
         return sizes[self.values["size"]]
 
@@ -82,7 +80,7 @@ class Access:
         if elements == "only":
             return [size]
         count = int(elements[-1])
-        first = {"half": size // count, "packet": self.objects.packet, "one": 1}[split]
+        first = {"half": size // count, "packet": self.packet, "one": 1}[split]
         lengths = [first]
         while len(lengths) < count - 1:
             lengths.append((size - first) // 2 if split == "packet" else first)
@@ -125,13 +123,13 @@ class Access:
     def extent(self, link: Link) -> Extent:
         """Returns the memory that the point's key opens or seems to open. Raises SetupRefused."""
         objects, values = self.objects, self.values
-        key, how = values["key"], (values["region"], values["memory"], values["rights"])
+        key, how = values["key"], self._how()
         if key == "ended":
             return objects.ended(*how)
         if key == "other_process":
             return objects.elsewhere()
         if key == "other_domain":
-            return objects.region(*how, "other").extent
+            return objects.region(*how, pd="other").extent
         region = objects.region(*how)
         rights = values["window_rights"]
         if key in ("window_1", "window_2", "window_2_zero"):
@@ -141,8 +139,7 @@ class Access:
                 kind = 2
             return objects.window(link, region, kind, rights, key == "window_2_zero")
         if key == "other_queue":
-            again = (values["transport"], values["posting"], "all", self.inline)
-            second = objects.link(*again, second=True)
+            second = objects.link(self._link_spec()._replace(rights="all", second=True))
             objects.renew_if_stale(second)
             return objects.window(second, region, 2, rights, False)
         if key == "invented":
@@ -151,10 +148,25 @@ class Access:
             return self._useless(link, key)
         return region.extent
 
+    def _how(self) -> tuple[str, str, str, str]:
+        values = self.values
+        return values["region"], values["memory"], values["rights"], values["bounds"]
+
+    def _link_spec(self) -> LinkSpec:
+        values = self.values
+        return LinkSpec(
+            values["transport"],
+            values["posting"],
+            values["queue_rights"],
+            values["polling"],
+            values["path_mtu"],
+            self.inline,
+        )
+
     def _useless(self, link: Link, key: str) -> Extent:
         """Returns the extent of a region, with the key of a window that was never bound, or from before its bind."""
-        objects, values = self.objects, self.values
-        region = objects.region(values["region"], values["memory"], values["rights"])
+        objects = self.objects
+        region = objects.region(*self._how())
         window = objects.allocated(1 if key == "earlier" else 2)
         self._windows.append(window)
         rkey = window.rkey
@@ -169,23 +181,20 @@ class Access:
 
     def observe(self) -> AccessSeen:
         """Carries out the point. The observation has the set-up's refusal if an object cannot be made."""
-        values = self.values
         try:
-            link = self.objects.link(
-                self.transport,
-                values["posting"],
-                values["queue_rights"],
-                self.inline,
-            )
-            return self._observed(link)
+            return self._observed(self.objects.link(self._link_spec()))
         except SetupRefused as refusal:
             return {"setup_failed": str(refusal)}
 
     def _observed(self, link: Link) -> AccessSeen:
         """Carries out the point on a connection, which is renewed afterwards if it has failed. Raises SetupRefused."""
         try:
-            self._before(link)
+            before = self.values["before"]
+            earlier.carry_out(self.objects, before, self.transport, self.packet, link)
             return self._exchange(link, self.extent(link))
+        except HostLacks as lack:  # such as bindings that cannot read a field of a completion
+            link.connection.stale = True
+            raise SetupRefused(str(lack), "") from lack
         finally:
             # Before a queue pair is destroyed over which they are bound.
             for window in self._windows:
@@ -207,14 +216,18 @@ class Access:
             paging.advise(stored.addr, stored.size, "DONTNEED")
         invalidated = self._window_to_invalidate(link)
         request = self._request(local, remote, invalidated)
-        seen = self._post(link, request, received)
+        message = Message(objects, link, self.transport, self.size, values["flags"])
+        seen = message.post(request, [element.sge for element in received])
         tested, other = contents.states()
+        if values["capacity"] == "shorter" and tested == "all":
+            tested = "within"  # the packets before the last may fill elements that the key opens
         return {**seen, "tested": tested, "other": other}
 
     def _sides(self, extent: Extent) -> tuple[list[Element], Element | None, list[Element]]:
         """Returns the elements of the request, the memory that its rkey names, and the elements of the receive."""
         size, sends = self.size, self.operation in SENDS
         plain = self.objects.region("reg_mr", "plain", "all").extent
+        extra = _EXTRA[self.values["capacity"]]
         if self.operation == "ATOMIC_WRITE":
             lists = []
         else:
@@ -224,7 +237,7 @@ class Access:
                 header = DATAGRAM_HEADER
             else:
                 header = 0
-            received = self._list(self.lengths(size + header), extent, plain.length // 2)
+            received = self._list(self.lengths(size + header + extra), extent, plain.length // 2)
             return self._list([size], None, 0), None, received
         if self.side == "local":
             tested = extent
@@ -236,7 +249,7 @@ class Access:
                 header = DATAGRAM_HEADER
             else:
                 header = 0
-            return local, None, self._list([size + header], None, plain.length // 2)
+            return local, None, self._list([size + header + extra], None, plain.length // 2)
         if self.side == "remote":
             addr, base = self.start(extent, size)
             named = Sge(base, size, 0, extent.rkey)
@@ -339,7 +352,7 @@ class Access:
                 pieces = (content[:start], True), (content[start:end], False), (content[end:], True)
                 parts += pieces
             else:
-                parts.append((content, place.tested))
+                parts.append((content, place.tested and self.values["capacity"] != "shorter"))
         return parts
 
     def _scatter(
@@ -402,178 +415,8 @@ class Access:
             flags,
             remote.sge.addr if remote else 0,
             remote.sge.rkey if remote else 0,
-            _IMMEDIATE,
+            IMMEDIATE,
             invalidated,
             _ADDED if adds else before,
             _SWAPPED,
         )
-
-    def _post(self, link: Link, request: SendRequest, received: list[Element]) -> AccessSeen:
-        """Posts the receives, the request and a SEND without data behind it. Waits for the completions of both."""
-        connection, objects = link.connection, self.objects
-        queue, peer = connection.pair.requester, connection.pair.responder
-        consumes = bool(received) or request.opcode.endswith("_IMM")
-        receive_id = objects.wr_id()
-        if consumes:
-            refused = peer.post_receive([each.sge for each in received] or NO_BYTES, receive_id)
-            if refused.value:
-                connection.stale = True
-                return {"posted": f"receive: {errno_name(refused.value)}"}
-        post_receives(peer, [objects.wr_id()], connection.sink)
-        returned = queue.post_send(request)
-        if returned.value:
-            connection.stale = True
-            return {"posted": errno_name(returned.value)}
-        if request.flags & SIGNALED:
-            behind = SendRequest("SEND", request.wr_id | BEHIND, flags=0)
-        else:  # its completion tells that the request is over
-            behind = SendRequest("SEND", objects.wr_id())
-        queue.post_send(behind)
-        found, arrived = self._await(queue, peer, request, behind.wr_id, consumes)
-        failed = [each for each in (*found, *arrived) if each.status != "SUCCESS"]
-        if failed or len(arrived) < 1 + consumes:
-            at_peer = any(each.status.startswith(_REFUSED_AT_PEER) for each in found)
-            ends = [queue, peer] if at_peer else [queue]
-            if found and found[0].status != "SUCCESS":
-                connection.mark_failed(request.opcode, found, *ends)
-            connection.stale = True
-        ids = {request.wr_id: "request", receive_id: "receive"}
-        if consumes:
-            message = arrived[:1]
-        else:
-            message = []
-        if request.opcode == "RDMA_WRITE_WITH_IMM":
-            message = [each for each in message if each.opcode != "RECV"]
-        message = [each for each in message if each.status != "WR_FLUSH_ERR"]
-        return {
-            "posted": "0",
-            "requester": [self._shown(each, ids, queue, False) for each in found],
-            "receiver": [self._shown(each, ids, peer, True) for each in message],
-        }
-
-    def _await(
-        self,
-        queue: Queue,
-        peer: Queue,
-        request: SendRequest,
-        behind: int,
-        consumes: bool,
-    ) -> tuple[list[Completion], list[Completion]]:
-        """Returns the completions of the request, and those of the receives, of which the last is that of the SEND
-        behind the request, whose wr_id is `behind`."""
-        arrived: list[Completion] = []
-
-        def all_here() -> bool:
-            """Whether the SEND behind the request has arrived, or a receive has failed."""
-            if not arrived:
-                return False
-            last = arrived[-1]
-            only_behind = request.opcode.startswith("RDMA_WRITE") and last.opcode == "RECV"
-            return len(arrived) > consumes or only_behind or last.status != "SUCCESS"
-
-        found = queue.completions(1, self.objects.patience_s)
-        if not found:
-            self.objects.patience_s = PATIENCE_S
-        elif found[0].wr_id == behind and found[0].status == "SUCCESS":
-            found = []
-        if found and found[0].status != "SUCCESS":
-            taken = consumes and found[0].status == "REM_OP_ERR"
-            arrived += peer.completions(1, SILENCE_S) if taken and not arrived else []
-            return found, arrived
-        while not all_here():
-            more = peer.completions(1, self.objects.patience_s if self.reliable else SILENCE_S)
-            arrived += more
-            if not more:
-                break
-        return found, arrived
-
-    def _shown(
-        self,
-        seen: Completion,
-        ids: Mapping[int, str],
-        queue: Queue,
-        receives: bool,
-    ) -> list[str]:
-        """Returns the fields of a completion as words, without numbers that differ between runs. If the status is an
-        error, only it, the wr_id and the number of the queue pair are valid."""
-        words = [seen.status, ids.get(seen.wr_id, "another wr_id")]
-        if seen.qp_num not in (None, queue.number):
-            words.append("another qp_num")
-        if seen.status != "SUCCESS":
-            return words
-        words.append(seen.opcode)
-        if receives or self.operation in READS:
-            words.append(self._length(seen.byte_len))
-        if receives:
-            if seen.imm is None:
-                imm = "no imm"
-            else:
-                if seen.imm == _IMMEDIATE:
-                    imm = "imm"
-                else:
-                    imm = "other imm"
-            words.append(imm)
-            words += ["invalidated"] if seen.invalidated_rkey is not None else []
-        return words
-
-    def _length(self, byte_len: int) -> str:
-        if self.transport == "UD":
-            header = DATAGRAM_HEADER
-        else:
-            header = 0
-        if byte_len == self.size + header:
-            return "whole length"
-        return f"length {byte_len}"
-
-    def _before(self, link: Link) -> None:
-        """Posts what comes before the request on the queue pair. Raises SetupRefused if it does not succeed."""
-        before = self.values["before"]
-        if before == "nothing":
-            return
-        plain = self.objects.region("reg_mr", "plain", "all")
-        extent = plain.extent
-        if before == "zero_window":
-            extent = self.objects.window(link, plain, 2, "all", True)
-        local, size = plain.extent, _WORD
-        if before == "long_message" and self.transport != "UD":
-            size = 2 * self.objects.packet + 3
-        opcode = {"UD": "SEND"}.get(
-            self.transport,
-            "RDMA_READ" if before == "read" else "RDMA_WRITE",
-        )
-        if before in ("refused", "expired"):
-            rkey = self.objects.invented(extent).rkey
-        else:
-            rkey = extent.rkey
-        sge = Sge(local.addr, size, local.lkey)
-        request = SendRequest(opcode, self.objects.wr_id(), (sge,), SIGNALED, extent.base, rkey)
-        pair = link.connection.pair
-        # Only what the responder has received no longer changes its memory.
-        awaited = not self.reliable
-        if self.transport == "UD":
-            into = Sge(local.addr + local.length // 2, size + DATAGRAM_HEADER, local.lkey)
-            post_receives(pair.responder, [self.objects.wr_id()], (into,))
-        elif awaited:
-            post_receives(pair.responder, [self.objects.wr_id()])
-        returned = pair.requester.post_send(request)
-        if not returned.value:
-            found = pair.requester.completions(1)
-        else:
-            found = []
-        if found and awaited and self.transport != "UD":
-            pair.requester.post_send(SendRequest("SEND", request.wr_id | BEHIND, flags=0))
-        if found and awaited and not pair.responder.completions(1, SILENCE_S):
-            link.connection.stale = True  # the message was lost, and its receive is still posted
-            self.objects.renew_if_stale(link)
-        if found:
-            status = found[0].status
-        else:
-            status = errno_name(returned.value)
-        if before in ("refused", "expired"):
-            link.connection.mark_failed(opcode, found, pair.requester, pair.responder)
-            if before == "expired":
-                time.sleep(self.objects.bench.ack_timeout_s)
-            self.objects.renew_if_stale(link)
-        elif status != "SUCCESS":
-            link.connection.stale = True
-            raise SetupRefused(f"a request before the point ({before})", status)

@@ -1,14 +1,15 @@
 """Keeps the objects of points: memory, regions, windows and connections, each created when a point needs it first. A
 point that ends an object gets its own. The objects are released when the last point has run."""
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import cast
+from typing import NamedTuple, cast
 
 from conformance.bench.calls import Mr, Pd, Window, errno_name
-from conformance.bench.interface import Bench, Entry, ModifiableQueue
-from conformance.bench.work_requests import SIGNALED, BindInfo, SendRequest, next_rkey
+from conformance.bench.interface import Bench, Entry, ModifiableQueue, Queue
+from conformance.bench.work_requests import SIGNALED, BindInfo, Completion, SendRequest, next_rkey
 from conformance.combinations.extent import Extent
 from conformance.combinations.stored import DMABUF, Memories
 from conformance.errors import SetupRefused
@@ -26,15 +27,34 @@ _ZERO_BASED = _ACCESS.value_of("ZERO_BASED")
 _ON_DEMAND = _ACCESS.value_of("ON_DEMAND")
 _WHOLE = (1 << 64) - 1  # the length of an implicit region
 GRANTED = "granted"  # the rights of a queue pair that ibv_modify_qp has granted
+ALIGNED = "aligned"  # bounds of a region
 _NOT_BINDABLE = ("on_demand", "implicit", DMABUF)
 _REMOTE = ("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC")
 _FAR = 0x7A00_0000_0000  # the hca_va of regions that are registered far from their address
 _FIRST_WR_ID = 0x610001
 _INVENTED = 0x5A00_0000  # changes the index of a key, so that no object has the key
 _INSET = 512  # bytes by which a window is narrower than its region, at each end
-_INLINE = 8
-# The deadline of a completion after one was missing: a defect that loses completions may have many points.
-PATIENCE_S = 2.0
+_MTU_256 = 1  # enum ibv_mtu; every device has it
+LEAST = "least"  # the smallest path MTU
+PACKET_OF_LEAST = 256  # bytes
+# The bytes of inline data for which queue pairs have room, by the path MTU: more than a packet of the smallest.
+_INLINE = {"usual": 8, LEAST: PACKET_OF_LEAST + 8}
+_ODD = 3  # bytes by which a region is behind a multiple of 64 if its bounds are odd
+# A completion is missing if it takes so many times as long as the slowest one before it, and at least so many seconds:
+# a defect that loses completions may have many points.
+_TIMES, _AT_LEAST_S = 50, 3.0
+
+
+class LinkSpec(NamedTuple):
+    """The values of the parameters of a connection; `second` is another connection of the same kind."""
+
+    transport: str
+    posting: str
+    rights: str
+    polling: str
+    path_mtu: str
+    inline: bool
+    second: bool = False
 
 
 @dataclass
@@ -70,13 +90,13 @@ class Objects:
             self.cleanup.callback(self._release, f"domain {name}", pd.close)
         self._harnesses: dict[tuple[str, bool], HarnessResources] = {}
         self.memories = Memories(bench, self.cleanup)
-        self._regions: dict[tuple[str, str, str, str], Registered] = {}
+        self._regions: dict[tuple[str, str, str, str, str], Registered] = {}
         self._windows: dict[tuple[object, ...], tuple[Window, Extent]] = {}
         self._elsewhere: dict[str, int] = {}  # the keys of a region of another process
         self._links: dict[tuple[object, ...], Link] = {}
         self._refused: dict[tuple[object, ...], SetupRefused] = {}
         self._wr_id = _FIRST_WR_ID
-        self.patience_s = COMPLETION_DEADLINE_S
+        self._slowest_s: float | None = None  # the longest wait for a completion that came
 
     def close(self) -> None:
         for link in self._links.values():
@@ -85,6 +105,17 @@ class Objects:
 
     def _release(self, what: str, close: Callable[[], None]) -> None:
         release(self.left_behind, what, close)
+
+    def completions(self, queue: Queue) -> list[Completion]:
+        """Returns the next completion, or none if it is missing."""
+        patience_s = COMPLETION_DEADLINE_S
+        if self._slowest_s is not None:
+            patience_s = min(patience_s, max(_AT_LEAST_S, _TIMES * self._slowest_s))
+        began = time.monotonic()
+        found = queue.completions(1, patience_s)
+        if found:
+            self._slowest_s = max(self._slowest_s or 0.0, time.monotonic() - began)
+        return found
 
     def wr_id(self) -> int:
         self._wr_id += 1
@@ -111,18 +142,28 @@ class Objects:
     def _offered(self) -> list[str]:
         return [flag for flag in _REMOTE if flag != "REMOTE_ATOMIC" or self.has("atomics")]
 
-    def region(self, how: str, memory: str, rights: str, pd: str = "pd") -> Registered:
+    def region(
+        self,
+        how: str,
+        memory: str,
+        rights: str,
+        bounds: str = ALIGNED,
+        pd: str = "pd",
+    ) -> Registered:
         """Returns the region that is registered in this way. Raises SetupRefused."""
-        key = (how, memory, rights, pd)
+        key = (how, memory, rights, bounds, pd)
         if key not in self._regions:
             self._regions[key] = made = self._once(key, lambda: self.register(*key))
             self.cleanup.callback(self._deregister, made)
         return self._regions[key]
 
-    def register(self, how: str, memory: str, rights: str, pd: str) -> Registered:
+    def register(self, how: str, memory: str, rights: str, bounds: str, pd: str) -> Registered:
         """Registers a new region. Raises SetupRefused."""
         stored = self.memories.of_region(how, memory)
-        addr, length = stored.addr + self.memories.margin, self.memories.length
+        before = self.memories.margin
+        if bounds != ALIGNED:
+            before += _ODD
+        addr, length = stored.addr + before, self.memories.length
         access = self.rights(rights, how not in _NOT_BINDABLE)
         library = self.bench.entry("libibverbs")
         if how in _ENTRIES:
@@ -141,16 +182,19 @@ class Objects:
         elif how == "implicit":
             returned = entry.reg_mr(domain, 0, _WHOLE, access | _ON_DEMAND)
         elif how == DMABUF:
-            offset = stored.offset + self.memories.margin
+            offset = stored.offset + before
             returned = entry.reg_dmabuf_mr(domain, offset, length, addr, stored.fd, access)
         elif how == "rereg_access":
             returned = entry.reg_mr(domain, addr, length, _LOCAL_WRITE)
         elif how == "rereg_pd":
-            domain = self.pds["other" if pd == "pd" else "pd"]
+            domain = self.pds[_OTHER[pd]]
             returned = entry.reg_mr(domain, addr, length, access)
         elif how == "rereg_translation":
             elsewhere = self.memories.of_kind("plain").addr
             returned = entry.reg_mr(domain, elsewhere, self.bench.page, access)
+        elif how == "rereg_all":
+            elsewhere, domain = self.memories.of_kind("plain").addr, self.pds[_OTHER[pd]]
+            returned = entry.reg_mr(domain, elsewhere, self.bench.page, _LOCAL_WRITE)
         else:
             returned = entry.reg_mr(domain, addr, length, access)
         if returned.mr is None:
@@ -162,13 +206,17 @@ class Objects:
         return Registered(mr, entry, extent)
 
     def _change(self, entry: Entry, mr: Mr, how: str, pd: str, addr: int, access: int) -> None:
-        if how == "rereg_access":
+        length = self.memories.length
+        if how == "rereg_all":
+            every = _CHANGE.mask_of("CHANGE_TRANSLATION", "CHANGE_PD", "CHANGE_ACCESS")
+            changed = entry.rereg_mr(mr, every, self.pds[pd], addr, length, access)
+        elif how == "rereg_access":
             changed = entry.rereg_mr(mr, _CHANGE.value_of("CHANGE_ACCESS"), None, 0, 0, access)
         elif how == "rereg_pd":
             changed = entry.rereg_mr(mr, _CHANGE.value_of("CHANGE_PD"), self.pds[pd], 0, 0, 0)
         else:
             translation = _CHANGE.value_of("CHANGE_TRANSLATION")
-            changed = entry.rereg_mr(mr, translation, None, addr, self.memories.length, 0)
+            changed = entry.rereg_mr(mr, translation, None, addr, length, 0)
         if changed.value:
             entry.dereg_mr(mr)
             raise SetupRefused(f"ibv_rereg_mr ({how})", errno_name(changed.errno))
@@ -178,9 +226,9 @@ class Objects:
         if refused:
             self.left_behind.append(f"a region: {errno_name(refused)}")
 
-    def ended(self, how: str, memory: str, rights: str) -> Extent:
+    def ended(self, how: str, memory: str, rights: str, bounds: str) -> Extent:
         """Returns the extent of a region that was registered and deregistered. Raises SetupRefused."""
-        made = self.register(how, memory, rights, "pd")
+        made = self.register(how, memory, rights, bounds, "pd")
         self._deregister(made)
         return made.extent
 
@@ -215,16 +263,10 @@ class Objects:
 
     # Connections and windows
 
-    def link(
-        self,
-        transport: str,
-        posting: str,
-        rights: str,
-        inline: bool,
-        second: bool = False,
-    ) -> Link:
-        """Returns a connection; `second` is another connection of this kind. Raises SetupRefused."""
-        key = (transport, posting, rights, inline, second)
+    def link(self, wanted: LinkSpec) -> Link:
+        """Returns a connection. Raises SetupRefused."""
+        transport, posting, rights = wanted.transport, wanted.posting, wanted.rights
+        key = tuple(wanted)
         if key not in self._links:
             if key in self._refused:
                 raise self._refused[key]
@@ -238,12 +280,14 @@ class Objects:
             elif rights == GRANTED:
                 access = 0
             try:
-                connection = self._harness(rights, second).connection(
+                connection = self._harness(rights, wanted.second).connection(
                     transport,
                     "pd",
                     access,
                     extended,
-                    _INLINE if inline else 0,
+                    _INLINE[wanted.path_mtu] if wanted.inline else 0,
+                    by_readers=wanted.polling != "poll_cq",
+                    path_mtu=_MTU_256 if wanted.path_mtu == LEAST else 0,
                 )
             except SetupRefused as refusal:
                 self._refused[key] = refusal
@@ -360,4 +404,5 @@ class Objects:
 
 
 _ENTRIES = ("ex", "uverbs")
+_OTHER = {"pd": "other", "other": "pd"}  # for each domain, the other
 _BUILT: Mapping[str, str] = {"RC": WINDOWS_POSTER, "UC": WINDOWS_POSTER, "UD": WR_POST}

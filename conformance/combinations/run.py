@@ -15,6 +15,7 @@ from conformance.model.point_index import encode_index
 from conformance.older_python import zip
 
 _PROGRESS = 100  # the number of points between two reports
+_DIVIDED = (["range"], ["length"])  # faults before which a part of the message may be written
 _MOST_TRIES = 3  # of a message that an unreliable transport may lose
 
 
@@ -59,7 +60,7 @@ def observe(
             answer = points.answer(number)
             seen = _observed(objects, values, answer)
             reliable = values["transport"] in RELIABLE
-            divided = values["side"] != "remote" and conditions.faults(point) == ["range"]
+            divided = values["side"] != "remote" and conditions.faults(point) in _DIVIDED
             key = repr((answer, seen, reliable, divided))
             if key not in classes:
                 classes[key] = len(found)

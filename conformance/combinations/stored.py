@@ -33,8 +33,8 @@ class Memories:
     def __init__(self, bench: Bench, cleanup: ExitStack) -> None:
         self._bench, self._cleanup = bench, cleanup
         self._kinds: dict[str, Stored] = {}
-        self.length = 2 * bench.page + 8 * bench.packet + 192
-        self.margin = bench.page + 4 * bench.packet + 64
+        self.length = 2 * bench.page + 10 * bench.packet + 256
+        self.margin = 2 * bench.page + 4 * bench.packet + 64
 
     def of_kind(self, kind: str) -> Stored:
         """Returns the memory of a kind. Raises SetupRefused."""
@@ -53,14 +53,14 @@ class Memories:
         # The end of a page that access.py uses is the first that is at least a page behind the start of the region.
         before = -(-(self.margin + bench.page) // bench.page) * bench.page
         memory: Memory
-        if kind == DMABUF:
-            try:
+        try:
+            if kind == DMABUF:
                 memory = buffer = bench.dmabuf("udmabuf", size + _UNIT)
-            except HostLacks as lack:
-                raise SetupRefused(str(lack), "") from lack
-            fd = buffer.fd
-        else:
-            memory, fd = bench.allocate(_OF_BENCH.get(kind, kind), size + _UNIT), -1
+                fd = buffer.fd
+            else:
+                memory, fd = bench.allocate(_OF_BENCH.get(kind, kind), size + _UNIT), -1
+        except HostLacks as lack:
+            raise SetupRefused(str(lack), "") from lack
         self._cleanup.callback(memory.close)
         start = -(-(memory.addr + before) // _UNIT) * _UNIT - before
         return Stored(start, size, start - memory.addr, fd)

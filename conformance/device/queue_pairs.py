@@ -188,7 +188,8 @@ class DeviceQueue:
         attributes = QPAttr(port_num=device.port)
         attributes.pkey_index = device.pkey_index
         attributes.qp_access_flags = self._access()
-        attributes.path_mtu = min(device.active_mtu, (self.remote or self.device).active_mtu)
+        active = min(device.active_mtu, (self.remote or self.device).active_mtu)
+        attributes.path_mtu = self.spec.path_mtu or active
         if self.spec.inline >= SMALLEST_MTU_BYTES:
             attributes.path_mtu = (
                 SMALLEST_MTU  # inline data are short; so they fill several packets

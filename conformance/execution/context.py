@@ -42,7 +42,7 @@ class HarnessResources:
     ) -> None:
         """PDs may be added to `pds` later. Objects that the device does not release are added to `left_behind`."""
         self.bench, self.pds, self._cleanup, self._left_behind = bench, pds, cleanup, left_behind
-        self._connections: dict[tuple[str, str, int | None, str, int, str], LoopbackConnection] = {}
+        self._connections: dict[tuple[object, ...], LoopbackConnection] = {}
         self._scratch: dict[tuple[int, str, int], Sge] = {}
         self._wr_ids = itertools.count(_FIRST_WR_ID)
 
@@ -54,9 +54,11 @@ class HarnessResources:
         extended: str = "",
         inline: int = 0,
         shared: str = NULL,
+        by_readers: bool = False,
+        path_mtu: int = 0,
     ) -> LoopbackConnection:
         """Returns the connection with this QpSpec, created on first use. Raises SetupRefused."""
-        key = (kind, pd, access, extended, inline, shared)
+        key = (kind, pd, access, extended, inline, shared, by_readers, path_mtu)
         if key not in self._connections:
             spec = QpSpec(
                 kind,
@@ -65,6 +67,8 @@ class HarnessResources:
                 extended=extended,
                 inline=inline,
                 shared=self.pds.get(shared),
+                by_readers=by_readers,
+                path_mtu=path_mtu,
             )
             pair = create_pair(self.bench, spec, self.pds)
             self._cleanup.callback(release, self._left_behind, f"queue pair {kind}", pair.close)

@@ -7,15 +7,24 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from conformance.model.combinations import LACKING, Conditions, CoveringArray, Point
+from conformance.model.combinations import (
+    FIELDS,
+    GRANTED,
+    LACKING,
+    REFUSED,
+    STATUS,
+    Conditions,
+    CoveringArray,
+    Point,
+)
 from conformance.model.fault import Fault, FaultKind, verdict_of
 from conformance.model.observation import AccessSeen, CombinationsSeen, PointClass
 from conformance.model.point_index import decode_index
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.older_python import zip
 
-ASPECTS = GRANTED, REFUSED, STATUS, FIELDS = "granted", "refused", "status", "fields"
 SET_UP = "set_up"
+_NEED = "need "
 _UNCHANGED = ("nothing", "same")
 # Statuses of a receive that cannot be written; the specification permits both.
 _OF_RECEIVES = ("LOC_PROT_ERR", "LOC_QP_OP_ERR")
@@ -178,7 +187,7 @@ class Judged:
         for point, number in zip(points.points, index, strict=True):
             if number >= LACKING:
                 self.verdicts[Verdict.UNSUPPORTED] += 1
-                self.skipped[point] = f"need {seen['lacking'][number - LACKING]}"
+                self.skipped[point] = _NEED + seen["lacking"][number - LACKING]
             else:
                 self._judge(point, seen["classes"][number], found[number])
 
@@ -216,6 +225,11 @@ class Judged:
         group = self.groups.setdefault(key, Group(wrong, found))
         group.points.append(point)
 
+    def unsupported_rules(self) -> set[str]:
+        """Returns the rules for which a point counts that needs what the device lacks."""
+        points = [point for point, reason in self.skipped.items() if reason.startswith(_NEED)]
+        return {rule for point in points for rule in self.conditions.all_rules(point)}
+
     @property
     def fault(self) -> Fault | None:
         """The fault of most points."""
@@ -223,6 +237,26 @@ class Judged:
         if groups:
             return groups[0].deviation.fault
         return None
+
+
+def verdicts_of_rules(
+    rules: Sequence[str],
+    verdict: str,
+    kind: str,
+    judged: Judged | None,
+) -> dict[str, Verdict]:
+    """Returns the verdict on each rule of a case: what its points show. A fault of the whole case, such as a message of
+    the kernel, violates the first rule, that of the row. `verdict` and `kind` are those of the case and of its fault;
+    `judged` is None if no point is known."""
+    verdicts = dict.fromkeys(rules, Verdict.UNREACHABLE)
+    kinds = set[str]()
+    if judged is not None:
+        verdicts |= dict.fromkeys(judged.unsupported_rules(), Verdict.UNSUPPORTED)
+        verdicts |= judged.rules
+        kinds = {group.deviation.fault.kind for group in judged.groups.values()}
+    if verdict in VIOLATIONS and kind not in kinds:
+        verdicts[rules[0]] = Verdict(verdict)
+    return verdicts
 
 
 def fault_at_points(points: CoveringArray | None, seen: CombinationsSeen) -> Fault | None:

@@ -16,6 +16,8 @@ ALWAYS = "always"
 # In the index of recorded points, numbers from here on stand for what the device lacks.
 LACKING = 0x8000
 Test = Callable[[Point], bool]
+# What points show, as evidence of rules.
+ASPECTS = GRANTED, REFUSED, STATUS, FIELDS = "granted", "refused", "status", "fields"
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Model:
     faults: Mapping[str, str]
     needs: Mapping[str, str]
     rare: tuple[str, ...]  # the needs that many devices lack
+    slow: str  # the points that wait for seconds, as an expression
     evidence: tuple[Evidence, ...]
     digest: str
 
@@ -118,6 +121,7 @@ class Conditions:
         self.excluded = {reason: test(text) for reason, text in model.excluded.items()}
         self._faults = {name: test(text) for name, text in model.faults.items()}
         self._needs = {name: test(text) for name, text in model.needs.items()}
+        self.is_slow = test(model.slow)
         self._evidence = [(item, test(item.when)) for item in model.evidence]
 
     def faults(self, point: Point) -> list[str]:
@@ -135,6 +139,11 @@ class Conditions:
             if item.of == of and item.fault in faults and test(point)
         ]
         return list(dict.fromkeys(found))
+
+    def all_rules(self, point: Point) -> list[str]:
+        """Returns the rules for which the point is evidence of any kind."""
+        shown = [REFUSED if self.faults(point) else GRANTED, STATUS, FIELDS]
+        return [rule for aspect in shown for rule in self.rules(point, aspect)]
 
     def valid(self, point: Point) -> bool:
         excluded = any(test(point) for test in self.excluded.values())
@@ -154,6 +163,13 @@ class CoveringArray:
 
     def answer(self, number: int) -> AccessSeen:
         return self.answers[self.numbers[number]]
+
+    @functools.cached_property
+    def rules(self) -> tuple[str, ...]:
+        """The rules for which a point is evidence, or that a point may violate, in the order of the model."""
+        conditions = Conditions(self.model)
+        there = {rule for point in self.points for rule in conditions.all_rules(point)}
+        return tuple(dict.fromkeys(item.rule for item in self.model.evidence if item.rule in there))
 
     def part(self, which: str) -> "CoveringArray":
         """Returns the array with its points without a fault (`granted`), with a fault (`refused`), or `all`."""

@@ -282,7 +282,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     Kind.API.traits.call: {"item": _words("item", None, API_ITEMS)},
     # The points of a stored array of the table's model: all, or those without or with a fault.
     Kind.COMBINATIONS.traits.call: {
-        "array": _words("array", None, ("pairs", "triples", "fours")),
+        "array": _words("array", None, ("pairs", "triples", "fours", "slice")),
         "points": _words("points", "all", ("all", "granted", "refused")),
     },
     # Random sequences of calls, generated in trial/, with the reference implementation as oracle.

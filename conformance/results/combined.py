@@ -4,9 +4,10 @@ explained by values of parameters. The process that writes the results file comp
 from dataclasses import replace
 
 from conformance.combinations.explanation import explained
-from conformance.judging.combinations import GRANTED, REFUSED, Group, Judged, is_granted
+from conformance.judging.combinations import Group, Judged, is_granted, verdicts_of_rules
 from conformance.judging.sentences import sentence
 from conformance.model.case import Case
+from conformance.model.combinations import GRANTED, REFUSED
 from conformance.model.fault import ON_DEMAND, REGION, WINDOW, verdict_of
 from conformance.model.record import Deviation as DeviationFacts
 from conformance.model.record import ResultRecord
@@ -77,5 +78,15 @@ def with_points(record: ResultRecord, case: Case) -> ResultRecord:
         **kept,
         "pairs": reached.pairs(judged),
         "deviations": found,
-        "rule_verdicts": judged.rules,
+        "rule_verdicts": verdicts_of_rules(case.rules, record["verdict"], _kind(record), judged),
     }
+
+
+def without_points(record: ResultRecord, case: Case) -> ResultRecord:
+    """Returns the record of a case that has no observation, because the process or the kernel died."""
+    verdicts = verdicts_of_rules(case.rules, record["verdict"], _kind(record), None)
+    return {**record, "rule_verdicts": verdicts}
+
+
+def _kind(record: ResultRecord) -> str:
+    return str(record.get("fault", {}).get("kind", ""))

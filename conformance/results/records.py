@@ -44,7 +44,7 @@ from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import WIRE
 from conformance.regular_file import regular_lines
 from conformance.results.checked_json import parse, values_in
-from conformance.results.combined import with_points
+from conformance.results.combined import with_points, without_points
 from conformance.results.consistency import (
     wrong_confirmation,
     wrong_footer,
@@ -111,6 +111,8 @@ def result_record(
         _add_divergences(record, observed["divergences"])
     if "combinations" in observed:
         return with_points(record, case)
+    if case.array is not None:
+        return without_points(record, case)
     return record
 
 

@@ -177,13 +177,6 @@ class _Rows:
             return None
         return array.part(str(step.arguments["points"]))
 
-    def _rules_of_model(self) -> tuple[str, ...]:
-        if self.model:
-            evidence = self.model.evidence
-        else:
-            evidence = ()
-        return tuple(dict.fromkeys(item.rule for item in evidence))
-
     def _doors(self, node: Node | None) -> dict[str, str]:
         """Returns the other verbs with which the rows are also run (doors, see bench/doors.py), each with its rule."""
         if node:
@@ -263,8 +256,8 @@ class _Rows:
             needs += [need for flag, need in capability.UNNAMED_FLAG_NEEDS.items() if flag in flags]
             kind = BY_CALL.get(parts.when.call, Kind.ROW)
         if kind is Kind.COMBINATIONS and parts is not None:
-            texts["array"] = self._array(parts.when, row)
-            rules = self._rules_of_model() or rules
+            texts["array"] = array = self._array(parts.when, row)
+            rules = tuple(dict.fromkeys((*rules, *(array.rules if array else ()))))
         if kind in (
             Kind.SEQUENCES,
             Kind.COMBINATIONS,

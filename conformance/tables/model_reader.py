@@ -9,7 +9,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from conformance.model import capability
-from conformance.model.combinations import ALWAYS, Conditions, CoveringArray, Evidence, Model, Point
+from conformance.model.combinations import (
+    ALWAYS,
+    ASPECTS,
+    Conditions,
+    CoveringArray,
+    Evidence,
+    Model,
+    Point,
+)
 from conformance.model.predicate import parse
 from conformance.model.rules import Registry
 from conformance.model.space import Axis, Space
@@ -17,9 +25,9 @@ from conformance.older_python import zip
 from conformance.yamldoc.nodes import Node, quoted
 from conformance.yamldoc.reader import Reader
 
-ARRAYS = {"pairs": 2, "triples": 3, "fours": 4}
-_ASPECTS = ("granted", "refused", "status", "fields")
-_KEYS = ("parameters", "excluded", "faults", "needs", "rare", "evidence")
+SLICE = "slice"  # points of the triples for a short run
+ARRAYS = {"pairs": 2, "triples": 3, "fours": 4, SLICE: 3}
+_KEYS = ("parameters", "excluded", "faults", "needs", "rare", "slow", "evidence")
 _OF_EVIDENCE = ("rule", "of", "when", "fault")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _REMAKE = "make it anew: ./rdma-cts trial arrays"
@@ -50,13 +58,18 @@ def read_model(reader: Reader, node: Node, name: str, registry: Registry) -> Mod
         for item in reader.items(fields.get("evidence"), "evidence")
     ]
     rare = reader.words(fields.get("rare"), "need", texts["needs"])
+    slow = reader.text(fields.get("slow"), "slow") or ""
+    if slow:
+        _check(reader, fields["slow"], slow, space)
     if len(reader.mistakes) > before:
         return None
     kept = tuple(item for item in evidence if item)
     labels = {axis.name: axis.labels for axis in axes}
     of_points = [labels, texts["excluded"], texts["faults"]]
     digest = hashlib.sha256(json.dumps(of_points).encode()).hexdigest()[:16]
-    return Model(name, tuple(axes), meanings, **texts, rare=rare, evidence=kept, digest=digest)
+    return Model(
+        name, tuple(axes), meanings, **texts, rare=rare, slow=slow, evidence=kept, digest=digest
+    )
 
 
 def _expressions(reader: Reader, node: Node | None, key: str, space: Space) -> Mapping[str, str]:
@@ -91,7 +104,7 @@ def _evidence(
 ) -> Evidence | None:
     fields = reader.mapping(node, "evidence", _OF_EVIDENCE, ("rule", "of"))
     rule = reader.word(fields.get("rule"), "rule", registry)
-    aspect = reader.word(fields.get("of"), "aspect", _ASPECTS)
+    aspect = reader.word(fields.get("of"), "aspect", ASPECTS)
     if "fault" in fields:
         fault = reader.word(fields["fault"], "fault", faults)
     else:

@@ -1,10 +1,11 @@
 """Counts the requests of a plan that a correct device refuses. Each of them is an error of the device on purpose, which
 its driver may report in the kernel's log, and after some of them the suite may have to wait."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from conformance.model.case import Case, Flags, Step
+from conformance.model.combinations import Conditions, CoveringArray, Point
 from conformance.model.deadline import TAUGHT_S
 from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import BINDS
@@ -49,7 +50,7 @@ class Refusals:
         return self.faults * _FAULT_S + self.unacknowledged * TAUGHT_S
 
 
-def refused_requests(cases: Iterable[Case]) -> Refusals:
+def refused_requests(cases: Collection[Case]) -> Refusals:
     """Counts the requests that a device with all capabilities must refuse. A device without some of them is asked for
     fewer."""
     number = unacknowledged = faults = 0
@@ -57,7 +58,19 @@ def refused_requests(cases: Iterable[Case]) -> Refusals:
         number += 1
         unacknowledged += step.arguments.get("qp_type") in _UNACKNOWLEDGED
         faults += _faults(case)
+    for array in (case.array for case in cases if case.array is not None):
+        transports = [
+            dict(zip(array.model.names, point, strict=True))["transport"]
+            for point in _at_fault(array)
+        ]
+        number += len(transports)
+        unacknowledged += sum(transport in _UNACKNOWLEDGED for transport in transports)
     return Refusals(number, unacknowledged, faults)
+
+
+def _at_fault(array: CoveringArray) -> list[Point]:
+    conditions = Conditions(array.model)
+    return [point for point in array.points if conditions.faults(point)]
 
 
 def _refused(cases: Iterable[Case]) -> Iterator[tuple[Case, Step]]:

@@ -34,6 +34,7 @@ BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN = (
 HANG, NOT_LOADED, NOT_COMPILED, NO_FIT = "hang", "does not load", "does not compile", "does not fit"
 EQUIVALENT, ACCEPTED, FALSE_ALARM = "equivalent", "accepted", "false alarm"
 UNDECIDED = "undecided"  # a case fails with a combined module, but with neither half of it
+_KINDS = (Kind.ROW, Kind.SWEEP, Kind.COMBINATIONS)  # of cases that a driver can fail
 TOGETHER = 22  # the most mutants in one module; permitted mutants have no limit, because all cases should pass
 _LOADS = 40  # the maximum number of modules loaded in one guest; each module leaves some resources allocated
 _PROGRESS_S = 60.0  # between two lines about a run of many cases
@@ -83,11 +84,12 @@ def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
 def suited(cases: Sequence[Case], seed: int | None = None) -> list[Case]:
     """Returns the cases of the default tier that a driver can fail, without those of the header or of fork protection.
     Cases that may crash a kernel are last. With a seed, the order is otherwise random. Without a seed, rows are before
-    sweeps, and the first case of each table is before all second cases, because neighbouring cases are similar."""
+    sweeps, and these before points of a model; the first case of each table is before all second cases, because
+    neighbouring cases are similar."""
     fitting = [
         case
         for case in of_tier(cases, DEFAULT)
-        if case.kind in (Kind.ROW, Kind.SWEEP) and not case.needs_kept_memory
+        if case.kind in _KINDS and not case.needs_kept_memory
     ]
     if seed is not None:
         return sorted(ordered(fitting, seed), key=lambda case: case.hazardous)
@@ -99,7 +101,7 @@ def suited(cases: Sequence[Case], seed: int | None = None) -> list[Case]:
         before[table] += 1
     return sorted(
         fitting,
-        key=lambda case: (case.hazardous, case.kind is not Kind.ROW, places[case.id]),
+        key=lambda case: (case.hazardous, _KINDS.index(case.kind), places[case.id]),
     )
 
 

@@ -1,0 +1,73 @@
+"""What comes before a point on its queue pair: another request, of which the point must not notice anything."""
+
+import time
+
+from conformance.bench.calls import Sge, errno_name
+from conformance.bench.work_requests import BEHIND, SIGNALED, SendRequest
+from conformance.combinations.objects import Link, Objects
+from conformance.errors import SetupRefused
+from conformance.execution.connection import SILENCE_S, post_receives
+from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
+
+CUT_READ = "cut_read"  # a READ of which only the first packet could be written
+_WORD = 8
+
+
+def carry_out(objects: Objects, before: str, transport: str, packet: int, link: Link) -> None:
+    """Posts what comes before a point, by the parameter `before`; `packet` is the number of bytes in a packet. Raises
+    SetupRefused if it does not succeed."""
+    if before == "nothing":
+        return
+    plain = objects.region("reg_mr", "plain", "all")
+    extent = plain.extent
+    if before == "zero_window":
+        extent = objects.window(link, plain, 2, "all", True)
+    local, size = plain.extent, _WORD
+    if before == "long_message" and transport != "UD":
+        size = 2 * packet + 3
+    opcode = {"UD": "SEND"}.get(
+        transport,
+        "RDMA_READ" if before in ("read", CUT_READ) else "RDMA_WRITE",
+    )
+    if before in ("refused", "expired"):
+        rkey = objects.invented(extent).rkey
+    else:
+        rkey = extent.rkey
+    sges = [Sge(local.addr, size, local.lkey)]
+    if before == CUT_READ:
+        invented = objects.invented(extent).lkey
+        sges = [Sge(local.addr, packet, local.lkey), Sge(local.addr, size, invented)]
+    request = SendRequest(opcode, objects.wr_id(), (*sges,), SIGNALED, extent.base, rkey)
+    pair = link.connection.pair
+    # Only what the responder has received no longer changes its memory.
+    awaited = transport not in RELIABLE
+    if transport == "UD":
+        into = Sge(local.addr + local.length // 2, size + DATAGRAM_HEADER, local.lkey)
+        post_receives(pair.responder, [objects.wr_id()], (into,))
+    elif awaited:
+        post_receives(pair.responder, [objects.wr_id()])
+    returned = pair.requester.post_send(request)
+    if not returned.value:
+        found = pair.requester.completions(1)
+    else:
+        found = []
+    if found and awaited and transport != "UD":
+        pair.requester.post_send(SendRequest("SEND", request.wr_id | BEHIND, flags=0))
+    if found and awaited and not pair.responder.completions(1, SILENCE_S):
+        link.connection.stale = True  # the message was lost, and its receive is still posted
+        objects.renew_if_stale(link)
+    if found:
+        status = found[0].status
+    else:
+        status = errno_name(returned.value)
+    if before == CUT_READ:
+        link.connection.mark_failed(opcode, found, pair.requester)
+        objects.renew_if_stale(link)
+    elif before in ("refused", "expired"):
+        link.connection.mark_failed(opcode, found, pair.requester, pair.responder)
+        if before == "expired":
+            time.sleep(objects.bench.ack_timeout_s)
+        objects.renew_if_stale(link)
+    elif status != "SUCCESS":
+        link.connection.stale = True
+        raise SetupRefused(f"a request before the point ({before})", status)

@@ -1,0 +1,161 @@
+"""Posts the request of a point, and tells what both ends then show, as words: without addresses, keys, or numbers of
+queue pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from conformance.bench.calls import Sge, errno_name
+from conformance.bench.interface import Queue
+from conformance.bench.work_requests import (
+    BEHIND,
+    NO_BYTES,
+    SIGNALED,
+    Completion,
+    SendRequest,
+)
+from conformance.combinations.objects import Link, Objects
+from conformance.errors import SetupRefused
+from conformance.execution.connection import SILENCE_S, post_receives
+from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
+from conformance.model.observation import AccessSeen
+
+IMMEDIATE = 0xC0FFEE01
+READS = ("RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
+_REFUSED_AT_PEER = ("REM_",)
+# Flags of datagrams that some devices refuse when the request is posted; no document requires them of each device.
+_NOT_EVERYWHERE = ("unsignaled", "solicited")
+
+
+@dataclass(frozen=True)
+class Message:
+    """The request of a point over a connection: the number of its bytes, and the value of the parameter `flags`."""
+
+    objects: Objects
+    link: Link
+    transport: str
+    size: int
+    flags: str
+
+    def post(self, request: SendRequest, received: Sequence[Sge]) -> AccessSeen:
+        """Posts the receive, if the request consumes one, the request and a SEND without data behind it. Waits for the
+        completions of both ends. Raises SetupRefused."""
+        connection, objects = self.link.connection, self.objects
+        queue, peer = connection.pair.requester, connection.pair.responder
+        consumes = bool(received) or request.opcode.endswith("_IMM")
+        receive_id = objects.wr_id()
+        if consumes:
+            refused = peer.post_receive(received or NO_BYTES, receive_id)
+            if refused.value:
+                connection.stale = True
+                return {"posted": f"receive: {errno_name(refused.value)}"}
+        post_receives(peer, [objects.wr_id()], connection.sink)
+        returned = queue.post_send(request)
+        if returned.value:
+            connection.stale = True
+            code = errno_name(returned.value)
+            if self.transport == "UD" and self.flags in _NOT_EVERYWHERE:
+                raise SetupRefused(f"posting a datagram ({self.flags})", code)
+            return {"posted": code}
+        if request.flags & SIGNALED:
+            behind = SendRequest("SEND", request.wr_id | BEHIND, flags=0)
+        else:  # its completion tells that the request is over
+            behind = SendRequest("SEND", objects.wr_id())
+        queue.post_send(behind)
+        found, arrived = self._await(queue, peer, request, behind.wr_id, consumes)
+        failed = [each for each in (*found, *arrived) if each.status != "SUCCESS"]
+        if failed or len(arrived) < 1 + consumes:
+            at_peer = any(each.status.startswith(_REFUSED_AT_PEER) for each in found)
+            ends = [queue, peer] if at_peer else [queue]
+            if found and found[0].status != "SUCCESS":
+                connection.mark_failed(request.opcode, found, *ends)
+            connection.stale = True
+        ids = {request.wr_id: "request", receive_id: "receive"}
+        if consumes:
+            message = arrived[:1]
+        else:
+            message = []
+        if request.opcode == "RDMA_WRITE_WITH_IMM":
+            message = [each for each in message if each.opcode != "RECV"]
+        message = [each for each in message if each.status != "WR_FLUSH_ERR"]
+        return {
+            "posted": "0",
+            "requester": [self._shown(each, ids, queue, request.opcode in READS) for each in found],
+            "receiver": [self._shown(each, ids, peer, True, True) for each in message],
+        }
+
+    def _await(
+        self,
+        queue: Queue,
+        peer: Queue,
+        request: SendRequest,
+        behind: int,
+        consumes: bool,
+    ) -> tuple[list[Completion], list[Completion]]:
+        """Returns the completions of the request, and those of the receives, of which the last is that of the SEND
+        behind the request, whose wr_id is `behind`."""
+        arrived: list[Completion] = []
+
+        def all_here() -> bool:
+            """Whether the SEND behind the request has arrived, or a receive has failed."""
+            if not arrived:
+                return False
+            last = arrived[-1]
+            only_behind = request.opcode.startswith("RDMA_WRITE") and last.opcode == "RECV"
+            return len(arrived) > consumes or only_behind or last.status != "SUCCESS"
+
+        found = self.objects.completions(queue)
+        if found and found[0].wr_id == behind and found[0].status == "SUCCESS":
+            found = []
+        if found and found[0].status != "SUCCESS":
+            taken = consumes and found[0].status == "REM_OP_ERR"
+            arrived += peer.completions(1, SILENCE_S) if taken and not arrived else []
+            return found, arrived
+        while not all_here():
+            if self.transport in RELIABLE:
+                more = self.objects.completions(peer)
+            else:
+                more = peer.completions(1, SILENCE_S)
+            arrived += more
+            if not more:
+                break
+        return found, arrived
+
+    def _shown(
+        self,
+        seen: Completion,
+        ids: Mapping[int, str],
+        queue: Queue,
+        has_length: bool,
+        receives: bool = False,
+    ) -> list[str]:
+        """Returns the fields of a completion as words, without numbers that differ between runs. If the status is an
+        error, only it, the wr_id and the number of the queue pair are valid."""
+        words = [seen.status, ids.get(seen.wr_id, "another wr_id")]
+        if seen.qp_num not in (None, queue.number):
+            words.append("another qp_num")
+        if seen.status != "SUCCESS":
+            return words
+        words.append(seen.opcode)
+        if has_length:
+            words.append(self._length(seen.byte_len))
+        if receives:
+            if seen.imm is None:
+                imm = "no imm"
+            elif seen.imm == IMMEDIATE:
+                imm = "imm"
+            else:
+                imm = "other imm"
+            words.append(imm)
+            words += ["invalidated"] if seen.invalidated_rkey is not None else []
+        return words
+
+    def _length(self, byte_len: int) -> str:
+        if self.transport == "UD":
+            header = DATAGRAM_HEADER
+        else:
+            header = 0
+        if byte_len == self.size + header:
+            return "whole length"
+        return f"length {byte_len}"
