@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import NoReturn
 
 from commands.cli.arguments import NAME, Parser
-from commands.cli.catalogue import COMMANDS, FORMS, GROUPS, check_installed, module_of, of_today
+from commands.cli.catalogue import (
+    COMMANDS,
+    FORMS,
+    GROUPS,
+    check_installed,
+    module_of,
+    of_today,
+    spelled,
+)
 from commands.cli.endings import SIGNALLED, Terminated, crash_report, heed_signals, unusable_path
 from commands.cli.streams import Output, show
 from conformance import cache
@@ -167,7 +175,7 @@ def _spelled_anew(words: list[str]) -> list[str]:
     today = of_today(words)
     if today != words:
         print(
-            f"{NAME}: `{words[0]}` is now `{' '.join(today[:2])}`; "
+            f"{NAME}: `{words[0]}` is now `{spelled(words[0])}`; "
             "the former spelling works until version 2",
             file=sys.stderr,
         )

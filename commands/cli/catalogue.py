@@ -90,6 +90,12 @@ def check_installed(words: Sequence[str]) -> None:
         )
 
 
+def spelled(former: str) -> str:
+    """Returns today's spelling of a former command, with the options that it needs."""
+    options = "".join(f" {option}" for option in _FORMER_OPTIONS.get(former, {}).values())
+    return f"{' '.join(_FORMER[former])}{options}"
+
+
 def of_today(words: Sequence[str]) -> list[str]:
     """Returns a command line in which a former spelling is replaced by today's."""
     former = " ".join(words[:1])

@@ -4,8 +4,10 @@ points. The process that writes the results file stores the points; therefore no
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -118,8 +120,16 @@ def _with_procedure(deviation: Deviation, case: Case) -> Deviation:
 
 
 def points_path(folder: Path, record: ResultRecord) -> Path:
-    """Returns the path of a record's side file. Raises UserError for a path outside of `folder`."""
-    path = (folder / record["points_file"]).resolve()
+    """Returns the path of a record's side file. Raises UserError for a path that is outside of `folder` or that no file
+    can have."""
+    try:
+        path = (folder / record["points_file"]).resolve()
+        with suppress(FileNotFoundError):
+            os.lstat(path)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"case {record['case']}: its points_file {printable(record['points_file'])} is no name of a file",
+        ) from error
     if not path.is_relative_to(folder.resolve()):
         raise UserError(
             f"case {record['case']}: its points_file {record['points_file']} is outside of {folder}",

@@ -21,7 +21,12 @@ _OF_EVERY_RUN = frozenset(
         *"BIND-15 BIND-19 BIND-19b".split(),
     ),
 )
-_LONG = ("reg_mr/several_packets/write-of-more-than-16-mib",)  # takes as long as dozens of others
+# Each of these takes as long as dozens of others.
+_LONG = (
+    "bind_mw/invalidation/unsignaled-over-qp-ends-the-key",
+    "reg_mr/keys/regions-until-no-more-may-be-locked",
+    "reg_mr/several_packets/write-of-more-than-16-mib",
+)
 # Calls on a queue pair of the case for which its peer need not be an RDMA device.
 _ON_PAIRS = (
     *BINDS,
