@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from conformance.defects import Defect
 from conformance.errors import PROGRAM, UserError, command, format_count
 from conformance.model.case import Case
+from conformance.model.combinations import Conditions, CoveringArray
 from conformance.model.kind import Kind
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Rule
 from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VERDICTS, VIOLATIONS
+from conformance.older_python import zip
 from conformance.results.conclusions import headline, verdict_on
 from conformance.sweeps.judging import clauses
 from conformance.sweeps.outcome import OUTSIDE
@@ -100,7 +102,11 @@ def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
         yield "hazard:     the call can crash the kernel, so the case runs in a separate guest"
     if case.ends_process:
         yield "hazard:     the call can end its process, so the case runs in a separate process"
-    for id_ in case.rules:
+    rules: Sequence[str] = case.rules
+    if case.array and len(case.array.points) == 1:
+        yield from _combination(case.array)
+        rules = Conditions(case.array.model).all_rules(case.array.points[0])
+    for id_ in rules:
         rule = suite.registry[id_]
         yield ""
         yield f"{rule.id}  {rule.document}, {rule.section}"
@@ -116,6 +122,25 @@ def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
             if record and case.kind is Kind.POINT
             else _of_result(record, run)
         )
+
+
+def _combination(array: CoveringArray) -> Iterator[str]:
+    """Yields the values of the only point of an array, its fault, and what the reference requires."""
+    (point,) = array.points
+    model = array.model
+    yield ""
+    for axis, label in zip(model.parameters, point, strict=True):
+        yield from _wrapped(f"{axis.name}={label}: {model.meanings[axis.name][label]}")
+    faults = Conditions(model).faults(point)
+    if faults:
+        yield f"fault:      {faults[0]}: {model.faults[faults[0]]}; the request must be refused"
+    else:
+        yield "fault:      none; the request must be granted"
+    answer = array.answer(0)
+    for side in ("requester", "receiver"):
+        completions = [" ".join(words) for words in answer.get(side, ())]
+        yield f"{side + ':':<12}{'; '.join(completions) or 'no completion'}"
+    yield f"memory:     {answer.get('tested', 'same')} in the region, {answer.get('other', 'same')} elsewhere"
 
 
 def _steps(case: Case) -> Iterator[str]:

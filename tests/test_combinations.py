@@ -16,8 +16,9 @@ from conformance.combinations.explanation import explained
 from conformance.combinations.run import observe
 from conformance.errors import UserError
 from conformance.execution.runner import no_progress
-from conformance.judging.combinations import Judged
+from conformance.judging.combinations import Judged, deviation
 from conformance.model.combinations import Conditions, CoveringArray, Model, Point
+from conformance.model.fault import FaultKind
 from conformance.model.verdict import Verdict
 from conformance.results.reached import pairs, unreached
 from conformance.tables.suite import load_suite
@@ -252,6 +253,70 @@ class _SendsPacketsBeforeTheFault(Device):
             if content := self.gather(queue, [short]):
                 self.memory.write(request.remote_addr, content)
         return status
+
+
+REFUSED_AT_PEER: dict[str, Any] = {
+    "posted": "0",
+    "requester": [["REM_ACCESS_ERR", "request"]],
+    "receiver": [],
+    "tested": "nothing",
+    "other": "nothing",
+}
+SENT = ["SUCCESS", "request", "RDMA_WRITE"]
+TOLD = ["SUCCESS", "receive", "RECV_RDMA_WITH_IMM", "whole length", "imm"]
+BEHIND = ["SUCCESS", "receive", "RECV", "length 0", "no imm"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "seen", "reliable", "accepted"),
+    [
+        ({}, {"receiver": [TOLD]}, True, True),
+        ({"requester": [SENT]}, {"receiver": [TOLD]}, False, True),
+        ({"requester": [SENT]}, {"receiver": [BEHIND]}, False, False),
+        ({"requester": [["LOC_PROT_ERR", "request"]]}, {"requester": [SENT]}, False, True),
+        ({"requester": [SENT]}, {"requester": [SENT]}, False, False),
+        ({}, {"requester": [SENT]}, True, True),
+    ],
+)
+def test_a_refused_request_that_is_told_as_done_is_accepted(
+    answer: dict[str, Any],
+    seen: dict[str, Any],
+    reliable: bool,
+    accepted: bool,
+) -> None:
+    expected = REFUSED_AT_PEER | answer
+    points: Any = {
+        "answer": expected,
+        "observed": expected | seen,
+        "reliable": reliable,
+        "divided": False,
+    }
+    wrong = deviation(points, iba=True)
+    assert (wrong is not None and wrong.fault.kind is FaultKind.ACCEPTED) is accepted
+    assert deviation(points, iba=False) is None
+
+
+class _TellsAnotherKey(Device):
+    """The receiver of a SEND_WITH_INV is told another key than the one that was invalidated."""
+
+    def reported_key(self, key: int) -> int:
+        return key + 1
+
+
+class _AddsWithoutCarry(Device):
+    """Each byte of a word is added alone."""
+
+    def atomic_result(self, request: Any, before: int) -> int:
+        if request.opcode != "ATOMIC_FETCH_AND_ADD":
+            return super().atomic_result(request, before)
+        bytes_before, added = before.to_bytes(8, "big"), request.compare_add.to_bytes(8, "big")
+        summed = zip(bytes_before, added, strict=True)
+        return int.from_bytes(bytes((left + right) % 256 for left, right in summed), "big")
+
+
+@pytest.mark.parametrize("device", [_TellsAnotherKey, _AddsWithoutCarry])
+def test_a_wrong_report_or_operand_violates_a_rule(device: type[Device]) -> None:
+    assert set(judged(device).verdicts) > {Verdict.PASS}
 
 
 def test_what_the_key_opens_may_be_sent_before_the_fault() -> None:

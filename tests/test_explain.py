@@ -11,6 +11,7 @@ import pytest
 from commands.cli import run_arguments
 from commands.cli.catalogue import COMMANDS
 from conformance.errors import UserError
+from conformance.model.combinations import Conditions
 from conformance.model.kind import Kind
 from conformance.model.set_up import set_up_of
 from conformance.results.records import read_written
@@ -383,3 +384,18 @@ def test_printed_commands_are_quoted_for_a_shell(out: Path, cli: Cli) -> None:
     assert (
         f"--run &#39;{named}&#39;</code>".replace("&c", "&amp;c") in Path("page.html").read_text()
     )
+
+
+def test_a_point_of_a_model_is_explained_by_its_values_its_fault_and_its_answer(cli: Cli) -> None:
+    (case,) = (case for case in load_suite().cases if case.id == "access/model/slice")
+    assert case.array is not None
+    refused = case.array.part("refused")
+    point = refused.points[0]
+    said = cli(0, "explain", f"{case.id}#{refused.model.text(point)}").out
+    conditions = Conditions(refused.model)
+    (fault,) = conditions.faults(point)
+    assert f"fault:      {fault}: " in said
+    statuses = [words[0] for words in refused.answer(0)["requester"]]
+    assert f"requester:  {statuses[0] if statuses else 'no completion'}" in said
+    rules = re.findall(r"^([A-Z]+-[0-9]+[a-z]?)  ", said, re.MULTILINE)
+    assert rules == conditions.all_rules(point)

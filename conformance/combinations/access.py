@@ -27,7 +27,8 @@ _WORD = 8
 _EXTRA = {"exact": 0, "longer": 64, "shorter": -1}  # bytes of a receive beyond its message
 # The places whose bytes are not all in the range that the key opens.
 _BEYOND = ("one_beyond", "one_before", "across_start", "across_end", "behind")
-_ADDED, _SWAPPED = 0x0101_0101_0101_0101, 0x9192_9394_9596_9798
+# With the bytes that are there before, the addition carries from each byte into the next.
+_ADDED, _SWAPPED = 0x8182_8384_8586_8788, 0x9192_9394_9596_9798
 WORDS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE")
 SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
 

@@ -82,7 +82,10 @@ class Message:
         return {
             "posted": "0",
             "requester": [self._shown(each, ids, queue, request.opcode in READS) for each in found],
-            "receiver": [self._shown(each, ids, peer, True, True) for each in message],
+            "receiver": [
+                self._shown(each, ids, peer, True) + self._told(each, request.invalidate_rkey)
+                for each in message
+            ],
         }
 
     def _await(
@@ -109,8 +112,10 @@ class Message:
         if found and found[0].wr_id == behind and found[0].status == "SUCCESS":
             found = []
         if found and found[0].status != "SUCCESS":
-            taken = consumes and found[0].status == "REM_OP_ERR"
-            arrived += peer.completions(1, SILENCE_S) if taken and not arrived else []
+            if consumes and not arrived:
+                # The device at the peer has completed its receive, if at all, before it refused the request.
+                taken = found[0].status == "REM_OP_ERR"
+                arrived += peer.completions(1, SILENCE_S if taken else 0.0)
             return found, arrived
         while not all_here():
             if self.transport in RELIABLE:
@@ -128,7 +133,6 @@ class Message:
         ids: Mapping[int, str],
         queue: Queue,
         has_length: bool,
-        receives: bool = False,
     ) -> list[str]:
         """Returns the fields of a completion as words, without numbers that differ between runs. If the status is an
         error, only it, the wr_id and the number of the queue pair are valid."""
@@ -140,15 +144,22 @@ class Message:
         words.append(seen.opcode)
         if has_length:
             words.append(self._length(seen.byte_len))
-        if receives:
-            if seen.imm is None:
-                imm = "no imm"
-            elif seen.imm == IMMEDIATE:
-                imm = "imm"
-            else:
-                imm = "other imm"
-            words.append(imm)
-            words += ["invalidated"] if seen.invalidated_rkey is not None else []
+        return words
+
+    def _told(self, seen: Completion, invalidated: int) -> list[str]:
+        """Returns what a successful receive tells of the message: its immediate data, and the key that it invalidated."""
+        if seen.status != "SUCCESS":
+            return []
+        if seen.imm is None:
+            words = ["no imm"]
+        elif seen.imm == IMMEDIATE:
+            words = ["imm"]
+        else:
+            words = ["other imm"]
+        if seen.invalidated_rkey == invalidated:
+            words.append("invalidated")
+        elif seen.invalidated_rkey is not None:
+            words.append("another invalidated key")
         return words
 
     def _length(self, byte_len: int) -> str:

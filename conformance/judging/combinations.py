@@ -94,14 +94,24 @@ def _of_refused(found: PointClass, iba: bool) -> Deviation | None:
         wrong.append(f"other memory: {seen['other']}")
     if wrong:
         return Deviation(REFUSED, Fault(FaultKind.MOVED, seen=tuple(wrong)))
-    if not found["reliable"] or not iba:
+    if not iba:
         return None
     requester = _statuses(seen["requester"])
-    if not requester:
+    if found["reliable"] and not requester:
         return Deviation(REFUSED, Fault(FaultKind.NO_COMPLETION, statuses=()))
-    if requester[0] == "SUCCESS":
+    # An unreliable transport loses what the peer refuses, and not what the device itself must refuse.
+    itself = answer["requester"] and _statuses(answer["requester"])[0] != "SUCCESS"
+    if itself and requester[:1] == ["SUCCESS"]:
         return Deviation(REFUSED, Fault(FaultKind.ACCEPTED, statuses=("SUCCESS",)))
+    if any(_is_of_message(words) for words in seen["receiver"]):
+        fault = Fault(FaultKind.ACCEPTED, statuses=("SUCCESS",), key="receiver")
+        return Deviation(REFUSED, fault)
     return None
+
+
+def _is_of_message(words: Sequence[str]) -> bool:
+    """Whether a successful receive is that of the message of the point, and not of the SEND without data behind it."""
+    return words[0] == "SUCCESS" and "whole length" in words
 
 
 def _of_statuses(found: PointClass, iba: bool) -> Deviation | None:
