@@ -142,7 +142,7 @@ class Confirmation:
         if alone["verdict"] != violation.seen["verdict"]:
             about |= {"in_run": violation.seen, "alone": occurrence(alone)}
         if not about["confirmed"]:
-            if self._may_search():
+            if self._may_search(violation):
                 about["after"] = self._preceding_cases(violation, start)
             if not about.get("after"):
                 self._repeat_more(about, violation, start)
@@ -172,7 +172,12 @@ class Confirmation:
             return {**about, "point": violation.point}
         return about
 
-    def _may_search(self) -> bool:
+    def _may_search(self, violation: Violation) -> bool:
+        """Returns whether earlier cases are searched. The points of a model alone take longer than all other cases of a
+        worker, so that a search would take minutes."""
+        case = self._recording.run.suite.find(violation.case)
+        if case is not None and case.array is not None:
+            return False
         with self._crew.changed:
             self._searched += 1
             return self._searched <= MOST_SEARCHED
