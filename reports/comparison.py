@@ -130,18 +130,22 @@ class Comparison:
     def _is_decided(self, defect: Defect) -> bool:
         if not self._unconfirmed_now.isdisjoint(defect.fingerprints):
             return False
-        return not {self._verdicts.get(case, Verdict.MISSED) for case in defect.cases} & {
-            *INCOMPLETE,
-            *NOT_TESTABLE,
-        }
+        before = {record["case"]: record for record in self.old.results}
+        for case in defect.cases:
+            after = self._results.get(case)
+            if after is None or after["effective"] in (*INCOMPLETE, *NOT_TESTABLE):
+                return False
+            if case in before and _tests_less(before[case], after):
+                return False
+        return True
 
     @cached_property
     def _unconfirmed_now(self) -> set[str]:
         return _fingerprints(defect for defect in self.new.defects if defect.unconfirmed)
 
     @cached_property
-    def _verdicts(self) -> Mapping[str, Verdict]:
-        return {record["case"]: record["effective"] for record in self.new.results}
+    def _results(self) -> Mapping[str, ResultRecord]:
+        return {record["case"]: record for record in self.new.results}
 
     def of(self, kind: str) -> list[Change]:
         return [change for change in self.changes if change.kind == kind]
@@ -216,6 +220,16 @@ def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison
     return Comparison(old, new, len(both), tuple(changes), (untried[0], untried[1]), pointless)
 
 
+def _tests_less(before: ResultRecord, after: ResultRecord) -> bool:
+    """Whether fewer points of a sweep were judged than before: one defect can hide another in this way."""
+    return _unjudged(after) > _unjudged(before)
+
+
+def _unjudged(record: ResultRecord) -> int:
+    counts = record["points"] or {}
+    return sum(counts.get(verdict, 0) for verdict in (*INCOMPLETE, *NOT_TESTABLE))
+
+
 def _lacks_points(run: Digest, record: ResultRecord) -> bool:
     return bool(record["points_file"]) and not points_path(run.directory, record).exists()
 
@@ -264,6 +278,8 @@ def _changes(
         and not any(change.kind == REGRESSED for change in of_points)
     ):
         kind = NEWLY_WRONG  # violated only at points that the old stack did not support
+    if kind == FIXED and _tests_less(before, after):
+        kind = UNSUPPORTED
     if kind == REGRESSED and before["effective"] in VIOLATIONS and _is_the_same(before, after):
         kind = CHANGED
     if kind in FAILING and new.repetitions.is_unconfirmed(after):

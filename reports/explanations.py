@@ -137,9 +137,12 @@ def _combination(array: CoveringArray) -> Iterator[str]:
     else:
         yield "fault:      none; the request must be granted"
     answer = array.answer(0)
-    for side in ("requester", "receiver"):
-        completions = [" ".join(words) for words in answer.get(side, ())]
-        yield f"{side + ':':<12}{'; '.join(completions) or 'no completion'}"
+    for side, completions in (
+        ("requester", answer.get("requester", [])),
+        ("receiver", answer.get("receiver", [])),
+    ):
+        texts = [" ".join(words) for words in completions]
+        yield f"{side + ':':<12}{'; '.join(texts) or 'no completion'}"
     yield f"memory:     {answer.get('tested', 'same')} in the region, {answer.get('other', 'same')} elsewhere"
 
 
