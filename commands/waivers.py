@@ -19,6 +19,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="runs",
         required=True,
     )
+    add(
+        parser,
+        "--defect FINGERPRINT",
+        "only this defect (default: every defect)",
+        action="append",
+        default=[],
+    )
     add(parser, "--owner NAME", "who is responsible for the waivers", required=True)
     add(
         parser,
@@ -50,6 +57,7 @@ def execute(arguments: argparse.Namespace) -> int:
         arguments.owner,
         arguments.issue,
         expires,
+        arguments.defect,
     )
     write_out(arguments.out, text.encode(), f"waivers: {arguments.out}")
     return 0

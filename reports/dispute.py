@@ -75,6 +75,7 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
         "waivers",
         "--run",
         where,
+        *("--defect", defect.fingerprint),
         *("--owner", "NAME", "--issue", "ADDRESS", "--expires", "DATE"),
     )
     yield from _CLAIMS.format(waiver=waiver).splitlines()

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from conformance.defects import Defect, Severity, defects_of, shorts_in
+from conformance.errors import UserError
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.waivers import (
@@ -273,8 +274,22 @@ class Run:
         return ".".join(map(str, version(str(self.header["env"].get("kernel", "")))[:2]))
 
 
-def waivers_text(runs: Sequence[Run], owner: str, issue: str, expires: date) -> str:
-    """Returns the text of a file of waivers: one for each defect of each driver, the most severe defect first."""
+def waivers_text(
+    runs: Sequence[Run],
+    owner: str,
+    issue: str,
+    expires: date,
+    fingerprints: Sequence[str] = (),
+) -> str:
+    """Returns the text of a file of waivers: one for each defect of each driver, the most severe defect first. With
+    `fingerprints`, only for these defects; raises UserError if no run has one of them."""
+    for fingerprint in fingerprints:
+        if not any(
+            fingerprint in defect.fingerprints
+            for run in runs
+            for defect in defects_of(run.results, shorts_in(run.header))
+        ):
+            raise UserError(f"no run has the defect {fingerprint}")
     lines = ["# Known defects, by their fingerprints; made by `rdma-cts waivers` from these runs:"]
     lines += [
         f"#   {run.header['stack']}, {run.driver}, kernel {run.header['env'].get('kernel', '?')}"
@@ -285,7 +300,7 @@ def waivers_text(runs: Sequence[Run], owner: str, issue: str, expires: date) -> 
         by_driver.setdefault(run.driver, []).append(run)
     blocks: list[list[str]] = []
     for of_driver in by_driver.values():
-        blocks += _of_driver(of_driver, owner, issue, expires)
+        blocks += _of_driver(of_driver, owner, issue, expires, fingerprints)
     return (
         "\n".join(
             [
@@ -298,10 +313,18 @@ def waivers_text(runs: Sequence[Run], owner: str, issue: str, expires: date) -> 
     )
 
 
-def _of_driver(runs: Sequence[Run], owner: str, issue: str, expires: date) -> Iterator[list[str]]:
+def _of_driver(
+    runs: Sequence[Run],
+    owner: str,
+    issue: str,
+    expires: date,
+    fingerprints: Sequence[str],
+) -> Iterator[list[str]]:
     by_driver: list[list[tuple[Run, Defect]]] = []
     for run in runs:
         for defect in defects_of(run.results, shorts_in(run.header)):
+            if fingerprints and not {*fingerprints} & {*defect.fingerprints}:
+                continue
             same = [seen for seen in by_driver if _is_among(defect, seen)]
             by_driver = [seen for seen in by_driver if seen not in same]
             by_driver.append([pair for seen in same for pair in seen] + [(run, defect)])
