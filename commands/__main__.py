@@ -175,7 +175,7 @@ def _spelled_anew(words: list[str]) -> list[str]:
     today = of_today(words)
     if today != words:
         print(
-            f"{NAME}: `{words[0]}` is now `{spelled(words[0])}`; "
+            f"{NAME}: `{words[0]}` is now `{spelled(words[0], today)}`; "
             "the former spelling works until version 2",
             file=sys.stderr,
         )

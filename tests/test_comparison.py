@@ -456,22 +456,19 @@ def test_a_sweep_that_is_wrong_only_where_it_is_newly_supported_has_not_regresse
 def test_a_violation_at_points_that_are_no_longer_judged_is_neither_fixed_nor_gone(
     tmp_path: Path,
 ) -> None:
-    runs = {
-        name: run(
-            tmp_path / name,
-            [
-                sweep(
-                    tmp_path / name,
-                    SUITE.cases[0],
-                    FLAGS,
-                    lambda at, number=number: number if "MW_BIND" in at["access"] else 0,
-                    NEWLY,
-                ),
-            ],
+    def with_bind(number: int, folder: Path) -> Path:
+        """Makes a run of a sweep whose points with MW_BIND have this outcome."""
+        points = sweep(
+            folder,
+            SUITE.cases[0],
+            FLAGS,
+            lambda at: number if "MW_BIND" in at["access"] else 0,
+            NEWLY,
         )
-        for name, number in (("old", 2), ("new", 3))
-    }
-    comparison = compare(read(runs["old"]), read(runs["new"]))
+        return run(folder, [points])
+
+    old, new = with_bind(2, tmp_path / "old"), with_bind(3, tmp_path / "new")
+    comparison = compare(read(old), read(new))
     assert "fixed" not in {change.kind for change in comparison.changes}
     assert comparison.defects["gone"] == []
     assert len(comparison.defects["not decided"]) == 1

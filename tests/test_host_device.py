@@ -39,7 +39,7 @@ def test_a_device_that_others_use_is_refused(found: dict[str, Any]) -> None:
     assert output["refused"]["status"] == 2
     assert "rxe0 is in use by process" in output["refused"]["said"]
     assert (
-        "(python3) (1 queue pair); end these programs, or give --shared"
+        "(python3) (1 protection domain); end these programs, or give --shared"
         in output["refused"]["said"]
     )
     assert output["left"] is False

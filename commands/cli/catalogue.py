@@ -90,8 +90,10 @@ def check_installed(words: Sequence[str]) -> None:
         )
 
 
-def spelled(former: str) -> str:
-    """Returns today's spelling of a former command, with the options that it needs."""
+def spelled(former: str, today: Sequence[str]) -> str:
+    """Returns today's spelling of a former command, with the options that it needs, without its arguments."""
+    if " ".join(today[:2]) in FORMS:
+        return " ".join(today[:2])
     options = "".join(f" {option}" for option in _FORMER_OPTIONS.get(former, {}).values())
     return f"{' '.join(_FORMER[former])}{options}"
 

@@ -33,7 +33,7 @@ class Memories:
     def __init__(self, bench: Bench, cleanup: ExitStack) -> None:
         self._bench, self._cleanup = bench, cleanup
         self._kinds: dict[str, Stored] = {}
-        self.length = 2 * bench.page + 10 * bench.packet + 256
+        self.length = 4 * bench.page + 10 * bench.packet + 256
         self.margin = 2 * bench.page + 4 * bench.packet + 64
 
     def of_kind(self, kind: str) -> Stored:

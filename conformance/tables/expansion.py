@@ -8,7 +8,7 @@ sweep_reader.py reads the axes of a sweep.
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from conformance.older_python import zip
@@ -133,13 +133,20 @@ def _count(node: Node) -> int:
     return 1 + sum(map(_count, _children(node)))
 
 
-def substitute(node: Node, binding: Binding, reader: Reader, used: set[str]) -> Node:
+def substitute(
+    node: Node,
+    binding: Binding,
+    reader: Reader,
+    used: set[str],
+    is_id: bool = False,
+) -> Node:
     """Returns the node with its placeholders replaced, and adds the names of the placeholders to `used`. The result has
     the location of the axis value, because a mistake is most likely in this value. If the placeholder is only a part of
     a text, `within` of the location has this text."""
     if isinstance(node.value, dict):
         fields = {
-            key: substitute(value, binding, reader, used) for key, value in node.value.items()
+            key: substitute(value, binding, reader, used, key == "id")
+            for key, value in node.value.items()
         }
         return Node(fields, node.location, keys=node.keys)
     if isinstance(node.value, tuple):
@@ -155,10 +162,17 @@ def substitute(node: Node, binding: Binding, reader: Reader, used: set[str]) -> 
     if placeholder and placeholder[1] in binding:
         used.add(placeholder[1])
         return binding[placeholder[1]]
-    return _composed(node, node.value, binding, reader, used)
+    return _composed(node, node.value, binding, reader, used, label if is_id else _in_text)
 
 
-def _composed(node: Node, template: str, binding: Binding, reader: Reader, used: set[str]) -> Node:
+def _composed(
+    node: Node,
+    template: str,
+    binding: Binding,
+    reader: Reader,
+    used: set[str],
+    text_of: Callable[[Node], str],
+) -> Node:
     text, position, location = "", 0, node.location
     for match in _PLACEHOLDER.finditer(template):
         text += template[position : match.start()]
@@ -171,7 +185,7 @@ def _composed(node: Node, template: str, binding: Binding, reader: Reader, used:
             continue
         used.add(match[1])
         location = binding[match[1]].location
-        text += label(binding[match[1]])
+        text += text_of(binding[match[1]])
         if len(text) > MAX_TEXT:
             reader.note(
                 node.location,
@@ -207,6 +221,13 @@ def _elements(
 
 def names_in(node: Node) -> set[str]:
     return {match[1] for text in _texts(node) for match in _PLACEHOLDER.finditer(str(text.value))}
+
+
+def _in_text(node: Node) -> str:
+    """Returns the text of an axis value in a longer text: a number has a size of pages that its name does not know."""
+    if isinstance(node.value, (str, int)) and node.name.isdecimal():
+        return str(node.value)
+    return label(node)
 
 
 def label(node: Node) -> str:
