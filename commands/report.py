@@ -96,7 +96,7 @@ def _of_history(arguments: argparse.Namespace) -> int:
             raise UserError("--site is a directory of its own", hint="leave out --out")
         from commands.report_site import write_site  # imported late: other reports do not need it
 
-        write_site(arguments.history, arguments.site, suite_from(arguments))
+        write_site(arguments.history, arguments.site, lambda: suite_from(arguments))
         return 0
     from reports.history import PAGE, read_history  # imported late: runs do not need it
 

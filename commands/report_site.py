@@ -5,7 +5,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -35,8 +35,9 @@ _NEW = ".rdma-cts-new"
 _FILE = re.compile(rf"(?:index\.html|style\.css|(?:{'|'.join(site.FOLDERS)})/(?!\.)[^/\0]+)")
 
 
-def write_site(history_folder: Path, folder: Path, suite: Suite) -> None:
-    """Writes the site of a history into an empty directory, or an earlier site, whose files are replaced or removed."""
+def write_site(history_folder: Path, folder: Path, read_suite: Callable[[], Suite]) -> None:
+    """Writes the site of a history into an empty directory, or an earlier site, whose files are replaced or removed. The
+    suite is read only if the history and the directory can be used."""
     old = _earlier(folder)
     history = read_history(history_folder)
     if not history.nights:
@@ -59,7 +60,7 @@ def write_site(history_folder: Path, folder: Path, suite: Suite) -> None:
         paths = [path for path in newest if path.name == name]
         if paths:
             latest[name] = runs[paths[0]].digest
-    papers = _papers(page, [runs[path] for path in newest], suite)
+    papers = _papers(page, [runs[path] for path in newest], read_suite())
     count = _write(folder, site.pages(site.Site(history, latest, papers)), old)
     show([f"site: {folder / site.INDEX} ({count:,} files)"])
 

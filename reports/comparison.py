@@ -130,12 +130,11 @@ class Comparison:
     def _is_decided(self, defect: Defect) -> bool:
         if not self._unconfirmed_now.isdisjoint(defect.fingerprints):
             return False
-        before = {record["case"]: record for record in self.old.results}
         for case in defect.cases:
-            after = self._results.get(case)
+            before, after = self._before.get(case), self._after.get(case)
             if after is None or after["effective"] in (*INCOMPLETE, *NOT_TESTABLE):
                 return False
-            if case in before and _tests_less(before[case], after):
+            if before is not None and _tests_less(before, after):
                 return False
         return True
 
@@ -144,7 +143,11 @@ class Comparison:
         return _fingerprints(defect for defect in self.new.defects if defect.unconfirmed)
 
     @cached_property
-    def _results(self) -> Mapping[str, ResultRecord]:
+    def _before(self) -> Mapping[str, ResultRecord]:
+        return {record["case"]: record for record in self.old.results}
+
+    @cached_property
+    def _after(self) -> Mapping[str, ResultRecord]:
         return {record["case"]: record for record in self.new.results}
 
     def of(self, kind: str) -> list[Change]:

@@ -24,7 +24,6 @@ from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.older_python import zip
 
 SET_UP = "set_up"
-_NEED = "need "
 _UNCHANGED = ("nothing", "same")
 # Statuses of a receive that cannot be written; the specification permits both.
 _OF_RECEIVES = ("LOC_PROT_ERR", "LOC_QP_OP_ERR")
@@ -192,12 +191,14 @@ class Judged:
         self.verdicts: Counter[Verdict] = Counter()
         # The points that were not judged, each with what the device lacks, or with the refusal of the set-up.
         self.skipped: dict[Point, str] = {}
+        self._unsupported: list[Point] = []  # those of them for which the device lacks something
         found = [deviation(each, seen["iba"]) for each in seen["classes"]]
         index = decode_index(seen["index"], len(points.points))
         for point, number in zip(points.points, index, strict=True):
             if number >= LACKING:
                 self.verdicts[Verdict.UNSUPPORTED] += 1
-                self.skipped[point] = _NEED + seen["lacking"][number - LACKING]
+                self._unsupported.append(point)
+                self.skipped[point] = f"need {seen['lacking'][number - LACKING]}"
             else:
                 self._judge(point, seen["classes"][number], found[number])
 
@@ -237,8 +238,7 @@ class Judged:
 
     def unsupported_rules(self) -> set[str]:
         """Returns the rules for which a point counts that needs what the device lacks."""
-        points = [point for point, reason in self.skipped.items() if reason.startswith(_NEED)]
-        return {rule for point in points for rule in self.conditions.all_rules(point)}
+        return {rule for point in self._unsupported for rule in self.conditions.all_rules(point)}
 
     @property
     def fault(self) -> Fault | None:

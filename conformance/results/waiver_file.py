@@ -283,24 +283,26 @@ def waivers_text(
 ) -> str:
     """Returns the text of a file of waivers: one for each defect of each driver, the most severe defect first. With
     `fingerprints`, only for these defects; raises UserError if no run has one of them."""
-    for fingerprint in fingerprints:
-        if not any(
-            fingerprint in defect.fingerprints
-            for run in runs
-            for defect in defects_of(run.results, shorts_in(run.header))
-        ):
-            raise UserError(f"no run has the defect {fingerprint}")
+    missing = dict.fromkeys(fingerprints)
+    by_driver: dict[str, list[tuple[Run, list[Defect]]]] = {}
+    for run in runs:
+        defects = []
+        for defect in defects_of(run.results, shorts_in(run.header)):
+            if not fingerprints or {*fingerprints} & {*defect.fingerprints}:
+                defects.append(defect)
+            for fingerprint in defect.fingerprints:
+                missing.pop(fingerprint, None)
+        by_driver.setdefault(run.driver, []).append((run, defects))
+    if missing:
+        raise UserError(f"no run has the defect {next(iter(missing))}")
     lines = ["# Known defects, by their fingerprints; made by `rdma-cts waivers` from these runs:"]
     lines += [
         f"#   {run.header['stack']}, {run.driver}, kernel {run.header['env'].get('kernel', '?')}"
         for run in runs
     ]
-    by_driver: dict[str, list[Run]] = {}
-    for run in runs:
-        by_driver.setdefault(run.driver, []).append(run)
     blocks: list[list[str]] = []
     for of_driver in by_driver.values():
-        blocks += _of_driver(of_driver, owner, issue, expires, fingerprints)
+        blocks += _of_driver(of_driver, owner, issue, expires)
     return (
         "\n".join(
             [
@@ -314,22 +316,19 @@ def waivers_text(
 
 
 def _of_driver(
-    runs: Sequence[Run],
+    of_runs: Sequence[tuple[Run, Sequence[Defect]]],
     owner: str,
     issue: str,
     expires: date,
-    fingerprints: Sequence[str],
 ) -> Iterator[list[str]]:
     by_driver: list[list[tuple[Run, Defect]]] = []
-    for run in runs:
-        for defect in defects_of(run.results, shorts_in(run.header)):
-            if fingerprints and not {*fingerprints} & {*defect.fingerprints}:
-                continue
+    for run, defects in of_runs:
+        for defect in defects:
             same = [seen for seen in by_driver if _is_among(defect, seen)]
             by_driver = [seen for seen in by_driver if seen not in same]
             by_driver.append([pair for seen in same for pair in seen] + [(run, defect)])
     for seen in sorted(by_driver, key=_rank):
-        yield list(_lines_of(runs, seen, owner, issue, expires))
+        yield list(_lines_of([run for run, _ in of_runs], seen, owner, issue, expires))
 
 
 def _is_among(defect: Defect, seen: Sequence[tuple[Run, Defect]]) -> bool:

@@ -4,7 +4,7 @@ only one thread at a time may use a Recording (supervisor.py)."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import cast
@@ -317,23 +317,22 @@ class Recording:
 
     def unconfirmed(self) -> list[Violation]:
         """Returns the violations for which the file has no confirmation yet."""
+        return self._without_confirmation(violations(self.done, self.cases))
+
+    def _without_confirmation(self, seen: Iterable[Violation]) -> list[Violation]:
         self._confirmations = self._confirmations or []
         confirmed = {(record["case"], record.get("point", "")) for record in self._confirmations}
         return [
-            violation
-            for violation in violations(self.done, self.cases)
-            if (violation.case, violation.point) not in confirmed
+            violation for violation in seen if (violation.case, violation.point) not in confirmed
         ]
 
     def to_repeat(self) -> list[Violation]:
         """Returns the violations that are repeated first: all, or those that are drawn by the time of the run's start.
         Those that the file already confirms are left out, so that a resumed run draws the same ones."""
-        left = self.unconfirmed()
         if self.run.options.confirm == "all":
-            return left
+            return self.unconfirmed()
         seed = str(self.header["started"]) if self.header else ""
-        chosen = drawn(violations(self.done, self.cases), seed)
-        return [violation for violation in left if violation in chosen]
+        return self._without_confirmation(drawn(violations(self.done, self.cases), seed))
 
     def append_confirmation(self, record: ConfirmationRecord) -> None:
         assert self._confirmations is not None

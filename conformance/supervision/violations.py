@@ -72,15 +72,15 @@ def violations(
 def drawn(violations: Iterable[Violation], seed: str) -> list[Violation]:
     """Returns all hangs, and MOST_DRAWN violations of each cause, in their order. The first violation of a cause is
     among them, since it needs no repetition if its case was the first in its worker. `seed` decides the others."""
-    by_cause: dict[Cause, list[Violation]] = {}
-    chosen: list[Violation] = []
-    for violation in violations:
+    there = list(violations)
+    by_cause: dict[Cause, list[int]] = {}
+    chosen: set[int] = set()
+    for number, violation in enumerate(there):
         if violation.seen["verdict"] == Verdict.HANG:
-            chosen.append(violation)
+            chosen.add(number)
         else:
-            by_cause.setdefault(violation.cause, []).append(violation)
+            by_cause.setdefault(violation.cause, []).append(number)
     draw = random.Random(seed)
-    for alike in by_cause.values():
-        first, *others = alike
-        chosen += [first, *draw.sample(others, min(len(others), MOST_DRAWN - 1))]
-    return chosen
+    for first, *others in by_cause.values():
+        chosen |= {first, *draw.sample(others, min(len(others), MOST_DRAWN - 1))}
+    return [there[number] for number in sorted(chosen)]
