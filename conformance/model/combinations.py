@@ -179,8 +179,8 @@ class CoveringArray:
         refused = which == "refused"
         pairs = zip(self.points, self.numbers, strict=True)
         chosen = [pair for pair in pairs if bool(conditions.faults(pair[0])) is refused]
-        points, numbers = zip(*chosen, strict=True)
-        return replace(self, points=points, numbers=numbers)
+        points = tuple(point for point, _ in chosen)
+        return replace(self, points=points, numbers=tuple(number for _, number in chosen))
 
     def only(self, text: str) -> "CoveringArray":
         """Returns the array with the point that `text` describes alone. Raises ValueError with a message for the

@@ -224,8 +224,8 @@ def names_in(node: Node) -> set[str]:
 
 
 def _in_text(node: Node) -> str:
-    """Returns the text of an axis value in a longer text: a number has a size of pages that its name does not know."""
-    if isinstance(node.value, (str, int)) and node.name.isdecimal():
+    """Returns the text of an axis value in a longer text that is not an id: the value, also if it has a name."""
+    if isinstance(node.value, (str, int)):
         return str(node.value)
     return label(node)
 

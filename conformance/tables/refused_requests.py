@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from conformance.model.case import Case, Flags, Step
-from conformance.model.combinations import Conditions, CoveringArray, Point
 from conformance.model.deadline import TAUGHT_S
 from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import BINDS
@@ -59,18 +58,11 @@ def refused_requests(cases: Collection[Case]) -> Refusals:
         unacknowledged += step.arguments.get("qp_type") in _UNACKNOWLEDGED
         faults += _faults(case)
     for array in (case.array for case in cases if case.array is not None):
-        transports = [
-            dict(zip(array.model.names, point, strict=True))["transport"]
-            for point in _at_fault(array)
-        ]
+        column = array.model.names.index("transport")
+        transports = [point[column] for point in array.part("refused").points]
         number += len(transports)
         unacknowledged += sum(transport in _UNACKNOWLEDGED for transport in transports)
     return Refusals(number, unacknowledged, faults)
-
-
-def _at_fault(array: CoveringArray) -> list[Point]:
-    conditions = Conditions(array.model)
-    return [point for point in array.points if conditions.faults(point)]
 
 
 def _refused(cases: Iterable[Case]) -> Iterator[tuple[Case, Step]]:
