@@ -13,6 +13,7 @@ import pytest
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import SIGNALED, Completion, SendRequest
 from conformance.device.wire_requester import WireRequester
+from conformance.errors import HostLacks
 from conformance.model.case import Case
 from conformance.tables.carried import carried
 from conformance.tables.suite import load_suite
@@ -245,6 +246,19 @@ def test_an_unreliable_message_completes_when_it_is_sent() -> None:
     end = _Responder(losses=1.0)
     requester = _requester(end, "UC")
     requester.post_send(_request("RDMA_WRITE", (ctypes.c_ubyte * 600)(), 600))
+    assert [done.status for done in requester.completions(1)] == ["SUCCESS"]
+
+
+@pytest.mark.parametrize("opcode", ["RDMA_WRITE", "RDMA_READ"])
+def test_a_request_of_too_many_packets_is_not_sent_where_packets_are_lost_on_purpose(
+    opcode: str,
+) -> None:
+    end = _Responder()
+    requester = WireRequester(end, "RC", None, _DEADLINE_S, most_packets=2)  # type: ignore[arg-type]
+    local = (ctypes.c_ubyte * 600)()
+    with pytest.raises(HostLacks, match="this request has 3 packets"):
+        requester.post_send(_request(opcode, local, 600))
+    requester.post_send(_request(opcode, local, 2 * _MTU))
     assert [done.status for done in requester.completions(1)] == ["SUCCESS"]
 
 

@@ -29,7 +29,7 @@ from conformance.device.remote_peer import RemoteDevice, RemoteDomain
 from conformance.device.uverbs import Uverbs
 from conformance.device.wire_losses import LossySockets
 from conformance.device.wire_peer import SocketsOfPeer, WireLink, WirePair
-from conformance.device.wire_requester import CarriedPair
+from conformance.device.wire_requester import MOST_WITH_LOSSES, CarriedPair
 from conformance.errors import HostLacks, UserError
 from conformance.header import Check, installed_api
 from conformance.kernel import paging
@@ -40,6 +40,7 @@ from conformance.model.deadline import COMPLETION_DEADLINE_S
 from conformance.model.preflight import Findings
 from conformance.model.transport import IWARP
 from conformance.model.vocabulary import WINDOWS_POSTER, WIRE, WR_POST
+from conformance.wire.sequence import PSNS
 
 # Kinds of memory whose pages no case pins completely.
 _NEVER_PINNED = ("sparse", "unmapped", "no_access")
@@ -56,7 +57,7 @@ class DeviceBench:
         None  # the PD of all requesters, if they are on another device
     )
     carries = False
-    _loses_packets = False
+    _loses_packets, _most_packets = False, PSNS
     _wire: WireLink | HostLacks = HostLacks(
         "this run has no wire peer",
         "--wire-peer names a machine that sends packets",
@@ -138,7 +139,7 @@ class DeviceBench:
 
     def lose_packets(self, percent: float, seed: int) -> None:
         """Lets `percent` % of the packets of the wire peer be lost, repeated and reordered."""
-        self._loses_packets = True
+        self._loses_packets, self._most_packets = True, MOST_WITH_LOSSES
         if isinstance(self._wire, WireLink):
             self._wire.sockets = LossySockets(self._wire.sockets, percent, seed)
 
@@ -204,7 +205,8 @@ class DeviceBench:
                 )
             return WirePair(self._wire_link(), spec, responder, deadline_s)
         if spec.extended == WIRE:
-            return CarriedPair(self._wire_link(), spec, (requester, responder), deadline_s)
+            domains = (requester, responder)
+            return CarriedPair(self._wire_link(), spec, domains, deadline_s, self._most_packets)
         if self._builds and not spec.extended and spec.kind in _BUILT:
             spec = replace(spec, extended=_BUILT[spec.kind])
         pair = pair_type(spec)

@@ -14,7 +14,7 @@ from conformance.bench.interface import WireEnd
 from conformance.bench.work_requests import SIGNALED, BindInfo, Completion, SendRequest
 from conformance.device.wire_messages import ACKNOWLEDGED_EACH, Message
 from conformance.device.wire_peer import WireLink, WirePair
-from conformance.errors import HarnessFailure
+from conformance.errors import HarnessFailure, HostLacks
 from conformance.model.case import QpSpec
 from conformance.model.deadline import Wait
 from conformance.wire.opcodes import is_response
@@ -30,6 +30,9 @@ _MTU_CODE = 3  # IBV_MTU_1024 of enum ibv_mtu
 # packet in ten is lost or comes too late, all repetitions fail once in ten million requests.
 TIMEOUT_S = 0.067
 _REPETITIONS = 6
+# The most packets of one request, or of its response, where packets are lost on purpose: about one in ten of them costs a
+# timeout, and the request must complete before the deadline of its case.
+MOST_WITH_LOSSES = 1024
 _NOT_READY_S = 0.01  # until a request is repeated after RNR NAK
 _TURN_S = 0.001  # one turn of a Wait
 
@@ -47,10 +50,11 @@ class WireRequester:
         pd: Pd,
         deadline_s: float,
         timeout_s: float = TIMEOUT_S,
+        most_packets: int = PSNS,
     ) -> None:
         """`pd` is the domain of the regions from which requests take their data. `deadline_s` is the deadline of a
-        completion, and after `timeout_s` a request is repeated."""
-        self._timeout_s = timeout_s
+        completion, and after `timeout_s` a request is repeated. A request may have `most_packets`."""
+        self._timeout_s, self._most_packets = timeout_s, most_packets
         self._end, self.kind, self.pd = end, kind, pd
         self.number, self._deadline_s = end.number, deadline_s
         self.state = "RTS"
@@ -76,11 +80,16 @@ class WireRequester:
         raise HarnessFailure("windows are bound at the responder, not at the wire requester")
 
     def post_send(self, request: SendRequest) -> Return:
-        """Sends a request. Raises PeerLost."""
+        """Sends a request. Raises PeerLost, and HostLacks if it has too many packets."""
         if self.state == "ERR":
             self._completions.append(Completion(request.wr_id, FLUSHED))
             return Return(0, 0)
         message = Message(request, self.kind, self._end.mtu, self._next)
+        if message.psns > self._most_packets:
+            raise HostLacks(
+                f"--wire-losses loses packets on purpose, and this request has {message.psns} packets",
+                "run it without --wire-losses",
+            )
         self._next = message.end
         if not self._messages:
             self._since = time.monotonic()
@@ -237,9 +246,16 @@ class CarriedPair(WirePair):
 
     mtu_code = _MTU_CODE
 
-    def __init__(self, link: WireLink, spec: QpSpec, pds: tuple[Pd, Pd], deadline_s: float) -> None:
+    def __init__(
+        self,
+        link: WireLink,
+        spec: QpSpec,
+        pds: tuple[Pd, Pd],
+        deadline_s: float,
+        most_packets: int,
+    ) -> None:
         """`pds` are the domains of the requester's data and of the device's queue pair. Raises PyverbsRDMAError."""
-        self._arguments = link, spec, pds, deadline_s
+        self._arguments = link, spec, pds, deadline_s, most_packets
         self._connect_anew(*self._arguments)
 
     def _connect_anew(
@@ -248,9 +264,12 @@ class CarriedPair(WirePair):
         spec: QpSpec,
         pds: tuple[Pd, Pd],
         deadline_s: float,
+        most_packets: int,
     ) -> None:
         super().__init__(link, spec, pds[1], deadline_s)
-        self.requester = WireRequester(self.end, spec.kind, pds[0], deadline_s)
+        self.requester = WireRequester(
+            self.end, spec.kind, pds[0], deadline_s, most_packets=most_packets
+        )
 
     def renew(self) -> None:
         """Creates both ends anew."""
