@@ -18,7 +18,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -567,14 +567,21 @@ class RunOptions:
 _COMMAND = re.compile(r"""(?:\./)?rdma-cts run(?: (?:[\w@%+=:,./#-]|'[^']*'|"'")+)*""", re.ASCII)
 
 
+@cache
+def _running_flags() -> frozenset[str]:
+    """The options of a command that only runs cases."""
+    flags = {option.flag for option in OPTIONS.values() if option.decides}
+    return frozenset(flags | {OPTIONS["only"].flag})
+
+
 def is_reproduction(text: str) -> bool:
     """Whether a recorded command only runs cases: it has no other syntax of the shell, and no option that starts another
     program. A user copies the command from the report of somebody else's run."""
     if not _COMMAND.fullmatch(text):
         return False
-    flags = {option.flag for option in OPTIONS.values() if option.decides} | {OPTIONS["only"].flag}
-    given = {word.partition("=")[0] for word in shlex.split(text) if word.startswith("-")}
-    return given <= flags
+    words = shlex.split(text) if "'" in text else text.split(" ")
+    given = {word.partition("=")[0] for word in words if word.startswith("-")}
+    return given <= _running_flags()
 
 
 def name_of(variable: str) -> str:

@@ -65,6 +65,7 @@ _DOCUMENTS = re.compile(
 _BLOCK = re.compile(r"(<!-- quoted: (?P<name>[a-z ]+) -->\n).*?(<!-- end of quote -->)", re.DOTALL)
 
 
+@functools.cache
 def recorded(stack: str = OWN) -> Digest:
     """Returns the recorded run of a stack."""
     with tempfile.TemporaryDirectory() as folder:

@@ -61,18 +61,22 @@ settings.load_profile("untimed")
 def pytest_configure(config: pytest.Config) -> None:
     """Makes pytest report a file that needs a missing package as an error, and run all other tests."""
     config.option.continue_on_collection_errors = True
+    if "not slow" in config.option.markexpr:  # not even imported
+        collect_ignore.extend(f"test_{name}.py" for name in SLOW)
     if getattr(config.option, "numprocesses", None):
         suite.load_suite()  # loaded once here; otherwise all processes would parse the tables at the same time
 
 
 # Test files that take more than a few seconds, or need a package that the suite does not need; --quick omits them.
 _SLOW = """
-bisect_step bundle cache ci combinations describe docs examiner extending extending_page faults formats
-header history hostile_workers judge kernel_trial loader_properties manners nightly old_results
-one_conclusion own_builds packages page patches personas plugin preflight recorded_run
-reference remote_host reproducers resume schema sentences sequences shards site sweeps template trial
+bisect_step bundle cache ci combinations contradictions docs examiner extending extending_page
+faults formats formats_1_0 header history hostile_workers judge kernel_trial loader_properties
+manners needs nightly old_results one_conclusion open_outcomes own_builds owners packages page
+patches personas plugin preflight recorded_run reference remote_host reproducers resume schema
+sentences sequences shards sweeps template trial
 """
 SLOW = frozenset(_SLOW.split())
+collect_ignore: list[str] = []  # read by pytest
 
 
 def path_of(item: pytest.Item) -> Path:
@@ -115,7 +119,10 @@ _LEFT: dict[str, int] = {}
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     """Counts the tests that run only at night. A process of pytest-xdist sends its count to the first process."""
     for item in items:
-        if item.get_closest_marker("nightly") and "not nightly" in item.config.option.markexpr:
+        selection = item.config.option.markexpr
+        if "not slow" in selection:
+            return
+        if item.get_closest_marker("nightly") and "not nightly" in selection:
             left_out = getattr(item.config, "workeroutput", _LEFT)
             left_out["nightly"] = left_out.get("nightly", 0) + 1
 

@@ -41,15 +41,15 @@ def layer_of(place: str) -> str:
     return _LAYERS[first]
 
 
-SHOWN = sorted({name for stack in STACKS for name in defects(stack)} & PLACES.keys())
-
-
-@pytest.mark.parametrize("fingerprint", SHOWN)
-def test_the_evidence_names_the_layer_of_the_source(fingerprint: str) -> None:
-    shown = [defects(stack)[fingerprint] for stack in STACKS if fingerprint in defects(stack)]
-    layers = {defect.answering.layer for defect in shown} - {UNKNOWN}
-    assert layers == {layer_of(PLACES[fingerprint])}
-    assert all(defect.answering.because for defect in shown)
+def test_the_evidence_names_the_layer_of_the_source() -> None:
+    shown = {name for stack in STACKS for name in defects(stack)} & PLACES.keys()
+    assert len(shown) > 20
+    for fingerprint in sorted(shown):
+        of_stacks = [defects(stack).get(fingerprint) for stack in STACKS]
+        owners = [defect.answering for defect in of_stacks if defect is not None]
+        layers = {owner.layer for owner in owners} - {UNKNOWN}
+        assert layers == {layer_of(PLACES[fingerprint])}, fingerprint
+        assert all(owner.because for owner in owners), fingerprint
 
 
 def test_every_defect_of_rxe_has_a_place_in_the_sources() -> None:
