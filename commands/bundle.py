@@ -47,7 +47,10 @@ def execute(arguments: argparse.Namespace) -> int:
     """Packs and verifies a bundle, writes it, prints which verdicts it supports, and returns exit status 0. Raises
     UserError, with status 1 if recorded verdicts do not follow from the observations."""
     if not os.path.lexists(arguments.run / RESULTS):
-        raise UserError(f"{arguments.run} is not the directory of a run")
+        hint = ""
+        if arguments.run.is_file():
+            hint = f"a bundle has the plan and the points, too: give the directory {arguments.run.parent}"
+        raise UserError(f"{arguments.run} is not the directory of a run", hint=hint)
     out: Path = arguments.out or Path(f"{arguments.run.absolute()}{SUFFIX}")
     if arguments.sign:  # a mistake is reported before the run is judged, which takes long
         if is_standard_output(out):

@@ -18,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser,
         "runs RUN...",
-        "the earlier and the later run, each a directory or results.jsonl; with --nodes, the results of nodes, or "
-        "directories in which each subdirectory is a node",
+        "the earlier and the later run, each a directory or results.jsonl (also compressed: .jsonl.xz); with --nodes, the "
+        "results of nodes, or directories in which each subdirectory is a node",
     )
     add(parser, "--nodes", "write one page about the runs of many nodes, by node")
     add(

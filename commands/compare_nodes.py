@@ -52,6 +52,11 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def _nodes_in(given: Path) -> Iterator[Path]:
     """Yields the directories of nodes that an argument names. Raises UserError if the argument names no node."""
+    if given.is_file():
+        raise UserError(
+            f"{given} is a file, and a node is a directory",
+            hint=f"give the directory of the node's run: {given.parent}",
+        )
     with reading(given):
         if {summary.FILE_NAME, RESULTS} & {entry.name for entry in os.scandir(given)}:
             yield Path(os.path.abspath(given))

@@ -58,8 +58,9 @@ _ISOLATED = (
 
 
 def is_bundle(path: Path) -> bool:
-    """Returns whether a path is a file other than the results of a run. A file of results begins with a record."""
-    if path.is_dir() or path.name == RESULTS:
+    """Returns whether a path is a file other than the results of a run. A file of results begins with a record, unless
+    it is compressed."""
+    if path.is_dir() or path.name == RESULTS or path.name.endswith(".jsonl.xz"):
         return False
     with reading(path), open_regular(path) as file:
         return file.read(1) != b"{"

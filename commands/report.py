@@ -43,7 +43,11 @@ def load_beside() -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "runs [RUN...]", "the directory or results.jsonl of a run")
+    add(
+        parser,
+        "runs [RUN...]",
+        "the directory or results.jsonl of a run, also compressed (.jsonl.xz)",
+    )
     add(
         parser,
         "--history DIR",

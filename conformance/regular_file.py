@@ -5,6 +5,7 @@ and never exhausts the memory. A write replaces whatever has the name of the fil
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
 import stat
@@ -17,6 +18,7 @@ from typing import IO
 MOST_BYTES = (
     256 << 20
 )  # the maximum size of any file of a run; the results of a default run have 4 MB
+_MEMORY = 128 << 20  # of xz; its highest level needs 65 MiB
 
 
 def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
@@ -30,7 +32,11 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def regular_lines(path: Path) -> Iterator[bytes]:
-    """Yields the lines of a regular file, each with its line feed. Raises OSError like `read_regular`."""
+    """Yields the lines of a regular file, each with its line feed; of a file that ends in .xz, those that are compressed
+    in it. Raises OSError like `read_regular`, also if xz cannot expand the file."""
+    if path.suffix == ".xz":
+        yield from io.BytesIO(_expanded(path))
+        return
     with open_regular(path) as file:
         _check_size(path, os.fstat(file.fileno()).st_size, MOST_BYTES)
         read = 0
@@ -38,6 +44,21 @@ def regular_lines(path: Path) -> Iterator[bytes]:
             read += len(line)
             _check_size(path, read, MOST_BYTES)
             yield line
+
+
+def _expanded(path: Path) -> bytes:
+    import lzma  # imported late: only recorded runs of the documentation are compressed
+
+    compressed = read_regular(path)
+    decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
+    try:
+        content = decompressor.decompress(compressed, MOST_BYTES + 1)
+    except lzma.LZMAError as error:
+        raise OSError(errno.EINVAL, f"not a file of xz: {error}", str(path)) from error
+    _check_size(path, len(content), MOST_BYTES)
+    if not decompressor.eof or decompressor.unused_data:
+        raise OSError(errno.EINVAL, "not one whole stream of xz", str(path))
+    return content
 
 
 def _check_size(path: Path, size: int, most: int) -> None:

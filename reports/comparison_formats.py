@@ -9,6 +9,7 @@ from typing import Any
 
 from conformance.defects import Defect
 from conformance.errors import command, format_count
+from conformance.model.verdict import VIOLATIONS
 from conformance.older_python import zip
 from reports.comparison import (
     FAILING,
@@ -23,6 +24,7 @@ from reports.comparison import (
     UNDECIDED,
     Change,
     Comparison,
+    kind_of,
     stacks,
 )
 from reports.digest import Digest
@@ -32,26 +34,24 @@ from reports.markdown import code, escaped
 SCHEMA = "rdma-cts-comparison/1"
 _OF_SUITE = ("tables", "tier", "seed")
 _NOTHING = "nothing has regressed"
+_MINUTES = len("2026-11-29 01:44")  # of a start
 _MOST_IN_MARKDOWN = 50  # the most changes of each kind
 
 
 def text(comparison: Comparison, most: int | None) -> Iterator[str]:
-    """Yields the lines of the text format, with at most `most` changes of each kind (None: all). What was under test and
-    regressions come first, then violations of cases that the old run did not support or judge, then defects, then the
-    other changes."""
+    """Yields the lines of the text format, with at most `most` rules, and changes of each kind (None: all). What was
+    under test comes first, then the defects, the rules, and the cases in the order of KINDS."""
     old, new = comparison.old, comparison.new
     for label, run in (("old", old), ("new", new)):
-        yield f"{label}: {run.path} ({run.name}): {run.short_sentence}"
+        yield f"{label}: {run.path} ({run.name}, {run.facts['started'][:_MINUTES]}): {run.short_sentence}"
     for heading, differences in _changed(comparison).items():
         yield f"{heading}:"
         for name, before, after in differences:
             yield f"  {name}: {before or 'none'} -> {after or 'none'}"
-    for kind in FAILING:
-        yield from _of_kind(comparison, kind, most)
     yield from _defects(comparison)
+    yield from _rules(comparison, most)
     for kind in KINDS:
-        if kind not in FAILING:
-            yield from _of_kind(comparison, kind, most)
+        yield from _of_kind(comparison, kind, most)
     yield ""
     counts = [f"{amount(comparison.of(kind))} {kind}" for kind in KINDS if comparison.of(kind)]
     yield f"{_compared(comparison)}: {', '.join(counts) or 'nothing has changed'}"
@@ -143,6 +143,26 @@ def _defects(comparison: Comparison) -> Iterator[str]:
             yield f"  {kind:4}  {defect.severity.label:13}  {defect.fingerprint}  {defect.title}"
     for defect, news in comparison.changed_defects:
         yield f"  changed  {defect.severity.label:13}  {defect.fingerprint}  {defect.title}: now also {news}"
+
+
+def _rules(comparison: Comparison, most: int | None) -> Iterator[str]:
+    """Yields the rules that only one of the runs violates, each with both verdicts and its words."""
+    before, after = comparison.old.verdicts, comparison.new.verdicts
+    both = [rule for rule in after if rule in before]
+    new = [rule for rule in both if after[rule] in VIOLATIONS and before[rule] not in VIOLATIONS]
+    gone = [rule for rule in both if before[rule] in VIOLATIONS and after[rule] not in VIOLATIONS]
+    if not new and not gone:
+        return
+    yield ""
+    yield f"rules: {len(new)} newly violated, {len(gone)} no longer violated"
+    kinds = list(KINDS)
+    listed = [*new, *gone]
+    listed.sort(key=lambda rule: kinds.index(kind_of(before[rule], after[rule])))
+    for rule in listed[:most]:
+        words = comparison.new.rules[rule].statement
+        yield f"  {before[rule]} -> {after[rule]}  {rule}  {words}"
+    if most is not None and len(listed) > most:
+        yield f"  and {len(listed) - most} more (--all shows them)"
 
 
 def amount(changes: list[Change]) -> str:

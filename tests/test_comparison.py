@@ -243,8 +243,13 @@ def test_changes_under_test_come_before_changed_results() -> None:
         "different settings of the suite:",
         "  seed: none -> 7",
     ]
-    assert lines[9].startswith("regressed: 1 case")
-    assert lines[14].startswith("defects: 1 new")
+    headings = [line.partition(" (")[0] for line in lines[8:] if line and line[0] != " "]
+    assert headings[:3] == [
+        "defects: 1 new, 0 gone, 0 in both",
+        "rules: 1 newly violated, 0 no longer violated",
+        "regressed: 1 case",
+    ]
+    assert lines[13].startswith("  PASS -> FAIL  REG-01  ")
     assert (
         "- what was under test has changed:\n  - kernel: 6\\.12\\.1 → 7\\.2\\.0\n"
         in as_markdown(compare(old, new))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import lzma
 import re
 from contextlib import closing
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from actors import Stage
+from conformance import regular_file
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model import record_shape as shape
@@ -272,6 +274,37 @@ def test_written_records_are_read_back(tmp_path: Path) -> None:
     run = recorded([result(CASE)])
     assert read_written(written(run, tmp_path)) == run
     assert read_written(tmp_path / "results.jsonl") == run
+
+
+def test_a_compressed_file_is_read_like_the_file(tmp_path: Path) -> None:
+    path = written(recorded([result(CASE)]), tmp_path / "run") / records.FILE_NAME
+    compressed = tmp_path / "rxe.jsonl.xz"
+    compressed.write_bytes(lzma.compress(path.read_bytes()))
+    assert read_results(compressed).results == read_results(path).results
+
+
+@pytest.mark.parametrize(
+    ("content", "wrong"),
+    [
+        (lzma.compress(b"{}")[:-4], "not one whole stream of xz"),
+        (lzma.compress(b"{}") + b"{}", "not one whole stream of xz"),
+        (b"{}" * 16, "not a file of xz"),
+    ],
+)
+def test_a_damaged_compressed_file_is_refused(content: bytes, wrong: str, tmp_path: Path) -> None:
+    (tmp_path / "run.jsonl.xz").write_bytes(content)
+    with pytest.raises(UserError, match=wrong):
+        read_results(tmp_path / "run.jsonl.xz")
+
+
+def test_a_compressed_file_that_expands_too_far_is_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(regular_file, "MOST_BYTES", 1 << 16)
+    (tmp_path / "run.jsonl.xz").write_bytes(lzma.compress(b"0" * (1 << 17)))
+    with pytest.raises(UserError, match="larger than 65,536 bytes"):
+        read_results(tmp_path / "run.jsonl.xz")
 
 
 def test_each_line_is_in_the_file_as_soon_as_it_is_appended(tmp_path: Path) -> None:

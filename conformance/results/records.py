@@ -368,7 +368,7 @@ class _Reader:
             if plainly:
                 hint = ""
             else:
-                hint = "a run is a directory or its results.jsonl, which is not compressed"
+                hint = "a run is a directory, its results.jsonl, or this file as .jsonl.xz"
             raise UserError(f"{where}: not a line of {SCHEMA}: {error}", hint=hint) from error
 
     def _refuse_too_many(self, more: int) -> None:
