@@ -13,7 +13,9 @@ from conformance.bench.memory_areas import EMPTY, repeated
 from conformance.bench.work_requests import SIGNALED, SendRequest
 from conformance.execution.connection import LoopbackConnection
 from conformance.execution.context import CaseContext, told
+from conformance.execution.traffic import MOST_TRIES
 from conformance.model.case import Step
+from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import Observation
 from conformance.model.vocabulary import BOTH_POSTERS
 from conformance.older_python import pairwise
@@ -31,8 +33,9 @@ _FILLED = 0x80  # range number N is filled with the byte _FILLED + N
 @dataclass
 class _Posting:
     """A connection, and numbered ranges of `length` bytes from `addr` on. The requests of a posting write to these
-    ranges. `layer` is the layer that returned the result: the device if a request had a completion. Each batch of
-    vocabulary.BATCHES is a method that returns a description of the first error, or an empty text."""
+    ranges. `layer` is the layer that returned the result: the device if a request had a completion. `lost` is whether an
+    unreliable transport may have lost a request. Each batch of vocabulary.BATCHES is a method that returns a description
+    of the first error, or an empty text."""
 
     context: CaseContext
     connection: LoopbackConnection
@@ -41,6 +44,7 @@ class _Posting:
     length: int
     source: Sge
     layer: str = "provider"
+    lost: bool = False
 
     @property
     def queue(self) -> BuildingQueue:
@@ -72,18 +76,23 @@ class _Posting:
             for completion in self.queue.completions(len(requests))
         ]
         self.layer = "device" if missing else self.layer
+        self.lost = False
         if missing != [(request.wr_id, "SUCCESS") for request in requests]:
             self.connection.stale = True
             statuses = " ".join(status for _, status in missing)
             return (
                 f"{len(requests)} requests of a posting have the completions {statuses or '(none)'}"
             )
+        unreliable = self.queue.kind not in RELIABLE
+        if unreliable:  # a completion does not show that the message has arrived
+            self.connection.check_alive()
         wrong = [
             number
             for number in numbers
             if self._content(number) != repeated(_FILLED + number, self.length)
         ]
         if wrong:
+            self.lost = unreliable
             return f"request {wrong[0]} completed and its bytes are not there"
         return ""
 
@@ -215,9 +224,13 @@ def ibv_wr_post(context: CaseContext, step: Step) -> Observation:
     longest = max(length, queue.capacity[2] + 1)
     source = context.harness.scratch(queue.pd, longest * _REQUESTS, "posting")
     memory = context.memory_around(addr, longest * _REQUESTS)
-    ctypes.memset(memory.addr, EMPTY, memory.size)
     posting = _Posting(context, connection, rkey % (1 << 32), addr, length, source)
-    what = getattr(posting, str(step.arguments["batch"]))()
+    what = ""
+    for _ in range(MOST_TRIES):
+        ctypes.memset(memory.addr, EMPTY, memory.size)
+        what = getattr(posting, str(step.arguments["batch"]))()
+        if not posting.lost:
+            break
     return told(what or "0", posting.layer)
 
 
