@@ -26,6 +26,7 @@ from conformance.judging.answering_layer import CORE  # noqa: E402
 from conformance.model.rules import VENDOR, Registry  # noqa: E402
 from conformance.model.verdict import INCOMPLETE, Verdict  # noqa: E402
 from conformance.results.records import FILE_NAME, encode, read_written  # noqa: E402
+from conformance.results.rule_conclusions import LEFT_OPEN, OFFERED  # noqa: E402
 from conformance.tables.rules_file import read_registry  # noqa: E402
 from conformance.tables.suite import CASES, load_suite  # noqa: E402
 from conformance.tables.tiers import DURATIONS  # noqa: E402
@@ -50,6 +51,8 @@ GREEN, RED, NOT_RUN = "green", "**red**", "not run"
 _SEEN: Mapping[str, str] = {
     Verdict.PASS: GREEN,
     Verdict.PARTIAL: GREEN,
+    OFFERED: GREEN,
+    LEFT_OPEN: "left open",
     **dict.fromkeys((Verdict.FAIL, Verdict.CRASH, Verdict.HANG), RED),
     Verdict.UNSUPPORTED: "not offered",
     Verdict.UNREACHABLE: "unreachable",
@@ -146,7 +149,7 @@ def _defects_by_stack(_: Digest) -> Iterator[str]:
 def _seen(_: Digest) -> Iterator[str]:
     stacks = {}
     for name, run in _runs().items():
-        stacks[name] = {rule: _SEEN[verdict] for rule, verdict in run.verdicts.items()}
+        stacks[name] = {rule: _SEEN[label] for rule, label in run.labels.items()}
     rules = {rule: texts for rule, texts in _rules().items() if texts.since != VENDOR}
     violations = Counter(violation.rule for violation in (*VIOLATIONS, *BLIND_VIOLATIONS))
     seen = {}

@@ -229,7 +229,7 @@ class Digest:
     @cached_property
     def labels(self) -> Mapping[str, str]:
         """The verdict on each rule as the cells of reports name it: PARTIAL is OFFERED if nothing is missing that the
-        device offers."""
+        device offers, and OPEN if the documents leave every outcome open."""
         return {rule: conclusion.label for rule, conclusion in self._concluded.items()}
 
     @cached_property
@@ -297,7 +297,7 @@ class Digest:
         count[Standing.WITHOUT_CASE] = len(self.documented_rules.keys() - self.verdicts.keys())
         count[Standing.APART] = len(self.apart)
         if first == Standing.TOUCHED:
-            passed = (Standing.VERIFIED, Standing.OFFERED, Standing.IN_PART)
+            passed = (Standing.VERIFIED, Standing.OFFERED, Standing.IN_PART, Standing.LEFT_OPEN)
             count[Standing.TOUCHED] = sum(count.pop(standing, 0) for standing in passed)
         because = {
             Standing.UNSUPPORTED: self._why_unsupported,

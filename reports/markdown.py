@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from conformance.defects import Defect
 from conformance.model.verdict import OF_RULES
-from conformance.results.rule_conclusions import OFFERED
+from conformance.results.rule_conclusions import LEFT_OPEN, OFFERED
 from reports import evidence
 from reports.digest import Digest
 from reports.text import format_rules
@@ -58,8 +58,9 @@ def _verdicts(run: Digest) -> Iterator[str]:
     yield "| verdict | rules | cases |"
     yield "|---|---:|---:|"
     rules = [label for rule, label in run.labels.items() if rule not in run.apart]
-    if offered := rules.count(OFFERED):
-        yield f"| {OFFERED} | {offered} | |"
+    for label in (OFFERED, LEFT_OPEN):
+        if number := rules.count(label):
+            yield f"| {label} | {number} | |"
     for verdict in reversed(OF_RULES):
         if verdict in rules or run.counts.get(verdict):
             yield f"| {verdict} | {rules.count(verdict)} | {run.counts.get(verdict, 0)} |"

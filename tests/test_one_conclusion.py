@@ -337,11 +337,6 @@ def test_a_sweep_is_evidence_of_what_each_clause_expects_of_its_points() -> None
             BOTH,
             "1 of 3); not in this run: refused RDMA_WRITE at libibverbs, 1 other case",
         ),
-        (
-            [line(OPEN, expected={"outcome": "open"})],
-            Needs({"REG-05": ()}),
-            "0 of 1); left open: a documented outcome",
-        ),
         ([result(GRANTED)], Needs(), ""),  # without evidence, verdicts decide
     ],
 )
@@ -355,6 +350,17 @@ def test_a_rule_is_verified_by_all_of_its_evidence(
         ("PARTIAL", True) if restriction else ("PASS", False)
     )
     assert conclusion.restriction == (restriction and f"passed in part ({restriction}")
+
+
+def test_a_rule_whose_every_outcome_is_open_did_not_pass_in_part() -> None:
+    conclusion = concluded(line(OPEN, expected={"outcome": "open"}), needs=Needs({"REG-05": ()}))
+    assert (conclusion.verdict, conclusion.label) == ("PARTIAL", "OPEN")
+    assert conclusion.restriction.startswith("left open by the documents: ")
+    assert conclusion.settled
+    for made, label in (([], "OPEN"), ([{"wc": ["REM_ACCESS_ERR"]}], "PARTIAL")):
+        steps = {"expected": {"outcome": "open", "afterwards": [{"outcome": "refused"}]}}
+        granted = line(OPEN, **steps, observed={"afterwards": made})
+        assert concluded(granted, needs=Needs({"REG-05": ()})).label == label
 
 
 def test_evidence_that_was_not_run_is_named_as_missing() -> None:

@@ -44,7 +44,7 @@ from conformance.model.observation import (
     UnfreedMemory,
     with_undeclared,
 )
-from conformance.model.rules import DECLARATIONS
+from conformance.model.rules import DECLARATIONS, OF_DECLARED
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import EITHER, ELSEWHERE, REGISTRATIONS, WIRE
 from conformance.older_python import zip
@@ -110,8 +110,13 @@ class Basis:
 
 
 def _is_about_declarations(case: Case) -> bool:
-    """Whether every rule of a case is about the declared capabilities of the device."""
+    """Whether every rule of a case says that the device has what it declares."""
     return bool(case.rules) and all(rule.startswith(DECLARATIONS) for rule in case.rules)
+
+
+def _is_only_of_declared(case: Case) -> bool:
+    """Whether every rule of a case is about what the device declares."""
+    return bool(case.rules) and all(rule.startswith(OF_DECLARED) for rule in case.rules)
 
 
 def conclude(
@@ -383,7 +388,8 @@ def _judge_undeclared(
     note = f"{UNDECLARED} {lack}"
     judgement = _judge_steps(case, observed)
     inert = _first_refused(case, observed)
-    if inert:
+    of_declared = judgement.verdict == Verdict.PASS and _is_only_of_declared(case)
+    if inert or of_declared:
         return Judgement(
             Verdict.UNSUPPORTED,
             f"{judgement.reason} ({note})",

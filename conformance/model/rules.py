@@ -254,6 +254,8 @@ VENDOR = "vendor"
 LAYERS = ("header", "libibverbs", "provider", "kernel", "device")
 # The prefix of the ids of rules about declarations: a device has each capability that it declares.
 DECLARATIONS = "CAP-"
+# The prefixes of rules about what a device declares: they say nothing about a capability that is not declared.
+OF_DECLARED = (DECLARATIONS, "ODPC-")
 # The prefix of the ids of rules about packets.
 OF_WIRE = "WIRE-"
 RULE_ID = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")

@@ -83,9 +83,10 @@ class Standing(StrEnum):
     """The status of a rule in a run, in the order of the summary sentence. `phrase` is the text in this sentence, and
     `verdicts` are the verdicts on a rule with this status.
 
-    OFFERED: everything was seen that the device offers, and the conclusion names what it does not offer. In a run of
-    the smallest tier, which verifies no rule, TOUCHED replaces VERIFIED, OFFERED and IN_PART. APART are rules of a
-    vendor's dialect (its variant of a verb) that were not judged, usually because the vendor's library is missing. They
+    OFFERED: everything was seen that the device offers, and the conclusion names what it does not offer. LEFT_OPEN: no
+    result shows an outcome that the documents define, so that no result verifies the rule. In a run of the
+    smallest tier, which verifies no rule, TOUCHED replaces these, VERIFIED and IN_PART. APART are rules of a vendor's
+    dialect (its variant of a verb) that were not judged, usually because the vendor's library is missing. They
     are not counted among the documented rules.
     """
 
@@ -95,6 +96,7 @@ class Standing(StrEnum):
     VERIFIED = "verified", "verified", (Verdict.PASS,)
     OFFERED = "as offered", "verified for what this device offers"
     IN_PART = "in part", "passed in part", (Verdict.PARTIAL,)
+    LEFT_OPEN = "left open", "left open by the documents"
     TOUCHED = "touched", "touched without a violation"
     VIOLATED = "violated", "violated", VIOLATIONS
     WAIVED = "waived", "waived", (Verdict.WAIVED,)

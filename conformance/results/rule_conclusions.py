@@ -28,12 +28,13 @@ NO_CONTROL, CONTROL_NOT_OFFERED = (
     "refused, but its control was not seen",
     "refused, but its control is not offered",
 )
-# The label of a rule that is verified for what the device offers.
-OFFERED = "OFFERED"
+# The labels of a rule that is verified for what the device offers, and of a rule whose every outcome is open.
+OFFERED, LEFT_OPEN = "OFFERED", "OPEN"
 # These reasons remain in a further run: the device does not offer the operation, or no document defines its outcome.
 _NOT_OFFERED = (NOT_OFFERED, CONTROL_NOT_OFFERED)
 _SETTLED = (*_NOT_OFFERED, OPEN)
 _WHY = {Verdict.UNSUPPORTED: NOT_OFFERED, Verdict.UNREACHABLE: NOT_REACHED}
+_LABELS = {Standing.OFFERED: OFFERED, Standing.LEFT_OPEN: LEFT_OPEN}
 
 
 @dataclass
@@ -53,25 +54,29 @@ class RuleConclusion:
     @property
     def standing(self) -> Standing:
         """The status of the rule. A rule is verified for what the device offers if some of its evidence was seen, and
-        the device does not offer what is missing."""
-        seen = self.needed > len(self.missing)
-        offered = all(part["why"] in _NOT_OFFERED for part in self.missing.values())
-        if self.verdict == Verdict.PARTIAL and seen and offered:
+        the device does not offer what is missing. It is left open if no result shows an outcome that the
+        documents define."""
+        if self.verdict != Verdict.PARTIAL:
+            return STANDING[self.verdict]
+        reasons = {part["why"] for part in self.missing.values()}
+        if reasons == {OPEN} and self.needed == 1:
+            return Standing.LEFT_OPEN
+        if self.needed > len(self.missing) and reasons.issubset(_NOT_OFFERED):
             return Standing.OFFERED
-        return STANDING[self.verdict]
+        return Standing.IN_PART
 
     @property
     def label(self) -> str:
-        """The verdict as one word for cells, which tells the two standings of a PARTIAL rule apart."""
-        if self.standing == Standing.OFFERED:
-            return OFFERED
-        return self.verdict
+        """The verdict as one word for cells, which tells the standings of a PARTIAL rule apart."""
+        return _LABELS.get(self.standing, self.verdict)
 
     @property
     def restriction(self) -> str:
         """The missing evidence of a rule that was not verified completely, as a clause; empty for any other rule."""
         if self.verdict != Verdict.PARTIAL:
             return ""
+        if self.standing == Standing.LEFT_OPEN:
+            return f"{self.standing.phrase}: no case that ran shows a documented outcome"
         reasons: dict[str, list[str]] = {}
         for name, item in self.missing.items():
             if item["because"] not in ("", name):
@@ -181,7 +186,7 @@ def _conclude(
     if not verified and worst == Verdict.PASS and rule in needs.items:
         return RuleConclusion(
             Verdict.PARTIAL,
-            needed=1,
+            needed=1 + any(map(_shows_later, records)),
             missing={"a documented outcome": {"why": OPEN, "because": ""}},
         )
     if worst not in (*NOT_TESTABLE, Verdict.PASS) or not verified:
@@ -215,6 +220,16 @@ def _conclude(
         needed,
         missing,
     )
+
+
+def _shows_later(record: ResultRecord) -> bool:
+    """Whether the documents define the outcome of a step that was made after the judged call."""
+    made = zip(
+        record["expected"].get("afterwards", ()),
+        record["observed"].get("afterwards", ()),
+        strict=False,
+    )
+    return any(expected.get("outcome") != "open" for expected, _ in made)
 
 
 def _needs_test_kernel(record: ResultRecord) -> bool:
