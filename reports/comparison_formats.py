@@ -34,7 +34,6 @@ from reports.markdown import code, escaped
 SCHEMA = "rdma-cts-comparison/1"
 _OF_SUITE = ("tables", "tier", "seed")
 _NOTHING = "nothing has regressed"
-_MINUTES = len("2026-11-29 01:44")  # of a start
 _MOST_IN_MARKDOWN = 50  # the most changes of each kind
 
 
@@ -43,7 +42,7 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
     under test comes first, then the defects, the rules, and the cases in the order of KINDS."""
     old, new = comparison.old, comparison.new
     for label, run in (("old", old), ("new", new)):
-        yield f"{label}: {run.path} ({run.name}, {run.facts['started'][:_MINUTES]}): {run.short_sentence}"
+        yield f"{label}: {run.path} ({run.name}, {run.when}): {run.short_sentence}"
     for heading, differences in _changed(comparison).items():
         yield f"{heading}:"
         for name, before, after in differences:

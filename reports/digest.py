@@ -522,6 +522,11 @@ class Digest:
         return f"{self.device}, {self.header['stack']}, kernel {env.get('kernel', '?')}"
 
     @property
+    def when(self) -> str:
+        """When the run began, to the minute; empty if its file does not tell."""
+        return self.facts["started"][: len("2026-11-29 01:44")]
+
+    @property
     def about(self) -> str:
         """The device, the versions and the time, in one line."""
         facts = self.facts
@@ -529,7 +534,7 @@ class Digest:
         parts += [
             f"{name} {facts[name]}" for name in ("kernel", "rdma-core", "stack") if facts[name]
         ]
-        parts += [facts["started"].partition(" ")[0]] if facts["started"] else []
+        parts += [self.when] if self.when else []
         return ", ".join(parts)
 
     @property

@@ -58,7 +58,7 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
     else:
         results = {}
     if run:
-        yield f"Last verdict: {run.labels.get(rule.id, 'not run')}  ({run.name}; {run.path})"
+        yield f"Last verdict: {run.labels.get(rule.id, 'not run')}  ({run.name}; {run.when}; {run.path})"
         if rule.id in run.restrictions:
             yield from _wrapped(run.restrictions[rule.id])
         if rule.id in run.refutations:
@@ -167,7 +167,7 @@ def _steps(case: Case) -> Iterator[str]:
 
 
 def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
-    yield f"Last verdict: {record['effective'] if record else 'not run'}  ({run.name}; {run.path})"
+    yield f"Last verdict: {record['effective'] if record else 'not run'}  ({run.name}; {run.when}; {run.path})"
     if record is None:
         return
     yield from _wrapped(record["reason"])
@@ -206,10 +206,10 @@ def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
             why = "the file with its points is missing"
         else:
             why = "the sweep had a different space in that run"
-        yield f"Last verdict: not known, because {why}  ({run.name}; {run.path})"
+        yield f"Last verdict: not known, because {why}  ({run.name}; {run.when}; {run.path})"
         return
     outcome = points.outcomes[number]
-    yield f"Last verdict: {outcome.verdict}  ({run.name}; {run.path})"
+    yield f"Last verdict: {outcome.verdict}  ({run.name}; {run.when}; {run.path})"
     yield from _wrapped(f"{outcome.rule} expects {outcome.expected}: {outcome.observed}")
     yield from (f"  remark: {note}" for note in outcome.notes)
     if confirmed := run.repetitions.text_at(record["case"], name):
@@ -220,7 +220,7 @@ def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
 def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
     """Yields lines about a defect: its severity, its rules, the evidence of its first case, and its cases."""
     first = defect.first
-    yield f"defect {defect.fingerprint}  ({run.name}; {run.path})"
+    yield f"defect {defect.fingerprint}  ({run.name}; {run.when}; {run.path})"
     yield from _wrapped(defect.title)
     yield ""
     yield f"severity:    {defect.severity.label}"

@@ -76,10 +76,6 @@ class Shown:
         return [of_case[case] for case in self.defect.cases[:_MOST_SHOWN]]
 
     @property
-    def cases(self) -> int:
-        return len(self.defect.cases)
-
-    @property
     def more(self) -> Sequence[str]:
         return self.defect.cases[_MOST_SHOWN:]
 
@@ -223,7 +219,10 @@ class Page:
         return Cell(rule, [run.verdicts.get(rule.id, "") for run in self.runs])
 
     def tally(self, verb: str) -> Mapping[str, int]:
-        """Returns the numbers of a verb's rules by their verdicts in the first run, the worst verdicts first."""
+        """Returns the numbers of a verb's rules by their verdicts, the worst verdicts first. Of several runs, returns the
+        number of rules whose verdicts differ."""
+        if len(self.runs) > 1:
+            return {"differ": sum(len({*cell.verdicts}) > 1 for cell in self.map[verb])}
         verdicts = [cell.verdicts[0] or "not run" for cell in self.map[verb]]
         return {verdict: verdicts.count(verdict) for verdict in sorted({*verdicts}, key=rank_of)}
 
@@ -297,16 +296,29 @@ class Page:
         ]
 
     def _verdicts(self, case: str) -> list[str]:
-        return [record["effective"] if record else "-" for record in self.cases[case]]
+        return [record["effective"] for record in self.cases[case] if record]
 
     @property
     def verdicts(self) -> list[tuple[str, int]]:
-        total = sum((Counter(run.counts) for run in self.runs), Counter[str]())
+        """The verdicts, each with the number of cases that have it in some run."""
+        total = Counter({Verdict.MISSED: len(self.unrecorded)})
+        for case in self.cases:
+            total.update({Verdict(verdict) for verdict in self._verdicts(case)})
         return [(verdict, total[verdict]) for verdict in VERDICTS if total[verdict]]
 
     @cached_property
     def differing(self) -> int:
+        """The number of cases whose verdicts differ between runs that have the case."""
         return sum(len(set(self._verdicts(case))) > 1 for case in self.cases)
+
+    @cached_property
+    def absent(self) -> int:
+        """The number of cases that are not in every run."""
+        return sum(None in records for records in self.cases.values())
+
+    def cases_with(self, by_run: Sequence[Shown]) -> int:
+        """Returns the number of cases that show a defect in some run."""
+        return len({case for shown in by_run for case in shown.defect.cases})
 
 
 def _order(defect: Defect) -> tuple[bool, bool, bool, int]:

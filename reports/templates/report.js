@@ -190,9 +190,10 @@
     remember(wanted);
     const filtering = words.length > 0 || wanted.length > 0;
     const has = (verdicts) => wanted.length === 0 || wanted.some((each) =>
-      each === "differs" ? new Set(verdicts).size > 1 : verdicts.includes(each));
+      each === "differs" ? new Set(verdicts.filter((verdict) => verdict !== "-")).size > 1 : verdicts.includes(each));
     const matches = finder(words);
-    let total = 0, any = false;
+    const shownCases = new Set();
+    let missed = 0, any = false;
     for (const group of groups) {
       const wantedVerb = verb.value === "" || group.element.dataset.verb === verb.value;
       let shown = 0;
@@ -205,7 +206,7 @@
         list(rule, here);
         if (words.length && here.length && here.length <= 40 && !named) open(rule.element);
         shown += visible;
-        total += wantedVerb ? here.length : 0;
+        if (wantedVerb) for (const at of here) shownCases.add(at);
       }
       group.element.classList.toggle("hidden", !wantedVerb || shown === 0);
       if (filtering || verb.value) group.element.open = true;
@@ -217,12 +218,12 @@
         words.every((word) => name.toLowerCase().includes(word))) : [];
       unrecorded.classList.toggle("hidden", here.length === 0);
       inside(unrecorded, () => fill($("pre", unrecorded), here, (name) => `${name}\n`));
-      total += here.length;
+      missed = here.length;
       any ||= here.length > 0;
     }
     filtered = filtering || verb.value !== "";
     $("#nothing").classList.toggle("hidden", any);
-    count.textContent = filtering || verb.value ? `${total.toLocaleString("en")} cases` : "";
+    count.textContent = filtering || verb.value ? `${(shownCases.size + missed).toLocaleString("en")} cases` : "";
   }
   let waiting = 0;
   search.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(apply, 60); });
