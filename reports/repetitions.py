@@ -69,23 +69,27 @@ class Repetitions:
         """Returns the result with BROKEN instead of a HANG that did not occur again, because a busy host may delay a
         completion. In a sweep, the rules of points with such hangs are BROKEN, unless other points violate these rules
         too. A HANG whose repetition showed another violation counts as that violation."""
-        if record["effective"] != Verdict.HANG or not (self.unconfirmed or self._replaced):
+        verdicts = dict(record.get("rule_verdicts", {}))
+        hung = Verdict.HANG in (record["effective"], *verdicts.values())
+        if not hung or not (self.unconfirmed or self._replaced):
             return record
-        if self.is_unconfirmed(record):
+        if record["effective"] == Verdict.HANG and self.is_unconfirmed(record):
             return {**record, "effective": Verdict.BROKEN}
         again = [
             symptom
             for symptom in symptoms_of(record)
             if symptom.verdict != Verdict.HANG or symptom.name not in self.unconfirmed
         ]
-        verdicts = dict(record.get("rule_verdicts", {}))
         for rule in [rule for rule, verdict in verdicts.items() if verdict == Verdict.HANG]:
             verdicts_here = [
                 self._verdict_of(symptom) for symptom in again if rule in symptom.rules
             ]
             verdicts[rule] = min(verdicts_here, key=VERDICTS.index, default=Verdict.BROKEN)
-        worst = min(map(self._verdict_of, again), key=VERDICTS.index, default=Verdict.HANG)
-        return {**record, "rule_verdicts": verdicts, "effective": worst}
+        decided: ResultRecord = {**record, "rule_verdicts": verdicts}
+        if record["effective"] == Verdict.HANG:
+            worst = min(map(self._verdict_of, again), key=VERDICTS.index, default=Verdict.HANG)
+            decided["effective"] = worst
+        return decided
 
     def _verdict_of(self, symptom: Symptom) -> Verdict:
         return self._replaced.get(symptom.name, Verdict(symptom.verdict))

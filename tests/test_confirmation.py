@@ -629,6 +629,11 @@ def test_rules_of_points_whose_hang_is_not_confirmed_are_undecided() -> None:
     decided = Repetitions(tried).decided(swept)
     assert decided["rule_verdicts"] == verdicts | {"REG-01": "BROKEN", "REG-02": "FAIL"}
     assert Repetitions(tried[1:]).decided(swept) == swept
+    failed: Any = {**swept, "verdict": "FAIL", "effective": "FAIL"}
+    assert Repetitions(tried).decided(failed) == {
+        **failed,
+        "rule_verdicts": decided["rule_verdicts"],
+    }
 
 
 def test_an_unconfirmed_violation_is_not_a_regression(tmp_path: Path, cli: Cli) -> None:

@@ -358,8 +358,8 @@ def test_a_rule_whose_every_outcome_is_open_did_not_pass_in_part() -> None:
     assert conclusion.restriction.startswith("left open by the documents: ")
     assert conclusion.settled
     for made, label in (([], "OPEN"), ([{"wc": ["REM_ACCESS_ERR"]}], "PARTIAL")):
-        steps = {"expected": {"outcome": "open", "afterwards": [{"outcome": "refused"}]}}
-        granted = line(OPEN, **steps, observed={"afterwards": made})
+        required = {"outcome": "open", "afterwards": [{"outcome": "refused"}]}
+        granted = line(OPEN, expected=required, observed={"afterwards": made})
         assert concluded(granted, needs=Needs({"REG-05": ()})).label == label
 
 
