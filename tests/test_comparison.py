@@ -298,7 +298,7 @@ def test_defects_are_compared_by_their_fingerprints(tmp_path: Path, cli: Cli) ->
     gone, *new = sorted(
         line.split(maxsplit=2)[2] for line in said.splitlines() if re.match(r"  (new|gone)  ", line)
     )
-    assert gone.endswith("a registration is refused with EINVAL: REG-01")
+    assert gone.endswith("a valid registration is refused with EINVAL: REG-01")
     assert [line.rpartition("with ")[2] for line in new] in (
         ["EPERM: REG-01", "ENOMEM: REG-01"],
         ["ENOMEM: REG-01", "EPERM: REG-01"],

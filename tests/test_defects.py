@@ -33,6 +33,7 @@ from conformance.defects import (
 from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.record import ResultRecord, SetUp
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.model.vocabulary import BUILT_INLINE
 from conformance.tables.suite import load_suite
 from kinds import REPORTS, Cli
 from recorded_reference import record as recorded_run
@@ -242,8 +243,8 @@ def test_wrong_results_of_the_kernel_core_count_as_the_stacks_but_crashes_do_not
 
 
 TITLES = {
-    "4703b67c7434": "a registration is refused with EOPNOTSUPP: ZERO_BASED region",
-    "586737a68bcd": "a registration with ON_DEMAND is refused with EOPNOTSUPP: ODP region with HUGETLB",
+    "4703b67c7434": "a valid registration is refused with EOPNOTSUPP: ZERO_BASED region",
+    "586737a68bcd": "a valid registration with ON_DEMAND is refused with EOPNOTSUPP: ODP region with HUGETLB",
     "74523eb0e047": "ibv_advise_mr fails with EINVAL instead of EFAULT or ENOENT or EPERM: lists of several elements; "
     "an lkey of another PD, or without write access; a range out of bounds, or an invalid lkey",
     "85c569cb8aca": "range of a bound window: its rkey moves bytes that it must not move",
@@ -260,7 +261,7 @@ def test_a_title_is_made_of_the_cause_of_the_rules_and_of_what_was_seen() -> Non
     titles = {defect.fingerprint: defect.title for defect in defects_of(results("forky"), shorts)}
     assert {fingerprint: titles[fingerprint] for fingerprint in TITLES} == TITLES
     without = {defect.fingerprint: defect.title for defect in defects_of(results("forky"))}
-    assert without["4703b67c7434"] == "a registration is refused with EOPNOTSUPP: REG-11"
+    assert without["4703b67c7434"] == "a valid registration is refused with EOPNOTSUPP: REG-11"
 
 
 def test_a_title_names_the_command_the_memory_and_the_operation_of_all_its_symptoms() -> None:
@@ -286,6 +287,49 @@ def test_a_title_names_the_command_the_memory_and_the_operation_of_all_its_sympt
     assert defect.title == (
         "a valid uverbs REREG_MR of a region without LOCAL_WRITE is refused with EACCES"
     )
+
+
+def at_points(*points: tuple[str, FaultKind, dict[str, str]]) -> list[str]:
+    """Returns the titles of the defects of deviating points, each with its rule, its fault and its values."""
+    deviations = []
+    for rule, kind, values in points:
+        fault = Fault(kind, verb="traffic", operation=values["operation"], key=values["key"])
+        if kind in (FaultKind.REFUSED, FaultKind.WRONG_STATUS):
+            fault = replace(fault, operation=BUILT_INLINE, seen=("WR_FLUSH_ERR",))
+        if kind is FaultKind.MOVED:
+            fault = replace(fault, outside=True)
+        deviations.append(
+            {"when": "always", "rules": [rule], "fault": fault.as_data(), "smallest": values},
+        )
+    record: Any = {**symptoms("forky")[0].record, "verdict": "FAIL", "deviations": deviations}
+    record.pop("alarms", None)
+    return [defect.title for defect in defects_of([record])]
+
+
+def test_one_cause_at_points_with_several_rules_and_keys_is_one_defect() -> None:
+    cut = {"operation": "ATOMIC_FETCH_AND_ADD", "before": "cut_read", "key": "window"}
+    kept = [("BIND-07", FaultKind.NOT_ARRIVED, cut), ("REG-12", FaultKind.NOT_ARRIVED, cut)]
+    (title,) = at_points(*kept, ("IOVA-02", FaultKind.NO_COMPLETION, {**cut, "key": "region"}))
+    assert title.startswith("atomic operations fail after an RDMA READ that ended")
+    inline = {"operation": "SEND", "posting": "wr_post", "flags": "inline", "key": "window"}
+    found = [("BIND-05", FaultKind.REFUSED, inline), ("STAT-01", FaultKind.WRONG_STATUS, inline)]
+    assert at_points(*found) == [
+        "valid requests are refused: requests of ibv_wr_post with inline data"
+    ]
+    outside = [(rule, FaultKind.MOVED, inline) for rule in ("BIND-08", "BIND-10")]
+    assert len(at_points(*outside)) == 1
+    assert len(at_points(*kept, *found, *outside)) == 3
+
+
+def test_the_title_of_a_kernel_warning_names_the_driver_and_of_an_invalidation_the_window() -> None:
+    crash = next(item for item in symptoms("siw") if "f7496e71ec5f" in cause_of(item).fingerprints)
+    (defect,) = defects_of([crash.record], {"REG-23": "memory that cannot be registered"})
+    assert " below siw_umem_get (siw), during a registration" in defect.title
+    assert defect.title.startswith("kernel warning in __alloc_frozen_pages_noprof, ")
+    dead = next(item for item in symptoms("forky") if "6c8e18b350a5" in cause_of(item).fingerprints)
+    fault = {**dead.fault.as_data(), "dead": True, "key": "window"}
+    (defect,) = defects_of([{**dead.record, "fault": fault}])
+    assert defect.title.endswith("during an invalidation of a window that is not bound")
 
 
 def test_the_title_of_a_report_of_kasan_names_the_error_and_the_function() -> None:
@@ -323,7 +367,7 @@ def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fi
     run = read(recorded_run(tmp_path / "run", suite, cases, named("remote-write-never").kind()))
     refused = [defect for defect in run.defects if defect.severity is Severity.VALID_REFUSED]
     first = refused[0]
-    assert first.title == "a registration with REMOTE_WRITE is refused with EINVAL"
+    assert first.title == "a valid registration with REMOTE_WRITE is refused with EINVAL"
     assert len(first.rules) > 3
     assert len(first.fingerprints) == len(first.causes) > 3
     for case in first.cases:

@@ -189,7 +189,7 @@ def test_the_top_shows_the_latest_night(page: Browser) -> None:
     assert news[1:] == ["trixie: REG-15 PASS → FAIL"]
     assert (
         news[0]
-        == "trixie: a registration is refused: REMOTE_WRITE without LOCAL_WRITE not seen → seen"
+        == "trixie: a valid registration is refused: REMOTE_WRITE without LOCAL_WRITE not seen → seen"
     )
     now = " ".join(page.one(".now").text.split())
     assert "trixie good 2 rules violated, 2 defects; kernel 6.12.2, rdma-core 56.1" in now

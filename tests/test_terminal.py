@@ -266,7 +266,7 @@ def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst
         first,
     )
     assert re.fullmatch(
-        r"valid refused +[0-9a-f]{12} a registration is refused with EINVAL: REG-01 \(REG-01\) x2",
+        r"valid refused +[0-9a-f]{12} a valid registration is refused with EINVAL: REG-01 \(REG-01\) x2",
         second,
     )
     assert third.startswith("BROKEN               REG-12 reg_mr/sample/c4: the harness could not")

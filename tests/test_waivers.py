@@ -366,6 +366,7 @@ def test_a_result_with_a_second_defect_is_not_waived_for_the_first(waivers: Waiv
     new: Any = {
         **deviation,
         "observed": "ibv_dereg_mr should succeed, but returned EBUSY",
+        "fault": {"kind": "refused", "verb": "ibv_dereg_mr", "errno": "EBUSY"},
         "rules": ["DEREG-01"],
     }
     assert left(waivers, [changed(sweep, {"deviations": [deviation, new]})])[0] == [sweep["case"]]

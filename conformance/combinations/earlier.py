@@ -7,9 +7,9 @@ from conformance.bench.work_requests import BEHIND, SIGNALED, SendRequest
 from conformance.combinations.objects import Link, Objects
 from conformance.errors import SetupRefused
 from conformance.execution.connection import SILENCE_S, post_receives
+from conformance.model.combinations import CUT_READ
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
 
-CUT_READ = "cut_read"  # a READ of which only the first packet could be written
 _WORD = 8
 
 

@@ -33,7 +33,10 @@ DEVICE, PROVIDER, LIBIBVERBS, CORE, PROGRAM = (
     "program",
 )
 UNKNOWN = "not known"
-_CORE_MODULES = ("ib_core", "ib_uverbs", "ib_umad", "rdma_cm", "iw_cm", "ib_cm", "rdma_ucm")
+_CORE_MODULES = (
+    *("ib_core", "ib_uverbs", "ib_uverbs_support", "ib_umad"),
+    *("rdma_cm", "iw_cm", "ib_cm", "rdma_ucm"),
+)
 # A line of a driver in the kernel's log, such as `rxe0: pd#1 rxe_reg_user_mr: …`; it begins with the device's name.
 _OWN_LINE = re.compile(r"^(?:\[[^\]]*\] )?(?P<device>[a-z]\w*\d): (?:\S+ )?(?P<function>\w+): \S")
 # A line about a queue pair is about a request, such as one that a later step of the case posts, not about a system call.
@@ -153,11 +156,19 @@ def _of_kernel(fault: Fault, log: Iterable[str]) -> Answering:
         else:
             layer = DEVICE
         return Answering(layer, f"the kernel was in {site}")
+    frame = frame_of_driver(log)
+    if frame:
+        return Answering(DEVICE, f"{frame[0]} of {frame[1]} is on the stack")
+    return Answering(UNKNOWN, str(site) if site else "the kernel's log does not show the location")
+
+
+def frame_of_driver(log: Iterable[str]) -> tuple[str, str] | None:
+    """Returns the innermost function of a driver on the kernel's stack, and its module; None if there is none."""
     frames = filter(None, map(_KERNEL_FRAME.search, log))
     frame = next((frame for frame in frames if frame["module"] not in _CORE_MODULES), None)
     if frame:
-        return Answering(DEVICE, f"{frame['function']} of {frame['module']} is on the stack")
-    return Answering(UNKNOWN, str(site) if site else "the kernel's log does not show the location")
+        return frame["function"], frame["module"]
+    return None
 
 
 def _of_process(log: Sequence[str]) -> Answering:

@@ -11,7 +11,10 @@ to one defect. The following facts, besides the kind of violation, determine a c
 - Packets of a wire peer, if the kernel lives: the rule, the operation of the packet, and the effect.
 - A request accessed bytes outside of a region: no further fact, because one check of bounds should refuse all these
   requests.
-- A failure in the use of a window: the rule. If the window was bound although the bind must be refused, the missing
+- A request moved bytes outside of a window: no further fact, as for a region.
+- Inline data of a builder, and an atomic operation behind an RDMA READ that was cut, at points of a model: this
+  circumstance. The rule and the key do not matter.
+- Another failure in the use of a window: the rule. If the window was bound although the bind must be refused, the missing
   refusal is the cause. Requests in flight that move bytes after the window has ended have one cause.
 - A key of a region is used after a call has ended it: this call.
 - Another failure in the use of a region: its special kind, such as on demand, without the effect, because the contents
@@ -34,11 +37,12 @@ from typing import Any, NamedTuple
 
 from conformance.judging.answering_layer import CORE
 from conformance.judging.kernel_alarms import first_alarm, site_in
+from conformance.model.combinations import CUT_READ, circumstance
 from conformance.model.fault import NEWER_COMMAND, OWN_ADDRESSES, WINDOW, Effect, Fault, FaultKind
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.rules import OF_WIRE
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.model.vocabulary import BINDS, PROBES, REGISTRATIONS, WIRE
+from conformance.model.vocabulary import BINDS, BUILT_INLINE, PROBES, REGISTRATIONS, WIRE
 from conformance.verbs import VERBS
 
 
@@ -304,14 +308,22 @@ class Cause:
 
 _NEWER_COMMAND = ("kernel core", "REG_MR")
 _ENDED_WINDOW = ("use", "ended window")
+_BEHIND_CUT_READ = ("use", "behind a cut READ")
+_OUTSIDE_OF_WINDOW = ("use", "window", "BIND-10")
+# By group and rule: the rule whose check also refuses this. A region of another process is a region of another domain,
+# and a comparison with the bounds also refuses long elements.
+_SAME_CHECK: Mapping[tuple[str, str], str] = {
+    (BIND, "REG-27"): "BIND-18",
+    ("ibv_advise_mr", "ADV-16"): "ADV-08",
+}
 # The call that ends most keys. Older results do not name the call.
 _DESTRUCTION = "ibv_dereg_mr"
 # By the key of a cause: its fingerprints in earlier versions, which separated what one change of the stack cures.
 _EARLIER: Mapping[tuple[str, ...], tuple[str, ...]] = {
     _NEWER_COMMAND: ("8258bec575a4", "90a6fe561db5"),
     (Effect.REFUSED, INVALIDATION, "", "on UC"): ("ace5e1427511", "aa9f15e1f036"),
-    (Effect.ACCEPTED, BIND, "", "BIND-18"): ("582c1cde0471",),
-    (Effect.ACCEPTED, "ibv_advise_mr", "", "ADV-08"): ("1e49b15dc0dd",),
+    (Effect.ACCEPTED, BIND, "", "BIND-18"): ("582c1cde0471", "a40880f2cb8c"),
+    (Effect.ACCEPTED, "ibv_advise_mr", "", "ADV-08"): ("1e49b15dc0dd", "bf4ee26e70a5"),
     _ENDED_WINDOW: ("5c12bb81389f", "958a64a75930"),
 }
 
@@ -338,6 +350,13 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
         return ("core", group, fault.answer)
     if is_of_newer_command(fault):
         return _NEWER_COMMAND
+    if fault.operation == BUILT_INLINE and effect in (Effect.REFUSED, Effect.STATUS):
+        return ("use", "region", Effect.REFUSED, BUILT_INLINE)
+    if _is_behind_cut_read(symptom):
+        return _BEHIND_CUT_READ
+    if fault.verb == "access_elsewhere" and effect is Effect.REFUSED:
+        # What another process may still use was ended by the judged call, which had to be refused.
+        return _of_acceptance(group_of(verb_of(symptom.record["call"])), rule)
     if group == ACCESS and fault.kind is FaultKind.NO_COMPLETION:
         return ("use", "no completion", fault.operation)
     if group == ACCESS and effect is Effect.MOVED and fault.allowed_by:
@@ -368,20 +387,25 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
         return (effect, group, errno, f"on {fault.qp_type}")
     if errno and effect is Effect.REFUSED and group != REGISTRATION and errno not in _NOT_SUPPORTED:
         return (effect, group, errno)
-    return (effect, group, errno, rule)
+    return (effect, group, errno, _SAME_CHECK.get((group, rule), rule))
 
 
 def _is_of_invalidation(fault: Fault) -> bool:
-    """Whether packets show how the device executes or reports an invalidation, which a posted request shows too."""
-    shown = fault.effect is Effect.ACCEPTED or fault.kind is FaultKind.WRONG_INVALIDATED_KEY
-    return fault.verb == WIRE and fault.operation.endswith("_WITH_INV") and shown
+    """Whether an access or packets show how the device executes or reports an invalidation."""
+    told = fault.kind is FaultKind.WRONG_INVALIDATED_KEY
+    accepted = fault.verb == WIRE and fault.effect is Effect.ACCEPTED
+    return fault.operation.endswith("_WITH_INV") and (told or accepted)
+
+
+def _is_behind_cut_read(symptom: Symptom) -> bool:
+    """Whether an atomic operation has failed because an RDMA READ had ended behind its first packet."""
+    effects = (Effect.MISPLACED, Effect.REFUSED, Effect.HUNG)
+    return circumstance(symptom.smallest) == CUT_READ and symptom.fault.effect in effects
 
 
 def _of_acceptance(group: str, rule: str) -> tuple[str, ...]:
-    """Returns the cause of a bind or invalidation that is not refused. A region of another process is a region of
-    another domain, and one comparison refuses both."""
-    same = "BIND-18" if (group, rule) == (BIND, "REG-27") else rule
-    return (Effect.ACCEPTED, group, "", same)
+    """Returns the cause of a call or request that is not refused."""
+    return (Effect.ACCEPTED, group, "", _SAME_CHECK.get((group, rule), rule))
 
 
 def group_of(verb: str) -> str:
@@ -419,6 +443,8 @@ def _of_kernel(fault: Fault, group: str, rule: str) -> tuple[str, ...]:
 
 def _of_use(fault: Fault, rule: str) -> tuple[str, ...]:
     if fault.key == WINDOW:
+        if fault.effect is Effect.MOVED and fault.outside:
+            return _OUTSIDE_OF_WINDOW
         if fault.effect is Effect.MOVED:
             return ("use", "window", rule)
         return ("use", "window", rule, fault.effect)

@@ -8,17 +8,27 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from conformance.defects.conditions import Flags, Granted, conditions, flags_in, flags_of
+from conformance.defects.owner import frame_of_driver
 from conformance.defects.symptom import (
     ACCESS,
     BIND,
     INVALIDATION,
     REGISTRATION,
     Cause,
+    KernelSite,
     Symptom,
     group_of,
     site_of,
 )
-from conformance.model.fault import HUGE, ON_DEMAND, OWN_ADDRESSES, PERSISTENT, Effect, FaultKind
+from conformance.model.fault import (
+    HUGE,
+    ON_DEMAND,
+    OWN_ADDRESSES,
+    PERSISTENT,
+    WINDOW,
+    Effect,
+    FaultKind,
+)
 from conformance.model.record import HeaderRecord
 from conformance.model.vocabulary import WIRE
 
@@ -30,6 +40,7 @@ _GROUPS = {
     BIND: "a bind",
     INVALIDATION: "an invalidation",
     ACCESS: "an access",
+    WIRE: "the handling of packets",
 }
 # The words before and after the word `region` in a title.
 _BEFORE = {ON_DEMAND: "on-demand (ODP) "}
@@ -79,7 +90,7 @@ def title_of(
     condition, the condition determines the title, else the first cause. For `succeeded`, see `granted`."""
     first = causes[0]
     if len(causes) > 1 and (flags := next(filter(None, conditions(symptoms, succeeded)), ())):
-        return f"a registration with {' and '.join(flags[:_MOST_NAMES])} is refused{_with(first.key[2])}"
+        return f"a valid registration with {' and '.join(flags[:_MOST_NAMES])} is refused{_with(first.key[2])}"
     return _TITLES[first.key[0]](first.key[1:], symptoms, shorts)
 
 
@@ -127,14 +138,40 @@ def _kernel(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> 
     of_tools = fault.effect is Effect.KERNEL_ALARM and len(fault.seen) > 1
     if of_tools:
         what = fault.seen[0]
+    elif fault.kind in (FaultKind.KERNEL_WARNED, FaultKind.KERNEL_TAINTED):
+        what = "kernel warning"
     else:
         what = "kernel fault"
     if not site:
         return f"{what} during {_group(key[0])}{_short(key[-1], shorts)}"
+    where = f"{site}{_below(site, symptoms)}"
+    # Packets show the defects of posted requests, too.
+    symptoms = [symptom for symptom in symptoms if symptom.verb != WIRE] or symptoms
     groups = {group_of(symptom.verb) for symptom in symptoms}
-    if len(groups) == 1:
-        return f"{what} in {site}, during {_group(groups.pop())}{_of_memory(symptoms)}"
-    return f"{what} in {site}"
+    if len(groups) > 1:
+        return f"{what} in {where}"
+    during = f"{_group(groups.pop())}{_of_unbound(symptoms)}{_of_memory(symptoms)}"
+    if what == "kernel warning":
+        during += _about(symptoms, shorts)
+    return f"{what} in {where}, during {during}"
+
+
+def _below(site: KernelSite, symptoms: Sequence[Symptom]) -> str:
+    """Returns the function of a driver on the stack, if the site itself is outside of every module; else empty."""
+    if site.module:
+        return ""
+    logs = (symptom.record["kernel"].get("log", ()) for symptom in symptoms)
+    frame = next(filter(None, map(frame_of_driver, logs)), None)
+    if frame:
+        return f" below {frame[0]} ({frame[1]})"
+    return ""
+
+
+def _of_unbound(symptoms: Sequence[Symptom]) -> str:
+    """Returns that each call names a window that is not bound; empty if one names something else."""
+    if all(symptom.fault.dead and symptom.fault.key == WINDOW for symptom in symptoms):
+        return " of a window that is not bound"
+    return ""
 
 
 def _of_memory(symptoms: Sequence[Symptom]) -> str:
@@ -169,6 +206,8 @@ def _use(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str
     what, *more = key
     if what == "ended window":
         return "a request in flight moves bytes after its window has ended"
+    if what == "behind a cut READ":
+        return "atomic operations fail after an RDMA READ that ended behind its first packet, and a reset"
     if what == "no completion":
         return f"requests never complete: {more[0] or 'any'}"
     if what == "window":
@@ -249,8 +288,10 @@ def _refused(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) ->
         of_regions = _without_local_write(symptoms)
         return f"a valid {valid}{of_regions} is refused{_with(errno)}{_about(symptoms, shorts)}"
     flags = [flags_of(symptom) or Flags() for symptom in symptoms]
-    if group == REGISTRATION and all("ON_DEMAND" in names for names in flags):
-        name = "a registration with ON_DEMAND"
+    if group == REGISTRATION:
+        name = "a valid registration"
+        if all("ON_DEMAND" in names for names in flags):
+            name += " with ON_DEMAND"
     return f"{name} is refused{_with(errno)}{_short(rule[0], shorts)}"
 
 

@@ -37,6 +37,7 @@ _CHANGES = ENUMS["ibv_rereg_mr_flags"]
 _KEYS = ("rkey", "lkey")
 # Calls that destroy an object, each with the name of the argument for that object.
 _ENDS = {"ibv_dereg_mr": "mr", "ibv_dealloc_mw": "mw"}
+_INVALIDATIONS = ("post_local_inv", "post_send_with_inv")
 _REREGISTRATIONS = ("ibv_rereg_mr", "ibv_rereg_mr_experimental")
 # The page sizes, and the distance between two objects, that are assumed when ranges are compared. The result does not
 # depend on the page sizes, because all quantities of a table scale with these sizes.
@@ -134,6 +135,10 @@ class _Scene:
         self._destroyed_by = {
             name: "ibv_dereg_mr" for name, spec in set_up.mrs.items() if spec.gone
         }
+        # Windows that are not bound, each with the last call about the window.
+        self._unbound = {
+            name: "ibv_alloc_mw" for name, spec in set_up.windows.items() if not spec.bound
+        }
         # The last call that may have given an object a new key.
         self._changed_by: dict[str, str] = {}
         self._posted: Step | None = None
@@ -150,6 +155,7 @@ class _Scene:
             self._regions[name] = _registered(step.call, arguments, self._entry)
         elif step.call in PRODUCTS and PRODUCTS[step.call][0] == WINDOW:
             self._windows.add(name)
+            self._unbound[name] = step.call
         elif step.then.outcome == "refused":
             return
         elif step.call in _REREGISTRATIONS and (
@@ -159,7 +165,12 @@ class _Scene:
             self._changed_by[str(arguments["mr"])] = step.call
         elif step.call in BINDS:
             self._bound[str(arguments.get("mw"))] = arguments
+            self._unbound.pop(str(arguments.get("mw")), None)
             self._changed_by[str(arguments.get("mw"))] = step.call
+        elif step.call in _INVALIDATIONS:
+            key = self.key_of(step)
+            if key and key.kind == WINDOW:
+                self._unbound[key.name] = step.call
         elif step.call in _ENDS:
             self._destroyed_by[str(arguments.get(_ENDS[step.call]))] = step.call
 
@@ -179,7 +190,10 @@ class _Scene:
                 kind = WINDOW
             else:
                 kind = REGION
-            return _Key(kind, name, self._end_of(name, property_))
+            end = self._end_of(name, property_)
+            if step.call in _INVALIDATIONS:
+                end = end or self._unbound.get(name, "")
+            return _Key(kind, name, end)
         if any(True for _ in _key_quantities(step.arguments)):
             return _Key(REGION, "", "")
         return None

@@ -16,6 +16,7 @@ from conformance.model.combinations import (
     Conditions,
     CoveringArray,
     Point,
+    circumstance,
 )
 from conformance.model.fault import Fault, FaultKind, verdict_of
 from conformance.model.observation import AccessSeen, CombinationsSeen, PointClass
@@ -172,7 +173,7 @@ def _field_kind(right: Sequence[str], words: Sequence[str]) -> FaultKind:
 
 @dataclass
 class Group:
-    """Points with the same kind of deviation and the same rule."""
+    """Points with the same kind of deviation, the same rule and the same circumstance."""
 
     deviation: Deviation
     found: PointClass
@@ -232,7 +233,9 @@ class Judged:
         self.verdicts[verdict] += 1
         if self.rules.get(blamed[0]) != Verdict.FAIL:
             self.rules[blamed[0]] = verdict
-        key = (wrong.aspect, blamed[0], fault.kind, fault.expected, fault.statuses, fault.errno)
+        values = dict(zip(self.array.model.names, point, strict=True))
+        seen = (fault.kind, fault.expected, fault.statuses, fault.errno)
+        key = (wrong.aspect, blamed[0], circumstance(values), *seen)
         group = self.groups.setdefault(key, Group(wrong, found))
         group.points.append(point)
 

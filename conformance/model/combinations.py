@@ -9,15 +9,28 @@ from dataclasses import dataclass, replace
 from conformance.model.observation import AccessSeen
 from conformance.model.predicate import And, Expression, HasCapability, Not, Word, parse
 from conformance.model.space import Axis, Space
+from conformance.model.vocabulary import ATOMICS_IN_ORDER, BUILDERS, BUILT_INLINE
 from conformance.older_python import zip
 
 Point = tuple[str, ...]
 ALWAYS = "always"
 # In the index of recorded points, numbers from here on stand for what the device lacks.
 LACKING = 0x8000
+# A value of `before`: a READ of which only the first packet could be written, and a reset of the queue pair.
+CUT_READ = "cut_read"
 Test = Callable[[Point], bool]
 # What points show, as evidence of rules.
 ASPECTS = GRANTED, REFUSED, STATUS, FIELDS = "granted", "refused", "status", "fields"
+
+
+def circumstance(values: Mapping[str, str]) -> str:
+    """Returns why a request may fail whatever it addresses: an atomic operation behind a cut READ, or inline data of a
+    builder; empty for other points."""
+    if values.get("before") == CUT_READ and values.get("operation") in ATOMICS_IN_ORDER:
+        return CUT_READ
+    if values.get("flags") == "inline" and values.get("posting") in BUILDERS:
+        return BUILT_INLINE
+    return ""
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,18 @@
 """Adds to the record of a case with combinations what its points show: verdicts of rules, and deviations that are
 explained by values of parameters. The process that writes the results file computes them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from conformance.combinations.explanation import explained
 from conformance.judging.combinations import Group, Judged, is_granted, verdicts_of_rules
 from conformance.judging.sentences import sentence
 from conformance.model.case import Case
-from conformance.model.combinations import GRANTED, REFUSED
-from conformance.model.fault import ON_DEMAND, REGION, WINDOW, verdict_of
+from conformance.model.combinations import GRANTED, REFUSED, circumstance
+from conformance.model.fault import ON_DEMAND, REGION, WINDOW, Effect, verdict_of
 from conformance.model.record import Deviation as DeviationFacts
 from conformance.model.record import ResultRecord
+from conformance.model.vocabulary import BUILT_INLINE
 from conformance.older_python import zip
 from conformance.results import reached
 
@@ -30,7 +32,7 @@ def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFact
         verb="traffic",
         call=f"access({model.text(smallest)})",
         entry=case.entry,
-        operation=values["operation"],
+        operation=_operation(values, group.deviation.fault.effect),
         key=WINDOW if values["key"].startswith("window") else REGION,
         outside="range" in judged.conditions.faults(smallest),
         dead=values["key"] == "ended",
@@ -56,6 +58,14 @@ def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFact
         "rules": [rule],
         "repro": f"./rdma-cts run --only '{case.id}#{model.text(smallest)}'",
     }
+
+
+def _operation(values: Mapping[str, str], effect: Effect) -> str:
+    """Returns the operation of a point, or that the failed requests of a builder had inline data."""
+    built = circumstance(values) == BUILT_INLINE
+    if built and effect in (Effect.REFUSED, Effect.STATUS):
+        return BUILT_INLINE
+    return values["operation"]
 
 
 def with_points(record: ResultRecord, case: Case) -> ResultRecord:
