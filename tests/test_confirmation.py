@@ -1,4 +1,4 @@
-"""Tests of the confirmation, which repeats violations in isolation. A violation is confirmed, or the earlier cases that
+"""Tests of the confirmation, which repeats violations in fresh workers. A violation is confirmed, or the earlier cases that
 it depends on are found, or it is reported as not confirmed. A defect is as severe as the worst of its outcomes."""
 
 from __future__ import annotations
@@ -205,16 +205,16 @@ def passing_again(cases: Sequence[int], but: int) -> Device:
     [
         (
             lambda case, before: VARIOUS.get(case, "PASS"),
-            [[7, 5], [3], [6], [9]],
-            (3, 6, 9),
-            (5, 7),
+            [[7, 6, 5, 3], [9]],
+            (9,),
+            (3, 5, 6, 7),
         ),
-        (spoiled, [[7, 6, 5, 4], [3], [5], [4]], (3, 4, 5), (6, 7)),
-        (deadly, [[7, 6, 5, 4], [5, 4], [3], [6]], (3, 6), (4, 5, 7)),
+        (spoiled, [[7, 6, 5, 4, 3], [5], [4], [3]], (3, 4, 5), (6, 7)),
+        (deadly, [[7, 6, 5, 4, 3], [5, 4, 3], [6]], (6,), (3, 4, 5, 7)),
     ],
     ids=["each cause", "no violation with others", "a crash with others"],
 )
-def test_one_case_of_each_cause_is_repeated_in_isolation_and_the_others_together(
+def test_what_killed_its_worker_is_repeated_in_isolation_and_the_others_together(
     tmp_path: Path,
     device: Device,
     again: list[list[int]],
@@ -490,7 +490,7 @@ def test_a_report_has_the_confirmation_next_to_each_violation(mixed: Path, form:
     text = renderer(form).render([read(mixed)])
     if not (isinstance(text, str)):
         text = text.decode()
-    assert "confirmed: the same when repeated in isolation" in text
+    assert "confirmed: the same when repeated with other cases, in a different order" in text
     assert NOT_CONFIRMED in text
 
 
@@ -499,11 +499,13 @@ def test_the_summaries_have_the_figures_and_the_violations_that_were_not_confirm
 ) -> None:
     run = read(mixed)
     assert list(run.repetitions.summary()) == [
-        "confirmation: 1 of 2 violations reproduced in isolation",
+        "confirmation: 1 of 2 violations reproduced in a fresh worker, 1 of them together with others",
         f"{IDS[11]}: {NOT_CONFIRMED}",
     ]
     assert all(line in terminal.summary(run, mixed) for line in run.repetitions.summary())
-    assert "1 of 2 violations reproduced in isolation" in str(renderer("markdown").render([run]))
+    assert "1 of 2 violations reproduced in a fresh worker" in str(
+        renderer("markdown").render([run]),
+    )
     data = json.loads(renderer("summary").render([run]))
     assert data["confirmation"] == {
         "confirmed": 1,

@@ -40,9 +40,9 @@ PACKET_OF_LEAST = 256  # bytes
 # The bytes of inline data for which queue pairs have room, by the path MTU: more than a packet of the smallest.
 _INLINE = {"usual": 8, LEAST: PACKET_OF_LEAST + 8}
 _ODD = 3  # bytes by which a region is behind a multiple of 64 if its bounds are odd
-# A completion is missing if it takes so many times as long as the slowest one before it, and at least so many seconds:
-# a defect that loses completions may have many points.
-_TIMES, _AT_LEAST_S = 50, 3.0
+# A completion is missing if it takes so many times as long as the slowest one before it, and at least so many seconds;
+# at least so many after one has been missing, because a defect that loses completions may have many points.
+_TIMES, _AT_LEAST_S, _AT_LEAST_AGAIN_S = 50, 3.0, 1.0
 
 
 class LinkSpec(NamedTuple):
@@ -97,6 +97,7 @@ class Objects:
         self._refused: dict[tuple[object, ...], SetupRefused] = {}
         self._wr_id = _FIRST_WR_ID
         self._slowest_s: float | None = None  # the longest wait for a completion that came
+        self._least_s = _AT_LEAST_S
 
     def close(self) -> None:
         for link in self._links.values():
@@ -110,11 +111,13 @@ class Objects:
         """Returns the next completion, or none if it is missing."""
         patience_s = COMPLETION_DEADLINE_S
         if self._slowest_s is not None:
-            patience_s = min(patience_s, max(_AT_LEAST_S, _TIMES * self._slowest_s))
+            patience_s = min(patience_s, max(self._least_s, _TIMES * self._slowest_s))
         began = time.monotonic()
         found = queue.completions(1, patience_s)
         if found:
             self._slowest_s = max(self._slowest_s or 0.0, time.monotonic() - began)
+        else:
+            self._least_s = _AT_LEAST_AGAIN_S
         return found
 
     def wr_id(self) -> int:

@@ -70,13 +70,15 @@ class _Connection:
         # By the distance of its PSN: a request that had no answer yet, and what was noted about it.
         self.open: dict[int, tuple[_Sent, EventSeen]] = {}
 
-    def poll(self, deadline_s: float) -> None:
-        """Sorts the next completion into sends and receives."""
-        for completion in self.queue.completions(1, deadline_s):
+    def poll(self, deadline_s: float) -> bool:
+        """Sorts the next completion into sends and receives. Returns whether there was one."""
+        completions = self.queue.completions(1, deadline_s)
+        for completion in completions:
             if completion.wr_id in self.posted:
                 self.sent_completions.append(completion)
             else:
                 self.receive_completions.append(completion)
+        return bool(completions)
 
 
 class _Script:
@@ -444,10 +446,8 @@ class _Script:
         if NOTHING in event.words:
             connection.end.settle()
             deadline_s = _AT_ONCE_S
-        for _ in range(4):
-            if queue:
-                return queue.pop(0)
-            connection.poll(deadline_s)
+        while not queue and connection.poll(deadline_s):
+            pass
         if queue:
             return queue.pop(0)
         return None

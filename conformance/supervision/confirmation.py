@@ -1,12 +1,12 @@
 """Confirms the violations of a run: repeats them in a fresh worker, unless their case was the first in its worker.
 
 The violations to repeat are all hangs, and three violations of each cause. If one of these does not occur again, all
-violations of its cause are repeated. One violation of each cause, and every violation that killed its worker, is
-repeated in isolation. The other violations are repeated together in one worker, in the reverse order of the run. If a
-violation does not occur in this worker, it is then repeated in isolation. If a violation kills the worker, the
-violations after it are repeated together in the next worker. For a violation that does not occur in isolation, the
-suite searches, by halving, for a short list of the earlier cases of its worker after which it occurs; without a list,
-it is repeated twice more. Verdicts do not change.
+violations of its cause are repeated. Every violation that killed its worker is repeated in isolation. The other
+violations are repeated together in one worker, in the reverse order of the run: one that an earlier case of the run has
+caused does not occur before this case. If a violation does not occur in this worker, it is then repeated in isolation.
+If a violation kills the worker, the violations after it are repeated together in the next worker. For a violation that
+does not occur in isolation, the suite searches, by halving, for a short list of the earlier cases of its worker after
+which it occurs; without a list, it is repeated twice more. Verdicts do not change.
 """
 
 from __future__ import annotations
@@ -234,18 +234,14 @@ class Confirmation:
 
 def _divided(violations: Sequence[Violation]) -> tuple[list[Violation], list[Violation]]:
     """Returns the violations to repeat in isolation, and those to repeat together."""
-    # A violation in a worker's first case has already occurred in isolation.
     alone: list[Violation] = []
     like: list[Violation] = []
-    seen: set[Cause] = {violation.cause for violation in violations if violation.first}
     for violation in violations:
-        is_first = violation.cause not in seen
-        seen.add(violation.cause)
-        (
-            alone
-            if is_first or violation.first or violation.seen["verdict"] != Verdict.FAIL
-            else like
-        ).append(violation)
+        # A violation in a worker's first case has already occurred in isolation.
+        if violation.first or violation.seen["verdict"] != Verdict.FAIL:
+            alone.append(violation)
+        else:
+            like.append(violation)
     return alone, like
 
 
