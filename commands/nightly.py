@@ -35,6 +35,7 @@ from conformance.tables.profile import read_profile
 from conformance.yamldoc.reader import suggestion
 from fixtures.guest.image import renew_image
 from fixtures.guest.recipe import DEFAULT_STACK, OLDEST_STACK, OWN_STACKS, STACKS, recipe_for
+from fixtures.guest.source_trees import commit_of
 from fixtures.system import run_process
 from fixtures.system.cache import cache_directory
 from fixtures.system.packages import find_program
@@ -179,7 +180,10 @@ def execute(arguments: argparse.Namespace) -> int:
                 ],
             )
         stack.enter_context(_running(night))
+        for name in cells:  # an interrupted night also shows the cells that it has not reached
+            make_directory(night / name)
         outcomes, text = [], [f"night {format_night(night.name)}: {', '.join(cells)}"]
+        text += _own_builds(options)
         show(text)
         for name, cell in cells.items():
             _renew(cell.stack or DEFAULT_STACK, arguments.renew)
@@ -203,6 +207,18 @@ def execute(arguments: argparse.Namespace) -> int:
             f"report for a webhook: {arguments.webhook_file}",
         )
     return status
+
+
+def _own_builds(options: RunOptions) -> Iterator[str]:
+    """Yields a line for each tree or build of the user in the cells of a night, with the commit of a tree."""
+    for name in ("linux", "modules", "rdma_core", "overlay"):
+        path = getattr(options, name)
+        if path is None:
+            continue
+        line = f"under test: --{name.replace('_', '-')} {path}"
+        if path.is_dir() and (commit := commit_of(path)):
+            line += f" (commit {commit[:12]})"
+        yield line
 
 
 def _prune(history: History, keep: int) -> None:
@@ -367,12 +383,10 @@ def _ran(cell: Cell, options: RunOptions, yes: bool) -> tuple[Cell, Digest | Non
     shown = replace(options, guest_env=tuple(variables))
     command = [*run_process.COMMAND, *shown.arguments(), "--quiet", "--out", str(cell.folder)]
     log = cell.folder / RUN_LOG
-    with writing(log):
-        cell.folder.mkdir()
-        # A signal that ends the night may also end the run before the run has cleaned up.
-        with log.open("xb") as output, tidied(cell.folder):
-            environment = {**run_process.environment(), **variables}
-            status = _finished(command + ["--yes"] * yes, environment, output.fileno())
+    # A signal that ends the night may also end the run before the run has cleaned up.
+    with writing(log), log.open("xb") as output, tidied(cell.folder):
+        environment = {**run_process.environment(), **variables}
+        status = _finished(command + ["--yes"] * yes, environment, output.fileno())
     if status < 0:
         ended = f"ended by {signal_name(-status)}"
     else:

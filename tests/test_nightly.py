@@ -336,7 +336,10 @@ def test_the_run_ends_with_a_night_that_is_killed(tmp_path: Path) -> None:
 
 def test_a_night_can_test_a_driver_from_a_source_tree(nights: Nights, tmp_path: Path) -> None:
     laid(tmp_path, dict.fromkeys(("drivers/infiniband/sw/rxe/rxe.c", "include/rdma/x.h"), ""))
-    nights.night(0, "--linux", str(tmp_path), forky=GOOD_RUN)
+    for words in ("init --quiet", "add .", "-c user.name=a -c user.email=a@b commit --quiet -m a"):
+        subprocess.run(["git", "-C", tmp_path, *words.split()], check=True)
+    said = nights.night(0, "--linux", str(tmp_path), forky=GOOD_RUN)
+    assert re.search(rf"^under test: --linux {tmp_path} \(commit [0-9a-f]{{12}}\)$", said, re.M)
     assert option(nights.commands[-1], "--linux") == str(tmp_path)
     nights.night(2, "--linux", str(tmp_path / "include"), forky=GOOD_RUN)
     nights.night(2, "--linux", str(tmp_path), "--modules", str(tmp_path), forky=GOOD_RUN)
@@ -547,6 +550,19 @@ def test_a_night_that_is_terminated_leaves_no_temporary_directory(
 ) -> None:
     nights.night(128 + number, forky=Terminated(number))
     assert [path.name for path in nights.folder.glob("*/*/*")] == ["run.log"]
+
+
+def test_a_night_that_is_interrupted_shows_also_the_cells_that_it_has_not_reached(
+    nights: Nights,
+) -> None:
+    nights.night(143, forky=GOOD_RUN, sid=Terminated(signal.SIGTERM), trixie=GOOD_RUN)
+    assert [(cell.name, cell.outcome.outcome) for cell in nights.history.cells] == [
+        ("forky", BASELINE),
+        ("sid", NOT_RUN),
+        ("trixie", NOT_RUN),
+    ]
+    assert HistoryPage(nights.history).last_outcomes == "1 baseline, 2 not run"
+    assert nights.history.of("trixie")[-1].outcome.reason == "the night was cut short"
 
 
 def test_files_of_a_killed_night_are_removed_unless_its_run_is_still_running(
