@@ -4,7 +4,7 @@
 
 For each NAME, the program FOLDER/NAME is run on the device. If the program does not exist, FOLDER/NAME.c is compiled
 first. JSON lines on PORT report messages of the compiler, the start of the program, and its end with the exit status
-(negative for a signal) and the output."""
+(negative for a signal), the output, and the first line in which the kernel reported an error of its own."""
 
 import json
 import os
@@ -12,14 +12,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
+from conformance.judging.kernel_alarms import first_alarm
+from conformance.kernel.log import KernelWatch
 from conformance.results.files import write_all
 from fixtures.guest.wire_namespace import ADDRESS, NAMESPACE, make_namespace
 
 # A program waits at most 10 s for each completion; an emulated guest on a busy machine is slow.
 _DEADLINE_S = 120.0
 _SHOWN = 4000  # the most characters of the output that are reported
+_ONCE = Path(
+    "/sys/kernel/debug/clear_warn_once"
+)  # lets a kernel warn again of what it has warned once
 
 
 def compile_program(folder: Path, name: str) -> tuple[int, str]:
@@ -89,7 +95,11 @@ def main(device: str, port: str, folder: str, names: Sequence[str]) -> int:
         if status:
             continue
         send({"type": "started", "name": name})
-        status, output = _run(Path(folder) / name, device)
+        if _ONCE.exists():
+            _ONCE.write_text("1", encoding="ascii")
+        with closing(KernelWatch()) as watch:
+            status, output = _run(Path(folder) / name, device)
+            alarm = first_alarm(watch.since_last().get("log", ()))
         seconds = [round(compiled - started, 3), round(time.monotonic() - compiled, 3)]
         send(
             {
@@ -97,6 +107,7 @@ def main(device: str, port: str, folder: str, names: Sequence[str]) -> int:
                 "name": name,
                 "status": status,
                 "output": output[:_SHOWN],
+                "alarm": alarm,
                 "seconds": seconds,
             },
         )

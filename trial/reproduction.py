@@ -9,12 +9,13 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from conformance.errors import UserError
 from conformance.judging import Basis
@@ -238,7 +239,7 @@ def _in_guests(
                 elif message.get("type") == "ended":
                     rest.remove(name)
                     current = ""
-                    yield name, (int(message["status"]), str(message["output"]))
+                    yield name, _ended(message)
         if not current:
             if rest:
                 raise UserError(
@@ -249,6 +250,17 @@ def _in_guests(
             return
         rest.remove(current)
         yield current, (_DIED, "")
+
+
+def _ended(message: Mapping[str, Any]) -> tuple[int, str]:
+    """Returns exit status and output of a program. A kernel that reports an error of its own is a violation that the
+    program cannot see."""
+    status, output, alarm = int(message["status"]), str(message["output"]), message.get("alarm")
+    if not alarm:
+        return status, output
+    if status == KEPT:
+        status = VIOLATED
+    return status, f"{output}\nthe kernel reported: {alarm}\n"
 
 
 def _finding(trial_case: Trying, end: int | str, output: str) -> Finding:

@@ -12,7 +12,7 @@ from conformance.model.quantity import HUGE_PAGES, PAGES, UNITS, Quantity
 from conformance.model.rules import Rule
 from conformance.model.script import CALL, RESPONSE, Event
 from conformance.model.vocabulary import WIRE
-from conformance.wire.opcodes import operation_of
+from conformance.wire.opcodes import SYNDROMES, operation_of
 from reports.reproducers.calls import element_texts
 from reports.reproducers.expressions import identifier
 from reports.reproducers.operations import STEPS
@@ -24,7 +24,20 @@ _READ = "RDMA_READ_REQUEST"
 _COMPARE = "COMPARE_SWAP"
 _ATOMICS = (_COMPARE, "FETCH_ADD")
 _MORE_FOLLOWS = ("_FIRST", "_MIDDLE")
-_EVENTS = (CALL, "op", "changed", "may_change", "state", "receives")
+# The fields of struct ibv_send_wr, by the numbers of a posted request.
+_OF_REQUESTS = {
+    "to": "wr.rdma.remote_addr",
+    "rkey": "wr.rdma.rkey",
+    "imm": "imm_data",
+    "inv": "invalidate_rkey",
+}
+_OF_ATOMIC_REQUESTS = {
+    "to": "wr.atomic.remote_addr",
+    "rkey": "wr.atomic.rkey",
+    "compare": "wr.atomic.compare_add",
+    "swap": "wr.atomic.swap",
+}
+_COMPLETED = {"completes": "the request", "receives": "the receive"}
 _WIDTH = 96
 
 
@@ -58,6 +71,8 @@ class WireScript:
         (spec,) = case.given.qps.values()
         if spec.kind not in ("RC", "UC") or spec.ip != "v4" or spec.state != "RTS":
             raise Inexpressible(f"it needs a queue pair of type {spec.kind} over {spec.ip}")
+        if spec.retry_cnt or spec.timeout:
+            raise Inexpressible("it needs a queue pair that sends again")
         self._kind = spec.kind
         self._queue = f"{identifier(next(iter(case.given.qps)))}[0]"
         self._values = _values_of(case)
@@ -99,8 +114,6 @@ class WireScript:
         )
 
     def _event(self, event: Event) -> None:
-        if event.kind not in _EVENTS:
-            raise Inexpressible("it needs requests of the device to the script")
         if event.kind == CALL:
             self._call(event)
         elif event.kind == "op":
@@ -115,14 +128,61 @@ class WireScript:
             self._writer.say("turn();")
             self._writer.say(f'printf("done %s\\n", state_of({self._queue}));')
             self._step("the state", event)
+        elif event.kind == "post":
+            self._post(event)
+        elif event.kind == "sends":
+            words = "|".join(event.words)
+            self.lines += _wrapped(f"sends({', '.join([_quoted(words), *_header_fields(event)])})")
+        elif event.kind == "answer":
+            self._reply(event)
         else:
             self._writer.use("wire_completion")
             self._writer.say("turn();")
             self._writer.say(f"completion({self._queue});")
-            self._step("the receive", event)
+            self._step(_COMPLETED[event.kind], event)
+
+    def _post(self, event: Event) -> None:
+        """Lets the program post a request to the script."""
+        writer, numbers = self._writer, event.numbers
+        number = writer.next_number("request")
+        name, sge = f"request{number}", f"sge{number}"
+        fields = [f".wr_id = {number}", f".opcode = IBV_WR_{event.word}"]
+        fields.append(".send_flags = IBV_SEND_SIGNALED")
+        writer.say("turn();")
+        if "addr" in numbers:
+            place = f"(uintptr_t)({writer.pointer(numbers['addr'])})"
+            size, key = (writer.number(numbers[field]) for field in ("length", "lkey"))
+            writer.say(f"struct ibv_sge {sge} = {{ {place}, {size}, {key} }};")
+            fields += [f".sg_list = &{sge}", ".num_sge = 1"]
+        names = _OF_ATOMIC_REQUESTS if event.word.startswith("ATOMIC") else _OF_REQUESTS
+        for key, field in names.items():
+            if key in numbers:
+                text = writer.number(numbers[key])
+                if key == "imm":
+                    text = f"htonl({text})"
+                fields.append(f".{field} = {text}")
+        writer.say(f"struct ibv_send_wr *bad_{name}, {name} = {{ {', '.join(fields)} }};")
+        writer.say(f"SET_UP(!ibv_post_send({self._queue}, &{name}, &bad_{name}));")
+        writer.say('puts("done");')
+        self.lines.append(f'device_step("{event.word}")')
+
+    def _reply(self, event: Event) -> None:
+        arguments = [_quoted(event.word)]
+        names = event.names
+        transport = names.get("transport", (self._kind,))[0]
+        if transport != "RC":
+            arguments.append(f'transport="{transport}"')
+        if "icrc" in names:
+            arguments.append(f'crc="{names["icrc"][0]}"')
+        arguments += _header_fields(event)
+        if "syndrome" not in event.numbers:
+            arguments.append(f"syndrome={SYNDROMES[names.get('says', ('ACK',))[0]]:#x}")
+        self.lines += _wrapped(f"reply({', '.join(arguments)})")
 
     def _step(self, what: str, event: Event) -> None:
-        self.lines.append(f'device_step("{what}", "{"|".join(event.words)}")')
+        fields = [f"{key}={_python(quantity)}" for key, quantity in event.numbers.items()]
+        arguments = ", ".join([f'"{what}"', f'"{"|".join(event.words)}"', *fields])
+        self.lines += _wrapped(f"device_step({arguments})")
 
     def _call(self, event: Event) -> None:
         step = event.step
@@ -167,8 +227,7 @@ class WireScript:
             arguments.append("lost=True")
         arguments += self._content(event, quantities, number, again, gets)
         arguments += self._fields(event, numbers)
-        text = f"op({', '.join(arguments)})"
-        self.lines += textwrap.wrap(text, _WIDTH, subsequent_indent="    ")
+        self.lines += _wrapped(f"op({', '.join(arguments)})")
 
     def _content(
         self,
@@ -268,6 +327,29 @@ class WireScript:
         text = _TEMPLATE.read_text(encoding="utf-8")
         text = text.replace("@about", about.replace('"""', "'''")).replace("@file", file)
         return f"{text}{chr(10).join(self.lines)}\n"
+
+
+def _quoted(word: str) -> str:
+    return f'"{word}"'
+
+
+def _header_fields(event: Event) -> list[str]:
+    """Returns the fields of a packet as arguments."""
+    fields = {key: _python(quantity) for key, quantity in event.numbers.items()}
+    if "addr" in fields:
+        fields["va"] = fields.pop("addr")
+    return [f"{key}={text}" for key, text in fields.items()]
+
+
+def _wrapped(call: str) -> list[str]:
+    """Returns the lines of a call, without a new line within a word."""
+    return textwrap.wrap(
+        call,
+        _WIDTH,
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _values_of(case: Case) -> list[tuple[str, str]]:

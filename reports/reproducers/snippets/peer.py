@@ -14,7 +14,8 @@ import subprocess
 import sys
 import zlib
 
-PORT, NUMBER, FIRST_PSN, MTU, PSNS = 4791, 0x100001, 0x700000, 256, 1 << 24
+PORT, NUMBER, MTU, PSNS = 4791, 0x100001, 256, 1 << 24
+FIRST_PSN, DEVICE_PSN = 0x700000, 0x300000  # of this script, and of the device
 LONGEST_S, SILENCE_S = 5.0, 1.0
 FLUSH_CRC = "twice"  # the ICRC of a FLUSH that Soft-RoCE takes; "right" for other devices
 TRANSPORTS = {"RC": 0x00, "UC": 0x20, "UD": 0x60}
@@ -26,6 +27,8 @@ FIELDS = {
     "imm": "imm 32",
     "inv": "inv 32",
     "flush": "reserved10 26 sel 2 plt 4",
+    "aeth": "syndrome 8 msn 24",
+    "value": "original 64",
 }
 # The lower bits of the opcode, and the headers after the BTH.
 OPERATIONS = {
@@ -42,12 +45,24 @@ OPERATIONS = {
     "RDMA_WRITE_ONLY": (10, "reth"),
     "RDMA_WRITE_ONLY_WITH_IMM": (11, "reth imm"),
     "RDMA_READ_REQUEST": (12, "reth"),
+    "RDMA_READ_RESPONSE_FIRST": (13, "aeth"),
+    "RDMA_READ_RESPONSE_MIDDLE": (14, ""),
+    "RDMA_READ_RESPONSE_LAST": (15, "aeth"),
+    "RDMA_READ_RESPONSE_ONLY": (16, "aeth"),
+    "ACKNOWLEDGE": (17, "aeth"),
+    "ATOMIC_ACKNOWLEDGE": (18, "aeth value"),
     "COMPARE_SWAP": (19, "atomic"),
     "FETCH_ADD": (20, "atomic"),
     "SEND_LAST_WITH_INV": (22, "inv"),
     "SEND_ONLY_WITH_INV": (23, "inv"),
     "FLUSH": (28, "flush reth"),
     "ATOMIC_WRITE": (29, "reth"),
+}
+ANSWERS = range(13, 19)
+REQUESTS = {
+    opcode: (name, headers)
+    for name, (opcode, headers) in OPERATIONS.items()
+    if opcode not in ANSWERS
 }
 NAKS = {
     0x60: "NAK_PSN_SEQUENCE",
@@ -66,7 +81,7 @@ program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIP
 value: dict[str, int] = {}
 violations: list[str] = []
 sent: list[dict[str, int]] = []
-state = {"psn": 0, "message": 0}
+state = {"psn": 0, "message": 0, "reply": 0}
 
 
 def device() -> str:
@@ -84,7 +99,7 @@ def turn() -> list[str]:
         words = line.split()
         if words[0] == "done":
             return words[1:]
-        if words[0] in ("kept:", "VIOLATED:", "note"):
+        if words[0] in ("kept:", "VIOLATED:"):
             print(line, end="")
         else:
             value[words[0]] = int(words[1], 0)
@@ -100,6 +115,13 @@ def packed(names: str, values: dict[str, int]) -> bytes:
     for name, width in zip(words[::2], map(int, words[1::2])):
         bits, size = bits << width | values.get(name, 0) % (1 << width), size + width
     return bits.to_bytes(size // 8, "big")
+
+
+def unpacked(names: str, data: bytes) -> dict[str, int]:
+    bits, values, words = int.from_bytes(data, "big"), {}, names.split()
+    for name, width in reversed(list(zip(words[::2], map(int, words[1::2])))):
+        values[name], bits = bits % (1 << width), bits >> width
+    return values
 
 
 def icrc(body: bytes, again: bytes = b"") -> bytes:
@@ -128,7 +150,6 @@ def op(
 ) -> None:
     """Sends a packet and checks its answer. `again` repeats an earlier packet; `content` are the bytes, in hexadecimal,
     that a response must have."""
-    opcode, headers = OPERATIONS[operation]
     if again:
         numbers = {**sent[again - 1], **numbers}
     size = numbers.get("data", 0)
@@ -143,18 +164,70 @@ def op(
     sent.append(numbers)
     if lost:
         return
+    send(operation, transport, crc, numbers, FIRST_PSN + psn, pattern(start, size))
+    if gets:
+        judge(f"{operation} with PSN {psn:+d}", answer(gets, bytes.fromhex(content)), gets)
+
+
+def send(
+    operation: str, transport: str, crc: str, numbers: dict[str, int], psn: int, data: bytes
+) -> None:
+    if operation in OPERATIONS:
+        opcode, headers = OPERATIONS[operation]
+    else:
+        opcode, headers = int(operation.removeprefix("RESERVED_")), ""
     fields = {"opcode": TRANSPORTS[transport] | opcode, "migreq": 1, "pkey": 0xFFFF, **numbers}
-    fields |= {"pad": numbers.get("pad", -size % 4), "psn": (FIRST_PSN + psn) % PSNS}
+    fields |= {"pad": numbers.get("pad", -len(data) % 4), "psn": psn % PSNS}
     fields |= {"qpn": numbers.get("qpn", value["qp.number"])}
     body = b"".join(packed(FIELDS[name], fields) for name in ["bth", *headers.split()])
-    body += pattern(start, size) + bytes(numbers.get("padding", fields["pad"]))
+    body += data + bytes(numbers.get("padding", fields["pad"]))
     body = body[: numbers.get("cut")]
     trailer = icrc(body, body if crc == "twice" else b"")
     if crc == "wrong":
         trailer = bytes(byte ^ 0xFF for byte in trailer)
     udp.sendto(body + (b"" if crc == "absent" else trailer), (device(), PORT))
-    if gets:
-        judge(f"{operation} with PSN {psn:+d}", answer(gets, bytes.fromhex(content)), gets)
+
+
+def request(seconds: float) -> dict[str, int | str]:
+    """Awaits a request of the device. Returns its operation, its fields and the number of its bytes of data."""
+    udp.settimeout(seconds)
+    while True:
+        try:
+            received = udp.recv(65536)
+        except TimeoutError:
+            return {"operation": "nothing"}
+        fields: dict[str, int | str] = {**unpacked(FIELDS["bth"], received[:12])}
+        code, at = received[0] & 0x1F, 12
+        if code not in REQUESTS or fields["qpn"] != NUMBER:
+            continue
+        name, headers = REQUESTS[code]
+        for header in headers.split():
+            size = sum(map(int, FIELDS[header].split()[1::2])) // 8
+            fields |= unpacked(FIELDS[header], received[at : at + size])
+            at += size
+        state["request"] = int(fields["psn"])
+        return {**fields, "operation": name, "data": len(received) - at - 4 - int(fields["pad"])}
+
+
+def sends(expected: str, **numbers: int) -> None:
+    """Checks the next request of the device, and its fields."""
+    seen = request(SILENCE_S if expected == "nothing" else LONGEST_S)
+    judge("a request of the device", str(seen["operation"]), expected)
+    if "psn" in numbers:
+        numbers["psn"] = (DEVICE_PSN + numbers["psn"]) % PSNS
+    for name, number in numbers.items():
+        judge(f"{name} of the request", str(seen.get(name, "none")), str(number))
+
+
+def reply(operation: str, transport: str = "RC", crc: str = "right", **numbers: int) -> None:
+    """Answers the device's request, whose PSN is that from which `psn` counts."""
+    if "request" not in state:
+        request(LONGEST_S)
+    start = state["reply"] if operation.endswith(("_MIDDLE", "_LAST")) else 0
+    state["reply"] = start + numbers.get("data", 0)
+    psn = state.get("request", DEVICE_PSN) + numbers.get("psn", 0)
+    data = pattern(start, numbers.get("data", 0))
+    send(operation, transport, crc, numbers, psn, data)
 
 
 def answer(gets: str, content: bytes) -> str:
@@ -190,10 +263,16 @@ def judge(what: str, seen: str, expected: str) -> None:
         violations.append(what)
 
 
-def device_step(what: str, expected: str = "") -> None:
+def device_step(what: str, expected: str = "", **fields: int) -> None:
+    """Lets the program do its next step, and judges what it tells: a word, and after SUCCESS the fields of a
+    completion."""
     words = turn()
     if expected:
         judge(what, words[0], expected)
+    told = dict(word.split("=") for word in words[1:])
+    if "SUCCESS" in words:
+        for name, number in fields.items():
+            judge(f"{name} of {what}", told.get(name, "none"), str(number))
 
 
 def finish(changes: list[tuple[int, bytes]], free: list[tuple[int, int]]) -> None:
