@@ -1,14 +1,16 @@
 #!/bin/sh
 # The checklist of a release: prints a line for each item, and exits with 1 if an item is missing. Nothing is changed.
-# Usage: ci/release.sh [--quick]      --quick: without tests and packages
+# Usage: ci/release.sh [--quick]       --quick: without tests and packages
+#        ci/release.sh --cut VERSION   first: gives VERSION, with today's date, to all files and to what is unreleased
 set -u
 
 project=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
 cd "$project" || exit 2
-quick=
+quick= cut=
 case $*:$# in
     :0) ;;
     --quick:1) quick=yes ;;
+    "--cut "*:2) cut=$2 ;;
     *) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac
 python=${RDMA_CTS_PYTHON:-/usr/bin/python3}
@@ -32,6 +34,27 @@ item() {
 
 has() { grep -qE -- "$1" "$2"; }
 nothing_unreleased() { [ -z "$(sed -n '/^## Unreleased/,/^## [0-9]/{/^## /d;/^$/d;p;}' CHANGELOG.md)" ]; }
+refuse() {
+    echo "ci/release.sh: $1" >&2
+    exit 2
+}
+cut_release() {
+    expr "$1" : '[0-9]*\.[0-9]*\.[0-9]*$' >/dev/null || refuse "'$1' is not a version of three numbers"
+    ! has "^## $1," CHANGELOG.md || refuse "CHANGELOG.md has $1 already"
+    ! nothing_unreleased || refuse "nothing is unreleased in CHANGELOG.md"
+    by="The rdma-cts authors <rdma-cts@packages.invalid>" what="CHANGELOG.md has the changes."
+    day=$(LC_ALL=C date -u '+%a %b %d %Y')
+    sed -i "s/^VERSION = .*/VERSION = \"$1\"/" conformance/tables/suite.py
+    sed -i "s/^## Unreleased$/&\n\n## $1, $(date -u +%F)/" CHANGELOG.md
+    sed -i "s/^\(Version: *\).*/\1$1/; s/^%changelog$/&\n* $day $by - $1-1\n- $what\n/" ci/packaging/rdma-cts.spec
+    {
+        printf 'rdma-cts (%s) unstable; urgency=medium\n\n  * %s\n\n' "$1" "$what"
+        printf ' -- %s  %s\n\n' "$by" "$(LC_ALL=C date -u -R)"
+        cat debian/changelog
+    } >"$log"
+    cat "$log" >debian/changelog
+    echo "VERSION, CHANGELOG.md, debian/changelog and the spec of the RPM have $1; next: commit them, and ci/release.sh"
+}
 is_clean() { [ -z "$(git status --porcelain)" ]; }
 is_new() { ! git rev-parse --quiet --verify "refs/tags/v$version"; }
 deb() {
@@ -46,6 +69,10 @@ rpm() {
         ls "$copy/top/RPMS/noarch/rdma-cts-$version-"*.rpm
 }
 
+if [ -n "$cut" ]; then
+    cut_release "$cut"
+    exit
+fi
 echo "release $version, commit $(git rev-parse --short=12 HEAD)"
 item "debian/changelog begins with $version" has "^rdma-cts \($version\)" debian/changelog
 item "the spec of the RPM has $version" has "^Version: +$version$" ci/packaging/rdma-cts.spec

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,3 +54,40 @@ def test_the_changelogs_have_this_version() -> None:
         ("ci/packaging/rdma-cts.spec", f"Version:        {VERSION}"),
     ):
         assert re.search(rf"^{re.escape(begin)}", (ROOT / name).read_text(), re.MULTILINE), name
+
+
+FILES = ("CHANGELOG.md", "ci/packaging/rdma-cts.spec", "ci/release.sh", "debian/changelog")
+
+
+def test_a_release_gives_its_version_to_what_is_unreleased(tmp_path: Path) -> None:
+    for name in (*FILES, "conformance/tables/suite.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "conformance/tables/suite.py").write_text('VERSION = "1.0.0"\n')
+    (tmp_path / "CHANGELOG.md").write_text(
+        "# Changes\n\n## Unreleased\n\n- news\n\n## 1.0.0, 2026-11-28\n"
+    )
+    command = ["sh", str(tmp_path / "ci/release.sh"), "--cut"]
+    environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
+    ends = []
+    for version in ("1.2.3", "1.2.3", "1.2.4", "1.2"):
+        done = subprocess.run([*command, version], env=environment, capture_output=True, text=True)
+        ends.append((done.returncode, done.stderr))
+    assert ends == [
+        (0, ""),
+        (2, "ci/release.sh: CHANGELOG.md has 1.2.3 already\n"),
+        (2, "ci/release.sh: nothing is unreleased in CHANGELOG.md\n"),
+        (2, "ci/release.sh: '1.2' is not a version of three numbers\n"),
+    ]
+    changes = (tmp_path / "CHANGELOG.md").read_text()
+    assert re.fullmatch(
+        r"# Changes\n\n## Unreleased\n\n## 1\.2\.3, [\d-]{10}\n\n- news\n\n## 1\.0\.0, 2026-11-28\n",
+        changes,
+    )
+    assert (tmp_path / "conformance/tables/suite.py").read_text() == 'VERSION = "1.2.3"\n'
+    assert (tmp_path / "debian/changelog").read_text().startswith("rdma-cts (1.2.3) unstable;")
+    spec = (tmp_path / "ci/packaging/rdma-cts.spec").read_text()
+    assert "Version:        1.2.3\n" in spec
+    assert re.search(
+        r"^%changelog\n\* \w{3} \w{3} \d\d \d{4} .* - 1\.2\.3-1\n- .*\n\n\* ", spec, re.MULTILINE
+    )
