@@ -128,7 +128,7 @@ def _part(run: Digest, rule: str) -> str:
     if evidence is None:
         return ""
     reasons = sorted({missing["why"] for missing in evidence["missing"].values()})
-    return f"{evidence['seen']} of {evidence['needed']}: {'; '.join(reasons)}"
+    return f"{run.labels[rule]}, {evidence['seen']} of {evidence['needed']}: {'; '.join(reasons)}"
 
 
 def _defects_by_stack(_: Digest) -> Iterator[str]:
