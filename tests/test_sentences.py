@@ -52,7 +52,7 @@ suite = load_suite()
 for name in sys.argv[1:]:
     run = read(Path(name))
     defects = [
-        (defect.fingerprint, defect.severity.label, list(defect.cases)) for defect in run.defects
+        (defect.fingerprint, defect.severity.name, list(defect.cases)) for defect in run.defects
     ]
     parts = [(part.standing.name, part.count) for part in run.parts]
     judged = []
@@ -61,7 +61,7 @@ for name in sys.argv[1:]:
         causes = []
         if record["verdict"] in VIOLATIONS:
             for symptom in symptoms_of(record):
-                causes.append((cause_of(symptom).fingerprint, severity_of(symptom).label))
+                causes.append((cause_of(symptom).fingerprint, severity_of(symptom).name))
         judged.append((record["case"], record["verdict"], causes, record["rule_verdicts"]))
     concluded = run.status, dict(run.verdicts), sorted(run.restrictions), sorted(run.apart)
     print(json.dumps([concluded, parts, defects, judged]))
