@@ -46,7 +46,12 @@ def execute(arguments: argparse.Namespace) -> int:
             hint="run them in a checkout",
         )
     _check_files(arguments.pytest)
-    python = packages.ensure_tools(packages.TEST, assume_yes=arguments.yes, say=print)
+    # Arguments for pytest can select any test.
+    if arguments.nightly or (arguments.pytest and not arguments.quick):
+        uses = packages.NIGHTLY_TEST
+    else:
+        uses = packages.TEST
+    python = packages.ensure_tools(uses, assume_yes=arguments.yes, say=print)
     selection: Sequence[str]
     if arguments.pytest and arguments.quick:
         selection = (*FAST, *arguments.pytest)

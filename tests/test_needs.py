@@ -82,7 +82,9 @@ def called(tree: ast.Module) -> Iterator[str]:
 
 def provided(kinds: set[str]) -> set[str]:
     """Returns what the packages for the project's tests provide, of these kinds of proof."""
-    proofs = [need.proof.partition(":") for need in packages.needs(("suite", *packages.TEST))]
+    proofs = [
+        need.proof.partition(":") for need in packages.needs(("suite", *packages.NIGHTLY_TEST))
+    ]
     return {what for kind, _, what in proofs if kind in kinds}
 
 
@@ -98,7 +100,7 @@ def test_every_called_program_is_in_a_package_for_the_tests() -> None:
     words = {word for tree in sources().values() for word in called(tree)}
     programs = {word for word in words if word and not set(word) & set("/ ")}
     assert {"ssh-keygen", "git", "mkfs.erofs"} <= programs
-    names = {need.package for need in packages.needs(("suite", *packages.TEST))}
+    names = {need.package for need in packages.needs(("suite", *packages.NIGHTLY_TEST))}
     assert {package for program, package in OF_PACKAGE.items() if program in programs} <= names
     elsewhere = OF_DEBIAN | ELSEWHERE | OPTIONAL | OF_PACKAGE.keys()
     assert programs - elsewhere <= provided({"program", "static"}) | {"ssh"}
