@@ -47,6 +47,7 @@ def execute(arguments: argparse.Namespace) -> int:
         )
     _check_files(arguments.pytest)
     # Arguments for pytest can select any test.
+    uses: Sequence[str]
     if arguments.nightly or (arguments.pytest and not arguments.quick):
         uses = packages.NIGHTLY_TEST
     else:
