@@ -1,4 +1,4 @@
-"""`rdma-cts trial`: tests the suite itself on references, drivers and calls that break one rule at a time. This module
+"""`rdma-cts trial`: tests the suite itself on references and drivers that break one rule at a time. This module
 has only the arguments of the subcommands. Their code is in trial/violation_runs.py, kernel_runs.py, mended.py and
 reproduction.py."""
 
@@ -32,25 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         violation_runs.reference,
         "run against the reference, with one rule broken at a time",
     )
-    data_path = trial(
-        "data-path",
-        violation_runs.data_path,
-        "run against the reference, with wrong data transfers",
-    )
     personas = trial(
         "personas",
         violation_runs.personas,
         "run against references that behave like known drivers",
     )
     add(personas, "personas [NAME...]", "only these personas (default: all of them)")
-    guest = trial(
-        "guest",
-        violation_runs.guest,
-        "run on Soft-RoCE in the guest, and change the results of its calls",
-    )
     for command in (reference, personas):
         add(command, "--blind", "use the violations whose authors had not seen the cases")
-    for command in (reference, data_path, personas, guest):
         _add_selection(command)
         add(command, "--shard K/N", "only the Kth of N parts, for N machines")
         add(
@@ -58,11 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--permitted",
             "only variants that the documents permit: every case must pass on them",
         )
-    for command in (reference, data_path, personas):
         _add_jobs(command)
-    for command in (reference, data_path):
-        add(command, "--whole", "run all cases, even if cases of the violated rule failed")
-    add(guest, "--own", "run only the cases of the violated rule")
+    add(reference, "--whole", "run all cases, even if cases of the violated rule failed")
 
     mending = trial(
         "mended",
@@ -114,16 +100,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(arrays, "--array NAME", "only this array", action="append", default=[])
     add(arrays, "--anew", "without the points of the stored arrays, which else are kept")
 
-    for command in (guest, mending, kernel, reproducers):
+    for command in (mending, kernel, reproducers):
         add(command, "--yes", "install what is needed without asking")
-    for command in (guest, reproducers):
-        add(
-            command,
-            "--stack",
-            "the guest's Debian release",
-            choices=tuple(STACKS),
-            default=DEFAULT_STACK,
-        )
+    add(
+        reproducers,
+        "--stack",
+        "the guest's Debian release",
+        choices=tuple(STACKS),
+        default=DEFAULT_STACK,
+    )
 
 
 def _add_selection(command: argparse.ArgumentParser) -> None:

@@ -9,14 +9,11 @@ import lzma
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 import yaml
 
 from commands import report
-from conformance.bench.interface import Entry
 from conformance.device.libibverbs import Libibverbs
 from conformance.device.uverbs import Uverbs
 from conformance.execution.steps import STEPS, call_verb
@@ -26,7 +23,6 @@ from conformance.tables.suite import CASES, ROOT, load_suite
 from conformance.verbs import ENUMS, VERBS, Linkage
 from fixtures.guest import recipe
 from trial import catalogue
-from trial.altering import Alteration, AlteredEntry
 from trial.reference import stack
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
@@ -186,8 +182,3 @@ CHECKS = (
 def test_no_step_of_extending_is_missing(check: Callable[[], Iterator[str]]) -> None:
     complaints = "\n".join(check())
     assert not complaints, complaints
-
-
-def test_a_verb_without_a_hook_is_called_through_an_alteration() -> None:
-    real = cast(Entry, SimpleNamespace(name="libibverbs", never_mr=lambda mr: mr))
-    assert cast(Any, AlteredEntry(real, Alteration())).never_mr(7) == 7

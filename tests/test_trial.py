@@ -1,7 +1,6 @@
-"""Tests of the trial of the suite: trials and reports of violations, alterations of calls and of the data path, and
-tables of mutants. test_personas.py tries every seeded violation."""
+"""Tests of the trial of the suite: trials and reports of violations, and tables of mutants. test_personas.py tries every
+seeded violation."""
 
-import ctypes
 import errno
 import json
 import os
@@ -13,44 +12,30 @@ import traceback
 import types
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
 from commands.__main__ import main
 from conformance.errors import UserError
-from conformance.execution.runner import Unwatched
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.tables.suite import ROOT, Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from fixtures.system.processes import die_with_parent
-from fixtures.targets.programs import messages_from_guest
 from kinds import Patch, Says, rows
 from patience import PATIENCE_S, await_true, is_running
 from samples import user_error
 from trial import report, violation_runs
 from trial.catalogue import PERMITTED_VARIANTS, UNTRIABLE, VIOLATIONS, named
-from trial.data_path.alteration import DataPath
-from trial.data_path.emulated import altered_bench
-from trial.data_path.memory import content_at, put
-from trial.inside import CONTROL, RealTrial
 from trial.mutant_table import Violation, mutants_of
-from trial.mutants.calls import ALTERATIONS
-from trial.mutants.data_path import DATA_PATH_ALTERATIONS
 from trial.processes import in_processes
-from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
-from trial.reference.objects import ON_DEMAND, Domain, Region
 from trial.report import Trial
-from trial.running import on_reference
 from trial.trying import (
     KILLED,
     MISATTRIBUTED,
-    OWN,
     SURVIVED,
     Finding,
     check_baseline,
@@ -66,13 +51,11 @@ def cases_of(*rules: str, suite: Suite = SUITE) -> list[Case]:
     return [case for case in suite.cases if case.kind is Kind.ROW and set(case.rules) & set(rules)]
 
 
-@pytest.mark.parametrize("violations", [VIOLATIONS, ALTERATIONS], ids=["violations", "alterations"])
-def test_violations_have_unique_names_descriptions_and_a_rule(
-    violations: Sequence[Violation],
-) -> None:
-    assert len({violation.name for violation in violations}) == len(violations) >= 25
-    assert [violation.name for violation in violations if not violation.about.endswith(".")] == []
-    assert {violation.rule for violation in violations} <= set(SUITE.registry)
+def test_violations_have_unique_names_descriptions_and_a_rule() -> None:
+    names = {violation.name for violation in VIOLATIONS}
+    assert len(names) == len(VIOLATIONS)
+    assert [violation.name for violation in VIOLATIONS if not violation.about.endswith(".")] == []
+    assert {violation.rule for violation in VIOLATIONS} <= set(SUITE.registry)
     assert {violation.rule for violation in VIOLATIONS}.isdisjoint(UNTRIABLE)
     assert all(UNTRIABLE.values())
 
@@ -299,54 +282,6 @@ def test_a_few_violations_are_tried_by_name(monkeypatch: Patch, capsys: Says) ->
     assert "2 violations" in capsys.readouterr().out
 
 
-def test_unaltered_calls_fail_no_case() -> None:
-    with closing(ReferenceBench()) as bench:
-        trial = RealTrial(bench, bench.capabilities(), Unwatched(), cases_of("REG-20", "BIND-10"))
-        assert trial.try_alteration(CONTROL).outcome == SURVIVED
-
-
-@pytest.mark.parametrize("altered", ALTERATIONS, ids=lambda alteration: alteration.name)
-def test_altered_calls_fail_a_case_of_their_rule(altered: Violation) -> None:
-    with closing(ReferenceBench()) as bench:
-        trials = (
-            RealTrial(bench, bench.capabilities(), Unwatched(), [case])
-            for case in cases_of(altered.rule)
-        )
-        assert any(trial.try_alteration(altered).outcome == KILLED for trial in trials)
-
-
-class OnDemandUnreachable(Device):
-    """A reference on which peers cannot access on-demand regions, which violates REG-12."""
-
-    def opens(self, region: Region, domain: Domain) -> bool:
-        return not region.access & ON_DEMAND and super().opens(region, domain)
-
-
-def test_a_violation_of_the_device_does_not_mask_other_rules_of_a_sweep() -> None:
-    altered = next(alteration for alteration in ALTERATIONS if alteration.rule == "REG-05")
-    cases = [case for case in SUITE.cases if case.id == "reg_mr/rights_space/remote"]
-    with closing(ReferenceBench(OnDemandUnreachable())) as bench:
-        trial = RealTrial(bench, bench.capabilities(), Unwatched(), cases)
-        assert trial.unaltered(cases[0]) == {"REG-12"}
-        assert trial.try_alteration(altered).outcome == KILLED
-        assert trial.try_alteration(replace(altered, rule="REG-12")).outcome == SURVIVED
-
-
-@pytest.mark.guest
-@pytest.mark.nightly
-def test_alterations_of_real_calls_are_detected_in_the_guest(tmp_path: Path) -> None:
-    chosen = ["write-alone-granted", "region-one-byte-too-long", "not-deregistered", "control"]
-    lines = messages_from_guest(
-        "trial.inside",
-        [OWN, *chosen],
-        "forky",
-        tmp_path / "console.log",
-        print,
-    )
-    outcomes = {line["name"]: line["outcome"] for line in lines if line.get("type") == "finding"}
-    assert outcomes == {**dict.fromkeys(chosen, KILLED), "control": SURVIVED}
-
-
 @pytest.mark.parametrize(
     "variant",
     [variant for variant in PERMITTED_VARIANTS if not variant.written],
@@ -389,51 +324,6 @@ def test_a_permitted_variant_that_fails_or_breaks_a_case_is_a_false_alarm(
     trial = Trial([], UNTRIABLE, 0.0, "the reference", [variant])
     assert trial.passed is not bool(output)
     assert (f"false alarm: About it. · {output}" in report.summary(trial)) is bool(output)
-
-
-# Alterations of the data path, on the provider in Python that executes requests on the reference
-
-
-@pytest.mark.parametrize("violation", DATA_PATH_ALTERATIONS, ids=lambda alteration: alteration.name)
-def test_no_alteration_raises_an_exception(violation: Violation) -> None:
-    """A mistake in the code of an alteration raises an exception in the first row of the alteration's rule."""
-    assert list(on_reference(cases_of(violation.rule)[:1], violation.kind))
-
-
-def test_the_real_functions_are_restored() -> None:
-    with closing(ReferenceBench()) as bench:
-        alteration = DataPath()
-        provider = cast(Any, altered_bench(alteration, bench)).real.provider
-        real = [ctypes.cast(function, ctypes.c_void_p).value for function in provider._kept]
-        assert set(real).isdisjoint(provider._context)
-        alteration.restore()
-        assert set(real) <= set(provider._context)
-
-
-def test_absent_memory_is_neither_read_nor_written() -> None:
-    assert content_at(16, 4) is None
-    assert put(16, b"abcd") is False
-
-
-def test_cases_pass_on_the_reference_behind_unaltered_functions() -> None:
-    nothing = Violation("nothing", "REG-20", "Nothing is altered.", DataPath)
-    cases = cases_of("REG-20", "BIND-02", "BIND-15", "REG-07")
-    assert try_violation(nothing, cases).outcome == SURVIVED
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "writes-arrive-late",
-        "new-value-returned",
-        "ended-key-reads",
-        "refused-reads-leak",
-        "failed-binds-succeed",
-    ],
-)
-def test_alterations_on_the_reference_are_detected_by_the_cases_of_their_rule(name: str) -> None:
-    violation = next(alteration for alteration in DATA_PATH_ALTERATIONS if alteration.name == name)
-    assert try_violation(violation, cases_of(violation.rule)).outcome == KILLED
 
 
 class Made:

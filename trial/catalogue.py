@@ -1,5 +1,4 @@
-"""The mutants of the reference: violations, violations that were written blind, and permitted variants. Alterations of
-real calls are in trial/mutants/calls/ and trial/mutants/data_path/."""
+"""The mutants of the reference: violations, violations that were written blind, and permitted variants."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Reads tables of mutants. A mutant replaces methods of the reference, or of an alteration (a class that passes real
-calls on and can change them), by expressions or short bodies. A table is a YAML file:
+"""Reads tables of mutants. A mutant replaces methods of the reference by expressions or short bodies. A table is a YAML file:
 
     - NAME: What the mutant does, in a sentence.
       RULE METHOD: EXPRESSION
@@ -39,7 +38,7 @@ MASKS = "masks"
 
 @dataclass(frozen=True)
 class Violation:
-    """A mutant. `kind`, a class of the reference or of an alteration, violates `rule`; `about` describes how. A
+    """A mutant. `kind`, a class of the reference, violates `rule`; `about` describes how. A
     `permitted` mutant complies with `rule`; cases of the rules of the level `should` in `departs_from` may fail.
     `written` is BLIND if the mutant's author had not seen the cases."""
 

@@ -23,8 +23,6 @@ from conformance.model.observation import Observation
 from conformance.model.preflight import Findings
 from conformance.model.verdict import VIOLATIONS
 from conformance.sweeps.run import SweepRun
-from trial.data_path.alteration import DataPath
-from trial.data_path.emulated import altered_bench
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
 from trial.reference.stack import STACKS, Stack
@@ -98,31 +96,20 @@ def stack_for(case: Case) -> Stack | None:
 
 @contextmanager
 def _reference(
-    kind: type[Device] | type[DataPath],
+    kind: type[Device],
     stack: Stack,
     findings: Findings | None = None,
 ) -> Iterator[RunContext]:
-    """Yields the context of cases on a reference of the class `kind`, or on a reference with the altered data path
-    `kind`. Raises the exceptions of the alteration."""
-    if not issubclass(kind, DataPath):
-        with closing(ReferenceBench(kind(stack))) as bench:
-            if findings is not None:
-                bench.adapt(findings)
-            yield on_the_reference(bench)
-        return
-    alteration = kind()
-    with closing(ReferenceBench(Device(stack))) as bench:
-        try:
-            yield run_context(altered_bench(alteration, bench), bench.capabilities(), Unwatched())
-        finally:
-            alteration.restore()
-    if alteration.faults:
-        raise alteration.faults[0]
+    """Yields the context of cases on a reference of the class `kind`."""
+    with closing(ReferenceBench(kind(stack))) as bench:
+        if findings is not None:
+            bench.adapt(findings)
+        yield on_the_reference(bench)
 
 
 def on_reference(
     cases: Iterable[Case],
-    kind: type[Device] | type[DataPath] = Device,
+    kind: type[Device] = Device,
     only: Stack | None = None,
     findings: Findings | None = None,
 ) -> Iterator[tuple[Case, Judgement]]:

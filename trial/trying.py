@@ -18,8 +18,6 @@ from trial.processes import Waiting, in_processes
 from trial.reference.stack import Stack
 from trial.running import on_reference
 
-# This word in the list of violations for the guest means that only cases of the violated rule are run.
-OWN = "own"
 KILLED, MISATTRIBUTED, SURVIVED = "killed", "misattributed", "survived"
 
 

@@ -1,12 +1,9 @@
-"""Runs the trials of violations and permitted variants: on the reference, on personas, in random sequences, and on
-Soft-RoCE with altered calls, requests and completions."""
+"""Runs the trials of violations and permitted variants: on the reference, on personas and in random sequences."""
 
 import argparse
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
-from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.model.case import Case
@@ -14,7 +11,6 @@ from conformance.model.kind import Kind
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
 from conformance.yamldoc.reader import suggestion
-from fixtures.targets.programs import messages_from_guest
 from trial import report
 from trial.catalogue import (
     BLIND_VIOLATIONS,
@@ -25,14 +21,12 @@ from trial.catalogue import (
     chosen_of,
 )
 from trial.mutant_table import BLIND, Violation
-from trial.mutants.calls import ALTERATIONS
-from trial.mutants.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED
 from trial.personas import trying as of_personas
 from trial.personas.persona import PERSONAS
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
 from trial.searching import divergences, for_seconds, subject_of
-from trial.trying import OWN, Finding, check_baseline, try_all
+from trial.trying import Finding, check_baseline, try_all
 
 Say = Callable[[str], None]
 _WHERE = "the reference"
@@ -59,46 +53,6 @@ def reference(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         [variant for variant in PERMITTED_VARIANTS if variant.written == written],
         not arguments.blind,
     )
-
-
-def data_path(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Alters requests and completions on the reference. The exit status is as for `reference`."""
-    if arguments.permitted:
-        return _permitted(arguments, suite, DATA_PATH_PERMITTED)
-    return _violations(arguments, suite, DATA_PATH_ALTERATIONS)
-
-
-def guest(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Alters real calls. The exit status is as for `reference` or, with `--permitted`, 0 if no case fails."""
-    if arguments.permitted:
-        alterations = DATA_PATH_PERMITTED
-    else:
-        alterations = (*ALTERATIONS, *DATA_PATH_ALTERATIONS)
-    chosen = chosen_of(alterations, suite, arguments.rule, arguments.violation, arguments.shard)
-    if arguments.list:
-        return listed(chosen)
-    started = time.monotonic()
-    names = [alteration.name for alteration in chosen] + [OWN] * arguments.own
-    out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-trial"
-    console = out / "console.log"
-    messages = messages_from_guest(
-        "trial.inside",
-        names,
-        arguments.stack,
-        console,
-        say,
-        arguments.yes,
-    )
-    finding = (
-        Finding(**{**message, "by": tuple(message["by"]), "broken": tuple(message["broken"])})
-        for message in messages
-        if message.pop("type", "") == "finding"
-    )
-    findings = _shown(arguments, finding, len(chosen), Progress(len(chosen)).counted)
-    took, where = time.monotonic() - started, "Soft-RoCE in the guest"
-    if arguments.permitted:
-        return concluded(arguments, report.Trial([], {}, took, where, findings))
-    return concluded(arguments, report.Trial(findings, {}, took, where))
 
 
 def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:

@@ -35,10 +35,7 @@ _LOADING_S = 900.0  # the limit for a booted guest to load its programs
 _PYTHON = "exec python3 -m trial.kernel.inside"
 # The guest receives its cases over a serial port instead of in its template: a changed row needs no new template.
 _LEFT_OUT = ("cases", "conftest.py", "tox.ini")
-_MORE = tuple(
-    f"trial/{part}"
-    for part in "running.py altering.py data_path kernel/__init__.py kernel/inside.py".split()
-)
+_MORE = ("trial/running.py", "trial/kernel/__init__.py", "trial/kernel/inside.py")
 
 
 class Lost(Exception):
