@@ -99,7 +99,7 @@ def cover_with_results(suite: Suite, path: Path) -> Coverage:
     run = read(path)
     recorded = read_results(path)
     try:
-        verdicts = {**run.verdicts, **dict.fromkeys(run.apart, _NOT_JUDGED)}
+        verdicts = {**run.verdicts.of_rules, **dict.fromkeys(run.verdicts.apart, _NOT_JUDGED)}
         codes = tuple(_codes(suite.cases, recorded.results))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise UserError(

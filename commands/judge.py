@@ -89,7 +89,7 @@ def execute(arguments: argparse.Namespace) -> int:
                 report.write_beside(out)
     if unfounded:
         return 1
-    return new.status
+    return new.summary.status
 
 
 def _refuse_options(arguments: argparse.Namespace, is_bundle: bool) -> None:
@@ -118,13 +118,13 @@ def _summary(
     for reason, count in Counter(change.kept for change in again if change.kept).items():
         yield f"{format_count(count, 'result')} kept unchanged: {reason}"
     counts = Counter("points" if change.points else "cases" for change in comparison.changes)
-    yield from (f"waiver: {problem}" for problem in new.waivers.get("problems", ()))
+    yield from (f"waiver: {problem}" for problem in new.summary.waivers.get("problems", ()))
     judged = sum(not change.kept for change in again)
     yield f"{judged} of {len(again)} results judged again: {format_count(counts['cases'], 'verdict')} changed"
     yield from (f"equal results, unequal verdicts: {line}" for line in unequal)
     yield f"{format_count(len(unequal), 'result')} with unequal verdicts in equal cases"
-    yield f"before: {old.short_sentence}"
-    yield f"now:    {new.short_sentence}"
+    yield f"before: {old.summary.short_sentence}"
+    yield f"now:    {new.summary.short_sentence}"
     if arguments.out:
         yield f"report: {arguments.out / REPORT} (results: {arguments.out})"
     if new.header.get("waivers") and not arguments.waivers:
@@ -133,7 +133,7 @@ def _summary(
         yield from shortened(unfounded)
         yield f"{not_founded(unfounded)} (exit status 1)"
     else:
-        yield f"{new.conclusion} (exit status {new.status})"
+        yield f"{new.summary.conclusion} (exit status {new.summary.status})"
 
 
 def _format_change(change: Change, before: str) -> Iterator[str]:

@@ -37,7 +37,8 @@ from conformance.tables.tiers import SMOKE
 from reports.bundles import signature
 from reports.bundles.archive import MOST_BYTES, PROFILE, WAIVERS, Manifest, unpack
 from reports.bundles.claims import remark, wrong_claim
-from reports.digest import Digest, digest, wrong_by_tables
+from reports.digest import Digest, digest
+from reports.own_tables import wrong_by_tables
 
 _COMPARED = ("verdict", "effective", "rules", "points", "rule_verdicts")
 _PRINTED = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
@@ -107,14 +108,14 @@ class Support:
         unfounded."""
         if self.unfounded:
             return not_founded(self.unfounded)
-        return self.run.conclusion
+        return self.run.summary.conclusion
 
     @property
     def status(self) -> int:
         """The exit status. As for `run`, situations that the stack cannot reach do not make a run incomplete."""
         if self.unfounded:
             return 1
-        return self.run.status or 3 * self.run.concluded.incomplete
+        return self.run.summary.status or 3 * self.run.summary.concluded.incomplete
 
     def _not_judged(self) -> Iterator[str]:
         for reason, text in _NOT_JUDGED.items():
@@ -128,8 +129,8 @@ class Support:
     def lines(self, signed: str) -> Iterator[str]:
         """Yields the whole report: the subject of the bundle, its signer (`signed`), the results of the judgement, and
         the sentence."""
-        facts, results = self.run.facts, len(self.run.results) - len(self.run.unrecorded)
-        yield from filter(None, [self.run.changed_stack, signed])
+        facts, results = self.run.summary.facts, len(self.run.results) - len(self.run.unrecorded)
+        yield from filter(None, [self.run.environment.changed_stack, signed])
         yield f"bundle: sha256 {self.sha256}; {format_count(len(self.manifest.files), 'file')}, all unchanged"
         under_test = ", ".join(f"{name} {facts[name]}" for name in _PRINTED if facts[name])
         yield f"run: {facts['device']} ({facts['driver']}), {under_test}"
@@ -142,8 +143,10 @@ class Support:
             yield _ISOLATED.format(one_line(user)) if user else _ON_A_HOST
         yield "; ".join([f"{format_count(results, 'result')} judged again", *self._not_judged()])
         yield from shortened(self.unfounded)
-        yield from (f"waiver: {problem}" for problem in self.run.waivers.get("problems", ()))
-        yield self.run.short_sentence
+        yield from (
+            f"waiver: {problem}" for problem in self.run.summary.waivers.get("problems", ())
+        )
+        yield self.run.summary.short_sentence
         yield f"{self.sentence} (exit status {self.status})"
 
 

@@ -41,10 +41,10 @@ from conformance.tables.suite import CASES, tables_digest
 from fixtures.hosts.lab_file import OF_HOSTS, PAGE, LabHost, read_lab
 from fixtures.system.processes import die_with_parent
 from fixtures.targets import hosts
-from reports.digest import suite_of
 from reports.fleet import Fleet, Node, page
 from reports.history import facts_of
 from reports.html import FILE_NAME as REPORT
+from reports.own_tables import suite_of
 from reports.terminal import QUIET, VERBOSE, Progress
 
 # The options that exclude --lab, by name, each with the hint of the message.

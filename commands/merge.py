@@ -51,7 +51,7 @@ def execute(arguments: argparse.Namespace) -> int:
         report.write_beside(out)
     merged_run = read(arguments.out)
     print(summary(merged_run, arguments.out))
-    return merged_run.status
+    return merged_run.summary.status
 
 
 def _waivers(parts: Sequence[Part], suite: Suite, given: Path | None) -> Waivers | None:

@@ -399,7 +399,7 @@ def _ran(cell: Cell, options: RunOptions, yes: bool) -> tuple[Cell, Digest | Non
             raise
         return failed, None
     # The results can be complete although the run has failed later, such as on a full disk.
-    if status not in (0, 1, run.concluded.status):
+    if status not in (0, 1, run.summary.concluded.status):
         cell = failed
     return replace(cell, facts=facts_of(cell.folder)), run
 

@@ -76,7 +76,9 @@ def _runs(history: History, page: HistoryPage) -> dict[Path, Run]:
         if cell.facts
         for defect in cell.facts.defects
     }
-    missing -= {page.known_as(defect) for run in runs.values() for defect in run.digest.defects}
+    missing -= {
+        page.known_as(defect) for run in runs.values() for defect in run.digest.violations.defects
+    }
     having: dict[Path, tuple[Cell, set[str]]] = {
         cell.folder: (cell, missing & set(map(page.known_as, cell.facts.defects)))
         for cell in history.cells

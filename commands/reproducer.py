@@ -172,7 +172,9 @@ def _symptom(text: str, run: Digest | None, suite: Suite) -> Symptom | None:
         return next(
             (symptom for symptom in defect.symptoms if _has(suite, symptom.name)), defect.first
         )
-    symptoms = (symptom for defect in run.defects for symptom in defect.symptoms) if run else ()
+    symptoms = (
+        (symptom for defect in run.violations.defects for symptom in defect.symptoms) if run else ()
+    )
     return next((symptom for symptom in symptoms if text in (symptom.name, symptom.case)), None)
 
 

@@ -241,7 +241,7 @@ def _judged_here(recording: Recording, before: Recorded | None, out: Path) -> Di
     if recorded is None:
         return None
     judged = digest(recorded.shown(), out, str(out), is_own=not before)
-    if judged.concluded.status == 0 and (wrong := recording.contradiction()):
+    if judged.summary.concluded.status == 0 and (wrong := recording.contradiction()):
         raise UserError(
             f"{out / FILE_NAME} was changed before the run was resumed: {wrong}",
             status=3,
@@ -299,14 +299,14 @@ def _reported(
         print(summary(judged, out, level=level, reported=reported, news=news))
     if changed:
         hint = "summary and reports show what the run itself has judged"
-        raise UserError(changed, hint=hint, status=judged.status or 3)
+        raise UserError(changed, hint=hint, status=judged.summary.status or 3)
     if lost:
         raise UserError(
             lost,
             hint=f"{command('run', '--resume', out)} runs the remaining cases",
             status=3,
         )
-    return judged.status
+    return judged.summary.status
 
 
 def _kept(out: Path, done: int, total: int) -> str:

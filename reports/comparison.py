@@ -14,7 +14,8 @@ from conformance.older_python import zip
 from conformance.results.points import points_path
 from conformance.sweeps.outcome import OUTSIDE, Points
 from reports.changed_defects import news_of
-from reports.digest import Digest, called
+from reports.digest import Digest
+from reports.environment import called
 from reports.evidence import inside, read_points
 
 REGRESSED, FIXED, UNSUPPORTED, UNCONFIRMED = (
@@ -93,9 +94,11 @@ class Comparison:
         - IN_BOTH: in both runs, with the data of the new run
         - NOT_DECIDED: only in the old run; the new run did not decide every case, or did not confirm the defect
         - GONE: only in the old run; the new run decided every case of the defect"""
-        new, old = self.new.open_defects, self.old.open_defects
-        fingerprints = _fingerprints(self.old.defects)
-        now = _fingerprints(defect for defect in self.new.defects if not defect.unconfirmed)
+        new, old = self.new.violations.open_defects, self.old.violations.open_defects
+        fingerprints = _fingerprints(self.old.violations.defects)
+        now = _fingerprints(
+            defect for defect in self.new.violations.defects if not defect.unconfirmed
+        )
         tried = {record["case"] for record in self.old.results}
         unknown = [defect for defect in new if fingerprints.isdisjoint(defect.fingerprints)]
         unseen = [defect for defect in old if now.isdisjoint(defect.fingerprints)]
@@ -122,7 +125,9 @@ class Comparison:
         changed = []
         for defect in self.defects[IN_BOTH]:
             names = set(defect.fingerprints)
-            earlier = [other for other in self.old.defects if names & set(other.fingerprints)]
+            earlier = [
+                other for other in self.old.violations.defects if names & set(other.fingerprints)
+            ]
             if news := news_of(defect, earlier, passed):
                 changed.append((defect, news))
         return changed
@@ -140,7 +145,7 @@ class Comparison:
 
     @cached_property
     def _unconfirmed_now(self) -> set[str]:
-        return _fingerprints(defect for defect in self.new.defects if defect.unconfirmed)
+        return _fingerprints(defect for defect in self.new.violations.defects if defect.unconfirmed)
 
     @cached_property
     def _before(self) -> Mapping[str, ResultRecord]:
@@ -285,7 +290,7 @@ def _changes(
         kind = UNSUPPORTED
     if kind == REGRESSED and before["effective"] in VIOLATIONS and _is_the_same(before, after):
         kind = CHANGED
-    if kind in FAILING and new.repetitions.is_unconfirmed(after):
+    if kind in FAILING and new.violations.repetitions.is_unconfirmed(after):
         kind = UNCONFIRMED
         of_points = [
             replace(point, kind=kind) if point.kind in FAILING else point for point in of_points
@@ -398,17 +403,20 @@ def stacks(old: Digest, new: Digest) -> Sequence[tuple[str, str, str]]:
         "seed",
     )
     pairs = [
-        (name, old.facts[name], new.facts[name])
+        (name, old.summary.facts[name], new.summary.facts[name])
         for name in compared
-        if old.facts[name] != new.facts[name]
+        if old.summary.facts[name] != new.summary.facts[name]
     ]
-    both = old.under_test.keys() & new.under_test.keys()
+    both = old.environment.under_test.keys() & new.environment.under_test.keys()
     differ = [
         name
-        for name in old.under_test
-        if name in both and old.under_test[name] != new.under_test[name]
+        for name in old.environment.under_test
+        if name in both and old.environment.under_test[name] != new.environment.under_test[name]
     ]
     return [
         *pairs,
-        *((called(name), old.under_test[name], new.under_test[name]) for name in differ),
+        *(
+            (called(name), old.environment.under_test[name], new.environment.under_test[name])
+            for name in differ
+        ),
     ]

@@ -42,7 +42,7 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
     under test comes first, then the defects, the rules, and the cases in the order of KINDS."""
     old, new = comparison.old, comparison.new
     for label, run in (("old", old), ("new", new)):
-        yield f"{label}: {run.path} ({run.name}, {run.when}): {run.short_sentence}"
+        yield f"{label}: {run.path} ({run.environment.name}, {run.environment.when}): {run.summary.short_sentence}"
     for heading, differences in _changed(comparison).items():
         yield f"{heading}:"
         for name, before, after in differences:
@@ -146,7 +146,7 @@ def _defects(comparison: Comparison) -> Iterator[str]:
 
 def _rules(comparison: Comparison, most: int | None) -> Iterator[str]:
     """Yields the rules that only one of the runs violates, each with both verdicts and its words."""
-    before, after = comparison.old.verdicts, comparison.new.verdicts
+    before, after = comparison.old.verdicts.of_rules, comparison.new.verdicts.of_rules
     both = [rule for rule in after if rule in before]
     new = [rule for rule in both if after[rule] in VIOLATIONS and before[rule] not in VIOLATIONS]
     gone = [rule for rule in both if before[rule] in VIOLATIONS and after[rule] not in VIOLATIONS]
@@ -158,7 +158,7 @@ def _rules(comparison: Comparison, most: int | None) -> Iterator[str]:
     listed = [*new, *gone]
     listed.sort(key=lambda rule: kinds.index(kind_of(before[rule], after[rule])))
     for rule in listed[:most]:
-        words = comparison.new.rules[rule].statement
+        words = comparison.new.verdicts.rules[rule].statement
         yield f"  {before[rule]} -> {after[rule]}  {rule}  {words}"
     if most is not None and len(listed) > most:
         yield f"  and {len(listed) - most} more (--all shows them)"
@@ -184,7 +184,7 @@ def _format_change(change: Change, new: Digest) -> Iterator[str]:
     if change.kind in FAILING or (change.kind == NEW and change.new == "FAIL"):
         yield f"      {change.record['reason']}"
         yield f"      {change.record['repro']}"
-        if confirmed := new.repetitions.text_of(change.case):
+        if confirmed := new.violations.repetitions.text_of(change.case):
             yield f"      {confirmed}"
 
 
@@ -237,7 +237,10 @@ def _sections(comparison: Comparison) -> Iterator[str]:
     sign = {0: "✅", 1: "❌"}.get(comparison.status, "⚠️")
     yield f"## {sign} rdma-cts compare: {escaped(conclusion(comparison))}"
     runs = (("old", comparison.old), ("new", comparison.new))
-    lines = [f"- {name}: {escaped(run.name)}: {escaped(run.short_sentence)}" for name, run in runs]
+    lines = [
+        f"- {name}: {escaped(run.environment.name)}: {escaped(run.summary.short_sentence)}"
+        for name, run in runs
+    ]
     for heading, lines_here in _changed(comparison).items():
         lines.append(f"- {heading}:")
         lines += [
@@ -292,7 +295,7 @@ def as_junit(comparison: Comparison) -> str:
         skipped=str(elements.count("skipped")),
         time="0.000",
         timestamp=clean(comparison.new.header["started"]),
-        hostname=clean(comparison.new.device),
+        hostname=clean(comparison.new.environment.device),
     )
     for change, kind in zip(comparison.changes, elements, strict=True):
         folder, _, name = change.case.partition("/")

@@ -61,7 +61,7 @@ def candidates(run: Digest, suite_cases: Sequence[Case]) -> list[Candidate]:
             continue
         case = cases[symptom.case]
         for rule in required.get(_situation(case, symptom.fault.step), ()):
-            passed = run.verdicts.get(rule) in _PASSED
+            passed = run.verdicts.of_rules.get(rule) in _PASSED
             named = rule in symptom.rules or rule in case.rules
             if passed and not named and not _is_explained(rule, case.id):
                 found.add(Candidate(rule, case.id))
@@ -73,7 +73,7 @@ def _is_explained(rule: str, case: str) -> bool:
 
 
 def _moved(run: Digest) -> Iterator[Symptom]:
-    for symptoms in run.symptoms.values():
+    for symptoms in run.violations.symptoms.values():
         for symptom in symptoms:
             if symptom.fault.effect is Effect.MOVED:
                 yield symptom

@@ -39,7 +39,7 @@ def violation_about(word: str, run: Digest | None) -> tuple[Defect, Symptom, Dig
     if FINGERPRINT.fullmatch(word):
         defect, run = defect_of(word, run, "--run")
         return defect, defect.first, run
-    for defect in run.defects:
+    for defect in run.violations.defects:
         for symptom in defect.symptoms:
             if word in (symptom.name, symptom.case) or word.upper() in map(
                 str.upper, symptom.rules
@@ -66,7 +66,7 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     yield ""
     yield from _steps(symptom)
     yield f"observed:  {symptom.line}"
-    if confirmed := run.repetitions.text_of(symptom.case):
+    if confirmed := run.violations.repetitions.text_of(symptom.case):
         yield f"repeated:  {confirmed}"
     yield ""
     yield from _rules(symptom, run)
@@ -101,7 +101,7 @@ def _steps(symptom: Symptom) -> Iterator[str]:
 
 def _rules(symptom: Symptom, run: Digest) -> Iterator[str]:
     for rule in symptom.rules:
-        facts = run.rules.get(rule)
+        facts = run.verdicts.rules.get(rule)
         if facts is None or verdict_on(rule, symptom.record) not in VIOLATIONS:
             continue
         yield f"{rule} ({facts.level}): {facts.statement}"

@@ -38,12 +38,12 @@ def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
     """Yields lines about a recorded result that is not PASS. Calls are in the order in which the case issues them."""
     if record["case"] in run.unrecorded:
         return
-    for defect in run.defects_in(record["case"]):
+    for defect in run.violations.defects_in(record["case"]):
         yield f"defect {defect.fingerprint}, {defect.severity.label}: {defect.title}"
     yield from set_up(record["set_up"])
     yield f"call: {record['call']}"
     yield from run.once(_expected, record["expected"])
-    yield from run.documented(record)
+    yield from run.verdicts.quotes(record)
     yield f"observed: {observed(record)}"
     yield from (f"observed afterwards: {format_fields(step)}" for step in later(record["observed"]))
     yield from run.once(_deviations, record["deviations"])
@@ -52,7 +52,7 @@ def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
     yield f"table: {location(record)}"
     yield f"reproduce: {record['repro']}"
     yield from (f"kernel: {text}" for text in record["kernel"]["log"])
-    if confirmed := run.repetitions.text_of(record["case"]):
+    if confirmed := run.violations.repetitions.text_of(record["case"]):
         yield f"repeated: {confirmed}"
 
 
@@ -101,7 +101,7 @@ def deviation(deviation: Deviation) -> Iterator[str]:
 def answered(run: Digest, record: ResultRecord) -> str:
     """Returns the layer that returned the violating result, and how this is known; of several, the most severe
     counts."""
-    own_ones = run.symptoms.get(record["case"])
+    own_ones = run.violations.symptoms.get(record["case"])
     if own_ones:
         return str(answering_of(min(own_ones, key=_rank)))
     return record["layer"] or "not known"

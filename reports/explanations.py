@@ -58,11 +58,11 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
     else:
         results = {}
     if run:
-        yield f"Last verdict: {run.labels.get(rule.id, 'not run')}  ({run.name}; {run.when}; {run.path})"
-        if rule.id in run.restrictions:
-            yield from _wrapped(run.restrictions[rule.id])
-        if rule.id in run.refutations:
-            yield from _wrapped(run.refutations[rule.id])
+        yield f"Last verdict: {run.verdicts.labels.get(rule.id, 'not run')}  ({run.environment.name}; {run.environment.when}; {run.path})"
+        if rule.id in run.verdicts.restrictions:
+            yield from _wrapped(run.verdicts.restrictions[rule.id])
+        if rule.id in run.verdicts.refutations:
+            yield from _wrapped(run.verdicts.refutations[rule.id])
         for found in candidates(run, suite.cases):
             if found.rule == rule.id:
                 yield from _wrapped(f"perhaps contradicted by the violation in {found.case}")
@@ -167,13 +167,13 @@ def _steps(case: Case) -> Iterator[str]:
 
 
 def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
-    yield f"Last verdict: {record['effective'] if record else 'not run'}  ({run.name}; {run.when}; {run.path})"
+    yield f"Last verdict: {record['effective'] if record else 'not run'}  ({run.environment.name}; {run.environment.when}; {run.path})"
     if record is None:
         return
     yield from _wrapped(record["reason"])
-    if record["case"] in run.unproven:
-        yield from _wrapped(run.unproven[record["case"]])
-    for defect in run.defects_in(record["case"]):
+    if record["case"] in run.verdicts.unproven:
+        yield from _wrapped(run.verdicts.unproven[record["case"]])
+    for defect in run.violations.defects_in(record["case"]):
         yield from _wrapped(f"defect {defect.fingerprint}, {defect.severity.label}: {defect.title}")
     if record["observed"]:
         yield f"  observed: {evidence.format_fields(evidence.own(record['observed']))}"
@@ -187,7 +187,7 @@ def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
     if record["verdict"] in VIOLATIONS:
         yield f"  answered by: {evidence.answered(run, record)}"
     yield from (f"  kernel: {text}" for text in record["kernel"]["log"])
-    if confirmed := run.repetitions.text_of(record["case"]):
+    if confirmed := run.violations.repetitions.text_of(record["case"]):
         yield from _wrapped(f"repeated: {confirmed}")
     yield f"  {record['repro']}"
 
@@ -206,13 +206,13 @@ def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
             why = "the file with its points is missing"
         else:
             why = "the sweep had a different space in that run"
-        yield f"Last verdict: not known, because {why}  ({run.name}; {run.when}; {run.path})"
+        yield f"Last verdict: not known, because {why}  ({run.environment.name}; {run.environment.when}; {run.path})"
         return
     outcome = points.outcomes[number]
-    yield f"Last verdict: {outcome.verdict}  ({run.name}; {run.when}; {run.path})"
+    yield f"Last verdict: {outcome.verdict}  ({run.environment.name}; {run.environment.when}; {run.path})"
     yield from _wrapped(f"{outcome.rule} expects {outcome.expected}: {outcome.observed}")
     yield from (f"  remark: {note}" for note in outcome.notes)
-    if confirmed := run.repetitions.text_at(record["case"], name):
+    if confirmed := run.violations.repetitions.text_at(record["case"], name):
         yield from _wrapped(f"repeated: {confirmed}")
     yield f"  {record['repro']}{POINT}{name}"
 
@@ -220,7 +220,7 @@ def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
 def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
     """Yields lines about a defect: its severity, its rules, the evidence of its first case, and its cases."""
     first = defect.first
-    yield f"defect {defect.fingerprint}  ({run.name}; {run.when}; {run.path})"
+    yield f"defect {defect.fingerprint}  ({run.environment.name}; {run.environment.when}; {run.path})"
     yield from _wrapped(defect.title)
     yield ""
     yield f"severity:    {defect.severity.label}"
@@ -229,7 +229,7 @@ def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
     yield f"shows in:    {format_count(len(defect.cases), 'case')}, {format_count(defect.points, 'call')}"
     yield ""
     for id_ in defect.rules:
-        if facts := run.rules.get(id_):
+        if facts := run.verdicts.rules.get(id_):
             yield from _wrapped(f"{id_}: {facts.statement}")
             yield from _wrapped(f"The document: {facts.documented}", "    ")
             if facts.argument_against:
@@ -278,7 +278,7 @@ def defect_of(digits: str, run: Digest | None, option: str) -> tuple[Defect, Dig
         )
     digits = digits.lower()
     matches = []
-    for defect in run.defects:
+    for defect in run.violations.defects:
         if any(fingerprint.startswith(digits) for fingerprint in defect.fingerprints):
             matches.append(defect)
     if len(matches) != 1:

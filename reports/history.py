@@ -27,7 +27,8 @@ from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.records import FILE_NAME as RESULTS
 from reports import summary
-from reports.digest import called, read
+from reports.digest import read
+from reports.environment import called
 
 SCHEMA = "rdma-cts-cell/1"
 OUTCOME_FILE = "cell.json"

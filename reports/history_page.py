@@ -17,7 +17,7 @@ from conformance.defects import Defect, Severity
 from conformance.errors import UserError
 from conformance.model.verdict import OF_RULES, VIOLATIONS, Verdict
 from conformance.older_python import pairwise, zip
-from reports.digest import RuleFacts, read
+from reports.digest import read
 from reports.history import (
     OUTCOMES,
     Cell,
@@ -30,6 +30,7 @@ from reports.history import (
 )
 from reports.html import FILE_NAME as REPORT
 from reports.html import environment
+from reports.rule_verdicts import RuleFacts
 
 SEEN, NOT_SEEN, NOT_RUN = "seen", "not seen", ""
 _STATES = {
@@ -237,7 +238,7 @@ class HistoryPage:
         for cell in sorted(self.history.cells, key=lambda cell: cell.night, reverse=True):
             if cell.facts:
                 with suppress(UserError):
-                    return read(cell.folder).rules
+                    return read(cell.folder).verdicts.rules
         return {}
 
     @cached_property

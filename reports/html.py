@@ -31,10 +31,11 @@ from conformance.model.verdict import INCOMPLETE, OF_RULES, VERDICTS, VIOLATIONS
 from conformance.older_python import zip
 from conformance.results.conclusions import format_points, verdict_on
 from reports import evidence
-from reports.digest import Digest, RuleFacts
+from reports.digest import Digest
 from reports.novelty import Novelty, call_of
 from reports.page_data import PageData, first_of
 from reports.pair_picture import Picture
+from reports.rule_verdicts import RuleFacts
 from reports.sketch import sketch_of
 from reports.terminal import figures
 from reports.text import flat, format_rules, format_value
@@ -104,8 +105,8 @@ class Page:
     def rules(self) -> Mapping[str, RuleFacts]:
         facts: dict[str, RuleFacts] = {}
         for run in self.runs:
-            for id_ in (*run.rules, *run.verdicts):
-                facts.setdefault(id_, run.rules.get(id_) or RuleFacts(id_))
+            for id_ in (*run.verdicts.rules, *run.verdicts.of_rules):
+                facts.setdefault(id_, run.verdicts.rules.get(id_) or RuleFacts(id_))
         return facts
 
     @cached_property
@@ -186,7 +187,7 @@ class Page:
         and waived defects and defects of the stack come last."""
         groups: list[list[Shown]] = []
         for number, run in enumerate(self.runs):
-            for defect in run.defects:
+            for defect in run.violations.defects:
                 fingerprints = set(defect.fingerprints)
                 group = next(
                     (
@@ -216,7 +217,7 @@ class Page:
         return {verb: list(map(self._cell, rules)) for verb, rules in self.groups.items()}
 
     def _cell(self, rule: RuleFacts) -> Cell:
-        return Cell(rule, [run.verdicts.get(rule.id, "") for run in self.runs])
+        return Cell(rule, [run.verdicts.of_rules.get(rule.id, "") for run in self.runs])
 
     def tally(self, verb: str) -> Mapping[str, int]:
         """Returns the numbers of a verb's rules by their verdicts, the worst verdicts first. Of several runs, returns the
@@ -289,7 +290,7 @@ class Page:
     def pictures(self) -> list[tuple[str, Picture]]:
         """The pictures of the models, each with the name of its run."""
         return [
-            (run.name, Picture(record["case"], record["pairs"]))
+            (run.environment.name, Picture(record["case"], record["pairs"]))
             for run in self.runs
             for record in run.results
             if record["pairs"].get("states")
@@ -331,12 +332,12 @@ def render(runs: Sequence[Digest], news: Novelty | None = None) -> str:
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = Page(runs, news)
-    facts = _rows([run.facts for run in runs])
+    facts = _rows([run.summary.facts for run in runs])
     template = environment().get_template("report.html")
     return template.render(
         page=page,
         facts=[(name, values) for name, values in facts if any(values)],
-        hashes=_rows([run.under_test for run in runs]),
+        hashes=_rows([run.environment.under_test for run in runs]),
         columns=page.columns,
         script=Markup(script),
         script_hash=digest,
@@ -396,7 +397,7 @@ def environment() -> Environment:
 
 
 def _label(run: Digest, names: Sequence[str]) -> str:
-    return " ".join(run.facts[name] for name in names)
+    return " ".join(run.summary.facts[name] for name in names)
 
 
 def _rows(tables: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:

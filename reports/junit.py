@@ -43,13 +43,13 @@ def _document(runs: Sequence[Digest]) -> Iterator[str]:
             "skipped": str(kinds.count("skipped")),
             "time": f"{run.footer['duration_s'] if run.footer else 0.0:.3f}",
             "timestamp": run.header["started"],
-            "hostname": run.device,
+            "hostname": run.environment.device,
         }
         yield f"  <{_tag('testsuite', suite)}>\n    <properties>\n"
         for name, value in _properties(run):
             yield f"      <{_tag('property', {'name': name, 'value': str(value)})} />\n"
         yield "    </properties>\n"
-        yield from (_testcase(run, record) for record in run.by_severity())
+        yield from (_testcase(run, record) for record in run.violations.by_severity())
         yield "  </testsuite>\n"
     yield "</testsuites>\n"
 
@@ -66,14 +66,14 @@ def _properties(run: Digest) -> Sequence[tuple[str, object]]:
         ("stack", run.header["stack"]),
         ("kernel", env.get("kernel", "")),
         ("rdma_core", env.get("rdma_core", "")),
-        ("device", run.device),
+        ("device", run.environment.device),
         ("driver", device.get("driver", "")),
         ("firmware", device.get("fw", "")),
         ("tables_sha256", run.header["suite"].get("tables_sha256", "")),
-        ("conclusion", run.conclusion),
-        ("headline", run.headline),
+        ("conclusion", run.summary.conclusion),
+        ("headline", run.summary.headline),
         *((("point", evidence.POINT),) if evidence.has_points(run) else ()),
-        *((severity.label, number) for severity, number in run.severities.items()),
+        *((severity.label, number) for severity, number in run.violations.severities.items()),
     ]
 
 
@@ -101,7 +101,7 @@ def _testcase(run: Digest, record: ResultRecord) -> str:
 
 
 def _message(run: Digest, record: ResultRecord) -> str:
-    defects = run.defects_in(record["case"])
+    defects = run.violations.defects_in(record["case"])
     if defects:
         severity = f", {defects[0].severity.label}, defect {defects[0].fingerprint}"
     else:

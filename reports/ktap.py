@@ -30,23 +30,23 @@ def render(runs: Sequence[Digest]) -> str:
         return "\n".join([_FIRST, *_run(runs[0])]) + "\n"
     lines = [_FIRST, f"1..{len(runs)}"]
     for number, run in enumerate(runs, 1):
-        inner = (_FIRST_INSIDE, f"# Subtest: {_name(run.name)}", *_run(run))
+        inner = (_FIRST_INSIDE, f"# Subtest: {_name(run.environment.name)}", *_run(run))
         lines += [
             *(f"  {line}" for line in inner),
-            f"{'not ok' if run.status else 'ok'} {number} {_name(run.name)}",
+            f"{'not ok' if run.summary.status else 'ok'} {number} {_name(run.environment.name)}",
         ]
     return "\n".join(lines) + "\n"
 
 
 def _run(run: Digest) -> Iterator[str]:
     yield f"1..{len(run.results)}"
-    yield f"# {run.name}: {run.conclusion}"
-    yield f"# {run.sentence}"
-    if run.headline:
-        yield f"# {run.headline}"
+    yield f"# {run.environment.name}: {run.summary.conclusion}"
+    yield f"# {run.summary.sentence}"
+    if run.summary.headline:
+        yield f"# {run.summary.headline}"
     if evidence.has_points(run):
         yield f"# {evidence.POINT}"
-    for number, record in enumerate(run.by_severity(), 1):
+    for number, record in enumerate(run.violations.by_severity(), 1):
         outcome, directive = _RESULT[record["effective"]]
         if outcome == "not ok":
             yield f"# {record['case']}: {record['effective']} {' '.join(record['rules'])}: {record['reason']}"

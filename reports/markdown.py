@@ -21,23 +21,23 @@ def render(runs: Sequence[Digest]) -> str:
 
 
 def _sections(run: Digest) -> Iterator[str]:
-    if run.concluded.conforms:
+    if run.summary.concluded.conforms:
         sign = "✅"
     else:
-        if run.status == 1:
+        if run.summary.status == 1:
             sign = "❌"
         else:
             sign = "⚠️"
-    yield f"## {sign} rdma-cts: {escaped(run.conclusion)}"
-    if run.headline:
-        yield escaped(run.headline)
-    yield f"{escaped(run.name)}, rdma-core {escaped(str(run.header['env'].get('rdma_core', '?')))}"
-    yield escaped(run.sentence)
+    yield f"## {sign} rdma-cts: {escaped(run.summary.conclusion)}"
+    if run.summary.headline:
+        yield escaped(run.summary.headline)
+    yield f"{escaped(run.environment.name)}, rdma-core {escaped(str(run.header['env'].get('rdma_core', '?')))}"
+    yield escaped(run.summary.sentence)
     yield "\n".join(_verdicts(run))
-    yield from map(escaped, run.repetitions.summary())
-    if problems := run.waivers.get("problems", ()):
+    yield from map(escaped, run.violations.repetitions.summary())
+    if problems := run.summary.waivers.get("problems", ()):
         yield "\n".join(f"- waiver: {escaped(str(problem))}" for problem in problems)
-    defects = run.open_defects
+    defects = run.violations.open_defects
     if defects:
         yield "\n".join(_table(defects[:_MOST]))
         if evidence.has_points(run):
@@ -46,7 +46,7 @@ def _sections(run: Digest) -> Iterator[str]:
         yield f"and {len(defects) - _MOST} more defects"
     for defect in defects[:_MOST]:
         yield from _detail(run, defect)
-    if of_stack := [defect for defect in run.defects if defect.of_stack]:
+    if of_stack := [defect for defect in run.violations.defects if defect.of_stack]:
         yield "Defects of the stack, which occur on every device:"
         yield "\n".join(
             f"- {escaped(section.title)} ({escaped(format_rules(section.rules))})"
@@ -57,13 +57,13 @@ def _sections(run: Digest) -> Iterator[str]:
 def _verdicts(run: Digest) -> Iterator[str]:
     yield "| verdict | rules | cases |"
     yield "|---|---:|---:|"
-    rules = [label for rule, label in run.labels.items() if rule not in run.apart]
+    rules = [label for rule, label in run.verdicts.labels.items() if rule not in run.verdicts.apart]
     for label in (OFFERED, LEFT_OPEN):
         if number := rules.count(label):
             yield f"| {label} | {number} | |"
     for verdict in reversed(OF_RULES):
-        if verdict in rules or run.counts.get(verdict):
-            yield f"| {verdict} | {rules.count(verdict)} | {run.counts.get(verdict, 0)} |"
+        if verdict in rules or run.summary.counts.get(verdict):
+            yield f"| {verdict} | {rules.count(verdict)} | {run.summary.counts.get(verdict, 0)} |"
 
 
 def _table(defects: Sequence[Defect]) -> Iterator[str]:

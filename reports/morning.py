@@ -92,7 +92,7 @@ class Morning:
             gone = f"cannot be read; remove {self.history.folder}/*/{self.cell.name} to start a new history of the cell"
             return f"the results of {format_night(self.lost)}, the last good night, {gone}"
         if self.good is None:
-            return f"{OUTCOMES[outcome.outcome]}: {self.run.short_sentence}"
+            return f"{OUTCOMES[outcome.outcome]}: {self.run.summary.short_sentence}"
         kinds = [
             f"{amount(changes)} {kind}"
             for kind in (*FAILING, UNDECIDED)

@@ -68,7 +68,11 @@ class Novelty:
     def earlier(self) -> Sequence[Defect]:
         """The other defects of the later run, in the order of the run."""
         new = {item.defect.fingerprint for item in self.new}
-        return [defect for defect in self.comparison.new.defects if defect.fingerprint not in new]
+        return [
+            defect
+            for defect in self.comparison.new.violations.defects
+            if defect.fingerprint not in new
+        ]
 
     @property
     def sentence(self) -> str:

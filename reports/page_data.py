@@ -221,7 +221,7 @@ def _layer(run: Digest, record: ResultRecord) -> str:
 # Columns that depend on more than one key.
 _OWN: Mapping[str, Callable[[Digest, ResultRecord], Any]] = {
     "layer": _layer,
-    "evidence": lambda run, record: run.unproven.get(record["case"], ""),
+    "evidence": lambda run, record: run.verdicts.unproven.get(record["case"], ""),
     "table": lambda run, record: evidence.location(record),
     "reproduce": lambda run, record: record["repro"].replace(record["case"], HERE),
     "map": lambda run, record: _map(run, record) if record["space"] else "",

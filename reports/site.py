@@ -15,7 +15,7 @@ from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.older_python import zip
 from conformance.results.conclusions import verdict_on
 from reports import evidence
-from reports.digest import Digest, RuleFacts
+from reports.digest import Digest
 from reports.history import (
     BASELINE,
     GOOD,
@@ -29,6 +29,7 @@ from reports.history import (
 )
 from reports.history_page import NOT_SEEN, SEEN, WORDS, HistoryPage, Track
 from reports.html import TEMPLATES, environment, rank_of
+from reports.rule_verdicts import RuleFacts
 
 INDEX, STYLE = "index.html", "style.css"
 RULES, DEFECTS, NIGHTS, BADGES = "rules", "defects", "nights", "badges"
@@ -101,7 +102,9 @@ class Site(HistoryPage):
             key=lambda run: run.header["started"],
             reverse=True,
         ):
-            statements |= {id_: facts for id_, facts in run.rules.items() if id_ not in statements}
+            statements |= {
+                id_: facts for id_, facts in run.verdicts.rules.items() if id_ not in statements
+            }
         return statements
 
     def statement(self, rule: str) -> RuleFacts:

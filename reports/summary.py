@@ -23,33 +23,37 @@ def render(runs: Sequence[Digest]) -> str:
 
 
 def as_data(run: Digest) -> dict[str, Any]:
-    violations = run.violations()
+    violations = run.violations.by_rule()
     return {
         "schema": SCHEMA,
-        "conclusion": run.conclusion,
-        "words": run.sentence,
-        "exit_status": run.status,
+        "conclusion": run.summary.conclusion,
+        "words": run.summary.sentence,
+        "exit_status": run.summary.status,
         "complete": bool(run.footer and run.footer["complete"]),
-        "stack": {name: text for name, text in run.facts.items() if text and name not in _NUMBERS},
-        "under_test": dict(run.under_test),
-        "capabilities": dict(run.capabilities),
+        "stack": {
+            name: text for name, text in run.summary.facts.items() if text and name not in _NUMBERS
+        },
+        "under_test": dict(run.environment.under_test),
+        "capabilities": dict(run.environment.capabilities),
         "started": run.header["started"],
         "duration_s": run.footer["duration_s"] if run.footer else None,
         "resumed": run.footer.get("resumed", 0) if run.footer else 0,
         "seed": run.header["seed"],
         "tables_sha256": str(run.header["suite"].get("tables_sha256", "")),
-        "cases": dict(run.counts),
-        "points": run.points,
-        "rules": dict(run.verdicts),
-        "not_offered": dict(run.restrictions),
-        "standings": {part.standing: part.count for part in run.parts},
-        "documented_rules": len(run.documented_rules),
-        "severities": {severity.label: number for severity, number in run.severities.items()},
-        "headline": run.headline,
-        "defects": [_defect(defect) for defect in run.defects],
+        "cases": dict(run.summary.counts),
+        "points": run.summary.points,
+        "rules": dict(run.verdicts.of_rules),
+        "not_offered": dict(run.verdicts.restrictions),
+        "standings": {part.standing: part.count for part in run.summary.parts},
+        "documented_rules": len(run.verdicts.documented),
+        "severities": {
+            severity.label: number for severity, number in run.violations.severities.items()
+        },
+        "headline": run.summary.headline,
+        "defects": [_defect(defect) for defect in run.violations.defects],
         "violations": [_violation(rule, records) for rule, records in violations.items()],
-        "confirmation": run.repetitions.as_data(),
-        "waivers": dict(run.waivers),
+        "confirmation": run.violations.repetitions.as_data(),
+        "waivers": dict(run.summary.waivers),
     }
 
 

@@ -61,19 +61,19 @@ def summary(
     the only line has the headline and the conclusion. The path of the report is shown only if the report was written
     (`reported`). With `news`, what is new against an earlier run comes first, by call."""
     stream = stream or sys.stdout
-    conclusion = f"{run.conclusion} (exit status {run.status})"
+    conclusion = f"{run.summary.conclusion} (exit status {run.summary.status})"
     if level == QUIET:
-        parts = (news.sentence if news else "", run.headline, conclusion)
+        parts = (news.sentence if news else "", run.summary.headline, conclusion)
         return "; ".join(filter(None, parts))
     lines = ["", *_defects(run, stream, level, news), *_undecided(run, stream), ""]
     lines.append(figures(run, lambda verdict: coloured(verdict, stream)))
-    lines += [*([run.headline] if run.headline else ()), run.short_sentence]
+    lines += [*([run.summary.headline] if run.summary.headline else ()), run.summary.short_sentence]
     if remarks := format_remarks(run.results):
         lines.append(remarks)
     if works := format_undeclared(run.results):
         lines.append(works)
-    lines += run.repetitions.summary()
-    lines += [f"waiver: {problem}" for problem in run.waivers.get("problems", ())]
+    lines += run.violations.repetitions.summary()
+    lines += [f"waiver: {problem}" for problem in run.summary.waivers.get("problems", ())]
     if reported:
         where = f"report: {out / REPORT} (results: {out})"
     else:
@@ -92,12 +92,12 @@ def figures(run: Digest, shown: Callable[[str], str] = str) -> str:
         duration = f" in {run.footer['duration_s']:.1f} s"
     else:
         duration = ""
-    if run.points != len(run.results):
-        points = f", {format_count(run.points, 'call')} judged"
+    if run.summary.points != len(run.results):
+        points = f", {format_count(run.summary.points, 'call')} judged"
     else:
         points = ""
-    verdicts = [verdict for verdict in reversed(VERDICTS) if run.counts.get(verdict)]
-    counts = ", ".join(f"{run.counts[verdict]} {shown(verdict)}" for verdict in verdicts)
+    verdicts = [verdict for verdict in reversed(VERDICTS) if run.summary.counts.get(verdict)]
+    counts = ", ".join(f"{run.summary.counts[verdict]} {shown(verdict)}" for verdict in verdicts)
     return f"{format_count(len(run.results), 'case')}{duration}{points}: {counts}"
 
 
@@ -148,7 +148,7 @@ _DEFECTS = "most severe first: severity, number, what is wrong (rules), in how m
 
 
 def _defects(run: Digest, stream: TextIO, level: int, news: Novelty | None) -> Iterator[str]:
-    defects: Sequence[Defect] = run.defects
+    defects: Sequence[Defect] = run.violations.defects
     if news:
         yield from _news(run, stream, level, news)
         defects = news.earlier
@@ -188,7 +188,7 @@ def _defect(
         label = "unconfirmed"
     else:
         label = defect.severity.label
-    if defect in run.open_defects:
+    if defect in run.violations.open_defects:
         colour = _SEVERITY
     else:
         colour = _WAIVED
@@ -237,7 +237,7 @@ def _first(run: Digest, news: Novelty | None) -> Defect | None:
     """Returns the defect that the last lines name: the first new defect or, if none is new, the first open one."""
     if news and news.new:
         return news.new[0].defect
-    return next(iter(run.open_defects), None)
+    return next(iter(run.violations.open_defects), None)
 
 
 def _program(run: Digest, out: Path, first: Defect | None) -> Iterator[str]:
@@ -254,16 +254,16 @@ def _program(run: Digest, out: Path, first: Defect | None) -> Iterator[str]:
 
 
 def _next(run: Digest, out: Path, first: Defect | None) -> str:
-    if run.footer is None or run.counts.get(Verdict.MISSED):
+    if run.footer is None or run.summary.counts.get(Verdict.MISSED):
         if run.header.get("shards"):
             return "run the missing shards, resume the interrupted shards, and merge all shards into another --out"
         if (out / PLAN_FILE).exists():
             return f"{command('run', '--resume', out)} runs the missing cases"
     if first:
         return f"{command('explain', first.fingerprint, '--run', out)} explains the first defect"
-    if run.status == 1:
+    if run.summary.status == 1:
         return "correct the waivers named above (see docs/waivers.md)"
-    if run.status == 3:
+    if run.summary.status == 3:
         return f"{PROGRAM} doctor shows what is missing on this host"
     return f"{command('compare', 'OLD', out)} shows what has changed since another run"
 

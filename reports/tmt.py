@@ -25,7 +25,9 @@ _RESULT = {
 def render(runs: Sequence[Digest]) -> str:
     """Returns the list of results. If there are several runs, each name begins with the name of the run."""
     results = [
-        result for run in runs for result in _run(run, f"/{run.name}" if len(runs) > 1 else "")
+        result
+        for run in runs
+        for result in _run(run, f"/{run.environment.name}" if len(runs) > 1 else "")
     ]
     return (
         "[" + ",".join("\n " + json.dumps(result) for result in results) + "\n]\n"

@@ -180,7 +180,7 @@ def eight_cases(monkeypatch: pytest.MonkeyPatch) -> suite.Suite:
     """Makes the commands that read a run use a suite of eight cases of one rule."""
     eight = numbered(8)
     small = replace(eight, registry=Registry([eight.registry["REG-01"]]))
-    for name in ("commands.judge_bundle", "commands.cli.run_arguments", "reports.digest"):
+    for name in ("commands.judge_bundle", "commands.cli.run_arguments", "reports.own_tables"):
         monkeypatch.setattr(f"{name}.load_suite", lambda *_: small)
-    monkeypatch.setattr("reports.digest.tables_digest", lambda _: small.tables_sha256)
+    monkeypatch.setattr("reports.own_tables.tables_digest", lambda _: small.tables_sha256)
     return small

@@ -26,7 +26,7 @@ from conformance.tables.suite import ROOT, Selection, Suite, load_suite
 from conformance.tables.tiers import left_out
 from kinds import Cli, Folders, Patch
 from recorded_reference import record
-from reports import digest
+from reports import own_tables
 from reports.bundles import archive as bundle_file
 from reports.bundles.archive import MANIFEST, Manifest, Member, pack, unpack
 from reports.bundles.claims import claims
@@ -140,7 +140,7 @@ def test_a_run_in_which_nothing_is_violated(whole: Path, verified: Verified) -> 
 def loaded(monkeypatch: Patch) -> None:
     """Reads the tables once for all tests."""
     monkeypatch.setattr(judge_bundle, "load_suite", lambda _: SUITE)
-    monkeypatch.setattr(digest, "tables_digest", lambda _: SUITE.tables_sha256)
+    monkeypatch.setattr(own_tables, "tables_digest", lambda _: SUITE.tables_sha256)
 
 
 @pytest.fixture

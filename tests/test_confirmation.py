@@ -498,11 +498,13 @@ def test_the_summaries_have_the_figures_and_the_violations_that_were_not_confirm
     mixed: Path,
 ) -> None:
     run = read(mixed)
-    assert list(run.repetitions.summary()) == [
+    assert list(run.violations.repetitions.summary()) == [
         "confirmation: 1 of 2 violations reproduced in a fresh worker, 1 of them together with others",
         f"{IDS[11]}: {NOT_CONFIRMED}",
     ]
-    assert all(line in terminal.summary(run, mixed) for line in run.repetitions.summary())
+    assert all(
+        line in terminal.summary(run, mixed) for line in run.violations.repetitions.summary()
+    )
     assert "1 of 2 violations reproduced in a fresh worker" in str(
         renderer("markdown").render([run]),
     )
@@ -566,10 +568,10 @@ def test_violations_never_seen_again_are_counted_separately(tmp_path: Path) -> N
     assert (
         len(run.again) == 1 + 1 + 2
     )  # one repetition in isolation, one after all earlier cases, and two more
-    (defect,) = record_here.defects
+    (defect,) = record_here.violations.defects
     assert defect.unconfirmed
-    assert record_here.open_defects == ()
-    assert record_here.headline == "1 result not confirmed"
+    assert record_here.violations.open_defects == ()
+    assert record_here.summary.headline == "1 result not confirmed"
     assert "unconfirmed" in terminal.summary(record_here, tmp_path)
     # Once at the top, and once at the defect.
     assert str(renderer("html").render([record_here])).count("not confirmed:</span> ") == 1
@@ -583,11 +585,11 @@ def test_a_hang_that_is_never_seen_again_is_undecided(tmp_path: Path) -> None:
     once, twice = (
         seen(tmp_path / str(len(ends)), c4=ends)[0] for ends in (["HANG"], ["HANG", "HANG"])
     )
-    (rule,) = once.defects[0].rules
-    assert (once.status, once.verdicts[rule]) == (3, "BROKEN")
-    assert "1 rule undecided" in once.conclusion
-    assert (twice.status, twice.verdicts[rule]) == (1, "HANG")
-    assert seen(tmp_path / "failed", c4=["FAIL"])[0].status == 1
+    (rule,) = once.violations.defects[0].rules
+    assert (once.summary.status, once.verdicts.of_rules[rule]) == (3, "BROKEN")
+    assert "1 rule undecided" in once.summary.conclusion
+    assert (twice.summary.status, twice.verdicts.of_rules[rule]) == (1, "HANG")
+    assert seen(tmp_path / "failed", c4=["FAIL"])[0].summary.status == 1
 
 
 def test_a_hang_that_another_violation_replaces_counts_as_that_violation(tmp_path: Path) -> None:
@@ -595,10 +597,10 @@ def test_a_hang_that_another_violation_replaces_counts_as_that_violation(tmp_pat
     digest, _ = seen(tmp_path, c4=["HANG", "FAIL"])
     (record,) = digest.confirmations
     assert (record["confirmed"], record["alone"]["verdict"]) == (True, "FAIL")
-    (hang,) = digest.defects
+    (hang,) = digest.violations.defects
     assert hang.unconfirmed
-    assert digest.verdicts[hang.rules[0]] == "FAIL"
-    assert digest.status == 1
+    assert digest.verdicts.of_rules[hang.rules[0]] == "FAIL"
+    assert digest.summary.status == 1
 
 
 def test_rules_of_points_whose_hang_is_not_confirmed_are_undecided() -> None:
@@ -663,7 +665,7 @@ def test_a_violation_seen_in_some_repetitions_is_confirmed_and_unsteady(tmp_path
     record_here, _ = seen(tmp_path, c4=["FAIL", "PASS", "PASS", "FAIL"])
     (record,) = record_here.confirmations
     assert (record["confirmed"], record["repetitions"]) == (True, {"seen": 1, "of": 3})
-    assert len(record_here.open_defects) == 1
+    assert len(record_here.violations.open_defects) == 1
     assert "confirmed, and unsteady: seen in 1 of 3 repetitions in isolation" in str(
         renderer("html").render([record_here]),
     )
@@ -673,7 +675,7 @@ def test_a_violation_that_crashes_when_repeated_is_confirmed_as_a_crash(tmp_path
     record_here, _ = seen(tmp_path, c4=["FAIL", "CRASH"])
     (record,) = record_here.confirmations
     assert (record["confirmed"], record["alone"]["verdict"]) == (True, "CRASH")
-    (defect,) = record_here.open_defects
+    (defect,) = record_here.violations.open_defects
     assert defect.severity is Severity.KERNEL_CRASH
 
 
@@ -696,9 +698,9 @@ def test_a_defect_that_kills_the_kernel_in_one_run_is_the_same_defect_and_no_reg
         seen=("the kernel died", "", "", "", ""),
     )
     failing, other = run_of(tmp_path / "fails", ODP), run_of(tmp_path / "kills", kills)
-    titles = [run.defects[0].title.partition(":")[0] for run in (failing, other)]
+    titles = [run.violations.defects[0].title.partition(":")[0] for run in (failing, other)]
     assert titles == ["on-demand (ODP) region with hca_va"] * 2
-    assert failing.defects[0].fingerprint == other.defects[0].fingerprint
+    assert failing.violations.defects[0].fingerprint == other.violations.defects[0].fingerprint
     for old, new in ((failing, other), (other, failing)):
         comparison = compare(old, new)
         assert [change.kind for change in comparison.changes] == [CHANGED]

@@ -365,7 +365,9 @@ def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fi
         if case.id.startswith(("reg_mr/rights/", "reg_mr/registration/", "reg_mr/access_flags/"))
     ]
     run = read(recorded_run(tmp_path / "run", suite, cases, named("remote-write-never").kind()))
-    refused = [defect for defect in run.defects if defect.severity is Severity.VALID_REFUSED]
+    refused = [
+        defect for defect in run.violations.defects if defect.severity is Severity.VALID_REFUSED
+    ]
     first = refused[0]
     assert first.title == "a valid registration with REMOTE_WRITE is refused with EINVAL"
     assert len(first.rules) > 3

@@ -32,7 +32,7 @@ def test_the_text_has_the_rule_the_row_the_observation_and_the_stack(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     text = text_of(FINGERPRINT, run, capsys)
-    (defect,) = [item for item in read(run).defects if item.fingerprint == FINGERPRINT]
+    (defect,) = [item for item in read(run).violations.defects if item.fingerprint == FINGERPRINT]
     assert text.splitlines()[1].endswith(defect.title)
     for needed in (defect.first.name, defect.first.line, defect.first.repro, "kernel 7.2.12"):
         assert needed in text

@@ -137,7 +137,7 @@ def test_the_last_verdict_is_that_of_the_newest_run(
     newest = record(tmp_path / "out" / "second", SUITE, [SUITE.cases[0]])
     said = explained(cli, "REG-15")
     assert "Last verdict: not run (reference, host, kernel 7.2.0; " in said
-    assert f"; {read(newest).when}; out/{newest.name})" in said
+    assert f"; {read(newest).environment.when}; out/{newest.name})" in said
 
 
 def test_a_case_has_its_call_its_rules_and_its_observation(tmp_path: Path, cli: Cli) -> None:
@@ -314,7 +314,7 @@ def out(tmp_path: Path, monkeypatch: Patch) -> Path:
 
 
 def fingerprint(out: Path) -> str:
-    return read(out / "first").defects[0].fingerprint
+    return read(out / "first").violations.defects[0].fingerprint
 
 
 def test_a_defect_is_found_in_the_run_in_which_it_occurred(out: Path, cli: Cli) -> None:
@@ -334,7 +334,7 @@ def test_a_case_is_looked_up_in_the_latest_run_that_has_it(out: Path) -> None:
 
 def test_list_shows_the_cases_of_a_fingerprint(out: Path, monkeypatch: Patch, cli: Cli) -> None:
     monkeypatch.setattr(run_arguments, "load_suite", lambda *_: EIGHT)
-    (defect, *_) = read(out / "first").defects
+    (defect, *_) = read(out / "first").violations.defects
     assert defect.cases[0] in cli(0, "list", "--only", defect.fingerprint[:6]).out
 
 
@@ -375,9 +375,12 @@ def test_the_last_lines_name_the_program_and_the_next_run_on_the_same_target(
 
 def test_printed_commands_are_quoted_for_a_shell(out: Path, cli: Cli) -> None:
     named = (out / "first").rename(out / "a b&c")
-    assert f"reproducer {read(named).open_defects[0].fingerprint} --run '{named}' shows" in summary(
-        read(named),
-        named,
+    assert (
+        f"reproducer {read(named).violations.open_defects[0].fingerprint} --run '{named}' shows"
+        in summary(
+            read(named),
+            named,
+        )
     )
     cli(0, "report", named, "--out", "page.html")
     assert (

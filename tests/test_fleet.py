@@ -194,7 +194,7 @@ def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, cl
         check=True,
         cwd=tmp_path,
     )
-    usual = recorded().capabilities["max_mw"]
+    usual = recorded().environment.capabilities["max_mw"]
     reason = f"Reason=rdma-cts: capability max_mw: 7, most nodes of its group: {usual}"
     assert shown.stdout == f"update|NodeName=n2,n5|State=DRAIN|{reason}|"
     assert "Slurm does not accept" in script.read_text()

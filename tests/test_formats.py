@@ -309,7 +309,7 @@ def test_the_quote_of_the_document_is_next_to_a_violation(texts: dict[str, str],
 def test_only_violated_rules_of_a_result_are_documented() -> None:
     verdicts, (texts, said) = {"REG-01": "PASS", "REG-02": "FAIL"}, DOCUMENTED[0]
     line = result(SUITE.cases[0], "FAIL", rules=[*verdicts], rule_verdicts=verdicts)
-    assert list(digested(line, rules=dict.fromkeys(verdicts, texts)).documented(line)) == [
+    assert list(digested(line, rules=dict.fromkeys(verdicts, texts)).verdicts.quotes(line)) == [
         f"document of REG-02: {said}",
     ]
 

@@ -45,9 +45,9 @@ def private(tmp_path: Path) -> Path:
 def test_results() -> None:
     run = read(RUN)
     assert run.header["suite"]["version"] == "1.0.0"
-    assert run.counts == {Verdict.PASS: 3, Verdict.FAIL: 2}
-    assert run.status == 1
-    (defect,) = run.defects
+    assert run.summary.counts == {Verdict.PASS: 3, Verdict.FAIL: 2}
+    assert run.summary.status == 1
+    (defect,) = run.violations.defects
     assert DEFECT in defect.fingerprints
     assert CASE not in defect.cases
 

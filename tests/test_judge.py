@@ -143,7 +143,7 @@ def test_a_run_of_which_only_the_results_were_kept_is_judged_without_its_sweeps(
     said = cli(1, "judge", alone, "--out", out).out
     assert f"{swept} recorded verdict not supported by the observations" in said
     assert "kept unchanged: the points of the sweep are not with the results" in said
-    assert "recorded with the tables" in read(out).facts["judged again"]
+    assert "recorded with the tables" in read(out).summary.facts["judged again"]
     assert read(out).verdicts == read(alone).verdicts
 
 

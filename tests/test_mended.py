@@ -234,9 +234,9 @@ def test_the_headline_of_every_report_names_the_changes_of_the_stack(tmp_path: P
         digest(recorded(lines, under_test=under_test).shown(), tmp_path)
         for under_test in ({}, {"given": {"changes": {"window": "1" * 64, "provider": "2" * 64}}})
     )
-    assert plain.changed_stack == plain.headline == ""
+    assert plain.environment.changed_stack == plain.summary.headline == ""
     line = "the stack under test was changed: 2 changes (window 11111111, provider 22222222)"
-    assert changed.headline.startswith(line)
+    assert changed.summary.headline.startswith(line)
     for text in (terminal.summary(changed, tmp_path), html.render([changed])):
         assert line in text
     assert "2 changes" in markdown.render([changed])

@@ -111,11 +111,11 @@ def test_every_command_reports_a_violation_of_a_run_that_was_cut_short(
 ) -> None:
     run = record(tmp_path, SUITE, [CASE], Refusing(), started="2026-01-02T03:04:05+00:00")
     run_read = read(written_records(lines_of(run)[:-1], run))
-    assert run_read.status == 1
-    assert run_read.conclusion.endswith(" violated (cut short)")
-    assert run_read.conclusion in cli(1, "judge", run).out
-    assert run_read.conclusion in cli(0, "bundle", run, "--out", tmp_path / "bundle").out
-    assert run_read.conclusion in cli(1, "judge", tmp_path / "bundle").out
+    assert run_read.summary.status == 1
+    assert run_read.summary.conclusion.endswith(" violated (cut short)")
+    assert run_read.summary.conclusion in cli(1, "judge", run).out
+    assert run_read.summary.conclusion in cli(0, "bundle", run, "--out", tmp_path / "bundle").out
+    assert run_read.summary.conclusion in cli(1, "judge", tmp_path / "bundle").out
 
 
 def run_concluded(
@@ -200,10 +200,10 @@ def test_violated_musts_and_shoulds_are_counted_apart() -> None:
 def test_a_run_of_other_tables_cannot_claim_to_be_whole(one: Path, tmp_path: Path) -> None:
     header, *results, footer = lines_of(one)
     header["suite"]["tables_sha256"] = "1" * 64
-    said = read(written_records([header, *results, footer], tmp_path)).conclusion
+    said = read(written_records([header, *results, footer], tmp_path)).summary.conclusion
     assert f" {header['left_out']:,} cases of the default tier not in the run" in said
     header |= {"left_out": 0, "rules": {rule: header["rules"][rule] for rule in footer["rules"]}}
-    said = read(written_records([header, *results, footer], tmp_path)).conclusion
+    said = read(written_records([header, *results, footer], tmp_path)).summary.conclusion
     assert "it is unknown how much of the default tier was run" in said
 
 
@@ -489,8 +489,8 @@ def test_a_run_reports_the_evidence_that_a_rule_needs_and_that_is_missing(tmp_pa
         case for case in SUITE.cases if case.id.startswith("reg_mr/rights/remote-write-granted")
     ]
     run = read(record(tmp_path, SUITE, chosen))
-    assert run.verdicts["REG-05"] == "PARTIAL"
-    assert "refused RDMA_WRITE at libibverbs" in run.restrictions["REG-05"]
+    assert run.verdicts.of_rules["REG-05"] == "PARTIAL"
+    assert "refused RDMA_WRITE at libibverbs" in run.verdicts.restrictions["REG-05"]
     assert run.footer
     assert run.footer["rule_evidence"]["REG-05"]["seen"] == 1
     assert run.footer["rules"]["REG-05"] == "PARTIAL"
@@ -527,15 +527,15 @@ def test_a_tier_restricts_every_other_selection() -> None:
 
 def test_a_smoke_run_verifies_no_rule(tmp_path: Path) -> None:
     run = read(record(tmp_path, SUITE, SMOKE, Device(), tier="smoke"))
-    assert run.status == 0
-    assert "verified" not in run.sentence
-    count = f"of {len(run.documented_rules)} documented rules"
-    assert f"{count} touched without a violation" in run.short_sentence
-    assert run.apart
+    assert run.summary.status == 0
+    assert "verified" not in run.summary.sentence
+    count = f"of {len(run.verdicts.documented)} documented rules"
+    assert f"{count} touched without a violation" in run.summary.short_sentence
+    assert run.verdicts.apart
     assert f"{count} touched without a violation" in render([run])
-    assert "PASS" not in run.verdicts.values()
-    assert f"| PARTIAL | {run.parts[0].count} | 0 |" in markdown.render([run])
-    assert not run.concluded.conforms
+    assert "PASS" not in run.verdicts.of_rules.values()
+    assert f"| PARTIAL | {run.summary.parts[0].count} | 0 |" in markdown.render([run])
+    assert not run.summary.concluded.conforms
 
 
 def test_a_single_case_reports_how_many_others_its_rule_has() -> None:

@@ -489,7 +489,7 @@ def test_what_is_new_against_an_earlier_run_is_above_the_other_defects(
     tmp_path: Path,
 ) -> None:
     old = read(RECORDED)
-    known = old.open_defects[0]
+    known = old.violations.open_defects[0]
     without = [record for record in old.results if record["case"] not in known.cases]
     earlier = run(tmp_path, without)
     page = tmp_path / "report.html"
@@ -500,7 +500,7 @@ def test_what_is_new_against_an_earlier_run_is_above_the_other_defects(
     assert first.get_attribute("id") == f"defect:{known.fingerprint}"
     headings = [heading.text for heading in browser.all(".defects > h3")]
     assert headings == ["new: ibv_bind_mw", f"not new against {earlier.path}"]
-    assert len(rest) == len(old.defects) - 1
+    assert len(rest) == len(old.violations.defects) - 1
 
 
 CONTRAST = """

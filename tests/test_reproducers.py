@@ -83,7 +83,10 @@ def records() -> list[dict[str, Any]]:
 
 def symptom_named(name: str) -> Symptom:
     return next(
-        symptom for defect in forky().defects for symptom in defect.symptoms if symptom.name == name
+        symptom
+        for defect in forky().violations.defects
+        for symptom in defect.symptoms
+        if symptom.name == name
     )
 
 
@@ -310,7 +313,7 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
 def test_the_subject_of_a_mail_names_the_part_of_the_stack(layer: str, part: str) -> None:
     symptom = next(
         defect.symptoms[0]
-        for defect in forky().defects
+        for defect in forky().violations.defects
         if answering_of(defect.symptoms[0]).layer == layer
     )
     text = mail_of(symptom)
@@ -335,7 +338,7 @@ def test_a_mail_has_the_kernels_messages_unchanged_and_the_function_that_crashed
 
 
 def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite() -> None:
-    symptoms = (symptom for defect in forky().defects for symptom in defect.symptoms)
+    symptoms = (symptom for defect in forky().violations.defects for symptom in defect.symptoms)
     symptom = next(symptom for symptom in symptoms if symptom.fault.effect is Effect.PROCESS_DIED)
     provider = 'Binary file "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav65.so", at +0x484f [0x7fa1d566384f]'
     frames = [
@@ -371,7 +374,7 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(
     assert (tmp_path / "repro.c").read_text() == text_of(ADVICE)
     assert "repro.c: " in cli(0, "reproducer", WRITE, "--out", "repro.c").out
     run = str(FORKY)
-    defect = next(defect for defect in forky().defects if WRITE in defect.cases)
+    defect = next(defect for defect in forky().violations.defects if WRITE in defect.cases)
     assert cli(0, "reproducer", defect.fingerprint.upper(), "--run", run, "--mail").out.startswith(
         "Subject: rxe: ",
     )
@@ -384,7 +387,9 @@ def test_a_defect_is_reproduced_by_a_case_that_the_tables_still_have(
     tmp_path: Path,
     capsys: Says,
 ) -> None:
-    symptoms = next(defect for defect in forky().defects if defect.fingerprint == DEFECT).symptoms
+    symptoms = next(
+        defect for defect in forky().violations.defects if defect.fingerprint == DEFECT
+    ).symptoms
     cases = dict.fromkeys(symptom.case for symptom in symptoms)
     text, old = FORKY.read_text(), tmp_path / "results.jsonl"
     for remaining, case in zip(range(len(cases) - 1, -1, -1), cases, strict=True):
@@ -436,12 +441,15 @@ def test_a_mail_describes_another_stack_by_the_verdict_of_its_run(
 def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(
     tmp_path: Path,
 ) -> None:
-    fingerprint = forky().defects[0].fingerprint
+    fingerprint = forky().violations.defects[0].fingerprint
     places = f"{fingerprint}: rxe_mw.c, rxe_invalidate_mw\n"
     laid(tmp_path / "findings", {"old.c": "stale\n", "places.yaml": places})
     trixie = RECORDED / "trixie.jsonl"
     page = page_of(tmp_path, FORKY, trixie, "--programs")
-    fingerprints = {defect.fingerprint for defect in (*forky().defects, *read(trixie).defects)}
+    fingerprints = {
+        defect.fingerprint
+        for defect in (*forky().violations.defects, *read(trixie).violations.defects)
+    }
     assert page.count("\n- fingerprint: `") == len(fingerprints)
     assert "- where: rxe_mw.c, rxe_invalidate_mw" in page
     linked = set(re.findall(r"\(findings/([^)]+\.c)\)", page))
@@ -478,7 +486,7 @@ def test_the_page_of_findings_names_the_stacks_without_the_defect(
 def test_unconfirmed_violations_are_not_findings(tmp_path: Path) -> None:
     defect = next(
         defect
-        for defect in forky().defects
+        for defect in forky().violations.defects
         if [symptom.name for symptom in defect.symptoms] == [defect.first.case]
     )
     once = {"verdict": "FAIL", "reason": "it was seen once"}
@@ -492,7 +500,7 @@ def test_unconfirmed_violations_are_not_findings(tmp_path: Path) -> None:
     *lines, footer = records()
     alone = {**tried, "alone": {"verdict": "PASS", "reason": ""}}
     page = page_of(tmp_path, written_records([*lines, alone, footer], tmp_path / "forky"))
-    assert page.count("\n- fingerprint: `") == len(forky().defects) - 1
+    assert page.count("\n- fingerprint: `") == len(forky().violations.defects) - 1
     assert f"`{defect.fingerprint}`" not in page
 
 

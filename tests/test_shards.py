@@ -155,7 +155,7 @@ def test_the_merged_run_equals_the_unsharded_run(
     cli: Cli,
 ) -> None:
     out = tmp_path / "out"
-    assert cli(read(whole).status, "merge", *reversed(parts), "--out", out).err == ""
+    assert cli(read(whole).summary.status, "merge", *reversed(parts), "--out", out).err == ""
     merged_here, other = read_written(out), read_written(whole)
     assert stable(merged_here) == stable(other)
     footer_fields = {"duration_s": 0.0, "boots": 0, "resumed": 0}  # these keys differ
@@ -169,13 +169,13 @@ def test_the_merged_run_equals_the_unsharded_run(
         (3, True),
     ]
     merged, unsharded = read(out), read(whole)
-    assert merged.sentence == unsharded.sentence
-    assert merged.conclusion == unsharded.conclusion
-    assert [defect.fingerprint for defect in merged.defects] == [
-        defect.fingerprint for defect in unsharded.defects
+    assert merged.summary.sentence == unsharded.summary.sentence
+    assert merged.summary.conclusion == unsharded.summary.conclusion
+    assert [defect.fingerprint for defect in merged.violations.defects] == [
+        defect.fingerprint for defect in unsharded.violations.defects
     ]
     assert list(compare(unsharded, merged).changes) == []
-    assert merged.facts["shard"] == "3, merged"
+    assert merged.summary.facts["shard"] == "3, merged"
     for result in merged.results:
         if result["points_file"]:
             assert read_points(out, result) == read_points(whole, result)
@@ -289,7 +289,7 @@ def test_only_the_merged_run_reports_an_unneeded_waiver_of_a_rule(tmp_path: Path
         assert lines[-1]["waivers"]["problems"] == []
         written_records(lines, part)
     cli(1, "merge", *parts, "--out", tmp_path / "out")
-    (problem,) = read(tmp_path / "out").waivers["problems"]
+    (problem,) = read(tmp_path / "out").summary.waivers["problems"]
     assert (
         "the waiver of ADV-01 (the rdma team, https://bugs.example.org/1) is no longer needed"
         in problem

@@ -319,10 +319,10 @@ def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str) -> No
         rules=rules,
     )
     run = digest(Recorded(head, [result(first)]).shown(), Path())
-    assert run.verdicts == {"REG-15": Verdict.MISSED}
-    assert "1 undecided" in run.short_sentence
+    assert run.verdicts.of_rules == {"REG-15": Verdict.MISSED}
+    assert "1 undecided" in run.summary.short_sentence
     head["planned"] = [first.id, "retired"]
-    assert digest(Recorded(head, [result(first)]).shown(), Path()).verdicts == {
+    assert digest(Recorded(head, [result(first)]).shown(), Path()).verdicts.of_rules == {
         "REG-15": Verdict.PASS
     }
 

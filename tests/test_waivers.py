@@ -485,7 +485,7 @@ def test_the_shipped_waivers_of_soft_roce_cover_the_severe_defects_of_its_record
     severe = {
         defect.fingerprint
         for name in ("forky", "trixie")
-        for defect in recorded(name).defects
+        for defect in recorded(name).violations.defects
         if defect.severity in (Severity.KERNEL_CRASH, Severity.MEMORY, Severity.PROCESS_CRASH)
     }
     assert len(severe) == 5

@@ -25,10 +25,10 @@ _WORDING = (
 def claims(run: Digest) -> dict[str, Any]:
     """Returns the statements of a manifest about a run."""
     return {
-        _RUN: {name: text for name, text in run.facts.items() if text},
+        _RUN: {name: text for name, text in run.summary.facts.items() if text},
         "under_test": run.header.get("under_test", {}),
         "suite": dict(run.header["suite"]),
-        "words": run.short_sentence,
+        "words": run.summary.short_sentence,
         _BUNDLED_BY: packer(),
     }
 

@@ -146,7 +146,7 @@ def seen_in(changes: Iterable[Change], run: Digest | None) -> dict[str, Seen]:
     """Returns, by the name of each change, the observation of its case in a run."""
     symptoms = {
         symptom.name: symptom
-        for defect in (run.defects if run else ())
+        for defect in (run.violations.defects if run else ())
         for symptom in defect.symptoms
     }
     return {

@@ -11,10 +11,11 @@ from conformance.errors import format_count
 from conformance.judging import Basis
 from conformance.model.verdict import NOT_TESTABLE, Verdict
 from conformance.tables.suite import Suite
-from reports.digest import Digest, RuleFacts
+from reports.digest import Digest
 from reports.reproducers.of_runs import reproducer
 from reports.reproducers.program import Program, file_name
 from reports.reproducers.writer import Inexpressible
+from reports.rule_verdicts import RuleFacts
 
 PAGE, FOLDER = "findings.md", "findings"
 SEEN, ABSENT, UNTRIED = "seen", "not", "not tried"
@@ -45,7 +46,9 @@ class Run:
     @property
     def by_fingerprint(self) -> Mapping[str, Defect]:
         return {
-            defect.fingerprint: defect for defect in self.digest.defects if not defect.unconfirmed
+            defect.fingerprint: defect
+            for defect in self.digest.violations.defects
+            if not defect.unconfirmed
         }
 
 
@@ -145,7 +148,7 @@ def _section(
     files: Collection[str],
 ) -> list[str]:
     defect, symptom = finding.defect, finding.symptom
-    facts = finding.runs[0].digest.rules
+    facts = finding.runs[0].digest.verdicts.rules
     stacks = stacks_of(finding, runs)
     count: dict[str, int] = {}
     for run in finding.runs:

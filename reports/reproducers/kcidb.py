@@ -60,9 +60,9 @@ def _digest(run: Run) -> str:
 def _issue(finding: Finding, runs: Sequence[Run], origin: str) -> dict[str, Any]:
     defect = finding.defect
     rules = [
-        finding.runs[0].digest.rules[id_]
+        finding.runs[0].digest.verdicts.rules[id_]
         for id_ in defect.rules
-        if id_ in finding.runs[0].digest.rules
+        if id_ in finding.runs[0].digest.verdicts.rules
     ]
     misc: dict[str, Any] = {
         "severity": defect.severity.label,

@@ -74,7 +74,7 @@ def _description(
     suite: Suite,
     history: Sequence[Digest],
 ) -> Iterator[str]:
-    defect = next((defect for defect in run.defects if symptom in defect.symptoms), None)
+    defect = next((defect for defect in run.violations.defects if symptom in defect.symptoms), None)
     title = _subject(symptom, defect.title if defect else symptom.line)
     yield from _wrapped(f"Subject: {_at_fault(symptom, run)}: {title}", further=" ")
     yield ""
@@ -85,7 +85,7 @@ def _description(
     )
     yield ""
     for id_ in symptom.rules[:3]:
-        rule = run.rules.get(id_)
+        rule = run.verdicts.rules.get(id_)
         if rule is None:
             continue
         yield from _wrapped(f"{rule.source}:")
@@ -207,8 +207,8 @@ def _evidence(log: Sequence[str], process_died: bool) -> Iterator[str]:
 
 def _stack(run: Digest) -> str:
     env = run.header["env"]
-    if run.changed_stack:
-        changed = f" ({run.changed_stack})"
+    if run.environment.changed_stack:
+        changed = f" ({run.environment.changed_stack})"
     else:
         changed = ""
     return f"kernel {env.get('kernel', '?')}, rdma-core {env.get('rdma_core', '?')}{changed}"
@@ -219,12 +219,14 @@ def _differences(other: Digest, run: Digest) -> str:
     if _stack(other).partition(" (")[0] != _stack(run).partition(" (")[0]:
         return ""
     facts = {
-        name: value for name, value in other.under_test.items() if not name.startswith("given")
+        name: value
+        for name, value in other.environment.under_test.items()
+        if not name.startswith("given")
     }
     differ = [
         f"{name} {value}"
         for name, value in facts.items()
-        if run.under_test.get(name, value) != value
+        if run.environment.under_test.get(name, value) != value
     ]
     if differ:
         return f", with {', '.join(differ)}"
@@ -236,13 +238,13 @@ def _tested(run: Digest) -> Iterator[str]:
     yield from _wrapped(
         f"Tested: {device.get('name', '?')} ({device.get('driver', '?')}), {_stack(run)}.",
     )
-    for name, digest in run.under_test.items():
+    for name, digest in run.environment.under_test.items():
         if not name.startswith("given"):
             yield from _wrapped(f"{name}: {digest}", "  - ", "    ")
 
 
 def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
-    if defect and any(item.fingerprint == defect.fingerprint for item in run.defects):
+    if defect and any(item.fingerprint == defect.fingerprint for item in run.violations.defects):
         return "has the defect"
     verdict = next(
         (result["verdict"] for result in run.results if result["case"] == symptom.case),

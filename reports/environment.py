@@ -1,0 +1,167 @@
+"""What a run was made on, as its header describes it: the device, and the stack under test with its changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from conformance.errors import format_count
+from conformance.model.record import HeaderRecord
+from conformance.run_options import LEFT_OUT
+from reports.text import flat, format_value
+
+_OWN_BUILDS = (
+    "kernel",
+    "linux",
+    "modules",
+    "rdma_core",
+    "overlay",
+)  # keys of the user's builds in the header
+_PRELOAD = "etc/ld.so.preload"
+_MOST_VALUE = 60  # the most characters of an environment variable's value in a headline
+_VARIABLE = "given.environment."  # the prefix of the name of a variable that --guest-env sets
+_DIGEST = re.compile(
+    r"\b([0-9a-f]{12})[0-9a-f]{20,}\b",
+)  # reports show only the first digits of a hash
+
+
+class Environment:
+    def __init__(self, header: HeaderRecord) -> None:
+        self._header = header
+
+    @property
+    def device(self) -> str:
+        return str(self._header["device"].get("name", "?"))
+
+    @cached_property
+    def facts(self) -> Mapping[str, str]:
+        """The stack under test as texts by name. A text is empty if its fact is unknown."""
+        header = self._header
+        return format_facts(
+            {
+                "device": self.device,
+                "driver": header["device"].get("driver"),
+                "firmware": header["device"].get("fw") or "none",
+                "kernel": header["env"].get("kernel"),
+                "rdma-core": header["env"].get("rdma_core"),
+                "stack": header["stack"],
+                "transport": header["device"].get("transport"),
+                "tier": header.get("tier"),
+                "shard": _shard(header),
+                "seed": header.get("seed"),
+                "started": header["started"].replace("T", " "),
+                "suite": header["suite"].get("version"),
+                "tables": str(header["suite"].get("tables_sha256", ""))[:12],
+                "judged again": _judged_again(header),
+            },
+        )
+
+    @cached_property
+    def under_test(self) -> Mapping[str, str]:
+        """The first digits of the hashes of what was under test: kernel, modules, libraries, and the user's builds."""
+        under_test = self._header.get("under_test")
+        if isinstance(under_test, dict):
+            return {name: _DIGEST.sub(r"\1", text) for name, text in flat(under_test)}
+        return {}
+
+    @cached_property
+    def capabilities(self) -> Mapping[str, str]:
+        """The ids, capabilities and limits that the device reports, as texts by name."""
+        device = self._header["device"]
+        capabilities: dict[str, object] = {
+            name: device[name] for name in ("vendor_id", "vendor_part_id") if name in device
+        }
+        capabilities.update(device.get("caps", {}))
+        return dict(flat(capabilities))
+
+    @property
+    def changed_stack(self) -> str:
+        """The changes of the stack and the user's builds in it, with hashes; empty if the stack is as shipped."""
+        under_test: object = self._header.get("under_test")
+        if isinstance(under_test, dict):
+            build_given = under_test.get("given")
+        else:
+            build_given = None
+        if isinstance(build_given, dict):
+            parts = list(_own_parts(build_given))
+        else:
+            parts = []
+        if parts:
+            return f"the stack under test was changed: {', '.join(parts)}"
+        return ""
+
+    @property
+    def name(self) -> str:
+        """The heading of this run's column in a report."""
+        env = self._header["env"]
+        return f"{self.device}, {self._header['stack']}, kernel {env.get('kernel', '?')}"
+
+    @property
+    def when(self) -> str:
+        """When the run began, to the minute; empty if its file does not tell."""
+        return self.facts["started"][: len("2026-11-29 01:44")]
+
+    @property
+    def about(self) -> str:
+        """The device, the versions and the time, in one line."""
+        facts = self.facts
+        parts = [f"{self.device} ({facts['driver']})" if facts["driver"] else self.device]
+        parts += [
+            f"{name} {facts[name]}" for name in ("kernel", "rdma-core", "stack") if facts[name]
+        ]
+        parts += [self.when] if self.when else []
+        return ", ".join(parts)
+
+
+def format_facts(facts: Mapping[str, object]) -> dict[str, str]:
+    """Returns facts as texts by name. A text is empty if its fact is unknown."""
+    return {name: "" if value is None else format_value(value) for name, value in facts.items()}
+
+
+def _judged_again(header: HeaderRecord) -> str:
+    """Returns the tables with which a run was recorded that `judge` has judged again; empty for any other run."""
+    again = header.get("judged_again")
+    if not again:
+        return ""
+    tables = str((again["suite"] or {}).get("tables_sha256") or "unknown")[:12]
+    return f"{again['at'].replace('T', ' ')}, recorded with the tables {tables}"
+
+
+def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
+    """Yields each part of the stack that is not as shipped. The values in `given` may be of any type."""
+    changes = given.get("changes")
+    if isinstance(changes, dict) and changes:
+        names = ", ".join(f"{name} {str(digest)[:8]}" for name, digest in changes.items())
+        yield f"{format_count(len(changes), 'change')} ({names})"
+    for name in _OWN_BUILDS:
+        if (build := given.get(name)) and isinstance(build, dict):
+            files = build.get("files")
+            if isinstance(files, dict) and _PRELOAD in files:
+                preloads = " with a preload"
+            else:
+                preloads = ""
+            yield f"{name.replace('_', '-')} {str(build.get('sha256'))[:8]}{preloads}"
+    if (environment := given.get("environment")) and isinstance(environment, dict):
+        yield f"environment {', '.join(_assignment(*item) for item in environment.items())}"
+
+
+def _assignment(name: str, value: object) -> str:
+    if value == LEFT_OUT:
+        return name
+    return f"{name}={str(value)[:_MOST_VALUE]}"
+
+
+def called(name: str) -> str:
+    """Returns the shown name for a key of Digest.under_test, whose values are hashes and environment variables."""
+    if name.startswith(_VARIABLE):
+        return f"variable {name.removeprefix(_VARIABLE)}"
+    return f"hash of {name}"
+
+
+def _shard(header: HeaderRecord) -> str:
+    if shard := header.get("shard"):
+        return f"{shard.get('number', '?')} of {shard.get('of', '?')}"
+    if header.get("shards"):
+        return f"{len(header['shards'])}, merged"
+    return ""

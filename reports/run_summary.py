@@ -1,0 +1,250 @@
+"""A run in a few words: its conclusion, its sentence, and its numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from conformance.errors import format_count
+from conformance.model.record import ResultRecord, WaiversAccount
+from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.results.conclusions import (
+    STANDING,
+    RunConclusion,
+    Standing,
+    conclude_run,
+    format_levels,
+)
+from conformance.tables.tiers import SMOKE, left_out
+from reports.environment import format_facts
+from reports.instrumented import headline_of
+from reports.own_tables import suite_of_header
+
+if TYPE_CHECKING:
+    from reports.digest import Digest
+
+_MOST_REASONS = 4
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the summary sentence: the number of rules with this standing and, for some standings, the reasons."""
+
+    standing: Standing
+    count: int
+    because: tuple[str, ...] = ()
+    levels: str = ""
+
+    def __str__(self) -> str:
+        if self.because:
+            why = f" (because {'; '.join(self.because)})"
+        else:
+            why = ""
+        return f"{self.short}{why}"
+
+    @property
+    def short(self) -> str:
+        """The part without the reasons."""
+        if self.levels:
+            levels = f" ({self.levels})"
+        else:
+            levels = ""
+        return f"{self.count:,} {self.standing.phrase}{levels}"
+
+
+class Summary:
+    def __init__(self, run: Digest) -> None:
+        self._run = run
+
+    @cached_property
+    def facts(self) -> Mapping[str, str]:
+        """The stack under test and the size of the run, as texts by name. A text is empty if its fact is unknown."""
+        footer = self._run.footer
+        sizes: dict[str, object] = {
+            "cases": f"{len(self._run.results):,}",
+            "calls judged": f"{self.points:,}",
+            "seconds": footer["duration_s"] if footer else None,
+            "exit status": self.status,
+        }
+        return {**self._run.environment.facts, **format_facts(sizes)}
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The number of rules with each standing. The first part is VERIFIED or, in the smallest tier, TOUCHED."""
+        if self._run.header.get("tier") == SMOKE:
+            first = Standing.TOUCHED
+        else:
+            first = Standing.VERIFIED
+        count = Counter(
+            found.standing
+            for rule, found in self._run.verdicts.concluded.items()
+            if rule not in self._run.verdicts.apart
+        )
+        count[Standing.WITHOUT_CASE] = len(
+            self._run.verdicts.documented.keys() - self._run.verdicts.of_rules.keys()
+        )
+        count[Standing.APART] = len(self._run.verdicts.apart)
+        if first == Standing.TOUCHED:
+            passed = (Standing.VERIFIED, Standing.OFFERED, Standing.IN_PART, Standing.LEFT_OPEN)
+            count[Standing.TOUCHED] = sum(count.pop(standing, 0) for standing in passed)
+        because = {
+            Standing.UNSUPPORTED: _why_unsupported,
+            Standing.UNREACHABLE: _why_unreachable,
+        }
+        violated = [
+            rule
+            for rule, verdict in self._run.verdicts.of_rules.items()
+            if STANDING[verdict] == Standing.VIOLATED
+        ]
+        levels = {Standing.VIOLATED: format_levels(violated, self._run.verdicts.levels)}
+        return tuple(
+            Part(
+                standing,
+                count[standing],
+                because[standing](self._run) if standing in because else (),
+                levels.get(standing, ""),
+            )
+            for standing in Standing
+            if count[standing] or standing == first
+        )
+
+    @property
+    def sentence(self) -> str:
+        return ", ".join([self._first, *map(str, self.parts[1:])]) + "."
+
+    @property
+    def short_sentence(self) -> str:
+        """The verdict in one sentence, without the reasons."""
+        return ", ".join([self._first, *(part.short for part in self.parts[1:])])
+
+    @property
+    def _first(self) -> str:
+        verified = self.parts[0]
+        return f"{verified.count:,} of {len(self._run.verdicts.documented):,} documented rules {verified.standing.phrase}"
+
+    @property
+    def headline(self) -> str:
+        """The severity of the run in one line: the changes of the stack (docs/mended-stack.md), the number of defects,
+        the numbers of their results by severity, and the number of unconfirmed results. Empty parts are left out."""
+        count = len(self._run.violations.open_defects)
+        parts = ", ".join(
+            severity.count(number) for severity, number in self._run.violations.severities.items()
+        )
+        results = format_count(sum(self._run.violations.severities.values()), "result")
+        if parts:
+            defects = f"{format_count(count, 'defect')} in {results}: {parts}"
+        else:
+            defects = ""
+        other_violations = sum(
+            result["effective"] in VIOLATIONS for result in self._run.results
+        ) - sum(
+            self._run.violations.severities.values(),
+        )
+        if other_violations:
+            apart = f"{format_count(other_violations, 'result')} not confirmed"
+        else:
+            apart = ""
+        refutation = headline_of(self._run.verdicts.refutations)
+        return "; ".join(
+            filter(None, (self._run.environment.changed_stack, defects, apart, refutation))
+        )
+
+    @cached_property
+    def concluded(self) -> RunConclusion:
+        """The conclusion of the run, the same in every report."""
+        footer = self._run.footer
+        if footer:
+            footer = {
+                **footer,
+                "verdicts": Counter(record["effective"] for record in self._run.verdicts.decided),
+            }
+        return conclude_run(
+            self._run.environment.device,
+            footer,
+            {rule: facts.level for rule, facts in self._run.verdicts.documented.items()},
+            self._run.verdicts.concluded,
+            self._run.verdicts.needs,
+            left_out=self._left_out,
+            unrecorded=len(self._run.unrecorded),
+        )
+
+    @property
+    def conclusion(self) -> str:
+        return self.concluded.words
+
+    @property
+    def status(self) -> int:
+        return self.concluded.status
+
+    @cached_property
+    def _left_out(self) -> int | None:
+        """The number of cases of the default tier that were not planned; None if the run was made with other tables and
+        the number cannot be checked."""
+        if (
+            "left_out" in self._run.header and not self._run.suite
+        ):  # a 0 in the header of a run with other tables is not trusted
+            if self._run.is_of_other_tables and not self._run.header["left_out"]:
+                return None
+            return self._run.header["left_out"]
+        suite = self._run.suite or suite_of_header(self._run.header)
+        if suite:
+            return len(left_out(suite.cases, self._run.header["planned"]))
+        return None
+
+    @property
+    def waivers(self) -> WaiversAccount:
+        """The footer's account of waivers; empty for a run without waivers."""
+        if self._run.footer:
+            return self._run.footer["waivers"]
+        return {}
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return Counter(record["effective"] for record in self._run.results)
+
+    @property
+    def points(self) -> int:
+        """The number of judged calls and operations. Each point of a sweep, and each other case with a result, counts
+        as one."""
+        sizes = (
+            sum(record["points"].values())
+            for record in self._run.results
+            if record["verdict"] != Verdict.MISSED
+        )
+        return sum(size or 1 for size in sizes)
+
+
+def _of_rules(run: Digest, verdict: str) -> Iterator[tuple[str, ResultRecord]]:
+    for record in run.results:
+        if record["effective"] == verdict:
+            rules = (rule for rule in record["rules"] if rule not in run.verdicts.apart)
+            yield from ((rule, record) for rule in rules if run.verdicts.of_rules[rule] == verdict)
+
+
+def _why_unreachable(run: Digest) -> tuple[str, ...]:
+    return _most(
+        {(record["reason"], rule) for rule, record in _of_rules(run, Verdict.UNREACHABLE)},
+    )
+
+
+def _why_unsupported(run: Digest) -> tuple[str, ...]:
+    undeclared = {
+        (str(name), rule)
+        for rule, record in _of_rules(run, Verdict.UNSUPPORTED)
+        for name in record["observed"].get("lacking", ())
+    }
+    count = Counter(name for name, _ in sorted(undeclared))
+    if not count:
+        return ()
+    most_first = [name for name, _ in count.most_common()]
+    return (f"it does not declare {', '.join(most_first)}",)
+
+
+def _most(pairs: set[tuple[str, str]]) -> tuple[str, ...]:
+    count = Counter(reason for reason, _ in sorted(pairs))
+    shown = [f"{reason} ({number:,})" for reason, number in count.most_common(_MOST_REASONS)]
+    rest = len(count) - len(shown)
+    return (*shown, *([f"{rest} more"] if rest else []))

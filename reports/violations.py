@@ -1,0 +1,117 @@
+"""The violations of a run: its defects, their severity, and the repetitions of violations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from conformance.defects import (
+    Defect,
+    Severity,
+    Symptom,
+    count_by_severity,
+    defects_of,
+    severity_of,
+    shorts_in,
+)
+from conformance.model.record import ResultRecord
+from conformance.model.verdict import VERDICTS, VIOLATIONS
+from conformance.results.conclusions import verdict_on
+from reports.repetitions import Repetitions
+
+if TYPE_CHECKING:
+    from reports.digest import Digest
+
+
+class Violations:
+    def __init__(self, run: Digest) -> None:
+        self._run = run
+
+    @cached_property
+    def defects(self) -> tuple[Defect, ...]:
+        """The defects, the most severe first. Unconfirmed and waived defects and defects of the stack come last."""
+        return self.repetitions.applied(defects_of(self._run.results, shorts_in(self._run.header)))
+
+    @cached_property
+    def repetitions(self) -> Repetitions:
+        if self._run.footer:
+            figures = self._run.footer.get("confirmation")
+        else:
+            figures = None
+        return Repetitions(self._run.confirmations, figures or {})
+
+    @property
+    def open_defects(self) -> tuple[Defect, ...]:
+        """The defects that are neither waived, nor of the stack, nor unconfirmed."""
+        return tuple(
+            defect
+            for defect in self.defects
+            if not (defect.waived or defect.of_stack or defect.unconfirmed)
+        )
+
+    @cached_property
+    def severities(self) -> Mapping[Severity, int]:
+        """The numbers of results by their worst severity, without waived and unconfirmed results."""
+        return count_by_severity(
+            self._worst[result["case"]]
+            for result in self._run.results
+            if result["effective"] in VIOLATIONS and not self.repetitions.is_unconfirmed(result)
+        )
+
+    @cached_property
+    def _worst(self) -> Mapping[str, Severity]:
+        """The worst severity of each result that violates a rule, by case."""
+        return {
+            result["case"]: min(
+                map(severity_of, self.symptoms[result["case"]]),
+                key=lambda severity: severity.rank,
+            )
+            for result in self._run.results
+            if result["effective"] in VIOLATIONS
+        }
+
+    def by_severity(self) -> tuple[ResultRecord, ...]:
+        """Returns first the violations, the most severe first, and then the other results in the order of the run."""
+        rank = {case: severity.rank for case, severity in self._worst.items()}
+        return tuple(
+            sorted(self._run.results, key=lambda record: rank.get(record["case"], len(Severity))),
+        )
+
+    def defects_in(self, case: str) -> list[Defect]:
+        """Returns the defects that occur in a case, the most severe first."""
+        return self._by_case.get(case, [])
+
+    @cached_property
+    def symptoms(self) -> Mapping[str, list[Symptom]]:
+        """The symptoms of each case; symptoms of the most severe defect come first."""
+        by_case: dict[str, list[Symptom]] = {}
+        for defect in self.defects:
+            for symptom in defect.symptoms:
+                by_case.setdefault(symptom.case, []).append(symptom)
+        return by_case
+
+    @cached_property
+    def _by_case(self) -> Mapping[str, list[Defect]]:
+        by_case: dict[str, list[Defect]] = {}
+        for defect in self.defects:
+            for case in defect.cases:
+                by_case.setdefault(case, []).append(defect)
+        return by_case
+
+    def by_rule(self) -> dict[str, list[ResultRecord]]:
+        """Returns the violated rules in order, each with the results that violate it, the worst verdicts first."""
+        by_rule: dict[str, list[ResultRecord]] = {}
+        for record in sorted(
+            self._run.results, key=lambda record: VERDICTS.index(record["effective"])
+        ):
+            for rule in record["rules"]:
+                if verdict_on(rule, record) in VIOLATIONS:
+                    by_rule.setdefault(rule, []).append(record)
+        order = list(self._run.verdicts.rules)
+        return dict(
+            sorted(
+                by_rule.items(),
+                key=lambda item: order.index(item[0]) if item[0] in order else len(order),
+            ),
+        )
