@@ -13,10 +13,11 @@ from conformance.bench.work_requests import SIGNALED, SendRequest
 from conformance.combinations import earlier
 from conformance.combinations.contents import Contents, Range
 from conformance.combinations.extent import Extent
-from conformance.combinations.objects import LEAST, PACKET_OF_LEAST, Link, LinkSpec, Objects
+from conformance.combinations.objects import LEAST, Link, LinkSpec, Objects
 from conformance.combinations.posted import IMMEDIATE, READS, Message
 from conformance.errors import HostLacks, SetupRefused
 from conformance.kernel import paging
+from conformance.model.case import SMALLEST_MTU_BYTES
 from conformance.model.expected_errors import DATAGRAM_HEADER
 from conformance.model.observation import AccessSeen
 from conformance.verbs import ENUMS
@@ -56,7 +57,7 @@ class Access:
     def packet(self) -> int:
         """The number of bytes in a packet."""
         if self.values["path_mtu"] == LEAST:
-            return PACKET_OF_LEAST
+            return SMALLEST_MTU_BYTES
         return self.objects.packet
 
     @property

@@ -16,6 +16,7 @@ from conformance.errors import SetupRefused
 from conformance.execution.connection import LoopbackConnection
 from conformance.execution.context import HarnessResources, release
 from conformance.execution.elsewhere import registered_elsewhere
+from conformance.model.case import SMALLEST_MTU, SMALLEST_MTU_BYTES
 from conformance.model.deadline import COMPLETION_DEADLINE_S
 from conformance.model.vocabulary import WINDOWS_POSTER, WR_POST
 from conformance.verbs import ENUMS
@@ -34,11 +35,9 @@ _FAR = 0x7A00_0000_0000  # the hca_va of regions that are registered far from th
 _FIRST_WR_ID = 0x610001
 _INVENTED = 0x5A00_0000  # changes the index of a key, so that no object has the key
 _INSET = 512  # bytes by which a window is narrower than its region, at each end
-_MTU_256 = 1  # enum ibv_mtu; every device has it
 LEAST = "least"  # the smallest path MTU
-PACKET_OF_LEAST = 256  # bytes
 # The bytes of inline data for which queue pairs have room, by the path MTU: more than a packet of the smallest.
-_INLINE = {"usual": 8, LEAST: PACKET_OF_LEAST + 8}
+_INLINE = {"usual": 8, LEAST: SMALLEST_MTU_BYTES + 8}
 _ODD = 3  # bytes by which a region is behind a multiple of 64 if its bounds are odd
 # A completion is missing if it takes so many times as long as the slowest one before it, and at least so many seconds;
 # at least so many after one has been missing, because a defect that loses completions may have many points.
@@ -290,7 +289,7 @@ class Objects:
                     extended,
                     _INLINE[wanted.path_mtu] if wanted.inline else 0,
                     by_readers=wanted.polling != "poll_cq",
-                    path_mtu=_MTU_256 if wanted.path_mtu == LEAST else 0,
+                    path_mtu=SMALLEST_MTU if wanted.path_mtu == LEAST else 0,
                 )
             except SetupRefused as refusal:
                 self._refused[key] = refusal

@@ -130,6 +130,15 @@ class Symptom:
         return self.fault.call or self.record["call"]
 
     @property
+    def is_zero_based(self) -> bool:
+        """Whether the set-up, the judged call or a deviating point has ZERO_BASED."""
+        record = self.record
+        return any(
+            "ZERO_BASED" in str(part)
+            for part in (self.repro, record["call"], record["set_up"], record["deviations"])
+        )
+
+    @property
     def verb(self) -> str:
         """The name of the called verb, which is the same at both entries."""
         return self.fault.verb

@@ -231,8 +231,7 @@ def _behind(kind: str, symptoms: Sequence[Symptom]) -> str:
     """Returns what kind of region it is; of the two kinds of own addresses, those that the cases have."""
     if kind != OWN_ADDRESSES:
         return _BEHIND.get(kind, "")
-    zero_based = ["ZERO_BASED" in f"{symptom.repro} {symptom.record}" for symptom in symptoms]
-    names = [_OWN[based] for based in sorted(set(zero_based))]
+    names = [_OWN[based] for based in sorted({symptom.is_zero_based for symptom in symptoms})]
     return f" with {' or '.join(names)}"
 
 

@@ -31,8 +31,6 @@ ELEMENTS = 3
 _TIMEOUT, _RETRIES, _RNR_RETRIES, _MIN_RNR_TIMER = 17, 3, 7, 12
 # The InfiniBand specification allows four times the timeout; a tenth more is enough for timers in software.
 ACK_TIMEOUT_S = 1.1 * 4.096e-6 * (1 << _TIMEOUT)
-# The smallest path MTU: its value of enum ibv_mtu (IBV_MTU_256), and its bytes.
-SMALLEST_MTU, SMALLEST_MTU_BYTES = 1, 256
 # The queue key of datagrams: an attribute of the receiving queue pair, and a field of each send request. Values with
 # the highest bit set are reserved for privileged users.
 DATAGRAM_QKEY = 0x11111111
@@ -189,11 +187,7 @@ class DeviceQueue:
         attributes.pkey_index = device.pkey_index
         attributes.qp_access_flags = self._access()
         active = min(device.active_mtu, (self.remote or self.device).active_mtu)
-        attributes.path_mtu = self.spec.path_mtu or active
-        if self.spec.inline >= SMALLEST_MTU_BYTES:
-            attributes.path_mtu = (
-                SMALLEST_MTU  # inline data are short; so they fill several packets
-            )
+        attributes.path_mtu = self.spec.mtu(active)
         attributes.dest_qp_num = peer
         attributes.max_dest_rd_atomic = attributes.max_rd_atomic = 1
         attributes.timeout, attributes.retry_cnt, attributes.rnr_retry = (

@@ -21,7 +21,7 @@ from conformance.device.queue_pairs import DATAGRAM_QKEY, DeviceQueue
 from conformance.device.remote_peer import Endpoint
 from conformance.device.wire_sockets import V4, V6, Datagram
 from conformance.errors import DeviceSilent, HostLacks, PeerLost, UserError
-from conformance.model.case import QpSpec
+from conformance.model.case import SMALLEST_MTU, SMALLEST_MTU_BYTES, QpSpec
 from conformance.model.deadline import Wait
 from conformance.model.transport import ROCE, Transport
 from conformance.verbs import ENUMS
@@ -31,11 +31,8 @@ from conformance.wire.packet import Packet, Parsed, build, parse
 # The first PSNs in each direction; they do not come near the wrap unless a row counts to it.
 FIRST_PSN, DEVICE_PSN = 0x700000, 0x300000
 PSN_BITS = 24
-# The smallest MTU of enum ibv_mtu, so that messages have several packets, in bytes.
-MTU_BYTES = 256
 # The IP header of IPv6, UDP, BTH, the largest extended headers, the data, and the ICRC.
-_SMALLEST_MTU = 40 + 8 + 12 + 28 + MTU_BYTES + 4
-_SMALLEST_CODE = 1  # IBV_MTU_256; each further code doubles the bytes
+_SMALLEST_MTU = 40 + 8 + 12 + 28 + SMALLEST_MTU_BYTES + 4
 _FIRST_QPN = 0x100001
 _MAPPED = "0000:0000:0000:0000:0000:ffff:"
 # How long the sentinel's acknowledgement may take, in seconds: the peer is lost then.
@@ -205,7 +202,7 @@ class WireEnd:
 
     first_psn, device_psn = FIRST_PSN, DEVICE_PSN
 
-    def __init__(self, link: WireLink, version: str, mtu: int = MTU_BYTES) -> None:
+    def __init__(self, link: WireLink, version: str, mtu: int = SMALLEST_MTU_BYTES) -> None:
         self._link, self.path, self.mtu = link, link.path(version), mtu
         self.number = link.number()
         self.destination = 0
@@ -238,16 +235,14 @@ class WirePair:
 
     renews_by_reset = False
     transport: Transport = ROCE
-    mtu_code = _SMALLEST_CODE  # the largest of enum ibv_mtu that the connection uses
+    mtu_code = SMALLEST_MTU  # the largest of enum ibv_mtu that the connection uses
 
     def __init__(self, link: WireLink, spec: QpSpec, pd: Pd, deadline_s: float) -> None:
         """`pd` is the domain of the device's queue pair. Raises PyverbsRDMAError."""
         if spec.ip not in link.gids:
             raise HostLacks(f"device and wire peer share no IP address of version {spec.ip}", _HINT)
-        code = min(self.mtu_code, link.device.active_mtu)
-        if spec.inline >= MTU_BYTES:
-            code = _SMALLEST_CODE  # as in DeviceQueue
-        self.end = WireEnd(link, spec.ip, MTU_BYTES << (code - _SMALLEST_CODE))
+        code = spec.mtu(min(self.mtu_code, link.device.active_mtu))
+        self.end = WireEnd(link, spec.ip, SMALLEST_MTU_BYTES << (code - SMALLEST_MTU))
         self.lingering = Lingering()
         self.tells_state = link.device.findings.tells_state
         self.responder = WireQueue(link.device, pd, spec, deadline_s)

@@ -80,6 +80,10 @@ class MrSpec:
     gone: bool = False  # also deregistered before the judged call
 
 
+# The smallest path MTU, which every device has: its value of enum ibv_mtu (IBV_MTU_256), and its bytes.
+SMALLEST_MTU, SMALLEST_MTU_BYTES = 1, 256
+
+
 @dataclass(frozen=True)
 class QpSpec:
     """A queue pair with a peer of the same type."""
@@ -117,6 +121,13 @@ class QpSpec:
             by_readers=self.by_readers,
             path_mtu=self.path_mtu,
         )
+
+    def mtu(self, largest: int) -> int:
+        """Returns the path MTU, a value of enum ibv_mtu, for a port on which `largest` is active. Inline data are short:
+        with the smallest MTU, they fill several packets."""
+        if self.inline >= SMALLEST_MTU_BYTES:
+            return SMALLEST_MTU
+        return self.path_mtu or largest
 
 
 @dataclass(frozen=True)
