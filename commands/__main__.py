@@ -31,9 +31,8 @@ from conformance.errors import PROGRAM, UserError, command
 from conformance.model.printable import one_line
 from fixtures.system.cache import cache_directory, keeps_files
 
-_ALLOCATED = (
-    50_000  # new objects between two garbage collections; few objects of a command become garbage
-)
+# new objects between two garbage collections; few objects of a command become garbage
+_ALLOCATED = 50_000
 _ALONE = ("-h", "--help", "--version")  # options without a command
 
 

@@ -98,9 +98,8 @@ class Support:
     remark: str  # a line if a different version wrote the manifest, with different sentences; else empty
     run: Digest
     kept: Sequence[Rejudged]
-    unfounded: Sequence[
-        str
-    ]  # a line for each recorded verdict that does not follow from the observations
+    # a line for each recorded verdict that does not follow from the observations
+    unfounded: Sequence[str]
 
     @property
     def sentence(self) -> str:
@@ -197,9 +196,8 @@ def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
         return wrong
     planned = set(header["planned"])
     cases = [case for case in suite.cases if case.id in planned]
-    named = any(
-        word.startswith(_NAMES_CASES) for word in header["argv"]
-    )  # a tier does not apply to named cases
+    # a tier does not apply to named cases
+    named = any(word.startswith(_NAMES_CASES) for word in header["argv"])
     if not named and (tier := header.get("tier")) in TIERS:
         larger = sum(_SIZES.index(case.tier) > _SIZES.index(tier) for case in cases)
         # A run of the smallest tier also has cases of larger tiers: for each rule at most two, a granted and a refused

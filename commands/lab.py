@@ -123,9 +123,8 @@ def run_lab(
         print(_rest(out))
     recorded = ", ".join(str(out / host.name) for host in labelled if _has_run(out / host.name))
     print(f"report: {out / PAGE}{recorded and f' (results: {recorded})'}")
-    statuses = {
-        run.status for run in runs
-    }  # 1 after a violation on any host; 3 if a host has no conclusion
+    # 1 after a violation on any host; 3 if a host has no conclusion
+    statuses = {run.status for run in runs}
     if 1 in statuses:
         return 1
     if any(statuses):

@@ -453,9 +453,8 @@ def _compared(history: History, cell: Cell, run: Digest | None) -> Morning:
         if night.outcome.selection == cell.outcome.selection
     ]
     damaged = [night.night for night in history.of(cell.name) if night.damaged]
-    damaged += [
-        night.outcome.against for night in alike if night.outcome.against
-    ]  # even if that night's folder is gone
+    # even if that night's folder is gone
+    damaged += [night.outcome.against for night in alike if night.outcome.against]
     damaged += [candidate.night for candidate in reversed(candidates)]
     if damaged and good is None:
         lost = damaged[-1]

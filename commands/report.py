@@ -18,14 +18,8 @@ from conformance.results.files import write_atomically
 from reports.digest import Digest, read
 from reports.novelty import Novelty, novelty
 
-FORMATS = (
-    "html",
-    "junit",
-    "ktap",
-    "markdown",
-    "summary",
-    "tmt",
-)  # each is a module of reports/ with `render`
+# each is a module of reports/ with `render`
+FORMATS = ("html", "junit", "ktap", "markdown", "summary", "tmt")
 # The names of the reports that every run writes next to its results.
 BESIDE = ("summary", "junit", "html")
 _PAGE = "report.html"

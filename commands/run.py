@@ -58,11 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(earlier, "--resume RUN", "continue a run or lab that was interrupted")
     output = parser.add_argument_group("output")
     add(output, "--out DIR", "the directory for results (default: out/<time>-<device>)")
-    parser.set_defaults(
-        level=NORMAL,
-        argv=(),
-        chosen=None,
-    )  # a lab chooses the cases once for all its hosts
+    # a lab chooses the cases once for all its hosts
+    parser.set_defaults(level=NORMAL, argv=(), chosen=None)
     loudness = output.add_mutually_exclusive_group()
     add(
         loudness,
@@ -114,9 +111,8 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
 
 def _resume(arguments: argparse.Namespace) -> int:
     is_lab = bool(arguments.lab) or (arguments.resume / LAB_FILE_NAME).exists()
-    flags = [
-        option.flag for name, option in OPTIONS.items() if name in vars(arguments)
-    ]  # also with default values
+    # also with default values
+    flags = [option.flag for name, option in OPTIONS.items() if name in vars(arguments)]
     flags += [f"--{name}" for name in ("out", "shell", "failed") if getattr(arguments, name)]
     if flags:
         raise UserError(

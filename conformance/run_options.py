@@ -37,9 +37,8 @@ HOST, GUEST = "host", "guest"
 WHERE, BUILDS, CASES = "where", "your own build under test", "which cases"
 JUDGING, GENERAL = "how it is judged", "how it is run"
 
-_DEVICE = re.compile(
-    r"[^\s\0/,:]{1,63}",
-)  # the kernel's IB_DEVICE_NAME_MAX is 64, including the NUL
+# the kernel's IB_DEVICE_NAME_MAX is 64, including the NUL
+_DEVICE = re.compile(r"[^\s\0/,:]{1,63}")
 # How long a host may take to restart after a crash, in seconds. The firmware of a server needs minutes.
 RETURN_S = 300.0
 # Percent; with more, repetitions of a request would take longer than the deadline of a case.

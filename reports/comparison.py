@@ -50,10 +50,8 @@ KINDS: Mapping[str, str] = {
 }
 # The kinds of change for which a comparison fails.
 FAILING = (REGRESSED, NEWLY_WRONG, NEWLY_JUDGED)
-_DEATHS = (
-    Verdict.CRASH,
-    Verdict.HANG,
-)  # these are regressions even if the old stack did not support the case
+# these are regressions even if the old stack did not support the case
+_DEATHS = (Verdict.CRASH, Verdict.HANG)
 _MOST_EXAMPLES = 3
 
 
@@ -353,11 +351,8 @@ def _point_changes(old: Points, new: Points, record: ResultRecord) -> Iterator[C
         )
 
 
-Pair = tuple[
-    tuple[str, str],
-    str,
-    int,
-]  # the old and the new verdict, an example of a point, the number of points
+# the old and the new verdict, an example of a point, the number of points
+Pair = tuple[tuple[str, str], str, int]
 
 
 def _by_number(old: Points, new: Points) -> Iterator[Pair]:

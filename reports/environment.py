@@ -11,19 +11,13 @@ from conformance.model.record import HeaderRecord
 from conformance.run_options import LEFT_OUT
 from reports.text import flat, format_value
 
-_OWN_BUILDS = (
-    "kernel",
-    "linux",
-    "modules",
-    "rdma_core",
-    "overlay",
-)  # keys of the user's builds in the header
+# keys of the user's builds in the header
+_OWN_BUILDS = ("kernel", "linux", "modules", "rdma_core", "overlay")
 _PRELOAD = "etc/ld.so.preload"
 _MOST_VALUE = 60  # the most characters of an environment variable's value in a headline
 _VARIABLE = "given.environment."  # the prefix of the name of a variable that --guest-env sets
-_DIGEST = re.compile(
-    r"\b([0-9a-f]{12})[0-9a-f]{20,}\b",
-)  # reports show only the first digits of a hash
+# reports show only the first digits of a hash
+_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")
 
 
 class Environment:

@@ -30,10 +30,8 @@ from reports.text import flat
 _WIDTH = 100
 _CASES = 12
 _ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
-FINGERPRINT = re.compile(
-    r"[0-9a-f]{4,}",
-    re.IGNORECASE,
-)  # the first digits of a fingerprint suffice
+# the first digits of a fingerprint suffice
+FINGERPRINT = re.compile(r"[0-9a-f]{4,}", re.IGNORECASE)
 
 
 def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:

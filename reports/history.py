@@ -32,11 +32,8 @@ from reports.environment import called
 
 SCHEMA = "rdma-cts-cell/1"
 OUTCOME_FILE = "cell.json"
-LOCK, PAGE, MESSAGE = (
-    "lock",
-    "history.html",
-    ".eml",
-)  # MESSAGE is the suffix of the file with a night's mail
+# MESSAGE is the suffix of the file with a night's mail
+LOCK, PAGE, MESSAGE = ("lock", "history.html", ".eml")
 CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _NIGHT = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})T([0-9]{2})([0-9]{2})([0-9]{2})Z(-[0-9]+)?")
 _MOST_PROBLEMS = 20
@@ -231,10 +228,8 @@ class FactsReader:
     duration: such a summary is not parsed, and equal parts of all summaries are stored once."""
 
     def __init__(self) -> None:
-        self._by_rest: dict[
-            bytes,
-            Facts,
-        ] = {}  # the facts by the digest of the summary without the lines of a run
+        # the facts by the digest of the summary without the lines of a run
+        self._by_rest: dict[bytes, Facts] = {}
         self._parts: dict[Hashable, Any] = {}
         self._texts: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         self._lists: dict[tuple[KnownDefect, ...], tuple[KnownDefect, ...]] = {}

@@ -33,11 +33,8 @@ from reports.html import environment
 from reports.rule_verdicts import RuleFacts
 
 SEEN, NOT_SEEN, NOT_RUN = "seen", "not seen", ""
-_STATES = {
-    True: SEEN,
-    False: NOT_SEEN,
-    None: NOT_RUN,
-}  # the state of a defect, by the value of Facts.known
+# the state of a defect, by the value of Facts.known
+_STATES = {True: SEEN, False: NOT_SEEN, None: NOT_RUN}
 _MOST_STEPS = 12  # the most changes that are shown for a lane
 _BAD_VERDICTS: frozenset[str] = frozenset(VIOLATIONS)
 _BAD_SEEN = frozenset((SEEN,))

@@ -157,10 +157,8 @@ class Page:
     @cached_property
     def groups(self) -> Mapping[str, list[RuleFacts]]:
         """The rules of each verb. The rule "", for cases that test no rule, comes last."""
-        verbs: dict[
-            str,
-            str,
-        ] = {}  # for rules without facts: the verb is the folder of a case of the rule
+        # for rules without facts: the verb is the folder of a case of the rule
+        verbs: dict[str, str] = {}
         for case, records in self.cases.items():
             for rule in first_of(records)["rules"] or [""]:
                 verbs.setdefault(rule, case.partition("/")[0])

@@ -312,10 +312,8 @@ class PageData:
     ) -> array[int]:
         """Returns the indices of the values of one key. `shown` is applied once to each distinct value."""
         column = array("I")
-        columns: dict[
-            int,
-            int,
-        ] = {}  # by id(), which stays valid because the digests refer to the values
+        # by id(), which stays valid because the digests refer to the values
+        columns: dict[int, int] = {}
         for record in records:
             value: Any = record[key] if record else None  # type: ignore[literal-required]
             if value:

@@ -44,10 +44,8 @@ _STATES = {
 # The colours of badges. White text is readable on each of them.
 _GREEN, _RED, _GREY = "#17683f", "#a5141f", "#555b61"
 _MOST_NAME = 100  # the most characters in the name of a file
-_DIGIT_PX, _MARGIN_PX = (
-    6.6,
-    12,
-)  # the width of a digit in a font of 11 px, and the margin of the text
+# the width of a digit in a font of 11 px, and the margin of the text
+_DIGIT_PX, _MARGIN_PX = (6.6, 12)
 
 
 @dataclass(frozen=True)

@@ -247,9 +247,8 @@ def _program(run: Digest, out: Path, first: Defect | None) -> Iterator[str]:
             yield f"one point: {first.first.repro} shows the first defect"
         else:
             yield f"C program: {command('reproducer', first.fingerprint, '--run', out)} shows the first defect"
-        target, only, _ = first.first.repro.rpartition(
-            " --only ",
-        )  # `target` selects the stack of this run
+        # `target` selects the stack of this run
+        target, only, _ = first.first.repro.rpartition(" --only ")
         yield f"again: {target if only else f'{PROGRAM} run'} --failed {shlex.quote(str(out))} runs the failed cases"
 
 

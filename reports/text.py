@@ -8,9 +8,8 @@ from typing import Any, TextIO
 
 from conformance.errors import PROGRAM
 
-MOST_LINE = (
-    4000  # characters of a line on a terminal; a file of somebody else can have texts of any length
-)
+# characters of a line on a terminal; a file of somebody else can have texts of any length
+MOST_LINE = 4000
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:

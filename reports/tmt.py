@@ -29,9 +29,8 @@ def render(runs: Sequence[Digest]) -> str:
         for run in runs
         for result in _run(run, f"/{run.environment.name}" if len(runs) > 1 else "")
     ]
-    return (
-        "[" + ",".join("\n " + json.dumps(result) for result in results) + "\n]\n"
-    )  # one line for each result
+    # one line for each result
+    return "[" + ",".join("\n " + json.dumps(result) for result in results) + "\n]\n"
 
 
 def _run(run: Digest, prefix: str) -> Iterator[dict[str, Any]]:

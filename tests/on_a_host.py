@@ -315,9 +315,8 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
                 status = begun.wait(PATIENCE_S)
             else:
                 status = begun.wait()
-        await_rarely(
-            lambda: not processes("--rdma-stream"),
-        )  # a process under test exits shortly after the supervisor
+        # a process under test exits shortly after the supervisor
+        await_rarely(lambda: not processes("--rdma-stream"))
         sessions = 0
         while not footer(out).get("complete") and sessions < 3:
             sessions += 1

@@ -58,10 +58,8 @@ class StandInHost:
     devices: Mapping[str, StandInDevice]
     ports: Mapping[str, tuple[StandInPort, ...]]
     interfaces: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    addresses: tuple[
-        tuple[str, str],
-        ...,
-    ] = ()  # the interface and the address, in the form of a GID
+    # the interface and the address, in the form of a GID
+    addresses: tuple[tuple[str, str], ...] = ()
     firmware: str = "28.43.2026"
 
     def laid(self, folder: Path) -> Path:

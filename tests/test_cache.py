@@ -323,10 +323,8 @@ def test_a_run_on_a_device_of_this_host_stores_no_derived_files(
     for name in devices:
         (tmp_path / name).mkdir()
     monkeypatch.setattr(system_cache, "_DEVICES", tmp_path)
-    monkeypatch.setenv(
-        cache.DIRECTORY,
-        "",
-    )  # so that monkeypatch removes the variable after the test
+    # so that monkeypatch removes the variable after the test
+    monkeypatch.setenv(cache.DIRECTORY, "")
     monkeypatch.delenv(cache.DIRECTORY)
     commands.keep_derived_files(arguments)
     assert (cache.DIRECTORY in os.environ) == keeps

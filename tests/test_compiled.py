@@ -82,9 +82,8 @@ def test_the_structures_of_exchanges_are_checked_too(
     )
     monkeypatch.setattr(native_exchange, "SOURCE", source)
     monkeypatch.setenv("LIBRARY_PATH", str(tmp_path))
-    (tmp_path / "libibverbs.so").write_text(
-        "",
-    )  # an empty linker script, because this test calls none of its functions
+    # an empty linker script, because this test calls none of its functions
+    (tmp_path / "libibverbs.so").write_text("")
     with pytest.raises(
         UserError,
         match=rf"sizeof\(struct exchange\) is {sizes[0] + 48}, not {sizes[0]}",

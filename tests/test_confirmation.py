@@ -285,9 +285,8 @@ def test_a_search_uses_a_bounded_number_of_workers(
     monkeypatch.setattr(confirmation, "MOST_WORKERS", 3)
     run = Run(tmp_path, after(11, 0))
     (record,) = run().confirmations
-    assert (
-        len(run.again) <= 1 + 3 + 1
-    )  # one repetition in isolation, and the last halving may try both halves
+    # one repetition in isolation, and the last halving may try both halves
+    assert len(run.again) <= 1 + 3 + 1
     assert IDS[0] in record["after"]
 
 
@@ -565,9 +564,8 @@ def test_violations_never_seen_again_are_counted_separately(tmp_path: Path) -> N
     record_here, run = seen(tmp_path / "new", c4=["FAIL"])
     (record,) = record_here.confirmations
     assert (record["confirmed"], record["repetitions"]) == (False, {"seen": 0, "of": 3})
-    assert (
-        len(run.again) == 1 + 1 + 2
-    )  # one repetition in isolation, one after all earlier cases, and two more
+    # one repetition in isolation, one after all earlier cases, and two more
+    assert len(run.again) == 1 + 1 + 2
     (defect,) = record_here.violations.defects
     assert defect.unconfirmed
     assert record_here.violations.open_defects == ()

@@ -22,9 +22,8 @@ def found(tmp_path_factory: Folders) -> Any:
     rows = ("works", "hangs", "works-too", "dies")
     tables = bad_driver.tables(place / "tables", {row: bad_driver.PAGES[row] for row in rows})
     files = [(tables, "bad"), (bad_driver.library(place / "preload.so"), "preload.so")]
-    rules_of_device = (
-        place / "cases/reg_mr"
-    )  # without the suite's tables: an emulator needs a minute for reading them
+    # without the suite's tables: an emulator needs a minute for reading them
+    rules_of_device = place / "cases/reg_mr"
     rules_of_device.mkdir(parents=True)
     for name in ("test_reg_mr.py", "rules.yaml"):
         shutil.copy(ROOT / "cases/reg_mr" / name, rules_of_device)

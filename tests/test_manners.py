@@ -206,9 +206,8 @@ def test_a_locked_directory_is_reported_in_one_line(
     for module in (run_arguments, choice):
         monkeypatch.setattr(module, "load_suite", lambda *_: numbered(1))
     for command in COMMANDS:
-        parser_of(
-            [command],
-        )  # imports the command's module, which another user may be unable to read
+        # imports the command's module, which another user may be unable to read
+        parser_of([command])
     for command in LOCKED.format(locked / "run").strip().splitlines():
         with as_another_user():
             (said,) = cli(2, *command.split()).err.splitlines()

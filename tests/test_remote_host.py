@@ -237,10 +237,8 @@ def test_a_violation_is_confirmed_on_the_host(run: Run, stand_in: StandIn) -> No
         "repetition",
     )
     assert footer_of(recorded)["confirmation"]["confirmed"] == 1
-    assert len(began) in (
-        3,
-        4,
-    )  # the case is started again, unless its result was received before the break
+    # the case is started again, unless its result was received before the break
+    assert len(began) in (3, 4)
     await_true(lambda: not stand_in.left())  # the host removes its files when it detects the break
 
 

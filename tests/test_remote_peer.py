@@ -471,10 +471,8 @@ def test_a_lost_peer_is_a_failure_of_the_loopback_and_not_of_the_device(host: Fa
     for _ in range(2):  # the second call fails without waiting
         with pytest.raises(PeerLost, match=r"^the peer is lost: node2") as caught:
             channel.call("create")
-        assert isinstance(
-            caught.value,
-            LoopbackLost,
-        )  # recorded as BROKEN, never as a verdict on the device
+        # recorded as BROKEN, never as a verdict on the device
+        assert isinstance(caught.value, LoopbackLost)
     channel.close()
 
 

@@ -136,9 +136,8 @@ def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
         texts_here | {program.text for program in programs()[0].values()},
         key=lambda text: (-len(text), text),
     )
-    assert any(
-        "wr_flush" in text for text in texts
-    )  # these programs must compile with headers that lack wr_flush
+    # these programs must compile with headers that lack wr_flush
+    assert any("wr_flush" in text for text in texts)
     word = re.compile(
         r"\b(?:static \w[\w ]*\**(\w+)\(|(ibv_\w+|uverbs_\w+)\(|(IBV_WR_\w+|IBV_\w*FLUSH\w*)\b)",
     )
@@ -285,9 +284,8 @@ def test_most_violations_of_a_recorded_run_are_expressed() -> None:
 def test_a_mail_has_every_part_in_72_columns() -> None:
     symptom = symptom_named(WRITE)
     text = mail_of(symptom, read(RECORDED / "trixie.jsonl"))
-    assert (
-        max(map(len, text.splitlines())) <= MAIL_WIDTH
-    )  # the kernel log of this run has no long line
+    # the kernel log of this run has no long line
+    assert max(map(len, text.splitlines())) <= MAIL_WIDTH
     output = spaced(text)
     for part in (
         "Subject: rxe: ",

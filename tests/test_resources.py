@@ -115,9 +115,8 @@ def summary(*entries: tuple[bytes, int]) -> bytes:
 def test_one_message_of_the_kernel_has_the_numbers_of_all_kinds(names: tuple[bytes, ...]) -> None:
     netlink = RdmaNetlink.__new__(RdmaNetlink)
     netlink._index = 0
-    only = iter(
-        [summary(*((name, 300 + at) for at, name in enumerate(names)))],
-    )  # there is only one message
+    # there is only one message
+    only = iter([summary(*((name, 300 + at) for at, name in enumerate(names)))])
     netlink._socket = cast(
         socket.socket,
         SimpleNamespace(send=lambda _: None, recv=lambda _: next(only)),

@@ -25,10 +25,8 @@ from launched import launched, run_in_guest, script
 pytestmark = pytest.mark.guest
 RULES = ("REG-02", "REG-03", "REG-15", "REG-16", "REG-18", "REG-23", "DEREG-03")
 MOST_POINTS = 16  # of a sweep that runs by day
-NAMED = (
-    "reg_mr/huge_lengths/on-demand-of-",
-    "reg_mr/registration/last-byte",
-)  # cases whose results are tested below
+# cases whose results are tested below
+NAMED = ("reg_mr/huge_lengths/on-demand-of-", "reg_mr/registration/last-byte")
 # Rules that pass only in part because rxe does not offer some of their evidence (docs/results.md, Evidence).
 NOT_OFFERED = {
     "REG-01": {"odp_implicit at libibverbs"},

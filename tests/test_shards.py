@@ -105,10 +105,8 @@ def shards(folder: Path, **head: Any) -> list[Path]:
         facts = {"number": number, "of": OF, "whole": [case.id for case in WHOLE]}
         cases = Shard(number, OF).part(WHOLE, lambda case: case.id, shipped_durations())
         argv = ["run", "--shard", f"{number}/{OF}", "--guest"]
-        header_fields = {
-            "started": f"2026-01-02T0{4 - number}:00:00+00:00",
-            **head,
-        }  # the clocks differ by hours
+        # the clocks differ by hours
+        header_fields = {"started": f"2026-01-02T0{4 - number}:00:00+00:00", **head}
         path = folder / f"shard-{number}"
         folders.append(
             record(path, SUITE, cases, broken(), shard=facts, argv=argv, **header_fields)

@@ -322,11 +322,8 @@ def test_a_second_run_waits_for_the_first_to_build(tmp_path: Path, fake_build: F
     (tmp_path / "images").mkdir()
     with (tmp_path / "image-forky.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        ensure_image(
-            STACKS["trixie"],
-            tmp_path,
-            print,
-        )  # the image of another stack is built meanwhile
+        # the image of another stack is built meanwhile
+        ensure_image(STACKS["trixie"], tmp_path, print)
         second = threading.Thread(
             target=ensure_image,
             args=(Recipe(), tmp_path, lambda _: waiting.set()),
@@ -555,9 +552,8 @@ def test_a_guest_that_cannot_start_is_reported(
 ) -> None:
     fake_qemu.put(CONSOLE + script)
     error = fake_qemu.fails(message)
-    assert error.log == (
-        str(fake_qemu.console) if "$console" in script else ""
-    )  # an empty console is not named
+    # an empty console is not named
+    assert error.log == (str(fake_qemu.console) if "$console" in script else "")
     assert not fake_qemu.runs()
     assert list(tmp_path.glob("work-*")) == []
 

@@ -81,9 +81,8 @@ def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(tmp_path: P
     assert recorded is not None
     (result,) = recorded.results
     (deviation,) = result["deviations"]
-    assert (
-        deviation["when"] == "REMOTE_READ"
-    )  # among the six points with REMOTE_WRITE and without LOCAL_WRITE
+    # among the six points with REMOTE_WRITE and without LOCAL_WRITE
+    assert deviation["when"] == "REMOTE_READ"
     assert (deviation["count"], deviation["of"], deviation["rules"]) == (4, 6, ["REG-15"])
     assert deviation["observed"] == "ibv_reg_mr should fail, but returned an MR"
     assert deviation["smallest"] == {"length": "1page", "access": "REMOTE_WRITE+REMOTE_READ"}

@@ -30,11 +30,8 @@ def test_the_prototype_is_in_its_page(name: str) -> None:
         pytest.skip(
             f"{verb.document} of rdma-core {release} is older than {name}, added in {verb.since}",
         )
-    text = re.sub(
-        r'[\s"]',
-        "",
-        "".join(sections(verb.document).values()),
-    )  # some prototypes are not in the synopsis
+    # some prototypes are not in the synopsis
+    text = re.sub(r'[\s"]', "", "".join(sections(verb.document).values()))
     assert re.sub(r"\s|const (?=void)", "", verb.signature) in text
 
 

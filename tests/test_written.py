@@ -138,9 +138,8 @@ def test_an_existing_run_is_reported_before_a_host_is_connected(tmp_path: Path, 
     shutil.copytree(OLD, tmp_path / "run")
     command = ["run", "--host", "root@nowhere.invalid", "--out", str(tmp_path / "run")]
     there = f"{tmp_path / 'run' / 'results.jsonl'} exists: a run is recorded there; choose another --out"
-    assert (
-        refused(command, cli) == there
-    )  # a run that was judged or merged has no plan, and cannot be resumed
+    # a run that was judged or merged has no plan, and cannot be resumed
+    assert refused(command, cli) == there
     (tmp_path / "run/plan.json").touch()
     assert refused(command, cli) == f"{there}, or ./rdma-cts run --resume {tmp_path / 'run'}"
 

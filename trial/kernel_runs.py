@@ -38,9 +38,8 @@ from trial.kernel.trying import (
     suited,
 )
 
-_SHARE = (
-    10  # with --night, a random 1/_SHARE of all mutants is tried, whatever their earlier outcome
-)
+# with --night, a random 1/_SHARE of all mutants is tried, whatever their earlier outcome
+_SHARE = 10
 Say = Callable[[str], None]
 
 

@@ -35,9 +35,8 @@ from trial.omissions import WHOLE, in_one_guest, is_exchangeable
 
 Say = Callable[[str], None]
 STACK = next(iter(MENDED_STACKS))
-SAMPLE = (
-    40  # of the cases that are related neither to a defect nor to the change, only 1/SAMPLE are run
-)
+# of the cases that are related neither to a defect nor to the change, only 1/SAMPLE are run
+SAMPLE = 40
 
 
 def selected(

@@ -172,10 +172,8 @@ def _kind(
     members = {key: _member(key, node, base, names) for key, node in code}
     members |= {MASKS: masks, "__doc__": about, "__module__": names["__name__"]}
     kind = type(name.replace("-", "_"), (base,), members)
-    names["plain"] = partial(
-        super,
-        kind,
-    )  # super(), because a persona inherits from several such classes
+    # super(), because a persona inherits from several such classes
+    names["plain"] = partial(super, kind)
     return kind
 
 

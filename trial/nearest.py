@@ -36,10 +36,8 @@ _RULES: Mapping[tuple[str, str], tuple[str, str]] = {
 _OUTSIDE = "BIND-10"  # a window grants no access outside its range
 _ON_DEMAND = "REG-12"  # for access to an on-demand region
 _REBOUND = "BIND-02"  # for the key that a window had before its latest bind
-ENDED = {
-    "ibv_dereg_mr": "DEREG-01",
-    "ibv_dealloc_mw": "BIND-16",
-}  # for the key of an object that the call released
+# for the key of an object that the call released
+ENDED = {"ibv_dereg_mr": "DEREG-01", "ibv_dealloc_mw": "BIND-16"}
 _RIGHTS = {
     "RDMA_WRITE": "REMOTE_WRITE",
     "RDMA_WRITE_WITH_IMM": "REMOTE_WRITE",

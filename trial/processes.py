@@ -53,9 +53,8 @@ def in_processes(
 def _serve(task: Callable[[int], Any], pipe: Connection, prepare: Callable[[], None]) -> None:
     """Runs the tasks whose numbers it receives, in a child process, until the pipe is closed or the parent exits."""
     prepare()
-    gc.set_threshold(
-        100_000,
-    )  # reference counts release the objects of a case, so that collections rarely find objects
+    # reference counts release the objects of a case, so that collections rarely find objects
+    gc.set_threshold(100_000)
     for number in (
         signal.SIGTERM,
         signal.SIGHUP,

@@ -22,9 +22,8 @@ Over = Callable[[Subject], bool]
 def for_seconds(seconds: float) -> Over:
     """Returns the condition that ends a search `seconds` after the condition's first call. A divergence that was found
     before the end is still shrunk."""
-    until: list[
-        float
-    ] = []  # set in the first call, because the import of Hypothesis takes long in an emulated guest
+    # set in the first call, because the import of Hypothesis takes long in an emulated guest
+    until: list[float] = []
 
     def over(subject: Subject) -> bool:
         if not until:

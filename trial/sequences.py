@@ -135,9 +135,8 @@ class Sequences(RuleBasedStateMachine):
         # The keys that have become invalid since a key was last assigned, each with two addresses that peers may have
         # accessed with the key. Older invalid keys are removed, because the device may have assigned them again.
         self.dead: dict[str, tuple[str, str]] = {}
-        self.changes = (
-            0  # at most one change is made, because most changes prevent binds to the region
-        )
+        # at most one change is made, because most changes prevent binds to the region
+        self.changes = 0
         self.unwritten: set[str] = set()  # the regions that were registered without LOCAL_WRITE
         self.over = False
         self.queue_broken = False

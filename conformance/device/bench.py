@@ -53,9 +53,8 @@ class DeviceBench:
     """The bench of a real device: one open device, libibverbs, and this process's memory."""
 
     _builds = False  # whether builders post all requests for which a builder exists
-    _peer_pd: ProtectionDomain | RemoteDomain | None = (
-        None  # the PD of all requesters, if they are on another device
-    )
+    # the PD of all requesters, if they are on another device
+    _peer_pd: ProtectionDomain | RemoteDomain | None = None
     carries = False
     _loses_packets, _most_packets = False, PSNS
     _wire: WireLink | HostLacks = HostLacks(

@@ -86,9 +86,8 @@ def _effects(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str
     library.ibv_reg_mr.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     code = 0
     with no_descriptors(kernel == "not_asked"):
-        library.ibv_get_device_list(
-            None,
-        )  # reads the environment; without descriptors, may return no devices
+        # reads the environment; without descriptors, may return no devices
+        library.ibv_get_device_list(None)
         if setting in ("ibv_fork_init", _HUGE):
             code = library.ibv_fork_init()
     devices = library.ibv_get_device_list(None)
@@ -100,9 +99,8 @@ def _effects(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str
         _LENGTH,
         mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (_MAP_HUGETLB if huge else 0),
     )
-    addr = (
-        ctypes.addressof(ctypes.c_char.from_buffer(memory)) + mmap.PAGESIZE
-    )  # not the first page of the mapping
+    # not the first page of the mapping
+    addr = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + mmap.PAGESIZE
     mr = library.ibv_reg_mr(pd, addr, mmap.PAGESIZE, 1)
     seen = {"registered": _range(addr) if mr else "refused"}
     with no_descriptors(kernel == "not_asked"):

@@ -107,11 +107,8 @@ def _reserve(size: int, alignment: int) -> tuple[int, tuple[int, int]]:
 def _private(protection: int) -> Callable[[int, int], None]:
     def fill(addr: int, size: int) -> None:
         _untouched(addr, size)
-        ctypes.memset(
-            addr,
-            0,
-            size,
-        )  # without a write, read-only memory would be the shared zero page
+        # without a write, read-only memory would be the shared zero page
+        ctypes.memset(addr, 0, size)
         _libc.mprotect(addr, size, protection)
 
     return fill

@@ -90,17 +90,15 @@ class Pointers:
         try:
             yield wrapper
         finally:
-            cell.value = (
-                0  # so that pyverbs does not deregister the region when it frees the wrapper
-            )
+            # so that pyverbs does not deregister the region when it frees the wrapper
+            cell.value = 0
 
     def _find_mr_offset(self, pd: Any) -> None:
         from pyverbs.mr import MR
         from pyverbs.pyverbs_error import PyverbsRDMAError
 
-        memory = ctypes.create_string_buffer(
-            4 * PAGESIZE,
-        )  # one whole page of this buffer is registered
+        # one whole page of this buffer is registered
+        memory = ctypes.create_string_buffer(4 * PAGESIZE)
         addr = (ctypes.addressof(memory) // PAGESIZE + 2) * PAGESIZE
         try:
             mr = MR(pd, PAGESIZE, ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE"), address=addr)

@@ -19,9 +19,8 @@ _CARRYING = ("ARMED", "ACTIVE", "ACTIVE_DEFER")
 INFINIBAND, UNSPECIFIED = "InfiniBand", "Unknown"
 ROCE_1, ROCE_2 = "RoCE v1", "RoCE v2"
 _TYPES = {"IB/RoCE v1": ROCE_1, "RoCE v2": ROCE_2}
-_FULL_MEMBER = (
-    1 << 15
-)  # full membership, in a partition key; two limited members cannot communicate
+# full membership, in a partition key; two limited members cannot communicate
+_FULL_MEMBER = 1 << 15
 _DEFAULT_PARTITION = 0xFFFF
 _LINK_LOCAL = "fe80:"
 

@@ -269,9 +269,8 @@ class SharedReceivesPair(DevicePair):
 XRC = "XRC"
 _FD, _OFLAGS = 1 << 0, 1 << 1  # enum ibv_xrcd_init_attr_mask
 _NO_FILE = -1  # in place of a file descriptor: the XRC domain is not shared with other processes
-_SRQ_TYPE, _SRQ_PD, _SRQ_XRCD, _SRQ_CQ = (
-    1 << bit for bit in range(4)
-)  # enum ibv_srq_init_attr_mask
+# enum ibv_srq_init_attr_mask
+_SRQ_TYPE, _SRQ_PD, _SRQ_XRCD, _SRQ_CQ = (1 << bit for bit in range(4))
 _SRQT_XRC = 1  # enum ibv_srq_type
 _INIT_ATTR_XRCD = 1 << 1  # enum ibv_qp_init_attr_mask
 _RECEIVER = 10  # IBV_QPT_XRC_RECV

@@ -83,12 +83,10 @@ class DeviceQueue:
     """A queue pair with its own completion queue."""
 
     shared: Any = None  # the pyverbs SRQ for its receives, if any; for XRC the number of the SRQ
-    remote: Destination | None = (
-        None  # the peer's device (in loopback the same device); None without a peer
-    )
-    _memory: RemoteDevice | None = (
-        None  # a peer on another host, if requests may use the peer's memory
-    )
+    # the peer's device (in loopback the same device); None without a peer
+    remote: Destination | None = None
+    # a peer on another host, if requests may use the peer's memory
+    _memory: RemoteDevice | None = None
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
         """`deadline_s` is the deadline for a completion. Raises PyverbsRDMAError if the device refuses the queue
@@ -111,9 +109,8 @@ class DeviceQueue:
         self.number = int(self.qp.qp_num)
         device.queue_pairs.created(self.number)
         self.poster = Poster(device.pointers.of(self.qp))
-        self.attributes: Any = (
-            None  # the attributes of the last state transition, as a pyverbs QPAttr
-        )
+        # the attributes of the last state transition, as a pyverbs QPAttr
+        self.attributes: Any = None
         self._address_handle: Any = None
         self._destination: tuple[int, int, int] | None = None
         self.state = "RESET"

@@ -37,9 +37,8 @@ _LIVES = (
     ("ALLOC_MW", "DEALLOC_MW"),
     ("ALLOC_PD", "DEALLOC_PD"),
 )
-_EX_QUERY_DEVICE = (
-    0x80000001  # a value of enum ib_uverbs_ex_write_cmds, with the bit of an extended command
-)
+# a value of enum ib_uverbs_ex_write_cmds, with the bit of an extended command
+_EX_QUERY_DEVICE = 0x80000001
 _OBJECT_MR = 7  # enum uverbs_default_objects
 _ADVISE_MR, _QUERY_MR, _REG_DMABUF_MR, _METHOD_REG_MR = 2, 3, 4, 5  # enum uverbs_methods_mr
 _UNKNOWN = 0x3FF  # an attribute id that no method has

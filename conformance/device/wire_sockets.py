@@ -20,10 +20,8 @@ from conformance.wire.icrc import UDP_PORT
 
 _CLONE_NEWNET = 0x40000000  # <linux/sched.h>
 NAMESPACES = Path("/run/netns")
-_IP_MTU_DISCOVER, _DO = (
-    10,
-    2,
-)  # <linux/in.h>: packets have DF and, on an unconnected socket, the id 0
+# <linux/in.h>: packets have DF and, on an unconnected socket, the id 0
+_IP_MTU_DISCOVER, _DO = (10, 2)
 _NO_CHECK6_RX = 102  # UDP_NO_CHECK6_RX of <linux/udp.h>: RoCEv2 has no UDP checksum over IPv6
 _SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 _IFREQ = struct.Struct("=16sHH4s16x")  # struct ifreq with a struct sockaddr_in

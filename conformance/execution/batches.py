@@ -23,9 +23,8 @@ from conformance.verbs import ENUMS
 
 _REQUESTS = 8  # the number of requests in a posting that fits into the send queue
 _ROUNDS = 4  # how often postings and calls of ibv_post_send alternate
-_INLINE_SIZE = (
-    64  # the bytes of inline data that are requested (max_inline_data) when a queue pair is created
-)
+# the bytes of inline data that are requested (max_inline_data) when a queue pair is created
+_INLINE_SIZE = 64
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _FILLED = 0x80  # range number N is filled with the byte _FILLED + N
 

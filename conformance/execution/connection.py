@@ -87,16 +87,13 @@ class LoopbackConnection:
         """`renewable` is false if a case depends on the state of the pair. `check_response` then tests `control`, a
         separate connection of the same type."""
         self.pair = pair
-        self.sink: Sequence[Sge] = (
-            NO_BYTES  # the responder's memory for receiving a message of zero bytes
-        )
+        # the responder's memory for receiving a message of zero bytes
+        self.sink: Sequence[Sge] = NO_BYTES
         self.stale = False
         self._next_wr_id, self._renewable = next_wr_id, renewable
         self._control = control or (lambda: self)
-        self._receives = [
-            0,
-            0,
-        ]  # receives that are posted but not consumed, at the requester and at the responder
+        # receives that are posted but not consumed, at the requester and at the responder
+        self._receives = [0, 0]
         self._native: native_exchange.NativeConnection | None = None
         self._renewal: native_exchange.NativeConnection | None = None
         self._error_s = SILENCE_S  # seconds to wait for the error state and for flushed receives

@@ -222,10 +222,8 @@ class CaseContext:
         # Resumes the other process of the case, and returns its next report (elsewhere.py).
         self.next_report: Callable[[], bytes] | None = None
         self.children: dict[str, Child] = {}  # forked children, by the memory that they copy
-        self.in_flight: dict[
-            str,
-            tuple[Queue, Part],
-        ] = {}  # by pair: the posting queue, the other end's memory
+        # by pair: the posting queue, the other end's memory
+        self.in_flight: dict[str, tuple[Queue, Part]] = {}
         self._work_requests = itertools.count((0x5100 << 48) + 1)  # shared by all branches
         self._trunk: CaseContext | None = None  # the context that this context branches from
 

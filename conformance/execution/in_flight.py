@@ -32,11 +32,8 @@ from conformance.verbs import ENUMS
 REQUESTS = 12
 ROUNDS = 8  # rounds of REQUESTS requests each, while a second thread discards pages
 NOT_COMPLETED, NOT_POSTED = "no completion", "not posted"
-_OPCODES = {
-    "RDMA_WRITE": 0,
-    "RDMA_READ": 0,
-    "ATOMIC_FETCH_AND_ADD": 8,
-}  # lengths; 0: the range's length
+# lengths; 0: the range's length
+_OPCODES = {"RDMA_WRITE": 0, "RDMA_READ": 0, "ATOMIC_FETCH_AND_ADD": 8}
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
 
 

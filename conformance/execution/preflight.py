@@ -80,9 +80,8 @@ def preflight(bench: Bench) -> Findings:
 
 class _Preflight(HarnessResources):
     def findings(self) -> Findings:
-        self.bench.adapt(
-            Findings(renews_by_reset=False),
-        )  # the weakest assumption, until RESET is tested
+        # the weakest assumption, until RESET is tested
+        self.bench.adapt(Findings(renews_by_reset=False))
         try:
             findings = self._of_reliable(self.connection("RC", "pd"))
         except SetupRefused as refused:

@@ -260,9 +260,8 @@ def _set_up_mr(context: CaseContext, name: str, spec: MrSpec) -> None:
         window.bound and window.bound["mr"] == name
         for window in context.case.given.windows.values()
     ):
-        context.entry = context.bench.entry(
-            "libibverbs",
-        )  # a bind needs a region that libibverbs registered
+        # a bind needs a region that libibverbs registered
+        context.entry = context.bench.entry("libibverbs")
     observed = _step(context, Step(spec.call, spec.arguments, context.case.when.then, name))
     context.entry = entry
     if observed["returned"] != "MR":

@@ -255,9 +255,8 @@ def first_fault(context: CaseContext, steps: Sequence[Step]) -> Fault | None:
                 raise seen
             fault = fault_of(step, seen)
             if fault:
-                aimed = (
-                    step.then.outcome == "refused"
-                )  # the key was of another region, or of no region
+                # the key was of another region, or of no region
+                aimed = step.then.outcome == "refused"
                 return replace(
                     fault,
                     call=str(step),

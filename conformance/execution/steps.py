@@ -614,9 +614,8 @@ def _completions(
         }
     # Requests of one queue complete in order: a completion of this request would precede the marker's completion.
     marker = context.next_wr_id()
-    queue.post_send(
-        SendRequest("RDMA_WRITE", marker),
-    )  # a request of zero bytes needs no key and writes nothing
+    # a request of zero bytes needs no key and writes nothing
+    queue.post_send(SendRequest("RDMA_WRITE", marker))
     completions = queue.completions(1)
     completions_here = [completion for completion in completions if completion.wr_id != marker]
     return _completed(posted.opcode, completions_here) | {

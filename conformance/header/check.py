@@ -25,9 +25,8 @@ MISSING = "missing in this header"
 @dataclass(frozen=True)
 class Check:
     item: str
-    outcome: (
-        Outcome  # NOT_COVERED: installed and not described; UNREACHABLE: could not be compared here
-    )
+    # NOT_COVERED: installed and not described; UNREACHABLE: could not be compared here
+    outcome: Outcome
     expected: str = ""  # the value or declaration in the description
     found: str = ""  # the value or declaration in the installed header or bindings
     reason: str = ""  # empty only for PASS

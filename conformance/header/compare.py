@@ -82,9 +82,8 @@ def compare(toolchain: Toolchain, release: int | None = None) -> list[Check]:
     rdma-core release; None if unknown."""
     text = toolchain.preprocessed()
     source, noted = Source(text), _Noted({})
-    list(
-        _checks(noted, source, release),
-    )  # collects the expressions, which are then compiled in one program
+    # collects the expressions, which are then compiled in one program
+    list(_checks(noted, source, release))
     declarations = {**FOREIGN, **{_ours(struct): _layout(struct) for struct in STRUCTS.values()}}
     # ibv_reg_mr and ibv_reg_mr_iova are macros and functions. Without the macros, the functions are compared.
     answers = ask(toolchain, text, noted.values, declarations, undefine=VERBS)

@@ -44,9 +44,8 @@ class Answers:
     """The values of expressions that compile, and the errors of those that do not."""
 
     values: Mapping[str, int]
-    refused: Mapping[str, str] = field(
-        default_factory=dict,
-    )  # the first error of an expression that does not compile
+    # the first error of an expression that does not compile
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, expression: str) -> int | None:
         return self.values.get(expression)

@@ -64,9 +64,8 @@ class ModuleMemory:
 
     def __init__(self, proc: Path = _PROC, free: Callable[[], None] = free_waiting) -> None:
         self._file, self._free = KernelFile(proc / "allocinfo"), free
-        self._freed_later = Counter[
-            Place
-        ]()  # twice the largest number of objects that waited to be freed
+        # twice the largest number of objects that waited to be freed
+        self._freed_later = Counter[Place]()
         self._settled = self._count()
         self._more()
 
@@ -111,9 +110,8 @@ class ModuleMemory:
 
     def _count(self) -> dict[Place, Held]:
         text = self._file.read()
-        begin = (
-            text.rfind("\n", 0, max(text.find("] func:"), 0)) + 1
-        )  # the lines of modules follow all others
+        # the lines of modules follow all others
+        begin = text.rfind("\n", 0, max(text.find("] func:"), 0)) + 1
         return {
             Place(function, module, line): Held(int(objects), int(size))
             for size, objects, line, module, function in _LINE.findall(text, begin)

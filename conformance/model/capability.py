@@ -266,14 +266,11 @@ class Capabilities:
     present."""
 
     declared: Mapping[str, bool]  # whether the device declares a capability
-    offered: Mapping[
-        str,
-        Mapping[str, bool],
-    ]  # by entry: whether execution/offered.py found a capability
+    # by entry: whether execution/offered.py found a capability
+    offered: Mapping[str, Mapping[str, bool]]
     reachable: Mapping[str, bool]  # which of PRECONDITIONS are met
-    absent: Mapping[str, str] = field(
-        default_factory=dict,
-    )  # declared, but missing: the refused call and its errno
+    # declared, but missing: the refused call and its errno
+    absent: Mapping[str, str] = field(default_factory=dict)
 
     def undeclared(self, needs: Sequence[str], entry: str) -> list[str]:
         """Returns the capabilities in `needs` that are not declared, not offered at `entry`, or absent."""

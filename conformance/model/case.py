@@ -97,9 +97,8 @@ class QpSpec:
     # builders of ibv_wr_post(3) post the requests.
     extended: str = ""
     inline: int = 0  # max_inline_data of both queue pairs, in bytes
-    shared: object = (
-        None  # for RC_SRQ: the PD (bench.calls.Pd) of the shared receive queue; None: `pd`
-    )
+    # for RC_SRQ: the PD (bench.calls.Pd) of the shared receive queue; None: `pd`
+    shared: object = None
     notifies: bool = False  # the completion queue has a completion channel
     by_readers: bool = False  # completions are polled with ibv_start_poll(3) and its readers
     path_mtu: int = 0  # a value of enum ibv_mtu; 0: the MTU of the port
@@ -157,28 +156,22 @@ class Expectation:
     """The result that the document requires of a call."""
 
     outcome: str  # see vocabulary.OUTCOMES
-    errno: tuple[
-        str,
-        ...,
-    ] = ()  # the permitted names; empty: the names in the manual page, if any; ("any",): any errno
+    # the permitted names; empty: the names in the manual page, if any; ("any",): any errno
+    errno: tuple[str, ...] = ()
     code: tuple[str, ...] = ()  # the permitted codes, for a verb with an enumeration of codes
     mr: str = ""  # as_asked: the region must have the requested fields
-    completion: str = (
-        ""  # none: no completion of the request; one: exactly one completion, with any status
-    )
+    # none: no completion of the request; one: exactly one completion, with any status
+    completion: str = ""
     rkey: str = ""  # changed or unchanged: the required key in struct ibv_mw, relative to the key before the call
     opcode: str = ""  # as_posted: the completions must name the operation that was posted
     invalidated: str = ""  # as_posted: the completion of a receive must contain the key that a SEND has invalidated
-    because: str = (
-        ""  # the reason of the refusal that the completions must report (expected_errors.REASONS)
-    )
-    event: str = (
-        ""  # the asynchronous event that a refusal must cause on the responder's queue pair
-    )
+    # the reason of the refusal that the completions must report (expected_errors.REASONS)
+    because: str = ""
+    # the asynchronous event that a refusal must cause on the responder's queue pair
+    event: str = ""
     otherwise: str = ""  # unreachable: without the refusal, the row is UNREACHABLE
-    after: str = (
-        ""  # only for a later step: the outcome of the judged call after which the step is executed
-    )
+    # only for a later step: the outcome of the judged call after which the step is executed
+    after: str = ""
     moved: str = ""  # nothing: an operation that succeeds must not change a byte
     # With the outcome `open`: elsewhere, if other rows judge the outcome; either, if the documents permit both.
     judged: str = ""

@@ -22,10 +22,8 @@ RELIABLE = ("RC", "XRC", "RC_SRQ")
 class Refusal:
     """The expected result of a refused operation."""
 
-    wc: tuple[
-        str,
-        ...,
-    ]  # the permitted statuses at the end that posted the operation; empty: left open
+    # the permitted statuses at the end that posted the operation; empty: left open
+    wc: tuple[str, ...]
     peer: tuple[str, ...] = ()  # the permitted statuses at the other end; empty: not judged
     state: str = "ERR"  # the state of the queue pair that detected the error; empty: not judged
 

@@ -19,9 +19,8 @@ class Effect(StrEnum):
     KERNEL_DIED = "kernel died"
     HUNG = "hung"
     MOVED = "moved"  # the request accessed bytes without the right to do so
-    MISPLACED = (
-        "misplaced"  # a request transferred wrong bytes, or to a wrong place, or lost its bytes
-    )
+    # a request transferred wrong bytes, or to a wrong place, or lost its bytes
+    MISPLACED = "misplaced"
     PROCESS_DIED = "process died"
     ACCEPTED = "accepted"  # a call or request that must be refused succeeded
     REFUSED = "refused"  # a call or request that must succeed was refused
@@ -41,48 +40,32 @@ class FaultKind(StrEnum):
     HUNG = "hung", Effect.HUNG
     NO_COMPLETION = "no-completion", Effect.HUNG  # a request had no completion by the deadline
     MOVED = "moved", Effect.MOVED  # a request that must be refused transferred bytes
-    CHANGED = (
-        "changed-though-refused",
-        Effect.MISPLACED,
-    )  # bytes changed, but the request's bytes did not arrive
+    # bytes changed, but the request's bytes did not arrive
+    CHANGED = ("changed-though-refused", Effect.MISPLACED)
     NOT_ARRIVED = "not-arrived", Effect.MISPLACED
     OTHER_ARRIVED = "other-arrived", Effect.MISPLACED
     ELSEWHERE = "elsewhere", Effect.MISPLACED  # bytes changed outside of the range
-    BESIDE_BUFFER = (
-        "beside-buffer",
-        Effect.MISPLACED,
-    )  # bytes changed outside of the requester's buffer
+    # bytes changed outside of the requester's buffer
+    BESIDE_BUFFER = ("beside-buffer", Effect.MISPLACED)
     LATE = "late", Effect.MISPLACED  # the completion was reported before the data
-    KERNEL_MEMORY = (
-        "kernel-memory",
-        Effect.KERNEL_ALARM,
-    )  # a report about kernel memory: KASAN, reference counts
+    # a report about kernel memory: KASAN, reference counts
+    KERNEL_MEMORY = ("kernel-memory", Effect.KERNEL_ALARM)
     PROCESS_DIED = "process-died", Effect.PROCESS_DIED
     ACCEPTED = "accepted", Effect.ACCEPTED
     FLUSHED = "flushed", Effect.ACCEPTED
-    ANNOUNCED = (
-        "announced",
-        Effect.ACCEPTED,
-    )  # the receiver has a completion of a message that must be refused
-    CARRIED_OUT = (
-        "carried-out",
-        Effect.ACCEPTED,
-    )  # a request was executed although its posting had failed
+    # the receiver has a completion of a message that must be refused
+    ANNOUNCED = ("announced", Effect.ACCEPTED)
+    # a request was executed although its posting had failed
+    CARRIED_OUT = ("carried-out", Effect.ACCEPTED)
     REFUSED = "refused", Effect.REFUSED
-    REFUSED_ONCE = (
-        "refused-once",
-        Effect.REFUSED,
-    )  # a set-up was refused, and succeeded when repeated
+    # a set-up was refused, and succeeded when repeated
+    REFUSED_ONCE = ("refused-once", Effect.REFUSED)
     SET_UP_REFUSED = "set-up-refused", Effect.REFUSED  # a valid region of the set-up was refused
-    NOT_PROVIDED = (
-        "not-provided",
-        Effect.REFUSED,
-    )  # a capability that is declared or in the profile is missing
+    # a capability that is declared or in the profile is missing
+    NOT_PROVIDED = ("not-provided", Effect.REFUSED)
     LEAKED = "leaked", Effect.KEPT
-    MEMORY_LEAKED = (
-        "memory-leaked",
-        Effect.KEPT,
-    )  # memory of the kernel that belongs to no counted object
+    # memory of the kernel that belongs to no counted object
+    MEMORY_LEAKED = ("memory-leaked", Effect.KEPT)
     WRONG_CODE = "wrong-code", Effect.CODE
     NO_CODE = "no-code", Effect.CODE
     NO_ERRNO = "no-errno", Effect.CODE  # the code is a number that is not a value of errno
@@ -104,14 +87,10 @@ class FaultKind(StrEnum):
     WRONG_LENGTH = "wrong-length", Effect.REMARK
     WRONG_IMMEDIATE = "wrong-immediate", Effect.REMARK
     WRONG_INVALIDATED_KEY = "wrong-invalidated-key", Effect.REMARK
-    WRONG_STRUCTURE = (
-        "wrong-structure",
-        Effect.REMARK,
-    )  # the struct ibv_mr differs from the registration's arguments
-    DIFFERENT = (
-        "different",
-        Effect.REMARK,
-    )  # the header differs from the document, or the device from the reference
+    # the struct ibv_mr differs from the registration's arguments
+    WRONG_STRUCTURE = ("wrong-structure", Effect.REMARK)
+    # the header differs from the document, or the device from the reference
+    DIFFERENT = ("different", Effect.REMARK)
     KERNEL_OOPSED = "kernel-oopsed", Effect.KERNEL_ALARM  # the kernel killed a task and continued
     KERNEL_WARNED = "kernel-warned", Effect.KERNEL_ALARM
     KERNEL_TAINTED = "kernel-tainted", Effect.KERNEL_ALARM
@@ -160,10 +139,8 @@ class Fault:
     nothing_arrived: bool = False
     expected: tuple[str, ...] = ()  # what the document permits
     seen: tuple[str, ...] = ()  # what was observed: names, numbers or kernel lines
-    site: tuple[
-        str,
-        ...,
-    ] = ()  # the kernel's location: the function, its caller, and the module of each
+    # the kernel's location: the function, its caller, and the module of each
+    site: tuple[str, ...] = ()
 
     @property
     def later(self) -> bool:

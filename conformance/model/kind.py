@@ -11,9 +11,8 @@ class Traits:
     """The properties of a kind of case."""
 
     name: str
-    folder: str = (
-        ""  # the folder of the tables in cases/, for a kind that does not belong to one verb
-    )
+    # the folder of the tables in cases/, for a kind that does not belong to one verb
+    folder: str = ""
     call: str = ""  # the call of the rows of such a kind
     precedence: int = 0  # cases with a higher precedence run later
     cost: float = 0.0  # the estimated cost in addition to the calls, in units of one verb call
@@ -22,9 +21,8 @@ class Traits:
 
 class Kind(Enum):
     ROW = Traits("row")  # the calls of one row
-    POINT = Traits(
-        "point",
-    )  # the calls of one point of a sweep, if the user has selected that point
+    # the calls of one point of a sweep, if the user has selected that point
+    POINT = Traits("point")
     SWEEP = Traits("sweep", cost=50.0)  # the calls of every point of a space
     # Compares the installed header and bindings with the descriptions in verbs/. Runs the compiler.
     API = Traits("api", folder="api", call="compare_api", precedence=1, cost=20.0)

@@ -129,14 +129,12 @@ class Observation(TypedDict, total=False):
     rc: Optional[int]  # the returned value; None if the call returns a pointer
     returned: str  # as text: MR, MW or NULL, 0, the name of an errno or code, or a description of the error
     errno: str  # the name of errno; empty if the call did not set errno
-    layer: (
-        str  # which layer returned the result: libibverbs, provider, kernel, device, header or none
-    )
+    # which layer returned the result: libibverbs, provider, kernel, device, header or none
+    layer: str
     not_made: bool  # the step needs a different outcome of the judged call, or there was no queue pair for the step
     no_pair: str  # if the device refused to create the queue pair: the capability for its type, such as `rc`
-    no_control: (
-        str  # the errno with which the control, the same call with valid arguments, was refused
-    )
+    # the errno with which the control, the same call with valid arguments, was refused
+    no_control: str
     enumerated: bool  # `returned` is a code from the verb's enumeration
 
     # Observations of a registration, a re-registration, and an allocation or bind of a window.
@@ -148,43 +146,36 @@ class Observation(TypedDict, total=False):
 
     # Observations of posted requests.
     wc: list[str]  # the statuses of the completions
-    opcode: list[
-        str
-    ]  # [reported, specified] for a completion that names a different operation than the request
+    # [reported, specified] for a completion that names a different operation than the request
+    opcode: list[str]
     wr_id_matches: Optional[bool]  # None if there is no completion to compare
-    marker: list[
-        str
-    ]  # all statuses after an unsignaled request, including the status of the next, signaled request
-    overlapped: (
-        bool  # of requests in flight: one has failed, or was not complete after the judged call
-    )
+    # all statuses after an unsignaled request, including the status of the next, signaled request
+    marker: list[str]
+    # of requests in flight: one has failed, or was not complete after the judged call
+    overlapped: bool
     responder_wc: list[str]  # the statuses at the receiver of a SEND_WITH_INV
     wc_flags: int  # wc_flags of the completion at the receiver of a SEND_WITH_INV
-    invalidated: list[
-        Optional[int]
-    ]  # [reported to the receiver of a SEND_WITH_INV, sent]: the invalidated keys
+    # [reported to the receiver of a SEND_WITH_INV, sent]: the invalidated keys
+    invalidated: list[Optional[int]]
 
     # Observations of operations on a range.
     peer_wc: list[str]  # the statuses at the peer, unless all are SUCCESS
-    unacknowledged: (
-        bool  # on this transport, the status SUCCESS means only that the request was sent
-    )
+    # on this transport, the status SUCCESS means only that the request was sent
+    unacknowledged: bool
     qp_type: str
     side: str  # how the range is used: remote, gather, answer or receive
     moved: str  # how much of the data was transferred: all, nothing or part; `other`: the requester's buffer changed,
     # but has no bytes from the responder
-    changed: list[
-        list[int]
-    ]  # [offset from the beginning of the range, size] of each changed range, in bytes
+    # [offset from the beginning of the range, size] of each changed range, in bytes
+    changed: list[list[int]]
     tries: int  # how often the request was sent over an unreliable transport; absent if only once
     guards: str  # `changed` if bytes next to the requester's buffer have changed
     late: bool  # a completion was reported before the data of its request
     bytes: PartialContents
     state_before: str  # the state of the queue pair before the request, if it was the error state
     state: str  # the state of the responder's queue pair after a refusal
-    events: list[
-        str
-    ]  # asynchronous events of the responder's queue pair after a refusal, such as QP_ACCESS_ERR
+    # asynchronous events of the responder's queue pair after a refusal, such as QP_ACCESS_ERR
+    events: list[str]
     byte_len: list[int]  # [reported to the receiver, sent], in bytes
     imm: list[Optional[int]]  # [reported to the receiver, sent]: immediate data
     pages: list[int]  # [pages in core, all pages] of the memory
@@ -216,19 +207,16 @@ class Observation(TypedDict, total=False):
     afterwards: "list[Observation]"  # the observations of the later steps
     setup_failed: str  # the call of the set-up that was refused, in words; other keys are `errno` and `setup_call`
     setup_call: str  # the name of this call, if it is a call of the table language
-    setup_refused_once: (
-        str  # the refused call of the set-up, if the same set-up succeeded when repeated
-    )
+    # the refused call of the set-up, if the same set-up succeeded when repeated
+    setup_refused_once: str
     unreachable: str  # why nothing could be observed on this stack
     no_binding: str  # what the case needs of pyverbs, and this release of pyverbs lacks
     precondition: list[str]  # the names in capability.PRECONDITIONS that this stack does not meet
-    left_behind: list[
-        str
-    ]  # objects that could not be released, and kernel resources that have leaked
+    # objects that could not be released, and kernel resources that have leaked
+    left_behind: list[str]
     remarks: list[str]  # other facts, which do not change the verdict
-    lacking: list[
-        str
-    ]  # needed capabilities that the device does not declare; used when a record is judged again
+    # needed capabilities that the device does not declare; used when a record is judged again
+    lacking: list[str]
 
 
 class ResourceCounts(TypedDict):

@@ -10,22 +10,17 @@ WORKS, NOT_OFFERED = "works", "not offered"
 
 @dataclass(frozen=True)
 class Findings:
-    pairs: Mapping[str, str] = field(
-        default_factory=dict,
-    )  # WORKS, NOT_OFFERED or a failure, for each tried type
-    operations: Mapping[str, str] = field(
-        default_factory=dict,
-    )  # WORKS or a failure, for each operation on RC
-    refused_write: str = (
-        ""  # the result of a WRITE to a region without REMOTE_WRITE; empty without RC
-    )
-    renews_by_reset: bool = (
-        True  # a pair works after RESET; true for a transport whose pairs are never reset
-    )
+    # WORKS, NOT_OFFERED or a failure, for each tried type
+    pairs: Mapping[str, str] = field(default_factory=dict)
+    # WORKS or a failure, for each operation on RC
+    operations: Mapping[str, str] = field(default_factory=dict)
+    # the result of a WRITE to a region without REMOTE_WRITE; empty without RC
+    refused_write: str = ""
+    # a pair works after RESET; true for a transport whose pairs are never reset
+    renews_by_reset: bool = True
     tells_state: bool = True  # ibv_query_qp reports the error state of a queue pair
-    in_flight_bytes: int = (
-        0  # the size of a request that is in flight during a call; 0: not measured
-    )
+    # the size of a request that is in flight during a call; 0: not measured
+    in_flight_bytes: int = 0
     uncounted: tuple[str, ...] = ()  # the kinds of objects that the kernel cannot count
     wire_peer: str = ""  # what the wire peer cannot check, and why
 

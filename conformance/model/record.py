@@ -186,10 +186,8 @@ class Subsets(TypedDict):
     subsets: list[str]
 
 
-Axes: TypeAlias = dict[
-    str,
-    Union[list[str], Subsets],
-]  # for each axis, the labels of its values, or its flags
+# for each axis, the labels of its values, or its flags
+Axes: TypeAlias = dict[str, Union[list[str], Subsets]]
 
 
 class SpaceFacts(TypedDict, total=False):

@@ -27,10 +27,8 @@ class Varying(Generic[T]):
     """A part with one value for each combination of values of its axes."""
 
     axes: tuple[str, ...]
-    values: Mapping[
-        tuple[int, ...],
-        T,
-    ]  # by the numbers of the values; excluded combinations may be absent
+    # by the numbers of the values; excluded combinations may be absent
+    values: Mapping[tuple[int, ...], T]
 
     def at(self, values: Values) -> T:
         """Returns the part at a point. Raises KeyError for a point that the sweep excludes."""

@@ -28,11 +28,8 @@ _KIND = {
 }
 # For an operation that is never granted: the operation whose success proves that the object existed.
 _MADE_BY = {"ibv_export_buf_dmabuf_fd": "ibv_alloc_buf", "forged": "ibv_reg_mr"}
-_NAMING = (
-    "rkey",
-    "lkey",
-    "mw",
-)  # arguments that can name the object under test; the first that is present counts
+# arguments that can name the object under test; the first that is present counts
+_NAMING = ("rkey", "lkey", "mw")
 
 
 _DECISIVE = ("op", "qp_type", "qp", *_NAMING)  # arguments that determine the evidence of a step
@@ -71,9 +68,8 @@ class Needs:
 
     items: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by rule
     controls: Mapping[str, str] = field(default_factory=dict)  # by refusal
-    conditional: frozenset[str] = (
-        frozenset()
-    )  # the rules about situations that some stacks do not have
+    # the rules about situations that some stacks do not have
+    conditional: frozenset[str] = frozenset()
     cases: Mapping[str, int] = field(default_factory=dict)  # the number of each rule's cases
 
     @classmethod
@@ -282,16 +278,13 @@ class Rule:
     since: str  # the first rdma-core release whose document has the statement
     failure_means: str  # what a violation means to an application
     location: Location  # the location of the id in the file
-    short: str = (
-        ""  # the subject in a few words, for titles of defects; without it, titles have the id
-    )
+    # the subject in a few words, for titles of defects; without it, titles have the id
+    short: str = ""
     # The public source from which a statement of the InfiniBand Architecture Specification is known.
     second_hand: str = ""
     argument_against: str = ""  # what a maintainer may answer to a violation, in one sentence
-    evidence: tuple[
-        str,
-        ...,
-    ] = ()  # the items that verify the rule, if these are not all items of the rule's cases
+    # the items that verify the rule, if these are not all items of the rule's cases
+    evidence: tuple[str, ...] = ()
     # The situation to which the rule applies, if some stacks cannot have this situation. On a stack where no case of
     # the rule is reachable, the rule needs no evidence.
     conditional: str = ""

@@ -64,9 +64,8 @@ class Axis:
     def truths(self, word: str) -> bytes:
         """Returns one byte for each value: 1 if the word is true for the value, else 0."""
         if self.flags:
-            run = 1 << self.flags.index(
-                word,
-            )  # blocks of `run` values alternate: without the flag, with the flag
+            # blocks of `run` values alternate: without the flag, with the flag
+            run = 1 << self.flags.index(word)
             return (b"\0" * run + b"\1" * run) * (self.size // run // 2)
         return bytes(word in words for words in self.words)
 

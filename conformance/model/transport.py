@@ -18,13 +18,10 @@ class Transport:
     # reports a refusal. If false, it may complete once it is sent, and a refusal only terminates the connection.
     acknowledged: bool = True
     immediate_data: bool = True  # a message can have immediate data
-    iba: bool = (
-        True  # the completion statuses are those of the InfiniBand Architecture Specification
-    )
-    read_sink: tuple[
-        str,
-        ...,
-    ] = ()  # the remote rights of the memory for a READ response, besides LOCAL_WRITE
+    # the completion statuses are those of the InfiniBand Architecture Specification
+    iba: bool = True
+    # the remote rights of the memory for a READ response, besides LOCAL_WRITE
+    read_sink: tuple[str, ...] = ()
 
     def acknowledges(self, opcode: str) -> bool:
         """Whether SUCCESS of a request on a reliable connection means that the peer has accepted the request."""

@@ -14,9 +14,8 @@ class Verdict(StrEnum):
     WAIVED = "WAIVED"  # an effective verdict: a waiver covers the violation
     STACK = "STACK"  # an effective verdict in a run about a device: the kernel's core or libibverbs is the cause
     UNREACHABLE = "UNREACHABLE"  # the situation cannot be set up on this stack
-    UNSUPPORTED = (
-        "UNSUPPORTED"  # the device does not declare the capability, and refuses as documented
-    )
+    # the device does not declare the capability, and refuses as documented
+    UNSUPPORTED = "UNSUPPORTED"
     PARTIAL = "PARTIAL"  # only for a rule: all evidence that was seen passes, but some evidence was not seen
     PASS = "PASS"
 
@@ -27,7 +26,5 @@ VERDICTS = tuple(verdict for verdict in Verdict if verdict != Verdict.PARTIAL)
 VIOLATIONS = (Verdict.CRASH, Verdict.HANG, Verdict.FAIL)
 INCOMPLETE = (Verdict.BROKEN, Verdict.MISSED)
 EXCUSED = (Verdict.WAIVED, Verdict.STACK)  # violations that do not count against the device
-NOT_TESTABLE = (
-    Verdict.UNSUPPORTED,
-    Verdict.UNREACHABLE,
-)  # the behaviour cannot be tested on this stack
+# the behaviour cannot be tested on this stack
+NOT_TESTABLE = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)

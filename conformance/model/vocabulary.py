@@ -414,9 +414,8 @@ class ExpectationSpec:
     words: tuple[str, ...]  # its values
     outcome: str = ""  # the outcome to which the condition applies; empty: any
     calls: tuple[str, ...] = ()  # the calls to which the condition applies; empty: all
-    several: bool = (
-        False  # a table can have a list of words, and any of these words fulfils the condition
-    )
+    # a table can have a list of words, and any of these words fulfils the condition
+    several: bool = False
 
     def applies_to(self, call: str) -> bool:
         return not self.calls or call in self.calls

@@ -51,9 +51,8 @@ from conformance.tables.tiers import of_tier, ordered
 
 FACTS = StashKey[Optional[DeviceFacts]]()
 RECORDER = StashKey[Recorder]()
-RECORD = StashKey[
-    Union[ResultRecord, ObservedRecord, None]
-]()  # the record of the case that has just run
+# the record of the case that has just run
+RECORD = StashKey[Union[ResultRecord, ObservedRecord, None]]()
 ONLY_OBSERVES = StashKey[bool]()  # whether the supervisor judges rows in place of this session
 
 
@@ -170,9 +169,8 @@ def run(
         recorder.offered(capabilities)
 
     def random_sequences(case: Case, progress: Progress) -> Observation:
-        search: RandomSequences = request.getfixturevalue(
-            "random_sequences",
-        )  # a fixture from trial/
+        # a fixture from trial/
+        search: RandomSequences = request.getfixturevalue("random_sequences")
         return search(case, progress)
 
     context = RunContext(
@@ -186,10 +184,8 @@ def run(
     )
 
     def run_and_record(case: Case) -> None:
-        recorder = stash_of(config).get(
-            RECORDER,
-            None,
-        )  # the recorder may have been set up after this fixture
+        # the recorder may have been set up after this fixture
+        recorder = stash_of(config).get(RECORDER, None)
         progress = functools.partial(recorder.progress, case.id) if recorder else no_progress
         try:
             case_run = run_case(case, context, progress)
@@ -220,10 +216,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     case = case_of(item)
     if case is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
         record = _record_of(item.session, case, call.excinfo.value if call.excinfo else None)
-        is_xdist = hasattr(
-            item.config,
-            "workerinput",
-        )  # xdist transfers only values of simple types
+        # xdist transfers only values of simple types
+        is_xdist = hasattr(item.config, "workerinput")
         item.user_properties.append((PROPERTY, json.dumps(record) if is_xdist else record))
 
 

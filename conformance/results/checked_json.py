@@ -13,10 +13,8 @@ from conformance.model.bounds import MOST_VALUES
 MOST_LEVELS = 40  # levels of nesting; the files of the suite have at most half as many
 _LARGE = 1 << 20  # bytes; the values of a longer text are counted before it is parsed
 _SHORT = 40  # characters; longer texts seldom occur twice
-_LEAST, _MOST = (
-    -(1 << 63),
-    (1 << 64) - 1,
-)  # the range of the integers that the kernel or a library can return
+# the range of the integers that the kernel or a library can return
+_LEAST, _MOST = (-(1 << 63), (1 << 64) - 1)
 
 
 def parse(data: bytes | str) -> Any:

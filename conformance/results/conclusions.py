@@ -47,9 +47,8 @@ def headline(rule: str, record: ResultRecord) -> tuple[str, str]:
     return text + format_more(len(deviations) - 1), first.get("repro") or record["repro"]
 
 
-BY_CHANCE = (
-    "by chance"  # the `when` of a deviation without a formula: all points repeat one experiment
-)
+# the `when` of a deviation without a formula: all points repeat one experiment
+BY_CHANCE = "by chance"
 
 
 def format_points(deviation: Deviation) -> str:

@@ -29,10 +29,8 @@ _SAME = (
 # The keys that are omitted from the headers of the shards, because the merged header has them.
 _ONCE = ("type", "schema", "rules", "controls", "planned", "left_out", "shard")
 _OPTION = "--shard"
-_KEPT_RECORDS = (
-    "worker",
-    "confirmation",
-)  # a merged run needs no other records, because it is never resumed
+# a merged run needs no other records, because it is never resumed
+_KEPT_RECORDS = ("worker", "confirmation")
 
 
 @dataclass(frozen=True)

@@ -32,14 +32,8 @@ WITHOUT_POINTS = "the points of the sweep are not with the results"
 WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
 # Keys of the observation of a case that was not run.
 _NOT_RUN = {"unreachable", "no_binding"}
-_KEPT = (
-    "source",
-    "repro",
-    "duration_us",
-    "kernel",
-    "layer",
-    "worker",
-)  # the keys that do not depend on judging
+# the keys that do not depend on judging
+_KEPT = ("source", "repro", "duration_us", "kernel", "layer", "worker")
 
 
 @dataclass(frozen=True)

@@ -50,10 +50,8 @@ def _expecting(case: Case, outcome: str) -> Case:
 
 def _of_points(case: Case, points: Points) -> list[Shows]:
     assert case.sweep is not None
-    best: dict[
-        tuple[str, str, str],
-        int,
-    ] = {}  # by evidence and rule: the number of the best outcome
+    # by evidence and rule: the number of the best outcome
+    best: dict[tuple[str, str, str], int] = {}
     for number, point in distinct_points(case.sweep, points.index):
         if number == OUTSIDE:
             continue
@@ -92,9 +90,8 @@ def _shows(points: Points, number: int, shows: str, on: str, rule: str) -> Shows
 class ResultsFile:
     """Appends records to a results file. Each record is written at once, and not lost if this process crashes."""
 
-    _keep: int | None = (
-        None  # the first new record cuts the file to this length; with None, the file is not cut
-    )
+    # the first new record cuts the file to this length; with None, the file is not cut
+    _keep: int | None = None
 
     def __init__(self, path: Path, *, carry_on: bool = False, durable: bool = False) -> None:
         """Creates or opens the file. Raises UserError if the file is in use, or if it has records and `carry_on` is
@@ -104,9 +101,8 @@ class ResultsFile:
         self._durable = durable
         self._values = 0  # the number of JSON values in the file, as a reader counts them
         self._shared: SharedValues | None = None  # set only for a run of many cases
-        self._content = (
-            hashlib.sha256()
-        )  # the hash of the bytes that this process has written or read
+        # the hash of the bytes that this process has written or read
+        self._content = hashlib.sha256()
         with writing(path):
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             if not is_private(path.parent):  # other users could exchange the files of the run

@@ -26,15 +26,13 @@ from conformance.sweeps.outcome import OUTSIDE, Points
 MAX_VARIABLES = 8
 # The maximum number of parts of a split set: a longer formula would not help a user.
 _MAX_PARTS = 64
-_MOST_KEPT = (
-    10_000  # the maximum number of cached sums of products; default runs of one stack need twenty
-)
+# the maximum number of cached sums of products; default runs of one stack need twenty
+_MOST_KEPT = 10_000
 # The maximum number of sets that are minimised for one sweep, at 0.3 s each; recorded sweeps needed fewer than ten.
 _MOST_MINIMISED = 70
 ALWAYS, NEVER = "always", "never"
-_Product: TypeAlias = (
-    "Sequence[tuple[int, int, bool]]"  # literals: variable, class, whether negated
-)
+# literals: variable, class, whether negated
+_Product: TypeAlias = "Sequence[tuple[int, int, bool]]"
 NO_SYMPY = "not described, since sympy is not installed (Debian: python3-sympy)"
 
 

@@ -94,9 +94,8 @@ class _SweepPass:
         self.point_template = PointTemplate(case, sweep)
         self.alarms: list[Alarm] = []
         self.log: list[str] = []
-        self.done = self.ran = (
-            0  # the numbers of points that were run before and after the latest check
-        )
+        # the numbers of points that were run before and after the latest check
+        self.done = self.ran = 0
         self.reported_at = 0.0
         self.loop = loop_for(case, sweep, self.bench.entry(case.entry))
         self.outer = self.loop.outer if self.loop else grouping.setup_axes(sweep)
@@ -104,9 +103,8 @@ class _SweepPass:
             self.loop is None and case.given.memlock is None and grouping.shares_base(sweep)
         )
         self.base: CaseContext | None = None
-        self.pairs_used = (
-            True  # whether the queue pairs of the base objects were used since their latest renewal
-        )
+        # whether the queue pairs of the base objects were used since their latest renewal
+        self.pairs_used = True
         self.before = run.last_counts.take(self.bench)
 
     def run_all(self, seed: int | None) -> None:
@@ -230,9 +228,8 @@ class _SweepPass:
                 (procedure.set_up_objects if self.shared else procedure.set_up)(context)
             except SetupRefused as refusal:
                 refused = refusal
-                self.pairs_used = bool(
-                    context.windows,
-                )  # a set-up uses queue pairs only to bind windows
+                # a set-up uses queue pairs only to bind windows
+                self.pairs_used = bool(context.windows)
             else:
                 if len(points):
                     self._calls(context, group)

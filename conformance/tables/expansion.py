@@ -75,9 +75,8 @@ def bindings(axes: Mapping[str, Node], reader: Reader, row: Node) -> list[Bindin
             return []
         choices.append(values)
     fields = row.value.items() if isinstance(row.value, dict) else ()
-    copied = 1 + sum(
-        _count(node) for key, node in fields if key != "each"
-    )  # all nodes except those of the axes
+    # all nodes except those of the axes
+    copied = 1 + sum(_count(node) for key, node in fields if key != "each")
     if size * copied > _MAX_NODES:
         reader.note(row.location, f"the row is too long to be expanded {size} times; split it")
         return []

@@ -25,10 +25,8 @@ _EXTENDED = {"post_send": "", **{poster: poster for poster in vocabulary.BUILDER
 
 _QP_NUMBERS = ("max_dest_rd_atomic", "timeout", "retry_cnt")
 ReadObject = Callable[[Reader, str, Node, Names], Any]
-_Found = dict[
-    str,
-    tuple[str, Optional[Node]],
-]  # by the name of an object: its section, and its description
+# by the name of an object: its section, and its description
+_Found = dict[str, tuple[str, Optional[Node]]]
 
 
 def read_given(reader: Reader, nodes: tuple[Node | None, ...]) -> tuple[Given, Names]:

@@ -387,9 +387,8 @@ def _registered_flags(row: RowBody) -> set[str]:
         for step in (*row.before, row.when, *row.afterwards)
         if step.call in vocabulary.REGISTRATIONS
     ]
-    steps = [
-        step for step in steps if step.call != "ibv_reg_dm_mr"
-    ]  # device memory always has ZERO_BASED
+    # device memory always has ZERO_BASED
+    steps = [step for step in steps if step.call != "ibv_reg_dm_mr"]
     arguments = [
         *(spec.arguments for spec in row.given.mrs.values()),
         *(step.arguments for step in steps),

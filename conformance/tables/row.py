@@ -100,10 +100,8 @@ class RowText:
     table_given: Node | None  # `given` of the table
     fields: Mapping[str, Node]
     row: Node
-    nodes: Mapping[
-        str,
-        tuple[Node, ...],
-    ]  # the values of each axis; empty for an axis of subsets of flags
+    # the values of each axis; empty for an axis of subsets of flags
+    nodes: Mapping[str, tuple[Node, ...]]
     space: Space
 
     def axes_in(self, *nodes: Node) -> list[Axis]:

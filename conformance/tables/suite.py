@@ -57,12 +57,8 @@ POINT = "#"  # between the id of a sweep and the text of one of its points
 VERSION = "1.0.0"
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "cases"
-_READ = (
-    ".yaml",
-    ".yml",
-    ".py",
-    ".array",
-)  # the suffixes of the files in a folder of cases on which the suite depends
+# the suffixes of the files in a folder of cases on which the suite depends
+_READ = (".yaml", ".yml", ".py", ".array")
 # The modules of conformance/ on which the content of a suite depends.
 _READING = (
     "*.py",
@@ -212,11 +208,8 @@ def tables_digest(folders: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-_LISTED = {
-    "verb": "list verbs",
-    "rule": "list --rules",
-    "case": "list",
-}  # the command that lists the known names
+# the command that lists the known names
+_LISTED = {"verb": "list verbs", "rule": "list --rules", "case": "list"}
 
 
 @dataclass(frozen=True)
@@ -226,9 +219,8 @@ class Selection:
     verbs: Sequence[str] = ()
     rules: Sequence[str] = ()
     words: Sequence[str] = ()  # a case's id must contain all these words
-    only: Sequence[
-        str
-    ] = ()  # the ids of cases of any tier; the other criteria select among these cases
+    # the ids of cases of any tier; the other criteria select among these cases
+    only: Sequence[str] = ()
     tier: str = EXHAUSTIVE  # the tier of the cases; ignored with `only`
 
     def apply(self, suite: Suite) -> list[Case]:

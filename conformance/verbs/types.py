@@ -41,9 +41,8 @@ class EnumValue:
     name: str
     value: int | None  # None: no document gives the number
     meaning: str
-    since: str = (
-        ""  # the first rdma-core release whose verbs.h has the enumerator; empty: all releases
-    )
+    # the first rdma-core release whose verbs.h has the enumerator; empty: all releases
+    since: str = ""
     mask: bool = False  # a combination of other enumerators, not a separate value
     needs: str = ""  # the capability without which a device may refuse an access flag; empty: none
 
@@ -210,9 +209,8 @@ class ArgumentSpec:
 
     kind: str
     of: str = ""
-    default: str | None = (
-        None  # the value if a table leaves the argument out; None: the argument is mandatory
-    )
+    # the value if a table leaves the argument out; None: the argument is mandatory
+    default: str | None = None
     words: tuple[str, ...] = ()
     nullable: bool = False  # whether NULL can be given in place of an object
 
@@ -296,17 +294,14 @@ class Verb:
     return_codes: tuple[ReturnCode, ...] = ()  # empty: the page lists none, and any errno conforms
     code_enum: str = ""
     notes: tuple[str, ...] = ()  # statements that do not concern only one argument
-    discrepancies: tuple[
-        str,
-        ...,
-    ] = ()  # contradictions within or between documents, or with the header
+    # contradictions within or between documents, or with the header
+    discrepancies: tuple[str, ...] = ()
     dialect: str = MAINLINE
     since: str = ""
     command: str = ""  # the kernel's command (ib_uverbs_write_cmds, uverbs_methods_mr); empty: the suite calls none
     only_in_tables: tuple[Parameter, ...] = ()  # arguments besides those of the prototype
-    destroys: bool = (
-        False  # whether the verb destroys an object that is neither a region nor a window
-    )
+    # whether the verb destroys an object that is neither a region nor a window
+    destroys: bool = False
 
     @property
     def method(self) -> str:

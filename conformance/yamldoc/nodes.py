@@ -14,9 +14,8 @@ class Location:
     file: str  # the path in messages
     line: int  # numbered from 1; 0 stands for the whole file, and messages then show only the path
     column: int  # numbered from 1
-    within: str = (
-        ""  # for an axis value: the text that has its placeholder, for the end of a message
-    )
+    # for an axis value: the text that has its placeholder, for the end of a message
+    within: str = ""
 
     def __str__(self) -> str:
         if self.line:
@@ -52,9 +51,8 @@ class TextError(Exception):
 
 @dataclass(frozen=True)
 class Node:
-    value: (
-        str | int | bool | tuple[Node, ...] | dict[str, Node] | None
-    )  # a scalar, a list, or a mapping by key
+    # a scalar, a list, or a mapping by key
+    value: str | int | bool | tuple[Node, ...] | dict[str, Node] | None
     location: Location
     plain: bool = True  # whether a scalar is written without quotes
     keys: dict[str, Location] | None = None  # the location of each key of a mapping

@@ -26,10 +26,8 @@ _OTHER_SCHEMA = re.compile(r"rdma-cts-bundle/[0-9]{1,9}")
 SUFFIX = ".rdma-cts.tar.xz"
 MANIFEST, WAIVERS, PROFILE = "manifest.json", "waivers.yaml", "profile.yaml"
 MOST_BYTES = 256 << 20  # the limit for the sum of all members; a default run has 4 MB
-_ALWAYS_UNPACKED, _MOST_RATIO = (
-    48 << 20,
-    100,
-)  # permitted unpacked bytes: in any case, and per packed byte
+# permitted unpacked bytes: in any case, and per packed byte
+_ALWAYS_UNPACKED, _MOST_RATIO = (48 << 20, 100)
 _SLACK = 16 << 20  # further permitted bytes, for the manifest and the headers of tar
 _MOST_OF_MANIFEST = 8 << 20
 _MOST_FILES = 20_000

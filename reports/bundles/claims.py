@@ -16,10 +16,8 @@ _RUN, _BUNDLED_BY = "run", "bundled_by"
 _FACTS = (
     "device driver firmware kernel rdma-core stack transport tier seed started suite tables".split()
 )
-_WORDING = (
-    "conformance",
-    "reports",
-)  # the folders of the code that judges and of the code that writes conclusions
+# the folders of the code that judges and of the code that writes conclusions
+_WORDING = ("conformance", "reports")
 
 
 def claims(run: Digest) -> dict[str, Any]:

@@ -20,9 +20,8 @@ class Inexpressible(Exception):
 # The sizes of a page and of a huge page on the systems on which a program may run.
 _SYSTEMS = ((4096, 2 << 20), (65536, 512 << 20))
 _LARGEST_AREA = 1 << 30  # the maximum size in bytes of memory that a program fills and compares
-_APART = (
-    1 << 44
-)  # the distance in bytes between the assumed addresses of memories, so that their ranges are disjoint
+# the distance in bytes between the assumed addresses of memories, so that their ranges are disjoint
+_APART = 1 << 44
 
 
 class Writer:
@@ -41,14 +40,10 @@ class Writer:
         self.area: tuple[str, str] | None = None
         self.made: set[str] = set()  # the names of objects that calls of the case have created
         self.released: set[str] = set()
-        self.posted: dict[
-            str,
-            str,
-        ] = {}  # the window of each bind of type 2, by the name of the request
-        self._kept: dict[
-            str,
-            int,
-        ] = {}  # the line that declares a variable for later steps, by name
+        # the window of each bind of type 2, by the name of the request
+        self.posted: dict[str, str] = {}
+        # the line that declares a variable for later steps, by name
+        self._kept: dict[str, int] = {}
         self._counted: dict[str, int] = {}
         self.declared: set[str] = set()
         self._depth = 1

@@ -120,9 +120,8 @@ class MutantGuest:
         self._guest = guest
         self.module: Path | None = None  # None: the driver with which the guest was started
         self.loads = 0
-        self._next(
-            "before its first order",
-        )  # orders that are sent before the guest has opened the port are lost
+        # orders that are sent before the guest has opened the port are lost
+        self._next("before its first order")
         self._order(cases=_packed(pickle.dumps(list(cases))), seed=seed)
 
     def load(self, module: Path) -> str:

@@ -45,11 +45,8 @@ _ONCE = Path("/sys/kernel/debug/clear_warn_once")
 # KFENCE watches every object that the kernel allocates during a case, as long as KFENCE has room.
 _FENCE, _EVERY_OBJECT = Path("/sys/module/kfence/parameters"), "1000000"
 _FENCED, _FRAME = Path("/sys/kernel/debug/kfence"), re.compile(r"^ ([\w.]+)\+", re.MULTILINE)
-_TICK_S, _FREED_S, _POLL_S = (
-    0.004,
-    3.0,
-    0.1,
-)  # an object may be freed only after an RCU grace period
+# an object may be freed only after an RCU grace period
+_TICK_S, _FREED_S, _POLL_S = (0.004, 3.0, 0.1)
 _CHUNK = 1 << 20
 _PROGRESS_S = 2.0
 
@@ -104,9 +101,8 @@ def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> bool:
 
 
 def _violates(case: Case, context: Any, orders: Orders) -> bool:
-    _ONCE.write_text(
-        "1",
-    )  # preflight or an earlier case may have caused the same warning as this case
+    # preflight or an earlier case may have caused the same warning as this case
+    _ONCE.write_text("1")
     orders.answer("begins", case=case.id)
     last, began = time.monotonic(), time.monotonic()
 

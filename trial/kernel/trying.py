@@ -139,9 +139,8 @@ class Trial:
         self._unmutated_module = modules.of([])
         self._unmutated: dict[str, Answer] = {}
         self._slow: set[str] = set()
-        self._unchecked: list[str] | None = (
-            None  # cases that are assumed to pass without a mutant, until they are run
-        )
+        # cases that are assumed to pass without a mutant, until they are run
+        self._unchecked: list[str] | None = None
 
     def close(self) -> None:
         """Stops the guest, if there is one."""
@@ -363,10 +362,8 @@ class Trial:
             rest = [mutant for mutant in together if mutant.name not in killed]
             waiting = [mutant for mutant in waiting if mutant not in together]
             if killed and rest:
-                waiting = [
-                    *rest,
-                    *waiting,
-                ]  # repeats the rest without the killed mutants, which may have hidden others
+                # repeats the rest without the killed mutants, which may have hidden others
+                waiting = [*rest, *waiting]
                 continue
             for mutant in rest:
                 if names:

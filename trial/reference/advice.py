@@ -29,9 +29,8 @@ FLUSH = ENUMS["ibv_advise_mr_flag"].value_of("FLUSH")
 class Advice(Regions):
     """The checks of the arguments, and the prefetch of pages."""
 
-    other_tag = (
-        errno.ENOENT
-    )  # the errno for an lkey with the index of a region, but with a different tag
+    # the errno for an lkey with the index of a region, but with a different tag
+    other_tag = errno.ENOENT
     no_such_lkey = errno.EFAULT
 
     def advise_mr(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:

@@ -44,9 +44,8 @@ class MadeOtherwise(Work, Reregistration):
     nulls: tuple[Region, ...] = ()
     null_length = SPACE - 1
     null_access = LOCAL_WRITE  # without rights of peers or windows
-    _source = ctypes.create_string_buffer(
-        0,
-    )  # the bytes that the latest operation reads from a null region
+    # the bytes that the latest operation reads from a null region
+    _source = ctypes.create_string_buffer(0)
 
     # Null regions
 

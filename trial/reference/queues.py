@@ -16,10 +16,8 @@ ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 _KINDS = ("RC", "UC", "UD", "XRC", "XRC_SEND", "RC_SRQ")
 # The capability that each way of posting with builders needs.
 _BUILT = {WR_POST: WR_POST, BOTH_POSTERS: WR_POST, WINDOWS_POSTER: WINDOWS_POSTER}
-_SHARED_RECEIVES = (
-    "XRC",
-    "RC_SRQ",
-)  # types whose receives are in a shared receive queue, which has no states
+# types whose receives are in a shared receive queue, which has no states
+_SHARED_RECEIVES = ("XRC", "RC_SRQ")
 
 
 @dataclass(eq=False)

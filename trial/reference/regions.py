@@ -52,15 +52,13 @@ class Forking:
     of the library when fork protection is turned on in a new process."""
 
     late_code = errno.EINVAL  # the result of ibv_fork_init after a registration
-    marks_part_of_huge_page = (
-        True  # with RDMAV_HUGEPAGES_SAFE; if False, the registration is refused
-    )
+    # with RDMAV_HUGEPAGES_SAFE; if False, the registration is refused
+    marks_part_of_huge_page = True
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
-        self.marked: Counter[int] = (
-            Counter()
-        )  # for each page, the number of regions that contain it
+        # for each page, the number of regions that contain it
+        self.marked: Counter[int] = Counter()
 
     def dont_fork(self, addr: int, length: int) -> bool:
         """Marks a range as not inherited on fork, and returns whether this succeeded. Does nothing and returns
@@ -137,9 +135,8 @@ class Regions(Forking):
         self.memory = Memory()
         self.context = 0x1000
         self.locked_limit: int | None = None  # in bytes; None means no limit
-        self.allocations_left: int | None = (
-            None  # with N, the Nth allocation from now fails; None means no failure
-        )
+        # with N, the Nth allocation from now fails; None means no failure
+        self.allocations_left: int | None = None
         self.domains: dict[int, Domain] = {}
         self.regions: dict[int, Region] = {}
         self.windows: list[Window] = []

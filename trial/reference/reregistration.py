@@ -40,9 +40,8 @@ class Change:
 
 
 class Reregistration(Regions):
-    absent_code = (
-        INPUT  # the code if the provider does not have the verb; the region is not changed
-    )
+    # the code if the provider does not have the verb; the region is not changed
+    absent_code = INPUT
 
     # The command
 
@@ -75,10 +74,8 @@ class Reregistration(Regions):
     def apply(self, region: Region, change: Change) -> None:
         """Checks the complete change, then executes it. Raises Refused."""
         domain, addr, length, iova, access = self.wanted(region, change)
-        pinned, region.pinned = (
-            region.pinned,
-            0,
-        )  # the pages of the old range do not count against the limit
+        # the pages of the old range do not count against the limit
+        pinned, region.pinned = (region.pinned, 0)
         fault = self.change_fault(addr, length, access, change.flags)
         if fault:
             region.pinned = pinned
@@ -123,9 +120,8 @@ class Reregistration(Regions):
     # The library
 
     def input_fault(self, change: Change) -> bool:
-        unselected = (
-            change.access and not change.flags & CHANGE_ACCESS
-        )  # the manual page leaves this open
+        # the manual page leaves this open
+        unselected = change.access and not change.flags & CHANGE_ACCESS
         nowhere = change.flags & CHANGE_TRANSLATION and not (change.addr and change.length)
         no_domain = change.flags & CHANGE_PD and change.pd is None
         return self.library_unknown(change.flags) or bool(unselected or nowhere or no_domain)
