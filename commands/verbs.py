@@ -4,7 +4,6 @@ tests whether a device conforms to these descriptions."""
 from __future__ import annotations
 
 import argparse
-import textwrap
 from collections.abc import Iterable, Iterator
 
 from commands.cli.streams import show
@@ -27,6 +26,7 @@ from conformance.verbs import (
     structs_in,
 )
 from conformance.yamldoc.reader import suggestion
+from reports.text import wrapped
 
 WIDTH = 100
 MODEL = "model"  # the word for the models of sweeps, where a verb may stand
@@ -261,11 +261,4 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _wrapped(text: str, first: str = "", hang: int = 0) -> list[str]:
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=" " * hang,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return wrapped(text, WIDTH, " " * hang, first)

@@ -4,7 +4,6 @@ finds the rule, case, point or defect."""
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from conformance.defects import Defect
@@ -25,7 +24,7 @@ from reports import evidence
 from reports.contradictions import candidates
 from reports.digest import Digest
 from reports.evidence import read_points
-from reports.text import flat
+from reports.text import flat, wrapped
 
 _WIDTH = 100
 _CASES = 12
@@ -256,14 +255,7 @@ def _documented(rule: Rule) -> list[str]:
 
 
 def _wrapped(text: str, indent: str = "  ") -> list[str]:
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return wrapped(text, _WIDTH, indent, indent)
 
 
 def defect_of(digits: str, run: Digest | None, option: str) -> tuple[Defect, Digest]:

@@ -12,17 +12,25 @@ from conformance.errors import PROGRAM
 MOST_LINE = 4000
 
 
-def wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """Returns the lines of the text; all lines except the first are indented. Words are not broken."""
+def wrapped(
+    text: str,
+    width: int,
+    further: str = "",
+    first: str = "",
+    long_words: bool = False,
+) -> list[str]:
+    """Returns the lines of the text. `first` stands before the first line, and `further` before the others. If
+    `long_words`, words that are longer than a line are broken."""
     import textwrap  # imported late: most commands print no text that must be wrapped
 
     return textwrap.wrap(
         text,
         max(width, 20),
-        subsequent_indent=indent,
-        break_long_words=False,
+        initial_indent=first,
+        subsequent_indent=further,
+        break_long_words=long_words,
         break_on_hyphens=False,
-    ) or [""]
+    )
 
 
 def fitted(line: str, stream: TextIO) -> str:

@@ -8,9 +8,7 @@ peer's host is fixtures/hosts/requester.py; fixtures/hosts/peer.py connects to r
 
 from __future__ import annotations
 
-import base64
 import ctypes
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -21,6 +19,7 @@ from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.errors import HarnessFailure
 from conformance.model.case import QpSpec
 from conformance.model.transport import TRANSPORTS
+from conformance.packed_text import packed, unpacked
 
 _PIECE = 4096  # bytes
 Changes = list[tuple[int, str]]  # for each piece, its address, and its contents as text
@@ -49,9 +48,7 @@ class Mirror:
             for at in range(0, len(now), _PIECE):
                 piece = now[at : at + _PIECE]
                 if piece != content[at : at + _PIECE]:
-                    pieces.append(
-                        (addr + at, base64.b64encode(zlib.compress(piece, 1)).decode("ascii")),
-                    )
+                    pieces.append((addr + at, packed(piece)))
             content[:] = now
         return pieces
 
@@ -59,7 +56,7 @@ class Mirror:
         """Writes pieces from the other end, which have changed there, to the memory of this end. Raises ValueError for
         a piece outside the added ranges."""
         for addr, text in changes:
-            content = zlib.decompressobj().decompress(base64.b64decode(text), _PIECE)
+            content = unpacked(text, _PIECE)
             for start, content_here in self._known.items():
                 if start <= addr and addr + len(content) <= start + len(content_here):
                     ctypes.memmove(addr, content, len(content))

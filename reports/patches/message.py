@@ -4,7 +4,6 @@ and the case. Below the message is the C program that shows the defect."""
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from reports.digest import Digest
 from reports.patches.series import Letter, Tree
 from reports.reproducers.of_runs import reproducer
 from reports.reproducers.writer import Inexpressible
+from reports.text import wrapped
 
 WIDTH = 72
 _FRAMES = 12
@@ -102,14 +102,7 @@ def _observed(seen: Seen) -> Iterator[list[str]]:
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+    return wrapped(text, WIDTH, indent, indent)
 
 
 _HOW = "cc repro.c -libverbs && ./a.out DEVICE (0: no violation, 1: violation)"

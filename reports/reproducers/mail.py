@@ -4,7 +4,6 @@ messages are not wrapped."""
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from conformance.defects import Defect, Severity, Symptom, answering_of, severity_of
@@ -19,6 +18,7 @@ from conformance.tables.suite import Suite
 from reports.digest import Digest
 from reports.reproducers.findings import Finding, Run
 from reports.reproducers.of_runs import reproducer
+from reports.text import wrapped
 
 WIDTH = 72
 # Explanations of the calls of a case that are not functions of the library.
@@ -257,10 +257,4 @@ def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
 
 
 def _wrapped(text: str, first: str = "", further: str = "") -> list[str]:
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=further,
-        break_on_hyphens=False,
-    )
+    return wrapped(text, WIDTH, further, first, long_words=True)

@@ -3,13 +3,11 @@ guest is inside.py. trying.py judges the outcomes."""
 
 from __future__ import annotations
 
-import base64
 import json
 import pickle
 import shlex
 import tempfile
 import time
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ from conformance import cache
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.verdict import Verdict
+from conformance.packed_text import packed
 from conformance.tables.suite import ROOT
 from fixtures.guest import derivation, freezing
 from fixtures.guest.driver import Driver
@@ -122,7 +121,7 @@ class MutantGuest:
         self.loads = 0
         # orders that are sent before the guest has opened the port are lost
         self._next("before its first order")
-        self._order(cases=_packed(pickle.dumps(list(cases))), seed=seed)
+        self._order(cases=packed(pickle.dumps(list(cases)), level=6), seed=seed)
 
     def load(self, module: Path) -> str:
         """Replaces the driver's module, and the provider if one is next to the module. Returns why the module does not
@@ -132,8 +131,8 @@ class MutantGuest:
         self.module, self.loads = module, self.loads + 1
         provider = module.with_suffix(".so")
         self._order(
-            module=_packed(module.read_bytes()),
-            provider=_packed(provider.read_bytes()) if provider.exists() else "",
+            module=packed(module.read_bytes(), level=6),
+            provider=packed(provider.read_bytes(), level=6) if provider.exists() else "",
         )
         answer = self._next("while a module was exchanged")
         if answer["event"] == "stuck":
@@ -176,7 +175,7 @@ class MutantGuest:
 
     def outcomes(self, program: bytes, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Runs a packed program with tests of another project; yields each test's name and outcome. Raises Lost."""
-        self._order(program=_packed(program), arguments=list(arguments))
+        self._order(program=packed(program, level=6), arguments=list(arguments))
         running = ""
         while (answer := self._next(f"in {running}", running))["event"] != "done":
             if "test" in answer:
@@ -207,7 +206,3 @@ class MutantGuest:
                 f"the guest wrote a line that is not JSON: {line[:80]!r}",
                 status=3,
             ) from error
-
-
-def _packed(data: bytes) -> str:
-    return base64.b64encode(zlib.compress(data)).decode("ascii")

@@ -7,7 +7,6 @@ serial port to the host, as lines of JSON: `cases` to receive, a `module` and a 
 `program` with tests of another project. trying.py judges the outcomes.
 """
 
-import base64
 import gc
 import json
 import os
@@ -17,7 +16,6 @@ import signal
 import subprocess
 import sys
 import time
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,6 +29,7 @@ from conformance.execution.offered import capabilities_of
 from conformance.execution.preflight import preflight
 from conformance.kernel.log import KernelWatch
 from conformance.model.case import Case
+from conformance.packed_text import unpacked
 from conformance.results.files import write_all
 from fixtures.guest import warm
 from fixtures.guest.exchange import DEVICE, MODULE, exchange
@@ -197,9 +196,9 @@ def _kept_since(before: Counter[str]) -> Counter[str]:
     return more
 
 
-def run_program(packed: str, arguments: Sequence[str], orders: Orders) -> int:
+def run_program(program: str, arguments: Sequence[str], orders: Orders) -> int:
     """Runs a Python program that is packed in one file, and forwards its lines of JSON; returns its status."""
-    _PROGRAM.write_bytes(unpacked(packed))
+    _PROGRAM.write_bytes(unpacked(program))
     command = [sys.executable, str(_PROGRAM), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
@@ -208,19 +207,15 @@ def run_program(packed: str, arguments: Sequence[str], orders: Orders) -> int:
     return process.returncode
 
 
-def exchange_provider(packed: str) -> None:
+def exchange_provider(provider: str) -> None:
     """Replaces or restores the guest's provider. A process that has already loaded a provider keeps it."""
     (file,) = _PROVIDERS.glob("librxe-rdmav*.so")
     stored = file.with_suffix(".kept")
     if stored.exists():
         stored.replace(file)
-    if packed:
+    if provider:
         file.rename(stored)
-        file.write_bytes(unpacked(packed))
-
-
-def unpacked(text: str) -> bytes:
-    return zlib.decompress(base64.b64decode(text))
+        file.write_bytes(unpacked(provider))
 
 
 def main(port: str) -> int:
