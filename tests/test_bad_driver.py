@@ -44,7 +44,7 @@ def by_row(run: Recorded) -> dict[str, ResultRecord]:
 
 
 @pytest.fixture
-def found(run: Recorded) -> dict[str, ResultRecord]:
+def results(run: Recorded) -> dict[str, ResultRecord]:
     return by_row(run)
 
 
@@ -76,25 +76,32 @@ PINNED = bad_driver.PAGES["leaks"]
 def test_each_misbehaviour_is_named_in_the_reason(
     row: str,
     words: list[str],
-    found: dict[str, ResultRecord],
+    results: dict[str, ResultRecord],
 ) -> None:
-    assert [word for word in words if word not in found[row]["reason"]] == []
+    assert [word for word in words if word not in results[row]["reason"]] == []
 
 
 def test_the_log_has_the_lines_of_the_kernel_about_a_panic_and_a_hang(
-    found: dict[str, ResultRecord],
+    results: dict[str, ResultRecord],
 ) -> None:
-    panic, hang = ("\n".join(found[row]["kernel"]["log"]) for row in ("panics", "hangs"))
+    panic, hang = ("\n".join(results[row]["kernel"]["log"]) for row in ("panics", "hangs"))
     assert "Kernel panic - not syncing: sysrq triggered crash" in panic
     assert "handle_userfault" in hang
     assert "ib_umem_get" in hang
 
 
 def test_a_leak_and_a_taint_fail_the_case_whatever_the_call_returned(
-    found: dict[str, ResultRecord],
+    results: dict[str, ResultRecord],
 ) -> None:
-    assert found["leaks"]["observed"]["returned"] == found["taints"]["observed"]["returned"] == "MR"
-    resources, memory = found["leaks"]["kernel"]["resources"], found["leaks"]["kernel"]["memory"]
+    assert (
+        results["leaks"]["observed"]["returned"]
+        == results["taints"]["observed"]["returned"]
+        == "MR"
+    )
+    resources, memory = (
+        results["leaks"]["kernel"]["resources"],
+        results["leaks"]["kernel"]["memory"],
+    )
     assert resources["after"]["MR"] == resources["before"]["MR"] + 1
     assert memory["after"]["kB pinned"] > memory["before"]["kB pinned"]
 

@@ -135,9 +135,9 @@ def test_granted_and_refused_points_are_the_whole_array() -> None:
 
 
 def test_the_reference_passes_every_point() -> None:
-    found = judged(Device)
-    assert found.verdicts == {Verdict.PASS: len(PAIRS.points)}
-    assert set(found.rules.values()) == {Verdict.PASS}
+    judgement = judged(Device)
+    assert judgement.verdicts == {Verdict.PASS: len(PAIRS.points)}
+    assert set(judgement.rules.values()) == {Verdict.PASS}
 
 
 class _GrantsReading(Device):
@@ -155,8 +155,8 @@ class _LosesImmediate(Device):
 
 
 def test_a_right_that_is_not_enforced_violates_the_rule_of_the_right() -> None:
-    found = judged(_GrantsReading)
-    violated = {rule for rule, verdict in found.rules.items() if verdict != Verdict.PASS}
+    judgement = judged(_GrantsReading)
+    violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
     assert violated
     assert violated <= {"REG-06", "REREG-03"}
 
@@ -182,8 +182,8 @@ class _OpensOtherProcesses(Device):
     [(_KeepsRevokedRights, "REG-28"), (_OpensOtherProcesses, "REG-27")],
 )
 def test_a_missing_check_violates_the_rule_of_the_check(device: type[Device], rule: str) -> None:
-    found = judged(device)
-    violated = {rule for rule, verdict in found.rules.items() if verdict != Verdict.PASS}
+    judgement = judged(device)
+    violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
     assert rule in violated
     assert violated <= {rule, "REG-26"}  # an element of a list may have the key
 
@@ -191,13 +191,13 @@ def test_a_missing_check_violates_the_rule_of_the_check(device: type[Device], ru
 def test_combinations_that_a_device_lacks_are_counted_by_the_missing_capability() -> None:
     with closing(ReferenceBench(Device())) as bench:
         seen = observe(PAIRS, bench, lambda name: name != "atomics", no_progress)
-    found = Judged(PAIRS, seen["combinations"])
-    reasons, total = unreached(found)
+    judgement = Judged(PAIRS, seen["combinations"])
+    reasons, total = unreached(judgement)
     names = PAIRS.model.names
-    atomics = {point[names.index("operation")] for point in found.skipped}
+    atomics = {point[names.index("operation")] for point in judgement.skipped}
     assert atomics == {"ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD"}
     assert set(reasons) == {"need atomics"}
-    reached = _combinations([point for point in PAIRS.points if point not in found.skipped], 2)
+    reached = _combinations([point for point in PAIRS.points if point not in judgement.skipped], 2)
     assert total == len(_combinations(PAIRS.points, 2))
     assert reasons.total() == total - len(reached)
     assert unreached(judged(Device))[0].total() == 0
@@ -232,9 +232,9 @@ def test_a_value_that_is_wrong_everywhere_is_named() -> None:
 
 def test_a_deviation_is_explained_by_the_values_that_cause_it() -> None:
     points = array("triples")
-    found = judged(_LosesImmediate, points)
-    (group,) = found.groups.values()
-    formula = explained(points.model, group.points, found.passed["fields", "WC-01"])
+    judgement = judged(_LosesImmediate, points)
+    (group,) = judgement.groups.values()
+    formula = explained(points.model, group.points, judgement.passed["fields", "WC-01"])
     assert "transport=UC" in formula
     assert "operation=" in formula
     assert "place=" not in formula

@@ -17,22 +17,22 @@ KNOWN = "bind_mw/type_1/byte-before-the-window"
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: Folders) -> Any:
+def outcome(tmp_path_factory: Folders) -> Any:
     return told_by("health_in_guest.py", tmp_path_factory.mktemp("node"))
 
 
-def test_the_tier_runs_beside_a_process_that_uses_the_device(found: dict[str, Any]) -> None:
-    assert set(found["verdicts"]) == set(CASES)
-    assert {case for case, verdict in found["verdicts"].items() if verdict != "PASS"} == {KNOWN}
-    assert found["status"] == 1
-    assert "rxe0 is also in use by process" in found["said"]
+def test_the_tier_runs_beside_a_process_that_uses_the_device(outcome: dict[str, Any]) -> None:
+    assert set(outcome["verdicts"]) == set(CASES)
+    assert {case for case, verdict in outcome["verdicts"].items() if verdict != "PASS"} == {KNOWN}
+    assert outcome["status"] == 1
+    assert "rxe0 is also in use by process" in outcome["said"]
 
 
-def test_the_other_process_is_not_disturbed(found: dict[str, Any]) -> None:
-    assert found["user"] == ["in use", 0]
+def test_the_other_process_is_not_disturbed(outcome: dict[str, Any]) -> None:
+    assert outcome["user"] == ["in use", 0]
 
 
-def test_the_kernel_reports_only_refused_requests(found: dict[str, Any]) -> None:
-    unexpected = [line for line in found["kernel"] if not line.startswith(_EXPECTED)]
+def test_the_kernel_reports_only_refused_requests(outcome: dict[str, Any]) -> None:
+    unexpected = [line for line in outcome["kernel"] if not line.startswith(_EXPECTED)]
     assert unexpected == []
-    assert len(found["kernel"]) <= 60  # both ends of at most 30 refused requests
+    assert len(outcome["kernel"]) <= 60  # both ends of at most 30 refused requests

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.guest
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: Folders) -> Any:
+def outputs(tmp_path_factory: Folders) -> Any:
     place = tmp_path_factory.mktemp("host")
     rows = ("works", "hangs", "works-too", "dies")
     tables = bad_driver.tables(place / "tables", {row: bad_driver.PAGES[row] for row in rows})
@@ -33,8 +33,8 @@ def found(tmp_path_factory: Folders) -> Any:
     )
 
 
-def test_a_device_that_others_use_is_refused(found: dict[str, Any]) -> None:
-    output = found["in use"]
+def test_a_device_that_others_use_is_refused(outputs: dict[str, Any]) -> None:
+    output = outputs["in use"]
     assert output["refused"]["status"] == 2
     assert "rxe0 is in use by process" in output["refused"]["said"]
     assert (
@@ -44,14 +44,14 @@ def test_a_device_that_others_use_is_refused(found: dict[str, Any]) -> None:
     assert output["left"] is False
 
 
-def test_an_absent_device_is_reported_with_the_present_ones(found: dict[str, Any]) -> None:
-    output = found["in use"]["missing"]
+def test_an_absent_device_is_reported_with_the_present_ones(outputs: dict[str, Any]) -> None:
+    output = outputs["in use"]["missing"]
     assert "no RDMA device 'rxe9'; devices of this host: rxe0" in output["said"]
     assert output["status"] == 2
 
 
-def test_a_stuck_process_ends_the_run(found: dict[str, Any]) -> None:
-    output = found["stuck"]
+def test_a_stuck_process_ends_the_run(outputs: dict[str, Any]) -> None:
+    output = outputs["stuck"]
     assert output["status"] == 1
     assert output["verdicts"]["works"].startswith("PASS")
     assert output["verdicts"]["hangs"].startswith("HANG")
@@ -62,9 +62,9 @@ def test_a_stuck_process_ends_the_run(found: dict[str, Any]) -> None:
 
 
 def test_a_run_that_a_stuck_process_ended_can_be_resumed_and_a_dead_process_affects_one_case(
-    found: dict[str, Any],
+    outputs: dict[str, Any],
 ) -> None:
-    output = found["stuck"]["at last"]
+    output = outputs["stuck"]["at last"]
     assert output["footer"]["complete"] is True
     assert output["verdicts"]["works-too"].startswith("PASS")
     assert output["verdicts"]["hangs"].startswith("HANG")
@@ -72,8 +72,8 @@ def test_a_run_that_a_stuck_process_ended_can_be_resumed_and_a_dead_process_affe
     assert "died of SIGSEGV" in output["verdicts"]["dies"]
 
 
-def test_a_run_writes_only_into_its_directory_and_opens_no_port(found: dict[str, Any]) -> None:
-    output = found["stuck"]
+def test_a_run_writes_only_into_its_directory_and_opens_no_port(outputs: dict[str, Any]) -> None:
+    output = outputs["stuck"]
     # Memory of the kind `bar` is mapped from a file of /sys that belongs to a PCI test device.
     allowed = (output["out"], "/dev/", "/proc/", "/run/audit/", "/sys/bus/pci/devices/")
     assert len(output["audit"]) > 5

@@ -57,7 +57,7 @@ PARTIAL = (
 
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory: Folders) -> Path:
+def passing_run(tmp_path_factory: Folders) -> Path:
     """A run of one case, which passes."""
     folder = tmp_path_factory.mktemp("one")
     return record(folder, SUITE, [CASE], started="2026-01-02T03:04:05+00:00")
@@ -65,34 +65,34 @@ def one(tmp_path_factory: Folders) -> Path:
 
 @pytest.mark.parametrize("of", ["html", "junit", "ktap", "markdown", "summary"])
 def test_no_report_of_one_case_says_that_the_device_conforms(
-    one: Path,
+    passing_run: Path,
     tmp_path: Path,
     of: str,
     cli: Cli,
 ) -> None:
     out = tmp_path / "report"
-    cli(0, "report", one, "--format", of, "--out", out)
+    cli(0, "report", passing_run, "--format", of, "--out", out)
     text = out.read_text()
     assert PARTIAL in re.sub(r"\\(.)", r"\1", text)
     assert not CONFORMS.search(text)
 
 
 @pytest.mark.parametrize("level", [QUIET, NORMAL, VERBOSE])
-def test_the_terminal_does_not_say_that_one_case_conforms(one: Path, level: int) -> None:
-    text = summary(read(one), one, level=level)
+def test_the_terminal_does_not_say_that_one_case_conforms(passing_run: Path, level: int) -> None:
+    text = summary(read(passing_run), passing_run, level=level)
     assert text.splitlines()[-1] == f"{PARTIAL}; no rule was violated (exit status 0)"
     assert not CONFORMS.search(text)
 
 
 def test_judge_bundle_and_verify_do_not_say_that_one_case_conforms(
-    one: Path,
+    passing_run: Path,
     tmp_path: Path,
     cli: Cli,
 ) -> None:
     bundle = tmp_path / "bundle"
     for status, *command in (
-        (0, "judge", one),
-        (0, "bundle", one, "--out", bundle),
+        (0, "judge", passing_run),
+        (0, "bundle", passing_run, "--out", bundle),
         (3, "judge", bundle),
     ):
         text = cli(status, *command).out
@@ -197,8 +197,8 @@ def test_violated_musts_and_shoulds_are_counted_apart() -> None:
     assert conclusion.words == "x0 does not conform to its documents: 1 must and 2 shoulds violated"
 
 
-def test_a_run_of_other_tables_cannot_claim_to_be_whole(one: Path, tmp_path: Path) -> None:
-    header, *results, footer = lines_of(one)
+def test_a_run_of_other_tables_cannot_claim_to_be_whole(passing_run: Path, tmp_path: Path) -> None:
+    header, *results, footer = lines_of(passing_run)
     header["suite"]["tables_sha256"] = "1" * 64
     said = read(written_records([header, *results, footer], tmp_path)).summary.conclusion
     assert f" {header['left_out']:,} cases of the default tier not in the run" in said
@@ -212,11 +212,11 @@ def test_a_run_of_other_tables_cannot_claim_to_be_whole(one: Path, tmp_path: Pat
     [{"conclusion": "x0 conforms to its documents"}, {"exit_status": 0}],
 )
 def test_a_summary_that_contradicts_itself_is_damaged(
-    one: Path,
+    passing_run: Path,
     tmp_path: Path,
     changed: dict[str, object],
 ) -> None:
-    summary = json.loads(str(renderer("summary").render([read(one)])))
+    summary = json.loads(str(renderer("summary").render([read(passing_run)])))
     rule = next(iter(summary["rules"]))
     violated = {**summary, "rules": {**summary["rules"], rule: "FAIL"}, "exit_status": 1}
     assert Facts.of(violated).rules[rule] == "FAIL"

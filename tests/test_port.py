@@ -56,7 +56,7 @@ Entry = tuple[str, str, str]  # address, type, interface
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Callable[..., Port]:
+def port_of(tmp_path: Path) -> Callable[..., Port]:
     """Returns a function that makes a port in a made-up /sys, with a link layer, GIDs, and interfaces (name, flags,
     operstate)."""
 
@@ -118,12 +118,12 @@ def made(tmp_path: Path) -> Callable[..., Port]:
     ],
 )
 def test_the_best_gid_whose_interface_is_up_is_used(
-    made: Any,
+    port_of: Any,
     link_layer: str,
     gids: tuple[Entry, ...],
     index: int,
 ) -> None:
-    port = made(
+    port = port_of(
         link_layer,
         *gids,
         interfaces=(("d0", 0x1003, "up"), ("d0.7", 0x1003, "lowerlayerdown")),
@@ -135,14 +135,14 @@ def test_the_best_gid_whose_interface_is_up_is_used(
             port.check(usable)
 
 
-def test_an_empty_gid_is_refused_and_the_usable_gids_are_listed(made: Any) -> None:
+def test_an_empty_gid_is_refused_and_the_usable_gids_are_listed(port_of: Any) -> None:
     with pytest.raises(UserError, match="this GID of port 1 of any0 is empty") as caught:
-        made("Unknown", (LINK_LOCAL, V1, "")).check(1)
+        port_of("Unknown", (LINK_LOCAL, V1, "")).check(1)
     assert caught.value.hint == f"usable: 0 ({LINK_LOCAL})"
 
 
-def test_a_port_without_any_gid_is_refused(made: Any) -> None:
-    port = made("Unknown")
+def test_a_port_without_any_gid_is_refused(port_of: Any) -> None:
+    port = port_of("Unknown")
     with user_error(
         "port 1 of any0 has no GID, so .* sent; select another with --port or --device$",
         status=3,
@@ -159,11 +159,11 @@ def test_a_port_without_any_gid_is_refused(made: Any) -> None:
     ],
 )
 def test_a_port_without_a_usable_gid_is_reported_with_what_to_do(
-    made: Any,
+    port_of: Any,
     gids: tuple[Entry, ...],
     hint: str,
 ) -> None:
-    port = made("Ethernet", *gids, interfaces=(("d0", 0x1002, "down"),))
+    port = port_of("Ethernet", *gids, interfaces=(("d0", 0x1002, "down"),))
     with user_error("port 1 of any0 has no GID whose network interface is up", status=3) as caught:
         port.choose(port.gids())
     assert hint in caught.value.hint
@@ -179,7 +179,7 @@ def test_a_port_without_a_usable_gid_is_reported_with_what_to_do(
     ],
 )
 def test_a_gid_that_cannot_be_used_is_refused_and_the_usable_gids_are_listed(
-    made: Any,
+    port_of: Any,
     index: int,
     what: str,
 ) -> None:
@@ -190,7 +190,9 @@ def test_a_gid_that_cannot_be_used_is_refused_and_the_usable_gids_are_listed(
         (VLAN, V2, "d1"),
         (GLOBAL, V2, "elsewhere"),
     )
-    port = made("Ethernet", *gids, interfaces=(("d0", 0x1003, "unknown"), ("d1", 0x1002, "down")))
+    port = port_of(
+        "Ethernet", *gids, interfaces=(("d0", 0x1003, "unknown"), ("d1", 0x1002, "down"))
+    )
     for good in (0, 1):
         port.check(good)
     with pytest.raises(UserError) as caught:
@@ -201,16 +203,16 @@ def test_a_gid_that_cannot_be_used_is_refused_and_the_usable_gids_are_listed(
 
 
 @pytest.mark.parametrize("state", ["0: NOP", "1: DOWN", "2: INIT", "17: NEW"])
-def test_a_port_that_is_not_active_is_refused(made: Any, state: str) -> None:
+def test_a_port_that_is_not_active_is_refused(port_of: Any, state: str) -> None:
     with user_error(f"port 1 of any0 is {state[3:].strip()}", status=3):
-        made("InfiniBand", (LINK_LOCAL, V1, ""), state=state).check()
+        port_of("InfiniBand", (LINK_LOCAL, V1, ""), state=state).check()
 
 
 def test_a_port_that_does_not_exist_is_refused_and_the_existing_ports_are_listed(
-    made: Any,
+    port_of: Any,
     tmp_path: Path,
 ) -> None:
-    made()
+    port_of()
     with pytest.raises(UserError, match="any0 has no port 2; its ports: 1"):
         Port("any0", 2, tmp_path / "ib").check()
 
@@ -227,11 +229,11 @@ def test_a_port_that_does_not_exist_is_refused_and_the_existing_ports_are_listed
     ],
 )
 def test_the_partition_has_full_membership_if_possible(
-    made: Any,
+    port_of: Any,
     pkeys: tuple[int, ...],
     index: int,
 ) -> None:
-    assert made("InfiniBand", pkeys=pkeys).pkey_index == index
+    assert port_of("InfiniBand", pkeys=pkeys).pkey_index == index
 
 
 # Ports of stand-ins for hosts
@@ -346,11 +348,11 @@ def test_the_transport_is_that_of_the_node_and_its_link(tmp_path: Path) -> None:
 
 
 def test_a_device_uses_the_gid_table_of_the_stack_if_there_is_one(
-    made: Any,
+    port_of: Any,
     monkeypatch: Patch,
     tmp_path: Path,
 ) -> None:
-    made("Ethernet", (MAPPED, "", ""), (VLAN, "", ""))
+    port_of("Ethernet", (MAPPED, "", ""), (VLAN, "", ""))
     monkeypatch.setattr(device_module, "SYSFS", tmp_path / "ib")
     for indices, chosen in (([0], 0), (None, 1)):
         device_made = device("Ethernet")

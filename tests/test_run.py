@@ -78,16 +78,16 @@ def run_of(out: Path, chosen: Sequence[str]) -> Run:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: Folders) -> Run:
+def whole_run(tmp_path_factory: Folders) -> Run:
     return run_of(tmp_path_factory.mktemp("run") / "out", by_day())
 
 
 @pytest.fixture(scope="module")
-def results(whole: Run, tmp_path_factory: Folders) -> list[ResultRecord]:
+def results(whole_run: Run, tmp_path_factory: Folders) -> list[ResultRecord]:
     other_cases = {case.id for case in of_tier(load_suite().cases, DEFAULT)}.difference(by_day())
     night = run_of(tmp_path_factory.mktemp("night") / "out", sorted(other_cases))
     assert not {"BROKEN", "MISSED"} & set(night.footer["verdicts"])
-    return [*whole.recorded.results, *night.recorded.results]
+    return [*whole_run.recorded.results, *night.recorded.results]
 
 
 @pytest.fixture(scope="module")
@@ -101,18 +101,18 @@ def footer(results: list[ResultRecord]) -> FooterRecord:
 
 
 def test_the_run_is_complete_and_its_exit_status_says_that_the_driver_does_not_conform(
-    whole: Run,
+    whole_run: Run,
 ) -> None:
-    assert whole.footer["complete"] is True
-    assert not {"BROKEN", "MISSED"} & set(whole.footer["verdicts"])
-    assert whole.done.returncode == 1
-    assert sorted(line["case"] for line in whole.recorded.results) == sorted(
-        whole.recorded.header["planned"],
+    assert whole_run.footer["complete"] is True
+    assert not {"BROKEN", "MISSED"} & set(whole_run.footer["verdicts"])
+    assert whole_run.done.returncode == 1
+    assert sorted(line["case"] for line in whole_run.recorded.results) == sorted(
+        whole_run.recorded.header["planned"],
     )
 
 
-def test_the_header_names_the_kernel_driver_and_library_under_test(whole: Run) -> None:
-    header = whole.recorded.header
+def test_the_header_names_the_kernel_driver_and_library_under_test(whole_run: Run) -> None:
+    header = whole_run.recorded.header
     assert header["env"]["kernel"].startswith("7.")
     assert header["device"]["driver"] == "rxe"
     assert header["device"]["caps"]["odp"] is True
@@ -121,8 +121,8 @@ def test_the_header_names_the_kernel_driver_and_library_under_test(whole: Run) -
 
 
 @pytest.mark.parametrize("rule", [*RULES, *NOT_OFFERED])
-def test_the_rule_passes_at_least_in_part_on_soft_roce(whole: Run, rule: str) -> None:
-    assert whole.footer["rules"][rule] in ("PASS", "PARTIAL")
+def test_the_rule_passes_at_least_in_part_on_soft_roce(whole_run: Run, rule: str) -> None:
+    assert whole_run.footer["rules"][rule] in ("PASS", "PARTIAL")
 
 
 @pytest.mark.nightly
@@ -137,46 +137,47 @@ def test_rules_pass_or_lack_only_what_soft_roce_does_not_offer(footer: FooterRec
 
 
 @pytest.mark.parametrize("length", ["2-gib", "4-gib"])
-def test_the_known_violations_of_soft_roce_are_reported(whole: Run, length: str) -> None:
+def test_the_known_violations_of_soft_roce_are_reported(whole_run: Run, length: str) -> None:
     (line,) = [
         line
-        for line in whole.recorded.results
+        for line in whole_run.recorded.results
         if line["case"] == f"reg_mr/huge_lengths/on-demand-of-{length}"
     ]
     assert line["verdict"] == "FAIL"
     assert line["rules"] == ["REG-25"]
     assert line["observed"]["errno"] == "EINVAL"
-    assert whole.footer["rules"]["REG-25"] == "FAIL"
+    assert whole_run.footer["rules"]["REG-25"] == "FAIL"
 
 
-def test_the_last_lines_name_each_defect_and_explain_describes_it(whole: Run, cli: Cli) -> None:
+def test_the_last_lines_name_each_defect_and_explain_describes_it(whole_run: Run, cli: Cli) -> None:
     defect = r"^valid refused +([0-9a-f]{12}) .* \(REG-25\) x\d+$"
-    (fingerprint,) = re.findall(defect, whole.done.stdout, re.MULTILINE)
-    said = cli(0, "explain", fingerprint, "--run", whole.out).out
+    (fingerprint,) = re.findall(defect, whole_run.done.stdout, re.MULTILINE)
+    said = cli(0, "explain", fingerprint, "--run", whole_run.out).out
     assert "given: buf: memory, " in said
     assert re.search(r"^  reproduce: \./rdma-cts run --guest --only reg_mr/", said, re.MULTILINE)
 
 
-def test_the_run_writes_a_page_and_a_summary_with_the_verdict_in_words(whole: Run) -> None:
-    summary = json.loads((whole.out / "summary.json").read_text())
+def test_the_run_writes_a_page_and_a_summary_with_the_verdict_in_words(whole_run: Run) -> None:
+    summary = json.loads((whole_run.out / "summary.json").read_text())
     jsonschema.validate(summary, json.loads((ROOT / "docs" / "summary.schema.json").read_text()))
     assert summary["exit_status"] == 1
     verified = summary["standings"]["verified"]
     sentence = rf"{verified} of {summary['documented_rules']} documented rules verified( \(\d+ of them only in part\))?, "
     assert re.match(sentence, summary["words"])
     assert "because" in summary["words"]
-    page = (whole.out / "report.html").read_text()
+    page = (whole_run.out / "report.html").read_text()
     assert "rxe0 does not conform to its documents" in page
-    assert all(f'id="{rule}"' in page for rule in whole.footer["rules"])
-    assert f"report: {whole.out}/report.html" in whole.done.stdout
+    assert all(f'id="{rule}"' in page for rule in whole_run.footer["rules"])
+    assert f"report: {whole_run.out}/report.html" in whole_run.done.stdout
 
 
-def test_judging_a_real_run_again_changes_nothing(whole: Run, tmp_path: Path, cli: Cli) -> None:
+def test_judging_a_real_run_again_changes_nothing(whole_run: Run, tmp_path: Path, cli: Cli) -> None:
     again = tmp_path / "again"
     assert (
-        "results judged again: 0 verdicts changed" in cli(1, "judge", whole.out, "--out", again).out
+        "results judged again: 0 verdicts changed"
+        in cli(1, "judge", whole_run.out, "--out", again).out
     )
-    assert "cases compared: nothing has changed" in cli(0, "compare", whole.out, again).out
+    assert "cases compared: nothing has changed" in cli(0, "compare", whole_run.out, again).out
 
 
 def without_keys(line: ResultRecord, names: Sequence[str]) -> str:
@@ -209,9 +210,11 @@ def test_a_case_has_the_same_result_in_one_guest_and_in_several(
             assert without_keys(line, keys) == without_keys(other_results[line["case"]], keys)
 
 
-def test_observations_are_recorded_raw(whole: Run) -> None:
+def test_observations_are_recorded_raw(whole_run: Run) -> None:
     (line,) = [
-        line for line in whole.recorded.results if line["case"] == "reg_mr/registration/last-byte"
+        line
+        for line in whole_run.recorded.results
+        if line["case"] == "reg_mr/registration/last-byte"
     ]
     mr = line["observed"]["mr"]
     assert mr["length"] == 1
@@ -220,12 +223,12 @@ def test_observations_are_recorded_raw(whole: Run) -> None:
 
 
 def test_the_printed_command_repeats_a_violation_which_is_confirmed_and_can_be_waived(
-    whole: Run,
+    whole_run: Run,
     tmp_path: Path,
 ) -> None:
     """A second violation with the same cause is confirmed too."""
     cases = [f"reg_mr/huge_lengths/on-demand-of-{length}-gib" for length in (2, 6)]
-    (line,) = [line for line in whole.recorded.results if line["case"] == cases[0]]
+    (line,) = [line for line in whole_run.recorded.results if line["case"] == cases[0]]
     waiver = {
         "rule": "REG-25",
         "where": {"driver": "rxe", "kernel": {"from": "7.0"}},

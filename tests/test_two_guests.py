@@ -79,7 +79,7 @@ def guests(tmp_path_factory: Folders) -> Iterator[dict[str, SshGuest]]:
 
 
 @pytest.fixture
-def kept(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """The directory of the runs: in RDMA_CTS_TWO_GUESTS, or else in a temporary directory."""
     if not KEPT:
         return tmp_path
@@ -186,13 +186,13 @@ def test_doctor_reports_a_full_disk_of_the_host_and_leaves_no_files_there(
 
 def test_requests_from_another_host_have_the_verdicts_of_loopback(
     guests: dict[str, SshGuest],
-    kept: Path,
+    folder: Path,
 ) -> None:
     """A device of the left guest is under test, and a device of the right guest posts the requests."""
     of = f"run --host {guests['left'].address} --device wire0 --no-confirm --only {' --only '.join(FEW_POINTS)}"
     for name, more in (("loopback", ()), ("peer", ("--peer", f"root@{WIRED}:wire0"))):
-        said(guests, *of.split(), *more, "--out", kept / name)
-    outs = (kept / "loopback", kept / "peer")
+        said(guests, *of.split(), *more, "--out", folder / name)
+    outs = (folder / "loopback", folder / "peer")
     loopback, peer = map(read_written, outs)
     assert peer.header["device"]["peer"] == f"root@{WIRED}:wire0"
     assert verdicts(peer) == verdicts(loopback)
@@ -202,10 +202,10 @@ def test_requests_from_another_host_have_the_verdicts_of_loopback(
 
 def test_a_reset_of_the_peers_host_affects_only_the_case_in_flight(
     guests: dict[str, SshGuest],
-    kept: Path,
+    folder: Path,
 ) -> None:
     """The host of the peer is reset and boots again; no other case is affected."""
-    out = kept / "out"
+    out = folder / "out"
     of = (
         f"run --host {guests['left'].address} --device wire0 --peer root@{WIRED}:wire0 --no-confirm"
     )
@@ -250,11 +250,11 @@ def boots(run: Recorded) -> int:
 
 def test_a_lab_runs_on_both_hosts_at_once_and_no_node_differs(
     guests: dict[str, SshGuest],
-    kept: Path,
+    folder: Path,
 ) -> None:
-    out = kept / "out"
+    out = folder / "out"
     of = ("--verb", "reg_mr", "-k", "access_flags", "--out", out)
-    output, _ = said(guests, "run", "--lab", lab_of(guests, kept), *of)
+    output, _ = said(guests, "run", "--lab", lab_of(guests, folder), *of)
     first_run, right = (read_written(out / name) for name in NAMES)
     assert footer_of(first_run)["complete"] is True, output
     assert verdicts(first_run) == verdicts(right)
@@ -284,11 +284,11 @@ def started_and_ended(run: Recorded) -> tuple[float, float]:
 
 def test_a_panic_of_one_host_affects_one_case_there_and_nothing_elsewhere(
     guests: dict[str, SshGuest],
-    kept: Path,
+    folder: Path,
 ) -> None:
-    out, victim = kept / "out", guests["right"]
+    out, victim = folder / "out", guests["right"]
     of = f"--verb dereg_mr -k dead_keys --no-confirm --out {out}"
-    run = started(guests, "run", "--lab", str(lab_of(guests, kept)), *of.split())
+    run = started(guests, "run", "--lab", str(lab_of(guests, folder)), *of.split())
     panic = subprocess.Popen(
         on(victim, "read line && echo c >/proc/sysrq-trigger"),
         stdin=subprocess.PIPE,
@@ -321,11 +321,11 @@ def test_a_panic_of_one_host_affects_one_case_there_and_nothing_elsewhere(
 
 def test_a_lab_that_is_killed_is_resumed_as_a_whole(
     guests: dict[str, SshGuest],
-    kept: Path,
+    folder: Path,
 ) -> None:
-    out = kept / "out"
+    out = folder / "out"
     chosen = ("--verb", "dereg_mr", "-k", "dead_keys", "--no-confirm")
-    run = started(guests, "run", "--lab", str(lab_of(guests, kept)), *chosen, "--out", str(out))
+    run = started(guests, "run", "--lab", str(lab_of(guests, folder)), *chosen, "--out", str(out))
     await_true(lambda: run.poll() is not None or all(in_flight(out / name) for name in NAMES))
     run.kill()
     run.communicate(timeout=PATIENCE_S)

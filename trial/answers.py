@@ -58,10 +58,10 @@ def execute(arguments: argparse.Namespace, *unused: object) -> int:
 def _covering(model: Model, name: str, anew: bool) -> list[Point]:
     """Returns the points of an array, first those of the stored one unless it is made `anew`. Raises UserError."""
     if anew:
-        kept = []
+        stored = []
     else:
-        kept = stored_points(model, name)
-    points, impossible = covering_array(model, ARRAYS[name], kept, _progress)
+        stored = stored_points(model, name)
+    points, impossible = covering_array(model, ARRAYS[name], stored, _progress)
     refuse_unused(model, points)
     _report(f"{name}: {len(impossible.always):,} impossible combinations")
     return points
@@ -135,7 +135,7 @@ def answered(model: Model, strength: int, points: list[Point]) -> CoveringArray:
     faults disagree about a point."""
     conditions = Conditions(model)
     answers: dict[str, int] = {}
-    kept: list[AccessSeen] = []
+    observations: list[AccessSeen] = []
     numbers: list[int] = []
     wrong: list[str] = []
     with closing(Objects(ReferenceBench(), lambda name: True)) as objects:
@@ -146,9 +146,9 @@ def answered(model: Model, strength: int, points: list[Point]) -> CoveringArray:
                 wrong.append(f"{model.text(point)}: {faults or 'no fault'}, but {seen}")
             key = repr(seen)
             if key not in answers:
-                answers[key] = len(kept)
-                kept.append(seen)
+                answers[key] = len(observations)
+                observations.append(seen)
             numbers.append(answers[key])
     if wrong:
         raise UserError(*wrong[:20])
-    return CoveringArray(model, strength, tuple(points), tuple(kept), tuple(numbers))
+    return CoveringArray(model, strength, tuple(points), tuple(observations), tuple(numbers))

@@ -76,7 +76,7 @@ UNDETECTED = {
 
 
 def chosen_of(
-    known: Sequence[Violation],
+    violations: Sequence[Violation],
     suite: Suite,
     rules: Sequence[str] = (),
     names: Sequence[str] = (),
@@ -90,11 +90,11 @@ def chosen_of(
         if rule in UNTRIABLE:
             raise UserError(f"{rule} cannot be tried: {UNTRIABLE[rule]}")
     for name in names:
-        if name not in {item.name for item in known}:
+        if name not in {item.name for item in violations}:
             raise UserError(
-                f"unknown violation {name!r}{suggestion(name, [item.name for item in known])}",
+                f"unknown violation {name!r}{suggestion(name, [item.name for item in violations])}",
             )
-    for violation in known:
+    for violation in violations:
         if violation.rule not in suite.registry:
             near = suggestion(violation.rule, list(suite.registry))
             table = violation.kind.__module__.replace(".", "/")
@@ -102,7 +102,9 @@ def chosen_of(
                 f"{table}.yaml: {violation.name}: unknown rule {violation.rule!r}{near}"
             )
     chosen = [
-        item for item in known if not (rules or names) or item.rule in rules or item.name in names
+        item
+        for item in violations
+        if not (rules or names) or item.rule in rules or item.name in names
     ]
     if not chosen:
         raise UserError(f"no violation of {' or '.join(rules)}")

@@ -192,9 +192,9 @@ def shortest(subject: Subject, divergence: Divergence) -> Divergence:
     return _replayed(subject, needed, divergence.taken) or divergence
 
 
-def _replayed(subject: Subject, given: Objects, taken: Sequence[TakenStep]) -> Divergence | None:
+def _replayed(subject: Subject, sections: Objects, taken: Sequence[TakenStep]) -> Divergence | None:
     """Repeats the calls, and returns the divergence; None if there is no divergence or a call cannot be issued."""
-    comparison = Comparison(subject, given)
+    comparison = Comparison(subject, sections)
     try:
         for call, arguments, _ in taken:
             comparison.take(call, arguments)
@@ -207,7 +207,7 @@ def _replayed(subject: Subject, given: Objects, taken: Sequence[TakenStep]) -> D
     return comparison.divergence
 
 
-def row_of(entry: str, given: Objects, taken: Sequence[TakenStep], rule: str = "") -> str:
+def row_of(entry: str, sections: Objects, taken: Sequence[TakenStep], rule: str = "") -> str:
     """Returns a sequence as a row of a table, with only the objects that it needs. `rule` is the rule of the last
     step."""
     first, *later = taken
@@ -219,7 +219,7 @@ def row_of(entry: str, given: Objects, taken: Sequence[TakenStep], rule: str = "
     lines += [f"  entries: [{entry}]"] if entry != "libibverbs" else []
     lines += [
         "  given:",
-        *("    " + line for line in given_text(_needed(given, taken)).splitlines()),
+        *("    " + line for line in given_text(_needed(sections, taken)).splitlines()),
     ]
     lines += [f"  call: {first[0]}", f"  when: {flow(first[1])}", f"  then: {first[2]}"]
     lines += ["  afterwards:"] if later else []
@@ -230,19 +230,19 @@ def row_of(entry: str, given: Objects, taken: Sequence[TakenStep], rule: str = "
     return "\n".join(lines) + "\n"
 
 
-def _needed(given: Objects, taken: Sequence[TakenStep]) -> Objects:
+def _needed(sections: Objects, taken: Sequence[TakenStep]) -> Objects:
     written = " ".join(text for _, arguments, _ in taken for text in arguments.values())
     named = set(written.replace(".", " ").replace(",", " ").replace("}", " ").split())
     needed = {}
-    for section, objects in given.items():
+    for section, objects in sections.items():
         needed[section] = {name: text for name, text in objects.items() if name in named}
     return needed
 
 
-def given_text(given: Objects) -> str:
+def given_text(sections: Objects) -> str:
     """Returns the objects in the form of a row's `given`."""
     lines = [_MEMORY]
-    for section, objects in given.items():
+    for section, objects in sections.items():
         if objects:
             lines.append(
                 f"{section}: [{', '.join(objects)}]"

@@ -215,14 +215,14 @@ def _shown(
 def _violations(
     arguments: argparse.Namespace,
     suite: Suite,
-    known: Sequence[Violation],
+    violations: Sequence[Violation],
     variants: Sequence[Violation] = (),
     untriable: bool = False,
 ) -> int:
     """Tries the chosen violations. If all violations are chosen, also tries `variants` and lists `untriable` rules."""
     _check_jobs(arguments.jobs)
-    chosen = chosen_of(known, suite, arguments.rule, arguments.violation)
-    is_all = len(chosen) == len(known)
+    chosen = chosen_of(violations, suite, arguments.rule, arguments.violation)
+    is_all = len(chosen) == len(violations)
     if not (is_all):
         variants = ()
     if arguments.shard:  # each shard has a part of all violations and variants
@@ -256,9 +256,9 @@ def _violations(
     )
 
 
-def _permitted(arguments: argparse.Namespace, suite: Suite, known: Sequence[Violation]) -> int:
+def _permitted(arguments: argparse.Namespace, suite: Suite, violations: Sequence[Violation]) -> int:
     _check_jobs(arguments.jobs)
-    chosen = chosen_of(known, suite, arguments.rule, arguments.violation, arguments.shard)
+    chosen = chosen_of(violations, suite, arguments.rule, arguments.violation, arguments.shard)
     if arguments.list:
         return listed(chosen)
     started = time.monotonic()

@@ -48,23 +48,23 @@ def carry_out(objects: Objects, before: str, transport: str, packet: int, link: 
         post_receives(pair.responder, [objects.wr_id()])
     returned = pair.requester.post_send(request)
     if not returned.value:
-        found = pair.requester.completions(1)
+        completions = pair.requester.completions(1)
     else:
-        found = []
-    if found and awaited and transport != "UD":
+        completions = []
+    if completions and awaited and transport != "UD":
         pair.requester.post_send(SendRequest("SEND", request.wr_id | BEHIND, flags=0))
-    if found and awaited and not pair.responder.completions(1, SILENCE_S):
+    if completions and awaited and not pair.responder.completions(1, SILENCE_S):
         link.connection.stale = True  # the message was lost, and its receive is still posted
         objects.renew_if_stale(link)
-    if found:
-        status = found[0].status
+    if completions:
+        status = completions[0].status
     else:
         status = errno_name(returned.value)
     if before == CUT_READ:
-        link.connection.mark_failed(opcode, found, pair.requester)
+        link.connection.mark_failed(opcode, completions, pair.requester)
         objects.renew_if_stale(link)
     elif before in ("refused", "expired"):
-        link.connection.mark_failed(opcode, found, pair.requester, pair.responder)
+        link.connection.mark_failed(opcode, completions, pair.requester, pair.responder)
         if before == "expired":
             time.sleep(objects.bench.ack_timeout_s)
         objects.renew_if_stale(link)

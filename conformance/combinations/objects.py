@@ -112,12 +112,12 @@ class Objects:
         if self._slowest_s is not None:
             patience_s = min(patience_s, max(self._least_s, _TIMES * self._slowest_s))
         began = time.monotonic()
-        found = queue.completions(1, patience_s)
-        if found:
+        completions = queue.completions(1, patience_s)
+        if completions:
             self._slowest_s = max(self._slowest_s or 0.0, time.monotonic() - began)
         else:
             self._least_s = _AT_LEAST_AGAIN_S
-        return found
+        return completions
 
     def wr_id(self) -> int:
         self._wr_id += 1
@@ -393,11 +393,11 @@ class Objects:
 
     def _completed(self, link: Link, refused: int, what: str) -> None:
         if refused:
-            found = []
+            completions = []
         else:
-            found = link.connection.pair.responder.completions(1)
-        if found:
-            status = found[0].status
+            completions = link.connection.pair.responder.completions(1)
+        if completions:
+            status = completions[0].status
         else:
             status = errno_name(refused) or "no completion"
         if status != "SUCCESS":

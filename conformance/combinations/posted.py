@@ -63,13 +63,17 @@ class Message:
         else:  # its completion tells that the request is over
             behind = SendRequest("SEND", objects.wr_id())
         queue.post_send(behind)
-        found, arrived = self._await(queue, peer, request, behind.wr_id, consumes)
-        failed = [each for each in (*found, *arrived) if each.status != "SUCCESS"]
+        completions, arrived = self._await(queue, peer, request, behind.wr_id, consumes)
+        failed = [
+            completion for completion in (*completions, *arrived) if completion.status != "SUCCESS"
+        ]
         if failed or len(arrived) < 1 + consumes:
-            at_peer = any(each.status.startswith(_REFUSED_AT_PEER) for each in found)
+            at_peer = any(
+                completion.status.startswith(_REFUSED_AT_PEER) for completion in completions
+            )
             ends = [queue, peer] if at_peer else [queue]
-            if found and found[0].status != "SUCCESS":
-                connection.mark_failed(request.opcode, found, *ends)
+            if completions and completions[0].status != "SUCCESS":
+                connection.mark_failed(request.opcode, completions, *ends)
             connection.stale = True
         ids = {request.wr_id: "request", receive_id: "receive"}
         if consumes:
@@ -77,14 +81,18 @@ class Message:
         else:
             message = []
         if request.opcode == "RDMA_WRITE_WITH_IMM":
-            message = [each for each in message if each.opcode != "RECV"]
-        message = [each for each in message if each.status != "WR_FLUSH_ERR"]
+            message = [completion for completion in message if completion.opcode != "RECV"]
+        message = [completion for completion in message if completion.status != "WR_FLUSH_ERR"]
         return {
             "posted": "0",
-            "requester": [self._shown(each, ids, queue, request.opcode in READS) for each in found],
+            "requester": [
+                self._shown(completion, ids, queue, request.opcode in READS)
+                for completion in completions
+            ],
             "receiver": [
-                self._shown(each, ids, peer, True) + self._told(each, request.invalidate_rkey)
-                for each in message
+                self._shown(completion, ids, peer, True)
+                + self._told(completion, request.invalidate_rkey)
+                for completion in message
             ],
         }
 
@@ -108,15 +116,15 @@ class Message:
             only_behind = request.opcode.startswith("RDMA_WRITE") and last.opcode == "RECV"
             return len(arrived) > consumes or only_behind or last.status != "SUCCESS"
 
-        found = self.objects.completions(queue)
-        if found and found[0].wr_id == behind and found[0].status == "SUCCESS":
-            found = []
-        if found and found[0].status != "SUCCESS":
+        completions = self.objects.completions(queue)
+        if completions and completions[0].wr_id == behind and completions[0].status == "SUCCESS":
+            completions = []
+        if completions and completions[0].status != "SUCCESS":
             if consumes and not arrived:
                 # The device at the peer has completed its receive, if at all, before it refused the request.
-                taken = found[0].status == "REM_OP_ERR"
+                taken = completions[0].status == "REM_OP_ERR"
                 arrived += peer.completions(1, SILENCE_S if taken else 0.0)
-            return found, arrived
+            return completions, arrived
         while not all_here():
             if self.transport in RELIABLE:
                 more = self.objects.completions(peer)
@@ -125,7 +133,7 @@ class Message:
             arrived += more
             if not more:
                 break
-        return found, arrived
+        return completions, arrived
 
     def _shown(
         self,

@@ -292,12 +292,12 @@ class DeviceQueue:
         else:
             limit = deadline_s
         if self.spec.by_readers:
-            found = read_completions(self.cq, count, limit)
+            completions = read_completions(self.cq, count, limit)
         else:
-            found = self.poster.completions(count, limit)
+            completions = self.poster.completions(count, limit)
         if self._memory:
             self._memory.pull()
-        return found
+        return completions
 
     def close(self) -> None:
         self.qp.close()

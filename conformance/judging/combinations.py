@@ -48,15 +48,17 @@ def _statuses(completions: Sequence[Sequence[str]]) -> list[str]:
     return [words[0] for words in completions]
 
 
-def deviation(found: PointClass, iba: bool) -> Deviation | None:
+def deviation(point_class: PointClass, iba: bool) -> Deviation | None:
     """Returns what is wrong at the points of a class, or None. `iba` is whether the statuses of the specification
     apply."""
-    answer, seen = found["answer"], found["observed"]
+    answer, seen = point_class["answer"], point_class["observed"]
     if "setup_failed" in seen:
         return Deviation(SET_UP, Fault(FaultKind.REFUSED, seen=(seen["setup_failed"],)))
     if is_granted(answer):
         return _of_granted(answer, seen) or _of_fields(answer, seen)
-    return _of_refused(found, iba) or _of_statuses(found, iba) or _of_fields(answer, seen)
+    return (
+        _of_refused(point_class, iba) or _of_statuses(point_class, iba) or _of_fields(answer, seen)
+    )
 
 
 def _of_granted(answer: AccessSeen, seen: AccessSeen) -> Deviation | None:
@@ -81,13 +83,13 @@ def _of_granted(answer: AccessSeen, seen: AccessSeen) -> Deviation | None:
     return None
 
 
-def _of_refused(found: PointClass, iba: bool) -> Deviation | None:
-    answer, seen = found["answer"], found["observed"]
+def _of_refused(point_class: PointClass, iba: bool) -> Deviation | None:
+    answer, seen = point_class["answer"], point_class["observed"]
     if seen["posted"] != "0":
         return None
     wrong = []
     # The packets before the one with the fault may have been received, into memory that the key opens.
-    permitted = ("within",) if found["divided"] else ()
+    permitted = ("within",) if point_class["divided"] else ()
     if seen["tested"] not in (*_UNCHANGED, *permitted, answer["tested"]):
         wrong.append(f"memory of the region: {seen['tested']}")
     if seen["other"] not in (*_UNCHANGED, "harmless", "own", answer["other"]):
@@ -97,7 +99,7 @@ def _of_refused(found: PointClass, iba: bool) -> Deviation | None:
     if not iba:
         return None
     requester = _statuses(seen["requester"])
-    if found["reliable"] and not requester:
+    if point_class["reliable"] and not requester:
         return Deviation(REFUSED, Fault(FaultKind.NO_COMPLETION, statuses=()))
     # An unreliable transport loses what the peer refuses, and not what the device itself must refuse.
     itself = answer["requester"] and _statuses(answer["requester"])[0] != "SUCCESS"
@@ -114,9 +116,9 @@ def _is_of_message(words: Sequence[str]) -> bool:
     return words[0] == "SUCCESS" and "whole length" in words
 
 
-def _of_statuses(found: PointClass, iba: bool) -> Deviation | None:
-    answer, seen = found["answer"], found["observed"]
-    if not found["reliable"] or not iba or seen["posted"] != "0":
+def _of_statuses(point_class: PointClass, iba: bool) -> Deviation | None:
+    answer, seen = point_class["answer"], point_class["observed"]
+    if not point_class["reliable"] or not iba or seen["posted"] != "0":
         return None
     expected, statuses = _statuses(answer["requester"]), _statuses(seen["requester"])
     if statuses != expected:
@@ -141,13 +143,13 @@ _FIELD_KINDS = {
 
 def _of_fields(answer: AccessSeen, seen: AccessSeen) -> Deviation | None:
     """Compares the fields of completions with the same status. A completion in error has only its ids."""
-    for side, expected, found in (
+    for side, expected, completions in (
         ("requester", answer.get("requester", []), seen.get("requester", [])),
         ("receiver", answer.get("receiver", []), seen.get("receiver", [])),
     ):
-        if len(found) > len(expected) and side == "requester":
-            return Deviation(FIELDS, Fault(FaultKind.UNASKED_COMPLETION, seen=(*found[-1],)))
-        for right, words in zip(expected, found, strict=False):
+        if len(completions) > len(expected) and side == "requester":
+            return Deviation(FIELDS, Fault(FaultKind.UNASKED_COMPLETION, seen=(*completions[-1],)))
+        for right, words in zip(expected, completions, strict=False):
             if right[0] == words[0] and right != words:
                 kind = _field_kind(right, words)
                 expected_words = [word for word in right if word not in words]
@@ -193,7 +195,7 @@ class Judged:
         # The points that were not judged, each with what the device lacks, or with the refusal of the set-up.
         self.skipped: dict[Point, str] = {}
         self._unsupported: list[Point] = []  # those of them for which the device lacks something
-        found = [deviation(each, seen["iba"]) for each in seen["classes"]]
+        deviations = [deviation(item, seen["iba"]) for item in seen["classes"]]
         index = decode_index(seen["index"], len(points.points))
         for point, number in zip(points.points, index, strict=True):
             if number >= LACKING:
@@ -201,19 +203,19 @@ class Judged:
                 self._unsupported.append(point)
                 self.skipped[point] = f"need {seen['lacking'][number - LACKING]}"
             else:
-                self._judge(point, seen["classes"][number], found[number])
+                self._judge(point, seen["classes"][number], deviations[number])
 
-    def _judge(self, point: Point, found: PointClass, wrong: Deviation | None) -> None:
+    def _judge(self, point: Point, point_class: PointClass, wrong: Deviation | None) -> None:
         if wrong and wrong.aspect == SET_UP:
             self.verdicts[Verdict.UNREACHABLE] += 1
             self.skipped[point] = ", ".join(wrong.fault.seen)
             return
-        if is_granted(found["answer"]):
+        if is_granted(point_class["answer"]):
             outcome = GRANTED
         else:
             outcome = REFUSED
         right = [outcome, STATUS, FIELDS]
-        if not found["reliable"] or not self.seen["iba"]:
+        if not point_class["reliable"] or not self.seen["iba"]:
             right.remove(STATUS)
         if wrong:
             right = right[: right.index(wrong.aspect)]
@@ -236,7 +238,7 @@ class Judged:
         values = dict(zip(self.array.model.names, point, strict=True))
         seen = (fault.kind, fault.expected, fault.statuses, fault.errno)
         key = (wrong.aspect, blamed[0], circumstance(values), *seen)
-        group = self.groups.setdefault(key, Group(wrong, found))
+        group = self.groups.setdefault(key, Group(wrong, point_class))
         group.points.append(point)
 
     def unsupported_rules(self) -> set[str]:
@@ -277,8 +279,8 @@ def fault_at_points(points: CoveringArray | None, seen: CombinationsSeen) -> Fau
     by the answer that was recorded with it."""
     if points is not None and points.model.digest == seen["model"]:
         return Judged(points, seen).fault
-    found = [deviation(each, seen["iba"]) for each in seen["classes"]]
-    wrong = [each for each in found if each and each.aspect != SET_UP]
+    deviations = [deviation(item, seen["iba"]) for item in seen["classes"]]
+    wrong = [each for each in deviations if each and each.aspect != SET_UP]
     if wrong:
         return wrong[0].fault
     return None

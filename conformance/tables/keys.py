@@ -71,15 +71,15 @@ def list_of(items: Schema, least: int = 0) -> Schema:
     }
 
 
-def words(known: Iterable[str]) -> Schema:
-    return {"enum": list(known)}
+def words(values: Iterable[str]) -> Schema:
+    return {"enum": list(values)}
 
 
-def described(schema: Schema, known: Mapping[str, str]) -> Schema:
+def described(schema: Schema, values: Mapping[str, str]) -> Schema:
     """Returns the schema with the meanings of its words, for editors."""
     return {
         **schema,
-        "description": "; ".join(f"{word}: {meaning}" for word, meaning in known.items()),
+        "description": "; ".join(f"{word}: {meaning}" for word, meaning in values.items()),
     }
 
 

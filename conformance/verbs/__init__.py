@@ -56,14 +56,14 @@ def _read() -> dict[str, Any]:
 
 
 def _enums_of(
-    given: Mapping[str, Any],
+    entries: Mapping[str, Any],
     dialect: str = MAINLINE,
     mainline: Mapping[str, Enum] | None = None,
 ) -> dict[str, Enum]:
     """Returns the enumerations by name. Each begins with the enumerators of the mainline enumeration of this name."""
     return {
         name: _enum(name, more, dialect, (mainline or {}).get(name, ()))
-        for name, more in given.items()
+        for name, more in entries.items()
     }
 
 
@@ -75,24 +75,24 @@ def _enum(name: str, more: dict[str, Any], dialect: str, begin: Iterable[EnumVal
     return Enum(name, **{**more, "values": (*begin, *values)}, dialect=dialect)
 
 
-def _structs_of(given: Mapping[str, Any], dialect: str = MAINLINE) -> dict[str, Struct]:
+def _structs_of(entries: Mapping[str, Any], dialect: str = MAINLINE) -> dict[str, Struct]:
     return {
         name: Struct(name, more["summary"], tuple(_fields(more.get("fields", {}))), dialect)
-        for name, more in given.items()
+        for name, more in entries.items()
     }
 
 
-def _fields(given: Mapping[str, Any]) -> Iterator[Field]:
-    for names, (ctype, meaning, *further) in given.items():
+def _fields(entries: Mapping[str, Any]) -> Iterator[Field]:
+    for names, (ctype, meaning, *further) in entries.items():
         yield from (Field(name, ctype, meaning, **_texts(*further)) for name in names.split())
 
 
 def _verbs_of(
-    given: Mapping[str, Any],
+    entries: Mapping[str, Any],
     enums: Mapping[str, Enum],
     dialect: str = MAINLINE,
 ) -> dict[str, Verb]:
-    return {name: _verb(name, _texts(more), enums, dialect) for name, more in given.items()}
+    return {name: _verb(name, _texts(more), enums, dialect) for name, more in entries.items()}
 
 
 def _verb(name: str, more: dict[str, Any], enums: Mapping[str, Enum], dialect: str) -> Verb:
@@ -111,9 +111,9 @@ def _verb(name: str, more: dict[str, Any], enums: Mapping[str, Enum], dialect: s
     return Verb(name, dialect=dialect, **more)
 
 
-def _parameters(given: Mapping[str, Any]) -> tuple[Parameter, ...]:
+def _parameters(entries: Mapping[str, Any]) -> tuple[Parameter, ...]:
     return tuple(
-        _parameter(name, ctype, meaning, *more) for name, (ctype, meaning, *more) in given.items()
+        _parameter(name, ctype, meaning, *more) for name, (ctype, meaning, *more) in entries.items()
     )
 
 
@@ -130,18 +130,18 @@ def _parameter(
     return Parameter(name, ctype, meaning, **more)
 
 
-def _code(name: str, given: list[Any], codes: Enum | None) -> ReturnCode:
+def _code(name: str, entries: list[Any], codes: Enum | None) -> ReturnCode:
     if codes:
         value = codes.value_of(name)
     else:
         value = getattr(errno, name)
-    causes = tuple(value for value in given if isinstance(value, str))
-    return ReturnCode(name, value, causes, **dict(*given[len(causes) :]))
+    causes = tuple(value for value in entries if isinstance(value, str))
+    return ReturnCode(name, value, causes, **dict(*entries[len(causes) :]))
 
 
-def _texts(given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def _texts(entries: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Returns fields by name, with tuples for lists and texts for numbers."""
-    return {key: _text(value) for key, value in (given or {}).items()}
+    return {key: _text(value) for key, value in (entries or {}).items()}
 
 
 def _text(value: Any) -> Any:

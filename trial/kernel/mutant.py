@@ -66,7 +66,7 @@ def read_mutants(folder: Path = FOLDER / DEFAULT_DRIVER) -> tuple[Mutant, ...]:
 
 
 def chosen_mutants(
-    known: Sequence[Mutant],
+    mutants: Sequence[Mutant],
     names: Sequence[str] = (),
     rules: Sequence[str] = (),
     files: Sequence[str] = (),
@@ -78,13 +78,13 @@ def chosen_mutants(
         (files, lambda each: {each.file}),
     )
     for words, of in questions:
-        there = sorted(set[str]().union(*map(of, known)))
+        there = sorted(set[str]().union(*map(of, mutants)))
         for word in words:
             if word not in there:
                 raise UserError(
                     f"no mutant has the name, rule or file {word!r}{suggestion(word, there)}",
                 )
-    chosen = list(known)
+    chosen = list(mutants)
     for words, of in questions:
         if words:
             chosen = [mutant for mutant in chosen if of(mutant) & set(words)]
