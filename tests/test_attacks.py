@@ -51,7 +51,7 @@ class Attack(NamedTuple):
 
 
 ATTACKS = [
-    Attack(**{key: row.pop(key) for key in ("attack", "by", "said")}, changes=row)
+    Attack(row.pop("attack"), row.pop("by"), row.pop("said"), changes=row)
     for row in yaml.safe_load(Path(__file__).with_name("attacks.yaml").read_text())
 ]
 

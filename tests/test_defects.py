@@ -406,7 +406,9 @@ def test_the_objects_have_what_the_schema_requires_and_refer_to_each_other(
 ) -> None:
     assert kcidb["version"] == {"major": 5, "minor": 3}
     assert {key for key in kcidb if key != "version"} == set(REQUIRED)
-    ids = {kind: [entry["id"] for entry in kcidb[kind]] for kind in REQUIRED}
+    ids = {}
+    for kind in REQUIRED:
+        ids[kind] = [entry["id"] for entry in kcidb[kind]]
     for kind, keys in REQUIRED.items():
         assert kcidb[kind], kind
         assert len(set(ids[kind])) == len(ids[kind]), kind

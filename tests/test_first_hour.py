@@ -61,8 +61,11 @@ def screen_of(
 def rows_of(screen: list[str]) -> dict[str, list[str]]:
     """Returns the cells of each device of a screen."""
     rows = [line.split("  ") for line in screen if line.startswith("  ") and line[2] != " "]
-    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
-    return {name: rest for name, *rest in cells[1:]}
+    cells_by_device = {}
+    for row in rows[1:]:
+        name, *cells = (cell.strip() for cell in row if cell.strip())
+        cells_by_device[name] = cells
+    return cells_by_device
 
 
 @pytest.mark.parametrize(

@@ -88,11 +88,10 @@ def footer(out: Path) -> dict[str, object]:
 
 
 def guests_of(out: Path) -> list[int]:
-    command_of = command_lines().items()
     return [
         pid
-        for pid, words in command_of
-        if "qemu" in words[0] and any(str(out) in word for word in words)
+        for pid, words in command_lines().items()
+        if "qemu" in words[0] and str(out) in "\0".join(words)
     ]
 
 

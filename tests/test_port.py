@@ -25,6 +25,7 @@ from conformance.judging import judge
 from conformance.kernel.interfaces import Interfaces, local_addresses
 from conformance.kernel.netlink import RdmaNetlink
 from conformance.model.capability import DeviceAttributes, declared_capabilities, need_on_demand
+from conformance.model.case import Case
 from conformance.model.observation import Observation
 from conformance.model.transport import INFINIBAND, IWARP, ROCE
 from conformance.tables.suite import load_suite
@@ -476,18 +477,17 @@ def test_lists_of_reads_need_as_many_elements_as_the_tables_use(
 NEEDS = {"immediate_data", "send_immediate_data"}
 
 
+def sends_immediates(row: Case) -> bool:
+    if row.id.startswith("wire/"):  # packets, which the suite itself makes
+        return False
+    steps = (row.when, *row.afterwards)
+    return any("WITH_IMM" in str(step) or step.call == "immediates_in_order" for step in steps)
+
+
 def test_every_row_and_point_with_immediate_data_needs_this_capability() -> None:
     cases = load_suite().cases
     rows = [case for case in cases if case.sweep is None]
-    using = {
-        row.id
-        for row in rows
-        if not row.id.startswith("wire/")  # packets, which the suite itself makes
-        and any(
-            "WITH_IMM" in str(step) or step.call == "immediates_in_order"
-            for step in (row.when, *row.afterwards)
-        )
-    }
+    using = {row.id for row in rows if sends_immediates(row)}
     assert using
     assert using == {row.id for row in rows if not NEEDS.isdisjoint(row.needs)}
     sweeps = [case.sweep for case in cases if case.sweep]

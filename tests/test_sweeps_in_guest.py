@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -65,11 +66,14 @@ def without_commands(result: dict[str, Any]) -> dict[str, Any]:
     only in a run on one device."""
     if "deviations" not in result:
         return result
-    deviations = [
-        {key: value for key, value in deviation.items() if key != "repro"}
-        for deviation in result["deviations"]
-    ]
+    deviations = [dict(deviation) for deviation in result["deviations"]]
+    for deviation in deviations:
+        deviation.pop("repro", None)
     return {**result, "deviations": deviations}
+
+
+def part(line: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    return {key: line[key] for key in keys if key in line}
 
 
 class Found:
@@ -79,12 +83,12 @@ class Found:
         results = [line["line"] for line in lines if line["file"] == "results.jsonl"]
         self.header, self.footer = results[0], results[-1]
         self.results = {
-            line["case"]: without_commands({key: line[key] for key in KEPT if key in line})
+            line["case"]: without_commands(part(line, KEPT))
             for line in results
             if line["type"] == "result"
         }
         self.points = {
-            line["line"]["case"]: {key: line["line"][key] for key in ("axes", "outcomes", "index")}
+            line["line"]["case"]: part(line["line"], ("axes", "outcomes", "index"))
             for line in lines
             if line["file"].endswith(".json")
         }

@@ -53,15 +53,11 @@ def test_a_malformed_document_is_refused_with_the_place_of_each_mistake(
     expected = corpus.expectations(corpus.DOCUMENTS[name])
     assert expected, "the document has no `# expect` lines"
     messages = corpus.mistakes(name, tmp_path)
-    missing = [
-        message
-        for message in expected
-        if not any(
+    for message in expected:
+        assert any(
             text.startswith(f"{message.location}: ") and message.fragment in text
             for text in messages
-        )
-    ]
-    assert missing == [], messages
+        ), (message, messages)
     assert len(messages) == len(expected), messages
 
 

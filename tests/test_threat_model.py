@@ -9,7 +9,7 @@ from conformance.tables.suite import ROOT
 
 _PAGE = (ROOT / "docs" / "threat-model.md").read_text()
 ROWS = [
-    [cell.strip() for cell in line.strip("|").split("|")]
+    re.split(r" *\| *", line)[1:-1]
     for line in _PAGE.splitlines()
     if line.startswith("|") and not line.startswith("|---")
 ][1:]

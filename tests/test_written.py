@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -76,11 +77,17 @@ READING = (
     ("explain", "REG-15", "--run", "RUN"),
     ("list", "coverage", "--run", "RUN"),
 )
+
+
+def of_old_run(command: Sequence[str]) -> list[str]:
+    return [OLD if word == "RUN" else word for word in command]
+
+
 WRITING = (
     ["run", "--host", "root@nowhere.invalid", "--device", "x"],
     ["run", "--guest"],
     ["trial", "reference"],
-    *([OLD if word == "RUN" else word for word in command] for command in OF_A_RUN),
+    *map(of_old_run, OF_A_RUN),
 )
 
 

@@ -231,8 +231,8 @@ def _behind(kind: str, symptoms: Sequence[Symptom]) -> str:
     """Returns what kind of region it is; of the two kinds of own addresses, those that the cases have."""
     if kind != OWN_ADDRESSES:
         return _BEHIND.get(kind, "")
-    names = [_OWN[based] for based in sorted({symptom.is_zero_based for symptom in symptoms})]
-    return f" with {' or '.join(names)}"
+    based = {symptom.is_zero_based for symptom in symptoms}
+    return f" with {' or '.join(_OWN[is_zero_based] for is_zero_based in sorted(based))}"
 
 
 def _effects(symptoms: Sequence[Symptom]) -> str:
