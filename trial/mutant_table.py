@@ -193,8 +193,9 @@ def _member(name: str, code: Node, kind: Any, names: dict[str, Any]) -> Any:
             tree = ast.parse(opening + "\n ".join(text.splitlines()))
     except SyntaxError as error:
         raise _mistake(code, f"not Python: {error.msg}") from error
-    names_known = {*parameters, *names, "was", *dir(builtins), *_assigned(tree)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    names_known = {*parameters, *names, "was", *dir(builtins), *_assigned(nodes)}
+    for node in nodes:
         if isinstance(node, ast.Name) and node.id not in names_known:
             if method:
                 opening = f"; {name} has the parameters {', '.join(parameters[1:]) or 'none'}"
@@ -215,18 +216,16 @@ def _items(node: Node) -> tuple[Node, ...]:
     return (node,)
 
 
-def _assigned(tree: ast.AST) -> set[str]:
-    stored = {
-        node.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
-    named = {
-        str(node.name)
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.ExceptHandler, ast.FunctionDef))
-    }
-    return stored | named | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+def _assigned(nodes: Sequence[ast.AST]) -> set[str]:
+    names = set()
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, (ast.ExceptHandler, ast.FunctionDef)):
+            names.add(str(node.name))
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+    return names
 
 
 class _Was(ast.NodeTransformer):
