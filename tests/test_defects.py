@@ -308,9 +308,10 @@ def at_points(*points: tuple[str, FaultKind, dict[str, str]]) -> list[str]:
 
 def test_one_cause_at_points_with_several_rules_and_keys_is_one_defect() -> None:
     cut = {"operation": "ATOMIC_FETCH_AND_ADD", "before": "cut_read", "key": "window"}
-    kept = [("BIND-07", FaultKind.NOT_ARRIVED, cut), ("REG-12", FaultKind.NOT_ARRIVED, cut)]
+    later = {**cut, "before": "refused"}
+    kept = [("BIND-07", FaultKind.NOT_ARRIVED, cut), ("REG-12", FaultKind.NOT_ARRIVED, later)]
     (title,) = at_points(*kept, ("IOVA-02", FaultKind.NO_COMPLETION, {**cut, "key": "region"}))
-    assert title.startswith("atomic operations fail after an RDMA READ that ended")
+    assert title.startswith("atomic operations fail after a reset of their queue pair")
     inline = {"operation": "SEND", "posting": "wr_post", "flags": "inline", "key": "window"}
     found = [("BIND-05", FaultKind.REFUSED, inline), ("STAT-01", FaultKind.WRONG_STATUS, inline)]
     assert at_points(*found) == [

@@ -12,7 +12,7 @@ to one defect. The following facts, besides the kind of violation, determine a c
 - A request accessed bytes outside of a region: no further fact, because one check of bounds should refuse all these
   requests.
 - A request moved bytes outside of a window: no further fact, as for a region.
-- Inline data of a builder, and an atomic operation behind an RDMA READ that was cut, at points of a model: this
+- Inline data of a builder, and an atomic operation after a reset of its queue pair, at points of a model: this
   circumstance. The rule and the key do not matter.
 - Another failure in the use of a window: the rule. If the window was bound although the bind must be refused, the missing
   refusal is the cause. Requests in flight that move bytes after the window has ended have one cause.
@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 from conformance.judging.answering_layer import CORE
 from conformance.judging.kernel_alarms import first_alarm, site_in
-from conformance.model.combinations import CUT_READ, circumstance
+from conformance.model.combinations import ATOMIC_AFTER_RESET, circumstance
 from conformance.model.fault import NEWER_COMMAND, OWN_ADDRESSES, WINDOW, Effect, Fault, FaultKind
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.rules import OF_WIRE
@@ -317,7 +317,7 @@ class Cause:
 
 _NEWER_COMMAND = ("kernel core", "REG_MR")
 _ENDED_WINDOW = ("use", "ended window")
-_BEHIND_CUT_READ = ("use", "behind a cut READ")
+_AFTER_RESET = ("use", ATOMIC_AFTER_RESET)
 _OUTSIDE_OF_WINDOW = ("use", "window", "BIND-10")
 # By group and rule: the rule whose check also refuses this. A region of another process is a region of another domain,
 # and a comparison with the bounds also refuses long elements.
@@ -361,8 +361,8 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
         return _NEWER_COMMAND
     if fault.operation == BUILT_INLINE and effect in (Effect.REFUSED, Effect.STATUS):
         return ("use", "region", Effect.REFUSED, BUILT_INLINE)
-    if _is_behind_cut_read(symptom):
-        return _BEHIND_CUT_READ
+    if _is_after_reset(symptom):
+        return _AFTER_RESET
     if fault.verb == "access_elsewhere" and effect is Effect.REFUSED:
         # What another process may still use was ended by the judged call, which had to be refused.
         return _of_acceptance(group_of(verb_of(symptom.record["call"])), rule)
@@ -406,10 +406,10 @@ def _is_of_invalidation(fault: Fault) -> bool:
     return fault.operation.endswith("_WITH_INV") and (told or accepted)
 
 
-def _is_behind_cut_read(symptom: Symptom) -> bool:
-    """Whether an atomic operation has failed because an RDMA READ had ended behind its first packet."""
+def _is_after_reset(symptom: Symptom) -> bool:
+    """Whether an atomic operation that must be granted has failed after a reset of its queue pair."""
     effects = (Effect.MISPLACED, Effect.REFUSED, Effect.HUNG)
-    return circumstance(symptom.smallest) == CUT_READ and symptom.fault.effect in effects
+    return circumstance(symptom.smallest) == ATOMIC_AFTER_RESET and symptom.fault.effect in effects
 
 
 def _of_acceptance(group: str, rule: str) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from conformance.defects.symptom import (
     group_of,
     site_of,
 )
+from conformance.model.combinations import ATOMIC_AFTER_RESET
 from conformance.model.fault import (
     HUGE,
     ON_DEMAND,
@@ -206,8 +207,8 @@ def _use(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str
     what, *more = key
     if what == "ended window":
         return "a request in flight moves bytes after its window has ended"
-    if what == "behind a cut READ":
-        return "atomic operations fail after an RDMA READ that ended behind its first packet, and a reset"
+    if what == ATOMIC_AFTER_RESET:
+        return "atomic operations fail after a reset of their queue pair, which follows a failed request"
     if what == "no completion":
         return f"requests never complete: {more[0] or 'any'}"
     if what == "window":

@@ -16,18 +16,22 @@ Point = tuple[str, ...]
 ALWAYS = "always"
 # In the index of recorded points, numbers from here on stand for what the device lacks.
 LACKING = 0x8000
-# A value of `before`: a READ of which only the first packet could be written, and a reset of the queue pair.
+# Values of `before`: after a request that failed, the queue pair was reset. Of a cut READ, only the first packet could be
+# written.
 CUT_READ = "cut_read"
+_RESET = ("refused", "expired", CUT_READ)
+# A circumstance of points; see below. Fingerprints contain the text.
+ATOMIC_AFTER_RESET = "an atomic operation after a reset"
 Test = Callable[[Point], bool]
 # What points show, as evidence of rules.
 ASPECTS = GRANTED, REFUSED, STATUS, FIELDS = "granted", "refused", "status", "fields"
 
 
 def circumstance(values: Mapping[str, str]) -> str:
-    """Returns why a request may fail whatever it addresses: an atomic operation behind a cut READ, or inline data of a
-    builder; empty for other points."""
-    if values.get("before") == CUT_READ and values.get("operation") in ATOMICS_IN_ORDER:
-        return CUT_READ
+    """Returns why a request may fail whatever it addresses: it is an atomic operation after a reset, or has inline data of
+    a builder; empty for other points. What a device keeps over a reset may become visible at a later point."""
+    if values.get("before") in _RESET and values.get("operation") in ATOMICS_IN_ORDER:
+        return ATOMIC_AFTER_RESET
     if values.get("flags") == "inline" and values.get("posting") in BUILDERS:
         return BUILT_INLINE
     return ""
