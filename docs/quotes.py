@@ -82,7 +82,8 @@ def recorded(stack: str = OWN) -> Digest:
 def _summary(run: Digest) -> Iterator[str]:
     folder = Path(
         "out",
-        re.sub("[^0-9T]", "", run.header["started"].partition("+")[0]) + f"-{run.device}",
+        re.sub("[^0-9T]", "", run.header["started"].partition("+")[0])
+        + f"-{run.environment.device}",
     )
     yield from (
         f"    {line}".rstrip()
@@ -91,10 +92,10 @@ def _summary(run: Digest) -> Iterator[str]:
 
 
 def _calls(run: Digest) -> Iterator[str]:
-    again = (run.footer or {}).get("confirmation", {})
-    repeated = sum(again.values())
+    assert run.footer
+    repeated = sum(run.footer.get("confirmation", {}).values())
     cases = len(run.results)
-    yield f"A default run had {run.points:,} judged calls in {cases:,} cases and repeated {repeated:,} violations."
+    yield f"A default run had {run.summary.points:,} judged calls in {cases:,} cases and repeated {repeated:,} violations."
 
 
 @functools.cache
@@ -125,32 +126,37 @@ def _in_part_by_stack(_: Digest) -> Iterator[str]:
 
 def _part(run: Digest, rule: str) -> str:
     """Returns how much evidence a run has seen for a rule, and why the rest is missing; empty if nothing is missing."""
-    evidence = (run.footer or {}).get("rule_evidence", {}).get(rule)
+    assert run.footer
+    evidence = run.footer.get("rule_evidence", {}).get(rule)
     if evidence is None:
         return ""
     reasons = sorted({missing["why"] for missing in evidence["missing"].values()})
-    return f"{run.labels[rule]}, {evidence['seen']} of {evidence['needed']}: {'; '.join(reasons)}"
+    return f"{run.verdicts.labels[rule]}, {evidence['seen']} of {evidence['needed']}: {'; '.join(reasons)}"
 
 
 def _defects_by_stack(_: Digest) -> Iterator[str]:
     fingerprints = {
-        fingerprint for defect in _runs()[OWN].defects for fingerprint in defect.fingerprints
+        fingerprint
+        for defect in _runs()[OWN].violations.defects
+        for fingerprint in defect.fingerprints
     }
     yield "| run | violations | defects | defects in the kernel's core | defects that rxe has too |"
     yield "|---|---:|---:|---:|---:|"
     for name, run in _runs().items():
-        core = sum(defect.answering.layer == CORE for defect in run.defects)
+        core = sum(defect.answering.layer == CORE for defect in run.violations.defects)
         violations = len(
-            {record["case"] for records in run.violations().values() for record in records},
+            {record["case"] for records in run.violations.by_rule().values() for record in records},
         )
-        shared = sum(not fingerprints.isdisjoint(defect.fingerprints) for defect in run.defects)
-        yield f"| {name} | {violations} | {len(run.defects)} | {core} | {shared} |"
+        shared = sum(
+            not fingerprints.isdisjoint(defect.fingerprints) for defect in run.violations.defects
+        )
+        yield f"| {name} | {violations} | {len(run.violations.defects)} | {core} | {shared} |"
 
 
 def _seen(_: Digest) -> Iterator[str]:
     stacks = {}
     for name, run in _runs().items():
-        stacks[name] = {rule: _SEEN[label] for rule, label in run.labels.items()}
+        stacks[name] = {rule: _SEEN[label] for rule, label in run.verdicts.labels.items()}
     rules = {rule: texts for rule, texts in _rules().items() if texts.since != VENDOR}
     violations = Counter(violation.rule for violation in (*VIOLATIONS, *BLIND_VIOLATIONS))
     seen = {}
@@ -173,12 +179,12 @@ def _seen(_: Digest) -> Iterator[str]:
 QUOTES: Mapping[str, Callable[[Digest], Iterable[str]]] = {
     "summary": _summary,
     "conclusion": lambda run: [
-        f"    {run.short_sentence}",
-        f"    {run.conclusion} (exit status {run.status})",
+        f"    {run.summary.short_sentence}",
+        f"    {run.summary.conclusion} (exit status {run.summary.status})",
     ],
-    "headline": lambda run: [f"    {run.headline}"],
+    "headline": lambda run: [f"    {run.summary.headline}"],
     "rules in part": lambda run: [
-        f"- {rule} {restriction}" for rule, restriction in run.restrictions.items()
+        f"- {rule} {restriction}" for rule, restriction in run.verdicts.restrictions.items()
     ],
     "calls": _calls,
     "in part by stack": _in_part_by_stack,

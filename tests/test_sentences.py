@@ -52,9 +52,9 @@ suite = load_suite()
 for name in sys.argv[1:]:
     run = read(Path(name))
     defects = [
-        (defect.fingerprint, defect.severity.name, list(defect.cases)) for defect in run.defects
+        (defect.fingerprint, defect.severity.name, list(defect.cases)) for defect in run.violations.defects
     ]
-    parts = [(part.standing.name, part.count) for part in run.parts]
+    parts = [(part.standing.name, part.count) for part in run.summary.parts]
     judged = []
     for result in rejudge(suite, read_written(Path(name)), Path(name)):
         record = completed(result.record)
@@ -63,7 +63,8 @@ for name in sys.argv[1:]:
             for symptom in symptoms_of(record):
                 causes.append((cause_of(symptom).fingerprint, severity_of(symptom).name))
         judged.append((record["case"], record["verdict"], causes, record["rule_verdicts"]))
-    concluded = run.status, dict(run.verdicts), sorted(run.restrictions), sorted(run.apart)
+    verdicts = run.verdicts
+    concluded = run.summary.status, dict(verdicts.of_rules), sorted(verdicts.restrictions), sorted(verdicts.apart)
     print(json.dumps([concluded, parts, defects, judged]))
 """
 
