@@ -54,7 +54,7 @@ def needs_of(registry: Registry, cases: Sequence[Case]) -> tuple[Needs, list[Mis
 
 
 POINT = "#"  # between the id of a sweep and the text of one of its points
-VERSION = "1.0.0"
+VERSION = "1.1.0"
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "cases"
 # the suffixes of the files in a folder of cases on which the suite depends
