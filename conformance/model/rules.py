@@ -13,6 +13,7 @@ from conformance.model.case import Arguments, Case, Flags, Step
 from conformance.model.quantity import Quantity
 from conformance.model.record import HeaderRecord, RuleTexts, Shows
 from conformance.model.row_template import Varying, axes_of
+from conformance.model.script import Event
 from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import WIRE
 from conformance.older_python import zip
@@ -119,12 +120,18 @@ def shown_by(case: Case) -> tuple[Shown, ...]:
     """
     if case.when.then.outcome not in _DIRECTIONS or not case.kind.traits.proves:
         return ()
+    if case.when.call == WIRE and not any(event.decides for event in _script(case.when)):
+        return ()
     steps = [step for step in (case.when, *case.afterwards) if step.then.outcome in _DIRECTIONS]
     if len(steps) > 1 and case.when.then.outcome == "success":
         del steps[0]
     if "failing_allocations" in case.needs:
         del steps[1:]
     return tuple(dict.fromkeys(_shown(case, step) for step in steps))
+
+
+def _script(step: Step) -> Iterable[Event]:
+    return cast(tuple[Event, ...], step.arguments["packets"])
 
 
 def is_evidence(rule: str, call: str) -> bool:

@@ -100,6 +100,7 @@ EVENTS: Mapping[str, EventSpec] = {
 }
 # The event `call` is a call of the table language, with its arguments.
 CALL = "call"
+_DECISIVE = ("sends", "completes", "receives", "state", "changed")
 # The keys of an event whose words are lists.
 LISTS = ("gets",)
 
@@ -126,3 +127,14 @@ class Event:
     @property
     def word(self) -> str:
         return self.words[0]
+
+    @property
+    def decides(self) -> bool:
+        """Whether some behaviour of the device is wrong here, besides a byte that should not change: not if a packet may
+        be executed as well as refused."""
+        if self.kind != "op":
+            return self.kind in _DECISIVE
+        gets = set(self.names.get("gets", ()))
+        executed = not gets.isdisjoint(("ACK", RESPONSE))
+        may_refuse = not gets.issubset(("ACK", RESPONSE))
+        return bool(gets) and ANYTHING not in gets and not (executed and may_refuse)
