@@ -233,8 +233,8 @@ def test_a_value_that_is_wrong_everywhere_is_named() -> None:
 def test_a_deviation_is_explained_by_the_values_that_cause_it() -> None:
     points = array("triples")
     judgement = judged(_LosesImmediate, points)
-    (group,) = judgement.groups.values()
-    formula = explained(points.model, group.points, judgement.passed["fields", "WC-01"])
+    wrong = [point for group in judgement.groups.values() for point in group.points]
+    formula = explained(points.model, wrong, judgement.passed["fields", "WC-01"])
     assert "transport=UC" in formula
     assert "operation=" in formula
     assert "place=" not in formula
