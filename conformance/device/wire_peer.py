@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 from conformance.bench.calls import Pd
 from conformance.bench.interface import Queue
-from conformance.bench.lingering import Lingering
 from conformance.bench.memory_areas import pattern
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.memory import allocate
@@ -243,7 +242,7 @@ class WirePair:
             raise HostLacks(f"device and wire peer share no IP address of version {spec.ip}", _HINT)
         code = spec.mtu(min(self.mtu_code, link.device.active_mtu))
         self.end = WireEnd(link, spec.ip, SMALLEST_MTU_BYTES << (code - SMALLEST_MTU))
-        self.lingering = Lingering()
+        self.lingering = link.device.lingering
         self.tells_state = link.device.findings.tells_state
         self.responder = WireQueue(link.device, pd, spec, deadline_s)
         self.requester: Queue = self.responder

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.bench.calls import Pd
 from conformance.bench.interface import Queue as AnyQueue
-from conformance.bench.lingering import Lingering
 from conformance.bench.work_requests import SendRequest
 from conformance.device.queue_pairs import DATAGRAM_QKEY
 from conformance.device.wire_requester import WireRequester
@@ -96,7 +95,7 @@ class ReferencePair:
         if not bench.device.stack.transport.iba or spec.kind not in ("RC", "UC", "UD"):
             raise HostLacks(f"the reference takes no packets of type {spec.kind}", _HINT)
         self._arguments = bench, spec, requester, responder
-        self.lingering = Lingering()
+        self.lingering = bench.lingering
         self._create()
 
     def _create(self) -> None:
