@@ -64,10 +64,6 @@ def test_no_device_fails_for_a_defect_of_another_layer(stack: str) -> None:
             assert all(map(is_of_stack, records)), defect.title
 
 
-# Defects of an earlier run whose record has no frame of the driver; siw's record of the same defect has one.
-UNKNOWN_THERE = ("f7496e71ec5f",)
-
-
 def sections() -> Mapping[str, Mapping[str, str]]:
     """The defects of docs/findings.md by fingerprint, each with the lines of its section by name."""
     page = (ROOT / "docs/findings.md").read_text(encoding="utf-8")
@@ -83,8 +79,5 @@ def sections() -> Mapping[str, Mapping[str, str]]:
 def test_a_defect_of_the_findings_is_owned_by_the_layer_of_its_place(fingerprint: str) -> None:
     section = sections()[fingerprint]
     layer, _, evidence = section["answered by"].partition(" (")
-    if layer == UNKNOWN:
-        assert fingerprint in UNKNOWN_THERE
-    else:
-        assert layer == layer_of(section["where"])
+    assert layer == layer_of(section["where"])
     assert evidence
