@@ -1,5 +1,5 @@
-"""Compares the fields of a requester's completion with ibv_poll_cq(3). Other calls judge the status and, in some rows,
-the opcode; here every field that the manual page defines for the status is compared."""
+"""Compares the fields of a requester's completion with ibv_poll_cq(3), and the flags of a receiver's. Other calls judge the
+status and, in some rows, the opcode; here every field that the manual page defines for the status is compared."""
 
 from conformance.bench.interface import Queue
 from conformance.bench.work_requests import (
@@ -22,11 +22,17 @@ _OF_OWNERS = ("BIND_MW", "LOCAL_INV")  # requests of the region's owner, not of 
 _GRH = 1 << 0  # enum ibv_wc_flags
 _WORD = 8
 _ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
+_RECEIVED = {
+    "RECV": "SEND",
+    "RECV_RDMA_WITH_IMM": "RDMA_WRITE_WITH_IMM",
+}  # the request of a receive
 
 
 def completion_fields(context: CaseContext, step: Step) -> Observation:
-    """Posts one request, and compares the fields of its completion. `differences` names each wrong field."""
-    pair, operation = context.pairs[str(step.arguments["qp"])], str(step.arguments["op"])
+    """Posts one request, and compares the fields of its completion, or the flags of that of its receive. `differences`
+    names each wrong field."""
+    pair, wanted = context.pairs[str(step.arguments["qp"])], str(step.arguments["op"])
+    operation = _RECEIVED.get(wanted, wanted)
     if operation in _OF_OWNERS:
         queue = pair.responder
     else:
@@ -44,6 +50,8 @@ def completion_fields(context: CaseContext, step: Step) -> Observation:
     returned = queue.post_send(request)
     if returned.value:
         return result_of(returned)
+    if wanted in _RECEIVED:
+        queue = pair.responder
     completions = queue.completions(1)
     if not completions:
         extra = queue.completions(1, SILENCE_S)
@@ -54,7 +62,10 @@ def completion_fields(context: CaseContext, step: Step) -> Observation:
     (completion,) = completions or extra
     observation: Observation = {**result_of(returned), "layer": "device"}
     observation["wc"] = [completion.status]
-    return compared(observation, _differences(completion, request, queue, length))
+    differences = _of_header(completion)
+    if wanted not in _RECEIVED:
+        differences = [*_differences(completion, request, queue, length), *differences]
+    return compared(observation, differences)
 
 
 def _request(
@@ -102,6 +113,10 @@ def _differences(
         actual = getattr(completion, name)
         if actual != value:
             different.append(f"{name} {actual} instead of {value}")
-    if completion.status == "SUCCESS" and completion.wc_flags & _GRH:
-        different.append("the flag GRH, which is valid only for datagrams")
     return different
+
+
+def _of_header(completion: Completion) -> list[str]:
+    if completion.status == "SUCCESS" and completion.wc_flags & _GRH:
+        return ["the flag GRH, which is valid only for datagrams"]
+    return []

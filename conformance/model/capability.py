@@ -114,6 +114,7 @@ UNNAMED_FLAG_NEEDS = {flag: FLAG_NEEDS[flag] for flag in ("ZERO_BASED", "HUGETLB
 OPERATION_NEEDS: Mapping[str, str] = {
     "RDMA_WRITE_WITH_IMM": "immediate_data",
     "RECV_WITH_IMM": "send_immediate_data",
+    "RECV_RDMA_WITH_IMM": "immediate_data",
     "immediates_in_order": "immediate_data",
     "READ": "read_sinks",
     "list_traffic": "lists",

@@ -134,6 +134,10 @@ class Queues(Access):
         """Returns the wc_flags of a requester's completion."""
         return 0
 
+    def received_flags(self, queue: Queue) -> int:
+        """Returns the wc_flags of a receive's completion."""
+        return int(queue.kind == "UD")
+
     def reported_number(self, queue: Queue) -> int:
         return queue.number
 

@@ -415,7 +415,9 @@ class Work(Binding):
         opcode = self.received_opcode(content is not None)
         done = Completion(wr_id, status)
         if status == SUCCESS:
-            done = Completion(wr_id, status, opcode, self.received_length(length, sges), imm)
+            number = self.received_length(length, sges)
+            flags = self.received_flags(peer)
+            done = Completion(wr_id, status, opcode, number, imm, wc_flags=flags)
         self.complete_receive(peer, done)
         if status != SUCCESS:
             self.fail(peer)
