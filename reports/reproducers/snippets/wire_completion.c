@@ -1,5 +1,6 @@
 // needs: wire
-/* Prints the next completion and the fields of a successful one; the script judges them. */
+/* Prints the next completion, and the fields of a successful one, which the
+ * script judges. */
 static void completion(struct ibv_qp *qp)
 {
     static const char *names[] = { "SUCCESS", "LOC_LEN_ERR", "LOC_QP_OP_ERR",
