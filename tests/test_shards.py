@@ -60,7 +60,8 @@ def test_shards_of_a_default_run_take_about_the_same_time(of: int) -> None:
         seconds(Shard(number, of).part(ids, str, shipped_durations()))
         for number in range(1, of + 1)
     ]
-    assert max(times) <= 1.1 * min(times)
+    longest = max(shipped_durations().values())  # one shard has this case, and perhaps no other
+    assert max(times) <= max(1.1 * min(times), 1.01 * longest)
 
 
 def test_a_run_plans_its_shard_and_records_the_whole() -> None:

@@ -12,7 +12,7 @@ from conformance.bench.interface import Bench, Entry, ModifiableQueue, Queue
 from conformance.bench.work_requests import SIGNALED, BindInfo, Completion, SendRequest, next_rkey
 from conformance.combinations.extent import Extent
 from conformance.combinations.stored import DMABUF, Memories
-from conformance.errors import SetupRefused
+from conformance.errors import HostLacks, SetupRefused
 from conformance.execution.connection import LoopbackConnection
 from conformance.execution.context import HarnessResources, release
 from conformance.execution.elsewhere import registered_elsewhere
@@ -291,6 +291,9 @@ class Objects:
                     by_readers=wanted.polling != "poll_cq",
                     path_mtu=SMALLEST_MTU if wanted.path_mtu == LEAST else 0,
                 )
+            except HostLacks as lack:
+                self._refused[key] = refusal = SetupRefused(str(lack), "")
+                raise refusal from lack
             except SetupRefused as refusal:
                 self._refused[key] = refusal
                 raise

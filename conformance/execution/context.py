@@ -7,6 +7,7 @@ points of a sweep share the resources.
 
 from __future__ import annotations
 
+import errno
 import itertools
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -16,7 +17,7 @@ from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Pair, Queu
 from conformance.bench.memory_areas import Part
 from conformance.bench.work_requests import BindInfo
 from conformance.device.remote_peer import RemoteDomain
-from conformance.errors import NotConnected, SetupRefused
+from conformance.errors import HostLacks, NotConnected, SetupRefused
 from conformance.execution.connection import LoopbackConnection
 from conformance.kernel.child import Child
 from conformance.model.case import Argument, Case, Flags, QpSpec, SgeSpec, Value
@@ -105,7 +106,8 @@ class HarnessResources:
 
 
 def create_pair(bench: Bench, spec: QpSpec, pds: Mapping[str, Pd]) -> Pair:
-    """Creates a connected pair whose responder is in the PD of `spec`. Raises SetupRefused."""
+    """Creates a connected pair whose responder is in the PD of `spec`. Raises SetupRefused, or HostLacks if the device
+    may refuse the pair because it has no room for so many bytes of inline data."""
     try:
         return bench.pair(spec, pds["pd"], pds[spec.pd])
     except NotConnected as error:
@@ -115,6 +117,10 @@ def create_pair(bench: Bench, spec: QpSpec, pds: Mapping[str, Pd]) -> Pair:
         code = getattr(error, "error_code", None)
         if code is None:
             raise
+        if spec.inline and code == errno.EINVAL:
+            room = f"room for {spec.inline} bytes of inline data"
+            what = f"a queue pair of type {spec.kind} with {room}"
+            raise HostLacks(what, hint="the device makes none") from error
         if spec.extended == BOTH_POSTERS:
             built = WR_POST
         else:

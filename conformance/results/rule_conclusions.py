@@ -203,11 +203,16 @@ def _conclude(
         if verdict in NOT_TESTABLE and not _needs_test_kernel(record):
             name = _absent(verdict, record)
             count[name] += 1
+            why = _why(verdict, record)
+            before = missing.get(name)
+            if before and before["why"] not in _NOT_OFFERED:
+                # Two results have one text: what the device offers was not seen.
+                why = before["why"]
             if name in missing or not any(
                 evidence["shows"] in missing for _, evidence in _shows(record, rule)
             ):
                 missing[name] = {
-                    "why": _why(verdict, record),
+                    "why": why,
                     "because": counted(count[name], "case"),
                 }
     run = len({record["case"] for record in records if POINT not in record["case"]})
