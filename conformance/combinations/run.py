@@ -6,6 +6,7 @@ from collections.abc import Callable
 from conformance.bench.interface import Bench
 from conformance.combinations.access import Access
 from conformance.combinations.objects import Objects
+from conformance.execution.connection import MOST_TRIES
 from conformance.execution.runner import CaseRun, Progress, RunContext, run_observing
 from conformance.model.case import Case
 from conformance.model.combinations import LACKING, Conditions, CoveringArray
@@ -16,7 +17,6 @@ from conformance.older_python import zip
 
 _PROGRESS = 100  # the number of points between two reports
 _DIVIDED = (["range"], ["length"])  # faults before which a part of the message may be written
-_MOST_TRIES = 3  # of a message that an unreliable transport may lose
 
 
 def run_combinations(case: Case, run: RunContext, progress: Progress) -> CaseRun:
@@ -101,7 +101,7 @@ def observe(
 def _observed(objects: Objects, values: dict[str, str], answer: AccessSeen) -> AccessSeen:
     """Carries out a point; again if an unreliable transport has lost a message that must arrive."""
     seen = Access(objects, values).observe()
-    for _ in range(_MOST_TRIES - 1):
+    for _ in range(MOST_TRIES - 1):
         if values["transport"] in RELIABLE or not _is_lost(seen, answer):
             break
         seen = Access(objects, values).observe()

@@ -256,16 +256,10 @@ class CarriedPair(WirePair):
     ) -> None:
         """`pds` are the domains of the requester's data and of the device's queue pair. Raises PyverbsRDMAError."""
         self._arguments = link, spec, pds, deadline_s, most_packets
-        self._connect_anew(*self._arguments)
+        self._connect_anew()
 
-    def _connect_anew(
-        self,
-        link: WireLink,
-        spec: QpSpec,
-        pds: tuple[Pd, Pd],
-        deadline_s: float,
-        most_packets: int,
-    ) -> None:
+    def _connect_anew(self) -> None:
+        link, spec, pds, deadline_s, most_packets = self._arguments
         super().__init__(link, spec, pds[1], deadline_s)
         self.requester = WireRequester(
             self.end, spec.kind, pds[0], deadline_s, most_packets=most_packets
@@ -274,4 +268,4 @@ class CarriedPair(WirePair):
     def renew(self) -> None:
         """Creates both ends anew."""
         self.close()
-        self._connect_anew(*self._arguments)
+        self._connect_anew()

@@ -11,9 +11,8 @@ from conformance.bench.calls import Sge, errno_name
 from conformance.bench.interface import BuildingQueue
 from conformance.bench.memory_areas import EMPTY, repeated
 from conformance.bench.work_requests import SIGNALED, SendRequest
-from conformance.execution.connection import LoopbackConnection
+from conformance.execution.connection import MOST_TRIES, LoopbackConnection
 from conformance.execution.context import CaseContext, told
-from conformance.execution.traffic import MOST_TRIES
 from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import Observation

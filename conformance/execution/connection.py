@@ -30,7 +30,7 @@ _REMOTE_ERROR = "REM_"
 # is not ready to receive.
 _OTHER_RESPONSES = ("LOC_", "MW_", "RNR_")
 # The maximum number of times that a message is sent if an unreliable transport loses it.
-_MOST_TRIES = 3
+MOST_TRIES = 3
 ERROR_STATE = "ERR"
 # The types of queue pairs with a shared receive queue. An error of the queue pair does not flush shared receives.
 _SHARED_RECEIVES = ("XRC", "RC_SRQ")
@@ -201,7 +201,7 @@ class LoopbackConnection:
         self.renew_if_stale()
         requester, responder = self.pair.requester, self.pair.responder
         completions: list[Completion] = []
-        for _ in range(1 if requester.kind in RELIABLE else _MOST_TRIES):
+        for _ in range(1 if requester.kind in RELIABLE else MOST_TRIES):
             if not self._receives[RESPONDER]:
                 post_receives(responder, [self._next_wr_id()], self.sink)
                 self._receives[RESPONDER] += 1

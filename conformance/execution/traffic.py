@@ -29,6 +29,7 @@ from conformance.bench.work_requests import (
 from conformance.errors import SetupRefused
 from conformance.execution.connection import (
     ERROR_STATE,
+    MOST_TRIES,
     RESPONDER,
     SILENCE_S,
     ExchangeSpec,
@@ -46,8 +47,6 @@ from conformance.model.vocabulary import FLUSHES, NULL, WIRE, carries
 from conformance.older_python import zip
 from conformance.verbs import ENUMS
 
-# The maximum number of times that a message is sent if an unreliable transport loses it.
-MOST_TRIES = 3
 _IMMEDIATE = 0xC0FFEE01
 # The bit in which the compared value differs from the value in memory.
 _UNEQUAL = {"UNEQUAL_CMP_AND_SWP": 1, "UPPER_UNEQUAL_CMP_AND_SWP": 1 << 63}
