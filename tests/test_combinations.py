@@ -1,6 +1,7 @@
 """Tests the model of an access: that its stored arrays cover what the model permits, that the reference passes each
 point, that a device with a defect does not, and that deviations are explained by the values that cause them."""
 
+import errno
 import itertools
 import random
 import re
@@ -24,6 +25,7 @@ from conformance.results.reached import pairs, unreached
 from conformance.tables.suite import load_suite
 from reports.pair_picture import Picture
 from trial.answers import TABLE, current_model, refuse_unused
+from trial.reference.access import RIGHTS
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
 from trial.reference.objects import REMOTE_READ, Domain, Region
@@ -294,6 +296,58 @@ def test_a_refused_request_that_is_told_as_done_is_accepted(
     wrong = deviation(points, iba=True)
     assert (wrong is not None and wrong.fault.kind is FaultKind.ACCEPTED) is accepted
     assert deviation(points, iba=False) is None
+
+
+class _RefusesToPost(Device):
+    """A request that will fail cannot be posted."""
+
+    def send_fault(self, queue: Any, request: Any) -> int:
+        if (
+            request.opcode in RIGHTS
+            and self.target(queue, request, request_length(request)) is None
+        ):
+            return errno.EINVAL
+        return super().send_fault(queue, request)
+
+
+def request_length(request: Any) -> int:
+    return sum(sge.length for sge in request.sges) or 8
+
+
+def test_a_posting_fails_only_for_what_the_requester_can_know() -> None:
+    judgement = judged(_RefusesToPost)
+    violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
+    assert violated == {"STAT-01"}
+    for group in judgement.groups.values():
+        values = {point[PAIRS.model.names.index("place")] for point in group.points}
+        assert "wrap" not in values
+
+
+@pytest.mark.parametrize(
+    ("posted", "receiver", "is_wrong"),
+    [
+        ("EINVAL", [], True),
+        ("receive: EINVAL", [], True),
+        ("receive: EINVAL", [["LOC_PROT_ERR", "receive"]], False),
+    ],
+)
+def test_a_receive_may_be_refused_for_its_own_elements(
+    posted: str,
+    receiver: list[list[str]],
+    is_wrong: bool,
+) -> None:
+    expected = REFUSED_AT_PEER | {"receiver": receiver}
+    points: Any = {
+        "answer": expected,
+        "observed": {"posted": posted, "tested": "nothing", "other": "nothing"},
+        "reliable": True,
+        "divided": False,
+    }
+    assert (deviation(points, iba=True) is not None) is is_wrong
+    moved = points["observed"] | {"tested": "all"}
+    wrong = deviation(points | {"observed": moved}, iba=True)
+    assert wrong is not None
+    assert wrong.fault.kind is FaultKind.MOVED
 
 
 class _TellsAnotherKey(Device):

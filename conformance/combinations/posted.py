@@ -18,6 +18,7 @@ from conformance.bench.work_requests import (
 from conformance.combinations.objects import Link, Objects
 from conformance.errors import SetupRefused
 from conformance.execution.connection import SILENCE_S, post_receives
+from conformance.model.combinations import RECEIVE
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
 from conformance.model.observation import AccessSeen
 
@@ -49,7 +50,7 @@ class Message:
             refused = peer.post_receive(received or NO_BYTES, receive_id)
             if refused.value:
                 connection.stale = True
-                return {"posted": f"receive: {errno_name(refused.value)}"}
+                return {"posted": RECEIVE + errno_name(refused.value)}
         post_receives(peer, [objects.wr_id()], connection.sink)
         returned = queue.post_send(request)
         if returned.value:

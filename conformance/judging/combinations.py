@@ -11,6 +11,8 @@ from conformance.model.combinations import (
     FIELDS,
     GRANTED,
     LACKING,
+    POSTED,
+    RECEIVE,
     REFUSED,
     STATUS,
     Conditions,
@@ -85,8 +87,6 @@ def _of_granted(answer: AccessSeen, seen: AccessSeen) -> Deviation | None:
 
 def _of_refused(point_class: PointClass, iba: bool) -> Deviation | None:
     answer, seen = point_class["answer"], point_class["observed"]
-    if seen["posted"] != "0":
-        return None
     wrong = []
     # The packets before the one with the fault may have been received, into memory that the key opens.
     permitted = ("within",) if point_class["divided"] else ()
@@ -98,6 +98,10 @@ def _of_refused(point_class: PointClass, iba: bool) -> Deviation | None:
         return Deviation(REFUSED, Fault(FaultKind.MOVED, seen=tuple(wrong)))
     if not iba:
         return None
+    if seen["posted"] != "0":
+        if answer["receiver"] and seen["posted"].startswith(RECEIVE):
+            return None  # the library may know that the elements of the receive are wrong
+        return Deviation(POSTED, Fault(FaultKind.REFUSED, errno=seen["posted"]))
     requester = _statuses(seen["requester"])
     if point_class["reliable"] and not requester:
         return Deviation(REFUSED, Fault(FaultKind.NO_COMPLETION, statuses=()))
@@ -214,11 +218,13 @@ class Judged:
             outcome = GRANTED
         else:
             outcome = REFUSED
-        right = [outcome, STATUS, FIELDS]
+        right = [outcome, POSTED, STATUS, FIELDS]
         if not point_class["reliable"] or not self.seen["iba"]:
             right.remove(STATUS)
         if wrong:
             right = right[: right.index(wrong.aspect)]
+        elif point_class["observed"]["posted"] != "0":
+            right = [outcome]
         for aspect in right:
             for rule in self.conditions.rules(point, aspect):
                 self.passed.setdefault((aspect, rule), []).append(point)

@@ -22,9 +22,12 @@ CUT_READ = "cut_read"
 _RESET = ("refused", "expired", CUT_READ)
 # A circumstance of points; see below. Fingerprints contain the text.
 ATOMIC_AFTER_RESET = "an atomic operation after a reset"
+# Before the errno of a receive that was refused when it was posted.
+RECEIVE = "receive: "
 Test = Callable[[Point], bool]
 # What points show, as evidence of rules.
-ASPECTS = GRANTED, REFUSED, STATUS, FIELDS = "granted", "refused", "status", "fields"
+GRANTED, REFUSED, POSTED, STATUS, FIELDS = "granted", "refused", "posted", "status", "fields"
+ASPECTS = GRANTED, REFUSED, POSTED, STATUS, FIELDS
 
 
 def circumstance(values: Mapping[str, str]) -> str:
@@ -40,7 +43,7 @@ def circumstance(values: Mapping[str, str]) -> str:
 @dataclass(frozen=True)
 class Evidence:
     """The rule for which a point counts if `when` is true. `of` is what the rule is about: the point is granted or
-    refused, or the status or the other fields of its completions. With `fault`, only points with this fault count."""
+    refused, its posting succeeds, or the status or the other fields of its completions. With `fault`, only points with this fault count."""
 
     rule: str
     of: str
@@ -159,7 +162,7 @@ class Conditions:
 
     def all_rules(self, point: Point) -> list[str]:
         """Returns the rules for which the point is evidence of any kind."""
-        shown = [REFUSED if self.faults(point) else GRANTED, STATUS, FIELDS]
+        shown = [REFUSED if self.faults(point) else GRANTED, POSTED, STATUS, FIELDS]
         return [rule for aspect in shown for rule in self.rules(point, aspect)]
 
     def valid(self, point: Point) -> bool:
