@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import json
 import math
-from sys import intern
 from typing import Any, NoReturn
 
 from conformance.model.bounds import MOST_VALUES
 
 MOST_LEVELS = 40  # levels of nesting; the files of the suite have at most half as many
 _LARGE = 1 << 20  # bytes; the values of a longer text are counted before it is parsed
-_SHORT = 40  # characters; longer texts seldom occur twice
 # the range of the integers that the kernel or a library can return
 _LEAST, _MOST = (-(1 << 63), (1 << 64) - 1)
+_LONG = len(str(1 << 63))  # characters; a number with fewer is in the range
 
 
 def parse(data: bytes | str) -> Any:
@@ -71,15 +70,11 @@ def _refuse(name: str) -> NoReturn:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # Equal keys and equal short texts of many records become one object, which saves memory.
-    pairs_read = {
-        intern(key): intern(item) if type(item) is str and len(item) < _SHORT else item
-        for key, item in pairs
-    }
-    if len(pairs_read) < len(pairs):
+    value = dict(pairs)
+    if len(value) < len(pairs):
         twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
         raise ValueError(f"the key {twice[:40]!r} occurs twice in an object")
-    return pairs_read
+    return value
 
 
 def _finite(text: str) -> float:
@@ -93,7 +88,7 @@ def _bounded(text: str) -> int:
     if len(text) > len(str(_LEAST)):
         raise ValueError("a number is too large")
     number = int(text)
-    if not _LEAST <= number <= _MOST:
+    if len(text) >= _LONG and not _LEAST <= number <= _MOST:
         raise ValueError("a number is too large")
     return number
 

@@ -290,35 +290,36 @@ def _shown(record: ResultRecord, shared: dict[tuple[str, int], Any]) -> ResultRe
 def read_results(path: Path) -> Shown:
     """Reads the results file at `path`, or in the directory `path`. Raises UserError if the file cannot be read, has a
     line that is not a record of the schema, or contradicts itself."""
-    return _read(path)[1]
+    return _read(path, keep_written=False).shown
 
 
 def read_written(path: Path) -> Recorded:
     """Reads a results file like `read_results`, and returns the records as they are in the file, for a command that
     writes them to another file."""
-    return _read(path)[0]
+    return _read(path, keep_written=True).written
 
 
-def _read(path: Path) -> tuple[Recorded, Shown]:
+def _read(path: Path, *, keep_written: bool) -> _Reader:
     if os.path.isdir(path):
         file = path / FILE_NAME
     else:
         file = path
-    reader = _Reader(file)
+    reader = _Reader(file, keep_written)
     with reading(file):
         reader.read(regular_lines(file))
-    return reader.written, reader.shown
+    return reader
 
 
 class _Reader:
     """Reads the lines of one file, and refuses the first line that contradicts an earlier line. `written` has the
-    records as they are in the file, `shown` has their shown forms."""
+    records as they are in the file, but for the results unless `keep_written`; `shown` has their shown forms."""
 
     written: Recorded
     shown: Shown
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, keep_written: bool) -> None:
         self._file = file
+        self._keeps_written = keep_written
         self._begun = False
         self._results: dict[str, ResultRecord] = {}  # the shown results, by case
         self._shared = SharedValues()
@@ -346,7 +347,7 @@ class _Reader:
         self.written.torn = self.shown.torn = torn
 
     def _read(self, line: bytes, where: str) -> None:
-        self._refuse_too_many(values_in(line))
+        self._refuse_too_many(line)
         record = self._decoded(line, where)
         if record["type"] == "header":
             self._begin(record, where)
@@ -371,9 +372,11 @@ class _Reader:
                 hint = "a run is a directory, its results.jsonl, or this file as .jsonl.xz"
             raise UserError(f"{where}: not a line of {SCHEMA}: {error}", hint=hint) from error
 
-    def _refuse_too_many(self, more: int) -> None:
-        """Raises UserError if the values so far and `more` values are too many."""
-        values = self._values + more
+    def _refuse_too_many(self, line: bytes) -> None:
+        """Raises UserError if the values so far and those of the line are too many."""
+        if self._values + len(line) <= MOST_VALUES:  # a value has at least one character
+            return
+        values = self._values + values_in(line)
         if values > MOST_VALUES:
             raise UserError(
                 f"{self._file} has at least {values:,} values, more than the {MOST_VALUES:,} that a run can have",
@@ -430,7 +433,8 @@ class _Reader:
             raise UserError(f"{of_case}: {wrong}")
         if side_file:
             self._side_files.add(side_file)
-        self.written.results.append(written)
+        if self._keeps_written:
+            self.written.results.append(written)
         self.shown.results.append(shown)
         self._results[shown["case"]] = shown
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Mapping
+from sys import intern
 from typing import Any, cast
 
 from conformance.model.printable import one_line, plain
@@ -25,6 +26,7 @@ _UNSHARED: Mapping[str, type] = {
     "effective": Verdict,
 }
 _MOST_BYTES = 32 << 20  # the upper bound for the marks of all stored values
+_SHORT = 40  # characters; longer texts seldom occur twice
 _VERSION = 2  # of marshal: later versions write equal values differently
 
 
@@ -43,6 +45,7 @@ class SharedValues:
         shown = self._absent.copy()
         new: dict[str, bytes] = {}
         for key, value in record.items():
+            key = intern(key)
             if value is None:  # counts as absent
                 written[key] = None
                 continue
@@ -54,8 +57,8 @@ class SharedValues:
             if stored:
                 written[key], shown[one_line(key)] = stored
             else:
-                written[key] = value
                 new[key] = mark
+                written[key] = _of_shared_texts(value)
         if new:
             _check(record, new)
         for key, mark in new.items():
@@ -72,6 +75,17 @@ class SharedValues:
             self._values[key, mark] = value, shown
             self._room -= len(mark)
         return shown
+
+
+def _of_shared_texts(value: Any) -> Any:
+    """Returns an equal value whose keys and short texts are those of equal ones in other values."""
+    if isinstance(value, dict):
+        return {intern(key): _of_shared_texts(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_of_shared_texts(item) for item in value]
+    if type(value) is str and len(value) < _SHORT:
+        return intern(value)
+    return value
 
 
 def _is_plain(value: Any) -> bool:
