@@ -361,22 +361,25 @@ def test_a_run_directory_with_output_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("programs", "said", "reason", "remedy"),
+    ("programs", "refused", "said", "reason", "remedy"),
     [
         (
             "unshare",
+            "nothing",
             "",
             "a user namespace needs the program newuidmap (Debian package uidmap)",
             "sudo apt-get install --no-install-recommends uidmap",
         ),
         (
-            "unshare newuidmap",
+            "unshare",
+            "true",
             "unshare: no such right",
             "this kernel or its configuration refuses the user namespace (unshare: no such right)",
             "permit user namespaces, or use root for the guest: sudo -E ./rdma-cts run --guest",
         ),
         (
             "unshare newuidmap",
+            "--map-auto",
             "no line matching someone in /etc/subuid",
             "this user has no subordinate ids (no line matching someone in /etc/subuid)",
             "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER",
@@ -385,6 +388,7 @@ def test_a_run_directory_with_output_is_kept(tmp_path: Path) -> None:
 )
 def test_the_reason_why_a_user_cannot_build_an_image_is_reported(
     programs: str,
+    refused: str,
     said: str,
     reason: str,
     remedy: str,
@@ -392,8 +396,9 @@ def test_the_reason_why_a_user_cannot_build_an_image_is_reported(
     monkeypatch: Patch,
 ) -> None:
     """A process that unshare leaves behind holds its output, and does not delay the answer."""
+    stand_in = f'/bin/sleep 36000 &\n[ "$3" != {refused} ] || {{ echo {said} >&2 && exit 1; }}'
     for name in ("apt-get", *programs.split()):
-        script(tmp_path / name, f"/bin/sleep 36000 &\necho {said} >&2\nexit 1")
+        script(tmp_path / name, stand_in)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(processes, "_SYSTEM_PROGRAMS", ())
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

@@ -14,12 +14,12 @@ from conformance.model.verdict import Verdict
 from conformance.results.files import make_directory
 from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
+from fixtures.guest.build import ensure_tools
 from fixtures.guest.driver import DEFAULT_DRIVER, Driver, driver_for, ensure_module
 from fixtures.guest.image import Image, ensure_image
 from fixtures.guest.mending import chosen_changes, ensure_mended
 from fixtures.guest.recipe import Recipe, recipe_for
 from fixtures.guest.under_test import Builds, DriverModule, UnderTest
-from fixtures.system import packages
 from fixtures.system.cache import cache_directory
 from trial.kernel import report
 from trial.kernel.guest import Guests
@@ -67,7 +67,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
             raise UserError(f"unknown case {name!r}{suggestion(name, [case.id for case in cases])}")
     if arguments.only:
         cases = [case for case in suite.cases if case.id in arguments.only]
-    packages.ensure_tools(packages.GUEST, assume_yes=arguments.yes, say=say)
+    ensure_tools(arguments.yes, say)
     recipe, driver = recipe_for(), driver_for(arguments.driver)
     image = ensure_image(recipe, cache_directory(), say)
     modules = Modules(recipe, image, cache_directory(), driver, say)
