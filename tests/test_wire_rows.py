@@ -92,11 +92,17 @@ def test_a_call_between_packets_must_succeed() -> None:
         ("just-a-word", "an event of packets must be a mapping, not the text 'just-a-word'"),
         ("{call: ibv_dereg_rm}", "unknown call 'ibv_dereg_rm' (did you mean ibv_dereg_mr?)"),
         ("{completes: DONE}", "unknown completes 'DONE'"),
+        ("{op: SEND, gets: DDP_BASE_BOUNDZ}", "did you mean DDP_BASE_BOUNDS?"),
     ],
 )
 def test_a_mistake_is_located(event: str, message: str) -> None:
     _, mistakes = _read(event)
     assert any(message in text and text.startswith("12:") for text in mistakes), mistakes
+
+
+def test_an_operation_that_the_peer_does_not_have_is_located() -> None:
+    _, mistakes = _read("{op: RDMA_WRITE, addr: buf, rkey: mr.rkey, data: 8}")
+    assert mistakes == ["8:5 RDMA_WRITE is not an operation of a peer 'wire'"]
 
 
 def _seen(*events: EventSeen, **more: object) -> Observation:
@@ -128,6 +134,11 @@ def _answer(seen: str, *expected: str, **more: int) -> EventSeen:
         (_seen(_answer("NAK_REMOTE_ACCESS", "ACK")), FaultKind.REFUSED),
         (_seen(_answer("NAK_INVALID_REQUEST", "NAK_REMOTE_ACCESS")), FaultKind.WRONG_ANSWER),
         (_seen(_answer("ACK", "refusal")), FaultKind.ACCEPTED),
+        (_seen(_answer("DDP_BASE_BOUNDS", "refusal")), None),
+        (_seen(_answer("closed", "refusal")), None),
+        (_seen(_answer("TERMINATE_1_3_0x07", "refusal")), None),
+        (_seen(_answer("DDP_INVALID_STAG", "RDMAP_ACCESS_RIGHTS")), FaultKind.WRONG_ANSWER),
+        (_seen(_answer("closed", "ACK")), FaultKind.REFUSED),
         (_seen(_answer("RESPONSE", "refusal", data=8)), FaultKind.MOVED),
         (_seen(_answer("a response of 4 bytes", "RESPONSE", data=4)), FaultKind.OTHER_ARRIVED),
         (_seen(_answer("refusal", "refusal"), stray=[["buf", 0, 8]]), FaultKind.MOVED),

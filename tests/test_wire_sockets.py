@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from conformance.device.wire_sockets import V4, Datagram, Sockets
 from conformance.errors import HostLacks, PeerLost, UserError
 from conformance.model.case import QpSpec
 from conformance.model.preflight import Findings, format_findings
+from conformance.model.transport import ROCE
 from conformance.wire.icrc import Path
 from conformance.wire.opcodes import TRANSPORTS
 from conformance.wire.packet import Packet, build, parse
@@ -84,6 +86,33 @@ def test_the_sockets_of_another_host_send_and_receive_the_same_packets() -> None
     peer.close()
 
 
+def test_a_stream_of_another_host_carries_the_same_bytes() -> None:
+    with socket.create_server((_HERE, 0)) as listener:
+        peer = WirePeer("lo")
+        remote = RemoteSockets(_Channel(peer), peer.facts())
+        stream = remote.connect(_HERE, listener.getsockname()[1])
+        device, _ = listener.accept()
+        with device:
+            stream.send(_SENT)
+            assert device.recv(len(_SENT)) == _SENT
+            assert stream.receive(0) is None
+            device.sendall(_SENT)
+            assert stream.receive(_DEADLINE_S) == _SENT
+            assert stream.arrived()
+        assert stream.receive(_DEADLINE_S) == b""
+        stream.close()
+        peer.close()
+
+
+def test_a_stream_that_is_refused_is_one_line() -> None:
+    with socket.create_server((_HERE, 0)) as listener:
+        port = listener.getsockname()[1]
+    sockets = Sockets("lo")
+    with pytest.raises(UserError, match=f"cannot connect to port {port} of {_HERE}: .* refused"):
+        sockets.connect(_HERE, port)
+    sockets.close()
+
+
 def test_a_wrong_name_of_the_peers_host_is_one_line() -> None:
     with pytest.raises(UserError, match=r"^--wire-peer -x: .* is not of the form"):
         open_wire("-x", 1.0)
@@ -109,7 +138,7 @@ def test_a_peer_that_cannot_reach_the_device_is_the_reason_of_its_cases(
     monkeypatch.setattr(wire_peer, "WireLink", refused)
     sockets = _Lost()
     with pytest.raises(HostLacks, match=r"^there is no wire peer: .* unreachable") as raised:
-        wire_peer.opened(None, sockets, 1.0)  # type: ignore[arg-type]
+        wire_peer.opened(SimpleNamespace(transport=ROCE), sockets, 1.0)  # type: ignore[arg-type]
     assert sockets.closed
     assert "docs/wire.md" in raised.value.hint
 

@@ -15,6 +15,7 @@ from conformance.model.case import QpSpec
 from conformance.model.preflight import Findings
 from conformance.model.transport import Transport
 from conformance.wire.packet import Packet, Parsed
+from conformance.wire.segments import ParsedSegment, Segment
 
 
 class Memory(Protocol):
@@ -144,11 +145,31 @@ class WireEnd(Protocol):
     def settle(self) -> None: ...
 
 
+class StreamEnd(Protocol):
+    """The peer's end of an iWARP stream. `incomplete` is whether the last segment began a message or an FPDU that has not
+    ended, `closed` whether the device has ended the stream, `mirrored` whether it counts the bits of a Terminate message from
+    the wrong end.
+
+    `numbered` adds the numbers of the next message to the fields of a segment. `receive` returns the next segment of the
+    device, or None at the deadline, or when the stream has ended. `probe` returns whether the device answers a READ behind
+    all segments that were sent before; `settle` returns when it has taken them. Both raise PeerLost."""
+
+    incomplete: bool
+    closed: bool
+    mirrored: bool
+
+    def numbered(self, operation: str, fields: dict[str, int], size: int) -> dict[str, int]: ...
+    def send(self, segment: Segment, **wrong: Any) -> None: ...
+    def receive(self, deadline_s: float) -> ParsedSegment | None: ...
+    def probe(self) -> bool: ...
+    def settle(self) -> None: ...
+
+
 class WirePair(Pair, Protocol):
     """A queue pair of the device, which is both `requester` and `responder`, and the peer's end."""
 
     @property
-    def end(self) -> WireEnd: ...
+    def end(self) -> WireEnd | StreamEnd: ...
 
 
 class Entry(Protocol):

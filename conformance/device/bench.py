@@ -26,6 +26,7 @@ from conformance.device.libibverbs import Libibverbs
 from conformance.device.queue_kinds import pair_type, try_create
 from conformance.device.queue_pairs import ACK_TIMEOUT_S, DevicePair
 from conformance.device.remote_peer import RemoteDevice, RemoteDomain
+from conformance.device.stream_peer import StreamLink, StreamPair
 from conformance.device.uverbs import Uverbs
 from conformance.device.wire_losses import LossySockets
 from conformance.device.wire_peer import SocketsOfPeer, WireLink, WirePair
@@ -39,7 +40,7 @@ from conformance.model.case import QpSpec
 from conformance.model.deadline import COMPLETION_DEADLINE_S
 from conformance.model.preflight import Findings
 from conformance.model.transport import IWARP
-from conformance.model.vocabulary import WINDOWS_POSTER, WIRE, WR_POST
+from conformance.model.vocabulary import STREAM, WINDOWS_POSTER, WIRE, WR_POST
 from conformance.wire.sequence import PSNS
 
 # Kinds of memory whose pages no case pins completely.
@@ -57,7 +58,7 @@ class DeviceBench:
     _peer_pd: ProtectionDomain | RemoteDomain | None = None
     carries = False
     _loses_packets, _most_packets = False, PSNS
-    _wire: WireLink | HostLacks = HostLacks(
+    _wire: WireLink | StreamLink | HostLacks = HostLacks(
         "this run has no wire peer",
         "--wire-peer names a machine that sends packets",
     )
@@ -132,8 +133,10 @@ class DeviceBench:
 
     def carry(self) -> None:
         """Lets the wire peer send the requests of all later traffic. Raises UserError (status 2) if there is none."""
-        if isinstance(self._wire, HostLacks):
-            raise UserError(f"--poster wire: {self._wire.message}", hint=self._wire.hint)
+        try:
+            self._wire_link()
+        except HostLacks as lack:
+            raise UserError(f"--poster wire: {lack.message}", hint=lack.hint) from lack
         self.carries = True
 
     def lose_packets(self, percent: float, seed: int) -> None:
@@ -192,10 +195,17 @@ class DeviceBench:
         """Tests fork protection in a new process; see fork_settings.py."""
         return fork_settings.observe(self.device.name, setting, kernel)
 
-    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> DevicePair | WirePair:
+    def pair(
+        self,
+        spec: QpSpec,
+        requester: Pd,
+        responder: Pd,
+    ) -> DevicePair | WirePair | StreamPair:
         """Creates and connects a pair of queue pairs. If there is a peer, the requester is on the peer's device. Raises
         HostLacks if there is no wire peer."""
         deadline_s = self._completion_deadline_s
+        if spec.wire == STREAM:
+            return StreamPair(self._stream_link(), spec, responder, deadline_s)
         if spec.wire:
             if self._loses_packets:
                 raise HostLacks(
@@ -220,6 +230,15 @@ class DeviceBench:
     def _wire_link(self) -> WireLink:
         if isinstance(self._wire, HostLacks):
             raise self._wire
+        if isinstance(self._wire, StreamLink):
+            raise HostLacks("packets of RoCE need a RoCE device", "run it on one")
+        return self._wire
+
+    def _stream_link(self) -> StreamLink:
+        if isinstance(self._wire, HostLacks):
+            raise self._wire
+        if isinstance(self._wire, WireLink):
+            raise HostLacks("segments of iWARP need an iWARP device", "run it on one")
         return self._wire
 
     def open_wire(self, open_sockets: Callable[[], SocketsOfPeer]) -> None:
@@ -243,7 +262,7 @@ class DeviceBench:
         )
 
     def close_wire(self) -> None:
-        if isinstance(self._wire, WireLink):
+        if not isinstance(self._wire, HostLacks):
             self._wire.close()
 
     def create_qp_ex(self, pd: Pd, kind: str, operations: int) -> Return:

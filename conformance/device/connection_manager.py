@@ -1,4 +1,4 @@
-"""Connects queue pairs through the RDMA connection manager (librdmacm), in loopback on one device. iWARP needs the
+"""Connects queue pairs through the RDMA connection manager (librdmacm), in loopback on one device, and accepts strangers. iWARP needs the
 connection manager, because only the connection manager can create the TCP connection of two queue pairs.
 rdma_connect(3) and rdma_accept(3) identify the queue pairs by their numbers."""
 
@@ -91,7 +91,8 @@ class ConnectionManager:
             ) from error
         port = self._library.rdma_get_src_port
         port.restype, port.argtypes = ctypes.c_uint16, (_Pointer,)
-        self._address = _socket_address(address, socket.ntohs(port(self._listener)))
+        self.address, self.port = address, socket.ntohs(port(self._listener))
+        self._address = _socket_address(address, self.port)
 
     def connect(self, active: int, passive: int) -> tuple[int, int]:
         """Connects two queue pairs, given by their numbers; `active` calls rdma_connect. Returns both ends of the
@@ -113,6 +114,18 @@ class ConnectionManager:
                 self.destroy(side)
             raise
         return asking, accepting
+
+    def accept(self, passive: int) -> int:
+        """Accepts the next connection of a stranger with a queue pair, given by its number. Returns the end of the
+        connection. Raises CmError."""
+        accepting = self._await("CONNECT_REQUEST")
+        try:
+            self._call("rdma_accept", accepting, _parameters(passive))
+            self._await("ESTABLISHED", accepting)
+        except BaseException:
+            self.destroy(accepting)
+            raise
+        return accepting
 
     def close(self) -> None:
         """Closes the listener. All connections must be closed first."""

@@ -9,7 +9,7 @@ import ipaddress
 import itertools
 from collections import deque
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from conformance.bench.calls import Pd
 from conformance.bench.interface import Queue
@@ -18,11 +18,13 @@ from conformance.device.device import Device, ProtectionDomain
 from conformance.device.memory import allocate
 from conformance.device.queue_pairs import DATAGRAM_QKEY, DeviceQueue
 from conformance.device.remote_peer import Endpoint
+from conformance.device.stream_peer import SocketsOfPeer as StreamSockets
+from conformance.device.stream_peer import StreamLink
 from conformance.device.wire_sockets import V4, V6, Datagram
 from conformance.errors import DeviceSilent, HostLacks, PeerLost, UserError
 from conformance.model.case import SMALLEST_MTU, SMALLEST_MTU_BYTES, QpSpec
 from conformance.model.deadline import Wait
-from conformance.model.transport import ROCE, Transport
+from conformance.model.transport import IWARP, ROCE, Transport
 from conformance.verbs import ENUMS
 from conformance.wire.icrc import UDP_PORT, Path
 from conformance.wire.packet import Packet, Parsed, build, parse
@@ -379,9 +381,11 @@ class _Sentinel:
             self._pd.close()
 
 
-def opened(device: Device, sockets: SocketsOfPeer, deadline_s: float) -> WireLink:
+def opened(device: Device, sockets: SocketsOfPeer, deadline_s: float) -> WireLink | StreamLink:
     """Returns the link to a peer. Raises HostLacks with the reason why there is none, and DeviceSilent."""
     try:
+        if device.transport is IWARP:
+            return StreamLink(device, cast(StreamSockets, sockets), deadline_s)
         return WireLink(device, sockets, deadline_s)
     except DeviceSilent:
         sockets.close()

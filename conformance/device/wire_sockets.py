@@ -1,4 +1,4 @@
-"""The sockets of a peer that speaks RoCEv2 itself. They need the standard library only, because they also run on hosts
+"""The sockets of a peer that speaks RoCEv2 or iWARP itself. They need the standard library only, because they also run on hosts
 of others: an unprivileged UDP socket sends and receives, and if the process may have a raw socket (CAP_NET_RAW), that
 one receives, because the ICRC of an answer covers its IP header."""
 
@@ -28,6 +28,9 @@ _IFREQ = struct.Struct("=16sHH4s16x")  # struct ifreq with a struct sockaddr_in
 _IPV4_SIZE, _UDP_SIZE = 20, 8
 _BUFFER = 1 << 22  # bytes: the responses to a long READ arrive at once
 _LARGEST = 1 << 16
+_SIOCOUTQ = 0x5411  # <linux/sockios.h>, TIOCOUTQ
+_INT = struct.Struct("=i")
+_CONNECT_S = 10.0
 V4, V6 = "v4", "v6"
 
 
@@ -70,6 +73,36 @@ def _enter(descriptor: int) -> None:
         raise OSError(code, os.strerror(code))
 
 
+class TcpStream:
+    """A TCP stream to the device."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        self._stream = stream
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, data: bytes) -> None:
+        """Raises OSError if the device has closed the stream."""
+        self._stream.sendall(data)
+
+    def receive(self, deadline_s: float) -> bytes | None:
+        """Returns the bytes that have arrived, none if the stream has ended, or None at the deadline."""
+        if not select.select([self._stream], [], [], deadline_s)[0]:
+            return None
+        try:
+            return self._stream.recv(_LARGEST)
+        except OSError:  # the device has reset the stream
+            return b""
+
+    def arrived(self) -> bool:
+        """Whether the device's host has acknowledged all bytes."""
+        unsent = bytearray(_INT.size)
+        fcntl.ioctl(self._stream, _SIOCOUTQ, unsent)
+        return not any(unsent)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
 class Sockets:
     """The sockets of a peer on one network interface. `lossless` says that nothing on the way to the device loses packets."""
 
@@ -79,6 +112,7 @@ class Sockets:
         """`interface` is the name of a network interface, by default the only one besides lo, of this process or of the
         network namespace `inside`. Raises UserError."""
         self.addresses: dict[str, str] = {}
+        self._inside = inside
         self._udp: dict[str, socket.socket] = {}
         self._raw: socket.socket | None = None
         with namespace(inside):
@@ -116,6 +150,21 @@ class Sockets:
                 raise
             return
         self.addresses[V6], self._udp[V6] = address, udp
+
+    def connect(self, address: str, port: int) -> TcpStream:
+        """Connects a TCP stream to a listener. Raises UserError."""
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with namespace(self._inside):
+            stream = socket.socket(family, socket.SOCK_STREAM)
+        stream.settimeout(_CONNECT_S)
+        try:
+            stream.connect((address, port))
+        except OSError as error:
+            stream.close()
+            reason = error.strerror or "no answer"
+            message = f"the wire peer cannot connect to port {port} of {address}: {reason}"
+            raise UserError(message, hint="does a firewall refuse it?", status=3) from error
+        return TcpStream(stream)
 
     @property
     def sees_headers(self) -> bool:

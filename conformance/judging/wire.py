@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from conformance.model.fault import Fault
 from conformance.model.fault import FaultKind as Kind
 from conformance.model.observation import EventSeen, Observation
-from conformance.model.script import ANYTHING, NOTHING, REFUSAL, RESPONSE
+from conformance.model.script import ANYTHING, CLOSED, NOTHING, REFUSAL, RESPONSE
 
 _GRANTED = ("ACK", RESPONSE)
 _OF_FIELDS = {
@@ -17,6 +17,8 @@ _OF_FIELDS = {
     "inv": Kind.WRONG_INVALIDATED_KEY,
 }
 _MOST_SHOWN = 4
+# How the names of refusals begin: NAKs, and the errors of Terminate messages.
+_REFUSALS = ("NAK_", "RNR_", "RDMAP_", "DDP_", "MPA_", "TERMINATE_")
 
 
 def wire_fault(seen: Observation) -> Fault | None:
@@ -132,7 +134,7 @@ def _of_answer(event: EventSeen) -> Fault | None:
     operation = event["operation"]
     if ANYTHING in expected:
         return None
-    refused = seen == NOTHING or seen.startswith(("NAK_", "RNR_"))
+    refused = seen in (NOTHING, CLOSED) or seen.startswith(_REFUSALS)
     if seen in expected or (REFUSAL in expected and refused):
         return _of_psn(event)
     wants = [word for word in expected if word in _GRANTED]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from conformance.errors import UserError
-from conformance.model.transport import INFINIBAND, Transport
+from conformance.model.transport import INFINIBAND, IWARP, Transport
 from conformance.model.vocabulary import FLUSHES
 from conformance.verbs import ENUMS, VERBS, Linkage, Verb
 
@@ -57,6 +57,7 @@ MEANING: Mapping[str, str] = {
     "lists": "max_sge of ibv_query_device is at least 3, or 0 because the driver does not report it",
     "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0 because the driver does not report it",
     "read_sinks": "the memory that an RDMA READ writes needs no remote right: iWARP may require REMOTE_WRITE",
+    "iwarp": "the transport is iWARP: RFC 5040 to 5044 define its segments and Terminate messages",
     "iba_statuses": "the transport is InfiniBand or RoCE: only IBA defines statuses, and message lengths in packets",
     **{
         on_demand(
@@ -254,6 +255,7 @@ def declared_capabilities(
         "atomic_write": bool(flags & _ATOMIC_WRITE),
         "xrc": bool(flags & _XRC),
         **dict.fromkeys(IMMEDIATES, transport.immediate_data),
+        "iwarp": transport is IWARP,
         "iba_statuses": transport.iba,
         "read_sinks": not transport.read_sink,
         "lists": declared.max_sge not in range(1, _LIST),

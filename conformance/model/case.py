@@ -102,7 +102,7 @@ class QpSpec:
     notifies: bool = False  # the completion queue has a completion channel
     by_readers: bool = False  # completions are polled with ibv_start_poll(3) and its readers
     path_mtu: int = 0  # a value of enum ibv_mtu; 0: the MTU of the port
-    wire: bool = False  # the peer is no RDMA device, but sends and receives packets itself
+    wire: str = ""  # one of vocabulary.PEERS, if the peer is no RDMA device
     ip: str = "v4"  # the version of the peer's IP address
     # Attributes of ibv_modify_qp for a queue pair with such a peer.
     max_dest_rd_atomic: int = 4

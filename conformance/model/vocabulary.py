@@ -73,7 +73,10 @@ PAGES = {
     "own": "each page is a private page of the process, as after a write by the process",
 }
 # The peers of a queue pair other than a queue pair.
-PEERS = {"wire": "a program that sends and receives packets itself"}
+PEERS = {
+    "wire": "a program that sends and receives packets of RoCE itself",
+    "stream": "a program that sends and receives segments of iWARP itself",
+}
 QP_STATES = ("RESET", "INIT", "RTR", "RTS", "ERR")
 # The items that rule API-01 compares: every described enumeration, struct and verb.
 API_ITEMS = (
@@ -86,6 +89,7 @@ API_ITEMS = (
 NULL = "NULL"
 # The call that exchanges packets with a peer that is no RDMA device; also the folder of its tables.
 WIRE = "wire"
+STREAM = "stream"  # its peer on an iWARP device
 
 
 # Calls that execute a single RDMA operation.

@@ -161,7 +161,7 @@ def _read_qp(reader: Reader, name: str, node: Node, names: Names) -> QpSpec:
         _EXTENDED[reader.word(fields.get("poster"), "poster", vocabulary.POSTERS) or "post_send"],
         notifies=reader.truth(fields.get("notifies"), "notifies"),
         by_readers=reader.truth(fields.get("by_readers"), "by_readers"),
-        wire=reader.word(fields.get("peer"), "peer", vocabulary.PEERS) is not None,
+        wire=reader.word(fields.get("peer"), "peer", vocabulary.PEERS) or "",
         ip=reader.word(fields.get("ip"), "ip", ("v4", "v6")) or "v4",
         **{key: number for key, number in numbers.items() if number is not None},
     )

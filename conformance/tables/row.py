@@ -14,6 +14,7 @@ from conformance.older_python import zip
 from conformance.tables.arguments import Names, product, read_step
 from conformance.tables.expansion import names_in, substitute
 from conformance.tables.given import read_given
+from conformance.tables.scripts import check_peer
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader
 
@@ -48,6 +49,9 @@ def read_row_body(
     known_names = names
     call = reader.word(fields.get("call"), "call", vocabulary.CALLS) or default_call
     steps = [read_step(reader, call, fields.get("when"), fields.get("then"), row, names)]
+    if call == vocabulary.WIRE and steps[0].arguments:
+        peers = {name: pair.wire for name, pair in set_up.qps.items()}
+        check_peer(reader, row.location, steps[0], peers)
     if steps[0].then.after:
         reader.note(
             row.location,

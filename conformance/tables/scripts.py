@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Optional
+from collections.abc import Callable, Mapping
+from typing import Optional, cast
 
 from conformance.model.case import Step
 from conformance.model.quantity import Quantity
 from conformance.model.script import CALL, EVENTS, LISTS, Event
-from conformance.yamldoc.nodes import Node
+from conformance.model.vocabulary import STREAM
+from conformance.yamldoc.nodes import Location, Node
 from conformance.yamldoc.reader import Reader
 
 Names = dict[str, str]
@@ -40,6 +41,16 @@ def read_script(
             _check_again(reader, item, event, packets)
         events.append(event)
     return tuple(events)
+
+
+def check_peer(reader: Reader, location: Location, step: Step, peers: Mapping[str, str]) -> None:
+    """Notes the events of a script whose operation the peer of their queue pair does not have. `peers` has one of PEERS
+    for each queue pair."""
+    events = cast("tuple[Event, ...]", step.arguments.get("packets", ()))
+    for event in events:
+        peer = peers.get(event.qp or str(step.arguments["qp"]), "")
+        if not event.belongs_to(peer == STREAM):
+            reader.note(location, f"{'|'.join(event.words)} is not an operation of a peer {peer!r}")
 
 
 def _kind_of(step: Step) -> str:

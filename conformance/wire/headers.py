@@ -43,7 +43,7 @@ class Header:
         return values
 
 
-def _header(name: str, fields: str) -> Header:
+def header_of(name: str, fields: str) -> Header:
     """Returns a header from a text such as `va 64, rkey 32`."""
     parsed: list[Field] = []
     for text in fields.split(","):
@@ -53,23 +53,23 @@ def _header(name: str, fields: str) -> Header:
 
 
 # IBA 9.2: the base transport header. `qpn` is the destination, `tver` the transport header version, which is 0.
-BTH = _header(
+BTH = header_of(
     "BTH",
     "opcode 8, se 1, migreq 1, pad 2, tver 4, pkey 16, fecn 1, becn 1, reserved6 6, qpn 24,"
     " ackreq 1, reserved7 7, psn 24",
 )
 # IBA 9.3: the extended headers.
-DETH = _header("DETH", "qkey 32, reserved8 8, srcqp 24")
-RETH = _header("RETH", "va 64, rkey 32, length 32")
-ATOMICETH = _header("AtomicETH", "va 64, rkey 32, swap 64, compare 64")
-AETH = _header("AETH", "syndrome 8, msn 24")
-ATOMICACKETH = _header("AtomicAckETH", "original 64")
-IMMDT = _header("ImmDt", "imm 32")
-IETH = _header("IETH", "inv 32")
-XRCETH = _header("XRCETH", "reserved9 8, xrcsrq 24")
+DETH = header_of("DETH", "qkey 32, reserved8 8, srcqp 24")
+RETH = header_of("RETH", "va 64, rkey 32, length 32")
+ATOMICETH = header_of("AtomicETH", "va 64, rkey 32, swap 64, compare 64")
+AETH = header_of("AETH", "syndrome 8, msn 24")
+ATOMICACKETH = header_of("AtomicAckETH", "original 64")
+IMMDT = header_of("ImmDt", "imm 32")
+IETH = header_of("IETH", "inv 32")
+XRCETH = header_of("XRCETH", "reserved9 8, xrcsrq 24")
 # Annex A19: `sel` is the selectivity level (0 range, 1 region), `plt` the placement types (1 global visibility,
 # 2 persistence).
-FETH = _header("FETH", "reserved10 26, sel 2, plt 4")
+FETH = header_of("FETH", "reserved10 26, sel 2, plt 4")
 HEADERS = (
     BTH,
     DETH,

@@ -51,12 +51,14 @@ class Stack:
         return {name: self.reach(name) for name in capability.PRECONDITIONS}
 
 
+# The reference's peers send packets of RoCE only.
+_NOWHERE = ("iwarp",)
 # The preconditions that every stack meets.
 _EVERYWHERE = ("raw_registration",)
 
 
 def _stack(name: str, *reaches: str, lacks: tuple[str, ...] = ()) -> Stack:
-    return Stack(name, frozenset(lacks), frozenset((*reaches, *_EVERYWHERE)))
+    return Stack(name, frozenset((*lacks, *_NOWHERE)), frozenset((*reaches, *_EVERYWHERE)))
 
 
 # The stacks of the reference. A case runs on the first stack that meets the preconditions of the case.

@@ -1,0 +1,302 @@
+"""Executes the script of a `wire` call over RoCE: the peer sends packets to queue pairs of the device, and answers its
+requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from conformance.bench.interface import WireEnd
+from conformance.execution.connection import SILENCE_S
+from conformance.execution.context import CaseContext
+from conformance.execution.script import WORD, Connection, Script
+from conformance.model.case import Step
+from conformance.model.observation import EventSeen
+from conformance.model.script import ANYTHING, NOTHING, REFUSAL, RESPONSE, Event
+from conformance.wire.headers import HEADERS
+from conformance.wire.opcodes import SYNDROMES, is_response, operation_of
+from conformance.wire.packet import Packet, Parsed
+from conformance.wire.sequence import PSNS, psn_distance
+
+_Connection = Connection[WireEnd]
+_FIELDS = frozenset(field.name for header in HEADERS for field in header.fields)
+_UNJUDGED = (NOTHING, REFUSAL, ANYTHING)
+# The operations whose data continue those of the packet before.
+_CONTINUED = ("_MIDDLE", "_LAST")
+_WHOLE_PACKETS = ("_FIRST", "_MIDDLE")
+# Requests of which the peer wants an acknowledgement.
+_UNANSWERED = ("_FIRST", "_MIDDLE")
+_MORE_FOLLOWS = ("RDMA_READ_RESPONSE_FIRST", "RDMA_READ_RESPONSE_MIDDLE")
+_ATOMICS = ("COMPARE_SWAP", "FETCH_ADD")
+
+
+class _Sent:
+    """A packet that was sent: the event, the packet, and the distance of its PSN from the first."""
+
+    def __init__(self, event: Event, packet: Packet, offset: int, at: int, length: int) -> None:
+        self.event, self.packet, self.offset = event, packet, offset
+        self.at, self.length = at, length
+        self.numbers: Mapping[str, int] = {}  # those of the event, as they were then
+        self.content = b""  # what the range had when the packet was sent
+
+
+class _Sequence:
+    """The numbers of a connection."""
+
+    def __init__(self) -> None:
+        self.offset = 0  # of the next request's PSN
+        self.last_request = 0  # the PSN of the device's last request
+        # By the distance of its PSN: a request that had no answer yet, and what was noted about it.
+        self.open: dict[int, tuple[_Sent, EventSeen]] = {}
+
+
+class PacketScript(Script[WireEnd]):
+    def __init__(self, context: CaseContext, step: Step) -> None:
+        super().__init__(context, step)
+        self._sent: list[_Sent] = []
+        self._states: dict[str, _Sequence] = {}
+
+    def _sequence(self, connection: _Connection) -> _Sequence:
+        return self._states.setdefault(connection.name, _Sequence())
+
+    def _send(self, connection: _Connection, event: Event) -> None:
+        self._subject = event.word
+        sent, wrong = self._packet(connection, event)
+        self._sent.append(sent)
+        if event.names.get("lost"):
+            return
+        sent.content = sent.content or self._content(sent.at, sent.length)
+        connection.end.send(sent.packet, **wrong)
+        gets = event.names.get("gets")
+        if gets:
+            self._await_answer(connection, sent, gets)
+
+    def _packet(self, connection: _Connection, event: Event) -> tuple[_Sent, dict[str, Any]]:
+        """Returns a packet of an event, and the arguments of `build` that make it wrong."""
+        numbers, names, operation = self._numbers(event), dict(event.names), event.word
+        repeated = numbers.pop("again", 0)
+        if repeated:
+            first = self._sent[repeated - 1]
+            numbers = {**first.numbers, **numbers}
+            numbers.setdefault("psn", first.offset)
+            names = {**first.event.names, **names}
+            names.pop("lost", None)
+        transport = names.get("transport", (connection.queue.kind,))[0]
+        data = self._data(connection, operation, numbers)
+        fields = self._fields(connection, operation, numbers, len(data))
+        offset = numbers.get("psn", self._sequence(connection).offset)
+        if not repeated:
+            self._sequence(connection).offset = (offset + self._psns(operation, fields)) % PSNS
+        fields["psn"] = (connection.end.first_psn + offset) % PSNS
+        packet = Packet(transport, operation, fields, data)
+        wrong: dict[str, Any] = {key: numbers[key] for key in ("cut", "padding") if key in numbers}
+        if "icrc" in names:
+            wrong["crc"] = names["icrc"][0]
+        elif operation == "FLUSH":
+            wrong["crc"] = connection.end.flush_icrc
+        if operation in _ATOMICS:
+            length = WORD
+        else:
+            length = fields.get("length", 0)
+        at = numbers.get("at", fields.get("va", 0))
+        sent = _Sent(event, packet, offset, at, length)
+        sent.numbers = numbers
+        if repeated and operation in _ATOMICS:
+            sent.content = first.content  # the value that the first answer had
+        return sent, wrong
+
+    def _data(self, connection: _Connection, operation: str, numbers: Mapping[str, int]) -> bytes:
+        if not operation_of(operation).data and "data" not in numbers:
+            return b""
+        if operation == "ATOMIC_WRITE":
+            size = WORD
+        elif operation.endswith(_WHOLE_PACKETS):
+            size = connection.end.mtu
+        else:
+            size = numbers.get("length", 0)
+        size = numbers.get("data", size)
+        continues = any(part in operation for part in _CONTINUED)
+        return connection.data(size, continues, numbers.get("offset"))
+
+    def _fields(
+        self,
+        connection: _Connection,
+        operation: str,
+        numbers: Mapping[str, int],
+        data: int,
+    ) -> dict[str, int]:
+        fields = {key: value for key, value in numbers.items() if key in _FIELDS}
+        if "addr" in numbers:
+            fields["va"] = numbers["addr"]
+        fields.setdefault("length", data)
+        fields.setdefault("qpn", connection.end.destination)
+        fields.setdefault("ackreq", int(not operation.endswith(_UNANSWERED)))
+        if connection.queue.kind == "UD":
+            fields.setdefault("qkey", connection.end.qkey)
+            fields.setdefault("srcqp", connection.end.number)
+        if operation == "COMPARE_SWAP" and "compare" not in numbers:
+            here = self._content(numbers.get("at", fields.get("va", 0)), WORD)
+            fields["compare"] = int.from_bytes(here, "little")
+        return fields
+
+    def _psns(self, operation: str, fields: Mapping[str, int]) -> int:
+        if operation != "RDMA_READ_REQUEST":
+            return 1
+        mtu = self._connections[self._default].end.mtu
+        return max(1, -(-fields["length"] // mtu))
+
+    def _next(self, connection: _Connection, deadline_s: float) -> Parsed | None:
+        """Returns the next answer of the device; requests of the device are put aside."""
+        while packet := self._received(connection, deadline_s):
+            if is_response(packet.operation):
+                return packet
+            connection.requests.append(packet)
+        return None
+
+    def _received(self, connection: _Connection, deadline_s: float) -> Parsed | None:
+        """Returns the next packet of the device, and records its mistakes."""
+        packet = connection.end.receive(deadline_s)
+        if packet:
+            for mistake in packet.wrong:
+                self._wrong.append(f"{packet.operation}: {mistake}")
+        return packet
+
+    def _await_answer(self, connection: _Connection, sent: _Sent, gets: Sequence[str]) -> None:
+        silent_is_right = any(word in _UNJUDGED for word in gets)
+        if silent_is_right:
+            connection.end.settle()
+        packets: list[Parsed] = []
+        packet = self._next(connection, 0 if silent_is_right else SILENCE_S)
+        while packet:
+            if not self._is_late(connection, sent, packet):
+                packets.append(packet)
+                if packet.operation not in _MORE_FOLLOWS:
+                    break
+            waits = packets or not silent_is_right
+            packet = self._next(connection, SILENCE_S if waits else 0)
+        self._note(sent.event, "answer", NOTHING, gets)
+        if packets:
+            self._answered(connection, sent, packets, self._seen[-1])
+        else:
+            self._sequence(connection).open[sent.offset] = (sent, self._seen[-1])
+
+    def _answered(
+        self,
+        connection: _Connection,
+        sent: _Sent,
+        packets: Sequence[Parsed],
+        entry: EventSeen,
+    ) -> None:
+        """Adds an answer to what was noted about a request."""
+        entry["seen"], data = self._answer(sent, packets)
+        if data:
+            entry["data"] = data
+        if "psn" in packets[-1].fields:
+            entry["psn"] = self._distance(connection, packets[-1]) - sent.offset
+            entry["length"] = self._psns(sent.packet.operation, sent.packet.fields)
+
+    def _distance(self, connection: _Connection, packet: Parsed) -> int:
+        """Returns the distance of a packet's PSN from the first."""
+        return psn_distance(packet.fields.get("psn", 0), connection.end.first_psn)
+
+    def _is_late(self, connection: _Connection, sent: _Sent, packet: Parsed) -> bool:
+        """Whether a packet answers an earlier request, to which it is then added: the sentinel on another connection
+        does not prove that the device has already sent each answer on this one. An acknowledgement of an earlier PSN
+        is that of an earlier packet."""
+        distance = self._distance(connection, packet)
+        if distance != sent.offset and self._add_late(connection, packet):
+            return True
+        return packet.name == "ACK" and distance < sent.offset and "again" not in sent.event.numbers
+
+    def _add_late(self, connection: _Connection, packet: Parsed) -> bool:
+        earlier = self._sequence(connection).open.pop(self._distance(connection, packet), None)
+        if earlier is None:
+            return False
+        self._answered(connection, earlier[0], [packet], earlier[1])
+        return True
+
+    def _answer(self, sent: _Sent, packets: Sequence[Parsed]) -> tuple[str, int]:
+        """Returns a word of ANSWERS, or a description, and the number of bytes that the answer has of the memory."""
+        if not packets:
+            return NOTHING, 0
+        data = b"".join(packet.data for packet in packets)
+        last = packets[-1]
+        if last.operation == "ATOMIC_ACKNOWLEDGE":
+            original = last.fields["original"].to_bytes(WORD, "little")
+            right = original == sent.content
+            return RESPONSE if right else "a response with another value", WORD
+        if not last.operation.startswith("RDMA_READ_RESPONSE"):
+            return last.name, len(data)
+        if not last.operation.endswith(("_LAST", "_ONLY")):
+            return f"a response that ends after {len(data)} bytes", len(data)
+        if sent.packet.operation == "RDMA_READ_REQUEST":
+            wanted = sent.content
+        else:
+            wanted = b""
+        if data == wanted:
+            return RESPONSE, len(data)
+        if len(data) != len(wanted):
+            return f"a response of {len(data)} bytes", len(data)
+        return "a response with other bytes", len(data)
+
+    def _request(self, connection: _Connection, deadline_s: float) -> Parsed | None:
+        """Returns the device's oldest request that no event has taken."""
+        while not connection.requests:
+            packet = self._received(connection, deadline_s)
+            if packet is None:
+                return None
+            if is_response(packet.operation):
+                connection.packets.append(packet)
+            else:
+                connection.requests.append(packet)
+        return connection.requests.popleft()
+
+    def _sends(self, connection: _Connection, event: Event) -> None:
+        silent = NOTHING in event.words
+        packet = self._request(connection, 0 if silent else SILENCE_S)
+        if packet:
+            seen = packet.name
+        else:
+            seen = NOTHING
+        wrong: list[str] = []
+        if packet:
+            self._sequence(connection).last_request = packet.fields["psn"]
+            numbers = self._numbers(event)
+            wanted = {"va" if key == "addr" else key: value for key, value in numbers.items()}
+            if "psn" in wanted:
+                wanted["psn"] = (connection.end.device_psn + wanted["psn"]) % PSNS
+            if "data" in wanted:
+                wanted["data"] = wanted["data"] % PSNS
+            present = {**packet.fields, "data": len(packet.data)}
+            for key, value in wanted.items():
+                if present.get(key) != value:
+                    wrong.append(f"{key} {present.get(key, 0):#x} instead of {value:#x}")
+        self._note(event, "request", "; ".join([seen, *wrong]), event.words)
+
+    def _answer_device(self, connection: _Connection, event: Event) -> None:
+        numbers, names = self._numbers(event), event.names
+        if connection.requests or not self._sequence(connection).last_request:
+            packet = self._request(connection, SILENCE_S)
+            if packet:
+                self._sequence(connection).last_request = packet.fields["psn"]
+        operation = event.word
+        size = numbers.get("data", 0)
+        fields = {key: value for key, value in numbers.items() if key in _FIELDS}
+        if "says" in names:
+            fields["syndrome"] = SYNDROMES[names["says"][0]]
+        fields.setdefault("syndrome", SYNDROMES["ACK"])
+        fields.setdefault("qpn", connection.end.destination)
+        offset = numbers.get("psn", 0)
+        fields["psn"] = (self._sequence(connection).last_request + offset) % PSNS
+        continues = any(part in operation for part in _CONTINUED)
+        transport = names.get("transport", (connection.queue.kind,))[0]
+        packet_out = Packet(transport, operation, fields, connection.data(size, continues))
+        wrong: dict[str, Any] = {key: numbers[key] for key in ("cut", "padding") if key in numbers}
+        if "icrc" in names:
+            wrong["crc"] = names["icrc"][0]
+        connection.end.send(packet_out, **wrong)
+
+    def _take_late(self, connection: _Connection) -> None:
+        while packet := self._next(connection, 0):
+            if not self._add_late(connection, packet):
+                connection.packets.append(packet)
