@@ -72,7 +72,8 @@ def test_libibverbs_issues_a_command_in_either_form() -> None:
 
 def line(kind: str, process: int = 7, mark: str = MARK) -> str:
     begin = int.from_bytes(mark.encode()[:8], "little")
-    event = f"uv_line: (port_fops_write+0x4/0x1b0) mark={begin:#x} type={ord(kind)}"
+    number = int.from_bytes(kind.encode()[:2], "little")
+    event = f"uv_line: (port_fops_write+0x4/0x1b0) mark={begin:#x} type={number}"
     return f"         python3-{process}     [000] .....   299.358249: {event}\n"
 
 
@@ -98,12 +99,14 @@ def path(tmp_path: Path, monkeypatch: Patch) -> Path:
     return calls_file(tmp_path / "console-2.log")
 
 
-@pytest.mark.parametrize("begin", ["", line("s")])
+@pytest.mark.parametrize("begin", ["", line("start")])
 def test_the_trace_has_the_calls_of_each_case(path: Path, begin: str) -> None:
     """The line that begins a case is a separate write, or in one write with the result before it."""
-    before = line("h") + line("o") + wrote(3, 16)  # the header, the capabilities, preflight
-    first = line("s") + asked(0) + wrote(9, -22) + line("o")
-    second = begin + line("p") + wrote(9, 56) + line("r")
+    before = (
+        line("header") + line("offered") + wrote(3, 16)
+    )  # the header, the capabilities, preflight
+    first = line("start") + asked(0) + wrote(9, -22) + line("observed")
+    second = begin + line("progress") + wrote(9, 56) + line("result")
     path.write_text(before + first + second + begin + wrote(13, 12))
     trace = CallTrace(path, MARK)
     assert trace.before(1) == [Call(None, 0), Call(9, -22)]
@@ -111,30 +114,40 @@ def test_the_trace_has_the_calls_of_each_case(path: Path, begin: str) -> None:
     assert trace.before(3) is None
 
 
+def test_the_session_that_follows_the_rows_of_the_kernel_begins_anew(path: Path) -> None:
+    """Its header, its capabilities and its preflight belong to no case."""
+    first = line("start") + asked(0) + line("observed")
+    second = line("header") + line("offered") + wrote(9, -22) + line("start") + wrote(9, 56)
+    path.write_text(first + second + line("observed"))
+    trace = CallTrace(path, MARK)
+    assert trace.before(1) == [Call(None, 0)]
+    assert trace.before(2) == [Call(9, 56)]
+
+
 def test_calls_of_several_processes_are_not_confused(path: Path) -> None:
     one, other = wrote(9, -22, 7).splitlines(True), wrote(3, 16, 8).splitlines(True)
-    path.write_text(line("s") + one[0] + other[0] + one[1] + other[1] + line("o"))
+    path.write_text(line("start") + one[0] + other[0] + one[1] + other[1] + line("observed"))
     assert CallTrace(path, MARK).before(1) == [Call(9, -22), Call(3, 16)]
 
 
 def test_lines_without_the_mark_begin_and_end_no_case(path: Path) -> None:
-    foreign = line("s", mark="f" * 32) + line("o", mark="f" * 32)
-    path.write_text(line("s") + foreign + wrote(9, -22) + line("o"))
+    foreign = line("start", mark="f" * 32) + line("observed", mark="f" * 32)
+    path.write_text(line("start") + foreign + wrote(9, -22) + line("observed"))
     assert CallTrace(path, MARK).before(1) == [Call(9, -22)]
 
 
 def test_a_trace_that_ends_is_missing(path: Path) -> None:
     trace = CallTrace(path, MARK)
     assert trace.before(1) is None  # there is no file
-    path.write_text(line("s") + wrote(9, -22))
+    path.write_text(line("start") + wrote(9, -22))
     assert trace.before(1) is None
-    path.write_text(path.read_text() + line("o") + "CPU:0 [LOST 5 EVENTS]\n")
+    path.write_text(path.read_text() + line("observed") + "CPU:0 [LOST 5 EVENTS]\n")
     assert trace.before(1) == [Call(9, -22)]
 
 
 def test_a_trace_is_awaited(path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(call_trace, "_WAIT_S", 60.0)
-    text = line("s") + wrote(9, -22) + line("o")
+    text = line("start") + wrote(9, -22) + line("observed")
     path.write_text(text[:150])
 
     def go_on() -> None:

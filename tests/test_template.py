@@ -520,7 +520,7 @@ def test_a_run_continues_without_templates_and_reports_it_once(
 
 PORT = "/dev/port"
 OPTIONS = ("--rdma-alone", "--rdma-device", "rxe0")
-READY = json.dumps(["reg_mr/a", "reg_mr/b", "reg_mr/c"]).encode() + b"\n"
+READY = json.dumps({"cases": ["reg_mr/a", "reg_mr/b", "reg_mr/c"]}).encode() + b"\n"
 
 
 def asked_for(cases: str = "", *more: str, port: str = PORT) -> Request:

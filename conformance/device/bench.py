@@ -15,13 +15,12 @@ from conformance.bench.interface import Bench, DmaBuf, Entry, Memory
 from conformance.device import (
     exporter,
     fork_settings,
-    limits,
-    memory,
     other_process,
     queue_pairs,
     wire_peer,
 )
 from conformance.device.device import Device, ProtectionDomain, library_release
+from conformance.device.kernel_bench import HostMemory
 from conformance.device.libibverbs import Libibverbs
 from conformance.device.queue_kinds import pair_type, try_create
 from conformance.device.queue_pairs import ACK_TIMEOUT_S, DevicePair
@@ -43,14 +42,12 @@ from conformance.model.transport import IWARP
 from conformance.model.vocabulary import STREAM, WINDOWS_POSTER, WIRE, WR_POST
 from conformance.wire.sequence import PSNS
 
-# Kinds of memory whose pages no case pins completely.
-_NEVER_PINNED = ("sparse", "unmapped", "no_access")
 # For each type of queue pair with builders: the value of QpSpec.extended that selects these builders.
 _BUILT = {"RC": WINDOWS_POSTER, "UC": WINDOWS_POSTER, "UD": WR_POST}
 _COMPILER_POLL_S = 5.0  # the interval at which a case that waits for the compiler reports progress
 
 
-class DeviceBench:
+class DeviceBench(HostMemory):
     """The bench of a real device: one open device, libibverbs, and this process's memory."""
 
     _builds = False  # whether builders post all requests for which a builder exists
@@ -62,10 +59,7 @@ class DeviceBench:
         "this run has no wire peer",
         "--wire-peer names a machine that sends packets",
     )
-    dmabuf = staticmethod(memory.allocate_dmabuf)
     alloc_mw = staticmethod(queue_pairs.alloc_mw)
-    locked_memory_limit = staticmethod(limits.locked_memory_limit)
-    failing_allocation = staticmethod(limits.failing_allocation)
 
     def __init__(
         self,
@@ -78,6 +72,7 @@ class DeviceBench:
         """`dialect` is one of vocabulary.DIALECTS. `alone` is true if no other process on this kernel uses the
         device or pins pages. Each wait for a completion lasts at most `completion_deadline_s` seconds. `peer` is the
         device of the requesters; without `peer`, all pairs are in loopback on `device`."""
+        super().__init__()
         self.device = device
         if peer:
             self._peer_pd = (
@@ -90,8 +85,6 @@ class DeviceBench:
             device.queue_pairs,
             alone,
         )
-        self.page = memory.PAGE
-        self.hugepage = memory.hugepage_size()
         self.ack_timeout_s = ACK_TIMEOUT_S
         self.library = Libibverbs(dialect)
         uverbs = Uverbs(device.context.cmd_fd, device.driver_id)
@@ -147,12 +140,6 @@ class DeviceBench:
 
     def alloc_pd(self) -> ProtectionDomain:
         return ProtectionDomain(self.device)
-
-    def allocate(self, kind: str, size: int) -> memory.Memory:
-        """Allocates memory of `kind`, one of vocabulary.MEMORY_KINDS. Raises HostLacks if the host has none."""
-        if kind not in _NEVER_PINNED:
-            limits.check_lockable(size)
-        return memory.allocate(kind, size)
 
     def page_out(self, memory: Memory) -> bool:
         """Swaps out the memory's pages. Returns False if any page remains resident."""

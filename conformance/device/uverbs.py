@@ -22,6 +22,7 @@ from conformance.verbs import ENUMS, of_method
 # The commands of enum ib_uverbs_write_cmds: the number, the layout, and the number of words of the response. If a
 # command has a response, the command's first field is the address of the response.
 _COMMANDS = {
+    "GET_CONTEXT": (0, "Q", 16),  # two words, and room for those of a driver
     "ALLOC_PD": (3, "Q", 1),
     "DEALLOC_PD": (4, "I", 0),
     "REG_MR": (9, "QQQQII", 3),  # address, length, IOVA, PD, access
@@ -76,7 +77,7 @@ class Uverbs:
             return self._ioctl(_METHOD_REG_MR, [])[0] != errno.EPROTONOSUPPORT
         return verb in vars(type(self))
 
-    def _command(self, name: str, *fields: int) -> tuple[int, list[int]]:
+    def command(self, name: str, *fields: int) -> tuple[int, list[int]]:
         """Calls one of _COMMANDS. Returns errno and the response."""
         number, layout, words = _COMMANDS[name]
         response = (ctypes.c_uint32 * words)()
@@ -119,7 +120,7 @@ class Uverbs:
 
     def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
         """Calls IB_USER_VERBS_CMD_REG_MR. If errno is 0, `mr` is the region."""
-        error, response = self._command("REG_MR", addr, length, hca_va, pd.handle, access)
+        error, response = self.command("REG_MR", addr, length, hca_va, pd.handle, access)
         return Return(error, error, None if error else _region(pd, addr, length, *response))
 
     def reg_dmabuf_mr(
@@ -208,7 +209,7 @@ class Uverbs:
         )
 
     def dereg_mr(self, mr: Mr) -> Return:
-        error, _ = self._command("DEREG_MR", mr.handle)
+        error, _ = self.command("DEREG_MR", mr.handle)
         return Return(error, error)
 
     def forged(self, command: str, handle: int, mr: Mr) -> Return:
@@ -242,7 +243,7 @@ class Uverbs:
             "REREG_MR": (region, _CHANGE_PD, 0, 0, 0, handle, 0),
             "REREG_MR_REGION": (handle, _CHANGE_ACCESS, 0, 0, 0, 0, 0),
         }.get(command, (handle,))
-        error, response = self._command(command.removesuffix("_REGION"), *fields)
+        error, response = self.command(command.removesuffix("_REGION"), *fields)
         return error, response[0] if response else 0
 
     def rereg_mr(
@@ -259,7 +260,7 @@ class Uverbs:
             handle = pd.handle
         else:
             handle = 0
-        error, keys = self._command(
+        error, keys = self.command(
             "REREG_MR",
             mr.handle,
             flags,

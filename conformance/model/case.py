@@ -241,6 +241,8 @@ class Step:
         return f"{self.title}({', '.join(f'{key}={text}' for key, text in visible.items())})"
 
 
+_COMMANDS = {name for name, verb in VERBS.items() if verb.command}
+_COMMANDS |= {"query_mr", "resident", "discard", "fill", "unmap"}
 _PROBES = ("traffic", "local_traffic", "bind_and_send")
 # Estimated costs in units of one verb call. The cheapest case that verifies a rule is selected by its cost.
 _TRAFFIC, _GUEST = 5.0, 10_000.0
@@ -294,6 +296,16 @@ class Case:
         """Whether a peer that is no RDMA device sends packets in the case."""
         steps = (*self.before, self.when, *self.afterwards)
         return any(WIRE in (step.call, step.arguments.get("poster")) for step in steps)
+
+    @property
+    def is_of_the_kernel(self) -> bool:
+        """Whether all calls of the row are commands of the kernel or changes of memory: no library takes part."""
+        if self.entry != "uverbs" or self.kind is not Kind.ROW or self.given.qps:
+            return False
+        steps = (*self.before, self.when, *self.afterwards)
+        calls = {step.call for step in steps}
+        calls.update(region.call for region in self.given.mrs.values())
+        return calls <= _COMMANDS and not self.given.windows
 
     @property
     def needs_kept_memory(self) -> bool:

@@ -183,19 +183,26 @@ def run(
         only_observes=stash_of(config).get(ONLY_OBSERVES, False),
     )
 
+    return recording(request.session, context)
+
+
+def recording(session: pytest.Session, context: RunContext) -> RunCase:
+    """Returns a function that runs a case, stores the record, and ends the test with the verdict."""
+    config = session.config
+
     def run_and_record(case: Case) -> None:
-        # the recorder may have been set up after this fixture
+        # the recorder may have been set up after this function
         recorder = stash_of(config).get(RECORDER, None)
         progress = functools.partial(recorder.progress, case.id) if recorder else no_progress
         try:
             case_run = run_case(case, context, progress)
         except LoopbackLost as lost:  # further refusals would show nothing about the device
-            request.session.shouldstop = str(lost)
+            session.shouldstop = str(lost)
             raise
         if case_run.judgement is NOT_JUDGED:
-            stash_of(request.session)[RECORD] = observed_record(case_run)
+            stash_of(session)[RECORD] = observed_record(case_run)
             return
-        stash_of(request.session)[RECORD] = case_record(case_run, suite_of(config).registry)
+        stash_of(session)[RECORD] = case_record(case_run, suite_of(config).registry)
         _end(case_run)
 
     return run_and_record

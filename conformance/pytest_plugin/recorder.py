@@ -127,11 +127,11 @@ class Recorder:
         self.sink: Stream | ResultsFile | None = None  # opened with the header
         self._begun = ""  # the case whose start was sent to the supervisor
         self._offered = False
-        self._header: HeaderRecord | None = None
+        self.header: HeaderRecord | None = None
 
     def prepare(self) -> None:
         """Prepares the parts of the header that are known before the cases."""
-        self._header = header_record(
+        self.header = header_record(
             suite_of(self.config),
             self.device,
             list(self.config.invocation_params.args),
@@ -155,10 +155,10 @@ class Recorder:
             self.sink = self._open_sink()
         except UserError as error:
             raise pytest.UsageError(str(error)) from error
-        if self._header is None:
+        if self.header is None:
             self.prepare()
-        assert self._header is not None
-        header = self._header | {"started": datetime.now(UTC).isoformat(timespec="seconds")}
+        assert self.header is not None
+        header = self.header | {"started": datetime.now(UTC).isoformat(timespec="seconds")}
         if (
             not self.live
         ):  # a supervisor has its plan and options; in an emulated guest, computing them takes long

@@ -1,0 +1,70 @@
+"""Tests that rows whose calls are all commands of the kernel run in a process without libibverbs and its providers: a
+provider that changes the code of the process that loads it cannot change their results."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bad_driver import library
+from conformance.results.records import read_written
+from conformance.tables.suite import Suite
+from launched import run_in_guest
+from samples import laid
+
+# Soft-RoCE fails both with EINVAL. The second has traffic, and therefore runs beside the provider.
+OF_THE_KERNEL = "advise_mr/codes/region-of-another-pd@uverbs"
+BESIDE = "advise_mr/asynchronous/prefetch-of-a-region-of-another-pd@uverbs"
+# Reports, for each ioctl of RDMA, whether the process has mapped libibverbs or a provider.
+WATCH = """\
+import sys
+
+def watch(event, arguments):
+    if event == "fcntl.ioctl" and arguments[1] == 0xC0181B01:
+        with open("/proc/self/maps") as maps:
+            text = maps.read()
+        sys.stderr.write(f"MAPPED {'libibverbs' in text or '-rdmav' in text}\\n")
+
+sys.addaudithook(watch)
+"""
+
+
+def test_the_rows_of_the_kernel_need_nothing_of_a_library(suite: Suite) -> None:
+    rows = [case for case in suite.cases if case.is_of_the_kernel]
+    assert len(rows) > 150
+    for case in rows:
+        steps = (*case.before, case.when, *case.afterwards)
+        assert case.entry == "uverbs"
+        assert not case.given.qps
+        assert not {"traffic", "local_traffic"}.intersection(step.call for step in steps)
+
+
+@pytest.mark.guest
+def test_a_provider_cannot_change_a_row_of_the_kernel(tmp_path: Path) -> None:
+    provider = library(tmp_path / "provider.so", "hostile_provider.c")
+    overlay = laid(
+        tmp_path / "overlay",
+        {
+            "etc/libibverbs.d/hostile.driver": "driver /opt/libhostile\n",
+            "opt/watch/sitecustomize.py": WATCH,
+        },
+    )
+    for version in range(30, 100):  # the suffix of the providers depends on rdma-core
+        shutil.copy(provider, overlay / f"opt/libhostile-rdmav{version}.so")
+    out = tmp_path / "out"
+    watched = ("--guest-env", "PYTHONPATH=/opt/watch")
+    done = run_in_guest(
+        out, "--guests", "1", "--overlay", overlay, *watched, only=(OF_THE_KERNEL, BESIDE)
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    results = {result["case"]: result for result in read_written(out).results}
+    assert results[OF_THE_KERNEL]["verdict"] == "FAIL"
+    assert results[OF_THE_KERNEL]["observed"]["errno"] == "EINVAL"
+    assert (
+        results[BESIDE]["observed"]["errno"] == "EPERM"
+    )  # the attack succeeds beside the provider
+    mapped = (out / "console.log").read_text().split("MAPPED ")[1:]
+    assert {line.split()[0] for line in mapped} == {"True", "False"}
+    assert mapped[-1].startswith("False")
