@@ -9,7 +9,7 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -66,11 +66,7 @@ def run_lab(
     """Runs the cases of `options` on each host in the file and returns the exit status. The results of each host are in
     a subdirectory of the lab's directory. If the lab is `resumed`, complete runs are not repeated. Raises
     UserError for a mistake in the file."""
-    if arguments.shell:
-        raise UserError("--shell cannot be given with --lab", hint="a lab has no guest")
-    for name, hint in _REFUSED.items():
-        if getattr(options, name) != OPTIONS[name].default:
-            raise UserError(f"{OPTIONS[name].flag} cannot be given with --lab", hint=hint)
+    _refuse_options(options, arguments)
     suite, today = suite_from(options), datetime.now().date()
     labelled = read_lab(
         file,
@@ -94,42 +90,56 @@ def run_lab(
         parser = parser_of(["run"])
         hosts.install_client(progress.say, arguments.yes)
         runs = [_HostRun(host, options, out, loudness, parser, progress) for host in labelled]
-        gc.freeze()  # garbage collection would write to memory that is shared with the copies of this process
-        try:
-            for run in runs:
-                run.start(chosen)
-            for run in runs:
-                run.listen()
-            for run in runs:
-                run.wait()
-        except KeyboardInterrupt as end:
-            end.args = (_rest(out),)
-            raise
-        finally:
-            for run in runs:
-                run.end()
+        _complete(runs, chosen, out)
         rules = {id_: rule.short for id_, rule in suite.registry.items()}
         lab = Fleet(tuple(run.node() for run in runs), rules)
-        conclusions = [f"{node.name}: {_conclusion(node)}" for node in lab.nodes]
-        for line in (
-            *conclusions,
-            *differences(lab),
-            *_left_out(out, labelled, file),
-            lab.headline,
-        ):
-            print(one_line(line))
+        _conclude(lab, _left_out(out, labelled, file))
         write_atomically(out / PAGE, page(lab))
-    if any(run.status not in (0, 1) for run in runs):
+    statuses = {run.status for run in runs}
+    if not statuses <= {0, 1}:
         print(_rest(out))
     recorded = ", ".join(str(out / host.name) for host in labelled if _has_run(out / host.name))
     print(f"report: {out / PAGE}{recorded and f' (results: {recorded})'}")
     # 1 after a violation on any host; 3 if a host has no conclusion
-    statuses = {run.status for run in runs}
     if 1 in statuses:
         return 1
     if any(statuses):
         return 3
     return 0
+
+
+def _refuse_options(options: RunOptions, arguments: argparse.Namespace) -> None:
+    if arguments.shell:
+        raise UserError("--shell cannot be given with --lab", hint="a lab has no guest")
+    for name, hint in _REFUSED.items():
+        if getattr(options, name) != OPTIONS[name].default:
+            raise UserError(f"{OPTIONS[name].flag} cannot be given with --lab", hint=hint)
+
+
+def _complete(runs: Sequence[_HostRun], chosen: Run, out: Path) -> None:
+    """Starts the run of each host, and returns when all of them have ended."""
+    gc.freeze()  # garbage collection would write to memory that is shared with the copies of this process
+    try:
+        for run in runs:
+            run.start(chosen)
+        for run in runs:
+            run.listen()
+        for run in runs:
+            run.wait()
+    except KeyboardInterrupt as end:
+        end.args = (_rest(out),)
+        raise
+    finally:
+        for run in runs:
+            run.end()
+
+
+def _conclude(lab: Fleet, left_out: Iterable[str]) -> None:
+    """Prints what the runs have shown, a line for each host first."""
+    for node in lab.nodes:
+        print(one_line(f"{node.name}: {_conclusion(node)}"))
+    for line in (*differences(lab), *left_out, lab.headline):
+        print(one_line(line))
 
 
 def _conclusion(node: Node) -> str:

@@ -4,12 +4,13 @@ import argparse
 import hashlib
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
 from conformance.errors import UserError
+from conformance.model.case import Case
 from conformance.model.verdict import Verdict
 from conformance.results.files import make_directory
 from conformance.tables.suite import Suite
@@ -55,18 +56,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
             ),
         )
         return 0
-    cases, verbs = suited(suite.cases, arguments.seed), arguments.verb
-    for verb in verbs:
-        if verb not in (verbs_here := {case.verb.removeprefix("ibv_") for case in cases}):
-            raise UserError(
-                f"no case tests the verb {verb!r}{suggestion(verb, verbs_here)}", status=2
-            )
-    cases = [case for case in cases if not verbs or case.verb.removeprefix("ibv_") in verbs]
-    for name in arguments.only:
-        if name not in {case.id for case in suite.cases}:
-            raise UserError(f"unknown case {name!r}{suggestion(name, [case.id for case in cases])}")
-    if arguments.only:
-        cases = [case for case in suite.cases if case.id in arguments.only]
+    cases = _cases(arguments, suite)
     ensure_tools(arguments.yes, say)
     recipe, driver = recipe_for(), driver_for(arguments.driver)
     image = ensure_image(recipe, cache_directory(), say)
@@ -84,21 +74,13 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         theirs["peer"] = Peers(*rdma_core(arguments.rdma_core_tests), trial, modules)
     if arguments.rdma_unit_test:
         theirs["unit_test"] = Peers(*rdma_unit_test(arguments.rdma_unit_test), trial, modules)
-    if (
-        theirs
-    ):  # mutants of the earlier trial keep its outcomes; only the peers' tests are run with them
-        findings |= {
-            mutant.name: Finding(**before[mutant.name])
-            for mutant in chosen
-            if mutant.name in before
-        }
+    if theirs:
+        # mutants of the earlier trial keep its outcomes; only the peers' tests are run with them
+        earlier = (mutant.name for mutant in chosen if mutant.name in before)
+        findings |= {name: Finding(**before[name]) for name in earlier}
     try:
-        for finding in _findings(
-            trial,
-            [mutant for mutant in chosen if mutant.name not in findings],
-            arguments,
-            before,
-        ):
+        untried = [mutant for mutant in chosen if mutant.name not in findings]
+        for finding in _findings(trial, untried, arguments, before):
             findings[finding.name] = finding
             report.write(out, findings.values(), before)
             if arguments.verbose or len(chosen) == 1:
@@ -107,14 +89,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
                     flush=True,
                 )
         for peer, peers in theirs.items():
-            rerun = {
-                finding.name
-                for finding in findings.values()
-                if finding.outcome in report.COUNTED
-                and getattr(finding, peer) is None
-                and finding.verdict not in (Verdict.HANG, Verdict.CRASH)
-            }
-            for name, test in peers.seen([mutant for mutant in chosen if mutant.name in rerun]):
+            for name, test in peers.seen(_tried_by_peer(chosen, findings, peer)):
                 findings[name] = Finding(**{**asdict(findings[name]), peer: test})
                 report.write(out, findings.values(), before)
                 if arguments.verbose:
@@ -127,6 +102,43 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     if lost or _refused(chosen, findings.values()):
         return 1
     return 0
+
+
+def _cases(arguments: argparse.Namespace, suite: Suite) -> list[Case]:
+    """Returns the cases that --only and --verb name; all cases that suit a trial without them."""
+    names = {case.id for case in suite.cases}
+    cases = suited(suite.cases, arguments.seed)
+    for name in arguments.only:
+        if name not in names:
+            raise UserError(f"unknown case {name!r}{suggestion(name, [case.id for case in cases])}")
+    verbs = {_verb(case) for case in cases}
+    for verb in arguments.verb:
+        if verb not in verbs:
+            raise UserError(f"no case tests the verb {verb!r}{suggestion(verb, verbs)}", status=2)
+    if arguments.only:
+        return [case for case in suite.cases if case.id in arguments.only]
+    return [case for case in cases if not arguments.verb or _verb(case) in arguments.verb]
+
+
+def _verb(case: Case) -> str:
+    return case.verb.removeprefix("ibv_")
+
+
+def _tried_by_peer(
+    chosen: Iterable[Mutant],
+    findings: Mapping[str, Finding],
+    peer: str,
+) -> list[Mutant]:
+    """Returns the mutants whose outcome counts and that the peer's tests have not been run with. A mutant that hangs
+    or kills the guest is not run again."""
+    tried = []
+    for mutant in chosen:
+        finding = findings.get(mutant.name)
+        if finding is None or finding.outcome not in report.COUNTED:
+            continue
+        if getattr(finding, peer) is None and finding.verdict not in (Verdict.HANG, Verdict.CRASH):
+            tried.append(mutant)
+    return tried
 
 
 def _refused(chosen: Sequence[Mutant], findings: Iterable[Finding]) -> list[str]:

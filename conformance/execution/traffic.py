@@ -217,30 +217,30 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
         observation["state_before"] = ERROR_STATE
     if not connection.pair.transport.acknowledges(request.opcode):
         observation["unacknowledged"] = True
-    late = exchange.late
-    if operation in FLUSHES:
-        if exchange.succeeded:
-            moved = "all"
-        else:
-            moved = "nothing"
-    elif reads or operation in _INEFFECTIVE:
-        moved = local.area.received(target)
-    else:
-        moved = target.moved()
-    if (
-        returns_value and not reads and operation not in _INEFFECTIVE
-    ):  # the old value must be returned if and only if the new value was written
-        back = local.area.received(target)
-        if back != moved:
-            if (moved, back) == ("nothing", "other"):
-                moved = "other"
-            else:
-                moved = "part"
+    moved = _moved_by(operation, exchange.succeeded, target, local)
     if exchange.responder_state and (moved != "all" or not exchange.succeeded):
         observation["state"] = exchange.responder_state
     if operation == "RDMA_WRITE_WITH_IMM":
         observation |= _received(exchange.peer_completions, length)
-    return observation | _moved(moved, length, exchange.succeeded, target, local, late)
+    return observation | _moved(moved, length, exchange.succeeded, target, local, exchange.late)
+
+
+def _moved_by(operation: str, succeeded: bool, target: Area, local: LocalBuffer) -> str:
+    """Returns which bytes an operation has moved. An atomic must return the old value if and only if it has written
+    the new value."""
+    if operation in FLUSHES:
+        return "all" if succeeded else "nothing"
+    if operation == "RDMA_READ" or operation in _INEFFECTIVE:
+        return local.area.received(target)
+    moved = target.moved()
+    if operation not in WORD_OPERATIONS or operation == "ATOMIC_WRITE":
+        return moved
+    returned = local.area.received(target)
+    if returned == moved:
+        return moved
+    if (moved, returned) == ("nothing", "other"):
+        return "other"
+    return "part"
 
 
 def _local_traffic(context: CaseContext, step: Step) -> Probe:

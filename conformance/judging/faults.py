@@ -30,7 +30,6 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
         if then.outcome == "open":
             return None
         return wire_fault(seen)
-    outcome = outcome_of(step, seen)
     if _is_silent(step, seen):
         silent = _fault(FaultKind.NO_COMPLETION, seen)
     else:
@@ -38,22 +37,27 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
     if silent and then.outcome == "success":
         return silent
     # If the row judges the status of a refusal, other rows judge the effect of the call.
-    if then.because and not later:
-        moved = None
-    else:
-        moved = data_fault(step, seen)
-    if moved:
+    judges_effect = later or not then.because
+    if judges_effect and (moved := data_fault(step, seen)):
         return moved
     if then.completion == "one" and seen["returned"] == "0" and len(seen["wc"]) != 1:
         return silent or _fault(FaultKind.SEVERAL_COMPLETIONS, seen)
     if then.outcome == "open":
-        # The manual page of a bind defines the value of a failure, whatever the row leaves open.
-        negative = step.call in BINDS and str(seen["returned"]).startswith("-")
-        if negative:
-            return _fault(FaultKind.NO_ERRNO, seen, came=[seen["returned"]])
-        return None
-    if silent:
-        return silent
+        return _value_fault(step, seen)
+    return silent or _result_fault(step, seen)
+
+
+def _value_fault(step: Step, seen: Observation) -> Fault | None:
+    """Returns the fault in the value of a failed bind, which the manual page of a bind defines, whatever the row leaves
+    open."""
+    if step.call in BINDS and str(seen["returned"]).startswith("-"):
+        return _fault(FaultKind.NO_ERRNO, seen, came=[seen["returned"]])
+    return None
+
+
+def _result_fault(step: Step, seen: Observation) -> Fault | None:
+    """Returns the fault in what a call reported: its outcome, its structures, its completion or its code."""
+    then, outcome = step.then, outcome_of(step, seen)
     if "fault" in seen:  # the call posted many requests, and one of the requests had this fault
         return Fault.of_data(seen["fault"])
     if "differences" in seen:
@@ -69,11 +73,7 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
         return _fault(FaultKind.WRONG_WR_ID, seen)
     if outcome == "refused":
         return _refusal_fault(step, seen) or _code_fault(step, seen)
-    if then.mr == "as_asked":
-        wrong = wrong_fields(seen)
-    else:
-        wrong = []
-    if wrong:
+    if then.mr == "as_asked" and (wrong := wrong_fields(seen)):
         return _fault(FaultKind.WRONG_STRUCTURE, seen, came=wrong)
     return _completion_fault(step, seen)
 

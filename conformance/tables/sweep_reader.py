@@ -4,7 +4,7 @@ reads the parts of the row that depend on axes."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.errors import format_count
 from conformance.model import capability, predicate
@@ -246,56 +246,18 @@ def _clauses(
     registry: Registry,
     rules: tuple[str, ...],
 ) -> list[Clause]:
-    clauses: list[Clause] = []
     items = reader.items(node, "expect")
-    for item in items:
-        fields = reader.mapping(item, "an expectation", keys.CLAUSE)
-        if not isinstance(item.value, dict):
-            continue
-        if "if" in fields:
-            text = str(fields["if"].value)
-        else:
-            text = ""
-        when = _expression(reader, fields.get("if"), row.space, registry)
-        needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
-        if len({"then", "needs", keys.NEEDS_OF} & set(fields)) != 1:
-            reader.note(item.location, "an expectation has either `then` (with `rule`) or `needs`")
-        elif keys.NEEDS_OF in fields:
-            clauses += _flag_clauses(reader, fields[keys.NEEDS_OF], text, row.space, registry)
-        elif "needs" in fields:
-            clauses.append(Clause(text, when, None, needs=needs))
-        else:
-            rule = reader.word(fields.get("rule"), "rule", registry)
-            also = reader.words(fields.get("also"), "rule", rules)
-            if "rule" not in fields:
-                reader.note(
-                    item.location,
-                    "an expectation lacks the key 'rule'; name the rule that requires it",
-                )
-            elif rule and rule not in rules:
-                reader.note(fields["rule"].location, f"rule {rule} is not among the row's rules")
-            call = row.fields.get("call")
-            then = read_then(reader, fields["then"], str(call.value) if call else row.call)
-            clauses.append(Clause(text, when, then, rule or "", also=also))
+    clauses = [clause for item in items for clause in _of_item(reader, item, row, registry, rules)]
     clauses += _operation_clauses(reader, row, registry)
     deciding = [clause for clause in clauses if clause.then]
-    if node is not None and isinstance(node.value, tuple):
-        if items:
-            last = items[-1].value
-        else:
-            last = {}
-        if not deciding or not isinstance(last, dict) or "if" in last or "then" not in last:
-            reader.note(
-                node.location,
-                "the last expectation must have no `if`, so that every point has an expectation",
-            )
+    is_list = node is not None and isinstance(node.value, tuple)
+    if node is not None and is_list and not (deciding and _is_last(items)):
+        reader.note(
+            node.location,
+            "the last expectation must have no `if`, so that every point has an expectation",
+        )
     for item in items[:-1]:
-        if (
-            isinstance(item.value, dict)
-            and "then" in item.value
-            and "if" not in item.value
-            and not reader.mistakes
-        ):
+        if _is_last([item]) and not reader.mistakes:
             reader.note(
                 item.location,
                 "expectations after an expectation without `if` can never apply",
@@ -309,6 +271,63 @@ def _clauses(
     if len({need for clause in clauses for need in clause.needs}) > 8:
         reader.note(row.row.location, "a sweep can need at most 8 capabilities")
     return clauses
+
+
+def _is_last(items: Sequence[Node]) -> bool:
+    """Whether the last expectation applies to every point that no expectation before it names."""
+    if not items or not isinstance(items[-1].value, dict):
+        return False
+    return "then" in items[-1].value and "if" not in items[-1].value
+
+
+def _of_item(
+    reader: Reader,
+    item: Node,
+    row: RowText,
+    registry: Registry,
+    rules: tuple[str, ...],
+) -> Iterator[Clause]:
+    """Yields the clauses of one expectation."""
+    fields = reader.mapping(item, "an expectation", keys.CLAUSE)
+    if not isinstance(item.value, dict):
+        return
+    if "if" in fields:
+        text = str(fields["if"].value)
+    else:
+        text = ""
+    when = _expression(reader, fields.get("if"), row.space, registry)
+    needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
+    if len({"then", "needs", keys.NEEDS_OF} & set(fields)) != 1:
+        reader.note(item.location, "an expectation has either `then` (with `rule`) or `needs`")
+    elif keys.NEEDS_OF in fields:
+        yield from _flag_clauses(reader, fields[keys.NEEDS_OF], text, row.space, registry)
+    elif "needs" in fields:
+        yield Clause(text, when, None, needs=needs)
+    else:
+        rule = _rule_of(reader, item, fields, registry, rules)
+        also = reader.words(fields.get("also"), "rule", rules)
+        call = row.fields.get("call")
+        then = read_then(reader, fields["then"], str(call.value) if call else row.call)
+        yield Clause(text, when, then, rule, also=also)
+
+
+def _rule_of(
+    reader: Reader,
+    item: Node,
+    fields: Mapping[str, Node],
+    registry: Registry,
+    rules: tuple[str, ...],
+) -> str:
+    """Returns the rule that an expectation names, which is one of the row's; empty after a mistake."""
+    rule = reader.word(fields.get("rule"), "rule", registry)
+    if "rule" not in fields:
+        reader.note(
+            item.location,
+            "an expectation lacks the key 'rule'; name the rule that requires it",
+        )
+    elif rule and rule not in rules:
+        reader.note(fields["rule"].location, f"rule {rule} is not among the row's rules")
+    return rule or ""
 
 
 def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iterator[Clause]:
