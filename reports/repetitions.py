@@ -13,6 +13,7 @@ from conformance.older_python import zip
 from conformance.tables.suite import POINT
 
 _MOST = 5  # the most names in a list of cases after which a violation occurs, and in a list of unconfirmed violations
+_LONGEST = 120  # the most letters of a name in a line
 _BY = {
     "run": "it was the first case of its worker, so no earlier case is its cause",
     "company": "the same when repeated with other cases, in a different order",
@@ -150,7 +151,7 @@ class Repetitions:
             how = "isolation"
         yield f"confirmation: {confirmed:,} of {tried:,} violations reproduced in {how}{rest}"
         bad = [record for record in self._records if not record["confirmed"]]
-        yield from (f"{_name_of(record)}: {_text(record)}" for record in bad[:_MOST])
+        yield from (f"{_told(record)}: {_text(record)}" for record in bad[:_MOST])
         if len(bad) > _MOST:
             yield f"and {len(bad) - _MOST} more that were not confirmed"
 
@@ -165,6 +166,14 @@ def _name_of(record: ConfirmationRecord) -> str:
     if record.get("point"):
         return f"{record['case']}{POINT}{record['point']}"
     return record["case"]
+
+
+def _told(record: ConfirmationRecord) -> str:
+    """Returns the name of a violation for a line. A point of a model has hundreds of letters; summary.json has them."""
+    name = _name_of(record)
+    if len(name) > _LONGEST:
+        return f"{record['case']}, at one point"
+    return name
 
 
 def _is_other_violation(record: ConfirmationRecord) -> bool:

@@ -320,6 +320,20 @@ def test_one_cause_at_points_with_several_rules_and_keys_is_one_defect() -> None
     outside = [(rule, FaultKind.MOVED, inline) for rule in ("BIND-08", "BIND-10")]
     assert len(at_points(*outside)) == 1
     assert len(at_points(*kept, *found, *outside)) == 3
+    fence = {"operation": "RDMA_READ", "flags": "fence", "key": "region"}
+    swap = {**fence, "operation": "ATOMIC_CMP_AND_SWP"}
+    hung = [("REG-06", FaultKind.NO_COMPLETION, values) for values in (fence, swap)]
+    assert at_points(*hung) == ["requests never complete: fenced requests"]
+
+
+def test_the_title_of_a_wrong_completion_names_its_wrong_fields() -> None:
+    record = symptoms("forky")[0].record
+    seen = ["the flag GRH, which is valid only for datagrams", "wr_id 5 instead of 7"]
+    fault = {"kind": "different", "verb": "completion_fields", "seen": seen}
+    (defect,) = defects_of([{**record, "deviations": [], "alarms": [], "fault": fault}])
+    assert defect.title == (
+        "a completion has a wrong wr_id, the flag GRH, which is valid only for datagrams"
+    )
 
 
 def test_the_title_of_a_kernel_warning_names_the_driver_and_of_an_invalidation_the_window() -> None:

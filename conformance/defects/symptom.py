@@ -19,7 +19,8 @@ to one defect. The following facts, besides the kind of violation, determine a c
 - A key of a region is used after a call has ended it: this call.
 - Another failure in the use of a region: its special kind, such as on demand, without the effect, because the contents
   of memory decide whether data are misplaced or the kernel crashes. For other regions: the effect and the operation.
-- A request never completes: the operation. The rule does not matter.
+- A request never completes: the operation, or at points of a model that the requests have a fence. The rule does not
+  matter.
 - The kernel's core refused a call, or a code or status is wrong: the verb and the code or status, because the same line
   of code returns it for every rule.
 - A check is missing, a registration is refused, or a feature is not supported: the rule. Many parts of a registration
@@ -317,6 +318,7 @@ class Cause:
 
 _NEWER_COMMAND = ("kernel core", "REG_MR")
 _ENDED_WINDOW = ("use", "ended window")
+_NO_COMPLETION_OF_FENCED = ("use", "no completion", "fenced requests")
 _AFTER_RESET = ("use", ATOMIC_AFTER_RESET)
 _OUTSIDE_OF_WINDOW = ("use", "window", "BIND-10")
 # By group and rule: the rule whose check also refuses this. A region of another process is a region of another domain,
@@ -334,6 +336,7 @@ _EARLIER: Mapping[tuple[str, ...], tuple[str, ...]] = {
     (Effect.ACCEPTED, BIND, "", "BIND-18"): ("582c1cde0471", "a40880f2cb8c"),
     (Effect.ACCEPTED, "ibv_advise_mr", "", "ADV-08"): ("1e49b15dc0dd", "bf4ee26e70a5"),
     _ENDED_WINDOW: ("5c12bb81389f", "958a64a75930"),
+    _NO_COMPLETION_OF_FENCED: ("a87ee0c2983b", "7733acfbde7a"),
 }
 
 
@@ -367,7 +370,8 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
         # What another process may still use was ended by the judged call, which had to be refused.
         return _of_acceptance(group_of(verb_of(symptom.record["call"])), rule)
     if group == ACCESS and fault.kind is FaultKind.NO_COMPLETION:
-        return ("use", "no completion", fault.operation)
+        fenced = symptom.smallest.get("flags") == "fence"
+        return _NO_COMPLETION_OF_FENCED if fenced else ("use", "no completion", fault.operation)
     if group == ACCESS and effect is Effect.MOVED and fault.allowed_by:
         return _of_acceptance(group_of(fault.allowed_by), rule)
     if effect is Effect.ACCEPTED and group in (BIND, INVALIDATION):

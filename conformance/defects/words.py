@@ -331,12 +331,24 @@ def _remark(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> 
     fault = symptoms[0].fault
     if fault.verb == "bind_notified" and "no completion event" in symptoms[0].line:
         return "the completion of a bind raises no event, although it was requested"
+    if fault.verb == "completion_fields":
+        return f"a completion has {_fields(symptoms)}"
     if fault.verb in _VALUES:
         return _VALUES[fault.verb]
     remark = _REMARKS.get(fault.kind)
     if remark:
         return f"{_group(key[0])}: {remark}"
     return f"{_group(key[0])}: {key[1].lstrip(': ')}"
+
+
+def _fields(symptoms: Sequence[Symptom]) -> str:
+    """Returns the wrong fields of completions: a wrong flag as a text, of a wrong value the field."""
+    fields = set()
+    for symptom in symptoms:
+        for text in symptom.fault.seen:
+            name, wrong, _ = text.partition(" instead of ")
+            fields.add(f"a wrong {name.split()[0]}" if wrong else name)
+    return ", ".join(sorted(fields)) or "a wrong field"
 
 
 def _answered(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
