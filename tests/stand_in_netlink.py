@@ -62,7 +62,7 @@ class StandInKernel:
         self._messages: list[bytes] = []
 
     def installed(self, monkeypatch: Patch) -> StandInKernel:
-        monkeypatch.setattr(netlink, "_opened", lambda: self)
+        monkeypatch.setattr(netlink, "opened", lambda protocol: self)
         return self
 
     def send(self, request: bytes) -> None:
@@ -177,4 +177,4 @@ def _error(number: int) -> bytes:
 
 
 def _attributes(data: bytes) -> Iterable[tuple[int, bytes]]:
-    return netlink._attributes(data)
+    return netlink.attributes_of(data)

@@ -7,24 +7,22 @@ of a container is usually eth0. Therefore only an address proves that the interf
 from __future__ import annotations
 
 import ipaddress
-import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Union
 
 from conformance.kernel.log import text_of
+from conformance.kernel.netlink import DUMP, attributes_of, opened, request
 
 NET = Path("/sys/class/net")
 _UP = 1  # IFF_UP of <linux/if.h>
 _NOT_CARRYING = ("down", "lowerlayerdown", "notpresent")  # operstate of an interface
 # <linux/rtnetlink.h> and <linux/if_addr.h>
-_GET_ADDRESSES, _DUMP_REQUEST, _DONE, _ERROR = 22, 0x301, 3, 2
+_NETLINK_ROUTE, _GET_ADDRESSES = 0, 22
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
-_HEADER, _MESSAGE = struct.Struct("=IHHII"), struct.Struct("=BBBBI")
-_ATTRIBUTE = struct.Struct("=HH")
-_BUFFER = 1 << 16
+_MESSAGE = struct.Struct("=BBBBI")  # struct ifaddrmsg
 _STACKED = ("vlan", "macvlan", "ipvlan")  # DEVTYPE in the uevent of an interface
 
 # Pairs of the number of an interface and one of its addresses.
@@ -34,35 +32,18 @@ Addresses = set[tuple[int, Union[ipaddress.IPv4Address, ipaddress.IPv6Address]]]
 def local_addresses() -> Addresses:
     """Returns the IP addresses of the interfaces of this network namespace; empty without rtnetlink."""
     try:
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0) as opened:
-            size = _HEADER.size + _MESSAGE.size
-            header = _HEADER.pack(size, _GET_ADDRESSES, _DUMP_REQUEST, 1, 0)
-            opened.send(header + _MESSAGE.pack(0, 0, 0, 0, 0))
-            return set(_received(opened))
+        with opened(_NETLINK_ROUTE) as link:
+            messages = request(link, _GET_ADDRESSES, _MESSAGE.pack(0, 0, 0, 0, 0), DUMP)
     except OSError:
         return set()
-
-
-def _received(
-    opened: socket.socket,
-) -> Iterator[tuple[int, ipaddress.IPv4Address | ipaddress.IPv6Address]]:
-    while True:
-        data = opened.recv(_BUFFER)
-        while data:
-            length, kind, *_ = _HEADER.unpack_from(data)
-            if kind in (_DONE, _ERROR):
-                return
-            interface = _MESSAGE.unpack_from(data, _HEADER.size)[-1]
-            rest = data[_HEADER.size + _MESSAGE.size : length]
-            attributes = {}
-            while len(rest) >= _ATTRIBUTE.size:
-                size, number = _ATTRIBUTE.unpack_from(rest)
-                attributes[number] = rest[_ATTRIBUTE.size : size]
-                rest = rest[max(_ATTRIBUTE.size, (size + 3) & ~3) :]
-            # On a link between two hosts, the first is this host's and the second the other's.
-            if address := attributes.get(_IFA_LOCAL, attributes.get(_IFA_ADDRESS)):
-                yield interface, ipaddress.ip_address(address)
-            data = data[(length + 3) & ~3 :]
+    addresses: Addresses = set()
+    for message in messages:
+        interface = _MESSAGE.unpack_from(message)[-1]
+        values = dict(attributes_of(message[_MESSAGE.size :]))
+        # On a link between two hosts, the first is this host's and the second the other's.
+        if address := values.get(_IFA_LOCAL, values.get(_IFA_ADDRESS)):
+            addresses.add((interface, ipaddress.ip_address(address)))
+    return addresses
 
 
 class Interfaces:

@@ -17,8 +17,8 @@ import sys
 from collections.abc import Iterator, Mapping
 
 _NETLINK_RDMA = 20
-_NLDEV = 5  # RDMA_NL_NLDEV
-_REQUEST, _ACK, _DUMP = 0x1, 0x4, 0x300
+_COMMAND = 5 << 10  # RDMA_NL_NLDEV: the commands below
+_REQUEST, _ACK, DUMP = 0x1, 0x4, 0x300
 _DONE, _ERROR = 3, 2
 # RDMA_NLDEV_CMD_…
 _GET, _NEW_LINK, _DELETE_LINK, _GET_PORT, _SYSTEM_GET, _RES_GET, _GET_CHARDEV = 1, 3, 4, 5, 6, 9, 15
@@ -67,7 +67,7 @@ class RdmaNetlink:
         self._socket: socket.socket | None
         self._index = 0
         try:
-            self._socket = _opened()
+            self._socket = opened(_NETLINK_RDMA)
             self._index = self._find(device)
         except OSError:
             self._socket = None
@@ -96,7 +96,7 @@ class RdmaNetlink:
         counts = {}
         for kind in OF_A_PROCESS:
             try:
-                messages = self._ask(_LISTS[kind], self._with_details(), _DUMP)
+                messages = self._ask(_LISTS[kind], self._with_details(), DUMP)
             except OSError:
                 continue
             counts[kind] = sum(message.count(owner) for message in messages)
@@ -113,7 +113,7 @@ class RdmaNetlink:
             (message,) = self._ask(_LISTS[QP], body, 0)
         except OSError as error:
             return error.errno != errno.ENOENT
-        owner = dict(_attributes(message)).get(RES_PID)
+        owner = dict(attributes_of(message)).get(RES_PID)
         return owner is None or owner == struct.pack("=I", os.getpid())
 
     def objects(self, kind: str) -> list[Mapping[int, bytes]]:
@@ -121,11 +121,11 @@ class RdmaNetlink:
         them."""
         tables = [
             table
-            for message in self._ask(_LISTS[kind], self._with_details(), _DUMP)
-            for number, table in _attributes(message)
+            for message in self._ask(_LISTS[kind], self._with_details(), DUMP)
+            for number, table in attributes_of(message)
             if number == _TABLE[kind]
         ]
-        return [dict(_attributes(entry)) for table in tables for _, entry in _attributes(table)]
+        return [dict(attributes_of(entry)) for table in tables for _, entry in attributes_of(table)]
 
     def driver_id(self) -> int | None:
         """Returns the enum rdma_driver_id of the device's driver, or None if unknown."""
@@ -158,21 +158,21 @@ class RdmaNetlink:
         return self._device() + _attribute(_DRIVER_DETAILS, b"\1")
 
     def _find(self, device: str) -> int:
-        for message in self._ask(_GET, b"", _DUMP):
-            attributes = dict(_attributes(message))
+        for message in self._ask(_GET, b"", DUMP):
+            attributes = dict(attributes_of(message))
             if attributes.get(_DEV_NAME, b"").rstrip(b"\0").decode() == device:
                 return int(struct.unpack("=I", attributes[_DEV_INDEX])[0])
         raise OSError(f"the kernel's RDMA netlink does not have {device}")
 
     def _ask(self, command: int, body: bytes, how: int) -> list[bytes]:
         if self._socket:
-            return _ask(self._socket, command, body, how)
+            return request(self._socket, command | _COMMAND, body, how)
         return []
 
     def _queried(self, command: int, number: int, body: bytes) -> bytes:
         """Returns an attribute of the response to a query; empty if the kernel refuses the query."""
         try:
-            responses = [dict(_attributes(message)) for message in self._ask(command, body, _ACK)]
+            responses = [dict(attributes_of(message)) for message in self._ask(command, body, _ACK)]
         except OSError:
             return b""
         return next((response[number] for response in responses if number in response), b"")
@@ -182,24 +182,24 @@ def add_link(device: str, driver: str, interface: str) -> None:
     """Creates a device on a network interface. `driver` is a software driver, as in `rdma link add`. Raises OSError."""
     names = {_DEV_NAME: device, _LINK_TYPE: driver, _NDEV_NAME: interface}
     body = b"".join(_attribute(number, name.encode() + b"\0") for number, name in names.items())
-    with _opened() as opened:
-        _ask(opened, _NEW_LINK, body, _ACK)
+    with opened(_NETLINK_RDMA) as link:
+        request(link, _NEW_LINK | _COMMAND, body, _ACK)
 
 
-def _opened() -> socket.socket:
-    opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_RDMA)
-    opened.bind((0, 0))
-    return opened
+def opened(protocol: int) -> socket.socket:
+    """Returns a socket of a NETLINK_… protocol of <linux/netlink.h>. Raises OSError."""
+    link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+    link.bind((0, 0))
+    return link
 
 
-def _ask(opened: socket.socket, command: int, body: bytes, how: int) -> list[bytes]:
-    """Returns all messages of one response. Reads the whole response, because unread messages would precede the next
-    response. Without _ACK and _DUMP in `how`, the response is a single message."""
-    kind = (_NLDEV << 10) | command
-    opened.send(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | how, 1, 0) + body)
+def request(link: socket.socket, kind: int, body: bytes, how: int) -> list[bytes]:
+    """Returns the bodies of all messages of one response. Reads the whole response, because unread messages would
+    precede the next response. Without _ACK and DUMP in `how`, the response is a single message. Raises OSError."""
+    link.send(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | how, 1, 0) + body)
     messages: list[bytes] = []
     while True:
-        data = opened.recv(_BUFFER)
+        data = link.recv(_BUFFER)
         while data:
             length, type_, _, _, _ = _HEADER.unpack_from(data)
             if type_ in (_DONE, _ERROR):
@@ -231,7 +231,8 @@ _ENTRIES = {
 }
 
 
-def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+def attributes_of(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yields the number and the value of each attribute."""
     while len(data) >= 4:
         length, number = struct.unpack_from("=HH", data)
         yield number & 0x3FFF, data[4:length]
