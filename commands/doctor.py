@@ -18,6 +18,7 @@ from fixtures.guest.build import NEEDED_BYTES
 from fixtures.guest.image import damage_of, image_folder
 from fixtures.guest.recipe import DEFAULT_STACK, Recipe, recipe_for
 from fixtures.system import packages
+from fixtures.system.architecture import Architecture, architecture_of
 from fixtures.system.cache import cache_directory
 from fixtures.system.readiness import (
     MISSING,
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=word,
     )
     add_argument(parser, "stack", DEFAULT_STACK)
+    add_argument(parser, "arch", None)
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -63,7 +65,7 @@ def execute(arguments: argparse.Namespace) -> int:
         {
             f"On an RDMA device of this host ({PROGRAM} run --device NAME)": device_findings(),
             f"In the Soft-RoCE guest ({PROGRAM} run --guest)": guest_findings(
-                recipe_for(arguments.stack),
+                recipe_for(arguments.stack, architecture_of(arguments.arch)),
             ),
         },
     )
@@ -129,10 +131,11 @@ def guest_findings(recipe: Recipe, root: Path = Path("/")) -> list[Finding]:
     else:
         needs = [_disk(cache), _rights_to_build()]
     findings = [
-        packages_finding(("suite", *packages.GUEST)),
+        Finding(OK, "architecture", recipe.machine.description),
+        packages_finding(("suite", *packages.guest(recipe.machine))),
         _image(folder, built, recipe, works(needs)),
     ]
-    return [*findings, *needs, _processor(root, folder / "vmlinuz")]
+    return [*findings, *needs, _processor(root, folder / "vmlinuz", recipe.machine)]
 
 
 def _image(folder: Path, built: bool, recipe: Recipe, buildable: bool) -> Finding:
@@ -181,13 +184,15 @@ def _rights_to_build() -> Finding:
     return Finding(OK, "rights", "a user namespace, in which the image can be built without root")
 
 
-def _processor(root: Path, vmlinuz: Path) -> Finding:
+def _processor(root: Path, vmlinuz: Path, architecture: Architecture) -> Finding:
     try:
         requested = qemu.requested()
     except UserError as error:
         return Finding(MISSING, "processor", error.message, error.hint)
     if requested != qemu.AUTO:
         return Finding(OK, "processor", f"{requested}, which RDMA_CTS_ACCEL requests")
+    if not architecture.is_native:
+        return Finding(OK, "processor", "software emulation of another architecture")
     if not qemu.kvm_present(root / "dev/kvm"):
         return Finding(
             OK,

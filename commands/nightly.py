@@ -34,9 +34,17 @@ from conformance.run_options import RunOptions, checked
 from conformance.tables.profile import read_profile
 from conformance.yamldoc.reader import suggestion
 from fixtures.guest.image import renew_image
-from fixtures.guest.recipe import DEFAULT_STACK, OLDEST_STACK, OWN_STACKS, STACKS, recipe_for
+from fixtures.guest.recipe import (
+    DEFAULT_STACK,
+    OLDEST_STACK,
+    OWN_STACKS,
+    STACKS,
+    recipe_for,
+    stack_name,
+)
 from fixtures.guest.source_trees import commit_of
 from fixtures.system import run_process
+from fixtures.system.architecture import architecture_of
 from fixtures.system.cache import cache_directory
 from fixtures.system.packages import find_program
 from fixtures.system.processes import die_with_parent, signal_name
@@ -186,7 +194,7 @@ def execute(arguments: argparse.Namespace) -> int:
         text += _own_builds(options)
         show(text)
         for name, cell in cells.items():
-            _renew(cell.stack or DEFAULT_STACK, arguments.renew)
+            _renew(name, cell, arguments.renew)
             show([f"{name:<17} is running ({RUN_LOG} in its directory)"])
             outcome, lines = _cell(history, night, name, cell, arguments.yes)
             show(lines)
@@ -272,7 +280,8 @@ def _cells(arguments: argparse.Namespace, options: RunOptions) -> Mapping[str, R
         stacks = list(_BY_DEFAULT)
     else:
         stacks = arguments.stack
-    cells = {name: replace(options, stack=name) for name in stacks}
+    architecture = architecture_of(options.arch)
+    cells = {stack_name(name, architecture): replace(options, stack=name) for name in stacks}
     for name, kernel, modules in arguments.kernel:
         if name in cells:
             raise UserError(f"--kernel {name}: two cells have this name")
@@ -328,17 +337,13 @@ def _tidy(history: History) -> None:
                 pass
 
 
-def _renew(stack: str, days: float) -> None:
-    """Rebuilds the image of a stack if it is older than `days`. After a failure the old image remains."""
+def _renew(name: str, options: RunOptions, days: float) -> None:
+    """Rebuilds the image of a cell if it is older than `days`. After a failure the old image remains."""
+    recipe = recipe_for(options.stack or DEFAULT_STACK, architecture_of(options.arch))
     try:
-        renew_image(
-            recipe_for(stack),
-            cache_directory(),
-            days,
-            lambda line: show([f"{stack}: {line}"]),
-        )
+        renew_image(recipe, cache_directory(), days, lambda line: show([f"{name}: {line}"]))
     except UserError as error:
-        show([f"{stack}: the image could not be renewed: {error}"])
+        show([f"{name}: the image could not be renewed: {error}"])
 
 
 def _cell(

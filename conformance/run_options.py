@@ -273,6 +273,7 @@ class RunOptions:
         decides=False,
     )
     stack: str | None = _in_guest(None, "the Debian release in the guest")
+    arch: str | None = _in_guest(None, "the architecture of the guest")
     driver: str | None = _in_guest(None, "the driver of the guest's device")
     shared: bool = _on_host(
         False,

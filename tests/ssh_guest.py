@@ -18,6 +18,7 @@ from fixtures.guest.image import Image, ensure_image
 from fixtures.guest.job import Job
 from fixtures.guest.qemu import machine_for
 from fixtures.guest.recipe import recipe_for
+from fixtures.system.architecture import host_architecture
 from fixtures.system.cache import cache_directory
 from fixtures.system.packages import find_program
 from patience import await_true
@@ -94,7 +95,7 @@ def ssh_guest(
     """Boots a guest, and yields it when sshd listens; keys_in(folder) must have been called. `network` are QEMU's
     arguments for more network cards. `prepare` has commands that the guest runs before sshd starts. Their working
     directory has the files of `tree`, given as (source, name in the directory)."""
-    program = find_program(qemu.PROGRAM)
+    program = find_program(host_architecture().program)
     assert program
     work = folder / "work"
     work.mkdir()

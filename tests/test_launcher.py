@@ -22,6 +22,7 @@ from fixtures.guest.build import os_errors_explained
 from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import recipe_for
 from fixtures.system import packages, readiness, run_process
+from fixtures.system.architecture import host_architecture
 from kinds import Cli, Patch, Said, rows
 from launched import ended, script
 from samples import laid, user_error
@@ -32,6 +33,7 @@ BORROWED = (
     "sh",
     "dirname",
     "readlink",
+    "uname",
     "mkdir",
     "grep",
     "cat",
@@ -358,35 +360,41 @@ def python_host(host: Host, monkeypatch: Patch) -> Host:
 
 def test_only_missing_packages_are_installed(python_host: Host) -> None:
     said: list[str] = []
-    assert packages.missing(packages.GUEST) == ["qemu-system-x86", "mmdebstrap"]
-    assert packages.ensure_tools(packages.GUEST, assume_yes=True, say=said.append) == sys.executable
+    assert packages.missing(packages.guest(host_architecture())) == [
+        "qemu-system-x86",
+        "mmdebstrap",
+    ]
+    assert (
+        packages.ensure_tools(packages.guest(host_architecture()), assume_yes=True, say=said.append)
+        == sys.executable
+    )
     assert python_host.calls() == [
         "update",
         "install -y --no-install-recommends qemu-system-x86 mmdebstrap",
     ]
     assert said == ["installed qemu-system-x86, mmdebstrap"]
-    packages.ensure_tools(packages.GUEST, assume_yes=True, say=said.append)
+    packages.ensure_tools(packages.guest(host_architecture()), assume_yes=True, say=said.append)
     assert len(said) == 1
 
 
 def test_packages_missing_after_installation_are_named(python_host: Host) -> None:
     python_host.stub("apt-get", "exit 0")
     with user_error("not found: qemu-system-x86, mmdebstrap", status=3):
-        packages.ensure_tools(packages.GUEST, assume_yes=True, say=print)
+        packages.ensure_tools(packages.guest(host_architecture()), assume_yes=True, say=print)
 
 
 def test_without_a_yes_nothing_is_installed(python_host: Host, monkeypatch: Patch) -> None:
     with open(os.devnull) as nothing:
         monkeypatch.setattr(packages, "_INPUT", nothing)
         with user_error(f"give --yes .*: {INSTALL} qemu-system-x86 mmdebstrap", status=3):
-            packages.ensure_tools(packages.GUEST, assume_yes=False, say=print)
+            packages.ensure_tools(packages.guest(host_architecture()), assume_yes=False, say=print)
     assert python_host.calls() == []
 
 
 def test_a_busybox_that_is_not_static_does_not_count(python_host: Host) -> None:
     (python_host.bin / "busybox").unlink()
     (python_host.bin / "busybox").symlink_to(python_host.bin / "sh")
-    assert "busybox-static" in packages.missing(packages.GUEST)
+    assert "busybox-static" in packages.missing(packages.guest(host_architecture()))
 
 
 def test_if_no_python_has_all_modules_those_missing_in_debians_python_are_installed(
@@ -499,7 +507,8 @@ def test_the_doctor_reports_what_runs_have_recorded_about_kvm(
     monkeypatch.delenv("RDMA_CTS_ACCEL", raising=False)
     monkeypatch.setattr(qemu, "kvm_present", lambda _: True)
     monkeypatch.setattr(qemu, "remembered", lambda _: known)
-    assert re.search(said, doctor._processor(Path("/"), Path("vmlinuz")).text)
+    finding = doctor._processor(Path("/"), Path("vmlinuz"), host_architecture())
+    assert re.search(said, finding.text)
 
 
 def test_a_cache_that_cannot_be_used_is_named_with_its_variable(

@@ -28,6 +28,7 @@ from conformance.tables.tiers import Shard
 from fixtures.guest.driver import DRIVERS
 from fixtures.guest.recipe import STACKS
 from fixtures.system import usable
+from fixtures.system.architecture import ARCHITECTURES
 from fixtures.targets import builds, target
 from kinds import Folders, Patch, words
 
@@ -51,7 +52,7 @@ HOST_ONLY = set(
 )
 GUEST_ONLY = set(
     words(
-        "guest guests stack driver kernel modules linux overlay guest_env without verify_calls keep tools strict_packages",
+        "guest guests stack arch driver kernel modules linux overlay guest_env without verify_calls keep tools strict_packages",
     ),
 )
 
@@ -87,6 +88,7 @@ GIVEN = st.builds(
     gid_index=st.none() | st.integers(0),
     guests=st.none() | st.integers(1, 64),
     stack=st.none() | st.sampled_from(sorted(STACKS)),
+    arch=st.none() | st.sampled_from(sorted(ARCHITECTURES)),
     driver=st.none() | st.sampled_from(sorted(DRIVERS)),
     tier=st.sampled_from(sorted(TIERS)),
     shard=st.none() | st.builds(Shard, st.just(2), st.integers(2, 10_000)),

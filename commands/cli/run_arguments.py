@@ -19,10 +19,12 @@ from conformance.tables.suite import Selection, Suite, load_suite
 from conformance.tables.tiers import Shard
 from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS
+from fixtures.system.architecture import ARCHITECTURES, host_architecture
 
 # Choices and defaults from fixtures/. OPTIONS cannot have them, because conformance/ does not import fixtures/.
 _CHOICES = {
     "stack": ((*STACKS, *OWN_STACKS), DEFAULT_STACK),
+    "arch": (tuple(ARCHITECTURES), host_architecture().name),
     "driver": (tuple(DRIVERS), DEFAULT_DRIVER),
 }
 # The placeholders whose values are paths of files and directories.

@@ -1,0 +1,164 @@
+"""Tests guests of other architectures than the host's: packages, images that are only unpacked, QEMU's command line, and
+refusals. No guest is started."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import pytest
+
+from conformance.run_options import RunOptions
+from conformance.tables.suite import ROOT
+from fixtures.guest import build, qemu
+from fixtures.guest.image import Image
+from fixtures.guest.recipe import ESSENTIAL, SCRIPTS, recipe_for
+from fixtures.system import packages
+from fixtures.system.architecture import AMD64, ARCHITECTURES, Architecture, host_architecture
+from fixtures.targets import builds
+from kinds import Patch
+from launched import script
+from samples import laid, user_error
+
+ROWS = list(ARCHITECTURES.values())
+S390X = ARCHITECTURES["s390x"]
+
+
+@pytest.fixture(autouse=True)
+def host(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+
+
+@pytest.mark.parametrize("architecture", ROWS, ids=ARCHITECTURES)
+def test_each_architecture_has_a_package_with_its_qemu(architecture: Architecture) -> None:
+    (need, *_) = packages.needs([architecture.debian])
+    assert need.proof == f"program:{architecture.program}"
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64", "s390x", "ppc64le", "riscv64"])
+def test_the_default_is_the_architecture_of_the_host(machine: str, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    assert host_architecture().machine == machine
+    assert recipe_for().packages == recipe_for("forky", host_architecture()).packages
+    assert "busybox-static" not in recipe_for().packages
+
+
+def test_the_page_has_the_table() -> None:
+    page = Path(ROOT, "docs/architectures.md").read_text(encoding="utf-8")
+    lines = []
+    for row in ROWS:
+        (need, *_) = packages.needs([row.debian])
+        order = row.description.split(", ")[1]
+        cells = f"`{row.name}`", f"`{row.kernel_package}`", f"{row.page} KiB", order
+        lines.append(f"| {' | '.join(cells)} | `{row.board}` | `{need.package}` |")
+    assert "\n".join(lines) in page
+
+
+def test_another_processor_gets_a_guest_of_amd64(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "mips64")
+    assert host_architecture() is AMD64
+
+
+def test_packages_of_another_architecture_are_only_unpacked(
+    tmp_path: Path,
+    monkeypatch: Patch,
+) -> None:
+    monkeypatch.setattr(build, "find_tool", lambda name: name)
+    recipe = recipe_for("forky", S390X)
+    command = build.guest_system(recipe).command(tmp_path)
+    assert {"--variant=extract", "--architectures=s390x"} <= set(command)
+    (hook,) = (word for word in command if "-hook=" in word)
+    assert hook.startswith("--extract-hook=")
+    assert hook.endswith("linux-image-s390x ''")
+    assert "chroot" not in hook, "the hook would run a program of the guest"
+    (included,) = (word for word in command if word.startswith("--include="))
+    assert set(ESSENTIAL) <= set(included.partition("=")[2].split(","))
+
+
+def test_images_of_two_architectures_have_different_names_and_digests() -> None:
+    recipes = [recipe_for("trixie", architecture) for architecture in ROWS]
+    assert len({recipe.stack for recipe in recipes}) == len(ROWS)
+    assert len({recipe.digest() for recipe in recipes}) == len(ROWS)
+    assert recipes[0].stack == "trixie", "the name on amd64 is the name in recorded results"
+
+
+def command_of(architecture: Architecture, memory: qemu.Freezing | None = None) -> list[str]:
+    root = Path("/image/root.erofs")
+    image = Image(root, root, root, "", "", architecture=architecture)
+    machine = qemu.Machine(architecture.program, processor=architecture.processor)
+    return qemu.command_line(machine, image, Path("/job"), Path("/console"), freezing=memory)
+
+
+@pytest.mark.parametrize("architecture", ROWS, ids=ARCHITECTURES)
+def test_drives_are_told_apart_by_their_serial_numbers(architecture: Architecture) -> None:
+    command = command_of(architecture)
+    early = (SCRIPTS / "early-init.sh").read_text()
+    for name in ("root", "job"):
+        drive = f"virtio-blk-{architecture.bus},drive={name},serial={name}"
+        assert drive in command
+        assert f" {name}) {name}=/dev/" in early
+    assert "/dev/vda" not in early
+
+
+@pytest.mark.parametrize("architecture", ROWS, ids=ARCHITECTURES)
+def test_only_a_whole_machine_has_persistent_memory(architecture: Architecture) -> None:
+    command = command_of(architecture, qemu.Freezing(Path("/memory"), 7))
+    assert ("nvdimm,memdev=persistent" in command) == architecture.whole
+    board = command[command.index("-M") + 1]
+    assert ("nvdimm=on" in board) == architecture.whole
+    assert "memory-backend=memory" in board
+
+
+def test_kvm_is_only_for_guests_of_the_hosts_architecture(
+    tmp_path: Path,
+    monkeypatch: Patch,
+) -> None:
+    monkeypatch.setattr(qemu, "kvm_present", lambda _: True)
+    assert qemu.choose("nothing", tmp_path / "vmlinuz", S390X) == "tcg"
+    monkeypatch.setenv("RDMA_CTS_ACCEL", "kvm")
+    with user_error("RDMA_CTS_ACCEL is kvm, .* runs no s390x guest", status=2):
+        qemu.choose("nothing", tmp_path / "vmlinuz", S390X)
+
+
+def test_a_missing_qemu_is_named_with_its_package(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    script(tmp_path / "apt-get", "exit 0")
+    monkeypatch.setattr(packages, "find_program", {"apt-get": "/bin/apt-get"}.get)
+    with user_error("qemu-system-s390x is not installed", status=3) as error:
+        build.find_tool(S390X.program)
+    assert error.value.hint.endswith("qemu-system-s390x")
+
+
+def test_compiled_modules_are_taken_over_if_their_sources_exist(
+    tmp_path: Path,
+    monkeypatch: Patch,
+) -> None:
+    python = "usr/lib/python3.14"
+    laid(
+        tmp_path / "compiled",
+        {f"{python}/__pycache__/{name}.cpython-314.pyc": name for name in ("here", "gone")},
+    )
+    laid(tmp_path / "root", {f"{python}/here.py": ""})
+    monkeypatch.setattr(build, "find_tool", lambda name: name)
+    monkeypatch.setattr(build, "logged", lambda *_: None)
+    build._take_compiled(tmp_path / "root.erofs", tmp_path / "root", tmp_path / "log")
+    taken = [path.name for path in tmp_path.rglob("*.pyc")]
+    assert taken == ["here.cpython-314.pyc"]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (RunOptions(linux=Path("tree")), "--linux"),
+        (RunOptions(rdma_core=Path("tree")), "--rdma-core"),
+        (RunOptions(kernel=Path("bzImage")), "--kernel"),
+        (RunOptions(tools=("strace",)), "--tools"),
+        (RunOptions(stack="forky-mended"), "--stack forky-mended"),
+        (RunOptions(driver="siw"), "--driver siw"),
+    ],
+)
+def test_what_the_host_cannot_execute_is_refused(options: RunOptions, named: str) -> None:
+    builds.refuse_foreign_builds(options)
+    options = RunOptions(**{**vars(options), "arch": "s390x"})
+    with user_error(f"{named} needs a host that executes programs of s390x", status=2):
+        builds.refuse_foreign_builds(options)
