@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import resource
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,6 +54,8 @@ _REFUSED = {
     **{name: "a lab has no guest" for name, option in OPTIONS.items() if option.only_on == GUEST},
     "rdma_core": "install that build on the hosts",
 }
+# The files that this process has open: for each run a pipe with its output, and the two of its process; and all others.
+_FILES_OF_HOST, _FILES = 3, 100
 _ENDING_S = 60.0  # the time in which a run must finish after SIGTERM
 _LOUDNESS = {QUIET: ["-q"], VERBOSE: ["-v"]}
 
@@ -72,6 +75,7 @@ def run_lab(
         file,
         {"profile": read_profile, "waivers": lambda path: read_waivers(path, suite, today)},
     )
+    _allow_files(len(labelled))
     suite = replace(suite, tables=tuple(map(_side_by_side, suite.tables)))
     chosen = choose(options, Run(options, suite))  # here: a mistake is reported only once
     progress = Progress(level=arguments.level)
@@ -140,6 +144,21 @@ def _conclude(lab: Fleet, left_out: Iterable[str]) -> None:
         print(one_line(f"{node.name}: {_conclusion(node)}"))
     for line in (*differences(lab), *left_out, lab.headline):
         print(one_line(line))
+
+
+def _allow_files(hosts: int) -> None:
+    """Raises the limit of open files as far as the hosts of a lab need it. Raises UserError if that is not permitted."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = _FILES + _FILES_OF_HOST * hosts
+    if needed <= soft:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, max(needed, hard)))
+    except (ValueError, OSError) as error:
+        message = (
+            f"a lab of {hosts} hosts needs {needed} open files, and this process may open {hard}"
+        )
+        raise UserError(message, hint="raise the limit, ulimit -n", status=3) from error
 
 
 def _conclusion(node: Node) -> str:

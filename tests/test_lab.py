@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import os
 import re
+import resource
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,43 @@ def test_an_unreachable_host_affects_only_its_column(tmp_path: Path) -> None:
         ".//h1",
     )
     assert REASON in shown.getroot().text_content()
+
+
+@contextmanager
+def open_files(most: int) -> Iterator[None]:
+    """Limits the files that this process may have open; the limit can be raised again."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.nightly
+def test_a_lab_of_500_hosts_raises_the_limit_of_open_files(tmp_path: Path) -> None:
+    hosts = ", ".join(f"{{host: node{number}, device: a}}" for number in range(500))
+    lab_file(tmp_path, f"hosts: [{hosts}]\n")
+    with open_files(256):
+        done = run(tmp_path, 3, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw")
+    assert "500 nodes, 0 groups, nothing was compared, 500 without a complete run" in done.out
+    assert done.err == ""
+
+
+def test_a_lab_that_needs_more_open_files_than_are_permitted_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError("not allowed to raise maximum limit")
+
+    hosts = ", ".join(f"{{host: node{number}, device: a}}" for number in range(500))
+    lab_file(tmp_path, f"hosts: [{hosts}]\n")
+    with open_files(256):
+        monkeypatch.setattr(resource, "setrlimit", refuse)
+        done = run(tmp_path, 3, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw")
+        monkeypatch.undo()
+    (line,) = done.err.splitlines()
+    assert "a lab of 500 hosts needs 1600 open files, and this process may open" in line
 
 
 def test_runs_of_a_lab_with_the_same_selection_share_the_chosen_cases() -> None:

@@ -28,6 +28,7 @@ from conformance.results.records import read_written
 from conformance.tables.suite import ROOT
 from fixtures.guest import privileges
 from fixtures.system import cache, processes
+from fixtures.targets import target
 from kinds import Cli, Patch, Says
 from launched import ended, script
 from reports.text import fitted
@@ -349,6 +350,15 @@ def test_list_prints_how_many_of_its_cases_are_in_a_run(cli: Cli) -> None:
     )
     assert short == f"{len(default)} cases"
     assert len(default) < len(cases)
+
+
+def test_a_run_without_proc_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: Patch, cli: Cli
+) -> None:
+    monkeypatch.setattr(target, "_PROCESSES", tmp_path / "self")
+    (line,) = cli(3, "run", "--guest", "--out", tmp_path / "out").err.splitlines()
+    assert line == "rdma-cts: a run needs /proc, which is not mounted; mount -t proc proc /proc"
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_run_directory_with_output_is_kept(tmp_path: Path) -> None:
