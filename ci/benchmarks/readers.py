@@ -1,10 +1,11 @@
 """Measures the time of the commands that read results, for a run with very many cases.
 
-    python3 ci/benchmarks/readers.py [--planned N | --results N [--own]] [RUN]
+    python3 ci/benchmarks/readers.py [--planned N | --results N [--own] | --nights N] [RUN]
 
 The commands read a copy of RUN, a results.jsonl. With --planned, the copy has N more planned cases without results.
 With --results, it has N results: those of the run, repeated with different case ids, and with --own also with
-different observations and locations.
+different observations and locations. With --nights, the page of a history of N nights on four stacks is made; one night
+in ten lacks a defect, a different one each time.
 """
 
 import argparse
@@ -16,12 +17,15 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from datetime import datetime, timedelta, timezone
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SAMPLE = ROOT / "tests/old_results/results.jsonl"
+STACKS = ("bookworm", "trixie", "forky", "sid")
+EACH = 10  # one night in so many lacks a defect
 FORMATS = ("summary", "html", "junit", "ktap", "markdown", "tmt")
 
 
@@ -60,6 +64,32 @@ def repeated_run(source: Path, folder: Path, number: int, own: bool = False) -> 
     with (folder / source.name).open("w") as file:
         for record in chain([first], map(copy, range(number))):
             file.write(f"{json.dumps(record, separators=(',', ':'))}\n")
+    return folder
+
+
+def nights(source: Path, folder: Path, number: int) -> Path:
+    """Writes a history of the new directory `folder`, of which each cell has the summary of the run in `source`."""
+    text = subprocess.run(
+        [ROOT / "rdma-cts", "report", source, "--format", "summary", "--out", "-"],
+        capture_output=True,
+        check=True,
+    ).stdout
+    data = json.loads(text)
+    outcome = json.dumps({"schema": "rdma-cts-cell/1", "outcome": "good"})
+    first = datetime(2020, 1, 1, 3, 17, tzinfo=timezone.utc)
+    for night, stack in product(range(number), STACKS):
+        started = first + timedelta(days=night)
+        head = {"started": started.isoformat(), "duration_s": 300 + night / 8}
+        lacks = night % len(data["defects"])
+        defects = [
+            defect for place, defect in enumerate(data["defects"]) if night % EACH or place != lacks
+        ]
+        of_stack = {**data["stack"], "stack": stack, "started": head["started"]}
+        cell = folder / f"{started:%Y%m%dT%H%M%SZ}" / stack
+        cell.mkdir(parents=True)
+        changed = {**data, **head, "stack": of_stack, "defects": defects}
+        (cell / "summary.json").write_text(json.dumps(changed, indent=1) + "\n")
+        (cell / "cell.json").write_text(outcome)
     return folder
 
 
@@ -105,9 +135,18 @@ def main() -> int:
     parser.add_argument("--planned", type=int, default=300_000, metavar="N")
     parser.add_argument("--results", type=int, metavar="N")
     parser.add_argument("--own", action="store_true")
+    parser.add_argument("--nights", type=int, metavar="N")
     parser.add_argument("run", nargs="?", type=Path, default=SAMPLE, metavar="RUN")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
+        if arguments.nights:
+            history = str(nights(arguments.run, Path(name) / "history", arguments.nights))
+            took = cost([str(ROOT / "rdma-cts"), "report", "--history", history], {})
+            size = (Path(history) / "history.html").stat().st_size
+            print(
+                f"{took.processor_s:6.2f} s {took.memory_mib:6.0f} MiB {size / 1e6:8.1f} MB  report --history"
+            )
+            return 0
         make_run, *more = (
             (repeated_run, arguments.results, arguments.own)
             if arguments.results
