@@ -73,12 +73,12 @@ _END_OF_TIME = "~"  # sorts after every name of a night
 # Options of `run` that are passed to all cells.
 _OPTIONS = """
 driver guests linux modules rdma_core overlay guest_env verify_calls verbs rules words only tier cases profile waivers
-no_confirm confirm dialect deadline seed sequences
+no_confirm confirm dialect wire_losses deadline seed sequences
 """.split()
 _KNOWN = (*STACKS, *OWN_STACKS)
 _BY_DEFAULT = [name for name in STACKS if name != OLDEST_STACK]
 _ALSO = (OLDEST_STACK, *OWN_STACKS)
-_SELECTING = ("verbs", "rules", "words", "only", "tier")
+_SELECTING = ("verbs", "rules", "words", "only", "tier", "wire_losses")
 _LAST_BYTES = 1 << 14  # the number of bytes at the end of a log that are searched for its last line
 
 

@@ -189,3 +189,15 @@ def test_a_device_that_does_not_accept_is_one_line() -> None:
     device._answers = [mpa.REPLY_KEY + bytes((mpa.CRC, 1, 0, 2)) + b"xy"]
     end.agree()
     assert not end.closed
+
+
+def test_a_terminate_message_that_is_mirrored_has_the_same_name() -> None:
+    # What siw sends on a little-endian processor: layer and type swapped, the flags in the lower bits.
+    header = bytes.fromhex(
+        "10020300"
+    )  # layer 0 in the lower half, type 1 in the upper, code 2, flags M and D
+    packed = Segment("TERMINATE").packed()[:-4] + header
+    assert parse_segment(packed, mirrored=True).name == "RDMAP_ACCESS_RIGHTS"
+    assert parse_segment(packed, mirrored=True).wrong == ()
+    literal = parse_segment(packed)
+    assert (literal.name, literal.wrong) == ("TERMINATE_1_0_0x02", ("reserved bits 0x300",))

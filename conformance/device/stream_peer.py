@@ -210,9 +210,8 @@ class StreamPair:
         self._probe = Probe(pd)
         self.responder = DeviceQueue(device, pd, spec, deadline_s)
         self.requester: Queue = self.responder
-        self.end = StreamEnd(
-            link.sockets.connect(link.manager.address, link.manager.port), self._probe
-        )
+        stream = link.sockets.connect(link.manager.address, link.manager.port)
+        self.end = StreamEnd(stream, self._probe, link.mirrors)
         try:
             self.responder.move_to("INIT", 0)
             self.end.negotiate()

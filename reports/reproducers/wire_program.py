@@ -11,7 +11,7 @@ from conformance.model.case import Case, Step
 from conformance.model.quantity import HUGE_PAGES, PAGES, UNITS, Quantity
 from conformance.model.rules import Rule
 from conformance.model.script import CALL, RESPONSE, Event
-from conformance.model.vocabulary import WIRE
+from conformance.model.vocabulary import STREAM, WIRE
 from conformance.wire.opcodes import SYNDROMES, operation_of
 from reports.reproducers.calls import element_texts
 from reports.reproducers.expressions import identifier
@@ -69,6 +69,8 @@ class WireScript:
         if len(case.given.qps) > 1:
             raise Inexpressible("it has several queue pairs with a wire peer")
         (spec,) = case.given.qps.values()
+        if spec.wire == STREAM:
+            raise Inexpressible("its peer sends segments of iWARP")
         if spec.kind not in ("RC", "UC") or spec.ip != "v4" or spec.state != "RTS":
             raise Inexpressible(f"it needs a queue pair of type {spec.kind} over {spec.ip}")
         if spec.retry_cnt or spec.timeout:
