@@ -145,6 +145,22 @@ def test_a_trace_that_ends_is_missing(path: Path) -> None:
     assert trace.before(1) == [Call(9, -22)]
 
 
+def test_a_trace_without_end_fills_neither_memory_nor_disk(path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(call_trace, "_CHUNK", 1 << 14)
+    monkeypatch.setattr(call_trace, "_KEPT_BYTES", 1 << 16)
+    monkeypatch.setattr(call_trace, "_MOST_CALLS", 10)
+    path.write_text(line("start") + wrote(9, -22) + wrote(9, 56) * 5000 + line("observed"))
+    size = path.stat().st_size
+    trace = CallTrace(path, MARK)
+    assert trace.before(1) == [Call(9, -22), *[Call(9, 56)] * 9]
+    status = path.stat()
+    assert status.st_size == size > 1 << 19
+    assert status.st_blocks * 512 <= 1 << 17
+    with path.open("a") as file:
+        file.write(line("start") + wrote(13, 12) + line("observed"))
+    assert trace.before(2) == [Call(13, 12)]
+
+
 def test_a_trace_is_awaited(path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(call_trace, "_WAIT_S", 60.0)
     text = line("start") + wrote(9, -22) + line("observed")
