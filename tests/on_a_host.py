@@ -22,7 +22,7 @@ from typing import Any
 from forked import Forked, run_forked
 from patience import PATIENCE_S, await_true, command_lines, is_running
 
-DEADLINE_S = "60"  # longer than any case takes, even on a slow machine
+DEADLINE_S = "30"  # longer than any case takes, even on a slow machine
 AUDIT = Path("/run/audit")
 FREEZER = Path("/run/freezer")
 HOOK = """

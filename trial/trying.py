@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model.case import Case
+from conformance.model.kind import Kind
 from conformance.model.preflight import Findings
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.tables.carried import is_of_packets
@@ -61,10 +62,11 @@ def try_violation(
     `findings` are as in on_reference."""
     cases = [case for case in cases if not set(case.rules) <= set(violation.departs_from)]
     stages: dict[tuple[bool, bool], list[Case]] = {}
-    for case in cases:  # sweeps run after rows, because a sweep takes as long as hundreds of rows
-        stages.setdefault((violation.rule not in case.rules, case.sweep is not None), []).append(
-            case,
-        )
+    for (
+        case
+    ) in cases:  # spaces of points run after rows, because they take as long as hundreds of rows
+        has_points = case.kind in (Kind.SWEEP, Kind.COMBINATIONS)
+        stages.setdefault((violation.rule not in case.rules, has_points), []).append(case)
     by: dict[str, str] = {}
     broken: list[str] = []
     outcome, tried = SURVIVED, 0
