@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -350,6 +351,52 @@ def test_list_prints_how_many_of_its_cases_are_in_a_run(cli: Cli) -> None:
     )
     assert short == f"{len(default)} cases"
     assert len(default) < len(cases)
+
+
+RACER = """
+import os, pathlib, sys
+place, victim = map(pathlib.Path, sys.argv[1:])
+print(flush=True)
+while True:
+    place.symlink_to(victim)
+    place.unlink()
+    place.mkdir(0o777)
+    place.chmod(0o777)
+    place.rmdir()
+    place.touch()
+    place.unlink()
+"""
+
+
+def test_a_race_for_the_temporary_cache_is_lost_in_one_line(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """A second process makes and removes what has the name of the directory. Nothing but a refusal is an error."""
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    place = tmp_path / f"rdma-cts-{os.geteuid()}"
+    command = [sys.executable, "-c", RACER, str(place), str(laid(tmp_path / "victim", {}))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as racer:
+        assert racer.stdout is not None
+        racer.stdout.readline()
+        for _ in range(5000):
+            with suppress(UserError):
+                assert cache._temporary() == place
+                break
+        racer.kill()
+    assert not list((tmp_path / "victim").iterdir())
+
+
+def test_the_temporary_cache_of_another_user_that_is_gone_is_refused(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+
+    def lost(*_: object) -> None:
+        raise FileExistsError
+
+    monkeypatch.setattr(Path, "mkdir", lost)
+    with user_error("is not a private directory of this user", status=3):
+        cache._temporary()
 
 
 def test_a_run_without_proc_is_refused_in_one_line(

@@ -23,6 +23,7 @@ from actors import (
     start,
     verdicts,
 )
+from bad_places import full_disk
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.results.plan import Plan, read_plan, write_plan
@@ -182,6 +183,22 @@ def test_starts_of_cases_are_recorded_if_a_crash_of_the_kernel_would_end_the_sup
     ]
     assert started == IDS
     assert read_written(stage.path).footer is not None
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4])
+def test_a_disk_that_fills_during_a_run_loses_only_the_line_that_it_does_not_take(
+    stage: Stage, count: int
+) -> None:
+    whole = figures(stage.play(ran(0, 1, 2, 3)))
+    lines = stage.path.read_bytes().splitlines(keepends=True)
+    stage.path.unlink()
+    size = sum(len(line) for line in lines[: count + 2]) + 10  # two lines are before the results
+    with full_disk(size), user_error("cannot be written: File too large", status=3):
+        stage.play(ran(0, 1, 2, 3))
+    finished = [line["case"] for line in read_written(stage.path).results]
+    assert finished == IDS[:count]
+    rest = [ran(*range(count, 4))] if count < 4 else []
+    assert figures(stage.play(*rest, carry_on=True)) == whole
 
 
 # One run at a time
