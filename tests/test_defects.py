@@ -320,6 +320,11 @@ def test_one_cause_at_points_with_several_rules_and_keys_is_one_defect() -> None
     outside = [(rule, FaultKind.MOVED, inline) for rule in ("BIND-08", "BIND-10")]
     assert len(at_points(*outside)) == 1
     assert len(at_points(*kept, *found, *outside)) == 3
+    of_list = {"operation": "SEND", "posting": "wr_post", "elements": "last_of_3", "key": "region"}
+    lists = [(rule, FaultKind.NOT_ARRIVED, of_list) for rule in ("BIND-05", "IOVA-02")]
+    assert at_points(*lists) == ["requests of ibv_wr_post: bytes are lost or misplaced"]
+    not_copied = ("REG-30", FaultKind.NOT_ARRIVED, inline)
+    assert len(at_points(not_copied, *lists)) == 2
     fence = {"operation": "RDMA_READ", "flags": "fence", "key": "region"}
     swap = {**fence, "operation": "ATOMIC_CMP_AND_SWP"}
     hung = [("REG-06", FaultKind.NO_COMPLETION, values) for values in (fence, swap)]

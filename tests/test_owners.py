@@ -54,8 +54,9 @@ def test_the_evidence_names_the_layer_of_the_source() -> None:
     assert layer_count > 20
 
 
-def test_every_defect_of_rxe_has_a_place_in_the_sources() -> None:
-    assert [name for name in defects("rxe") if name not in PLACES] == []
+@pytest.mark.parametrize("stack", ["rxe", "trixie"])
+def test_every_defect_of_rxe_has_a_place_in_the_sources(stack: str) -> None:
+    assert [name for name in defects(stack) if name not in PLACES] == []
 
 
 @pytest.mark.parametrize("stack", STACKS)

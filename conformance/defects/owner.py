@@ -21,9 +21,10 @@ from conformance.defects.symptom import (
     site_of,
     symptoms_of,
 )
+from conformance.model.combinations import circumstance
 from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.record import ResultRecord
-from conformance.model.vocabulary import BUILT, BUILT_INLINE, REGISTRATIONS
+from conformance.model.vocabulary import BUILT, BUILT_INLINE, BUILT_LIST, REGISTRATIONS
 
 DEVICE, PROVIDER, LIBIBVERBS, CORE, PROGRAM = (
     "device",
@@ -47,6 +48,7 @@ _LAYERS = {
     "header": (LIBIBVERBS, "it depends on the installed header"),
     "provider": (PROVIDER, "it returned this without calling the kernel"),
 }
+_BUILT = "its builders wrote the request"
 # Lines about a process that died: the frames that faulthandler prints, and the kernel's line about the instruction.
 _FRAME = re.compile(r'^\s*Binary file "(?P<file>[^"]+)"')
 _SEGFAULT = re.compile(r"\bsegfault at \S+ ip .* in (?P<file>[^\s\[]+)\[")
@@ -85,6 +87,8 @@ def answering_of(symptom: Symptom) -> Answering:
         return Answering(CORE, "it refuses the call before it calls a driver")
     if fault.kind is FaultKind.CARRIED_OUT:
         return Answering(PROVIDER, "it left the request in the queue although the posting failed")
+    if circumstance(symptom.smallest) in (BUILT_INLINE, BUILT_LIST) and not fault.region:
+        return Answering(PROVIDER, _BUILT)
     return (
         _of_known_code(fault)
         or _of_layer(fault)
@@ -111,7 +115,7 @@ def _of_known_code(fault: Fault) -> Answering | None:
     if fault.verb == "query_mr":
         return Answering(CORE, "its command QUERY_MR calls no driver")
     if fault.operation in (BUILT, BUILT_INLINE):
-        return Answering(PROVIDER, "its builders wrote the request")
+        return Answering(PROVIDER, _BUILT)
     if fault.verb == "ibv_rereg_mr" and fault.returned.startswith("ERR_"):
         return Answering(LIBIBVERBS, "it chooses this code, whatever the provider returns")
     if fault.verb == "ibv_bind_mw" and fault.errno == "EPERM" and fault.layer == "provider":

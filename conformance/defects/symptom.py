@@ -12,8 +12,8 @@ to one defect. The following facts, besides the kind of violation, determine a c
 - A request accessed bytes outside of a region: no further fact, because one check of bounds should refuse all these
   requests.
 - A request moved bytes outside of a window: no further fact, as for a region.
-- Inline data of a builder, and an atomic operation after a reset of its queue pair, at points of a model: this
-  circumstance. The rule and the key do not matter.
+- Inline data or several elements of a builder, and an atomic operation after a reset of its queue pair, at points of a
+  model: this circumstance. The rule and the key do not matter.
 - Another failure in the use of a window: the rule. If the window was bound although the bind must be refused, the missing
   refusal is the cause. Requests in flight that move bytes after the window has ended have one cause.
 - A key of a region is used after a call has ended it: this call.
@@ -43,7 +43,15 @@ from conformance.model.fault import NEWER_COMMAND, OWN_ADDRESSES, WINDOW, Effect
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.rules import OF_WIRE
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.model.vocabulary import BINDS, BUILT_INLINE, PROBES, REGISTRATIONS, WIRE
+from conformance.model.vocabulary import (
+    BINDS,
+    BUILT,
+    BUILT_INLINE,
+    BUILT_LIST,
+    PROBES,
+    REGISTRATIONS,
+    WIRE,
+)
 from conformance.verbs import VERBS
 
 
@@ -320,6 +328,7 @@ _NEWER_COMMAND = ("kernel core", "REG_MR")
 _ENDED_WINDOW = ("use", "ended window")
 _NO_COMPLETION_OF_FENCED = ("use", "no completion", "fenced requests")
 _AFTER_RESET = ("use", ATOMIC_AFTER_RESET)
+_OF_BUILDERS = ("use", "region", Effect.REFUSED, BUILT)
 _OUTSIDE_OF_WINDOW = ("use", "window", "BIND-10")
 # By group and rule: the rule whose check also refuses this. A region of another process is a region of another domain,
 # and a comparison with the bounds also refuses long elements.
@@ -336,6 +345,15 @@ _EARLIER: Mapping[tuple[str, ...], tuple[str, ...]] = {
     (Effect.ACCEPTED, BIND, "", "BIND-18"): ("582c1cde0471", "a40880f2cb8c"),
     (Effect.ACCEPTED, "ibv_advise_mr", "", "ADV-08"): ("1e49b15dc0dd", "bf4ee26e70a5"),
     _ENDED_WINDOW: ("5c12bb81389f", "958a64a75930"),
+    _OF_BUILDERS: (
+        "6fd3db36ec12",
+        "f14c2d3cb39c",
+        "7f5b153579ce",
+        "33dd080fce23",
+        "1af76172d1e3",
+        "fe886334399a",
+        "3f38d98d94d5",
+    ),
     _NO_COMPLETION_OF_FENCED: ("a87ee0c2983b", "7733acfbde7a"),
 }
 
@@ -364,8 +382,8 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
         return _NEWER_COMMAND
     if fault.operation == BUILT_INLINE and effect in (Effect.REFUSED, Effect.STATUS):
         return ("use", "region", Effect.REFUSED, BUILT_INLINE)
-    if _is_after_reset(symptom):
-        return _AFTER_RESET
+    if at_points := _of_circumstance(symptom):
+        return at_points
     if fault.verb == "access_elsewhere" and effect is Effect.REFUSED:
         # What another process may still use was ended by the judged call, which had to be refused.
         return _of_acceptance(group_of(verb_of(symptom.record["call"])), rule)
@@ -410,10 +428,19 @@ def _is_of_invalidation(fault: Fault) -> bool:
     return fault.operation.endswith("_WITH_INV") and (told or accepted)
 
 
-def _is_after_reset(symptom: Symptom) -> bool:
-    """Whether an atomic operation that must be granted has failed after a reset of its queue pair."""
-    effects = (Effect.MISPLACED, Effect.REFUSED, Effect.HUNG)
-    return circumstance(symptom.smallest) == ATOMIC_AFTER_RESET and symptom.fault.effect in effects
+def _of_circumstance(symptom: Symptom) -> tuple[str, ...]:
+    """Returns the cause of a request that must be granted and fails at points whose circumstance explains the failure,
+    whatever the request addresses; empty for other symptoms."""
+    effect, why = symptom.fault.effect, circumstance(symptom.smallest)
+    if why in (BUILT_INLINE, BUILT_LIST) and symptom.fault.region:
+        return ()  # the special kind of region is the circumstance
+    if why == ATOMIC_AFTER_RESET and effect in (Effect.MISPLACED, Effect.REFUSED, Effect.HUNG):
+        return _AFTER_RESET
+    if why == BUILT_LIST and effect in (Effect.MISPLACED, Effect.REFUSED):
+        return _OF_BUILDERS
+    if why == BUILT_INLINE and effect is Effect.MISPLACED:
+        return ("use", BUILT_INLINE)
+    return ()
 
 
 def _of_acceptance(group: str, rule: str) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from conformance.model.fault import (
     FaultKind,
 )
 from conformance.model.record import HeaderRecord
-from conformance.model.vocabulary import WIRE
+from conformance.model.vocabulary import BUILT, BUILT_INLINE, WIRE
 
 # The short name of each rule, which says what the rule is about, by the rule's id.
 Shorts = Mapping[str, str]
@@ -209,6 +209,8 @@ def _use(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str
         return "a request in flight moves bytes after its window has ended"
     if what == ATOMIC_AFTER_RESET:
         return "atomic operations fail after a reset of their queue pair, which follows a failed request"
+    if what == BUILT_INLINE or more[1:] == [BUILT]:
+        return f"{more[-1] if more else what}: {_effects(symptoms)}"
     if what == "no completion":
         return f"requests never complete: {more[0] or 'any'}"
     if what == "window":

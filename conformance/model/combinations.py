@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from conformance.model.observation import AccessSeen
 from conformance.model.predicate import And, Expression, HasCapability, Not, Word, parse
 from conformance.model.space import Axis, Space
-from conformance.model.vocabulary import ATOMICS_IN_ORDER, BUILDERS, BUILT_INLINE
+from conformance.model.vocabulary import ATOMICS_IN_ORDER, BUILDERS, BUILT_INLINE, BUILT_LIST
 from conformance.older_python import zip
 
 Point = tuple[str, ...]
@@ -31,12 +31,17 @@ ASPECTS = GRANTED, REFUSED, POSTED, STATUS, FIELDS
 
 
 def circumstance(values: Mapping[str, str]) -> str:
-    """Returns why a request may fail whatever it addresses: it is an atomic operation after a reset, or has inline data of
-    a builder; empty for other points. What a device keeps over a reset may become visible at a later point."""
+    """Returns why a request may fail whatever it addresses: it is an atomic operation after a reset, or has inline data or
+    several elements of a builder; empty for other points. What a device keeps over a reset may become visible at a later
+    point."""
     if values.get("before") in _RESET and values.get("operation") in ATOMICS_IN_ORDER:
         return ATOMIC_AFTER_RESET
-    if values.get("flags") == "inline" and values.get("posting") in BUILDERS:
+    if values.get("posting") not in BUILDERS:
+        return ""
+    if values.get("flags") == "inline":
         return BUILT_INLINE
+    if values.get("elements", "only") != "only":
+        return BUILT_LIST
     return ""
 
 

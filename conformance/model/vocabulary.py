@@ -158,6 +158,7 @@ BUILDERS = (WR_POST, WINDOWS_POSTER)
 # The operation of a fault whose requests a builder of ibv_wr_post(3) posts, without and with inline data. Fingerprints
 # contain these words; therefore they are permanent.
 BUILT, BUILT_INLINE = "requests of ibv_wr_post", "requests of ibv_wr_post with inline data"
+BUILT_LIST = "requests of ibv_wr_post with several elements"
 POSTERS = {
     "post_send": "ibv_post_send",
     WR_POST: "ibv_wr_start, a builder with its setters, and ibv_wr_complete",
