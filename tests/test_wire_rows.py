@@ -21,6 +21,7 @@ from conformance.tables.loader import parse_table
 from conformance.tables.suite import load_suite
 from conformance.yamldoc.parsing import read_bytes
 from trial.reference.bench import HeldPair, ReferenceBench
+from trial.reference.stream_end import ReferenceStreamPair
 from trial.reference.wire_end import ReferencePair
 from trial.running import judgement_on, on_the_reference
 
@@ -215,7 +216,12 @@ def test_a_memory_rule_needs_no_wire_peer() -> None:
 class _Silent(ReferenceBench):
     """The bench of a device that does not answer the wire peer, although nothing can lose packets."""
 
-    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair | ReferencePair:
+    def pair(
+        self,
+        spec: QpSpec,
+        requester: Pd,
+        responder: Pd,
+    ) -> HeldPair | ReferencePair | ReferenceStreamPair:
         if spec.wire or spec.extended == WIRE:
             raise DeviceSilent("the wire peer's WRITE did not arrive", "see docs/wire.md")
         return super().pair(spec, requester, responder)

@@ -25,7 +25,7 @@ from conformance.model.verdict import VIOLATIONS
 from conformance.sweeps.run import SweepRun
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
-from trial.reference.stack import STACKS, Stack
+from trial.reference.stack import OF_STREAMS, STACKS, Stack
 from trial.searching import FIRST_SEED, for_sequences, observe
 
 # The number of random sequences in a case. With this number, the case takes as long as a few dozen rows.
@@ -87,6 +87,8 @@ def violations_by(
 
 def stack_for(case: Case) -> Stack | None:
     """Returns the first stack of the reference that meets the needs of a case, or None."""
+    if "iwarp" in case.needs:
+        return OF_STREAMS
     needed = [need for need in case.needs if need in PRECONDITIONS]
     for stack in STACKS:
         if all(stack.reach(need) for need in needed):

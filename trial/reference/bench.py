@@ -23,8 +23,9 @@ from conformance.model.case import QpSpec
 from conformance.model.deadline import COMPLETION_DEADLINE_S
 from conformance.model.preflight import Findings
 from conformance.model.transport import IWARP
-from conformance.model.vocabulary import BUILDERS, DOORS, ENTRIES, WIRE
+from conformance.model.vocabulary import BUILDERS, DOORS, ENTRIES, STREAM, WIRE
 from conformance.wire.packet import Packet, Parsed
+from conformance.wire.segments import ParsedSegment, Segment
 from trial.reference import header
 from trial.reference.device import Device
 from trial.reference.entries import KernelEntry, LibraryEntry
@@ -32,8 +33,10 @@ from trial.reference.made_otherwise import MAX_DM_SIZE
 from trial.reference.memory import HUGEPAGE, PAGE, Range
 from trial.reference.objects import ACCESS, Domain, Refused, Window, answered
 from trial.reference.queues import Queue
+from trial.reference.segments import StreamState
 from trial.reference.sent_packets import Outgoing
 from trial.reference.served_packets import Answer, Incoming
+from trial.reference.stream_end import ReferenceStream, ReferenceStreamPair
 from trial.reference.wire_end import ReferenceEnd, ReferencePair
 
 _ALL_RIGHTS = ACCESS.mask_of(
@@ -70,7 +73,8 @@ class HeldQueue:
         self.queue = queue
         self.number = self.handle = queue.number
         self.kind, self.sq_sig_all = queue.kind, queue.sq_sig_all
-        self.wire: ReferenceEnd | None = None  # the wire peer at the other end
+        # the wire peer at the other end
+        self.wire: ReferenceEnd | ReferenceStream | None = None
         self.state = "RESET"  # the state to which the program has moved the queue pair; an error does not change it
 
     def take(self, incoming: Incoming, packet: Parsed, distance: int) -> list[Answer]:
@@ -87,6 +91,21 @@ class HeldQueue:
         """Returns the packets of a request to the wire peer."""
         with self._device.turn:
             return self._device.send_packets(self.queue, outgoing, request)
+
+    def take_segment(
+        self,
+        stream: StreamState,
+        segment: ParsedSegment,
+        mistakes: tuple[str, ...],
+    ) -> list[Segment]:
+        """Executes a segment of the wire peer."""
+        with self._device.turn:
+            return self._device.take_segment(self.queue, stream, segment, mistakes)
+
+    def send_segments(self, stream: StreamState, request: SendRequest) -> list[Segment]:
+        """Returns the segments of a request to the wire peer."""
+        with self._device.turn:
+            return self._device.send_segments(self.queue, stream, request)
 
     def move_to(self, state: str) -> None:
         self.state = state
@@ -299,8 +318,15 @@ class ReferenceBench:
         cast(Range, dmabuf).revoked |= request == "revoke"
         return self.device.exporter(request, dmabuf.addr, dmabuf.size)
 
-    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair | ReferencePair:
+    def pair(
+        self,
+        spec: QpSpec,
+        requester: Pd,
+        responder: Pd,
+    ) -> HeldPair | ReferencePair | ReferenceStreamPair:
         """Returns a new pair of queue pairs. Raises Refused if the device does not have the type."""
+        if spec.wire == STREAM:
+            return ReferenceStreamPair(self, spec, responder)
         if spec.wire or spec.extended == WIRE:
             return ReferencePair(self, spec, requester, responder)
         return HeldPair(self, spec, requester, responder)

@@ -11,10 +11,10 @@ from trial.reference.memory import PAGE
 from trial.reference.objects import Region, refuse_if
 from trial.reference.postings import Postings
 from trial.reference.reregistration import Change
-from trial.reference.sent_packets import SentPackets
+from trial.reference.segments import Segments
 
 
-class Device(MadeOtherwise, Advice, Postings, Extended, SentPackets):
+class Device(MadeOtherwise, Advice, Postings, Extended, Segments):
     """A device that behaves as the documents require."""
 
     def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:

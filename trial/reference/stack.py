@@ -51,14 +51,14 @@ class Stack:
         return {name: self.reach(name) for name in capability.PRECONDITIONS}
 
 
-# The reference's peers send packets of RoCE only.
-_NOWHERE = ("iwarp",)
+# The capability of a stack whose peers send segments of iWARP.
+_STREAMS = "iwarp"
 # The preconditions that every stack meets.
 _EVERYWHERE = ("raw_registration",)
 
 
 def _stack(name: str, *reaches: str, lacks: tuple[str, ...] = ()) -> Stack:
-    return Stack(name, frozenset((*lacks, *_NOWHERE)), frozenset((*reaches, *_EVERYWHERE)))
+    return Stack(name, frozenset((*lacks, _STREAMS)), frozenset((*reaches, *_EVERYWHERE)))
 
 
 # The stacks of the reference. A case runs on the first stack that meets the preconditions of the case.
@@ -73,6 +73,9 @@ STACKS = (
     _stack("peer-memory", "experimental_rereg", "peer_memory"),
 )
 WHOLE = STACKS[0]
+# The stack of rows that need iWARP.
+_LACKED_BY_IWARP = "iba_statuses immediate_data send_immediate_data read_sinks atomics".split()
+OF_STREAMS = Stack("iwarp", frozenset(_LACKED_BY_IWARP), frozenset(_EVERYWHERE))
 # The capabilities that a stack may lack.
 OPTIONAL = (
     *DECLARABLE,
