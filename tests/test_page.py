@@ -176,12 +176,18 @@ def media(browser: Browser, scheme: str = "light", medium: str = "") -> None:
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": medium, "features": features})
 
 
+# The headings between the defects that are wider than their place.
+CUT = """[...document.querySelectorAll(".defects > :is(.bad, h3)")]
+    .filter(heading => heading.scrollWidth > heading.clientWidth).map(heading => heading.textContent)"""
+
+
 def assert_fits(browser: Browser) -> None:
-    """Checks that a narrow page does not scroll sideways."""
+    """Checks that a narrow page does not scroll sideways, and cuts off no heading of its defects."""
     narrow = {"width": 390, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
     try:
         assert browser.js("document.documentElement.scrollWidth") <= 390
+        assert browser.js(CUT) == []
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
@@ -499,6 +505,7 @@ def test_what_is_new_against_an_earlier_run_is_above_the_other_defects(
     assert first.get_attribute("id") == f"defect:{known.fingerprint}"
     headings = [heading.text for heading in browser.all(".defects > h3")]
     assert headings == ["new: ibv_bind_mw", f"not new against {earlier.path}"]
+    assert_fits(browser)
     assert len(rest) == len(old.violations.defects) - 1
 
 
