@@ -33,6 +33,12 @@ def pattern(length: int) -> bytes:
     return (_PATTERN * (length // _PERIOD + 1))[:length]
 
 
+def numbered(number: int, length: int) -> bytes:
+    """Returns the `length` bytes of a numbered message. At each position, messages with near numbers differ."""
+    start = number % _PERIOD
+    return pattern(start + length)[start:]
+
+
 class Part(NamedTuple):
     """A part of memory: its address, and its size in bytes. The owner of the memory releases the memory."""
 

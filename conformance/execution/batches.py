@@ -9,7 +9,7 @@ from typing import cast
 
 from conformance.bench.calls import Sge, errno_name
 from conformance.bench.interface import BuildingQueue
-from conformance.bench.memory_areas import EMPTY, repeated
+from conformance.bench.memory_areas import EMPTY, numbered, repeated
 from conformance.bench.work_requests import SIGNALED, SendRequest
 from conformance.execution.connection import MOST_TRIES, LoopbackConnection
 from conformance.execution.context import CaseContext, told
@@ -25,7 +25,6 @@ _ROUNDS = 4  # how often postings and calls of ibv_post_send alternate
 # the bytes of inline data that are requested (max_inline_data) when a queue pair is created
 _INLINE_SIZE = 64
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
-_FILLED = 0x80  # range number N is filled with the byte _FILLED + N
 
 
 @dataclass
@@ -49,9 +48,9 @@ class _Posting:
         return cast(BuildingQueue, self.connection.pair.requester)
 
     def _write(self, number: int, flags: int = SIGNALED) -> SendRequest:
-        """Returns an RDMA WRITE that fills the range `number` with a byte value that no other range has."""
+        """Returns an RDMA WRITE of the message `number` to the range of this number."""
         at = number * self.length
-        ctypes.memset(self.source.addr + at, _FILLED + number, self.length)
+        ctypes.memmove(self.source.addr + at, numbered(number, self.length), self.length)
         part = Sge(self.source.addr + at, self.length, self.source.lkey)
         request = SendRequest("RDMA_WRITE", self.context.next_wr_id(), (part,), rkey=self.rkey)
         return request._replace(remote_addr=self.addr + at, flags=flags)
@@ -85,9 +84,7 @@ class _Posting:
         if unreliable:  # a completion does not show that the message has arrived
             self.connection.check_alive()
         wrong = [
-            number
-            for number in numbers
-            if self._content(number) != repeated(_FILLED + number, self.length)
+            number for number in numbers if self._content(number) != numbered(number, self.length)
         ]
         if wrong:
             self.lost = unreliable

@@ -17,7 +17,7 @@ from typing import cast
 
 from conformance.bench.calls import Return, Sge, errno_name
 from conformance.bench.interface import Bench, Memory, ModifiableQueue, Queue
-from conformance.bench.memory_areas import CANARY, EMPTY, Part, pattern, repeated
+from conformance.bench.memory_areas import CANARY, EMPTY, Part, numbered, pattern, repeated
 from conformance.bench.work_requests import SIGNALED, Completion, SendRequest
 from conformance.errors import SetupRefused
 from conformance.execution.connection import LoopbackConnection, post_receives
@@ -251,9 +251,7 @@ def _bursts(context: CaseContext, step: Step, opcode: str) -> Observation:
     for number in range(rounds):
         ctypes.memset(addr, EMPTY, length * _BURST)
         # The messages differ from each other and from those of the previous burst.
-        messages = [
-            bytes([(number * _BURST + index) % 0x50 + 0x80]) * length for index in range(_BURST)
-        ]
+        messages = [numbered(number * _BURST + index, length) for index in range(_BURST)]
         ctypes.memmove(source.addr, b"".join(messages), length * _BURST)
         ranges = [addr + index * length for index in range(_BURST)]
         wr_ids = [context.next_wr_id() for _ in ranges]
