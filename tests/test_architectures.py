@@ -13,7 +13,7 @@ from conformance.tables.suite import ROOT
 from fixtures.guest import build, qemu
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import ESSENTIAL, SCRIPTS, recipe_for
-from fixtures.system import packages
+from fixtures.system import packages, usable
 from fixtures.system.architecture import AMD64, ARCHITECTURES, Architecture, host_architecture
 from fixtures.targets import builds
 from kinds import Patch
@@ -162,3 +162,9 @@ def test_what_the_host_cannot_execute_is_refused(options: RunOptions, named: str
     options = RunOptions(**{**vars(options), "arch": "s390x"})
     with user_error(f"{named} needs a host that executes programs of s390x", status=2):
         builds.refuse_foreign_builds(options)
+
+
+def test_a_python_of_32_bits_is_refused_on_a_device() -> None:
+    with user_error("x86_64 with 32 bits, is not supported", status=3):
+        usable.check_processor(4)
+    usable.check_processor(8)

@@ -1,6 +1,7 @@
 """Tests what stands in for newer Pythons and newer pyverbs, and that every module can be parsed by the oldest Python."""
 
 import ast
+import ctypes
 import importlib
 import os
 import re
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.device import bindings
+from conformance.device import bindings, fork_settings
+from conformance.errors import HostLacks
 from conformance.tables.suite import ROOT
 from fixtures.system import run_process
 from kinds import Patch
@@ -165,3 +167,9 @@ def test_what_an_old_pyverbs_lacks_is_named(
 ) -> None:
     monkeypatch.setattr(bindings, "library_version", lambda: "33.2")
     assert bindings.lacking_binding(error) == (lacking and f"pyverbs 33 has no {lacking}")
+
+
+def test_an_old_library_cannot_report_fork_protection(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    with pytest.raises(HostLacks, match="this libibverbs has no ibv_is_fork_initialized"):
+        fork_settings.observe("rxe0", "ibv_fork_init", "asked")

@@ -20,10 +20,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from conformance.errors import SetupRefused
+from conformance.errors import HostLacks, SetupRefused
 from conformance.kernel import paging
 
 _ROOT = Path(__file__).parents[2]
+_STATUS = "ibv_is_fork_initialized"
 _STATUSES = ("DISABLED", "ENABLED", "UNNEEDED")
 _HUGE = "RDMAV_HUGEPAGES_SAFE"
 # The size of a huge page on most machines. If a huge page is larger, only this many bytes are used.
@@ -32,7 +33,10 @@ _MAP_HUGETLB = 0x40000
 
 
 def observe(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str]]:
-    """Returns the result of ibv_fork_init and the observed effects, by name. Raises SetupRefused."""
+    """Returns the result of ibv_fork_init and the observed effects, by name. Raises SetupRefused, and HostLacks for a
+    library without ibv_is_fork_initialized."""
+    if not hasattr(ctypes.CDLL("libibverbs.so.1"), _STATUS):
+        raise HostLacks(f"this libibverbs has no {_STATUS}", "use a later rdma-core")
     program = _program()
     assert program.stdin
     assert program.stdout
