@@ -61,9 +61,8 @@ def _covering(model: Model, name: str, anew: bool) -> list[Point]:
         stored = []
     else:
         stored = stored_points(model, name)
-    points, impossible = covering_array(model, ARRAYS[name], stored, _progress)
+    points = covering_array(model, ARRAYS[name], stored, _progress)
     refuse_unused(model, points)
-    _report(f"{name}: {len(impossible.always):,} impossible combinations")
     return points
 
 
