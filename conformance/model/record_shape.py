@@ -19,6 +19,7 @@ from conformance.model.record import (
     Record,
     ResultRecord,
     SetUp,
+    Shows,
     SpaceFacts,
 )
 from conformance.model.typed import mismatch
@@ -86,6 +87,7 @@ RESULT: ResultRecord = _defaults(ResultRecord, optional_keys(ResultRecord) - {"p
 FOOTER: FooterRecord = _defaults(FooterRecord, ("waivers",))
 DEVIATION: Deviation = _defaults(Deviation, optional_keys(Deviation) - {"minimal", "verdict"})
 SET_UP: SetUp = _defaults(SetUp)
+SHOWS: Shows = _defaults(Shows)
 SPACE: SpaceFacts = _defaults(SpaceFacts, optional_keys(SpaceFacts))
 
 # Versions that did not record `precondition` identified this precondition by its text in `unreachable`. The text stays
@@ -173,6 +175,8 @@ def completed_value(key: str, value: Any) -> Any:
         return {"file": "", "line": "", **value}
     if key == "waiver" and value:
         return {"owner": "", "issue": "", "expires": "", **value}
+    if key == "evidence":
+        return [_filled(item, SHOWS) for item in value]
     if key == "space" and value:
         return _filled(value, SPACE)
     if key == "deviations":
