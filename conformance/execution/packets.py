@@ -261,17 +261,30 @@ class PacketScript(Script[WireEnd]):
         wrong: list[str] = []
         if packet:
             self._sequence(connection).last_request = packet.fields["psn"]
-            numbers = self._numbers(event)
-            wanted = {"va" if key == "addr" else key: value for key, value in numbers.items()}
-            if "psn" in wanted:
-                wanted["psn"] = (connection.end.device_psn + wanted["psn"]) % PSNS
-            if "data" in wanted:
-                wanted["data"] = wanted["data"] % PSNS
-            present = {**packet.fields, "data": len(packet.data)}
-            for key, value in wanted.items():
-                if present.get(key) != value:
-                    wrong.append(f"{key} {present.get(key, 0):#x} instead of {value:#x}")
+            wrong = self._mistakes_in(connection, packet, event)
         self._note(event, "request", "; ".join([seen, *wrong]), event.words)
+
+    def _mistakes_in(self, connection: _Connection, packet: Parsed, event: Event) -> list[str]:
+        """Returns what a request of the device has that is not as the event says, in words."""
+        numbers = self._numbers(event)
+        start = numbers.pop("from", None)
+        wanted = {"va" if key == "addr" else key: value for key, value in numbers.items()}
+        if "psn" in wanted:
+            wanted["psn"] = (connection.end.device_psn + wanted["psn"]) % PSNS
+        if "data" in wanted:
+            wanted["data"] = wanted["data"] % PSNS
+        if "rest" in event.names:
+            arrived = psn_distance(packet.fields["psn"], connection.end.device_psn)
+            wanted["va"] += arrived * connection.end.mtu
+            wanted["length"] -= arrived * connection.end.mtu
+        present = {**packet.fields, "data": len(packet.data)}
+        wrong: list[str] = []
+        for key, value in wanted.items():
+            if present.get(key) != value:
+                wrong.append(f"{key} {present.get(key, 0):#x} instead of {value:#x}")
+        if start is not None and packet.data != self._content(start, len(packet.data)):
+            wrong.append("other bytes than those that were posted")
+        return wrong
 
     def _answer_device(self, connection: _Connection, event: Event) -> None:
         numbers, names = self._numbers(event), event.names

@@ -181,7 +181,11 @@ class Script(ABC, Generic[EndT]):
         numbers, wr_id = self._numbers(event), self._context.next_wr_id()
         sges: tuple[Sge, ...] = ()
         if "addr" in numbers:
-            sges = (Sge(numbers["addr"], numbers.get("length", 0), numbers.get("lkey", 0)),)
+            addr, length, lkey = (numbers.get(key, 0) for key in ("addr", "length", "lkey"))
+            split = numbers.get("split", length)
+            sges = (Sge(addr, split, lkey),)
+            if split < length:
+                sges += (Sge(addr + split, length - split, lkey),)
         request = SendRequest(
             event.word,
             wr_id,

@@ -93,13 +93,16 @@ EVENTS: Mapping[str, EventSpec] = {
     "post": EventSpec(
         "the device posts a request to the peer",
         tuple(_POSTED),
-        numbers=("addr", "length", "lkey", "to", "rkey", "imm", "inv", "compare", "swap"),
+        # `split` is the length of the first of two elements that together are the range.
+        numbers=("addr", "length", "split", "lkey", "to", "rkey", "imm", "inv", "compare", "swap"),
     ),
     "sends": EventSpec(
-        "the device sends a packet with these fields",
+        "the device sends a packet with these fields, and with the bytes of the case's memory `from` an address on",
         _PACKETS,
         True,
-        numbers=_OF_PACKETS,
+        numbers=(*_OF_PACKETS, "from"),
+        # With `rest`, the packet asks for a part of the range: from the place of its PSN to the end.
+        names={"rest": ("true",)},
     ),
     "completes": EventSpec("the oldest posted request completes", tuple(_STATUSES), True),
     "receives": EventSpec(

@@ -72,8 +72,7 @@ class SentPackets(Packets):
         if packet.wrong or packet.transport != "RC" or not self.is_awaited(outgoing, distance):
             return []
         if packet.operation != "ACKNOWLEDGE":
-            self.take_response(queue, outgoing, packet, distance)
-            return []
+            return self.take_response(queue, outgoing, packet, distance)
         name = packet.name
         if name == "ACK":
             self.acknowledge_until(queue, outgoing, distance + 1)
@@ -136,18 +135,34 @@ class SentPackets(Packets):
         outgoing: Outgoing,
         packet: Parsed,
         distance: int,
-    ) -> None:
+    ) -> list[Packet]:
+        """Takes a packet of a response. Returns the request for the rest if packets before this one are missing."""
         sent = outgoing.waiting[0]
         number = distance - sent.message.first
         if not self.is_next_part(sent, number):
-            return
+            return self.ask_again(outgoing, sent, number)
         if not self.answers(sent, packet) or not self.fits(sent, packet):
             self.fail_request(queue, outgoing, BAD_ANSWER)
-            return
+            return []
         sent.arrived += self.response_of(packet)
         sent.parts += 1
         if self.is_last_part(sent, packet):
             self.place_response(queue, outgoing)
+        return []
+
+    def ask_again(self, outgoing: Outgoing, sent: Sent, number: int) -> list[Packet]:
+        """Returns the READ of the bytes that have not arrived, if a later packet of the response has."""
+        if sent.request.opcode != "RDMA_READ" or number <= sent.parts or not outgoing.repetitions:
+            return []
+        outgoing.repetitions -= 1
+        (first,) = sent.message.packets
+        fields = {
+            **first.fields,
+            "psn": sent.message.first + sent.parts,
+            "va": first.fields["va"] + len(sent.arrived),
+            "length": sent.message.length - len(sent.arrived),
+        }
+        return [Packet(first.transport, first.operation, fields, b"")]
 
     def is_next_part(self, sent: Sent, number: int) -> bool:
         """Returns whether a packet is the next one of the response to the oldest request."""
