@@ -43,10 +43,11 @@ def path_of(name: str) -> Path | None:
 
 
 def is_own(path: Path) -> bool:
-    """Whether only this user and root can have written or replaced this file or directory."""
+    """Whether only this user and root can have written or replaced this file or directory, or a link on the way."""
     try:
-        real = path.resolve(strict=True)
-        return all(has_private_status(os.lstat(folder)) for folder in (real, *real.parents))
+        real, named = path.resolve(strict=True), path.absolute()
+        places = {real, *real.parents, named, *named.parents}
+        return all(has_private_status(os.lstat(place)) for place in places)
     except (OSError, RuntimeError):  # RuntimeError: a loop of links
         return False
 
@@ -63,6 +64,10 @@ def has_private_status(found: os.stat_result) -> bool:
     """Whether only this user and root can write a file or directory with this status."""
     if found.st_uid not in (os.geteuid(), 0):
         return False
+    if stat.S_ISLNK(
+        found.st_mode
+    ):  # a link can only be replaced, which its directory permits or not
+        return True
     if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
         return True
     by_group = found.st_mode & 0o020 and not _is_of_one(found.st_gid)

@@ -479,3 +479,19 @@ def test_an_honest_run_does_not_use_bytecode_that_a_guest_with_an_overlay_has_fo
     assert second.header["derived"]["files"] > 10
     (worker,) = [record for record in second.others if record["type"] == "worker"]
     assert worker["derived"] == second.header["derived"]
+
+
+def test_a_link_that_others_could_have_made_is_not_followed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cached file is executed; the file that the link names may be of this user and have another's content."""
+    content = tmp_path / "unpacked"
+    content.write_bytes(b"content")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "a").symlink_to(content)
+    monkeypatch.setenv(cache.DIRECTORY, str(shared))
+    assert cache.lookup("a"), "a link in a directory of this user is followed"
+    shared.chmod(0o777)
+    assert cache.lookup("a") is None
