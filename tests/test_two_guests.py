@@ -200,17 +200,6 @@ def test_requests_from_another_host_have_the_verdicts_of_loopback(
     assert said(guests, "compare", *outs)[1] == 0
 
 
-def test_packets_of_another_host_are_answered(guests: dict[str, SshGuest], folder: Path) -> None:
-    """A device of the left guest is under test, and a program on the right guest sends it packets."""
-    right, out = guests["right"], folder / "packets"
-    # a RoCE device has the port of RoCE
-    output_on(right, "rdma link delete wire0")
-    of = f"run --host {guests['left'].address} --device wire0 --wire-peer root@{WIRED}:eth1 --no-confirm"
-    output, _ = said(guests, *of.split(), "-k", "wire/ranges", "--out", out)
-    output_on(right, "rdma link add wire0 type rxe netdev eth1")
-    assert set(verdicts(read_written(out)).values()) == {"PASS"}, output
-
-
 def test_a_reset_of_the_peers_host_affects_only_the_case_in_flight(
     guests: dict[str, SshGuest],
     folder: Path,
