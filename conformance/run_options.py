@@ -15,7 +15,7 @@ import argparse
 import math
 import re
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
@@ -568,29 +568,20 @@ _COMMAND = re.compile(r"""(?:\./)?rdma-cts run(?: (?:[\w@%+=:,./#-]|'[^']*'|"'")
 
 
 @cache
-def _running_flags(stack: str) -> frozenset[str]:
-    """The options of a command that only runs cases, on a target like that of a run on this stack."""
-    other = GUEST if stack == "host" else HOST
-    chosen = [option for option in OPTIONS.values() if option.decides]
-    flags = {option.flag for option in chosen if not stack or option.only_on != other}
+def _running_flags() -> frozenset[str]:
+    """The options of a command that only runs cases."""
+    flags = {option.flag for option in OPTIONS.values() if option.decides}
     return frozenset(flags | {OPTIONS["only"].flag})
 
 
-def is_reproduction(text: str, stack: str, devices: Collection[str]) -> bool:
+def is_reproduction(text: str) -> bool:
     """Whether a recorded command only runs cases: it has no other syntax of the shell, and no option that starts another
-    program. Its target is of the kind that a run on this stack and these devices had. A user copies the command from the
-    report of somebody else's run."""
+    program. A user copies the command from the report of somebody else's run."""
     if not _COMMAND.fullmatch(text):
         return False
     words = shlex.split(text) if "'" in text else text.split(" ")
     given = {word.partition("=")[0] for word in words if word.startswith("-")}
-    device = OPTIONS["device"].flag
-    for number, word in enumerate(words):
-        flag, equals, value = word.partition("=")
-        named = value if equals else "".join(words[number + 1 : number + 2])
-        if flag == device and not set(named.split(",")) <= {*devices}:
-            return False
-    return given <= _running_flags(stack)
+    return given <= _running_flags()
 
 
 def name_of(variable: str) -> str:

@@ -597,7 +597,8 @@ def test_the_script_of_a_device_that_asks_answers_its_request() -> None:
 
 
 def test_most_rows_of_packets_have_a_script_that_waits_as_often_as_its_program() -> None:
-    names = [case.id for case in SUITE.cases if case.verb == "wire"]
+    of_packets = (case.id for case in SUITE.cases if case.verb == "wire")
+    names = [name for name in of_packets if not name.startswith("wire/stream_")]
     scripts = 0
     for name in names:
         with suppress(Inexpressible):

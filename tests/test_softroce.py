@@ -180,6 +180,7 @@ class FakeBuild:
         place: Path,
         log: Path,
         progress: Callable[[str], None],
+        native: object = None,
     ) -> str:
         self.count += 1
         (place / "vmlinuz").write_bytes(b"kernel")

@@ -8,7 +8,6 @@ import pytest
 from actors import IDS, Actor, Stage, StagedRun, passed, ran, start, verdicts
 from conformance.errors import UserError
 from conformance.results.records import encode
-from conformance.run_options import is_reproduction
 from conformance.tables.suite import VERSION
 from kinds import Patch
 from reports import digest, terminal
@@ -83,37 +82,6 @@ def test_a_later_worker_with_such_a_fact_runs_no_case(stage: Stage, what: str) -
     assert verdicts(recorded) == ["PASS", "CRASH", "MISSED", "MISSED"]
     assert said in recorded.results[2]["reason"]
     assert digest.read(stage.path.parent).footer
-
-
-@pytest.mark.parametrize(
-    ("stack", "options"),
-    [
-        ("forky", "--device mlx5_0 --hazardous"),
-        ("forky", "--guest --exporter /tmp/evil.ko"),
-        ("forky", "--host root@evil"),
-        ("host", "--device=mlx5_1"),
-        ("host", "--device mlx5_0,mlx5_1"),
-        ("host", "--guest --linux /tmp/evil"),
-        ("host", "--device"),
-    ],
-)
-def test_a_command_that_a_user_could_copy_has_the_target_of_the_run(
-    stack: str, options: str
-) -> None:
-    assert not is_reproduction(f"./rdma-cts run {options} --only a", stack, ["mlx5_0"])
-
-
-@pytest.mark.parametrize(
-    ("stack", "options"),
-    [
-        ("forky", "--guest --stack forky --linux tree"),
-        ("host", "--device mlx5_0 --hazardous"),
-        ("host", "--host root@node1 --device mlx5_0"),
-        ("", "--guest"),
-    ],
-)
-def test_a_command_for_the_target_of_the_run_is_accepted(stack: str, options: str) -> None:
-    assert is_reproduction(f"./rdma-cts run {options} --only a", stack, ["mlx5_0"])
 
 
 def test_a_command_that_a_user_could_copy_only_runs_cases(

@@ -70,19 +70,18 @@ def _wrong_text(header: HeaderRecord) -> str:
     return ""
 
 
-def _wrong_command(record: ResultRecord, header: HeaderRecord) -> str:
+def _wrong_command(record: ResultRecord) -> str:
     commands = [record["repro"], *(each.get("repro", "") for each in record["deviations"])]
-    devices = [header["device"].get("name", ""), *(header.get("devices") or ())]
     for command in commands:
-        if command and not is_reproduction(command, header["stack"], devices):
-            return f"{_short(command)} is not a command that runs the case as in this run"
+        if command and not is_reproduction(command):
+            return f"{_short(command)} is not a command that runs the case"
     return ""
 
 
 def wrong_result(record: ResultRecord, header: HeaderRecord) -> str:
     """Returns the contradiction within a result or with the run's header, as a clause; empty if there is none."""
     verdict, effective = record["verdict"], record["effective"]
-    if wrong := _wrong_command(record, header):
+    if wrong := _wrong_command(record):
         return wrong
     if verdict not in _BAD and (
         record["points"] or record["rule_verdicts"] or record["deviations"]
