@@ -64,9 +64,8 @@ def has_private_status(found: os.stat_result) -> bool:
     """Whether only this user and root can write a file or directory with this status."""
     if found.st_uid not in (os.geteuid(), 0):
         return False
-    if stat.S_ISLNK(
-        found.st_mode
-    ):  # a link can only be replaced, which its directory permits or not
+    # A link can only be replaced, which its directory permits or not.
+    if stat.S_ISLNK(found.st_mode):
         return True
     if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
         return True

@@ -24,9 +24,8 @@ from trial.constraints import Clauses, Constraints, Domains, narrow
 
 _TRIES = 2  # the number of points of which the best is taken
 _SEED = 61
-_MOST_STEPS = [
-    50 << doubled for doubled in range(9)
-]  # values that one search after another examines
+# How many values one search after another examines.
+_MOST_STEPS = [50 << doubled for doubled in range(9)]
 # A point in the making: the number of a value for each parameter, or None.
 _Partial = list[Optional[int]]
 # The numbers of some parameters, and where the table of these parameters has a combination of their values.

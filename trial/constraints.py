@@ -90,14 +90,15 @@ class Constraints:
 
     def rare(self, domains: Domains) -> frozenset[str]:
         """Returns the rare needs that a point certainly has."""
-        return frozenset(
-            name
-            for name, terms in self._needs.items()
-            if any(_is_certain(term, domains) for term in terms)
-        )
+        return frozenset(name for name, terms in self._needs.items() if _is_certain(terms, domains))
 
 
-def _is_certain(term: _Term, domains: Domains) -> bool:
+def _is_certain(terms: Iterable[_Term], domains: Domains) -> bool:
+    """Whether one of the terms is true at every point of the domains."""
+    return any(_is_true(term, domains) for term in terms)
+
+
+def _is_true(term: _Term, domains: Domains) -> bool:
     return not any(domains[number] & ~mask for number, mask in term.items())
 
 
@@ -130,10 +131,10 @@ def narrow(domains: Domains, clauses: Clauses, changed: Sequence[int]) -> bool:
     waiting = list(changed)
     while waiting:
         for clause in clauses[waiting.pop()]:
-            found = _forced(domains, clause)
-            if found is None:
+            forced = _forced(domains, clause)
+            if forced is None:
                 continue
-            number, mask = found
+            number, mask = forced
             if not mask:
                 return False
             domains[number] = mask

@@ -1,5 +1,5 @@
-"""Connects queue pairs through the RDMA connection manager (librdmacm), in loopback on one device, and accepts strangers. iWARP needs the
-connection manager, because only the connection manager can create the TCP connection of two queue pairs.
+"""Connects queue pairs through the RDMA connection manager (librdmacm), in loopback on one device, and accepts strangers.
+iWARP needs the connection manager, because only the connection manager can create the TCP connection of two queue pairs.
 rdma_connect(3) and rdma_accept(3) identify the queue pairs by their numbers."""
 
 import ctypes

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Protocol
 
 from conformance.bench.calls import Pd
@@ -24,10 +25,10 @@ from conformance.model.transport import IWARP, Transport
 from conformance.verbs import ENUMS
 from conformance.wire import mpa
 from conformance.wire.segments import (
-    TERMINATES,
     VERSION,
     ParsedSegment,
     Segment,
+    fields_of_terminate,
     kind_of,
     parse_segment,
 )
@@ -143,16 +144,7 @@ class StreamEnd:
         self.closed = self.closed or not received
         for packed, mistakes in self._reader.take(received):
             segment = parse_segment(packed, self.mirrored)
-            wrong = (*segment.wrong, *mistakes)
-            self._inbox.append(
-                ParsedSegment(
-                    segment.transport,
-                    segment.operation,
-                    segment.fields,
-                    segment.data,
-                    wrong,
-                )
-            )
+            self._inbox.append(replace(segment, wrong=(*segment.wrong, *mistakes)))
 
     def probe(self) -> bool:
         """Reads from the device's memory. Returns whether the data came; if not, the stream has ended."""
@@ -281,9 +273,9 @@ class StreamLink:
         pair.close()
         if terminate is None:
             return False
-        numbers = tuple(terminate.fields.get(name) for name in ("layer", "etype", "code"))
-        layer, error, code = TERMINATES["RDMAP_VERSION"]
-        return numbers == (error, layer, code)
+        sent = fields_of_terminate("RDMAP_VERSION")
+        mirrored = {**sent, "layer": sent["etype"], "etype": sent["layer"]}
+        return mirrored.items() <= terminate.fields.items()
 
     def close(self) -> None:
         self.sockets.close()

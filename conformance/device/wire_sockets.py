@@ -1,5 +1,5 @@
-"""The sockets of a peer that speaks RoCEv2 or iWARP itself. They need the standard library only, because they also run on hosts
-of others: an unprivileged UDP socket sends and receives, and if the process may have a raw socket (CAP_NET_RAW), that
+"""The sockets of a peer that speaks RoCEv2 or iWARP itself. They need the standard library only, because they also run
+on hosts of others: an unprivileged UDP socket sends and receives, and if the process may have a raw socket (CAP_NET_RAW), that
 one receives, because the ICRC of an answer covers its IP header."""
 
 from __future__ import annotations

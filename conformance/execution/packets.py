@@ -9,7 +9,7 @@ from typing import Any
 from conformance.bench.interface import WireEnd
 from conformance.execution.connection import SILENCE_S
 from conformance.execution.context import CaseContext
-from conformance.execution.script import WORD, Connection, Script
+from conformance.execution.script import WORD, Connection, Script, fields_of_headers
 from conformance.model.case import Step
 from conformance.model.observation import EventSeen
 from conformance.model.script import ANYTHING, NOTHING, REFUSAL, RESPONSE, Event
@@ -125,9 +125,7 @@ class PacketScript(Script[WireEnd]):
         numbers: Mapping[str, int],
         data: int,
     ) -> dict[str, int]:
-        fields = {key: value for key, value in numbers.items() if key in _FIELDS}
-        if "addr" in numbers:
-            fields["va"] = numbers["addr"]
+        fields = fields_of_headers(numbers, _FIELDS)
         fields.setdefault("length", data)
         fields.setdefault("qpn", connection.end.destination)
         fields.setdefault("ackreq", int(not operation.endswith(_UNANSWERED)))
@@ -267,24 +265,13 @@ class PacketScript(Script[WireEnd]):
     def _mistakes_in(self, connection: _Connection, packet: Parsed, event: Event) -> list[str]:
         """Returns what a request of the device has that is not as the event says, in words."""
         numbers = self._numbers(event)
-        start = numbers.pop("from", None)
-        wanted = {"va" if key == "addr" else key: value for key, value in numbers.items()}
-        if "psn" in wanted:
-            wanted["psn"] = (connection.end.device_psn + wanted["psn"]) % PSNS
-        if "data" in wanted:
-            wanted["data"] = wanted["data"] % PSNS
+        if "psn" in numbers:
+            numbers["psn"] = (connection.end.device_psn + numbers["psn"]) % PSNS
         if "rest" in event.names:
             arrived = psn_distance(packet.fields["psn"], connection.end.device_psn)
-            wanted["va"] += arrived * connection.end.mtu
-            wanted["length"] -= arrived * connection.end.mtu
-        present = {**packet.fields, "data": len(packet.data)}
-        wrong: list[str] = []
-        for key, value in wanted.items():
-            if present.get(key) != value:
-                wrong.append(f"{key} {present.get(key, 0):#x} instead of {value:#x}")
-        if start is not None and packet.data != self._content(start, len(packet.data)):
-            wrong.append("other bytes than those that were posted")
-        return wrong
+            numbers["addr"] += arrived * connection.end.mtu
+            numbers["length"] -= arrived * connection.end.mtu
+        return self._differences(packet, numbers)
 
     def _answer_device(self, connection: _Connection, event: Event) -> None:
         numbers, names = self._numbers(event), event.names

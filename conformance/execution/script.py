@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from conformance.bench.interface import Memory, WirePair
@@ -71,6 +71,20 @@ class Connection(Generic[EndT]):
             start = self.message if continues else 0
         self.message = start + size
         return pattern(start + size)[start:]
+
+
+def fields_of_headers(numbers: Mapping[str, int], names: Collection[str]) -> dict[str, int]:
+    """Returns the numbers of an event that are fields of headers with these names; `addr` is the field `va`."""
+    fields = {key: value for key, value in numbers.items() if key in names}
+    if "addr" in numbers:
+        fields["va"] = numbers["addr"]
+    return fields
+
+
+def _status(completion: Completion | None) -> str:
+    if completion is None:
+        return NOTHING
+    return completion.status
 
 
 class Script(ABC, Generic[EndT]):
@@ -161,6 +175,21 @@ class Script(ABC, Generic[EndT]):
         }
         self._seen.append(entry)
 
+    def _differences(self, request: Parsed, numbers: Mapping[str, int]) -> list[str]:
+        """Returns in words the fields of a request of the device, and its number of bytes, that are not these numbers,
+        and whether it has other bytes than those of the memory `from` an address on."""
+        present = {**request.fields, "data": len(request.data)}
+        wrong: list[str] = []
+        for key, value in numbers.items():
+            if key == "from":
+                continue
+            field = "va" if key == "addr" else key
+            if present.get(field) != value:
+                wrong.append(f"{field} {present.get(field, 0):#x} instead of {value:#x}")
+        if "from" in numbers and request.data != self._content(numbers["from"], len(request.data)):
+            wrong.append("other bytes than those that were posted")
+        return wrong
+
     def _call(self, event: Event) -> None:
         from conformance.execution.procedure import succeeded_step
 
@@ -222,18 +251,10 @@ class Script(ABC, Generic[EndT]):
 
     def _completes(self, connection: Connection[EndT], event: Event) -> None:
         completion = self._completion(connection, event, sends=True)
-        if completion:
-            seen = completion.status
-        else:
-            seen = NOTHING
-        self._note(event, "completion", seen, event.words)
+        self._note(event, "completion", _status(completion), event.words)
 
     def _receives(self, connection: Connection[EndT], event: Event) -> None:
         completion = self._completion(connection, event, sends=False)
-        if completion:
-            seen = completion.status
-        else:
-            seen = NOTHING
         pairs: dict[str, list[int | None]] = {}
         if completion and completion.status == "SUCCESS":
             told_ = {
@@ -243,7 +264,8 @@ class Script(ABC, Generic[EndT]):
             }
             for key, value in self._numbers(event).items():
                 pairs[key] = [told_[key], value]
-        self._note(event, "receive", seen, event.words, **({"fields": pairs} if pairs else {}))
+        more = {"fields": pairs} if pairs else {}
+        self._note(event, "receive", _status(completion), event.words, **more)
 
     def _state(self, connection: Connection[EndT], event: Event) -> None:
         connection.end.settle()

@@ -9,10 +9,16 @@ from typing import Any
 from conformance.bench.interface import StreamEnd
 from conformance.execution.connection import SILENCE_S
 from conformance.execution.context import CaseContext
-from conformance.execution.script import Connection, Script
+from conformance.execution.script import Connection, Script, fields_of_headers
 from conformance.model.case import Step
 from conformance.model.script import CLOSED, NOTHING, RESPONSE, Event
-from conformance.wire.segments import SEGMENT_HEADERS, TERMINATES, ParsedSegment, Segment, kind_of
+from conformance.wire.segments import (
+    SEGMENT_HEADERS,
+    ParsedSegment,
+    Segment,
+    fields_of_terminate,
+    kind_of,
+)
 
 _Connection = Connection[StreamEnd]
 _FIELDS = frozenset(field.name for header in SEGMENT_HEADERS for field in header.fields)
@@ -28,9 +34,8 @@ _ANSWER_S = 10.0
 class SegmentScript(Script[StreamEnd]):
     def __init__(self, context: CaseContext, step: Step) -> None:
         super().__init__(context, step)
-        self._asked: dict[
-            str, Mapping[str, int]
-        ] = {}  # the fields of the READ that is being answered
+        # By connection: the fields of the READ that is being answered.
+        self._asked: dict[str, Mapping[str, int]] = {}
 
     # The peer's segments.
 
@@ -68,7 +73,7 @@ class SegmentScript(Script[StreamEnd]):
     ) -> tuple[Segment, bytes]:
         """Returns the segment of an event, and the bytes that a READ must return."""
         operation, end = event.word, connection.end
-        fields = _fields(numbers)
+        fields = fields_of_headers(numbers, _FIELDS)
         content = b""
         if operation == _READ:
             fields = {**_SINK, **fields}
@@ -78,7 +83,7 @@ class SegmentScript(Script[StreamEnd]):
             size = numbers.get("data", numbers.get("length", 0))
             data = connection.data(size, end.incomplete, numbers.get("offset"))
         if operation == _TERMINATE and "says" in event.names:
-            fields |= _terminate(event.names["says"][0])
+            fields |= fields_of_terminate(event.names["says"][0])
         return Segment(operation, end.numbered(operation, fields, len(data)), data), content
 
     def _outcome(
@@ -156,11 +161,7 @@ class SegmentScript(Script[StreamEnd]):
         request = connection.requests.popleft()
         if request.operation == _READ:
             self._asked[connection.name] = request.fields
-        present = {**request.fields, "data": len(request.data)}
-        wrong: list[str] = []
-        for key, value in _wanted(self._numbers(event)).items():
-            if present.get(key) != value:
-                wrong.append(f"{key} {present.get(key, 0):#x} instead of {value:#x}")
+        wrong = self._differences(request, self._numbers(event))
         self._note(event, "request", "; ".join([request.name, *wrong]), event.words)
 
     def _next_request(self, connection: _Connection, deadline_s: float) -> ParsedSegment | None:
@@ -173,11 +174,11 @@ class SegmentScript(Script[StreamEnd]):
 
     def _answer_device(self, connection: _Connection, event: Event) -> None:
         numbers, end = self._numbers(event), connection.end
-        fields = _fields(numbers)
+        fields = fields_of_headers(numbers, _FIELDS)
         continues = end.incomplete
         data = connection.data(numbers.get("data", 0), continues, numbers.get("offset"))
         if event.word == _TERMINATE:
-            fields |= _terminate(event.names["says"][0])
+            fields |= fields_of_terminate(event.names["says"][0])
         asked = self._asked.get(connection.name)
         if asked and event.word == _RESPONSE:
             fields.setdefault("rkey", asked["sinkstag"])
@@ -189,21 +190,6 @@ class SegmentScript(Script[StreamEnd]):
     def _take_late(self, connection: _Connection) -> None:
         while segment := self._next(connection, 0):
             connection.packets.append(segment)
-
-
-def _fields(numbers: Mapping[str, int]) -> dict[str, int]:
-    fields = {key: value for key, value in numbers.items() if key in _FIELDS}
-    if "addr" in numbers:
-        fields["va"] = numbers["addr"]
-    return fields
-
-
-def _wanted(numbers: Mapping[str, int]) -> Mapping[str, int]:
-    return {"va" if key == "addr" else key: value for key, value in numbers.items()}
-
-
-def _terminate(name: str) -> dict[str, int]:
-    return dict(zip(("layer", "etype", "code"), TERMINATES[name]))
 
 
 def _wrong(event: Event, numbers: Mapping[str, int]) -> dict[str, Any]:

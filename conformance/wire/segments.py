@@ -99,6 +99,11 @@ def kind_of(name: str) -> SegmentKind:
     return SEGMENTS.get(name) or RESERVED_SEGMENTS[name]
 
 
+def fields_of_terminate(name: str) -> dict[str, int]:
+    """Returns the fields of a Terminate message with the error of a name of TERMINATES."""
+    return dict(zip(("layer", "etype", "code"), TERMINATES[name]))
+
+
 def name_of_terminate(fields: Mapping[str, int]) -> str:
     """Returns the name of the error in a Terminate message, or its three numbers if no document names it."""
     numbers = fields["layer"], fields["etype"], fields["code"]

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import Completion, SendRequest
-from conformance.wire.segments import TERMINATES, VERSION, ParsedSegment, Segment, kind_of
+from conformance.wire.segments import (
+    VERSION,
+    ParsedSegment,
+    Segment,
+    fields_of_terminate,
+    kind_of,
+)
 from trial.reference.access import RIGHTS
 from trial.reference.queues import FLUSHED, SUCCESS, Queue
 from trial.reference.sent_packets import SentPackets
@@ -69,8 +75,7 @@ class Segments(SentPackets):
     def terminates(self, error: str) -> list[Segment]:
         if not error:
             return []
-        fields = dict(zip(("layer", "etype", "code"), TERMINATES[error]))
-        return [Segment("TERMINATE", {**fields, "msn": 1})]
+        return [Segment("TERMINATE", {**fields_of_terminate(error), "msn": 1})]
 
     def end_stream(self, queue: Queue, stream: StreamState) -> None:
         stream.ended = True
