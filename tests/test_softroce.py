@@ -27,6 +27,7 @@ from conformance.supervision import TRIES
 from conformance.tables.suite import ROOT
 from fixtures.guest import added, build, cpio, image, job, kernel, mirror, privileges, qemu
 from fixtures.guest.build import FILES, guest_system
+from fixtures.guest.freezing import await_event
 from fixtures.guest.guest import Guest, boot
 from fixtures.guest.image import Image, ensure_image, renew_image
 from fixtures.guest.job import Job
@@ -41,6 +42,7 @@ from patience import PATIENCE_S, await_true, command_lines, is_running, longer_a
 from samples import flip, laid, user_error
 
 UP = '{"type":"guest","event":"up","uptime_s":1.5}'
+WARM = '{"type":"guest","event":"warm"}'
 
 
 # The recipe
@@ -569,6 +571,16 @@ def test_a_guest_that_hangs_is_killed_at_its_deadline(fake_qemu: FakeQemu) -> No
         ):  # else QEMU was killed before it wrote its process id
             break
     assert not fake_qemu.runs()
+
+
+def test_a_starved_guest_is_awaited_beyond_its_deadline(
+    fake_qemu: FakeQemu,
+    monkeypatch: Patch,
+) -> None:
+    fake_qemu.put(f"echo '{UP}'; echo '{WARM}'; exec sleep infinity")
+    monkeypatch.setattr(Guest, "starved", lambda guest, limit_s: limit_s == 0.0)
+    with fake_qemu.boot(deadline_s=0.0) as guest:
+        assert await_event(guest, "warm", 0.0)["event"] == "warm"
 
 
 def test_temporary_files_are_only_next_to_the_console_and_are_removed(

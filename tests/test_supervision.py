@@ -442,6 +442,16 @@ def test_a_silent_process_that_uses_the_processor_is_busy(
     assert pulse_after(tmp_path, monkeypatch, "S", "S", seconds).busy() is busy
 
 
+@pytest.mark.parametrize(("seconds", "starved"), [(5, False), (7, True), (60, False)])
+def test_a_busy_process_with_little_processor_time_is_starved(
+    seconds: int,
+    starved: bool,
+    tmp_path: Path,
+    monkeypatch: Patch,
+) -> None:
+    assert pulse_after(tmp_path, monkeypatch, "S", "S", seconds).starved(60.0) is starved
+
+
 def test_a_worker_that_starts_slowly_is_awaited_while_it_is_busy(tmp_path: Path) -> None:
     slow = Actor(iter([SILENCE, HEADER, SILENCE, *ran(0, 1, 2, 3)[1:]]), WorkerEnd(), works=True)
     assert verdicts(Stage(tmp_path).play(slow)) == ["PASS"] * 4
