@@ -23,9 +23,11 @@ from reports.digest import Digest
 from reports.text import flat
 
 POINT = (
-    "A point is one combination of arguments in a case that tries all combinations. `explain` and `run --only` accept"
-    " the name of a point, CASE#axis=value,...."
+    "A point is one combination of arguments in a case that tries all combinations. The commands explain and run --only"
+    " accept the name of a point: CASE#axis=value,axis=value"
 )
+# What has lines of its own: the later steps, and the deviations among the combinations of a model.
+_APART = ("afterwards", "combinations")
 _CALLED = {"layer": "answered by"}  # words for keys of observations
 
 
@@ -120,7 +122,7 @@ def location(record: ResultRecord) -> str:
 
 
 def own(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {_CALLED.get(name, name): value for name, value in data.items() if name != "afterwards"}
+    return {_CALLED.get(name, name): value for name, value in data.items() if name not in _APART}
 
 
 def later(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -32,7 +32,7 @@ from conformance.older_python import zip
 from conformance.results.conclusions import format_points, verdict_on
 from reports import evidence
 from reports.digest import Digest
-from reports.novelty import Novelty, call_of
+from reports.novelty import Novelty, folder_of
 from reports.page_data import PageData, first_of
 from reports.pair_picture import Picture
 from reports.rule_verdicts import RuleFacts
@@ -233,15 +233,36 @@ class Page:
 
     @cached_property
     def listed(self) -> Mapping[str, list[list[Shown]]]:
-        """The defects by the heading above them: the new defects of each call, then the others."""
-        if self.news is None:
+        """The defects by the heading above them: the new ones, or those that some run lacks, then the others."""
+        if self.news is None and len(self.runs) == 1:
             return {"": self.defects}
-        rows = {by_run[0].defect.fingerprint: by_run for by_run in self.defects}
-        listed = {}
-        for call, items in self.news.by_call.items():
-            listed[f"new: {call}"] = [rows[item.defect.fingerprint] for item in items]
-        earlier = [rows[defect.fingerprint] for defect in self.news.earlier]
-        return {**listed, f"not new against {self.news.name}": earlier}
+        first, others = "not in every run", "in every run"
+        if self.news:
+            first, others = f"new against {self.news.name}", f"not new against {self.news.name}"
+        listed: dict[str, list[list[Shown]]] = {first: [], others: []}
+        for by_run in self.defects:
+            listed[first if self._is_news(by_run) else others].append(by_run)
+        return listed
+
+    def _is_news(self, by_run: Sequence[Shown]) -> bool:
+        if self.news:
+            return by_run[0].defect.fingerprint in self.titles
+        return len(by_run) < len(self.runs)
+
+    def only_in(self, number: int) -> str:
+        """Returns how many open defects only the run with this index has, and the worst severity among them."""
+        open_here = self.runs[number].violations.open_defects
+        alone = [by_run[0] for by_run in self.defects if len(by_run) == 1]
+        defects = [shown.defect for shown in alone if shown.number == number]
+        defects = [defect for defect in defects if defect in open_here]
+        if defects:
+            return f"{len(defects)} only here, the worst: {defects[0].severity.label}"
+        return "none only here"
+
+    @cached_property
+    def days(self) -> set[str]:
+        """The days on which the runs began."""
+        return {run.header["started"][:10] for run in self.runs}
 
     def seen(self, by_run: Sequence[Shown]) -> tuple[str, str]:
         """Returns the days on which the first and the last run with a defect began."""
@@ -386,7 +407,7 @@ def environment() -> Environment:
         "format_rules": format_rules,
         "format_count": format_count,
         "slug": slug,
-        "call": lambda by_run: call_of(by_run[0].defect),
+        "folder": lambda by_run: folder_of(by_run[0].defect),
         "sketch": sketch_of,
         "sign": lambda verdict: SIGNS.get(verdict, ""),
         "figures": figures,

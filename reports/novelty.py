@@ -4,24 +4,20 @@ comparison.py compares the verdicts; this module is for the vendor who asks what
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from conformance.defects import Defect
 from conformance.errors import command, format_count
-from conformance.verbs import VERBS
 from reports.comparison import GONE, NEW, NOT_TRIED, REGRESSED, Comparison, compare
 from reports.digest import Digest
 
 
-def call_of(defect: Defect) -> str:
-    """Returns the call whose folder has most cases of the defect; the name of the folder if it is not that of a call."""
+def folder_of(defect: Defect) -> str:
+    """Returns the folder below cases/ with most cases of the defect, which is that of a call or of a topic."""
     folders = Counter(case.partition("/")[0] for case in defect.cases)
     (folder, _), *_ = folders.most_common(1)
-    verb = f"ibv_{folder}"
-    if verb in VERBS:
-        return verb
     return folder
 
 
@@ -50,19 +46,11 @@ class Novelty:
 
     @cached_property
     def new(self) -> Sequence[New]:
-        """The new defects and the defects with new symptoms, the most severe first."""
+        """The new defects and the defects with new symptoms, the most severe first, and then by folder."""
         defects = self.comparison.defects
         new = [New(defect) for kind in (NEW, NOT_TRIED) for defect in defects[kind]]
         new += [New(defect, news) for defect, news in self.comparison.changed_defects]
-        return sorted(new, key=lambda item: item.defect.severity.rank)
-
-    @cached_property
-    def by_call(self) -> Mapping[str, Sequence[New]]:
-        """The new defects of each call; the call with the most severe defect comes first."""
-        groups: dict[str, list[New]] = {}
-        for item in self.new:
-            groups.setdefault(call_of(item.defect), []).append(item)
-        return groups
+        return sorted(new, key=lambda item: (item.defect.severity.rank, folder_of(item.defect)))
 
     @cached_property
     def earlier(self) -> Sequence[Defect]:
@@ -85,7 +73,10 @@ class Novelty:
         return ", ".join(parts)
 
     def hints(self) -> Iterator[str]:
-        """Yields a line about cases that have regressed, which may belong to a defect of both runs."""
+        """Yields a line for each defect that is gone, and one about cases that have regressed, which may belong to a
+        defect of both runs."""
+        for defect in self.comparison.defects[GONE]:
+            yield f"gone: {defect.fingerprint} {defect.title}"
         regressed = [change for change in self.comparison.of(REGRESSED) if not change.points]
         if regressed:
             shown = command("compare", self.comparison.old.path, self.comparison.new.path)

@@ -127,17 +127,14 @@ class Summary:
 
     @property
     def headline(self) -> str:
-        """The severity of the run in one line: the changes of the stack (docs/mended-stack.md), the number of defects,
-        the numbers of their results by severity, and the number of unconfirmed results. Empty parts are left out."""
-        count = len(self._run.violations.open_defects)
-        parts = ", ".join(
-            severity.count(number) for severity, number in self._run.violations.severities.items()
-        )
-        results = format_count(sum(self._run.violations.severities.values()), "result")
+        """The severity of the run in one line: the changes of the stack (docs/mended-stack.md), the numbers of defects
+        and of their cases by severity, and the number of unconfirmed results. Empty parts are left out."""
+        parts = []
+        for severity, (number, cases) in self._run.violations.tally.items():
+            parts.append(f"{number:,} {severity.label} ({cases:,})")
+        defects = ""
         if parts:
-            defects = f"{format_count(count, 'defect')} in {results}: {parts}"
-        else:
-            defects = ""
+            defects = f"{self._run.violations.count}: {', '.join(parts)}"
         other_violations = sum(
             result["effective"] in VIOLATIONS for result in self._run.results
         ) - sum(
@@ -239,7 +236,9 @@ def _why_unsupported(run: Digest) -> tuple[str, ...]:
     count = Counter(name for name, _ in sorted(undeclared))
     if not count:
         return ()
-    most_first = [name for name, _ in count.most_common()]
+    most_first = [name for name, _ in count.most_common(_MOST_REASONS)]
+    if rest := len(count) - len(most_first):
+        most_first[-1] += f" and {rest} more"
     return (f"it does not declare {', '.join(most_first)}",)
 
 

@@ -167,10 +167,8 @@ def _news(run: Digest, stream: TextIO, level: int, news: Novelty) -> Iterator[st
     yield news.sentence
     if level == NORMAL:
         yield f"defects, {_DEFECTS}"
-    for call, items in news.by_call.items():
-        yield f"{call}: {format_count(len(items), 'new defect')}"
-        for item in items:
-            yield from _defect(run, item.defect, item.title, stream, level)
+    for item in news.new:
+        yield from _defect(run, item.defect, item.title, stream, level)
     yield from news.hints()
     yield ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from conformance.defects import (
     severity_of,
     shorts_in,
 )
+from conformance.errors import format_count
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS, VIOLATIONS
 from conformance.results.conclusions import verdict_on
@@ -22,6 +23,10 @@ from reports.repetitions import Repetitions
 
 if TYPE_CHECKING:
     from reports.digest import Digest
+
+
+def _cases(defects: Iterable[Defect]) -> int:
+    return len({case for defect in defects for case in defect.cases})
 
 
 class Violations:
@@ -49,6 +54,22 @@ class Violations:
             for defect in self.defects
             if not (defect.waived or defect.of_stack or defect.unconfirmed)
         )
+
+    @cached_property
+    def tally(self) -> Mapping[Severity, tuple[int, int]]:
+        """The numbers of open defects, and of cases that show one of them, by the severity of the defects."""
+        tally = {}
+        for severity in Severity:
+            defects = [defect for defect in self.open_defects if defect.severity is severity]
+            if defects:
+                tally[severity] = len(defects), _cases(defects)
+        return tally
+
+    @property
+    def count(self) -> str:
+        """The numbers of all open defects, and of cases that show one of them."""
+        defects = self.open_defects
+        return f"{format_count(len(defects), 'defect')} in {format_count(_cases(defects), 'case')}"
 
     @cached_property
     def severities(self) -> Mapping[Severity, int]:

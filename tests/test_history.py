@@ -200,14 +200,14 @@ def test_nothing_in_a_history_becomes_markup(browser: Browser, tmp_path: Path) -
         {1: "FAIL"},
         device={"name": "fake0", "driver": MARKUP, "fw": MARKUP},
         stack=MARKUP,
-        env={"kernel": MARKUP},
+        env={"kernel": f"{MARKUP} {'x' * 400}"},
         under_test={"kernel": {MARKUP: MARKUP}},
     )
     run.results[1]["reason"] = run.results[1]["call"] = MARKUP
     history = tmp_path / "history"
     for number, run_number in enumerate((run, run_of({}))):
         keep(history, number, "forky", Outcome(GOOD), run_number)
-    keep(history, 2, "forky", Outcome(NOT_RUN, reason=MARKUP))
+    keep(history, 2, "forky", Outcome(NOT_RUN, reason=f"{MARKUP} {'x' * 400}"))
     (history / "<img src=x onerror=alert(1)>").mkdir()
     shown(browser, history, tmp_path)
     assert browser.js("window.ran") is None
@@ -215,6 +215,7 @@ def test_nothing_in_a_history_becomes_markup(browser: Browser, tmp_path: Path) -
     text = browser.js("document.body.textContent")
     assert text.count(MARKUP) >= 3
     assert "<img src=x onerror=alert(1)> is not a night" in text
+    assert_fits(browser)
 
 
 def test_the_page_of_many_nights_is_small_and_fits_a_narrow_window(

@@ -7,7 +7,7 @@ import pytest
 
 from commands.__main__ import main
 from reports.digest import Digest, read
-from reports.novelty import Novelty, call_of, novelty
+from reports.novelty import Novelty, novelty
 from reports.terminal import QUIET, summary
 
 RUNS = Path(__file__).with_name("recorded_violations")
@@ -42,21 +42,15 @@ def test_nothing_is_new_against_the_run_itself(forky: Digest) -> None:
     assert news.sentence == f"0 defects new against {forky.path}, 23 not new, 0 gone"
 
 
-def test_new_defects_come_first_in_groups_of_one_call(forky: Digest) -> None:
+def test_new_defects_come_first_and_the_most_severe_of_them_on_top(forky: Digest) -> None:
     news = against_trixie(forky)
     lines = summary(forky, RUNS, news=news).splitlines()
     assert lines[1] == news.sentence
-    heads = [f"{call}: " for call in news.by_call]
-    places = []
-    for head in heads:
-        places.append(next(at for at, line in enumerate(lines) if line.startswith(head)))
-    assert places == sorted(places)
     end = lines.index(f"not new against {news.name}:")
-    for items in news.by_call.values():
-        calls = {call_of(item.defect) for item in items}
-        assert len(calls) == 1
-        for item in items:
-            assert any(item.defect.fingerprint in line for line in lines[:end])
+    shown = [line for item in news.new for line in lines[:end] if item.defect.fingerprint in line]
+    assert shown == lines[3 : 3 + len(news.new)]
+    ranks = [item.defect.severity.rank for item in news.new]
+    assert ranks == sorted(ranks)
     first = news.new[0].defect.fingerprint
     assert any(f"explain {first}" in line and "first defect" in line for line in lines[end:])
     assert summary(forky, RUNS, level=QUIET, news=news).startswith(news.sentence)

@@ -73,12 +73,17 @@ def test_an_old_run_has_a_report_in_each_format(
 
 def test_an_old_run_has_severities_and_defects() -> None:
     """The records have no faults, so severities and defects are derived only from verdicts."""
-    assert read(OLD).summary.headline == "6 defects in 4 results: 1 kernel crash, 3 wrong codes"
+    assert (
+        read(OLD).summary.headline == "6 defects in 4 cases: 1 kernel crash (1), 5 wrong report (3)"
+    )
 
 
 def test_an_old_run_can_be_rejudged(cli: Cli, tmp_path: Path) -> None:
     assert "of 11 results judged again" in cli(1, "judge", OLD, "--out", tmp_path / "judged").out
-    headline = "5 defects in 4 results: 1 kernel crash, 1 memory-safety, 1 refusal not given, 1 valid call refused"
+    headline = (
+        "5 defects in 4 cases: 1 kernel crash (1), 1 memory safety (1), 1 not refused (1), 1 valid refused (2), "
+        "1 wrong report (1)"
+    )
     assert read(tmp_path / "judged").summary.headline == headline
     old, judged = (read_written(run).results for run in (OLD, tmp_path / "judged"))
     assert [record["observed"] for record in judged] == [record["observed"] for record in old]

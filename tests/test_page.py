@@ -9,6 +9,7 @@ import re
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ DATA_PATH: Axes = {
     "place": ["first", "last", "before"],
 }
 MARKUP = "<script>window.ran=1</script><img src=x onerror='window.ran=2'>\"'><b>{{ 7*7 }}</b></script></title></style>"
+FIGURES = {"confirmed": 0, "not_confirmed": 1}
 RULES = {rule.id: rule.as_data() for rule in registry().values()}
 
 
@@ -181,12 +183,12 @@ CUT = """[...document.querySelectorAll(".defects > :is(.bad, h3)")]
     .filter(heading => heading.scrollWidth > heading.clientWidth).map(heading => heading.textContent)"""
 
 
-def assert_fits(browser: Browser) -> None:
-    """Checks that a narrow page does not scroll sideways, and cuts off no heading of its defects."""
-    narrow = {"width": 390, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
+def assert_fits(browser: Browser, width: int = 390) -> None:
+    """Checks that a page of this width does not scroll sideways, and cuts off no heading of its defects."""
+    size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
-        assert browser.js("document.documentElement.scrollWidth") <= 390
+        assert browser.js("document.documentElement.scrollWidth") <= width
         assert browser.js(CUT) == []
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
@@ -434,7 +436,7 @@ def test_the_defects_of_a_real_run_fit_on_the_first_screen_and_the_page_on_twelv
     assert browser.one(".rule-map").rect["y"] < lines[0].rect["y"]
     top = " ".join(browser.one(".bad").text.split())
     assert top.startswith(
-        "23 defects in 189 results: 4 kernel crashes 29 memory-safety 1 process crash",
+        "23 defects in 189 cases: 2 kernel crash (6) 2 memory safety (29) 1 process crash (1)",
     )
     paper = {"printBackground": False, "paperWidth": 8.27, "paperHeight": 11.69}
     printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", paper)["data"])
@@ -487,6 +489,52 @@ def test_a_matrix_shows_which_of_three_runs_has_a_defect_and_when(
     ]
     assert [cell.text for cell in browser.all(".defect .line .num")] == ["1", "·", "1", "1"]
     assert [cell.text for cell in browser.all(".defect .line .day")] == ["2026-01-01", "2026-01-03"]
+    assert browser.one("h1").text == "trixie and forky and sid, side by side"
+
+
+def test_the_page_of_two_runs_says_which_is_worse_and_lists_what_differs_first(
+    browser: Browser,
+    tmp_path: Path,
+) -> None:
+    trixie, forky = (read(RECORDED.with_name(f"{stack}.jsonl")) for stack in ("trixie", "forky"))
+    show(browser, tmp_path, trixie, forky)
+    assert browser.one("h1").text == "trixie and forky, side by side"
+    lines = [line.text for line in browser.all("header > .about")]
+    assert [line.partition("; defects: ")[2] for line in lines] == [
+        "none only here",
+        "9 only here, the worst: kernel crash",
+    ]
+    assert "kernel 6.12" in lines[0]
+    assert [heading.text for heading in browser.all(".defects > h3")] == [
+        "not in every run",
+        "in every run",
+    ]
+    first = [
+        cell.text for cell in browser.one(".defect > summary").find_elements(By.CLASS_NAME, "num")
+    ]
+    assert "·" in first
+    days = {run_here.header["started"][:10] for run_here in (trixie, forky)}
+    assert bool(browser.all(".day")) == (len(days) > 1)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_id_widens_a_page_and_a_narrow_one_begins_with_a_defect(
+    browser: Browser,
+    tmp_path: Path,
+    width: int,
+) -> None:
+    id_ = f"reg_mr/{'x' * 400}"
+    texts: dict[str, Any] = dict.fromkeys(("call", "repro"), id_)
+    bad = result(SUITE.cases[0], "HANG", case=id_, notes=[id_], **texts)
+    told: Any = {"case": id_, "point": id_, "by": "alone", "confirmed": False, "after": [id_]}
+    one = run(tmp_path, [bad])
+    footer: Any = {**(one.footer or {}), "confirmation": FIGURES}
+    one = replace(one, confirmations=(told,), footer=footer)
+    for runs in ([one], [one, one]):
+        show(browser, tmp_path, *runs)
+        assert browser.one(".defect").rect["y"] < 844
+        build(browser)
+        assert_fits(browser, width)
 
 
 def test_what_is_new_against_an_earlier_run_is_above_the_other_defects(
@@ -504,7 +552,7 @@ def test_what_is_new_against_an_earlier_run_is_above_the_other_defects(
     (first, *rest) = browser.all(".defect")
     assert first.get_attribute("id") == f"defect:{known.fingerprint}"
     headings = [heading.text for heading in browser.all(".defects > h3")]
-    assert headings == ["new: ibv_bind_mw", f"not new against {earlier.path}"]
+    assert headings == [f"new against {earlier.path}", f"not new against {earlier.path}"]
     assert_fits(browser)
     assert len(rest) == len(old.violations.defects) - 1
 

@@ -272,7 +272,7 @@ def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst
     assert third.startswith("BROKEN               REG-12 reg_mr/sample/c4: the harness could not")
     assert max(map(len, said[1:5])) == len(third) == 100
     assert "never shown" not in "".join(said)
-    assert "2 defects in 3 results: 1 kernel crash, 2 valid calls refused" in said
+    assert "2 defects in 3 cases: 1 kernel crash (1), 1 valid refused (2)" in said
     assert "5 cases in 2.5 s: 1 UNSUPPORTED, 1 BROKEN, 2 FAIL, 1 CRASH" in said
     assert "report: out/run/report.html (results: out/run)" in said
     assert said[-1].endswith("(exit status 1)")
@@ -284,7 +284,7 @@ def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst
 def test_the_quiet_summary_is_one_line() -> None:
     died = result(SUITE.cases[0], "CRASH", "the kernel under test died", fault=DIED)
     (line,) = summary_of(died, level=QUIET).splitlines()
-    assert line.startswith("1 defect in 1 result: 1 kernel crash; ")
+    assert line.startswith("1 defect in 1 case: 1 kernel crash (1); ")
     assert line.endswith("(exit status 1)")
 
 
@@ -301,7 +301,7 @@ def test_a_waived_defect_comes_last_and_does_not_count() -> None:
         result(SUITE.cases[1], "FAIL", fault={**REFUSED, "kind": "accepted"}),
     ).splitlines()
     assert [line.split()[0] for line in said[2:4]] == ["not", "WAIVED"]
-    assert "1 defect in 1 result: 1 refusal not given" in said
+    assert "1 defect in 1 case: 1 not refused (1)" in said
 
 
 def test_the_summary_mentions_that_a_run_was_cut_short() -> None:

@@ -10,74 +10,60 @@ from conformance.model.vocabulary import WIRE
 
 
 class Severity(Enum):
-    """The severities, the most severe first. `rank` is 0 for the most severe. `label` is the name in tables of reports.
-    `counted` has the words after a number: singular and plural. `meaning` is the consequence for an application."""
+    """The severities, the most severe first. `rank` is 0 for the most severe. `label` is the name in reports, and
+    `meaning` the consequence for an application."""
 
     rank: int
     label: str
-    counted: tuple[str, str]
     meaning: str
 
     REMOTE_CRASH = (
         "remote: kernel crash",
-        ("remote kernel crash", "remote kernel crashes"),
         "A peer that only sends packets crashes the kernel, and with it every process on the machine. Report it to the "
         "kernel's security contact and the driver's maintainers first, as SECURITY.md says.",
     )
     REMOTE_MEMORY = (
         "remote: memory",
-        ("remote memory", "remote memory"),
         "A peer that only sends packets reads or writes memory without the right to do so. Report it to the kernel's "
         "security contact and the driver's maintainers first, as SECURITY.md says.",
     )
     KERNEL_CRASH = (
         "kernel crash",
-        ("kernel crash", "kernel crashes"),
         "A program without privileges, or a peer, crashes the kernel, and with it every process on the machine.",
     )
     HANG = (
         "hang",
-        ("hang", "hangs"),
         "A call or a request never completes: the program waits forever, and cannot be killed while it waits in the "
         "kernel.",
     )
     MEMORY = (
         "memory safety",
-        ("memory-safety", "memory-safety"),
         "A request reads or writes bytes without the right to do so, or a successful request has lost or misplaced its "
         "data: programs read, overwrite or trust wrong data without any error.",
     )
     PROCESS_CRASH = (
         "process crash",
-        ("process crash", "process crashes"),
         "A call crashes the program instead of returning an error.",
     )
     NOT_REFUSED = (
         "not refused",
-        ("refusal not given", "refusals not given"),
         "A request that must fail succeeds, and no forbidden byte has moved: mistakes of the caller are not detected.",
     )
     VALID_REFUSED = (
         "valid refused",
-        ("valid call refused", "valid calls refused"),
         "Programs that follow the documents do not work on this stack, or need a workaround.",
     )
     WRONG_REPORT = (
         "wrong report",
-        ("wrong code", "wrong codes"),
         "The effect of a call is right, but its code or status is wrong: programs that act on the code or the status "
         "take a wrong action.",
     )
 
-    def __new__(cls, label: str, counted: tuple[str, str], meaning: str) -> "Severity":
+    def __new__(cls, label: str, meaning: str) -> "Severity":
         member = object.__new__(cls)
         member._value_, member.rank = label, len(cls.__members__)
-        member.label, member.counted, member.meaning = label, counted, meaning
+        member.label, member.meaning = label, meaning
         return member
-
-    def count(self, number: int) -> str:
-        """Returns a text with the number of results of this severity, such as `43 valid calls refused`."""
-        return f"{number:,} {self.counted[number != 1]}"
 
 
 _OF_EFFECT: Mapping[Effect, Severity] = {
