@@ -143,13 +143,11 @@ def test_a_peer_that_cannot_reach_the_device_is_the_reason_of_its_cases(
     assert "docs/wire.md" in raised.value.hint
 
 
-class _Kept:
+class _Kept(Sockets):
     """Sockets whose datagrams arrive at once."""
 
-    addresses: ClassVar[dict[str, str]] = {V4: _HERE}
-    sees_headers = lossless = True
-
     def __init__(self) -> None:
+        self.addresses, self._raw = {V4: _HERE}, None
         self._arrived: list[Datagram] = []
 
     def send(self, payload: bytes, destination: str) -> None:
@@ -158,9 +156,6 @@ class _Kept:
     def received(self, deadline_s: float) -> list[Datagram]:
         arrived, self._arrived = self._arrived, []
         return arrived
-
-    def close(self) -> None:
-        """Does nothing."""
 
 
 def _order(percent: float, seed: int) -> list[int]:

@@ -25,10 +25,10 @@ from conformance.device.libibverbs import Libibverbs
 from conformance.device.queue_kinds import pair_type, try_create
 from conformance.device.queue_pairs import ACK_TIMEOUT_S, DevicePair
 from conformance.device.remote_peer import RemoteDevice, RemoteDomain
-from conformance.device.stream_peer import StreamLink, StreamPair
+from conformance.device.stream_peer import SocketsOfPeer, StreamLink, StreamPair
 from conformance.device.uverbs import Uverbs
 from conformance.device.wire_losses import LossySockets
-from conformance.device.wire_peer import SocketsOfPeer, WireLink, WirePair
+from conformance.device.wire_peer import WireLink, WirePair
 from conformance.device.wire_requester import MOST_WITH_LOSSES, CarriedPair
 from conformance.errors import HostLacks, UserError
 from conformance.header import Check, installed_api

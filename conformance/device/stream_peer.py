@@ -18,6 +18,7 @@ from conformance.device.device import Device, ProtectionDomain
 from conformance.device.libibverbs import Libibverbs
 from conformance.device.memory import PAGE, Memory, allocate
 from conformance.device.queue_pairs import DeviceQueue
+from conformance.device.wire_sockets import Datagram
 from conformance.errors import DeviceSilent, HostLacks, NotConnected, PeerLost, SetupRefused
 from conformance.model.case import QpSpec
 from conformance.model.deadline import Wait
@@ -51,12 +52,30 @@ class Stream(Protocol):
 
 
 class SocketsOfPeer(Protocol):
-    """See wire_sockets.Sockets."""
+    """The sockets of a peer that sends packets or connects streams; see wire_sockets.Sockets."""
 
-    def connect(self, address: str, port: int) -> Stream: ...
+    @property
+    def addresses(self) -> dict[str, str]: ...
+    @property
+    def sees_headers(self) -> bool: ...
     @property
     def lossless(self) -> bool: ...
+    def send(self, payload: bytes, destination: str) -> None: ...
+    def received(self, deadline_s: float) -> list[Datagram]: ...
+    def connect(self, address: str, port: int) -> Stream: ...
     def close(self) -> None: ...
+
+
+class UsedOnce:
+    """A pair for one row: it begins connected, and is never renewed."""
+
+    renews_by_reset = False
+
+    def connect(self) -> None:
+        """Is not needed."""
+
+    def renew(self) -> None:
+        """Is not needed."""
 
 
 class Probe:
@@ -188,10 +207,9 @@ class StreamEnd:
         self._stream.close()
 
 
-class StreamPair:
+class StreamPair(UsedOnce):
     """A queue pair of an iWARP device, and a peer that is no RDMA device."""
 
-    renews_by_reset = False
     transport: Transport = IWARP
 
     def __init__(self, link: StreamLink, spec: QpSpec, pd: Pd, deadline_s: float) -> None:
@@ -216,12 +234,6 @@ class StreamPair:
             self.close()
             raise
         self.responder.state = "RTS"
-
-    def connect(self) -> None:
-        """Is not needed: a stream begins with its queue pair."""
-
-    def renew(self) -> None:
-        """Is not needed: each row has its own queue pair."""
 
     def close(self) -> None:
         self.end.close()

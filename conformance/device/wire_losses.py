@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 
-from conformance.device.wire_peer import SocketsOfPeer
+from conformance.device.stream_peer import SocketsOfPeer
 from conformance.device.wire_sockets import Datagram
 from conformance.wire.opcodes import is_reliable
 
@@ -22,6 +22,7 @@ class LossySockets:
         self._late: list[Datagram] = []
         self.addresses, self.sees_headers = sockets.addresses, sockets.sees_headers
         self.lossless = False
+        self.connect = sockets.connect  # TCP itself repeats what is lost
 
     def _happens(self) -> bool:
         return self._random.random() < self._share

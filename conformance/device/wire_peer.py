@@ -9,7 +9,7 @@ import ipaddress
 import itertools
 from collections import deque
 from contextlib import suppress
-from typing import Any, Protocol, cast
+from typing import Any
 
 from conformance.bench.calls import Pd
 from conformance.bench.interface import Queue
@@ -18,8 +18,7 @@ from conformance.device.device import Device, ProtectionDomain
 from conformance.device.memory import allocate
 from conformance.device.queue_pairs import DATAGRAM_QKEY, DeviceQueue
 from conformance.device.remote_peer import Endpoint
-from conformance.device.stream_peer import SocketsOfPeer as StreamSockets
-from conformance.device.stream_peer import StreamLink
+from conformance.device.stream_peer import SocketsOfPeer, StreamLink, UsedOnce
 from conformance.device.wire_sockets import V4, V6, Datagram
 from conformance.errors import DeviceSilent, HostLacks, PeerLost, UserError
 from conformance.model.case import SMALLEST_MTU, SMALLEST_MTU_BYTES, QpSpec
@@ -51,20 +50,6 @@ _FLUSH_RIGHTS = {
 }
 _BYTES = 8
 _HINT = "see docs/wire.md: route, neighbour entry, port 4791, firewall"
-
-
-class SocketsOfPeer(Protocol):
-    """See wire_sockets.Sockets."""
-
-    @property
-    def addresses(self) -> dict[str, str]: ...
-    @property
-    def sees_headers(self) -> bool: ...
-    @property
-    def lossless(self) -> bool: ...
-    def send(self, payload: bytes, destination: str) -> None: ...
-    def received(self, deadline_s: float) -> list[Datagram]: ...
-    def close(self) -> None: ...
 
 
 class WireLink:
@@ -231,10 +216,9 @@ class WireEnd:
         self._link.forget(self.number)
 
 
-class WirePair:
+class WirePair(UsedOnce):
     """A queue pair of the device, and a peer that is no RDMA device."""
 
-    renews_by_reset = False
     transport: Transport = ROCE
     mtu_code = SMALLEST_MTU  # the largest of enum ibv_mtu that the connection uses
 
@@ -259,9 +243,6 @@ class WirePair:
 
     def connect(self) -> None:
         self.responder.move_to("RTS", self.end.number)
-
-    def renew(self) -> None:
-        """Is not needed: each row has its own queue pair."""
 
     def close(self) -> None:
         self.responder.close()
@@ -385,7 +366,7 @@ def opened(device: Device, sockets: SocketsOfPeer, deadline_s: float) -> WireLin
     """Returns the link to a peer. Raises HostLacks with the reason why there is none, and DeviceSilent."""
     try:
         if device.transport is IWARP:
-            return StreamLink(device, cast(StreamSockets, sockets), deadline_s)
+            return StreamLink(device, sockets, deadline_s)
         return WireLink(device, sockets, deadline_s)
     except DeviceSilent:
         sockets.close()

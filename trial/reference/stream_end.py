@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from conformance.bench.calls import Pd
 from conformance.bench.interface import Queue as AnyQueue
 from conformance.bench.work_requests import SendRequest
-from conformance.device.stream_peer import Probe, StreamEnd
+from conformance.device.stream_peer import Probe, StreamEnd, UsedOnce
 from conformance.errors import HostLacks
 from conformance.model.case import QpSpec
 from conformance.model.transport import IWARP, Transport
@@ -74,10 +74,9 @@ class _OwnRegion:
         self.memory.close()
 
 
-class ReferenceStreamPair:
+class ReferenceStreamPair(UsedOnce):
     """A queue pair of the reference, and a wire peer over iWARP."""
 
-    renews_by_reset = False
     transport: Transport = IWARP
 
     def __init__(self, bench: ReferenceBench, spec: QpSpec, responder: Pd) -> None:
@@ -94,12 +93,6 @@ class ReferenceStreamPair:
         self.responder.wire = stream
         self.end = StreamEnd(stream, cast(Probe, self._probe))
         self.responder.move_to("RTS")
-
-    def connect(self) -> None:
-        """Is not needed: a stream begins with its queue pair."""
-
-    def renew(self) -> None:
-        """Is not needed: each row has its own queue pair."""
 
     def close(self) -> None:
         self._device.destroy_qp(self.responder.queue)
