@@ -12,12 +12,12 @@ from conformance.model.vocabulary import REGISTRATIONS, WIRE
 
 def sentence(fault: Fault) -> str:
     if fault.verb == WIRE and fault.kind in _OF_WIRE:
-        return f"{fault.call}{_OF_WIRE[fault.kind](fault)}"
+        return f"{fault.call}{_clause(_OF_WIRE[fault.kind], fault)}"
     if fault.later:
         where = f"afterwards {fault.call}"
     else:
         where = fault.call
-    reported = _CLAUSES[fault.kind](fault)
+    reported = _clause(_CLAUSES[fault.kind], fault)
     if fault.layer == CORE:
         layer = "; the kernel's RDMA core returned this result, the same for every driver"
     else:
@@ -73,10 +73,6 @@ def _not_there(fault: Fault) -> str:
     return f"its data did not arrive; {_where(fault)}"
 
 
-def _allowed(fault: Fault) -> str:
-    return " or ".join(fault.expected)
-
-
 # For errnos of a refused registration: the usual causes outside of the driver, which the first look should exclude.
 _USUAL_CAUSES: Mapping[str, str] = {
     "ENOMEM": "RLIMIT_MEMLOCK (ulimit -l), the device's max_mr_size and max_mr, or too little memory",
@@ -100,13 +96,9 @@ def _causes_of(fault: Fault) -> str:
     return ""
 
 
-def _after_answer(text: str) -> Callable[[Fault], str]:
-    return lambda fault: f" {_answer(fault)}, {text}"
-
-
 def _wrong_state(fault: Fault) -> str:
     if fault.expected:
-        return f" was refused, and the queue pair is in state {_seen(fault)} instead of {_allowed(fault)}"
+        return f" was refused, and the queue pair is in state {_seen(fault)} instead of {' or '.join(fault.expected)}"
     return f" {_answer(fault)}, and its queue pair is in state {_seen(fault)}"
 
 
@@ -131,128 +123,103 @@ def _ended(fault: Fault) -> str:
     return f": {what}"
 
 
-# The clauses of a script of packets, whose call itself returns nothing that was seen.
-_OF_WIRE: Mapping[Kind, Callable[[Fault], str]] = {
-    Kind.MOVED: lambda fault: (
-        f": bytes moved that must not move: {', '.join(fault.seen)}, after {fault.operation}"
-    ),
-    Kind.REFUSED: lambda fault: (
-        f": {fault.operation} should get {_allowed(fault)}, but got {_seen(fault)}"
-    ),
-    Kind.ACCEPTED: lambda fault: (
-        f": {fault.operation} should get {_allowed(fault)}, but got {_seen(fault)}"
-    ),
-    Kind.OTHER_ARRIVED: lambda fault: (
-        f": {fault.operation} should get {_allowed(fault)}, but got {_seen(fault)}"
-    ),
-    Kind.NOT_ARRIVED: lambda fault: f": what had to arrive did not: {', '.join(fault.seen)}",
-    Kind.ANNOUNCED: lambda fault: (
-        f": a receive completed although nothing had to arrive: {', '.join(fault.seen)}"
-    ),
-    Kind.NO_COMPLETION: lambda fault: f": a request did not complete with {_allowed(fault)}",
-    Kind.WRONG_STATE: lambda fault: (
-        f": the queue pair is in state {_seen(fault)} instead of {_allowed(fault)}"
-    ),
-    Kind.WRONG_STATUS: lambda fault: (
-        f": a request should complete with {_allowed(fault)}, but completed with {_seen(fault)}"
-    ),
-    Kind.WRONG_LENGTH: lambda fault: (
-        f": the receive reports {_seen(fault)} bytes, not {_allowed(fault)}"
-    ),
-    Kind.WRONG_IMMEDIATE: lambda fault: (
-        f": the receive reports the immediate data {_seen(fault)}, not {_allowed(fault)}"
-    ),
+# What a clause names in braces, besides the fields of its `fault`.
+_PARTS: Mapping[str, Callable[[Fault], str]] = {
+    "answer": _answer,
+    "seen": _seen,
+    "list": lambda fault: ", ".join(fault.seen),
+    "items": lambda fault: "; ".join(fault.seen),
+    "allowed": lambda fault: " or ".join(fault.expected),
+    "declared": lambda fault: ", ".join(fault.expected),
+    "where": _where,
+    "absence": _not_there,
+    "causes": _causes_of,
+    "usual": lambda fault: usual_causes(fault.errno),
+    "state": _wrong_state,
+    "alarm": _complained,
+    "death": _ended,
 }
 
-_CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
-    Kind.KERNEL_DIED: _ended,
-    Kind.PROCESS_DIED: _ended,
-    Kind.HUNG: _ended,
-    Kind.NO_COMPLETION: _after_answer("but every request must complete, successfully or in error"),
-    Kind.SEVERAL_COMPLETIONS: lambda fault: (
-        f" was posted and should have one completion, but {_answer(fault)}"
+
+class _Parts(dict[str, Fault]):
+    """The parts of a clause, each made when the clause names it."""
+
+    def __missing__(self, name: str) -> str:
+        return _PARTS[name](self["fault"])
+
+
+def _clause(template: str, fault: Fault) -> str:
+    return template.format_map(_Parts(fault=fault))
+
+
+# The clauses of a script of packets, whose call itself returns nothing that was seen.
+_OF_WIRE: Mapping[Kind, str] = {
+    Kind.MOVED: ": bytes moved that must not move: {list}, after {fault.operation}",
+    Kind.REFUSED: ": {fault.operation} should get {allowed}, but got {seen}",
+    Kind.ACCEPTED: ": {fault.operation} should get {allowed}, but got {seen}",
+    Kind.OTHER_ARRIVED: ": {fault.operation} should get {allowed}, but got {seen}",
+    Kind.NOT_ARRIVED: ": what had to arrive did not: {list}",
+    Kind.ANNOUNCED: ": a receive completed although nothing had to arrive: {list}",
+    Kind.NO_COMPLETION: ": a request did not complete with {allowed}",
+    Kind.WRONG_STATE: ": the queue pair is in state {seen} instead of {allowed}",
+    Kind.WRONG_STATUS: ": a request should complete with {allowed}, but completed with {seen}",
+    Kind.WRONG_LENGTH: ": the receive reports {seen} bytes, not {allowed}",
+    Kind.WRONG_IMMEDIATE: ": the receive reports the immediate data {seen}, not {allowed}",
+}
+
+# The clauses of all other faults.
+_CLAUSES: Mapping[Kind, str] = {
+    Kind.KERNEL_DIED: "{death}",
+    Kind.PROCESS_DIED: "{death}",
+    Kind.HUNG: "{death}",
+    Kind.NO_COMPLETION: " {answer}, but every request must complete, successfully or in error",
+    Kind.SEVERAL_COMPLETIONS: " was posted and should have one completion, but {answer}",
+    Kind.MOVED: " {answer}, and moved bytes that it should not move",
+    Kind.FLUSHED: " {answer}, and was carried out, although it must be refused",
+    Kind.ANNOUNCED: " {answer}, and the receiver was notified of its arrival",
+    Kind.CHANGED: " {answer}, {where}",
+    Kind.ELSEWHERE: " {answer}, {where}",
+    Kind.NOT_ARRIVED: " {answer}, but {absence}",
+    Kind.OTHER_ARRIVED: " {answer}, but other data arrived; {where}",
+    Kind.BESIDE_BUFFER: " {answer}, and changed bytes outside of the requester's buffer",
+    Kind.LATE: " {answer}, before its data had arrived",
+    Kind.ACCEPTED: " should fail, but {answer}",
+    Kind.CARRIED_OUT: ": a request was executed although its posting had failed: {seen}",
+    Kind.REFUSED: " should succeed, but {answer}{causes}",
+    Kind.REFUSED_ONCE: "{seen}; the call succeeded when the set-up was repeated",
+    Kind.SET_UP_REFUSED: "the set-up should succeed, but {seen}{usual}",
+    Kind.NOT_PROVIDED: "the device declares {declared}, but {seen}",
+    Kind.LEAKED: "could not be released: {items}",
+    Kind.MEMORY_LEAKED: (
+        ": after the case, and after each repetition, the kernel had not freed some memory: {items}"
     ),
-    Kind.MOVED: _after_answer("and moved bytes that it should not move"),
-    Kind.FLUSHED: _after_answer("and was carried out, although it must be refused"),
-    Kind.ANNOUNCED: _after_answer("and the receiver was notified of its arrival"),
-    Kind.CHANGED: lambda fault: f" {_answer(fault)}, {_where(fault)}",
-    Kind.ELSEWHERE: lambda fault: f" {_answer(fault)}, {_where(fault)}",
-    Kind.NOT_ARRIVED: lambda fault: f" {_answer(fault)}, but {_not_there(fault)}",
-    Kind.OTHER_ARRIVED: lambda fault: f" {_answer(fault)}, but other data arrived; {_where(fault)}",
-    Kind.BESIDE_BUFFER: _after_answer("and changed bytes outside of the requester's buffer"),
-    Kind.LATE: _after_answer("before its data had arrived"),
-    Kind.ACCEPTED: lambda fault: f" should fail, but {_answer(fault)}",
-    Kind.CARRIED_OUT: lambda fault: (
-        f": a request was executed although its posting had failed: {_seen(fault)}"
+    Kind.WRONG_CODE: " should fail with {allowed}, but failed with {seen}",
+    Kind.NO_CODE: " failed as it should but set no errno",
+    Kind.NO_ERRNO: " returned {seen}, which is not a value of errno",
+    Kind.OTHER_ERRNO: " returned {fault.seen[0]}, but the value of errno is {fault.seen[1]}",
+    Kind.VARYING_CODE: " failed with errno {fault.errno}, and with {seen} when the call was repeated",
+    Kind.WRONG_STATUS: " should be refused with {allowed}, but completed with {seen}",
+    Kind.WRONG_PEER_STATUS: " should be refused with {allowed} at the sender, but completed with {seen}",
+    Kind.PEER_STATUS: " {answer}, but the peer completed with {seen}",
+    Kind.WRONG_ANSWER: ": {fault.operation} should get {allowed}, but got {seen}",
+    Kind.WRONG_PACKET: ": packets of the device are wrong: {items}",
+    Kind.NO_PACKET: ": the device did not send {allowed}",
+    Kind.WRONG_STATE: "{state}",
+    Kind.NO_EVENT: " {answer}, and the event {allowed} did not arrive",
+    Kind.UNASKED_COMPLETION: " requested no completion, but got {seen}",
+    Kind.WRONG_OPCODE: " {answer}, and its completion has the opcode {seen}, not {allowed}",
+    Kind.WRONG_WR_ID: " completed with a wr_id that is not the request's",
+    Kind.WRONG_RKEY: ": the window's rkey should be {allowed}",
+    Kind.WRONG_LENGTH: " {answer}, but the receiver's completion reports {seen} bytes, not {allowed}",
+    Kind.WRONG_IMMEDIATE: (
+        " {answer}, but the receiver's completion reports the immediate data {seen}, not {allowed}"
     ),
-    Kind.REFUSED: lambda fault: f" should succeed, but {_answer(fault)}{_causes_of(fault)}",
-    Kind.REFUSED_ONCE: lambda fault: (
-        f"{_seen(fault)}; the call succeeded when the set-up was repeated"
-    ),
-    Kind.SET_UP_REFUSED: lambda fault: (
-        f"the set-up should succeed, but {_seen(fault)}{usual_causes(fault.errno)}"
-    ),
-    Kind.NOT_PROVIDED: lambda fault: (
-        f"the device declares {', '.join(fault.expected)}, but {_seen(fault)}"
-    ),
-    Kind.LEAKED: lambda fault: f"could not be released: {'; '.join(fault.seen)}",
-    Kind.MEMORY_LEAKED: lambda fault: (
-        f": after the case, and after each repetition, the kernel had not freed some memory: {'; '.join(fault.seen)}"
-    ),
-    Kind.WRONG_CODE: lambda fault: (
-        f" should fail with {_allowed(fault)}, but failed with {_seen(fault)}"
-    ),
-    Kind.NO_CODE: lambda fault: " failed as it should but set no errno",
-    Kind.NO_ERRNO: lambda fault: f" returned {_seen(fault)}, which is not a value of errno",
-    Kind.OTHER_ERRNO: lambda fault: (
-        f" returned {fault.seen[0]}, but the value of errno is {fault.seen[1]}"
-    ),
-    Kind.VARYING_CODE: lambda fault: (
-        f" failed with errno {fault.errno}, and with {_seen(fault)} when the call was repeated"
-    ),
-    Kind.WRONG_STATUS: lambda fault: (
-        f" should be refused with {_allowed(fault)}, but completed with {_seen(fault)}"
-    ),
-    Kind.WRONG_PEER_STATUS: lambda fault: (
-        f" should be refused with {_allowed(fault)} at the sender, but completed with {_seen(fault)}"
-    ),
-    Kind.PEER_STATUS: lambda fault: (
-        f" {_answer(fault)}, but the peer completed with {_seen(fault)}"
-    ),
-    Kind.WRONG_ANSWER: lambda fault: (
-        f": {fault.operation} should get {_allowed(fault)}, but got {_seen(fault)}"
-    ),
-    Kind.WRONG_PACKET: lambda fault: f": packets of the device are wrong: {'; '.join(fault.seen)}",
-    Kind.NO_PACKET: lambda fault: f": the device did not send {_allowed(fault)}",
-    Kind.WRONG_STATE: _wrong_state,
-    Kind.NO_EVENT: lambda fault: (
-        f" {_answer(fault)}, and the event {_allowed(fault)} did not arrive"
-    ),
-    Kind.UNASKED_COMPLETION: lambda fault: f" requested no completion, but got {_seen(fault)}",
-    Kind.WRONG_OPCODE: lambda fault: (
-        f" {_answer(fault)}, and its completion has the opcode {_seen(fault)}, not {_allowed(fault)}"
-    ),
-    Kind.WRONG_WR_ID: lambda fault: " completed with a wr_id that is not the request's",
-    Kind.WRONG_RKEY: lambda fault: f": the window's rkey should be {_allowed(fault)}",
-    Kind.WRONG_LENGTH: lambda fault: (
-        f" {_answer(fault)}, but the receiver's completion reports {_seen(fault)} bytes, not {_allowed(fault)}"
-    ),
-    Kind.WRONG_IMMEDIATE: lambda fault: (
-        f" {_answer(fault)}, but the receiver's completion reports the immediate data {_seen(fault)},"
-        f" not {_allowed(fault)}"
-    ),
-    Kind.WRONG_INVALIDATED_KEY: lambda fault: (
-        f": the receiver's completion reports {_seen(fault)} as the invalidated key, not {_allowed(fault)}"
-    ),
-    Kind.WRONG_STRUCTURE: lambda fault: (
-        f" returned an MR that differs from the arguments: {', '.join(fault.seen)}"
-    ),
-    Kind.DIFFERENT: lambda fault: f": {'; '.join(fault.seen)}",
-    Kind.KERNEL_MEMORY: _complained,
-    Kind.KERNEL_OOPSED: _complained,
-    Kind.KERNEL_WARNED: _complained,
-    Kind.KERNEL_TAINTED: lambda fault: (
-        f": the kernel became tainted ({fault.expected[0]} to {_seen(fault)})"
-    ),
-    Kind.OTHER: lambda fault: f": {_seen(fault)}",
+    Kind.WRONG_INVALIDATED_KEY: ": the receiver's completion reports {seen} as the invalidated key, not {allowed}",
+    Kind.WRONG_STRUCTURE: " returned an MR that differs from the arguments: {list}",
+    Kind.DIFFERENT: ": {items}",
+    Kind.KERNEL_MEMORY: "{alarm}",
+    Kind.KERNEL_OOPSED: "{alarm}",
+    Kind.KERNEL_WARNED: "{alarm}",
+    Kind.KERNEL_TAINTED: ": the kernel became tainted ({fault.expected[0]} to {seen})",
+    Kind.OTHER: ": {seen}",
 }
