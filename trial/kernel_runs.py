@@ -213,15 +213,18 @@ def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutan
 
 def _build(chosen: Sequence[Mutant], modules: Modules) -> int:
     failed = 0
+    names: dict[Path, str] = {}
     for mutant in sorted(chosen, key=lambda mutant: mutant.of_header):
         try:
-            modules.of([mutant])
+            first = names.setdefault(modules.of([mutant]), mutant.name)
+            if first != mutant.name:
+                raise NotMade(f"makes the same sources as {first}", fits=True)
         except NotMade as error:
             failed += 1
             print(f"{mutant.file}/{mutant.name}: {error}", flush=True)
     took = modules.seconds
     print(
-        f"{len(chosen) - failed} modules are ready; {len(took)} compiled in {sum(took):.0f} s, {failed} do not compile",
+        f"{len(chosen) - failed} modules are ready; {len(took)} compiled in {sum(took):.0f} s, {failed} do not compile or are there twice",
     )
     if failed:
         return 1
