@@ -364,51 +364,75 @@ def cause_of(symptom: Symptom) -> Cause:
 
 def _key(symptom: Symptom) -> tuple[str, ...]:
     fault, rule = symptom.fault, sorted(symptom.rules or ("",))[0]
-    effect = fault.effect
     group = INVALIDATION if _is_of_invalidation(fault) else group_of(fault.verb)
-    if effect in (Effect.KERNEL_DIED, Effect.KERNEL_ALARM):
+    for cause in (_of_end, _of_layer, _of_circumstance, _of_access):
+        if key := cause(symptom, group, rule):
+            return key
+    return _of_answer(fault, group, rule)
+
+
+def _of_end(symptom: Symptom, group: str, rule: str) -> tuple[str, ...]:
+    """Returns the cause of a death, of memory that is never freed, or of packets."""
+    fault = symptom.fault
+    if fault.effect in (Effect.KERNEL_DIED, Effect.KERNEL_ALARM):
         return _of_kernel(fault, group, rule)
     if fault.kind is FaultKind.MEMORY_LEAKED and fault.site:
         return ("never freed", fault.site[0])
     if fault.verb == WIRE and not _is_of_invalidation(fault):
         # The rule on packets says more than the memory rule of the row, if the row has both.
-        of_packets = [each for each in symptom.rules if each.startswith(OF_WIRE)]
-        return (WIRE, of_packets[0] if of_packets else rule, fault.operation, effect)
-    if effect is Effect.PROCESS_DIED:
-        return (effect, group, fault.ended_by if fault.ended_by.startswith("SIG") else rule)
+        of_packets = [rule for rule in symptom.rules if rule.startswith(OF_WIRE)]
+        return (WIRE, of_packets[0] if of_packets else rule, fault.operation, fault.effect)
+    if fault.effect is Effect.PROCESS_DIED:
+        signal = fault.ended_by.startswith("SIG")
+        return (fault.effect, group, fault.ended_by if signal else rule)
+    return ()
+
+
+def _of_layer(symptom: Symptom, group: str, rule: str) -> tuple[str, ...]:
+    """Returns the cause of what the kernel's core or the provider does whatever the rule is."""
+    fault = symptom.fault
     if from_core(fault):
         return ("core", group, fault.answer)
     if is_of_newer_command(fault):
         return _NEWER_COMMAND
-    if fault.operation == BUILT_INLINE and effect in (Effect.REFUSED, Effect.STATUS):
+    if fault.operation == BUILT_INLINE and fault.effect in (Effect.REFUSED, Effect.STATUS):
         return ("use", "region", Effect.REFUSED, BUILT_INLINE)
-    if at_points := _of_circumstance(symptom):
-        return at_points
+    return ()
+
+
+def _of_access(symptom: Symptom, group: str, rule: str) -> tuple[str, ...]:
+    """Returns the cause of a wrong use of a key; empty for other symptoms."""
+    fault, effect = symptom.fault, symptom.fault.effect
     if fault.verb == "access_elsewhere" and effect is Effect.REFUSED:
         # What another process may still use was ended by the judged call, which had to be refused.
         return _of_acceptance(group_of(verb_of(symptom.record["call"])), rule)
-    if group == ACCESS and fault.kind is FaultKind.NO_COMPLETION:
+    if group != ACCESS:
+        return ()
+    if fault.kind is FaultKind.NO_COMPLETION:
         fenced = symptom.smallest.get("flags") == "fence"
         return _NO_COMPLETION_OF_FENCED if fenced else ("use", "no completion", fault.operation)
-    if group == ACCESS and effect is Effect.MOVED and fault.allowed_by:
+    if effect is Effect.MOVED and fault.allowed_by:
         return _of_acceptance(group_of(fault.allowed_by), rule)
-    if effect is Effect.ACCEPTED and group in (BIND, INVALIDATION):
-        return _of_acceptance(group, rule)
     if fault.verb == "await_traffic" and effect is Effect.MOVED and fault.key == WINDOW:
         return _ENDED_WINDOW
-    if group == ACCESS and effect in (Effect.MOVED, Effect.ACCEPTED) and _exceeds_region(fault):
+    if effect in (Effect.MOVED, Effect.ACCEPTED) and _exceeds_region(fault):
         return ("use", "outside of a region")
-    if group == ACCESS and effect in (Effect.MOVED, Effect.MISPLACED, Effect.REFUSED):
+    if effect in (Effect.MOVED, Effect.MISPLACED, Effect.REFUSED):
         return _of_use(fault, rule)
+    return ()
+
+
+def _of_answer(fault: Fault, group: str, rule: str) -> tuple[str, ...]:
+    """Returns the cause of a wrong acceptance, status, report or code."""
+    effect = fault.effect
+    errno = fault.answer if fault.answer.startswith("E") else ""
+    if effect is Effect.ACCEPTED and group in (BIND, INVALIDATION):
+        return _of_acceptance(group, rule)
     if effect is Effect.STATUS:
         return (effect, fault.answer)
     if effect is Effect.REMARK:
         other = fault.kind is FaultKind.OTHER and fault.seen
         return (effect, group, fault.seen[0] if other else _LASTING.get(fault.kind, fault.kind))
-    if fault.answer.startswith("E"):
-        errno = fault.answer
-    else:
-        errno = ""
     if errno and effect is Effect.CODE and fault.outside:
         # A range outside of its object that is refused by chance lacks the same check as one that is not refused.
         return _of_acceptance(group, rule)
@@ -428,7 +452,7 @@ def _is_of_invalidation(fault: Fault) -> bool:
     return fault.operation.endswith("_WITH_INV") and (told or accepted)
 
 
-def _of_circumstance(symptom: Symptom) -> tuple[str, ...]:
+def _of_circumstance(symptom: Symptom, group: str, rule: str) -> tuple[str, ...]:
     """Returns the cause of a request that must be granted and fails at points whose circumstance explains the failure,
     whatever the request addresses; empty for other symptoms."""
     effect, why = symptom.fault.effect, circumstance(symptom.smallest)
