@@ -12,8 +12,12 @@ from conformance.judging import LEFT_OPEN, UNDECLARED, Basis, conclude
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import without_undeclared
+from conformance.model.rules import Needs
+from conformance.model.verdict import Verdict
 from conformance.model.vocabulary import EITHER, ELSEWHERE
+from conformance.results.conclusions import Standing, verdict_on
 from conformance.results.rejudge import known_capabilities
+from conformance.results.rule_conclusions import conclude_rules
 from conformance.tables.suite import ROOT, load_suite
 
 sys.path.insert(0, str(ROOT / "docs"))
@@ -117,3 +121,24 @@ def test_no_recorded_open_outcome_is_a_missing_verb_or_an_undeclared_capability(
             assert record["observed"].get("errno") not in NOT_OFFERED, case.id
             assert not any(note.startswith(UNDECLARED) for note in judgement.notes), case.id
     assert judged
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_no_rule_is_verified_by_open_outcomes_alone(stack: str) -> None:
+    """A rule is verified, completely or for what the device offers, only if a result shows a documented outcome."""
+    recorded = quotes.recorded(stack)
+    conclusions = conclude_rules(recorded.results, Needs.of_header(recorded.header))
+    shown = {
+        item.get("rule", rule)
+        for record in recorded.results
+        for rule in record["rules"]
+        for item in record.get("evidence", ())
+        if verdict_on(rule, record) == item.get("verdict", Verdict.PASS) == Verdict.PASS
+    }
+    verified = {
+        rule
+        for rule, conclusion in conclusions.items()
+        if conclusion.standing in (Standing.VERIFIED, Standing.OFFERED)
+    }
+    assert verified
+    assert verified - shown == set()
