@@ -43,6 +43,8 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
     if then.completion == "one" and seen["returned"] == "0" and len(seen["wc"]) != 1:
         return silent or _fault(FaultKind.SEVERAL_COMPLETIONS, seen)
     if then.outcome == "open":
+        if then.errno and outcome_of(step, seen) == "refused":
+            return _code_fault(step, seen)
         return _value_fault(step, seen)
     return silent or _result_fault(step, seen)
 

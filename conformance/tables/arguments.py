@@ -230,8 +230,9 @@ def read_then(reader: Reader, node: Node, call: str) -> Expectation:
     outcome = reader.word(fields.get("outcome"), "outcome", vocabulary.OUTCOMES) or "open"
     words = {key: _expected(reader, fields.get(key), key) for key in vocabulary.EXPECTATIONS}
     for key, spec in vocabulary.EXPECTATIONS.items():
-        if words[key] and spec.outcome and outcome != spec.outcome and "outcome" in fields:
-            reader.note(fields[key].location, f"{key} needs the outcome {spec.outcome!r}")
+        if words[key] and spec.outcomes and outcome not in spec.outcomes and "outcome" in fields:
+            needed = " or ".join(map(repr, spec.outcomes))
+            reader.note(fields[key].location, f"{key} needs the outcome {needed}")
     for key, spec in vocabulary.EXPECTATIONS.items():
         if key in fields and not spec.applies_to(call):
             calls = ", ".join(spec.calls)

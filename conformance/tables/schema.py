@@ -6,7 +6,7 @@ whether a table is valid. It also checks properties that a schema cannot express
 cases to which the rows expand.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from conformance.model import capability, quantity, vocabulary
 from conformance.model.script import CALL, EVENTS, LISTS
@@ -105,10 +105,10 @@ def _definitions() -> dict[str, Schema]:
         definitions[f"expected {key}"] = (
             {"anyOf": [word_ref, list_of(word_ref, least=1)]} if spec.several else word_ref
         )
-    outcomes = sorted({spec.outcome for spec in vocabulary.EXPECTATIONS.values() if spec.outcome})
+    restrictions = {spec.outcomes for spec in vocabulary.EXPECTATIONS.values() if spec.outcomes}
     definitions |= {
-        f"only {outcome}": {"properties": {"outcome": or_axis({"const": outcome})}}
-        for outcome in outcomes
+        _only(outcomes): {"properties": {"outcome": or_axis(words(outcomes))}}
+        for outcomes in sorted(restrictions)
     }
     parameters = [parameter for call in vocabulary.CALLS.values() for parameter in call.values()]
     enums = sorted({parameter.of for parameter in parameters if parameter.kind == "flags"})
@@ -201,11 +201,11 @@ def _then_name(call: str) -> str:
 
 
 def _then(call: str) -> Schema:
-    outcomes = {key: vocabulary.EXPECTATIONS[key].outcome for key in _expectable(call)}
+    outcomes = {key: vocabulary.EXPECTATIONS[key].outcomes for key in _expectable(call)}
     only = [
-        {"if": {"required": [key]}, "then": ref(f"only {kind}")}
-        for key, kind in outcomes.items()
-        if kind
+        {"if": {"required": [key]}, "then": ref(_only(restriction))}
+        for key, restriction in outcomes.items()
+        if restriction
     ]
     properties = {"outcome": ref("outcome")} | {key: ref(f"expected {key}") for key in outcomes}
     return {
@@ -214,6 +214,10 @@ def _then(call: str) -> Schema:
             {**object_schema(properties, required=("outcome",)), "allOf": only},
         ],
     }
+
+
+def _only(outcomes: Sequence[str]) -> str:
+    return f"only {' or '.join(outcomes)}"
 
 
 def _flags(enum: str) -> Schema:
