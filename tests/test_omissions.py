@@ -16,7 +16,16 @@ from fixtures.guest.changes import Change, Edit, read_changes
 from samples import numbered, result
 from trial.kernel.guest import Answer, Lost, MutantGuest, NoSession
 from trial.left_out import causes, left_out, line
-from trial.omissions import EACH, Omissions, again, cured, is_exchangeable, picked, violated_by
+from trial.omissions import (
+    EACH,
+    Omissions,
+    again,
+    certain,
+    cured,
+    is_exchangeable,
+    picked,
+    violated_by,
+)
 
 CASES = numbered(12).cases
 NAMES = [case.id for case in CASES]
@@ -126,3 +135,22 @@ def test_the_defects_of_each_change_are_compared() -> None:
     assert lines[0].startswith("one change, several defects: first: ")
     assert lines[1] == f"one defect, several changes: {next(iter(second.defects))}: first, second"
     assert causes([second]) == ""
+
+
+def test_a_sweep_that_shows_several_defects_does_not_tell_which_of_them_a_change_cures() -> None:
+    deviations = [
+        {
+            "when": "always",
+            "rules": ["REG-01"],
+            "fault": Fault(kind, call="ibv_reg_mr()", verb="ibv_reg_mr", errno=errno).as_data(),
+            "smallest": {"length": "1"},
+        }
+        for kind, errno in ((FaultKind.REFUSED, "ENOMEM"), (FaultKind.ACCEPTED, ""))
+    ]
+    both: Any = {**result(CASES[0], "FAIL"), "deviations": deviations}
+    first: Any = {**both, "deviations": deviations[:1]}
+    second: Any = {**both, "deviations": deviations[1:]}
+    assert len(certain([first])) == 1
+    assert len(certain([first, second])) == 2
+    assert certain([both, first]) == certain([first])
+    assert certain([both]) == set()

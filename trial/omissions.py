@@ -135,6 +135,13 @@ def again(shipped: Mapping[str, ResultRecord], answers: Mapping[str, Answer]) ->
     return records
 
 
+def certain(records: Sequence[ResultRecord]) -> set[str]:
+    """Returns the fingerprints of the defects of results that show one defect each. A sweep has the points of the stack
+    as shipped: if these show several defects, nothing tells which of them it shows without the change."""
+    shown = (defects_of([record]) for record in records)
+    return {defects[0].fingerprint for defects in shown if len(defects) == 1}
+
+
 def passed(record: ResultRecord) -> ResultRecord:
     """Returns a result of the stack as shipped with the verdict of the mended stack."""
     return {**record, "verdict": Verdict.PASS}
@@ -164,10 +171,11 @@ def in_one_guest(
             began = time.monotonic()
             module = omissions.staged(change.name, builds[change.name])
             without = omissions.answers(module, picked(change.rules, passing, shipped))
-            finding = left_out(
-                change.name, change.rules, change.defects, whole, again(shipped, without)
-            )
-            findings.append(replace(finding, tried=len(without)))
+            violated = again(shipped, without)
+            finding = left_out(change.name, change.rules, change.defects, whole, violated)
+            sure = certain(violated)
+            defects = {name: finding.defects[name] for name in finding.defects if name in sure}
+            findings.append(replace(finding, tried=len(without), defects=defects))
             print(f"{line(findings[-1])}, {time.monotonic() - began:.0f} s", flush=True)
     finally:
         omissions.close()
