@@ -4,8 +4,9 @@ observation has no address, key or number of a queue pair, so it can be compared
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from conformance.bench.calls import Sge, Window
 from conformance.bench.memory_areas import BEFORE, EMPTY, pattern, repeated
@@ -18,6 +19,7 @@ from conformance.combinations.posted import IMMEDIATE, READS, Message
 from conformance.errors import HostLacks, SetupRefused
 from conformance.kernel import paging
 from conformance.model.case import SMALLEST_MTU_BYTES
+from conformance.model.combinations import IN_FLIGHT
 from conformance.model.expected_errors import DATAGRAM_HEADER
 from conformance.model.observation import AccessSeen
 from conformance.verbs import ENUMS
@@ -31,6 +33,9 @@ _BEYOND = ("one_beyond", "one_before", "across_start", "across_end", "behind")
 # With the bytes that are there before, the addition carries from each byte into the next.
 _ADDED, _SWAPPED = 0x8182_8384_8586_8788, 0x9192_9394_9596_9798
 WORDS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE")
+_WINDOWS = ("window_1", "window_2", "rebound_1", "rebound_2", "window_2_zero")
+# Memory whose part behind a page cannot be accessed, or not be written.
+_PROTECTED = ("no_access", "read_only")
 SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
 
 
@@ -101,8 +106,7 @@ class Access:
         else:
             step = 1
         middle = extent.length // 2 & -_WORD
-        page = self.objects.bench.page
-        boundary = -(-(extent.addr + page) // page) * page - extent.addr
+        boundary = self._boundary(extent)
         place = self.values["place"]
         if place == "wrap":
             return 0, _SPACE - max(_WORD if step == _WORD else 1, length // 2)
@@ -122,6 +126,11 @@ class Access:
         offset = offsets[place]
         return extent.addr + offset, (extent.base + offset) % _SPACE
 
+    def _boundary(self, extent: Extent) -> int:
+        """Returns the offset of the end of a page, around which the place `page` is."""
+        page = self.objects.bench.page
+        return -(-(extent.addr + page) // page) * page - extent.addr
+
     def extent(self, link: Link) -> Extent:
         """Returns the memory that the point's key opens or seems to open. Raises SetupRefused."""
         objects, values = self.objects, self.values
@@ -134,12 +143,10 @@ class Access:
             return objects.region(*how, pd="other").extent
         region = objects.region(*how)
         rights = values["window_rights"]
-        if key in ("window_1", "window_2", "window_2_zero"):
-            if key == "window_1":
-                kind = 1
-            else:
-                kind = 2
-            return objects.window(link, region, kind, rights, key == "window_2_zero")
+        if key in _WINDOWS:
+            kind = 1 if key.endswith("_1") else 2
+            again = key.startswith("rebound")
+            return objects.window(link, region, kind, rights, key == "window_2_zero", again)
         if key == "other_queue":
             second = objects.link(self._link_spec()._replace(rights="all", second=True))
             objects.renew_if_stale(second)
@@ -207,7 +214,10 @@ class Access:
         objects, values = self.objects, self.values
         stored = objects.memories.of_region(values["region"], values["memory"])
         plain = objects.memories.of_kind("plain")
-        contents = Contents({True: stored, False: plain}, extent)
+        opened = extent
+        if values["memory"] in _PROTECTED:
+            opened = replace(extent, length=self._boundary(extent))
+        contents = Contents({True: stored, False: plain}, opened)
         local, remote, received = self._sides(extent)
         self._place_contents(contents, local, remote, received)
         contents.fill()
@@ -217,13 +227,30 @@ class Access:
         if values["memory"] == "dropped":
             paging.advise(stored.addr, stored.size, "DONTNEED")
         invalidated = self._window_to_invalidate(link)
+        if values["before"] == IN_FLIGHT:
+            earlier.send_on(objects, self.transport, link)
         request = self._request(local, remote, invalidated)
-        message = Message(objects, link, self.transport, self.size, values["flags"])
-        seen = message.post(request, [element.sge for element in received])
+        before = values["before"]
+        message = Message(objects, link, self.transport, self.size, values["flags"], before)
+        behind = Range(extent.addr + opened.length, extent.length - opened.length, True)
+        with self._protected(behind):
+            seen = message.post(request, [element.sge for element in received])
         tested, other = contents.states()
         if values["capacity"] == "shorter" and tested == "all":
             tested = "within"  # the packets before the last may fill elements that the key opens
         return {**seen, "tested": tested, "other": other}
+
+    @contextmanager
+    def _protected(self, behind: Range) -> Iterator[None]:
+        """Protects the pages of a range, which may be empty, and then restores the access to them."""
+        if not behind.length:
+            yield
+            return
+        paging.protect(behind.addr, behind.length, self.values["memory"] == "read_only")
+        try:
+            yield
+        finally:
+            paging.unprotect(behind.addr, behind.length)
 
     def _sides(self, extent: Extent) -> tuple[list[Element], Element | None, list[Element]]:
         """Returns the elements of the request, the memory that its rkey names, and the elements of the receive."""
@@ -323,7 +350,8 @@ class Access:
             return
         secret = remote.place.tested
         if self.operation == "RDMA_READ":
-            self._scatter(contents, [(pattern(self.size), secret)], local)
+            sent = self._divided(contents, remote.place, pattern(self.size), secret)
+            self._scatter(contents, sent, local)
             return
         before = int.from_bytes(repeated(BEFORE, _WORD), sys.byteorder)
         if self.operation == "ATOMIC_FETCH_AND_ADD":
@@ -349,13 +377,32 @@ class Access:
         for element in local:
             place = element.place
             content, message = message[: place.length], message[place.length :]
-            if place.tested and place.addr and self.values["place"] in _BEYOND:
-                start, end = contents.extent.opened(place.addr, place.length)
-                pieces = (content[:start], True), (content[start:end], False), (content[end:], True)
-                parts += pieces
+            secret = place.tested and self.values["capacity"] != "shorter"
+            if place.addr and self.values["place"] in _BEYOND:
+                parts += self._opened(contents, place, content)
             else:
-                parts.append((content, place.tested and self.values["capacity"] != "shorter"))
+                parts += self._divided(contents, place, content, secret)
         return parts
+
+    def _divided(
+        self,
+        contents: Contents,
+        place: Range,
+        content: bytes,
+        secret: bool,
+    ) -> list[tuple[bytes, bool]]:
+        """Returns the parts of what is read at a place: the packets in front of protected memory may be sent."""
+        if self.values["memory"] == "no_access":
+            return self._opened(contents, place, content)
+        return [(content, secret)]
+
+    def _opened(self, contents: Contents, place: Range, content: bytes) -> list[tuple[bytes, bool]]:
+        """Returns the bytes in front of what the key opens, those that it opens and those behind, each with whether
+        they must not be sent."""
+        if not place.tested:
+            return [(content, False)]
+        start, end = contents.extent.opened(place.addr, place.length)
+        return [(content[:start], True), (content[start:end], False), (content[end:], True)]
 
     def _scatter(
         self,

@@ -7,7 +7,7 @@ from conformance.bench.work_requests import BEHIND, SIGNALED, SendRequest
 from conformance.combinations.objects import Link, Objects
 from conformance.errors import SetupRefused
 from conformance.execution.connection import SILENCE_S, post_receives
-from conformance.model.combinations import CUT_READ
+from conformance.model.combinations import CUT_READ, IN_FLIGHT, LATE_RECEIVE, NOT_READY
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
 
 _WORD = 8
@@ -16,7 +16,7 @@ _WORD = 8
 def carry_out(objects: Objects, before: str, transport: str, packet: int, link: Link) -> None:
     """Posts what comes before a point, by the parameter `before`; `packet` is the number of bytes in a packet. Raises
     SetupRefused if it does not succeed."""
-    if before == "nothing":
+    if before in ("nothing", IN_FLIGHT, LATE_RECEIVE, NOT_READY):
         return
     plain = objects.region("reg_mr", "plain", "all")
     extent = plain.extent
@@ -71,3 +71,16 @@ def carry_out(objects: Objects, before: str, transport: str, packet: int, link: 
     elif status != "SUCCESS":
         link.connection.stale = True
         raise SetupRefused(f"a request before the point ({before})", status)
+
+
+def send_on(objects: Objects, transport: str, link: Link) -> None:
+    """Posts requests that change no byte, and does not await them. Raises SetupRefused."""
+    extent = objects.region("reg_mr", "plain", "all").extent
+    addr = extent.addr + extent.length - _WORD
+    sges = (Sge(addr, _WORD, extent.lkey),)
+    queue = link.connection.pair.requester
+    for opcode in ("RDMA_WRITE", "RDMA_READ")[: 1 + (transport in RELIABLE)]:
+        request = SendRequest(opcode, objects.wr_id(), sges, 0, addr, extent.rkey)
+        if refused := queue.post_send(request).value:
+            link.connection.stale = True
+            raise SetupRefused("a request before the point (in_flight)", errno_name(refused))

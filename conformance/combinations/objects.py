@@ -344,9 +344,18 @@ class Objects:
         if refused:
             self.left_behind.append(f"a window: {errno_name(refused)}")
 
-    def window(self, link: Link, region: Registered, kind: int, rights: str, zero: bool) -> Extent:
-        """Returns the extent of a window of a region, bound over the responder of `link`. Raises SetupRefused."""
-        key = (kind, region.extent.rkey, rights, zero)
+    def window(
+        self,
+        link: Link,
+        region: Registered,
+        kind: int,
+        rights: str,
+        zero: bool,
+        again: bool = False,
+    ) -> Extent:
+        """Returns the extent of a window of a region, bound over the responder of `link`; `again` if it was bound to
+        another region before. Raises SetupRefused."""
+        key = (kind, region.extent.rkey, rights, zero, again)
         if kind == 1:
             kept = self._windows
         else:
@@ -354,6 +363,8 @@ class Objects:
         if key not in kept:
             window = self.allocated(kind)
             try:
+                if again:
+                    self._bound_elsewhere(link, window, kind)
                 kept[key] = window, self.bound(link, window, region, kind, rights, zero)
             except SetupRefused:
                 self.deallocate(window)
@@ -361,6 +372,15 @@ class Objects:
             if kind == 1:
                 self.cleanup.callback(self.deallocate, window)
         return kept[key][1]
+
+    def _bound_elsewhere(self, link: Link, window: Window, kind: int) -> None:
+        """Binds a window to the other memory of requests; a window of type 2 is then invalidated. Raises SetupRefused."""
+        other = self.region("reg_mr", "plain", "all")
+        rkey = self.bound(link, window, other, kind, "all", False).rkey
+        if kind == 2:
+            request = SendRequest("LOCAL_INV", self.wr_id(), invalidate_rkey=rkey)
+            refused = link.connection.pair.responder.post_send(request).value
+            self._completed(link, refused, "invalidating a window")
 
     def allocated(self, kind: int) -> Window:
         """Returns a new window. Raises SetupRefused."""

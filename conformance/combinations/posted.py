@@ -3,6 +3,7 @@ queue pairs."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from conformance.bench.work_requests import (
 from conformance.combinations.objects import Link, Objects
 from conformance.errors import SetupRefused
 from conformance.execution.connection import SILENCE_S, post_receives
-from conformance.model.combinations import RECEIVE
+from conformance.model.combinations import LATE_RECEIVE, NOT_READY, RECEIVE
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
 from conformance.model.observation import AccessSeen
 
@@ -27,17 +28,20 @@ READS = ("RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 _REFUSED_AT_PEER = ("REM_",)
 # Flags of datagrams that some devices refuse when the request is posted; no document requires them of each device.
 _NOT_EVERYWHERE = ("unsignaled", "solicited")
+_NOT_READY_S = 0.002  # from the request until the receives are posted; longer than a message takes
 
 
 @dataclass(frozen=True)
 class Message:
-    """The request of a point over a connection: the number of its bytes, and the value of the parameter `flags`."""
+    """The request of a point over a connection: the number of its bytes, and the values of the parameters `flags` and
+    `before`: the receives may be posted behind the request, so that the device sends it again."""
 
     objects: Objects
     link: Link
     transport: str
     size: int
     flags: str
+    before: str
 
     def post(self, request: SendRequest, received: Sequence[Sge]) -> AccessSeen:
         """Posts the receive, if the request consumes one, the request and a SEND without data behind it. Waits for the
@@ -46,12 +50,15 @@ class Message:
         queue, peer = connection.pair.requester, connection.pair.responder
         consumes = bool(received) or request.opcode.endswith("_IMM")
         receive_id = objects.wr_id()
-        if consumes:
-            refused = peer.post_receive(received or NO_BYTES, receive_id)
-            if refused.value:
-                connection.stale = True
-                return {"posted": RECEIVE + errno_name(refused.value)}
-        post_receives(peer, [objects.wr_id()], connection.sink)
+        receives = [(received or NO_BYTES, receive_id)] if consumes else []
+        refused = 0
+        if self.before == NOT_READY:
+            queue.post_send(SendRequest("SEND", objects.wr_id(), flags=0))
+        elif self.before != LATE_RECEIVE:
+            refused = self._post_receives(peer, receives)
+        if refused:
+            connection.stale = True
+            return {"posted": RECEIVE + errno_name(refused)}
         returned = queue.post_send(request)
         if returned.value:
             connection.stale = True
@@ -64,6 +71,18 @@ class Message:
         else:  # its completion tells that the request is over
             behind = SendRequest("SEND", objects.wr_id())
         queue.post_send(behind)
+        if self.before in (LATE_RECEIVE, NOT_READY):
+            time.sleep(_NOT_READY_S)
+            if self.before == NOT_READY:
+                post_receives(peer, [objects.wr_id()], connection.sink)
+            if refused := self._post_receives(peer, receives):
+                connection.stale = True
+                return {"posted": RECEIVE + errno_name(refused)}
+        if self.before == NOT_READY:
+            first = objects.completions(peer)
+            if not first or first[0].status != "SUCCESS":
+                connection.stale = True
+                raise SetupRefused("a SEND that finds no receive at first", "")
         completions, arrived = self._await(queue, peer, request, behind.wr_id, consumes)
         failed = [
             completion for completion in (*completions, *arrived) if completion.status != "SUCCESS"
@@ -96,6 +115,14 @@ class Message:
                 for completion in message
             ],
         }
+
+    def _post_receives(self, peer: Queue, receives: Sequence[tuple[Sequence[Sge], int]]) -> int:
+        """Posts the receives of the request and of the SEND behind it. Returns 0, or the errno of a refusal."""
+        for sges, wr_id in receives:
+            if refused := peer.post_receive(sges, wr_id).value:
+                return refused
+        post_receives(peer, [self.objects.wr_id()], self.link.connection.sink)
+        return 0
 
     def _await(
         self,

@@ -16,7 +16,7 @@ from conformance.model.point_index import encode_index
 from conformance.older_python import zip
 
 _PROGRESS = 100  # the number of points between two reports
-_DIVIDED = (["range"], ["length"])  # faults before which a part of the message may be written
+_DIVIDED = (["range"], ["length"])  # faults before which a part of a list may be written
 
 
 def run_combinations(case: Case, run: RunContext, progress: Progress) -> CaseRun:
@@ -60,7 +60,8 @@ def observe(
             answer = points.answer(number)
             seen = _observed(objects, values, answer)
             reliable = values["transport"] in RELIABLE
-            divided = values["side"] != "remote" and conditions.faults(point) in _DIVIDED
+            faults = conditions.faults(point)
+            divided = (values["side"] != "remote" and faults in _DIVIDED) or faults == ["memory"]
             key = repr((answer, seen, reliable, divided))
             if key not in classes:
                 classes[key] = len(found)

@@ -9,7 +9,12 @@ from conformance.errors import HostLacks, SetupRefused
 
 DMABUF = "dmabuf"
 _UNIT = 2 << 20
-_OF_BENCH = {"dropped": "shared", "plain": "shared"}
+_OF_BENCH = {
+    "dropped": "shared",
+    "plain": "shared",
+    "no_access": "anonymous",
+    "read_only": "anonymous",
+}
 
 
 @dataclass(frozen=True)

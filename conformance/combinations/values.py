@@ -8,14 +8,14 @@ VALUES: Mapping[str, frozenset[str]] = {
         "region": """
             reg_mr iova zero_based ex uverbs on_demand implicit dmabuf rereg_access rereg_pd rereg_translation rereg_all
         """,
-        "memory": "anonymous file shared huge untouched dropped",
+        "memory": "anonymous file shared huge untouched dropped no_access read_only",
         "bounds": "aligned odd",
         "rights": "all without_write without_read without_atomic without_local_write",
         "queue_rights": """
             all without_write without_read without_atomic revoked_write revoked_read revoked_atomic granted
         """,
         "key": """
-            region window_1 window_2 window_2_zero other_domain other_process ended invented unbound other_queue earlier
+            region window_1 window_2 rebound_1 rebound_2 window_2_zero other_domain other_process ended invented unbound other_queue earlier
         """,
         "window_rights": "all without_write without_read without_atomic",
         "transport": "RC RC_SRQ UC UD",
@@ -35,6 +35,6 @@ VALUES: Mapping[str, frozenset[str]] = {
         "split": "half packet one",
         "capacity": "exact longer shorter",
         "flags": "signaled unsignaled fence solicited inline",
-        "before": "nothing other_key long_message read zero_window refused expired cut_read",
+        "before": "nothing other_key long_message read zero_window refused expired cut_read in_flight not_ready late_receive",
     }.items()
 }

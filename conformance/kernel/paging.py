@@ -59,9 +59,18 @@ def move(addr: int, size: int, place: int) -> None:
     _check(libc.mmap(addr, length, 0, _RESERVATION, -1, 0) == addr, "mmap")
 
 
-def protect(addr: int, size: int) -> None:
-    """Makes memory read-only. Raises OSError."""
-    _check(libc.mprotect(addr, _whole_pages(size), mmap.PROT_READ) == 0, "mprotect")
+def protect(addr: int, size: int, readable: bool = True) -> None:
+    """Makes memory read-only, or without any access. Raises OSError."""
+    _change(addr, size, mmap.PROT_READ if readable else 0)
+
+
+def unprotect(addr: int, size: int) -> None:
+    """Makes memory readable and writable again. Raises OSError."""
+    _change(addr, size, mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+def _change(addr: int, size: int, protection: int) -> None:
+    _check(libc.mprotect(addr, _whole_pages(size), protection) == 0, "mprotect")
 
 
 def in_core(addr: int, size: int) -> tuple[int, int]:

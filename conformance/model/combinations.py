@@ -19,6 +19,9 @@ LACKING = 0x8000
 # Values of `before`: after a request that failed, the queue pair was reset. Of a cut READ, only the first packet could be
 # written.
 CUT_READ = "cut_read"
+IN_FLIGHT = "in_flight"  # the requests before the point are not awaited
+LATE_RECEIVE = "late_receive"  # the receive is posted behind the request
+NOT_READY = "not_ready"  # with the request, a SEND is posted that finds no receive
 _RESET = ("refused", "expired", CUT_READ)
 # A circumstance of points; see below. Fingerprints contain the text.
 ATOMIC_AFTER_RESET = "an atomic operation after a reset"

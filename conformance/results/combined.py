@@ -33,7 +33,7 @@ def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFact
         call=f"access({model.text(smallest)})",
         entry=case.entry,
         operation=_operation(values, group.deviation.fault.effect),
-        key=WINDOW if values["key"].startswith("window") else REGION,
+        key=WINDOW if values["key"].startswith(("window", "rebound")) else REGION,
         outside="range" in judged.conditions.faults(smallest),
         dead=values["key"] == "ended",
         ended="ibv_dereg_mr" if values["key"] == "ended" else "",

@@ -9,7 +9,7 @@ from conformance.bench.calls import Sge
 from conformance.bench.work_requests import SendRequest
 from conformance.verbs import ENUMS
 from trial.reference.queues import Queue
-from trial.reference.work import Work
+from trial.reference.work import RELIABLE, Work
 
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _OPERATIONS = ENUMS["ibv_qp_create_send_ops_flags"]
@@ -23,6 +23,7 @@ _UNRELIABLE = (
     "LOCAL_INV",
     "BIND_MW",
 )
+_RECEIVED = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE_WITH_IMM")
 _SUPPORTED = {
     "RC": _OPERATIONS.mask_of(*_OPERATIONS.short_names) & ~_OPERATIONS.value_of("TSO"),
     "UC": _OPERATIONS.mask_of(*_UNRELIABLE),
@@ -109,9 +110,33 @@ class Postings(Work):
         for request, _ in requests:
             if fault := self.send_fault(queue, request):
                 return fault
-        for request, self.inline_data in requests:
+        queue.waiting += requests
+        self.resume(queue)
+        return 0
+
+    def resume(self, queue: Queue) -> None:
+        """Executes the requests up to a SEND without data, or a WRITE, that finds no receive. Those behind it wait for theirs, too."""
+        while queue.waiting:
+            request = queue.waiting[0][0]
+            alone = not request.sges or request.opcode == "RDMA_WRITE_WITH_IMM"
+            if self.finds_no_receive(queue, request) and (queue.patient or alone):
+                queue.patient = True
+                return
+            request, self.inline_data = queue.waiting.popleft()
             try:
                 self.execute(queue, request)
             finally:
                 self.inline_data = None
-        return 0
+        queue.patient = False
+
+    def finds_no_receive(self, queue: Queue, request: SendRequest) -> bool:
+        """Returns whether the device sends a request again until its peer has a receive."""
+        peer = queue.peer
+        if queue.kind not in RELIABLE or queue.state != "RTS" or peer.receives:
+            return False
+        return request.opcode in _RECEIVED and peer.state in ("RTR", "RTS")
+
+    def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
+        refused = super().post_receive(queue, sges, wr_id)
+        self.resume(queue.peer)
+        return refused

@@ -1,5 +1,7 @@
 """The queue pairs of the reference and their completions."""
 
+from __future__ import annotations
+
 import errno
 from collections import deque
 from collections.abc import Sequence
@@ -37,6 +39,9 @@ class Queue:
     extended: str = ""
     receives: deque[tuple[int, tuple[Sge, ...]]] = field(default_factory=deque)
     polled: deque[Completion] = field(default_factory=deque)
+    # A SEND that finds no receive and the requests behind it, each with its inline data.
+    waiting: deque[tuple[SendRequest, bytes | None]] = field(default_factory=deque)
+    patient: bool = False  # each waiting request waits for its receive
     events: list[str] = field(default_factory=list)
     requested: str = ""  # the completions for which an event is requested: `any`, or only `solicited` completions
     notified: bool = False
@@ -47,8 +52,8 @@ class Queue:
     def reset(self) -> None:
         """Moves the queue pair to RESET, and removes its posted receives and completions."""
         self.state = self.asked_state = "RESET"
-        self.receives.clear()
-        self.polled.clear()
+        for queue in (self.receives, self.polled, self.waiting):
+            queue.clear()
 
 
 class Queues(Access):
