@@ -23,6 +23,7 @@ from trial.reference import (
     packets,
     queues,
     reregistration,
+    sent_packets,
     served_packets,
 )
 from trial.reference.device import Device
@@ -39,6 +40,7 @@ VOCABULARY = (
     packets,
     queues,
     reregistration,
+    sent_packets,
     served_packets,
     bases,
     pages,

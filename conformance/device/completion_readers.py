@@ -1,5 +1,6 @@
-"""Polls an extended completion queue with ibv_start_poll, ibv_next_poll and ibv_end_poll (ibv_create_cq_ex(3)), and reads
-each field of a completion with its reader. posting.py polls ordinary completion queues with ibv_poll_cq."""
+"""Polls an extended completion queue with ibv_start_poll and ibv_end_poll (ibv_create_cq_ex(3)), and reads each field of a
+completion with its reader. pyverbs has no ibv_next_poll, so each round of a poll takes one completion. posting.py polls
+ordinary completion queues with ibv_poll_cq."""
 
 import errno
 import socket
@@ -35,10 +36,7 @@ def read_completions(queue: Any, count: int, deadline_s: float) -> list[Completi
             continue
         if returned:
             raise OSError(returned, "ibv_start_poll")
-        while True:
-            found.append(_current(queue))
-            if len(found) == count or queue.next_poll():
-                break
+        found.append(_current(queue))
         queue.end_poll()
     return found
 

@@ -158,6 +158,7 @@ class WireQueue(DeviceQueue):
         attributes = super().connection_attributes(peer)
         attributes.rq_psn, attributes.sq_psn = FIRST_PSN, DEVICE_PSN
         attributes.max_dest_rd_atomic = self.spec.max_dest_rd_atomic
+        attributes.max_rd_atomic = self.spec.max_rd_atomic
         attributes.timeout, attributes.retry_cnt = self.spec.timeout, self.spec.retry_cnt
         attributes.rnr_retry = 0
         return attributes

@@ -146,18 +146,19 @@ class _Posting:
         return ""
 
     def reused(self) -> str:
-        return self._inline(1)
+        return self._inline()
 
     def reused_list(self) -> str:
-        return self._inline(2)
+        return self._inline(self.length // 2)
 
-    def _inline(self, parts: int) -> str:
-        """Posts an RDMA WRITE whose inline data are in `parts` buffers, which are overwritten before the completion of
-        the posting. Inline data need no key."""
-        request = self._write(0, SIGNALED | _INLINE)
-        whole, length = request.sges[0], self.length // parts
-        sges = [Sge(whole.addr + part * length, length, 0) for part in range(parts)]
-        request = request._replace(sges=tuple(sges))
+    def reused_parts(self) -> str:
+        return self._inline(1, 4)
+
+    def _inline(self, *at: int) -> str:
+        """Posts an RDMA WRITE whose inline data are in buffers that are divided at these offsets, and that are
+        overwritten before the completion of the posting. Inline data need no key."""
+        request = _split(self._write(0, SIGNALED | _INLINE), *at)
+        request = request._replace(sges=tuple(sge._replace(lkey=0) for sge in request.sges))
 
         def built() -> bool:
             ctypes.memset(self.source.addr, EMPTY, self.length)

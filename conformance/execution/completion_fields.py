@@ -1,6 +1,10 @@
 """Compares the fields of a requester's completion with ibv_poll_cq(3), and the flags of a receiver's. Other calls judge the
 status and, in some rows, the opcode; here every field that the manual page defines for the status is compared."""
 
+from __future__ import annotations
+
+from itertools import zip_longest
+
 from conformance.bench.interface import Queue
 from conformance.bench.work_requests import (
     COMPLETED_AS,
@@ -10,10 +14,11 @@ from conformance.bench.work_requests import (
     SendRequest,
     next_rkey,
 )
-from conformance.execution.connection import SILENCE_S, post_receives
+from conformance.execution.connection import ERROR_STATE, SILENCE_S, post_receives, state_of
 from conformance.execution.context import CaseContext, compared, result_of
 from conformance.execution.in_flight import NOT_COMPLETED
 from conformance.model.case import Step
+from conformance.model.deadline import COMPLETION_DEADLINE_S, Wait
 from conformance.model.observation import Observation
 from conformance.verbs import ENUMS
 
@@ -21,6 +26,7 @@ _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE")
 _OF_OWNERS = ("BIND_MW", "LOCAL_INV")  # requests of the region's owner, not of its peer
 _GRH = 1 << 0  # enum ibv_wc_flags
 _WORD = 8
+_KEYS = 1 << 32
 _ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 _RECEIVED = {
     "RECV": "SEND",
@@ -66,6 +72,41 @@ def completion_fields(context: CaseContext, step: Step) -> Observation:
     if wanted not in _RECEIVED:
         differences = [*_differences(completion, request, queue, length), *differences]
     return compared(observation, differences)
+
+
+def completions_in_turn(context: CaseContext, step: Step) -> Observation:
+    """Posts RDMA WRITEs, of which the key of one has ended, and awaits that the requester's queue pair is in the error
+    state. Then the completion queue has several completions at once, whose statuses and fields are compared."""
+    pair = context.pairs[str(step.arguments["qp"])]
+    queue = pair.requester
+    good, ended, addr = context.numbers(step.arguments, "rkey", "ended", "addr")
+    local = context.harness.scratch(queue.pd, _WORD, "completions in turn")
+    wanted: list[tuple[int, bool | None]] = []
+    for rkey, succeeds in ((good, True), (good, True), (ended, False), (good, None)):
+        wr_id = context.next_wr_id()
+        request = SendRequest("RDMA_WRITE", wr_id, (local,), rkey=rkey % _KEYS, remote_addr=addr)
+        returned = queue.post_send(request)
+        if returned.value:
+            return result_of(returned)
+        wanted.append((wr_id, succeeds))
+    wait = Wait(COMPLETION_DEADLINE_S)
+    while state_of(pair, queue) not in (ERROR_STATE, "") and not wait.over():
+        pass
+    completions = queue.completions(len(wanted))
+    seen = [(completion.wr_id, _outcome(completion.status)) for completion in completions]
+    observation: Observation = {**result_of(returned), "layer": "device"}
+    differences: list[str] = []
+    for number, (is_due, is_here) in enumerate(zip_longest(wanted, seen), 1):
+        if is_due != is_here:
+            differences.append(f"completion {number} of another request or with another status")
+    return compared(observation, differences)
+
+
+def _outcome(status: str) -> bool | None:
+    """Returns whether a request succeeded; None if it was flushed."""
+    if status == "WR_FLUSH_ERR":
+        return None
+    return status == "SUCCESS"
 
 
 def _request(

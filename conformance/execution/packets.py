@@ -251,6 +251,8 @@ class PacketScript(Script[WireEnd]):
 
     def _sends(self, connection: _Connection, event: Event) -> None:
         silent = NOTHING in event.words
+        if silent:
+            connection.end.settle()
         packet = self._request(connection, 0 if silent else SILENCE_S)
         if packet:
             seen = packet.name

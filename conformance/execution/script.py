@@ -12,15 +12,17 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from conformance.bench.interface import Memory, WirePair
 from conformance.bench.memory_areas import changed_ranges, pattern
-from conformance.bench.work_requests import Completion, SendRequest
+from conformance.bench.work_requests import SIGNALED, Completion, SendRequest
 from conformance.execution.connection import SILENCE_S, state_of
 from conformance.execution.context import CaseContext, told
 from conformance.model.case import Step
 from conformance.model.observation import EventSeen, Observation
 from conformance.model.script import CALL, NOTHING, Event
+from conformance.verbs import ENUMS
 from conformance.wire.packet import Parsed
 
 WORD = 8
+_SEND_FLAGS = ENUMS["ibv_send_flags"]
 _AT_ONCE_S = 0.001  # the wait for a completion of what has been processed already
 _PERIOD = 127
 _FILL = bytes(1 + (number * 5) % _PERIOD for number in range(_PERIOD))
@@ -225,6 +227,7 @@ class Script(ABC, Generic[EndT]):
             invalidate_rkey=numbers.get("inv", 0),
             compare_add=numbers.get("compare", 0),
             swap=numbers.get("swap", 0),
+            flags=SIGNALED | _SEND_FLAGS.mask_of(*event.names.get("flags", ())),
         )
         self._subject = event.word
         connection.posted.append(wr_id)

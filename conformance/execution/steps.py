@@ -43,6 +43,7 @@ from conformance.execution import (
     elsewhere,
     in_flight,
     memory_events,
+    notified,
     side_by_side,
     traffic,
     wire,
@@ -60,7 +61,6 @@ from conformance.verbs import ENUMS, VERBS, ArgumentSpec
 # The kernel assigns only small handles, so no object has this handle.
 _INVENTED_HANDLE = 0xFFFFFFF0
 _EXPORTED = b"exported"
-_SOON_S = 0.1  # the time in which an event usually comes; a later event is found all the same
 _REREG = ENUMS["ibv_rereg_mr_flags"]
 _REREG_CODES = ENUMS["ibv_rereg_mr_err_code"]
 _CHANGE_TRANSLATION, _CHANGE_PD = (
@@ -576,23 +576,9 @@ def bind_notified(context: CaseContext, step: Step) -> Observation:
             "unreachable": "the bind was refused when it was posted, so no event is expected",
         }
     is_due = not solicited_only or observation["wc"] != ["SUCCESS"]
-    if observation["wc"] and _had_event(context, queue, is_due) != is_due:
+    if observation["wc"] and notified.had_event(context, queue, is_due) != is_due:
         observation["differences"] = [f"{'no' if is_due else 'a'} completion event"]
     return observation
-
-
-def _had_event(context: CaseContext, queue: NotifyingQueue, expected: bool) -> bool:
-    """Whether the last completion of a queue raised an event. If a wanted event is late, another request raises a
-    second event. Events are delivered in order, so the first of two events is the late event."""
-    if expected:
-        if queue.took_event(_SOON_S):
-            return True
-        queue.request_event(solicited_only=0)
-    queue.post_send(SendRequest("RDMA_WRITE", context.next_wr_id()))
-    queue.completions(1)
-    if not expected:
-        return queue.took_event(0)
-    return queue.took_event(None) and queue.took_event(SILENCE_S)
 
 
 def _completions(
@@ -727,6 +713,7 @@ _MODULES = (
     elsewhere,
     in_flight,
     memory_events,
+    notified,
     beside,
     side_by_side,
     traffic,

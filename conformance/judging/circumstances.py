@@ -87,7 +87,7 @@ def _operation(step: Step) -> str:
     if step.call != "ibv_wr_post" and step.arguments.get("poster") not in BUILDERS:
         return str(step.arguments.get("op", ""))
     flags = step.arguments.get("with_flags")
-    inline = step.arguments.get("batch") in ("reused", "reused_list") or (
+    inline = step.arguments.get("batch") in ("reused", "reused_list", "reused_parts") or (
         isinstance(flags, Flags) and "INLINE" in flags.names
     )
     if inline:

@@ -106,6 +106,7 @@ class QpSpec:
     ip: str = "v4"  # the version of the peer's IP address
     # Attributes of ibv_modify_qp for a queue pair with such a peer.
     max_dest_rd_atomic: int = 4
+    max_rd_atomic: int = 1
     timeout: int = 0
     retry_cnt: int = 0
 

@@ -95,10 +95,11 @@ EVENTS: Mapping[str, EventSpec] = {
         tuple(_POSTED),
         # `split` is the length of the first of two elements that together are the range.
         numbers=("addr", "length", "split", "lkey", "to", "rkey", "imm", "inv", "compare", "swap"),
+        names={"flags": ("FENCE", "INLINE", "SOLICITED")},
     ),
     "sends": EventSpec(
         "the device sends a packet with these fields, and with the bytes of the case's memory `from` an address on",
-        _PACKETS,
+        (*_PACKETS, NOTHING),
         True,
         numbers=(*_OF_PACKETS, "from"),
         # With `rest`, the packet asks for a part of the range: from the place of its PSN to the end.
@@ -124,7 +125,7 @@ CALL = "call"
 _DECISIVE = ("sends", "completes", "receives", "state", "changed")
 _SENT = ("op", "answer", "sends")
 # The keys of an event whose words are lists.
-LISTS = ("gets",)
+LISTS = ("gets", "flags")
 
 
 @dataclass(frozen=True)

@@ -135,6 +135,14 @@ COMPLETED_OPERATIONS = (
     *("SEND", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ", "ATOMIC_CMP_AND_SWP"),
     *("ATOMIC_FETCH_AND_ADD", "BIND_MW", "LOCAL_INV", "RECV", "RECV_RDMA_WITH_IMM"),
 )
+# The messages whose receive raises an event, and the values of solicited_only of the requests for an event, in order.
+MESSAGES = ("SEND", "SEND_WITH_IMM", "RDMA_WRITE_WITH_IMM")
+EVENTS_ASKED: Mapping[str, tuple[int, ...]] = {
+    "any": (0,),
+    "solicited": (1,),
+    "any_then_solicited": (0, 1),
+    "solicited_then_any": (1, 0),
+}
 ATOMICS_IN_ORDER = ("ATOMIC_FETCH_AND_ADD", "ATOMIC_CMP_AND_SWP")
 IN_FLIGHT_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD")
 # The types of queue pair that traffic can use. RC_SRQ is type RC with a shared receive queue.
@@ -171,6 +179,7 @@ BATCHES = {
     "alternating": "requests that the builders and ibv_post_send post in turn",
     "reused": "one RDMA WRITE with inline data; its buffer is overwritten before ibv_wr_complete",
     "reused_list": "the same, with inline data of two buffers (ibv_wr_set_inline_data_list)",
+    "reused_parts": "the same, with inline data of three buffers of different lengths",
     "too_many": "more requests than max_send_wr of the queue pair",
     "too_many_elements": "an RDMA WRITE, and another with more elements than max_send_sge of the queue pair",
     "empty_element": "two RDMA WRITEs of three elements each; the second element has length 0",
@@ -277,6 +286,12 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "rkey": ArgumentSpec("quantity", default="mr.rkey"),
         "op": _words("operation", None, COMPLETED_OPERATIONS),
     },
+    # Posts RDMA WRITEs by `rkey` and one by `ended`, and compares their completions, which are all there before the poll.
+    "completions_in_turn": {
+        **_given("qp addr"),
+        "rkey": ArgumentSpec("quantity", default="mr.rkey"),
+        "ended": ArgumentSpec("quantity"),
+    },
     # Binds `mw` again and again, and uses the new key and the key before.
     "binds_in_turn": {**_BIND, **_given("rounds=257")},
     "post_send_with_inv": _given(
@@ -346,6 +361,13 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     # A bind of a window of either type on a queue pair with `notifies`, after ibv_req_notify_cq; observes the events of
     # the completion channel after the bind.
     "bind_notified": {**_BIND, **_given("solicited_only=0")},
+    # The same for the receive of a message.
+    "message_notified": {
+        **_given("qp addr length=8 with_flags"),
+        "rkey": ArgumentSpec("quantity", default="mr.rkey"),
+        "op": _words("operation", None, MESSAGES),
+        "asked": _words("asked", None, tuple(EVENTS_ASKED)),
+    },
     # `at` is the address of the bytes in this process, if it differs from `addr`. The operation is executed at the
     # `position` in the range.
     "traffic": _given(

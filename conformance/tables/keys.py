@@ -209,6 +209,8 @@ QUEUE_PAIR: Keys = {
     "peer": Key(or_axis(words(vocabulary.PEERS)), "the other end, if it is no queue pair"),
     "ip": Key(or_axis(words(("v4", "v6"))), "the version of the peer's IP address"),
     "max_dest_rd_atomic": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 255})),
+    "max_rd_atomic": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 255})),
+    "inline": Key(or_axis({"type": "integer", "minimum": 0}), "max_inline_data, in bytes"),
     "timeout": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 31})),
     "retry_cnt": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 7})),
 }

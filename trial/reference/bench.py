@@ -92,6 +92,11 @@ class HeldQueue:
         with self._device.turn:
             return self._device.send_packets(self.queue, outgoing, request)
 
+    def released(self, outgoing: Outgoing) -> list[Packet]:
+        """Returns the packets of requests that had to wait for an answer of the wire peer."""
+        with self._device.turn:
+            return self._device.released(outgoing)
+
     def take_segment(
         self,
         stream: StreamState,
@@ -127,7 +132,7 @@ class HeldQueue:
         return events
 
     def request_event(self, solicited_only: int) -> None:
-        self.queue.requested = "solicited" if solicited_only else "any"
+        self._device.request_event(self.queue, bool(solicited_only))
 
     def took_event(self, deadline_s: float | None) -> bool:
         """Removes a completion event. Returns False if there is no event. This method does not wait."""

@@ -110,9 +110,25 @@ class Queues(Access):
             number, flags = self.reported_number(queue), self.sent_flags(queue)
             queue.polled.append(done._replace(byte_len=length, qp_num=number, wc_flags=flags))
             if self.gives_event(queue, request, status):
-                queue.requested, queue.notified = "", True
+                self.notify(queue)
         if status not in (SUCCESS, FLUSHED):
             self.fail(queue)
+
+    def request_event(self, queue: Queue, solicited_only: bool) -> None:
+        """Executes ibv_req_notify_cq. A request for an event of any completion is not taken back by a later one."""
+        if not solicited_only:
+            queue.requested = "any"
+        elif not queue.requested:
+            queue.requested = "solicited"
+
+    def notify(self, queue: Queue) -> None:
+        """Puts an event into the completion channel."""
+        queue.requested, queue.notified = "", True
+
+    def receive_gives_event(self, queue: Queue, solicited: bool, done: Completion) -> bool:
+        """Returns whether the completion of a receive puts an event into the completion channel."""
+        wanted = solicited or done.status != SUCCESS
+        return queue.requested == "any" or (queue.requested == "solicited" and wanted)
 
     def set_access(self, queue: Queue, access: int) -> None:
         """Changes the rights of the queue pair's peer."""

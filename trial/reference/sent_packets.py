@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from conformance.bench.work_requests import SendRequest
 from conformance.device.wire_messages import Message
+from conformance.verbs import ENUMS
 from conformance.wire.packet import Packet, Parsed
 from conformance.wire.sequence import place_of
 from conformance.wire.statuses import BAD_ANSWER, FLUSHED, STATUS_OF_NAK, STATUS_OF_REPEATED
@@ -18,6 +19,8 @@ from trial.reference.queues import ATOMICS, SUCCESS, Queue
 from trial.reference.served_packets import MTU
 
 _WORD = 8
+_FLAGS = ENUMS["ibv_send_flags"]
+_FENCE, INLINE = _FLAGS.value_of("FENCE"), _FLAGS.value_of("INLINE")
 _REPEATED = "NAK_PSN_SEQUENCE"
 
 
@@ -36,12 +39,15 @@ class Sent:
 
 @dataclass
 class Outgoing:
-    """The requester's state of a connection: the distance of the next PSN from the first one, the requests without an
-    answer, and how often a request may be sent again."""
+    """The requester's state of a connection: how often a request may be sent again, how many READs and atomics may wait
+    for an answer, the distance of the next PSN from the first one, the requests without an answer, and those that are
+    not sent yet."""
 
     repetitions: int
+    most: int
     next: int = 0
     waiting: deque[Sent] = field(default_factory=deque)
+    posted: deque[Sent] = field(default_factory=deque)
 
 
 class SentPackets(Packets):
@@ -51,15 +57,36 @@ class SentPackets(Packets):
             self.complete(queue, request, FLUSHED)
             return []
         message = Message(request, queue.kind, MTU, outgoing.next)
-        if message.packets[0].data and self.gather(queue, request.sges) is None:
+        needs_key = message.packets[0].data and not request.flags & INLINE
+        if needs_key and self.gather(queue, request.sges) is None:
             self.complete(queue, request, "LOC_PROT_ERR")
             return []
         outgoing.next = message.end
         if queue.kind == "RC":
-            outgoing.waiting.append(Sent(message))
-        else:
-            self.complete(queue, request, SUCCESS)
+            outgoing.posted.append(Sent(message))
+            return self.released(outgoing)
+        self.complete(queue, request, SUCCESS)
         return _numbered(message, message.first)
+
+    def released(self, outgoing: Outgoing) -> list[Packet]:
+        """Returns the packets of the posted requests that need not wait for a response."""
+        packets: list[Packet] = []
+        while outgoing.posted:
+            sent = outgoing.posted[0]
+            responses = sum(_reads(earlier) for earlier in outgoing.waiting)
+            if self.is_fenced(sent, responses) or self.exceeds(sent, responses, outgoing.most):
+                break
+            outgoing.waiting.append(outgoing.posted.popleft())
+            packets += _numbered(sent.message, sent.message.first)
+        return packets
+
+    def is_fenced(self, sent: Sent, responses: int) -> bool:
+        """Returns whether a request waits because of its fence; `responses` are those that are missing."""
+        return bool(sent.request.flags & _FENCE and responses)
+
+    def exceeds(self, sent: Sent, responses: int, most: int) -> bool:
+        """Returns whether a READ or an atomic waits because `most` responses are missing."""
+        return _reads(sent) and responses >= most
 
     def take_answer(
         self,
@@ -87,7 +114,7 @@ class SentPackets(Packets):
         """Returns whether an answer is one of a request that was sent and that is not answered yet."""
         if not outgoing.waiting:
             return False
-        return outgoing.waiting[0].message.first <= distance < outgoing.next
+        return outgoing.waiting[0].message.first <= distance < outgoing.waiting[-1].message.end
 
     def status_of(self, nak: str) -> str:
         return STATUS_OF_NAK[nak]
@@ -123,9 +150,11 @@ class SentPackets(Packets):
 
     def fail_request(self, queue: Queue, outgoing: Outgoing, status: str) -> None:
         """Fails the oldest request, and flushes the later ones."""
-        while outgoing.waiting:
-            self.complete(queue, outgoing.waiting.popleft().request, status)
+        for sent in (*outgoing.waiting, *outgoing.posted):
+            self.complete(queue, sent.request, status)
             status = FLUSHED
+        outgoing.waiting.clear()
+        outgoing.posted.clear()
 
     # Responses with data.
 
@@ -197,6 +226,10 @@ class SentPackets(Packets):
             self.fail_request(queue, outgoing, "LOC_PROT_ERR")
             return
         self.complete(queue, outgoing.waiting.popleft().request, SUCCESS)
+
+
+def _reads(sent: Sent) -> bool:
+    return sent.request.opcode in ("RDMA_READ", *ATOMICS)
 
 
 def _numbered(message: Message, start: int) -> list[Packet]:

@@ -41,7 +41,7 @@ class ReferenceEnd:
 
     def __init__(self, held: HeldQueue, spec: QpSpec) -> None:
         self._held, self._incoming = held, Incoming(spec.max_dest_rd_atomic)
-        self._outgoing = Outgoing(spec.retry_cnt)
+        self._outgoing = Outgoing(spec.retry_cnt, spec.max_rd_atomic)
         self.destination = held.number
         self._packets: deque[Parsed] = deque()  # of the device
 
@@ -52,6 +52,7 @@ class ReferenceEnd:
         if received.transport == "RC" and is_response(received.operation):
             distance = psn_distance(received.fields["psn"], self.device_psn)
             self._put(self._held.take_answer(self._outgoing, received, distance))
+            self._put(self._held.released(self._outgoing))
             return
         distance = psn_distance(received.fields["psn"], self.first_psn)
         for answer in self._held.take(self._incoming, received, distance):

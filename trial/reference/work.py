@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.model.capability import IMMEDIATES, need_on_demand
+from conformance.verbs import ENUMS
 from trial.reference.access import RIGHTS
 from trial.reference.objects import FLUSH_PERSISTENT, ON_DEMAND, Refused, Region, Window
 from trial.reference.queues import FLUSHED, SUCCESS, Queue, Queues
@@ -124,6 +125,7 @@ _UNRELIABLE = (*_WRITES, "SEND", "SEND_WITH_IMM", "BIND_MW", "LOCAL_INV", "SEND_
 # The reference never refuses these operations on on-demand memory: every device with such memory declares them.
 _ON_EVERY_DEVICE = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
 _WORD, _WRAP = 8, 1 << 64
+_SOLICITED = ENUMS["ibv_send_flags"].value_of("SOLICITED")
 _GRH = 40  # the size of the global route header in bytes
 
 
@@ -310,7 +312,7 @@ class Work(Binding):
         if target is None or not self.put(target, content):
             return self.refuse(queue, "REM_ACCESS_ERR")
         if request.opcode == "RDMA_WRITE_WITH_IMM":
-            return self.deliver(queue, None, request.imm, len(content))
+            return self.deliver(queue, None, request.imm, len(content), request.flags)
         return SUCCESS
 
     def is_persistent(self, addr: int, length: int) -> bool:
@@ -377,7 +379,7 @@ class Work(Binding):
             queue.peer,
         ):
             return self.refuse(queue, "REM_ACCESS_ERR")
-        status = self.deliver(queue, content, imm, len(content))
+        status = self.deliver(queue, content, imm, len(content), request.flags)
         if (
             request.opcode == "SEND_WITH_INV"
             and queue.peer.polled
@@ -393,9 +395,16 @@ class Work(Binding):
         """Returns the invalidated key in the completion of the receive, or None."""
         return key
 
-    def deliver(self, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
+    def deliver(
+        self,
+        queue: Queue,
+        content: bytes | None,
+        imm: int | None,
+        length: int,
+        flags: int = 0,
+    ) -> str:
         """Consumes one of the peer's receives and returns the requester's status. `content` is None for a WRITE with
-        immediate data, whose bytes are not written to the receive's SGEs."""
+        immediate data, whose bytes are not written to the receive's SGEs. `flags` are those of the request."""
         peer = queue.peer
         if peer.state not in ("RTR", "RTS"):
             return self.refuse(queue, "RETRY_EXC_ERR")
@@ -416,9 +425,11 @@ class Work(Binding):
         done = Completion(wr_id, status)
         if status == SUCCESS:
             number = self.received_length(length, sges)
-            flags = self.received_flags(peer)
-            done = Completion(wr_id, status, opcode, number, imm, wc_flags=flags)
+            wc_flags = self.received_flags(peer)
+            done = Completion(wr_id, status, opcode, number, imm, wc_flags=wc_flags)
         self.complete_receive(peer, done)
+        if self.receive_gives_event(peer, bool(flags & _SOLICITED), done):
+            self.notify(peer)
         if status != SUCCESS:
             self.fail(peer)
         if queue.kind in RELIABLE:

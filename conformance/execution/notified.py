@@ -1,0 +1,68 @@
+"""Observes the events of a completion channel after ibv_req_notify_cq(3)."""
+
+from typing import cast
+
+from conformance.bench.interface import NotifyingQueue
+from conformance.bench.work_requests import SIGNALED, SendRequest
+from conformance.execution.connection import SILENCE_S, post_receives
+from conformance.execution.context import CaseContext, compared, result_of
+from conformance.execution.in_flight import NOT_COMPLETED
+from conformance.model.case import Step
+from conformance.model.observation import Observation
+from conformance.model.vocabulary import EVENTS_ASKED
+from conformance.verbs import ENUMS
+
+_SOON_S = 0.1  # the time in which an event usually comes; a later event is found all the same
+_SOLICITED = ENUMS["ibv_send_flags"].value_of("SOLICITED")
+
+
+def message_notified(context: CaseContext, step: Step) -> Observation:
+    """Asks for events of the receiver's completions, sends a message, and compares whether the completion of its receive
+    raises an event."""
+    pair = context.pairs[str(step.arguments["qp"])]
+    receiver = cast(NotifyingQueue, pair.responder)
+    length, rkey, addr, flags = context.numbers(
+        step.arguments, "length", "rkey", "addr", "with_flags"
+    )
+    source = context.harness.scratch(pair.requester.pd, length, "a message")
+    place = context.harness.scratch(receiver.pd, length, "a received message")
+    post_receives(receiver, [context.next_wr_id()], (place,))
+    asked = EVENTS_ASKED[str(step.arguments["asked"])]
+    for solicited_only in asked:
+        receiver.request_event(solicited_only)
+    request = SendRequest(
+        str(step.arguments["op"]),
+        context.next_wr_id(),
+        (source,),
+        SIGNALED | flags,
+        rkey=rkey % (1 << 32),
+        remote_addr=addr,
+    )
+    returned = pair.requester.post_send(request)
+    if returned.value:
+        return result_of(returned)
+    received = receiver.completions(1)
+    pair.requester.completions(1)
+    if not received:
+        return {**result_of(returned), "returned": NOT_COMPLETED}
+    observation: Observation = {**result_of(returned), "layer": "device"}
+    observation["wc"] = [completion.status for completion in received]
+    is_due = not all(asked) or bool(flags & _SOLICITED)
+    differences: list[str] = []
+    if had_event(context, receiver, is_due) != is_due:
+        differences = [f"{'no' if is_due else 'a'} completion event"]
+    return compared(observation, differences)
+
+
+def had_event(context: CaseContext, queue: NotifyingQueue, expected: bool) -> bool:
+    """Whether the last completion of a queue raised an event. If a wanted event is late, another request raises a
+    second event. Events are delivered in order, so the first of two events is the late event."""
+    if expected:
+        if queue.took_event(_SOON_S):
+            return True
+        queue.request_event(solicited_only=0)
+    queue.post_send(SendRequest("RDMA_WRITE", context.next_wr_id()))
+    queue.completions(1)
+    if not expected:
+        return queue.took_event(0)
+    return queue.took_event(None) and queue.took_event(SILENCE_S)
