@@ -30,7 +30,7 @@ _WORD = 8
 class _Responder:
     """The end of a connection whose device is this class. `memory` begins at the address 0."""
 
-    first_psn, mtu, number, destination, flush_icrc = _FIRST, _MTU, 7, 9, "right"
+    first_psn, mtu, number, destination, flush_icrc = _FIRST, _MTU, 7, 9, ""
 
     def __init__(self, losses: float = 0, seed: int = 0) -> None:
         self.memory = bytearray(4096)

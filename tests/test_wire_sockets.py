@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import socket
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -17,7 +19,7 @@ from conformance.errors import HostLacks, PeerLost, UserError
 from conformance.model.case import QpSpec
 from conformance.model.preflight import Findings, format_findings
 from conformance.model.transport import ROCE
-from conformance.wire.icrc import Path
+from conformance.wire.icrc import RIGHT_ORDER, Order, Path
 from conformance.wire.opcodes import TRANSPORTS
 from conformance.wire.packet import Packet, build, parse
 from fixtures.hosts.peer import open_wire, value_of
@@ -156,6 +158,43 @@ class _Kept(Sockets):
     def received(self, deadline_s: float) -> list[Datagram]:
         arrived, self._arrived = self._arrived, []
         return arrived
+
+
+class _OfOneOrder(_Kept):
+    """A device that takes and sends ICRCs in one byte order, and writes what a WRITE has."""
+
+    def __init__(self, order: Order) -> None:
+        super().__init__()
+        self._order = order
+
+    def send(self, payload: bytes, destination: str) -> None:
+        path = Path(_HERE, destination, order=self._order)
+        packet = parse(payload, path)
+        if packet.wrong:
+            return
+        ctypes.memmove(packet.fields["va"], packet.data, len(packet.data))
+        fields = {"qpn": packet.fields["qpn"], "psn": packet.fields["psn"], "syndrome": 0}
+        super().send(build(Packet("RC", "ACKNOWLEDGE", fields), path.back()), _HERE)
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_the_byte_order_of_the_icrc_is_that_of_the_device(
+    order: Order,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wire_peer, "_SENTINEL_S", 0.0)
+    link = wire_peer.WireLink.__new__(wire_peer.WireLink)
+    link.sockets, link.order, link.gids = _OfOneOrder(order), RIGHT_ORDER, {V4: (0, _HERE)}
+    link._inboxes, link._numbers = {}, itertools.count(7)
+    sentinel = wire_peer._Sentinel.__new__(wire_peer._Sentinel)
+    sentinel._link, sentinel._psn = link, 1
+    end = wire_peer.WireEnd(link, V4)
+    end.destination = end.number
+    sentinel._pair = SimpleNamespace(end=end)  # type: ignore[assignment]
+    memory = ctypes.create_string_buffer(128)
+    assert sentinel._write(ctypes.addressof(memory), 5)
+    assert sentinel._arrived(ctypes.addressof(memory))
+    assert link.order == end.path.order == order
 
 
 def _order(percent: float, seed: int) -> list[int]:

@@ -127,7 +127,7 @@ class WireEnd(Protocol):
     and the device's queue pair, `first_psn` and `device_psn` the first PSNs of each, `mtu` is in bytes.
 
     `receive` returns the next packet of the device, or None at the deadline. `settle` returns when the device has
-    processed all packets that were sent before. `flush_icrc` is the ICRC with which the device takes a FLUSH: `right`, or
+    processed all packets that were sent before. `flush_icrc` is the ICRC with which the device takes a FLUSH: empty, or
     that of a known mistake, which a row of WIRE-07 judges. `send` and `settle` raise PeerLost.
     """
 

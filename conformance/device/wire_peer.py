@@ -8,7 +8,9 @@ import ctypes
 import ipaddress
 import itertools
 from collections import deque
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from conformance.bench.calls import Pd
@@ -25,7 +27,7 @@ from conformance.model.case import SMALLEST_MTU, SMALLEST_MTU_BYTES, QpSpec
 from conformance.model.deadline import Wait
 from conformance.model.transport import IWARP, ROCE, Transport
 from conformance.verbs import ENUMS
-from conformance.wire.icrc import UDP_PORT, Path
+from conformance.wire.icrc import RIGHT_ORDER, UDP_PORT, Order, Path
 from conformance.wire.packet import Packet, Parsed, build, parse
 
 # The first PSNs in each direction; they do not come near the wrap unless a row counts to it.
@@ -41,6 +43,8 @@ _SENTINELS = 3
 _TURN_S = 0.001  # one turn of a Wait
 _PREFLIGHT_S = 2.0
 _TRIES, _TRIES_OF_SENTINEL = 3, 10
+# Where the preflight's WRITE goes whose ICRC has this byte order, in bytes from the beginning of its region.
+_PLACES: Mapping[Order, int] = {RIGHT_ORDER: 0, "big": 64}
 _ACCESS = ENUMS["ibv_access_flags"]
 _RIGHTS = _ACCESS.mask_of("LOCAL_WRITE", "REMOTE_WRITE")
 # The capability that a device needs for a right of a queue pair.
@@ -53,7 +57,8 @@ _HINT = "see docs/wire.md: route, neighbour entry, port 4791, firewall"
 
 
 class WireLink:
-    """The peer of all wire connections of a device. `device_addresses` are the addresses of the device's GIDs."""
+    """The peer of all wire connections of a device. `order` is the byte order of the ICRCs that the device takes and
+    sends; a row of WIRE-07 judges it."""
 
     def __init__(self, device: Device, sockets: SocketsOfPeer, deadline_s: float) -> None:
         """Raises HostLacks if the peer's WRITE does not arrive, or is not acknowledged; DeviceSilent if only the device
@@ -61,6 +66,7 @@ class WireLink:
         self.device, self.sockets = device, sockets
         self._deadline_s = deadline_s
         self.gids = _gids(device, sockets.addresses)
+        self.order: Order = RIGHT_ORDER
         self._inboxes: dict[int, deque[Parsed]] = {}
         self._numbers = itertools.count(_FIRST_QPN)
         self._sentinel = _Sentinel(self)
@@ -75,7 +81,7 @@ class WireLink:
         """Returns the ICRC with which the device takes a FLUSH. A FLUSH with an invented key must be refused; an answer
         shows that its ICRC is that of the device."""
         if not self.device.capabilities.get("flush_global"):
-            return "right"
+            return ""
         return self._sentinel.taken_flush()
 
     def number(self) -> int:
@@ -89,7 +95,7 @@ class WireLink:
 
     def path(self, version: str) -> Path:
         """Returns the path from the peer to the device."""
-        return Path(self.sockets.addresses[version], self.gids[version][1])
+        return Path(self.sockets.addresses[version], self.gids[version][1], order=self.order)
 
     def next_packet(self, number: int, deadline_s: float) -> Parsed | None:
         """Returns the oldest packet to a queue pair of the peer, or None at the deadline."""
@@ -111,6 +117,7 @@ class WireLink:
             datagram.source_port,
             identification=datagram.identification or 0,
             fragment=datagram.fragment,
+            order=self.order,
         )
         packet = parse(datagram.payload, path, checks)
         inbox = self._inboxes.get(packet.fields.get("qpn", 0))
@@ -304,7 +311,7 @@ class _Sentinel:
             if returned.mr is None:
                 raise HostLacks("the region of the wire peer's preflight was refused", _HINT)
             acknowledged = self._write(memory.addr, int(returned.mr.struct.rkey))
-            arrived = ctypes.string_at(memory.addr, _BYTES) == pattern(_BYTES)
+            arrived = self._arrived(memory.addr)
         finally:
             if returned.mr:
                 library.dereg_mr(returned.mr)
@@ -316,16 +323,32 @@ class _Sentinel:
             raise HostLacks(*lack)
 
     def _write(self, addr: int, rkey: int) -> bool:
-        """Sends a WRITE, and returns whether it was acknowledged."""
-        fields = {"va": addr, "rkey": rkey, "length": _BYTES}
+        """Sends a WRITE, and returns whether it was acknowledged. If the way to the device is lossless and nothing comes
+        back, the ICRC may have another byte order for the device; a WRITE with this ICRC goes to an address of its own."""
+        orders: Sequence[Order] = (RIGHT_ORDER,) * _TRIES
         deadline_s = _PREFLIGHT_S
         if self._link.sockets.lossless:
-            deadline_s = _SENTINEL_S
-        for _ in range(_TRIES):
+            orders, deadline_s = tuple(_PLACES), _SENTINEL_S
+        for order in orders:
+            self._take(order)
+            fields = {"va": addr + _PLACES[order], "rkey": rkey, "length": _BYTES}
             if self._acknowledged(fields, pattern(_BYTES), deadline_s):
                 self._psn += 1
                 return True
         return False
+
+    def _arrived(self, addr: int) -> bool:
+        """Whether a WRITE has arrived. Its place tells the byte order of the ICRCs of the device."""
+        for order, place in _PLACES.items():
+            if ctypes.string_at(addr + place, _BYTES) == pattern(_BYTES):
+                self._take(order)
+                return True
+        self._take(RIGHT_ORDER)
+        return False
+
+    def _take(self, order: Order) -> None:
+        self._link.order = order
+        self._pair.end.path = replace(self._pair.end.path, order=order)
 
     def _acknowledged(self, fields: dict[str, int], data: bytes, deadline_s: float) -> bool:
         end = self._pair.end
@@ -337,8 +360,8 @@ class _Sentinel:
         return answer is not None and answer.name == "ACK"
 
     def taken_flush(self) -> str:
-        """Returns `right`, or the wrong ICRC with which the device answers a FLUSH that must be refused."""
-        for crc in ("right", "twice"):
+        """Returns the wrong ICRC with which the device answers a FLUSH that must be refused, or an empty text."""
+        for crc in ("", "twice"):
             pair = WirePair(self._link, self._pair.responder.spec, self._pd, _PREFLIGHT_S)
             fields = {"qpn": pair.end.destination, "psn": FIRST_PSN, "ackreq": 1, "plt": 1}
             pair.end.send(Packet("RC", "FLUSH", {**fields, "length": _BYTES}), crc=crc)
@@ -347,7 +370,7 @@ class _Sentinel:
             pair.close()
             if answer:
                 return crc
-        return "right"
+        return ""
 
     def exchange(self, deadline_s: float) -> None:
         """Sends a message of no bytes, and awaits its acknowledgement. Raises PeerLost."""

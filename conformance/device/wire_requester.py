@@ -136,7 +136,7 @@ class WireRequester:
         if packet.operation == "FLUSH":
             crc = self._end.flush_icrc
         else:
-            crc = "right"
+            crc = ""
         self._end.send(replace(packet, fields=fields), crc=crc)
         self._sent = max(self._sent, distance + 1)
 

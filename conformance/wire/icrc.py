@@ -5,6 +5,7 @@ import ipaddress
 import struct
 import zlib
 from dataclasses import dataclass, replace
+from typing import Literal
 
 UDP_PORT = 4791  # annex A17.3.1, assigned by IANA
 SIZE = 4  # bytes of the ICRC
@@ -18,10 +19,17 @@ _NO_LRH = b"\xff" * 8
 _ONES_OF_BTH = 4  # the offset of the BTH's byte with FECN and BECN
 
 
+Order = Literal["little", "big"]
+RIGHT_ORDER: Order = (
+    "little"  # Linux, lib/crc/: the bits of crc32_le() in the order in which they are sent
+)
+
+
 @dataclass(frozen=True)
 class Path:
     """The addresses of a packet as text, its ports, and the fields of the IPv4 header that the ICRC covers. The kernel
-    sends packets of an unconnected UDP socket with DF and the identification 0."""
+    sends packets of an unconnected UDP socket with DF and the identification 0. `order` is the byte order of the ICRC;
+    a device may have a wrong one."""
 
     source: str
     destination: str
@@ -29,6 +37,7 @@ class Path:
     port: int = UDP_PORT
     identification: int = 0
     fragment: int = _DONT_FRAGMENT
+    order: Order = RIGHT_ORDER
 
     def back(self) -> "Path":
         """Returns the path of an answer."""
@@ -66,4 +75,4 @@ def icrc(path: Path, packet: bytes, again: bytes = b"") -> bytes:
     udp = _UDP.pack(path.source_port, path.port, udp_length, 0xFFFF)
     bth = packet[:_ONES_OF_BTH] + b"\xff" + packet[_ONES_OF_BTH + 1 :]
     covered = _NO_LRH + _covered_ip(path, udp_length) + udp + bth + again
-    return zlib.crc32(covered).to_bytes(SIZE, "little")
+    return zlib.crc32(covered).to_bytes(SIZE, path.order)

@@ -4,10 +4,10 @@ datagram: from the BTH to the ICRC."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from conformance.wire.headers import BTH
-from conformance.wire.icrc import SIZE, Path, icrc
+from conformance.wire.icrc import RIGHT_ORDER, SIZE, Path, icrc
 from conformance.wire.opcodes import (
     CNP,
     OPERATION_BITS,
@@ -60,15 +60,17 @@ class Packet:
 def build(
     packet: Packet,
     path: Path,
-    crc: str = "right",
+    crc: str = "",
     padding: int | None = None,
     cut: int | None = None,
 ) -> bytes:
-    """Returns a packet with its ICRC. `crc` is one of ICRCS. `cut` is the number of bytes of the body that are sent; the
-    ICRC is then that of these bytes."""
+    """Returns a packet with its ICRC. `crc` is one of ICRCS; empty for the ICRC in the byte order of the path. `cut` is
+    the number of bytes of the body that are sent; the ICRC is then that of these bytes."""
     body = packet.body(padding)[:cut]
     if crc == "absent":
         return body
+    if crc == "right":
+        path = replace(path, order=RIGHT_ORDER)
     computed = icrc(path, body, body if crc == "twice" else b"")
     if crc == "wrong":
         computed = bytes(byte ^ 0xFF for byte in computed)

@@ -37,7 +37,7 @@ class ReferenceEnd:
     """See bench.interface.WireEnd."""
 
     first_psn, device_psn, mtu = 0x700000, 0x300000, MTU
-    number, qkey, flush_icrc = _NUMBER, DATAGRAM_QKEY, "right"
+    number, qkey, flush_icrc = _NUMBER, DATAGRAM_QKEY, ""
 
     def __init__(self, held: HeldQueue, spec: QpSpec) -> None:
         self._held, self._incoming = held, Incoming(spec.max_dest_rd_atomic)
