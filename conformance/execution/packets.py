@@ -3,6 +3,7 @@ requests."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -134,7 +135,7 @@ class PacketScript(Script[WireEnd]):
             fields.setdefault("srcqp", connection.end.number)
         if operation == "COMPARE_SWAP" and "compare" not in numbers:
             here = self._content(numbers.get("at", fields.get("va", 0)), WORD)
-            fields["compare"] = int.from_bytes(here, "little")
+            fields["compare"] = int.from_bytes(here, sys.byteorder)
         return fields
 
     def _psns(self, operation: str, fields: Mapping[str, int]) -> int:
@@ -220,7 +221,7 @@ class PacketScript(Script[WireEnd]):
         data = b"".join(packet.data for packet in packets)
         last = packets[-1]
         if last.operation == "ATOMIC_ACKNOWLEDGE":
-            original = last.fields["original"].to_bytes(WORD, "little")
+            original = last.fields["original"].to_bytes(WORD, sys.byteorder)
             right = original == sent.content
             return RESPONSE if right else "a response with another value", WORD
         if not last.operation.startswith("RDMA_READ_RESPONSE"):

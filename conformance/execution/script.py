@@ -5,6 +5,7 @@ segments.py send and receive; judging/wire.py judges the record."""
 from __future__ import annotations
 
 import ctypes
+import sys
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
@@ -282,9 +283,9 @@ class Script(ABC, Generic[EndT]):
         if "holds" in numbers or "add" in numbers:
             value = numbers.get("holds", 0)
             if "add" in numbers:
-                old = int.from_bytes(self._original(at, WORD), "little")
+                old = int.from_bytes(self._original(at, WORD), sys.byteorder)
                 value = (old + numbers["add"]) % (1 << 64)
-            self._expected.append((at, value.to_bytes(WORD, "little")))
+            self._expected.append((at, value.to_bytes(WORD, sys.byteorder)))
             return
         start, length = numbers.get("offset", 0), numbers["length"]
         self._expected.append((at, pattern(start + length)[start:]))

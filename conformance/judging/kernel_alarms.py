@@ -168,6 +168,10 @@ _ADDRESS = re.compile(r"^(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])?)?\s*\[<[0-9a-f]+>\]
 _FRAME = re.compile(
     rf"^(?!.*\(unreliable\))(?:\[[^\]]*\])?\s*(?:\[<[0-9a-f]+>\] |\[[0-9a-f]{{16}}\] \[[0-9a-f]{{16}}\] )?{_FUNCTION}",
 )
+# s390 prints a frame in parentheses that is uncertain. It is the caller of a function without a frame if the processor's
+# last branch, the call, was in the same function.
+_UNCERTAIN = re.compile(rf"^(?:\[[^\]]*\])?\s*\(\[<[0-9a-f]+>\] {_FUNCTION}\)")
+_BRANCH = "Last Breaking-Event-Address:"
 
 
 def crash_location(log: Sequence[str]) -> str:
@@ -222,10 +226,32 @@ def _frames(log: Sequence[str], start: int) -> list[str]:
         ),
         None,
     )
+    branch = _last_branch(log[start:])
     if trace is None:  # RISC-V has no such heading
         frames = (_FRAME.match(line) for line in log[start + 1 :] if _ADDRESS.match(line))
         return [match["function"] for match in frames if match]
-    return [match["function"] for line in log[trace + 1 :] if (match := _FRAME.match(line))]
+    return [frame for line in log[trace + 1 :] if (frame := _frame_in(line, branch))]
+
+
+def _frame_in(line: str, branch: str) -> str:
+    """Returns the function of a line of a call trace, or an empty text. `branch` is that of the last branch."""
+    match = _FRAME.match(line)
+    uncertain = _UNCERTAIN.match(line)
+    if uncertain and _name(uncertain["function"]) == branch:
+        match = uncertain
+    if match:
+        return match["function"]
+    return ""
+
+
+def _last_branch(log: Sequence[str]) -> str:
+    """Returns the name of the function with the processor's last branch before an oops of s390; empty if unknown."""
+    lines = iter(log)
+    if any(_BRANCH in line for line in lines):
+        match = _FRAME.match(next(lines, ""))
+        if match:
+            return _name(match["function"])
+    return ""
 
 
 def _reported_frames(log: Sequence[str]) -> list[str]:

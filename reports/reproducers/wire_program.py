@@ -261,7 +261,7 @@ class WireScript:
         self.lines.append(f'content_{number} = turn()[0].strip("-")')
         arguments = [f"content=content_{number}"]
         if compares:
-            word = f'int.from_bytes(bytes.fromhex(content_{number}), "little")'
+            word = f"int.from_bytes(bytes.fromhex(content_{number}), sys.byteorder)"
             arguments.append(f"compare={word}")
         return arguments
 
@@ -289,7 +289,7 @@ class WireScript:
                 value = f"word_at({at}) + {numbers['add']}"
             else:
                 value = numbers["holds"]
-            self._changes.append(f'({at}, ({value}).to_bytes({_WORD}, "little"))')
+            self._changes.append(f"({at}, ({value}).to_bytes({_WORD}, sys.byteorder))")
             return
         data = f"pattern({numbers.get('offset', '0')}, {numbers['length']})"
         self._changes.append(f"({at}, {data})")

@@ -300,7 +300,7 @@ def word_at(at: int) -> int:
     """Returns the word at an address before the first packet."""
     starts = [start for name, start in value.items() if name.startswith("memory.")]
     base = max(start for start in starts if start <= at)
-    return int.from_bytes(fill(at - base + 8)[-8:], "little")
+    return int.from_bytes(fill(at - base + 8)[-8:], sys.byteorder)
 
 
 def fill(size: int) -> bytes:
