@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -96,3 +97,17 @@ def git(tree: Path, *arguments: str, given: bytes = b"") -> str:
         check=True,
     )
     return done.stdout.decode()
+
+
+@contextlib.contextmanager
+def killed_after(line: bytes, program: str) -> Iterator[None]:
+    """Runs a Python program until it prints the line, and kills it at the end of the block."""
+    with subprocess.Popen(
+        [sys.executable, "-uc", program],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == line
+        yield
+        process.kill()

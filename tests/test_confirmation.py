@@ -1,59 +1,39 @@
 """Tests of the confirmation, which repeats violations in fresh workers. A violation is confirmed, or the earlier cases that
-it depends on are found, or it is reported as not confirmed. A defect is as severe as the worst of its outcomes."""
+it depends on are found, or it is reported as not confirmed."""
 
 from __future__ import annotations
 
 import itertools
-import json
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import samples
 from actors import HEADER, SILENCE, Actor, Stage, killed
-from commands.report import renderer
-from conformance.defects import Severity
 from conformance.errors import UserError
-from conformance.judging import Judgement
-from conformance.model.fault import ON_DEMAND, OWN_ADDRESSES, Fault, FaultKind
 from conformance.model.kind import Kind
-from conformance.results.records import Recorded, encode, result_record
+from conformance.results.records import Recorded, encode
 from conformance.run_options import RunOptions
 from conformance.supervision import Worker, WorkerEnd, confirmation
 from conformance.tables.suite import VERSION, Suite
-from kinds import Cli
-from reports import terminal
-from reports.comparison import (
-    CHANGED,
-    GONE,
-    IN_BOTH,
-    NEW,
-    NOT_DECIDED,
-    REGRESSED,
-    UNCONFIRMED,
-    compare,
-)
-from reports.comparison_formats import text
-from reports.digest import Digest, read
-from reports.repetitions import Repetitions
 from samples import (
     footer_of,
     numbered,
     observed_result,
     observed_sweep,
-    recorded,
-    registry,
     result,
-    written,
 )
 
 COUNT = 12
+
+
 SUITE = numbered(COUNT)
+
+
 IDS = [case.id for case in SUITE.cases]
+
+
 # A function that returns the verdict of a case after these cases in the same worker.
 Device = Callable[[str, Sequence[str]], str]
 
@@ -416,11 +396,17 @@ ROWS = """\
     expect: [{then: success, rule: REG-15}]
   when: {access: $access}
 """
+
+
 SWEPT, TRIES = (
     samples.suite([samples.table("reg_mr/sample", ROWS.replace("    points: 8\n", points), 2)])
     for points in ("    points: 8\n", "    points: 8\n    tries: true\n")
 )
+
+
 ORDINARY, SWEEP = (case.id for case in SWEPT.cases)
+
+
 POINT = "access=LOCAL_WRITE"
 
 
@@ -461,252 +447,3 @@ def test_the_smallest_point_of_a_deviation_is_repeated_in_isolation_or_after_the
     assert after is None or record["alone"]["verdict"] == "PASS"
     (failed,) = (result for result in recorded.results if result["case"] == SWEEP)
     assert ("(1 of 8 tries)" in failed["reason"]) == (suite is TRIES)
-
-
-# What reports show
-
-
-@pytest.fixture
-def mixed(tmp_path: Path) -> Path:
-    """A run with one violation that is confirmed and another that depends on an earlier case."""
-    depends = after(11, 2)
-    Run(
-        tmp_path / "mixed",
-        lambda case, before: "FAIL" if case == IDS[5] else depends(case, before),
-    )()
-    return tmp_path / "mixed"
-
-
-NOT_CONFIRMED = (
-    "not confirmed: FAIL in the run, but PASS in isolation "
-    "(ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=0) returned an MR); "
-    f"it occurs again after {IDS[2]}"
-)
-
-
-@pytest.mark.parametrize("form", ["junit", "ktap", "html"])
-def test_a_report_has_the_confirmation_next_to_each_violation(mixed: Path, form: str) -> None:
-    text = renderer(form).render([read(mixed)])
-    if not (isinstance(text, str)):
-        text = text.decode()
-    assert "confirmed: the same when repeated with other cases, in a different order" in text
-    assert NOT_CONFIRMED in text
-
-
-def test_the_summaries_have_the_figures_and_the_violations_that_were_not_confirmed(
-    mixed: Path,
-) -> None:
-    run = read(mixed)
-    assert list(run.violations.repetitions.summary()) == [
-        "confirmation: 1 of 2 violations reproduced in a fresh worker, 1 of them together with others",
-        f"{IDS[11]}: {NOT_CONFIRMED}",
-    ]
-    assert all(
-        line in terminal.summary(run, mixed) for line in run.violations.repetitions.summary()
-    )
-    assert "1 of 2 violations reproduced in a fresh worker" in str(
-        renderer("markdown").render([run]),
-    )
-    data = json.loads(renderer("summary").render([run]))
-    assert data["confirmation"] == {
-        "confirmed": 1,
-        "not_confirmed": 1,
-        "not_tried": 0,
-        "unconfirmed": [IDS[11]],
-    }
-
-
-def test_a_comparison_has_the_confirmation_of_a_regression(
-    tmp_path: Path,
-    mixed: Path,
-    cli: Cli,
-) -> None:
-    Run(tmp_path / "old", always())()
-    assert NOT_CONFIRMED in cli(1, "compare", tmp_path / "old", mixed).out
-
-
-# Violations with several outcomes
-
-
-ODP = Fault(
-    FaultKind.MOVED,
-    "traffic()",
-    "traffic",
-    key="region",
-    region=(ON_DEMAND, OWN_ADDRESSES),
-)
-
-
-def in_turn(**ends: Sequence[str]) -> Callable[[str, Sequence[str]], str]:
-    """Returns a device on which each case, by its number, has these outcomes in turn, and passes afterwards."""
-    times: Counter[str] = Counter()
-    by_id: Mapping[str, Sequence[str]] = {
-        IDS[int(number.removeprefix("c"))]: end for number, end in ends.items()
-    }
-
-    def verdict(case: str, before: Sequence[str]) -> str:
-        lines = by_id.get(case, ())
-        times[case] += 1
-        if times[case] <= len(lines):
-            return lines[times[case] - 1]
-        return "PASS"
-
-    return verdict
-
-
-def seen(folder: Path, **ends: Sequence[str]) -> tuple[Digest, Run]:
-    run = Run(folder, in_turn(**ends))
-    run()
-    return read(folder), run
-
-
-def test_violations_never_seen_again_are_counted_separately(tmp_path: Path) -> None:
-    record_here, run = seen(tmp_path / "new", c4=["FAIL"])
-    (record,) = record_here.confirmations
-    assert (record["confirmed"], record["repetitions"]) == (False, {"seen": 0, "of": 3})
-    # one repetition in isolation, one after all earlier cases, and two more
-    assert len(run.again) == 1 + 1 + 2
-    (defect,) = record_here.violations.defects
-    assert defect.unconfirmed
-    assert record_here.violations.open_defects == ()
-    assert record_here.summary.headline == "1 result not confirmed"
-    assert "unconfirmed" in terminal.summary(record_here, tmp_path)
-    # Once at the top, and once at the defect.
-    assert str(renderer("html").render([record_here])).count("not confirmed:</span> ") == 1
-    assert "it did not occur again in 3 repetitions" in str(
-        renderer("markdown").render([record_here])
-    )
-
-
-def test_a_hang_that_is_never_seen_again_is_undecided(tmp_path: Path) -> None:
-    """A busy host can be the reason for a request that does not complete in time, but not for any other violation."""
-    once, twice = (
-        seen(tmp_path / str(len(ends)), c4=ends)[0] for ends in (["HANG"], ["HANG", "HANG"])
-    )
-    (rule,) = once.violations.defects[0].rules
-    assert (once.summary.status, once.verdicts.of_rules[rule]) == (3, "BROKEN")
-    assert "1 rule undecided" in once.summary.conclusion
-    assert (twice.summary.status, twice.verdicts.of_rules[rule]) == (1, "HANG")
-    assert seen(tmp_path / "failed", c4=["FAIL"])[0].summary.status == 1
-
-
-def test_a_hang_that_another_violation_replaces_counts_as_that_violation(tmp_path: Path) -> None:
-    """The repetition confirms that the rule is violated, but not that a request never completes."""
-    digest, _ = seen(tmp_path, c4=["HANG", "FAIL"])
-    (record,) = digest.confirmations
-    assert (record["confirmed"], record["alone"]["verdict"]) == (True, "FAIL")
-    (hang,) = digest.violations.defects
-    assert hang.unconfirmed
-    assert digest.verdicts.of_rules[hang.rules[0]] == "FAIL"
-    assert digest.summary.status == 1
-
-
-def test_rules_of_points_whose_hang_is_not_confirmed_are_undecided() -> None:
-    """Other points of the sweep violate one of the two rules of the hang, and a third rule."""
-    of = numbered(1).cases[0]
-    hang = {
-        "verdict": "HANG",
-        "smallest": {"op": "SEND"},
-        "rules": ["REG-01", "REG-02"],
-        "when": "op=SEND",
-    }
-    fail = {
-        "verdict": "FAIL",
-        "smallest": {"op": "WRITE"},
-        "rules": ["REG-02", "REG-03"],
-        "when": "op=WRITE",
-    }
-    verdicts = {"REG-01": "HANG", "REG-02": "HANG", "REG-03": "FAIL", "REG-04": "PASS"}
-    swept = result(
-        of,
-        "HANG",
-        rule_verdicts=verdicts,
-        deviations=[hang, fail],
-        rules=list(verdicts),
-    )
-    tried: Any = [
-        {"case": of.id, "point": f"op={op}", "confirmed": op == "WRITE", "by": "x"}
-        for op in ("SEND", "WRITE")
-    ]
-    decided = Repetitions(tried).decided(swept)
-    assert decided["rule_verdicts"] == verdicts | {"REG-01": "BROKEN", "REG-02": "FAIL"}
-    assert Repetitions(tried[1:]).decided(swept) == swept
-    failed: Any = {**swept, "verdict": "FAIL", "effective": "FAIL"}
-    assert Repetitions(tried).decided(failed) == {
-        **failed,
-        "rule_verdicts": decided["rule_verdicts"],
-    }
-
-
-def test_an_unconfirmed_violation_is_not_a_regression(tmp_path: Path, cli: Cli) -> None:
-    good, _ = seen(tmp_path / "old")
-    comparison = compare(good, seen(tmp_path / "new", c4=["FAIL"])[0])
-    assert [change.kind for change in comparison.changes] == [UNCONFIRMED]
-    assert comparison.status == 0
-    cli(0, "compare", tmp_path / "old", tmp_path / "new")
-    steady = compare(good, seen(tmp_path / "steady", c4=["FAIL", "FAIL"])[0])
-    assert [change.kind for change in steady.changes] == [REGRESSED]
-
-
-def test_a_defect_that_the_old_run_saw_without_confirming_it_is_not_new(tmp_path: Path) -> None:
-    unsure, sure = (
-        seen(tmp_path / "old", c4=["FAIL"])[0],
-        seen(tmp_path / "new", c4=["FAIL", "FAIL"])[0],
-    )
-    defects = compare(unsure, sure).defects
-    assert (len(defects[NEW]), len(defects[IN_BOTH])) == (0, 1)
-    defects = compare(sure, unsure).defects
-    assert [len(defects[kind]) for kind in (NEW, GONE, IN_BOTH, NOT_DECIDED)] == [0, 0, 0, 1]
-
-
-def test_a_violation_seen_in_some_repetitions_is_confirmed_and_unsteady(tmp_path: Path) -> None:
-    record_here, _ = seen(tmp_path, c4=["FAIL", "PASS", "PASS", "FAIL"])
-    (record,) = record_here.confirmations
-    assert (record["confirmed"], record["repetitions"]) == (True, {"seen": 1, "of": 3})
-    assert len(record_here.violations.open_defects) == 1
-    assert "confirmed, and unsteady: seen in 1 of 3 repetitions in isolation" in str(
-        renderer("html").render([record_here]),
-    )
-
-
-def test_a_violation_that_crashes_when_repeated_is_confirmed_as_a_crash(tmp_path: Path) -> None:
-    record_here, _ = seen(tmp_path, c4=["FAIL", "CRASH"])
-    (record,) = record_here.confirmations
-    assert (record["confirmed"], record["alone"]["verdict"]) == (True, "CRASH")
-    (defect,) = record_here.violations.open_defects
-    assert defect.severity is Severity.KERNEL_CRASH
-
-
-def run_of(folder: Path, fault: Fault) -> Digest:
-    """Returns a run with one case, which violates IOVA-05 with this fault."""
-    of = numbered(1).cases[0]
-    line = result_record(of, registry(), Judgement.of_fault(fault), {"rc": None})
-    line["rules"] = ["IOVA-05"]
-    return read(written(recorded([line]), folder))
-
-
-def test_a_defect_that_kills_the_kernel_in_one_run_is_the_same_defect_and_no_regression(
-    tmp_path: Path,
-) -> None:
-    """Whether an on-demand region whose iova is not its address kills the kernel depends on kernel memory."""
-    kills = replace(
-        ODP,
-        kind=FaultKind.KERNEL_DIED,
-        used=True,
-        seen=("the kernel died", "", "", "", ""),
-    )
-    failing, other = run_of(tmp_path / "fails", ODP), run_of(tmp_path / "kills", kills)
-    titles = [run.violations.defects[0].title.partition(":")[0] for run in (failing, other)]
-    assert titles == ["on-demand (ODP) region with hca_va"] * 2
-    assert failing.violations.defects[0].fingerprint == other.violations.defects[0].fingerprint
-    for old, new in ((failing, other), (other, failing)):
-        comparison = compare(old, new)
-        assert [change.kind for change in comparison.changes] == [CHANGED]
-        assert comparison.status == 0
-        (both,) = comparison.defects[IN_BOTH]
-        assert both.severity is Severity.KERNEL_CRASH
-    assert [news for _, news in compare(failing, other).changed_defects] == ["kernel-died"]
-    assert "now also kernel-died" in "\n".join(text(compare(failing, other), None))
-    assert compare(failing, failing).changed_defects == []
-    elsewhere = run_of(tmp_path / "elsewhere", replace(kills, used=False, site=("f", "", "", "")))
-    assert [change.kind for change in compare(failing, elsewhere).changes] == [REGRESSED]

@@ -1,4 +1,4 @@
-"""Tests of severity and defects on the violations of real runs, and of the findings for mailing lists and KCIDB.
+"""Tests of severity and defects on the violations of real runs.
 
 `recorded_violations` has the violations, and some passing results, of four runs in the guest: two on Debian forky, with
 crashes in different cases, one on trixie, and one with the driver siw. Headers and results are as recorded, except for
@@ -7,17 +7,14 @@ details of the machine and keys that no test reads.
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from commands.__main__ import main
 from conformance.defects import (
     Defect,
     Severity,
@@ -31,16 +28,17 @@ from conformance.defects import (
     symptoms_of,
 )
 from conformance.model.fault import Effect, Fault, FaultKind
-from conformance.model.record import ResultRecord, SetUp
-from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.model.vocabulary import BUILT_INLINE
+from conformance.model.record import ResultRecord
+from conformance.model.verdict import VIOLATIONS
 from conformance.tables.suite import load_suite
-from kinds import REPORTS, Cli
+from kinds import REPORTS
 from recorded_reference import record as recorded_run
 from reports.digest import read
 from trial.catalogue import named
 
 RUNS = Path(__file__).with_name("recorded_violations")
+
+
 # The defects of forky. Trackers and waivers of users contain these fingerprints, which therefore must not change.
 _FORKY = """
 6c8e18b350a5:BIND-15+BIND-19 7862f7654354:IOVA-05 85c569cb8aca:BIND-10 251ad0de44ec:REG-12 2b7c9c131fc3:BIND-21
@@ -49,7 +47,11 @@ _FORKY = """
 4703b67c7434:REG-11 586737a68bcd:REG-13 ff6941f7e668:IOVA-02+IOVA-03+IOVA-05 885a6ada681b:REG-25 9cfb0f69cdbe:BIND-19
 4d1f0fd5bda9:REREG-12 eb1cbda3da5a:STAT-03+STAT-06 5e8c2d4d65db:BIND-15+BIND-19 1241c05be1a5:ADV-09
 """
+
+
 FORKY: dict[str, tuple[str, ...]] = {}
+
+
 for _word in _FORKY.split():
     _name, _, _rules = _word.partition(":")
     FORKY[_name] = tuple(_rules.split("+"))
@@ -242,137 +244,6 @@ def test_wrong_results_of_the_kernel_core_count_as_the_stacks_but_crashes_do_not
     assert not any(map(is_of_stack, dead))
 
 
-TITLES = {
-    "4703b67c7434": "a valid registration is refused with EOPNOTSUPP: ZERO_BASED region",
-    "586737a68bcd": "a valid registration with ON_DEMAND is refused with EOPNOTSUPP: ODP region with HUGETLB",
-    "74523eb0e047": "ibv_advise_mr fails with EINVAL instead of EFAULT or ENOENT or EPERM: lists of several elements; "
-    "an lkey of another PD, or without write access; a range out of bounds, or an invalid lkey",
-    "85c569cb8aca": "range of a bound window: its rkey moves bytes that it must not move",
-    "7862f7654354": "on-demand (ODP) region with hca_va: the kernel crashes, valid requests are refused",
-    "251ad0de44ec": "on-demand (ODP) region: bytes are lost or misplaced",
-    "eb1cbda3da5a": "refused requests complete with WR_FLUSH_ERR instead of their own status",
-    "6c8e18b350a5": "kernel fault in __rxe_put, called by rxe_invalidate_mw (rdma_rxe), during an invalidation",
-    "2b7c9c131fc3": "a bind kills the process with SIGSEGV: no region (mr NULL)",
-}
-
-
-def test_a_title_is_made_of_the_cause_of_the_rules_and_of_what_was_seen() -> None:
-    shorts = {rule.id: rule.short for rule in load_suite().registry.values()}
-    titles = {defect.fingerprint: defect.title for defect in defects_of(results("forky"), shorts)}
-    assert {fingerprint: titles[fingerprint] for fingerprint in TITLES} == TITLES
-    without = {defect.fingerprint: defect.title for defect in defects_of(results("forky"))}
-    assert without["4703b67c7434"] == "a valid registration is refused with EOPNOTSUPP: REG-11"
-
-
-def test_a_title_names_the_command_the_memory_and_the_operation_of_all_its_symptoms() -> None:
-    crash = next(
-        item for item in symptoms("forky") if "6c8e18b350a5" in cause_of(item).fingerprints
-    )
-    secret: SetUp = {"given": ["buf: memory, secret, 4 pages"], "before": []}
-    (dead,) = defects_of([{**crash.record, "set_up": secret}])
-    assert dead.title.endswith("during an invalidation (secret memory)")
-    for operation, title in (("FLUSH_GLOBAL", "FLUSH_GLOBAL"), ("", "an access")):
-        call = f"traffic(op={operation})" if operation else "traffic()"
-        fault = Fault(FaultKind.ACCEPTED, call=call, verb="traffic").as_data()
-        (defect,) = defects_of([{**crash.record, "verdict": Verdict.FAIL, "fault": fault}])
-        assert defect.title.startswith(f"{title} is not refused")
-    call = "uverbs REREG_MR(mr=mr)"
-    fault = Fault(FaultKind.REFUSED, call=call, verb="ibv_rereg_mr", returned="EACCES").as_data()
-    fault |= {"errno": "EACCES"}
-    (defect,) = defects_of([{**crash.record, "verdict": Verdict.FAIL, "fault": fault}])
-    assert defect.title == "a valid uverbs REREG_MR is refused with EACCES"
-    read_only: SetUp = {"given": ["mr: ibv_reg_mr(access=ON_DEMAND)"], "before": []}
-    record: ResultRecord = {**crash.record, "verdict": Verdict.FAIL, "fault": fault}
-    (defect,) = defects_of([{**record, "set_up": read_only}])
-    assert defect.title == (
-        "a valid uverbs REREG_MR of a region without LOCAL_WRITE is refused with EACCES"
-    )
-
-
-def at_points(*points: tuple[str, FaultKind, dict[str, str]]) -> list[str]:
-    """Returns the titles of the defects of deviating points, each with its rule, its fault and its values."""
-    deviations = []
-    for rule, kind, values in points:
-        fault = Fault(kind, verb="traffic", operation=values["operation"], key=values["key"])
-        if kind in (FaultKind.REFUSED, FaultKind.WRONG_STATUS):
-            fault = replace(fault, operation=BUILT_INLINE, seen=("WR_FLUSH_ERR",))
-        if kind is FaultKind.MOVED:
-            fault = replace(fault, outside=True)
-        deviations.append(
-            {"when": "always", "rules": [rule], "fault": fault.as_data(), "smallest": values},
-        )
-    record: Any = {**symptoms("forky")[0].record, "verdict": "FAIL", "deviations": deviations}
-    record.pop("alarms", None)
-    return [defect.title for defect in defects_of([record])]
-
-
-def test_one_cause_at_points_with_several_rules_and_keys_is_one_defect() -> None:
-    cut = {"operation": "ATOMIC_FETCH_AND_ADD", "before": "cut_read", "key": "window"}
-    later = {**cut, "before": "refused"}
-    kept = [("BIND-07", FaultKind.NOT_ARRIVED, cut), ("REG-12", FaultKind.NOT_ARRIVED, later)]
-    (title,) = at_points(*kept, ("IOVA-02", FaultKind.NO_COMPLETION, {**cut, "key": "region"}))
-    assert title.startswith("atomic operations fail after a reset of their queue pair")
-    inline = {"operation": "SEND", "posting": "wr_post", "flags": "inline", "key": "window"}
-    found = [("BIND-05", FaultKind.REFUSED, inline), ("STAT-01", FaultKind.WRONG_STATUS, inline)]
-    assert at_points(*found) == [
-        "valid requests are refused: requests of ibv_wr_post with inline data"
-    ]
-    outside = [(rule, FaultKind.MOVED, inline) for rule in ("BIND-08", "BIND-10")]
-    assert len(at_points(*outside)) == 1
-    assert len(at_points(*kept, *found, *outside)) == 3
-    of_list = {"operation": "SEND", "posting": "wr_post", "elements": "last_of_3", "key": "region"}
-    lists = [(rule, FaultKind.NOT_ARRIVED, of_list) for rule in ("BIND-05", "IOVA-02")]
-    assert at_points(*lists) == ["requests of ibv_wr_post: bytes are lost or misplaced"]
-    not_copied = ("REG-30", FaultKind.NOT_ARRIVED, inline)
-    assert len(at_points(not_copied, *lists)) == 2
-    fence = {"operation": "RDMA_READ", "flags": "fence", "key": "region"}
-    swap = {**fence, "operation": "ATOMIC_CMP_AND_SWP"}
-    hung = [("REG-06", FaultKind.NO_COMPLETION, values) for values in (fence, swap)]
-    assert at_points(*hung) == ["requests never complete: fenced requests"]
-
-
-def test_the_title_of_a_wrong_completion_names_its_wrong_fields() -> None:
-    record = symptoms("forky")[0].record
-    seen = ["the flag GRH, which is valid only for datagrams", "wr_id 5 instead of 7"]
-    fault = {"kind": "different", "verb": "completion_fields", "seen": seen}
-    (defect,) = defects_of([{**record, "deviations": [], "alarms": [], "fault": fault}])
-    assert defect.title == (
-        "a completion has a wrong wr_id, the flag GRH, which is valid only for datagrams"
-    )
-
-
-def test_the_title_of_a_kernel_warning_names_the_driver_and_of_an_invalidation_the_window() -> None:
-    crash = next(item for item in symptoms("siw") if "f7496e71ec5f" in cause_of(item).fingerprints)
-    (defect,) = defects_of([crash.record], {"REG-23": "memory that cannot be registered"})
-    assert " below siw_umem_get (siw), during a registration" in defect.title
-    assert defect.title.startswith("kernel warning in __alloc_frozen_pages_noprof, ")
-    dead = next(item for item in symptoms("forky") if "6c8e18b350a5" in cause_of(item).fingerprints)
-    fault = {**dead.fault.as_data(), "dead": True, "key": "window"}
-    (defect,) = defects_of([{**dead.record, "fault": fault}])
-    assert defect.title.endswith("during an invalidation of a window that is not bound")
-
-
-def test_the_title_of_a_report_of_kasan_names_the_error_and_the_function() -> None:
-    (dead,) = [
-        defect for defect in defects_of(results("forky")) if defect.fingerprint == "6c8e18b350a5"
-    ]
-    record = next(
-        result
-        for result in results("forky")
-        if result["case"] in dead.cases and result["verdict"] == "CRASH"
-    )
-    frames = ("__rxe_put", "rxe_invalidate_mw", "rdma_rxe", "rdma_rxe")
-    seen = ("KASAN: slab-use-after-free", "__rxe_put [rdma_rxe]", "rxe_invalidate_mw [rdma_rxe]")
-    fault = Fault(FaultKind.KERNEL_MEMORY, verb="ibv_bind_mw", seen=seen, site=frames)
-    (reported,) = defects_of([{**record, "verdict": Verdict.FAIL, "fault": fault.as_data()}])
-    assert (
-        reported.title
-        == "KASAN: slab-use-after-free in __rxe_put, called by rxe_invalidate_mw (rdma_rxe), during a bind"
-    )
-    assert reported.severity is Severity.MEMORY
-    assert reported.fingerprint == dead.fingerprint, "the same place in the driver"
-
-
 def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fingerprint(
     tmp_path: Path,
 ) -> None:
@@ -395,77 +266,6 @@ def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fi
     for case in first.cases:
         (alone,) = defects_of([result for result in run.results if result["case"] == case])
         assert alone.fingerprint in first.fingerprints
-
-
-# Findings
-
-
-TWO = [str(RUNS / f"{stack}.jsonl") for stack in ("forky", "trixie")]
-# The keys that KCIDB's schema 5.3 requires for each kind of object.
-REQUIRED = {
-    "checkouts": {"id", "origin"},
-    "builds": {"id", "origin", "checkout_id"},
-    "tests": {"id", "origin", "build_id"},
-    "issues": {"id", "origin", "version"},
-    "incidents": {"id", "origin", "issue_id", "issue_version"},
-}
-
-
-@pytest.fixture(scope="module")
-def kcidb(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    out = tmp_path_factory.mktemp("kcidb")
-    assert (
-        main(["findings", *TWO, "--format", "kcidb", "--origin", "my_ci", "--out", str(out)]) == 0
-    )
-    data: dict[str, Any] = json.loads((out / "kcidb.json").read_text())
-    return data
-
-
-def test_the_objects_have_what_the_schema_requires_and_refer_to_each_other(
-    kcidb: dict[str, Any],
-) -> None:
-    assert kcidb["version"] == {"major": 5, "minor": 3}
-    assert {key for key in kcidb if key != "version"} == set(REQUIRED)
-    ids = {}
-    for kind in REQUIRED:
-        ids[kind] = [entry["id"] for entry in kcidb[kind]]
-    for kind, keys in REQUIRED.items():
-        assert kcidb[kind], kind
-        assert len(set(ids[kind])) == len(ids[kind]), kind
-        for item in kcidb[kind]:
-            assert keys <= set(item)
-            assert re.match(r"my_ci:[^\0]+\Z", item["id"])
-    for kind, key, of in (
-        ("builds", "checkout_id", "checkouts"),
-        ("tests", "build_id", "builds"),
-        ("incidents", "test_id", "tests"),
-        ("incidents", "issue_id", "issues"),
-    ):
-        assert {entry[key] for entry in kcidb[kind]} <= set(ids[of])
-    assert all(
-        re.match(r"rdma_cts(\.[a-zA-Z0-9_-]+)+\Z", entry["path"]) for entry in kcidb["tests"]
-    )
-
-
-def test_an_issue_has_severity_stacks_rules_and_its_program(kcidb: dict[str, Any]) -> None:
-    (issue,) = [issue for issue in kcidb["issues"] if issue["id"] == "my_ci:85c569cb8aca"]
-    assert issue["misc"]["severity"] == "memory safety"
-    assert list(issue["misc"]["rules"]) == ["BIND-10"]
-    assert set(issue["misc"]["stacks"].values()) == {"seen"}
-    assert len(issue["misc"]["stacks"]) == len(TWO)
-    assert "#include <infiniband/verbs.h>" in issue["misc"]["program"]
-
-
-def test_the_text_about_a_defect_names_the_stacks_that_have_it(tmp_path: Path, cli: Cli) -> None:
-    said = cli(0, "findings", *TWO, "--format", "mail", "--out", tmp_path).out
-    texts = sorted((tmp_path / "findings").glob("*.txt"))
-    assert f"{tmp_path}/findings: {len(texts)} texts of " in said
-    assert len(texts) > 5
-    for text in map(Path.read_text, texts):
-        assert text.startswith("Subject: ")
-        assert "\nStacks:\n" in text
-        assert "#include <infiniband/verbs.h>" in text
-    assert not (tmp_path / "findings.md").exists()
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,7 @@ import yaml
 from conformance.defects import Severity, defects_of
 from conformance.defects.severity import severity_of_fault
 from conformance.judging import judge, refused_region
-from conformance.judging.answering_layer import answering_layer
 from conformance.judging.circumstances import located
-from conformance.judging.kernel_alarms import crash_location, kernel_alarm
 from conformance.model.case import Case
 from conformance.model.fault import OWN_ADDRESSES, Fault, FaultKind
 from conformance.model.observation import AskedRange, KernelEvidence, Observation
@@ -24,17 +22,22 @@ from conformance.model.record_shape import RESULT, completed
 from conformance.model.verdict import Verdict
 from conformance.results.records import result_record
 from conformance.tables.suite import load_suite
-from kinds import REPORTS
 from samples import case, registry
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+
 JUDGED = yaml.safe_load(Path(__file__).with_name("judged.yaml").read_text())
+
+
 CASES = {name: case(row, verb) for name, (verb, row) in JUDGED["cases"].items()}
+
+
 REGISTER, REFUSE = CASES["REGISTER"], CASES["REFUSE"]
+
+
 REGION = "mrs: {mr: {access: [LOCAL_WRITE, MW_BIND]}}"
-ONE_REGION = "given: {mrs: {mr: {access: []}}}"
 
 
 def failed(errno: str = "EINVAL", /, **more: Unpack[Observation]) -> Observation:
@@ -185,6 +188,8 @@ _FUNCTIONS = (
     notified,
     received,
 )
+
+
 OBSERVATIONS = {
     pattern.__name__: pattern for pattern in (*_FUNCTIONS, requested, silent, left, observed)
 }
@@ -326,19 +331,6 @@ def test_a_key_that_still_works_is_a_defect_of_the_call_that_ended_the_key(
     assert defect.title == title
 
 
-WARNING = "WARNING: CPU: 0 PID: 7 at mm/page_alloc.c:4826 __alloc_pages+0x1/0x2"
-
-
-@pytest.mark.parametrize(("suspect", "function", "named"), JUDGED["suspects"])
-def test_a_suspect_is_recognized_only_by_its_whole_name(
-    suspect: str,
-    function: str,
-    named: bool,
-) -> None:
-    log = [WARNING, "Call Trace:", f" {function}"]
-    assert bool(kernel_alarm({"taint": 0, "log": log, "suspects": ["ib_core", suspect]})) is named
-
-
 def test_at_uverbs_a_call_is_named_by_the_kernels_command() -> None:
     rows = "{rules: [REREG-11], entries: [uverbs], given: {mrs: {mr: {access: []}}}, when: {flags: [CHANGE_ACCESS]}, "
     at_kernel = case(
@@ -348,48 +340,6 @@ def test_at_uverbs_a_call_is_named_by_the_kernels_command() -> None:
     assert str(at_kernel.when).startswith("uverbs REREG_MR(mr=mr, flags=CHANGE_ACCESS")
     assert str(at_kernel.afterwards[0]) == "uverbs DEREG_MR(mr=mr)"
     assert str(REFUSE.when).startswith("ibv_reg_mr(")
-
-
-@pytest.mark.parametrize(("name", "code", "layer"), JUDGED["answers"])
-def test_checks_of_the_kernel_core_are_attributed_to_it(name: str, code: str, layer: str) -> None:
-    row = f"{{rules: [IOVA-02], when: {{{name}, access: []}}, then: success}}"
-    of = CASES.get(name) or case(row, "reg_mr_iova")
-    seen = Observation(rc=None, returned="NULL", errno=code, layer="kernel")
-    assert answering_layer(of, seen) == layer
-    judgement = judge(of, [], seen)
-    says = judgement.reason.endswith(
-        "the kernel's RDMA core returned this result, the same for every driver",
-    )
-    assert says == (layer == "kernel core" and judgement.verdict == Verdict.FAIL)
-    assert answering_layer(of, {**seen, "layer": "provider"}) == "provider"
-
-
-ADVICE = "{rules: [ADV-09], %s, then: open, when: {advice: PREFETCH, sg_list: [{addr: buf, length: 8, lkey: mr.lkey}], %s}}"
-REREG = "{rules: [REREG-06], %s, when: {flags: [%s], access: [%s]}, then: open}"
-
-
-@pytest.mark.parametrize(
-    ("row", "more", "core"),
-    [
-        (ADVICE, ("pd_handle: invented",), "ENOENT"),
-        (ADVICE, ("flags: [bit 3]",), "EINVAL"),
-        (ADVICE, ("flags: [FLUSH]",), ""),
-        (REREG, ("CHANGE_ACCESS", "REMOTE_WRITE"), "EINVAL"),
-        (REREG, ("CHANGE_ACCESS", "REMOTE_WRITE, LOCAL_WRITE"), ""),
-        (REREG, ("CHANGE_PD", "REMOTE_WRITE"), ""),
-    ],
-)
-def test_only_the_core_refuses_these_advices_and_reregistrations(
-    row: str,
-    more: tuple[str, ...],
-    core: str,
-) -> None:
-    of = case(row % (ONE_REGION, *more), "advise_mr" if row is ADVICE else "rereg_mr")
-    layers = {
-        code: answering_layer(of, {**status(code), "errno": code})
-        for code in ("EINVAL", "ENOENT", "EPERM")
-    }
-    assert layers == {code: "kernel core" if code == core else "kernel" for code in layers}
 
 
 BOUND = "qps: {qp: {type: RC}}, windows: {mw: {type: 1, bound: {addr: buf + 64, length: 256, access: [REMOTE_WRITE]}}}"
@@ -426,57 +376,6 @@ def test_a_region_of_reg_mr_ex_has_addresses_of_its_own_only_with_an_iova(
     (row,) = [row for row in load_suite().cases if row.id == f"reg_mr_ex/registration/{row_name}"]
     fault = located(Fault(FaultKind.REFUSED), row, min(1, len(row.afterwards)))
     assert (fault.region, fault.outside) == (kinds, False)
-
-
-@pytest.mark.parametrize("name", sorted(name for name in REPORTS if "oops" in name))
-def test_the_log_of_a_dead_kernel_names_the_place(name: str) -> None:
-    log, place = REPORTS[name]
-    assert crash_location(log) == place
-
-
-@pytest.mark.parametrize("name", sorted(name for name in REPORTS if name.startswith("dead_")))
-def test_a_kernel_of_any_processor_that_died_fails_its_case(name: str) -> None:
-    log, expected = REPORTS[name]
-    kind, _, text = expected.partition(": ")
-    fault = judge(REGISTER, [], region(), {"log": log}).fault
-    assert fault
-    assert fault.kind == kind
-    assert fault.seen[0].endswith(text)
-
-
-def test_a_report_of_kasan_fails_its_case_with_the_error_the_function_and_the_first_frames() -> (
-    None
-):
-    log, place = REPORTS["kasan"]
-    judgement = judge(REGISTER, [], region(), {"taint": 32, "taint_before": 0, "log": log})
-    fault = judgement.fault
-    assert fault
-    assert fault.kind is FaultKind.KERNEL_MEMORY
-    assert fault.site == (
-        "rxe_check_pagefault",
-        "rxe_odp_map_range_and_lock",
-        "rdma_rxe",
-        "rdma_rxe",
-    )
-    assert judgement.reason.endswith(f": the kernel reports {place}")
-
-
-@pytest.mark.parametrize("name", sorted(name for name in REPORTS if name.startswith("tool_")))
-@pytest.mark.parametrize(
-    "before",
-    [[], ["BUG: unrelated, and before"]],
-    ids=["alone", "after another"],
-)
-def test_a_report_of_a_kernel_tool_names_the_first_function_outside_of_tools(
-    name: str,
-    before: list[str],
-) -> None:
-    log, expected = REPORTS[name]
-    kind, _, what = expected.partition(": ")
-    fault = kernel_alarm({"taint": 0, "log": [*before, *log], "suspects": ["rdma_rxe"]})
-    assert fault
-    assert fault.kind == FaultKind(kind)
-    assert fault.seen == (what, "rxe_mr_init_user [rdma_rxe]", "rxe_reg_user_mr [rdma_rxe]")
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
-import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import pytest
 
@@ -19,17 +17,14 @@ from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.verdict import Verdict
 from conformance.tables.suite import load_suite
-from conformance.tables.tiers import Shard
 from fixtures.guest.changes import Change
 from fixtures.guest.driver import DRIVERS
 from kinds import Patch
-from launched import ended
 from trial import kernel_runs
-from trial.kernel import inside, report, trying
+from trial.kernel import inside, trying
 from trial.kernel.guest import Answer, Guests, Lost, NoSession
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import FOLDER, Mutant, read_mutants
-from trial.kernel.peers import Peers, rdma_core, rdma_unit_test
 from trial.kernel.trying import (
     ACCEPTED,
     BROKEN,
@@ -50,10 +45,20 @@ from trial.kernel.trying import (
 )
 
 SUITE = load_suite()
+
+
 OWN = next(case for case in SUITE.cases if case.rules == ("REG-20",))
+
+
 OTHER = next(case for case in SUITE.cases if case.rules == ("REG-05",))
+
+
 CASES = [OWN, OTHER]
+
+
 EVERY = [case.id for case in CASES]
+
+
 DOCUMENT = """\
 name: {name}
 about: The last byte is refused.
@@ -388,158 +393,6 @@ def test_a_seed_shuffles_the_cases_but_hazardous_cases_stay_last() -> None:
 
 def finding(name: str, outcome: str) -> Finding:
     return Finding(name, "rxe_mr", "range", ("REG-20",), "What.", outcome)
-
-
-def test_the_history_keeps_mutants_that_were_not_tried_and_reports_those_no_longer_killed(
-    tmp_path: Path,
-) -> None:
-    report.write(tmp_path, [finding("one", BY_ITS_RULE), finding("two", BY_ITS_RULE)], {})
-    before = report.read_history(tmp_path)
-    now = [finding("one", SURVIVED)]
-    assert [regression.name for regression in report.regressions(now, before)] == ["one"]
-    report.write(tmp_path, now, before)
-    after = {name: entry["outcome"] for name, entry in report.read_history(tmp_path).items()}
-    assert after == {"one": SURVIVED, "two": BY_ITS_RULE}
-    assert "| range | 1 | 1 |" in (tmp_path / "kernel.md").read_text()
-    assert "0 of 1 mutants killed" in report.summary(now, now, 1.0)
-    (tmp_path / "kernel.json").write_text("[]")
-    with pytest.raises(UserError, match=r"kernel.json cannot be read"):
-        report.read_history(tmp_path)
-
-
-class WithPeers(Driver):
-    """A driver on which rdma-core's tests are run. `failing` has the mutants with which each test fails."""
-
-    failing: ClassVar[dict[str, tuple[str, ...]]] = {
-        "bad": ("",),
-        "good": ("seen",),
-        "weak": ("flaky", "late"),
-        "stuck": ("hangs",),
-        "last": ("late", "seen"),
-    }
-
-    def outcomes(self, program: bytes, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-        modules = {"test_mr": ("good", "weak", "stuck", "last"), "test_pd": ("bad",)}
-        for name in modules.get(
-            arguments[1],
-            () if arguments[1].startswith("test_") else arguments[1:],
-        ):
-            by = [
-                outcome for outcome in self.failing[name] if outcome in (*self.module.split(), "")
-            ]
-            if "hangs" in by:
-                raise Lost(Verdict.HANG, f"in {name}", name)
-            if (
-                self.module == "flaky" and by
-            ):  # without other mutants, the test fails only the first time
-                if self.unfit:
-                    by = []
-                self.unfit.add("shown")
-            yield name, "failed" if by else "passed"
-
-
-def test_rdma_cores_tests_count_if_they_pass_without_the_mutant_and_fail_twice_with_it(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "test_mr.py").write_text("")
-    driver = WithPeers()
-    peers = Peers(*rdma_core(tmp_path), driver.trial(), cast(Modules, driver))
-    several = [mutant(name) for name in ("seen", "not-seen", "flaky", "hangs", "late")]
-    assert dict(peers.seen(several)) == {
-        "seen": "good",
-        "not-seen": "",
-        "flaky": "",
-        "hangs": "stuck",
-        "late": "weak",
-    }
-    with pytest.raises(UserError, match=r"there is no test_mr\.py"):
-        rdma_core(tmp_path / "elsewhere")
-    with pytest.raises(UserError, match=r"there is no such program"):
-        rdma_unit_test(tmp_path / "elsewhere")
-
-
-class WithoutUnmutatedModule(WithPeers):
-    def load(self, module: str) -> str:
-        if module:
-            return super().load(module)
-        return "insmod: refused"
-
-
-def test_rdma_cores_tests_do_not_count_if_the_module_without_mutants_is_not_loaded(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "test_mr.py").write_text("")
-    driver = WithoutUnmutatedModule()
-    peers = Peers(*rdma_core(tmp_path), driver.trial(), cast(Modules, driver))
-    assert dict(peers.seen([mutant("seen")])) == {"seen": ""}
-
-
-def test_rdma_unit_test_continues_after_a_test_that_kills_its_program(tmp_path: Path) -> None:
-    """The program is a script. Its first run skips a test and dies in the next test; its second run has the rest."""
-    (tmp_path / "program").write_bytes(
-        Path(__file__).with_name("stand_in_unit_test.sh").read_bytes(),
-    )
-    program, parts = rdma_unit_test(tmp_path / "program")
-    (tmp_path / "tests.pyz").write_bytes(program)
-    lines = map(
-        json.loads,
-        ended(sys.executable, tmp_path / "tests.pyz", "rxe0", parts[0]).stdout.splitlines(),
-    )
-    assert [(line["test"], line["outcome"]) for line in lines if line["outcome"]] == [
-        ("A.skips", "skipped"),
-        ("A.dies", "ended with status -15"),
-        ("A.fails", "failed"),
-        ("A.good", "passed"),
-    ]
-
-
-def test_the_table_compares_detections_by_kind(tmp_path: Path) -> None:
-    seen = (
-        (BY_ITS_RULE, "a.test"),
-        (ELSEWHERE, ""),
-        (SURVIVED, "a.test"),
-        (SURVIVED, ""),
-        (BY_ITS_RULE, None),
-    )
-    findings = [
-        dataclasses.replace(finding(str(n), outcome), peer=peer)
-        for n, (outcome, peer) in enumerate(seen)
-    ]
-    report.write(tmp_path, findings, {})
-    assert (
-        "| range | 4 | 1 | 1 | 1 | 1 |\n| all | 4 | 1 | 1 | 1 | 1 |"
-        in (tmp_path / "kernel.md").read_text()
-    )
-
-
-def test_a_night_tries_the_mutants_that_survived_or_are_new_and_a_tenth_of_all(
-    monkeypatch: Patch,
-) -> None:
-    mutants = read_mutants()
-    before: report.History = {
-        mutant.name: {"outcome": ACCEPTED if mutant.permitted else BY_ITS_RULE}
-        for mutant in mutants
-    }
-    before[mutants[0].name] = {"outcome": SURVIVED}
-    del before[mutants[1].name]
-    of_all: dict[str, Any] = {
-        "driver": "rxe",
-        "mutant": [],
-        "rule": [],
-        "file": [],
-        "permitted": False,
-    }
-    chosen = kernel_runs._chosen(argparse.Namespace(**of_all, night=True, shard=None), before)
-    assert set(mutants[:2]) <= set(chosen)
-    assert -(-len(mutants) // 10) <= len(chosen) <= -(-len(mutants) // 10) + 2
-    shards = [
-        argparse.Namespace(**of_all, night=False, shard=Shard(number, 2)) for number in (1, 2)
-    ]
-    halves = [kernel_runs._chosen(shard, {}) for shard in shards]
-    assert sorted(name.name for half in halves for name in half) == sorted(
-        mutant.name for mutant in mutants
-    )
-    assert abs(len(halves[0]) - len(halves[1])) <= 1
 
 
 def test_objects_that_the_driver_keeps_are_counted_by_the_functions_that_allocated_them(

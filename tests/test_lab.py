@@ -1,4 +1,4 @@
-"""Tests of a lab: located mistakes in its file, runs on several hosts at once, and the page that compares the hosts."""
+"""Tests of a lab: located mistakes in its file, and runs on several hosts at once."""
 
 from __future__ import annotations
 
@@ -18,13 +18,9 @@ from typing import Any
 import pytest
 from lxml import html
 
-import samples
 from commands.__main__ import main
 from commands.cli.choice import choose
-from commands.compare_nodes import differences
-from conformance.older_python import zip
 from conformance.results.plan import Plan, write_plan
-from conformance.results.records import Recorded
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
 from fixtures.hosts.lab_file import LabHost, read_lab
@@ -32,13 +28,9 @@ from kinds import Said, rows
 from launched import script
 from made_history import write_run
 from patience import PATIENCE_S, await_true, is_running
-from reports.digest import digest
-from reports.fleet import Fleet, Node, page
-from reports.history import Facts
-from reports.summary import as_data
-from samples import laid, numbered, result, user_error
+from samples import laid, user_error
+from test_compared_nodes import recorded
 
-SUITE = numbered(3)
 GOOD = """\
 groups:
   cx7: {device: mlx5_0, gid_index: 3, profile: profiles/cx7.yaml, return_within: 600}
@@ -388,54 +380,3 @@ def test_a_mistake_in_a_command_is_one_line_and_connects_to_no_host(
     assert output in done.err
     assert not (tmp_path / "connecting").exists()
     assert not (tmp_path / "out").exists()
-
-
-def recorded(verdicts: Sequence[str], **changes: Any) -> Recorded:
-    return samples.recorded(
-        [result(case, verdict) for case, verdict in zip(SUITE.cases, verdicts, strict=True)],
-        **changes,
-    )
-
-
-def node(name: str, verdicts: Sequence[str], group: str, **changes: Any) -> Node:
-    facts = Facts.of(
-        as_data(digest(recorded(verdicts, **changes).shown(), Path("out"), is_own=True))
-    )
-    return Node(name, f"{name}/report.html", facts, group=group)
-
-
-def test_differences_between_equal_hosts_come_first() -> None:
-    lab = Fleet(
-        (
-            node("a", ["PASS", "PASS", "PASS"], "same"),
-            node("b", ["PASS", "FAIL", "PASS"], "same", env={"kernel": "6.1"}),
-            node("c", ["FAIL", "FAIL", "FAIL"], "c"),
-            Node("d", problem="it cannot be reached", group="same"),
-        ),
-    )
-    text = html.fromstring(page(lab).decode()).text_content()
-    differences_here = text.partition("Differences between nodes that should be equal")[
-        2
-    ].partition(
-        "Nodes without a complete run",
-    )[0]
-    assert "REG-01PASSFAIL" in "".join(differences_here.split())
-    assert "6.1" in differences_here
-    assert "it cannot be reached" in text
-    assert (
-        "4 nodes, 2 groups, 1 differ from their group, 2 violate a rule, 1 without a complete run"
-        in text
-    )
-    assert "b: REG-01: FAIL, most nodes of its group: PASS" in [*differences(lab)]
-
-
-def test_the_page_of_hosts_that_do_not_differ_has_no_differences() -> None:
-    lab = Fleet(tuple(node(name, ["PASS", "FAIL", "UNSUPPORTED"], "same") for name in ("a", "b")))
-    assert not [*differences(lab)]
-    assert "Nothing." in page(lab).decode()
-
-
-def test_the_name_of_a_host_does_not_become_markup_of_the_page() -> None:
-    text = page(Fleet((Node("<script>x</script>", problem="<i>why</i>", group="<b>"),))).decode()
-    assert "<script>" not in text
-    assert "<i>why" not in text

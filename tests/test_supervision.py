@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,11 +21,9 @@ from conformance.run_options import RunOptions
 from conformance.supervision import TRIES, Worker, WorkerEnd, session, worker
 from conformance.tables.suite import load_suite
 from fixtures.system.host import HostWorker
-from fixtures.system.processes import Pulse
 from kinds import Patch
-from patience import await_true, state_of
 from project import QUIET_VERDICTS, Project
-from samples import footer_of, header, laid, user_error
+from samples import footer_of, header, user_error
 
 REFUSAL = encode({"type": "guest", "event": "broken", "reason": "loopback does not work"})
 
@@ -233,8 +226,14 @@ SHORT = encode(
         if key not in ("suite", "argv", "started", "stack")
     },
 )
+
+
 BROKEN = encode({"type": "guest", "event": "broken", "reason": "modprobe: no such module"})
+
+
 OTHER = encode(header(device={**header()["device"], "fw": "2"}))
+
+
 # The lines of workers, the first letters of the resulting verdicts, and a part of a reason.
 PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
     "an end between cases": (lambda: [ran(0, 1), ran(2, 3)], "PPPP", ""),
@@ -378,103 +377,6 @@ class TestPytestAsWorker:
         with pytest.raises(UserError, match="no case was begun"):
             self.run(project, tmp_path, "works")
         assert "a broken installation" in (tmp_path / "console.log").read_text()
-
-
-@contextmanager
-def process(code: str) -> Iterator[int]:
-    """Runs a process that prints a line and then executes this code; yields its id."""
-    command = [sys.executable, "-c", f"import time; print('up', flush=True); {code}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
-        assert child.stdout
-        child.stdout.readline()
-        try:
-            yield child.pid
-        finally:
-            child.kill()
-
-
-@pytest.mark.parametrize(
-    ("code", "stop", "held"),
-    [
-        ("time.sleep(999)", True, True),
-        ("time.sleep(999)", False, False),
-        ("exec('while 1: pass')", True, True),
-    ],
-)
-def test_a_stopped_process_counts_as_held_up(code: str, stop: bool, held: bool) -> None:
-    with process(code) as pid:
-        pulse = Pulse(pid)
-        if stop:
-            os.kill(pid, signal.SIGSTOP)
-            await_true(lambda: state_of(pid) == "T")
-        pulse.look()
-        time.sleep(0.2)
-        assert bool(pulse.held_up()) is held
-        os.kill(pid, signal.SIGCONT)
-        pulse.heard()
-        await_true(lambda: state_of(pid) != "T")
-        assert pulse.held_up() == ""
-
-
-def pulse_after(folder: Path, monkeypatch: Patch, before: str, after: str, seconds: int) -> Pulse:
-    """Returns the pulse of a process with these states before and after 120 s of silence, and this processor time."""
-    clock = iter([0.0, 120.0])
-    monkeypatch.setattr("fixtures.system.processes.time.monotonic", lambda: next(clock))
-    laid(folder, {"1/stat": f"1 (x) {before}{' 0' * 20}"})
-    pulse = Pulse(1, folder, folder)
-    pulse.look()
-    ticks = seconds * os.sysconf("SC_CLK_TCK")
-    laid(folder, {"1/stat": f"1 (x) {after}{' 0' * 10} {ticks}{' 0' * 9}"})
-    return pulse
-
-
-def test_a_short_stop_does_not_excuse_a_long_loop(tmp_path: Path, monkeypatch: Patch) -> None:
-    assert pulse_after(tmp_path, monkeypatch, "T", "R", 100).held_up() == ""
-
-
-@pytest.mark.parametrize(("seconds", "busy"), [(0, False), (5, False), (7, True)])
-def test_a_silent_process_that_uses_the_processor_is_busy(
-    seconds: int,
-    busy: bool,
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
-    assert pulse_after(tmp_path, monkeypatch, "S", "S", seconds).busy() is busy
-
-
-@pytest.mark.parametrize(("seconds", "starved"), [(5, False), (7, True), (60, False)])
-def test_a_busy_process_with_little_processor_time_is_starved(
-    seconds: int,
-    starved: bool,
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
-    assert pulse_after(tmp_path, monkeypatch, "S", "S", seconds).starved(60.0) is starved
-
-
-def test_a_worker_that_starts_slowly_is_awaited_while_it_is_busy(tmp_path: Path) -> None:
-    slow = Actor(iter([SILENCE, HEADER, SILENCE, *ran(0, 1, 2, 3)[1:]]), WorkerEnd(), works=True)
-    assert verdicts(Stage(tmp_path).play(slow)) == ["PASS"] * 4
-    assert not slow.killed
-
-
-@pytest.mark.parametrize(("works", "longest"), [(False, 900.0), (True, 0.0)])
-def test_a_worker_that_idles_or_starts_too_slowly_is_an_error(
-    works: bool,
-    longest: float,
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
-    monkeypatch.setattr("conformance.supervision.worker.LONGEST_START_S", longest)
-    silent = [Actor(iter([SILENCE, *ran(0)]), WorkerEnd(), works=works) for _ in range(9)]
-    with pytest.raises(UserError, match="no answer within its deadline"):
-        Stage(tmp_path).play(*silent)
-
-
-def test_a_frozen_control_group_counts_as_held_up(tmp_path: Path) -> None:
-    frozen = {"1/cgroup": "0::/a/b\n", "a/b/cgroup.events": "populated 1\nfrozen 1\n"}
-    laid(tmp_path, {"1/stat": "1 (x) S" + " 0" * 20, **frozen})
-    assert "with its control group" in Pulse(1, tmp_path, tmp_path).held_up()
 
 
 def stopped() -> Actor:

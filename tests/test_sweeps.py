@@ -7,7 +7,7 @@ import itertools
 import re
 import subprocess
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ import samples
 from actors import HEADER, Stage, ran, start
 from conformance.bench.calls import Mr
 from conformance.errors import UserError
-from conformance.execution.runner import no_progress, run_case
+from conformance.execution.runner import no_progress
 from conformance.model.case import Case
 from conformance.model.observation import KernelEvidence
 from conformance.model.verdict import Verdict
@@ -33,18 +33,17 @@ from conformance.results.writer import ResultsFile
 from conformance.sweeps import native
 from conformance.sweeps.judging import SweepResult
 from conformance.sweeps.run import run_sweep
-from conformance.tables.suite import load_suite
-from conformance.tables.tiers import of_tier, ordered
 from conformance.verbs import ENUMS
 from devices import device
 from kinds import Patch
 from trial.reference.bench import HeldPair, ReferenceBench
 from trial.reference.device import Device
-from trial.reference.objects import Region
 from trial.reference.stack import WHOLE, Stack, without
 from trial.running import on_the_reference
 
 FLAGS = ENUMS["ibv_access_flags"]
+
+
 ROW = """
 - id: space
   rules: [REG-15, REG-17]
@@ -60,7 +59,11 @@ ROW = """
       - {then: {outcome: success, mr: as_asked}, rule: REG-17}
   when: {length: $length, access: $access}
 """
+
+
 SUITE = samples.suite([samples.table("reg_mr/sample", ROW)])
+
+
 SPACE = SUITE.cases[0]
 
 
@@ -307,92 +310,6 @@ def test_progress_is_reported_by_time(
     assert sorted(set(seen)) == reported
 
 
-UNRELIABLE = """
-- id: unreliable
-  rules: [REG-05]
-  given: {mrs: {mr: {access: [LOCAL_WRITE, $access]}}}
-  call: traffic
-  sweep:
-    axes: {access: [[], [REMOTE_WRITE]], place: [first, last, whole]}
-    points: 6
-    expect: [{if: REMOTE_WRITE, then: success, rule: REG-05}, {then: refused, rule: REG-05}]
-  when: {op: RDMA_WRITE, qp_type: UC, rkey: mr.rkey, addr: buf, position: $place}
-"""
-UNRELIABLE_ROW = """
-- id: unreliable
-  rules: [REG-05]
-  given: {mrs: {mr: {access: [LOCAL_WRITE, REMOTE_WRITE]}}}
-  call: traffic
-  when: {op: RDMA_WRITE, qp_type: UC, rkey: mr.rkey, addr: buf}
-  then: OUTCOME
-"""
-
-
-def losing(losses: int) -> Device:
-    """Returns a reference on which the first `losses` writes to memory have no effect."""
-    losses_left = iter(range(losses))
-
-    def put(was: Callable[..., Any], addr: int, content: bytes) -> Any:
-        is_lost = content and next(losses_left, None) is not None  # a probe writes no bytes
-        return is_lost or was(addr, content)
-
-    return device(put=put)
-
-
-def test_messages_lost_by_an_unreliable_transport_are_sent_again() -> None:
-    case = samples.case(UNRELIABLE)
-    for losses, verdicts in ((1, {"PASS": 6}), (4, {"PASS": 6}), (99, {"PASS": 3, "FAIL": 3})):
-        points = run_on(losing(losses), case).points
-        assert points.by_verdict() == verdicts
-        tries = {example["observed"].get("tries", 1) for example in points.examples}
-        assert max(tries) == {1: 2, 4: 3, 99: 3}[losses]
-    failed = next(example for example in points.examples if example["observed"].get("tries") == 3)
-    assert "in attempt 3, and nothing arrived in any attempt" in failed["reason"]
-
-
-@pytest.mark.parametrize(
-    ("losses", "verdict", "tries"),
-    [(0, "PASS", None), (1, "PASS", 2), (2, "PASS", 3), (3, "FAIL", 3)],
-)
-def test_a_row_over_an_unreliable_transport_counts_its_tries(
-    losses: int,
-    verdict: str,
-    tries: int | None,
-) -> None:
-    with closing(ReferenceBench(losing(losses))) as bench:
-        done = run_case(
-            samples.case(UNRELIABLE_ROW.replace("OUTCOME", "success")),
-            on_the_reference(bench),
-        )
-    assert (done.judgement.verdict, done.observation.get("tries")) == (verdict, tries)
-    assert bool(done.judgement.notes) == (tries is not None)
-
-
-def test_messages_that_must_not_arrive_are_sent_once() -> None:
-    with closing(ReferenceBench(losing(0))) as bench:
-        done = run_case(
-            samples.case(UNRELIABLE_ROW.replace("OUTCOME", "refused")),
-            on_the_reference(bench),
-        )
-    assert done.judgement.verdict == Verdict.FAIL
-    assert "tries" not in done.observation
-    row = UNRELIABLE_ROW.replace("LOCAL_WRITE, REMOTE_WRITE", "LOCAL_WRITE").replace(
-        "OUTCOME",
-        "refused",
-    )
-    messages: list[int] = []
-
-    def grants_the_second(was: Callable[..., bool], region: Region, right: int) -> bool:
-        messages.append(right)
-        return len(messages) > 1 or was(region, right)
-
-    with closing(ReferenceBench(device(allows=grants_the_second))) as bench:
-        run = on_the_reference(bench)
-        messages.clear()
-        done = run_case(samples.case(row), run)
-    assert (done.judgement.verdict, len(messages)) == (Verdict.PASS, 1)
-
-
 GROUND = """
 - id: ground
   rules: [REG-05]
@@ -458,41 +375,6 @@ def test_a_worker_that_dies_in_a_sweep_is_reported_with_its_last_reported_point(
     recorded = Stage(tmp_path).play([HEADER, start(1), encode(progress)], ran(0, 2, 3))
     crash = next(line for line in recorded.results if line["verdict"] == "CRASH")
     assert "at the point access=REMOTE_WRITE or at one of the next points" in crash["reason"]
-
-
-def test_tiers_are_nested_and_the_smallest_has_a_case_of_every_rule() -> None:
-    suite = load_suite()
-    smoke, default, exhaustive = (
-        of_tier(suite.cases, tier) for tier in ("smoke", "default", "exhaustive")
-    )
-    assert (
-        {case.id for case in smoke}
-        <= {case.id for case in default}
-        < {case.id for case in exhaustive}
-    )
-    assert {rule for case in smoke for rule in case.rules} == set(suite.registry)
-    assert len(smoke) <= 2 * len(suite.registry)
-    assert smoke == of_tier(suite.cases, "smoke")
-    assert not any(case.sweep and case.sweep.size > 500 for case in smoke)
-
-
-def test_the_order_of_a_seed_does_not_depend_on_which_other_cases_are_chosen() -> None:
-    cases = samples.numbered(9).cases
-    all_ordered = ordered(cases, 7)
-    assert ordered(cases, None) == list(cases)
-    assert all_ordered != list(cases)
-    assert ordered(cases[::2], 7) == [case for case in all_ordered if case in cases[::2]]
-
-
-def test_the_exhaustive_tier_has_the_whole_spaces_of_flags_and_unknown_bits() -> None:
-    sizes = {case.id: case.sweep.size for case in load_suite().cases if case.sweep}
-    masks, unknown = 1 << len(FLAGS.short_names), len(FLAGS.unnamed_bits)
-    for verb in ("reg_mr", "reg_mr_iova", "reg_dmabuf_mr"):
-        for entry in ("libibverbs", "uverbs"):
-            size = sizes[f"{verb}/access_space/every-combination-with-each-unknown-bit@{entry}"]
-            assert size == masks * (1 + unknown) >= 2048 * 20
-    assert sizes["rereg_mr/change_space/every-access@uverbs"] == 8 * masks * 5
-    assert sum(sizes.values()) > 400_000
 
 
 def test_the_loop_in_c_stops_at_an_unexpected_region_and_at_a_region_that_remains(

@@ -1,11 +1,7 @@
-"""Tests of waivers: the stacks and results to which they apply, their problems, and the reading of the file. Waivers of
-defects are made from recorded runs, read again, and applied to the same run, to another run and to a worse run."""
+"""Tests of waivers: the stacks and results to which they apply, their problems, and the reading of the file."""
 
 import json
-import re
-from collections.abc import Sequence
 from datetime import date, timedelta
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +9,25 @@ import jsonschema
 import pytest
 import yaml
 
-from conformance.defects import Severity
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import VIOLATIONS
 from conformance.older_python import zip
 from conformance.results.conclusions import exit_status, verdict_on
 from conformance.results.records import footer_record
-from conformance.results.waiver_file import LONGEST, Run, read_waivers, waivers_text
+from conformance.results.waiver_file import LONGEST, read_waivers
 from conformance.results.waivers import Waivers, WaiverScope
-from conformance.tables.suite import ROOT, Suite
-from kinds import Cli
-from reports.digest import Digest, read
-from samples import changed, header, numbered, registry, result
+from conformance.tables.suite import ROOT
+from samples import header, numbered, registry, result
 
 TODAY = date(2026, 11, 22)
+
+
 SUITE = numbered(4)
+
+
 SCHEMA = json.loads((ROOT / "docs" / "waivers.schema.json").read_text())
+
+
 WAIVER: dict[str, Any] = {
     "rule": "REG-01",
     "where": {"driver": "fake"},
@@ -117,13 +115,25 @@ def swept(*when: str, rules: str = "REG-01") -> ResultRecord:
 
 
 EXPIRED = {**WAIVER, "expires": "2026-11-20"}
+
+
 OF_A_CASE = {key: value for key, value in WAIVER.items() if key != "rule"} | {
     "case": "reg_mr/sample/c1",
 }
+
+
 ENOMEM_OF_A_CASE = {**OF_A_CASE, "observed": {"verdict": "FAIL", "errno": "ENOMEM"}}
+
+
 OF_A_FORMULA = {**WAIVER, "observed": {"verdict": "FAIL", "when": ["ZERO_BASED"]}}
+
+
 DIFFERENT = "reg_mr/sample/c1 fails differently, errno is ENOMEM, not EINVAL"
+
+
 IN_VAIN = "is no longer needed: reg_mr/sample/c0 is PASS"
+
+
 PASSED, CRASHED, HUNG, BROKEN, MISSED = (
     result(SUITE.cases[0], verdict) for verdict in ("PASS", "CRASH", "HANG", "BROKEN", "MISSED")
 )
@@ -219,274 +229,3 @@ def test_a_waiver_expires_at_a_date_that_is_not_far_ahead(
     """The other mistakes are in tests/refusals."""
     (only,) = mistakes(tmp_path, {**WAIVER, "expires": expires})
     assert mistake in only
-
-
-# Waivers of defects
-
-
-RUNS = Path(__file__).with_name("recorded_violations")
-EXPIRES = date(2027, 3, 1)
-NO_SUITE = Suite(registry(), (), "0" * 64)
-ISSUE = "https://bugs.example.org/{defect}"
-
-
-@cache
-def recorded(name: str) -> Digest:
-    return read(RUNS / f"{name}.jsonl")
-
-
-@cache
-def text_of(*names: str) -> str:
-    """Returns the text of the waiver file that is made from these runs."""
-    runs = [Run(name, recorded(name).header, recorded(name).results) for name in names]
-    text = waivers_text(runs, "the rdma team", ISSUE, EXPIRES)
-    jsonschema.validate(json.loads(json.dumps(yaml.safe_load(text), default=str)), SCHEMA)
-    return text
-
-
-def made(tmp_path: Path, *names: str) -> Waivers:
-    """Makes a waiver file from these runs, and returns its waivers."""
-    path = tmp_path / "waivers.yaml"
-    path.write_text(text_of(*names))
-    return read_waivers(path, NO_SUITE, TODAY)
-
-
-@pytest.fixture
-def waivers(tmp_path: Path) -> Waivers:
-    return made(tmp_path, "forky")
-
-
-def left(
-    waivers: Waivers,
-    results: Sequence[ResultRecord] = (),
-    run: str = "forky",
-) -> tuple[list[str], list[str]]:
-    """Returns the violations of a run, or of some of its results, that are not waived, and the waivers' problems."""
-    header, results = recorded(run).header, results or recorded(run).results
-    applied = [waivers.applied(record, header) for record in results]
-    open_ = [record["case"] for record in applied if record["effective"] in VIOLATIONS]
-    return open_, list(waivers.account(applied, header)["problems"])
-
-
-def test_the_waivers_of_a_run_cover_all_its_violations_in_rows_and_sweeps(waivers: Waivers) -> None:
-    run = recorded("forky")
-    assert len(waivers.defects) == 23
-    assert left(waivers) == ([], [])
-    waived = waivers.applied(
-        next(record for record in run.results if record["deviations"]),
-        run.header,
-    )["waiver"]
-    assert waived is not None
-    assert waived["for"].startswith("defect ")
-    assert waived["issue"] == f"https://bugs.example.org/{waived['for'].removeprefix('defect ')}"
-
-
-def test_waivers_of_several_runs_name_unsteady_defects_and_cover_each_run(tmp_path: Path) -> None:
-    """In the second run, a different case has the verdict CRASH."""
-    waivers = made(tmp_path, "forky", "forky-again", "trixie")
-    assert left(waivers, run="forky-again") == ([], [])
-    data = yaml.safe_load((tmp_path / "waivers.yaml").read_text())
-    unsteady = {
-        entry["case"]: entry["seen"]
-        for waiver in data["waivers"]
-        for entry in waiver.get("unsteady", ())
-    }
-    assert unsteady == {
-        "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104": "CRASH or FAIL, FAIL seen 1 of 2",
-        "reg_mr_iova/on_demand/every-byte-at-9223372036854775912": "FAIL or CRASH, CRASH seen 1 of 2",
-    }
-
-
-def test_a_waiver_applies_to_the_kernels_of_the_runs_that_showed_the_defect(tmp_path: Path) -> None:
-    kernels = {
-        waiver.defect: (waiver.where.kernel_from, waiver.where.kernel_to)
-        for waiver in made(tmp_path, "forky", "trixie").defects
-    }
-    assert kernels["85c569cb8aca"] == ("6.12", "7.2")
-    assert kernels["251ad0de44ec"] == ("7.2", "7.2")
-    open_, _ = left(made(tmp_path, "forky"), run="trixie")
-    assert len(open_) == 108
-
-
-def test_the_waiver_of_a_defect_that_no_longer_occurs_is_reported(waivers: Waivers) -> None:
-    mended: list[ResultRecord] = [
-        {**record, "verdict": record["verdict"].PASS, "deviations": []}
-        if record["rules"] == ["REG-25"]
-        else record
-        for record in recorded("forky").results
-    ]
-    open_, (problem,) = left(waivers, mended)
-    assert open_ == []
-    assert "the waiver of defect 885a6ada681b (the rdma team, " in problem
-    assert problem.endswith("is no longer needed: none of its cases shows the defect")
-    only_one_case = [record for record in mended if record["case"].endswith("on-demand-of-2-gib")]
-    assert left(waivers, only_one_case) == ([], [])
-
-
-def test_a_defect_that_has_become_worse_is_not_waived(waivers: Waivers) -> None:
-    served = next(
-        record
-        for record in recorded("forky").results
-        if record["rules"] == ["REG-12"] and not record["deviations"]
-    )
-    died: Any = {
-        "log": [
-            "RIP: 0010:__rxe_put+0x12/0x60 [rdma_rxe]",
-            "Call Trace:",
-            " rxe_invalidate_mw+0x9d/0x110 [rdma_rxe]",
-        ],
-    }
-    died_in = {
-        **served["fault"],
-        "kind": "kernel-died",
-        "step": 0,
-        "verb": "ibv_reg_mr",
-        "used": True,
-    }
-    died_in |= {
-        "call": "ibv_reg_mr(access=ON_DEMAND)",
-        "seen": ["the kernel under test died", *[""] * 4],
-    }
-    died_in["site"] = ["__rxe_put", "rxe_invalidate_mw", "rdma_rxe", "rdma_rxe"]
-    same = changed(served, {"fault": {**served["fault"], "kind": "moved"}})
-    worse = changed(served, {"verdict": served["verdict"].CRASH, "fault": died_in, "kernel": died})
-    assert left(waivers, [same])[0] == []
-    open_, problems = left(waivers, [worse])
-    assert open_ == [served["case"]]
-    assert problems[0].endswith(f"does not fit: {served['case']} is worse, kernel crash")
-
-
-def test_a_result_with_a_second_defect_is_not_waived_for_the_first(waivers: Waivers) -> None:
-    sweep = next(
-        record
-        for record in recorded("forky").results
-        if record["case"] == "bind_mw/data_path/several-packets"
-    )
-    (deviation,) = sweep["deviations"]
-    new: Any = {
-        **deviation,
-        "observed": "ibv_dereg_mr should succeed, but returned EBUSY",
-        "fault": {"kind": "refused", "verb": "ibv_dereg_mr", "errno": "EBUSY"},
-        "rules": ["DEREG-01"],
-    }
-    assert left(waivers, [changed(sweep, {"deviations": [deviation, new]})])[0] == [sweep["case"]]
-
-
-def test_an_expired_waiver_of_a_defect_waives_nothing_and_is_reported(tmp_path: Path) -> None:
-    made(tmp_path, "forky")
-    open_, problems = left(read_waivers(tmp_path / "waivers.yaml", NO_SUITE, date(2027, 3, 2)))
-    assert len(open_) == 189
-    assert len(problems) == 23
-    assert problems[0].endswith("expired on 2027-03-01")
-
-
-WRONG = {
-    "no-fingerprint": (
-        '"885a6ada681b"',
-        "REG-25",
-        "'REG-25' is not a fingerprint, which has 12 hexadecimal digits",
-    ),
-    "no-severity": ("severity: kernel crash", "severity: bad", "unknown severity 'bad'"),
-    "both": (
-        "title:",
-        "rule: REG-25\n    about:",
-        "a waiver is for one defect or for one rule, not for both",
-    ),
-    "twice": ('"85c569cb8aca"', '"6c8e18b350a5"', "defect 6c8e18b350a5 is waived twice"),
-    "unsteady": (
-        "    cases:",
-        "    unsteady: [{case: x}]\n    cases:",
-        "an unsteady case lacks the key 'seen'",
-    ),
-}
-
-
-@pytest.mark.parametrize(("old", "new", "message"), WRONG.values(), ids=WRONG)
-def test_a_mistake_in_the_file_is_reported_with_its_location(
-    tmp_path: Path,
-    old: str,
-    new: str,
-    message: str,
-) -> None:
-    made(tmp_path, "forky")
-    path = tmp_path / "waivers.yaml"
-    path.write_text(path.read_text().replace(old, new, 1))
-    with pytest.raises(UserError) as caught:
-        read_waivers(path, NO_SUITE, TODAY)
-    assert any(
-        message in line and line.startswith(f"{path}:") for line in str(caught.value).splitlines()
-    )
-
-
-def command(
-    *more: str,
-    run: str = "forky",
-    expires: str = "",
-    issue: str = ISSUE,
-) -> tuple[str, ...]:
-    # Tomorrow, because midnight may pass before the waiver is used.
-    latest = expires or (date.today() + timedelta(days=1)).isoformat()
-    of_file = ("--owner", "me", "--issue", issue, "--expires", latest)
-    return ("waivers", "--run", str(RUNS / f"{run}.jsonl"), *of_file, *more)
-
-
-@pytest.mark.parametrize("character", ["\x85", "\u2028", "\udcff", "\n"])
-def test_an_owner_that_no_file_could_have_is_refused(character: str, cli: Cli) -> None:
-    said = cli(2, *command("--owner", f"the{character}team")).err
-    assert said == "rdma-cts: --owner has a character that cannot be printed\n"
-
-
-def test_one_defect_alone_can_be_waived(tmp_path: Path, cli: Cli) -> None:
-    every = re.findall(r'defect: "([0-9a-f]{12})"', cli(0, *command()).out)
-    text = cli(0, *command("--defect", every[3])).out
-    assert re.findall(r'defect: "([0-9a-f]{12})"', text) == [every[3]]
-    said = cli(2, *command("--defect", "000000000000")).err
-    assert said == "rdma-cts: no run has the defect 000000000000\n"
-
-
-def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path: Path, cli: Cli) -> None:
-    path = tmp_path / "made.yaml"
-    assert cli(0, *command("--out", str(path))).out == f"waivers: {path}\n"
-    assert cli(0, *command()).out == path.read_text()
-    assert len(read_waivers(path, NO_SUITE, date.today()).defects) == 23
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (command(expires="soon"), "--expires 'soon' is not a date such as 20"),
-        (command(expires="2020-01-01"), "--expires 2020-01-01 is not between today and 20"),
-        (command(expires="2999-01-01"), "180 days ahead"),
-        (command(issue=""), "--issue '' is not an address; "),
-        ([*command(), "--expires", ""], "--expires '' is not a date such as 20"),
-        (command(issue="4711"), "--issue '4711' is not an address; it begins with https://"),
-        (command(run="none"), "none.jsonl cannot be read: No such file or directory"),
-    ],
-    ids=["no-date", "past", "far", "no-issue", "empty-date", "issue", "no-run"],
-)
-def test_a_wrong_argument_is_reported_in_one_line(
-    arguments: tuple[str, ...],
-    message: str,
-    cli: Cli,
-) -> None:
-    (line,) = cli(2, *arguments).err.splitlines()
-    assert message in line
-
-
-def test_the_shipped_waivers_of_soft_roce_cover_the_severe_defects_of_its_recorded_runs() -> None:
-    path = ROOT / "ci/rxe/waivers.yaml"
-    data = yaml.safe_load(path.read_text())
-    jsonschema.validate(json.loads(json.dumps(data, default=str)), SCHEMA)
-    waivers = read_waivers(path, NO_SUITE, TODAY)
-    waived = {
-        fingerprint for waiver in waivers.defects for fingerprint in (waiver.defect, *waiver.also)
-    }
-    assert {waiver.where.driver for waiver in waivers.defects} == {"rxe"}
-    severe = {
-        defect.fingerprint
-        for name in ("forky", "trixie")
-        for defect in recorded(name).violations.defects
-        if defect.severity in (Severity.KERNEL_CRASH, Severity.MEMORY, Severity.PROCESS_CRASH)
-    }
-    assert len(severe) == 5
-    assert severe <= waived

@@ -1,0 +1,72 @@
+"""Tests of the page that compares the hosts of a lab."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lxml import html
+
+import samples
+from commands.compare_nodes import differences
+from conformance.older_python import zip
+from conformance.results.records import Recorded
+from reports.digest import digest
+from reports.fleet import Fleet, Node, page
+from reports.history import Facts
+from reports.summary import as_data
+from samples import numbered, result
+
+SUITE = numbered(3)
+
+
+def recorded(verdicts: Sequence[str], **changes: Any) -> Recorded:
+    return samples.recorded(
+        [result(case, verdict) for case, verdict in zip(SUITE.cases, verdicts, strict=True)],
+        **changes,
+    )
+
+
+def node(name: str, verdicts: Sequence[str], group: str, **changes: Any) -> Node:
+    facts = Facts.of(
+        as_data(digest(recorded(verdicts, **changes).shown(), Path("out"), is_own=True))
+    )
+    return Node(name, f"{name}/report.html", facts, group=group)
+
+
+def test_differences_between_equal_hosts_come_first() -> None:
+    lab = Fleet(
+        (
+            node("a", ["PASS", "PASS", "PASS"], "same"),
+            node("b", ["PASS", "FAIL", "PASS"], "same", env={"kernel": "6.1"}),
+            node("c", ["FAIL", "FAIL", "FAIL"], "c"),
+            Node("d", problem="it cannot be reached", group="same"),
+        ),
+    )
+    text = html.fromstring(page(lab).decode()).text_content()
+    differences_here = text.partition("Differences between nodes that should be equal")[
+        2
+    ].partition(
+        "Nodes without a complete run",
+    )[0]
+    assert "REG-01PASSFAIL" in "".join(differences_here.split())
+    assert "6.1" in differences_here
+    assert "it cannot be reached" in text
+    assert (
+        "4 nodes, 2 groups, 1 differ from their group, 2 violate a rule, 1 without a complete run"
+        in text
+    )
+    assert "b: REG-01: FAIL, most nodes of its group: PASS" in [*differences(lab)]
+
+
+def test_the_page_of_hosts_that_do_not_differ_has_no_differences() -> None:
+    lab = Fleet(tuple(node(name, ["PASS", "FAIL", "UNSUPPORTED"], "same") for name in ("a", "b")))
+    assert not [*differences(lab)]
+    assert "Nothing." in page(lab).decode()
+
+
+def test_the_name_of_a_host_does_not_become_markup_of_the_page() -> None:
+    text = page(Fleet((Node("<script>x</script>", problem="<i>why</i>", group="<b>"),))).decode()
+    assert "<script>" not in text
+    assert "<i>why" not in text

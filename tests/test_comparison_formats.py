@@ -1,0 +1,75 @@
+"""The output of a comparison: for people, for programs and for CI systems."""
+
+import json
+import re
+from pathlib import Path
+
+from lxml import etree
+
+from kinds import Cli
+from samples import numbered, result
+from test_comparison import run, two_runs
+
+SUITE = numbered(4)
+
+
+def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, cli: Cli) -> None:
+    old = run(tmp_path / "old", [result(SUITE.cases[0])])
+    new = run(tmp_path / "new", [result(SUITE.cases[0], "FAIL", "it\x1b[31m should not")])
+    said = cli(1, "compare", old, new).out
+    assert "PASS -> FAIL  REG-01  reg_mr/sample/c0" in said
+    assert "./rdma-cts run --only reg_mr/sample/c0" in said
+    assert "\x1b" not in said
+    program, last = said.splitlines()[-2:]
+    shows = rf"C program of the first new defect: ./rdma-cts reproducer [0-9a-f]{{12}} --run {new} \(with --mail: .*"
+    assert re.fullmatch(shows, program)
+    assert last == "something has regressed: 1 new defect, the worst: wrong report (exit status 1)"
+
+
+def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path: Path, cli: Cli) -> None:
+    data = json.loads(cli(1, "compare", *two_runs(tmp_path), "--format", "json").out)
+    assert (data["schema"], data["exit_status"], data["cases_compared"]) == (
+        "rdma-cts-comparison/1",
+        1,
+        4,
+    )
+    assert [change["kind"] for change in data["changes"]] == [
+        "regressed",
+        "newly supported, and wrong",
+        "no longer decided",
+        "fixed",
+    ]
+    counts = {kind: len(defects) for kind, defects in data["defects"].items()}
+    assert counts == {
+        "new": 2,
+        "gone": 1,
+        "in both": 0,
+        "not decided": 0,
+        "not tried by the old run": 0,
+    }
+
+
+def test_a_comparison_for_ci_systems_conforms_to_the_schema(tmp_path: Path, cli: Cli) -> None:
+    schema = etree.XMLSchema(etree.parse(Path(__file__).with_name("junit.xsd")))
+    paths = two_runs(tmp_path)
+    document = etree.fromstring(cli(1, "compare", *paths, "--format", "junit").out.encode())
+    schema.assertValid(document)
+    assert [document[0].get(name) for name in ("tests", "failures", "errors", "skipped")] == [
+        "4",
+        "2",
+        "1",
+        "1",
+    ]
+    document = etree.fromstring(
+        cli(0, "compare", paths[0], paths[0], "--format", "junit").out.encode(),
+    )
+    schema.assertValid(document)
+    assert document[0].get("tests") == "1"
+
+
+def test_a_comparison_in_markdown_has_no_markup_from_the_runs(tmp_path: Path, cli: Cli) -> None:
+    said = cli(1, "compare", *two_runs(tmp_path), "--format", "markdown").out
+    assert said.startswith("## ❌ rdma-cts compare: something has regressed")
+    assert "### newly supported, and wrong: 1 case" in said
+    assert "<b>" not in said
+    assert "`reg_mr/sample/c2`" in said

@@ -1,0 +1,84 @@
+"""Tests of what reports and comparisons say about the confirmation of violations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from commands.report import renderer
+from kinds import Cli
+from reports import terminal
+from reports.digest import read
+from samples import (
+    numbered,
+)
+from test_confirmation import Run, after, always
+
+COUNT = 12
+
+
+SUITE = numbered(COUNT)
+
+
+IDS = [case.id for case in SUITE.cases]
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """A run with one violation that is confirmed and another that depends on an earlier case."""
+    depends = after(11, 2)
+    Run(
+        tmp_path / "mixed",
+        lambda case, before: "FAIL" if case == IDS[5] else depends(case, before),
+    )()
+    return tmp_path / "mixed"
+
+
+NOT_CONFIRMED = (
+    "not confirmed: FAIL in the run, but PASS in isolation "
+    "(ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=0) returned an MR); "
+    f"it occurs again after {IDS[2]}"
+)
+
+
+@pytest.mark.parametrize("form", ["junit", "ktap", "html"])
+def test_a_report_has_the_confirmation_next_to_each_violation(mixed: Path, form: str) -> None:
+    text = renderer(form).render([read(mixed)])
+    if not (isinstance(text, str)):
+        text = text.decode()
+    assert "confirmed: the same when repeated with other cases, in a different order" in text
+    assert NOT_CONFIRMED in text
+
+
+def test_the_summaries_have_the_figures_and_the_violations_that_were_not_confirmed(
+    mixed: Path,
+) -> None:
+    run = read(mixed)
+    assert list(run.violations.repetitions.summary()) == [
+        "confirmation: 1 of 2 violations reproduced in a fresh worker, 1 of them together with others",
+        f"{IDS[11]}: {NOT_CONFIRMED}",
+    ]
+    assert all(
+        line in terminal.summary(run, mixed) for line in run.violations.repetitions.summary()
+    )
+    assert "1 of 2 violations reproduced in a fresh worker" in str(
+        renderer("markdown").render([run]),
+    )
+    data = json.loads(renderer("summary").render([run]))
+    assert data["confirmation"] == {
+        "confirmed": 1,
+        "not_confirmed": 1,
+        "not_tried": 0,
+        "unconfirmed": [IDS[11]],
+    }
+
+
+def test_a_comparison_has_the_confirmation_of_a_regression(
+    tmp_path: Path,
+    mixed: Path,
+    cli: Cli,
+) -> None:
+    Run(tmp_path / "old", always())()
+    assert NOT_CONFIRMED in cli(1, "compare", tmp_path / "old", mixed).out

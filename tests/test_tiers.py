@@ -1,0 +1,45 @@
+"""Tests of the tiers: which cases each of them has."""
+
+from __future__ import annotations
+
+import samples
+from conformance.tables.suite import load_suite
+from conformance.tables.tiers import of_tier, ordered
+from conformance.verbs import ENUMS
+
+FLAGS = ENUMS["ibv_access_flags"]
+
+
+def test_tiers_are_nested_and_the_smallest_has_a_case_of_every_rule() -> None:
+    suite = load_suite()
+    smoke, default, exhaustive = (
+        of_tier(suite.cases, tier) for tier in ("smoke", "default", "exhaustive")
+    )
+    assert (
+        {case.id for case in smoke}
+        <= {case.id for case in default}
+        < {case.id for case in exhaustive}
+    )
+    assert {rule for case in smoke for rule in case.rules} == set(suite.registry)
+    assert len(smoke) <= 2 * len(suite.registry)
+    assert smoke == of_tier(suite.cases, "smoke")
+    assert not any(case.sweep and case.sweep.size > 500 for case in smoke)
+
+
+def test_the_order_of_a_seed_does_not_depend_on_which_other_cases_are_chosen() -> None:
+    cases = samples.numbered(9).cases
+    all_ordered = ordered(cases, 7)
+    assert ordered(cases, None) == list(cases)
+    assert all_ordered != list(cases)
+    assert ordered(cases[::2], 7) == [case for case in all_ordered if case in cases[::2]]
+
+
+def test_the_exhaustive_tier_has_the_whole_spaces_of_flags_and_unknown_bits() -> None:
+    sizes = {case.id: case.sweep.size for case in load_suite().cases if case.sweep}
+    masks, unknown = 1 << len(FLAGS.short_names), len(FLAGS.unnamed_bits)
+    for verb in ("reg_mr", "reg_mr_iova", "reg_dmabuf_mr"):
+        for entry in ("libibverbs", "uverbs"):
+            size = sizes[f"{verb}/access_space/every-combination-with-each-unknown-bit@{entry}"]
+            assert size == masks * (1 + unknown) >= 2048 * 20
+    assert sizes["rereg_mr/change_space/every-access@uverbs"] == 8 * masks * 5
+    assert sum(sizes.values()) > 400_000

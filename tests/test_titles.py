@@ -1,0 +1,148 @@
+"""Tests of the titles of defects, which are made of the cause, the rules and what was seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from conformance.defects import (
+    Severity,
+    cause_of,
+    defects_of,
+)
+from conformance.model.fault import Fault, FaultKind
+from conformance.model.record import ResultRecord, SetUp
+from conformance.model.verdict import Verdict
+from conformance.model.vocabulary import BUILT_INLINE
+from conformance.tables.suite import load_suite
+from test_defects import results, symptoms
+
+TITLES = {
+    "4703b67c7434": "a valid registration is refused with EOPNOTSUPP: ZERO_BASED region",
+    "586737a68bcd": "a valid registration with ON_DEMAND is refused with EOPNOTSUPP: ODP region with HUGETLB",
+    "74523eb0e047": "ibv_advise_mr fails with EINVAL instead of EFAULT or ENOENT or EPERM: lists of several elements; "
+    "an lkey of another PD, or without write access; a range out of bounds, or an invalid lkey",
+    "85c569cb8aca": "range of a bound window: its rkey moves bytes that it must not move",
+    "7862f7654354": "on-demand (ODP) region with hca_va: the kernel crashes, valid requests are refused",
+    "251ad0de44ec": "on-demand (ODP) region: bytes are lost or misplaced",
+    "eb1cbda3da5a": "refused requests complete with WR_FLUSH_ERR instead of their own status",
+    "6c8e18b350a5": "kernel fault in __rxe_put, called by rxe_invalidate_mw (rdma_rxe), during an invalidation",
+    "2b7c9c131fc3": "a bind kills the process with SIGSEGV: no region (mr NULL)",
+}
+
+
+def test_a_title_is_made_of_the_cause_of_the_rules_and_of_what_was_seen() -> None:
+    shorts = {rule.id: rule.short for rule in load_suite().registry.values()}
+    titles = {defect.fingerprint: defect.title for defect in defects_of(results("forky"), shorts)}
+    assert {fingerprint: titles[fingerprint] for fingerprint in TITLES} == TITLES
+    without = {defect.fingerprint: defect.title for defect in defects_of(results("forky"))}
+    assert without["4703b67c7434"] == "a valid registration is refused with EOPNOTSUPP: REG-11"
+
+
+def test_a_title_names_the_command_the_memory_and_the_operation_of_all_its_symptoms() -> None:
+    crash = next(
+        item for item in symptoms("forky") if "6c8e18b350a5" in cause_of(item).fingerprints
+    )
+    secret: SetUp = {"given": ["buf: memory, secret, 4 pages"], "before": []}
+    (dead,) = defects_of([{**crash.record, "set_up": secret}])
+    assert dead.title.endswith("during an invalidation (secret memory)")
+    for operation, title in (("FLUSH_GLOBAL", "FLUSH_GLOBAL"), ("", "an access")):
+        call = f"traffic(op={operation})" if operation else "traffic()"
+        fault = Fault(FaultKind.ACCEPTED, call=call, verb="traffic").as_data()
+        (defect,) = defects_of([{**crash.record, "verdict": Verdict.FAIL, "fault": fault}])
+        assert defect.title.startswith(f"{title} is not refused")
+    call = "uverbs REREG_MR(mr=mr)"
+    fault = Fault(FaultKind.REFUSED, call=call, verb="ibv_rereg_mr", returned="EACCES").as_data()
+    fault |= {"errno": "EACCES"}
+    (defect,) = defects_of([{**crash.record, "verdict": Verdict.FAIL, "fault": fault}])
+    assert defect.title == "a valid uverbs REREG_MR is refused with EACCES"
+    read_only: SetUp = {"given": ["mr: ibv_reg_mr(access=ON_DEMAND)"], "before": []}
+    record: ResultRecord = {**crash.record, "verdict": Verdict.FAIL, "fault": fault}
+    (defect,) = defects_of([{**record, "set_up": read_only}])
+    assert defect.title == (
+        "a valid uverbs REREG_MR of a region without LOCAL_WRITE is refused with EACCES"
+    )
+
+
+def at_points(*points: tuple[str, FaultKind, dict[str, str]]) -> list[str]:
+    """Returns the titles of the defects of deviating points, each with its rule, its fault and its values."""
+    deviations = []
+    for rule, kind, values in points:
+        fault = Fault(kind, verb="traffic", operation=values["operation"], key=values["key"])
+        if kind in (FaultKind.REFUSED, FaultKind.WRONG_STATUS):
+            fault = replace(fault, operation=BUILT_INLINE, seen=("WR_FLUSH_ERR",))
+        if kind is FaultKind.MOVED:
+            fault = replace(fault, outside=True)
+        deviations.append(
+            {"when": "always", "rules": [rule], "fault": fault.as_data(), "smallest": values},
+        )
+    record: Any = {**symptoms("forky")[0].record, "verdict": "FAIL", "deviations": deviations}
+    record.pop("alarms", None)
+    return [defect.title for defect in defects_of([record])]
+
+
+def test_one_cause_at_points_with_several_rules_and_keys_is_one_defect() -> None:
+    cut = {"operation": "ATOMIC_FETCH_AND_ADD", "before": "cut_read", "key": "window"}
+    later = {**cut, "before": "refused"}
+    kept = [("BIND-07", FaultKind.NOT_ARRIVED, cut), ("REG-12", FaultKind.NOT_ARRIVED, later)]
+    (title,) = at_points(*kept, ("IOVA-02", FaultKind.NO_COMPLETION, {**cut, "key": "region"}))
+    assert title.startswith("atomic operations fail after a reset of their queue pair")
+    inline = {"operation": "SEND", "posting": "wr_post", "flags": "inline", "key": "window"}
+    found = [("BIND-05", FaultKind.REFUSED, inline), ("STAT-01", FaultKind.WRONG_STATUS, inline)]
+    assert at_points(*found) == [
+        "valid requests are refused: requests of ibv_wr_post with inline data"
+    ]
+    outside = [(rule, FaultKind.MOVED, inline) for rule in ("BIND-08", "BIND-10")]
+    assert len(at_points(*outside)) == 1
+    assert len(at_points(*kept, *found, *outside)) == 3
+    of_list = {"operation": "SEND", "posting": "wr_post", "elements": "last_of_3", "key": "region"}
+    lists = [(rule, FaultKind.NOT_ARRIVED, of_list) for rule in ("BIND-05", "IOVA-02")]
+    assert at_points(*lists) == ["requests of ibv_wr_post: bytes are lost or misplaced"]
+    not_copied = ("REG-30", FaultKind.NOT_ARRIVED, inline)
+    assert len(at_points(not_copied, *lists)) == 2
+    fence = {"operation": "RDMA_READ", "flags": "fence", "key": "region"}
+    swap = {**fence, "operation": "ATOMIC_CMP_AND_SWP"}
+    hung = [("REG-06", FaultKind.NO_COMPLETION, values) for values in (fence, swap)]
+    assert at_points(*hung) == ["requests never complete: fenced requests"]
+
+
+def test_the_title_of_a_wrong_completion_names_its_wrong_fields() -> None:
+    record = symptoms("forky")[0].record
+    seen = ["the flag GRH, which is valid only for datagrams", "wr_id 5 instead of 7"]
+    fault = {"kind": "different", "verb": "completion_fields", "seen": seen}
+    (defect,) = defects_of([{**record, "deviations": [], "alarms": [], "fault": fault}])
+    assert defect.title == (
+        "a completion has a wrong wr_id, the flag GRH, which is valid only for datagrams"
+    )
+
+
+def test_the_title_of_a_kernel_warning_names_the_driver_and_of_an_invalidation_the_window() -> None:
+    crash = next(item for item in symptoms("siw") if "f7496e71ec5f" in cause_of(item).fingerprints)
+    (defect,) = defects_of([crash.record], {"REG-23": "memory that cannot be registered"})
+    assert " below siw_umem_get (siw), during a registration" in defect.title
+    assert defect.title.startswith("kernel warning in __alloc_frozen_pages_noprof, ")
+    dead = next(item for item in symptoms("forky") if "6c8e18b350a5" in cause_of(item).fingerprints)
+    fault = {**dead.fault.as_data(), "dead": True, "key": "window"}
+    (defect,) = defects_of([{**dead.record, "fault": fault}])
+    assert defect.title.endswith("during an invalidation of a window that is not bound")
+
+
+def test_the_title_of_a_report_of_kasan_names_the_error_and_the_function() -> None:
+    (dead,) = [
+        defect for defect in defects_of(results("forky")) if defect.fingerprint == "6c8e18b350a5"
+    ]
+    record = next(
+        result
+        for result in results("forky")
+        if result["case"] in dead.cases and result["verdict"] == "CRASH"
+    )
+    frames = ("__rxe_put", "rxe_invalidate_mw", "rdma_rxe", "rdma_rxe")
+    seen = ("KASAN: slab-use-after-free", "__rxe_put [rdma_rxe]", "rxe_invalidate_mw [rdma_rxe]")
+    fault = Fault(FaultKind.KERNEL_MEMORY, verb="ibv_bind_mw", seen=seen, site=frames)
+    (reported,) = defects_of([{**record, "verdict": Verdict.FAIL, "fault": fault.as_data()}])
+    assert (
+        reported.title
+        == "KASAN: slab-use-after-free in __rxe_put, called by rxe_invalidate_mw (rdma_rxe), during a bind"
+    )
+    assert reported.severity is Severity.MEMORY
+    assert reported.fingerprint == dead.fingerprint, "the same place in the driver"
