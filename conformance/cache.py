@@ -60,17 +60,17 @@ def is_private(path: Path) -> bool:
         return False
 
 
-def has_private_status(found: os.stat_result) -> bool:
+def has_private_status(status: os.stat_result) -> bool:
     """Whether only this user and root can write a file or directory with this status."""
-    if found.st_uid not in (os.geteuid(), 0):
+    if status.st_uid not in (os.geteuid(), 0):
         return False
     # A link can only be replaced, which its directory permits or not.
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         return True
-    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
+    if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
         return True
-    by_group = found.st_mode & 0o020 and not _is_of_one(found.st_gid)
-    return not (by_group or found.st_mode & 0o002)
+    by_group = status.st_mode & 0o020 and not _is_of_one(status.st_gid)
+    return not (by_group or status.st_mode & 0o002)
 
 
 @functools.cache
@@ -123,9 +123,9 @@ def store(name: str, content: bytes) -> None:
         prune((path for path in path.parent.iterdir() if path.is_file()), KEPT)
 
 
-def prune(paths: Iterable[Path], kept: int) -> None:
-    """Removes these files and directories, except the `kept` ones that were used last."""
-    for path in sorted(paths, key=lambda path: path.stat().st_mtime)[:-kept]:
+def prune(paths: Iterable[Path], most: int) -> None:
+    """Removes these files and directories, except the `most` ones that were used last."""
+    for path in sorted(paths, key=lambda path: path.stat().st_mtime)[:-most]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:

@@ -21,9 +21,9 @@ def command(*words: object) -> str:
     return f"{PROGRAM} {shlex.join(map(str, words))}"
 
 
-def format_count(number: float, one: str) -> str:
+def format_count(number: float, singular: str) -> str:
     """Returns a number with its noun: `1 point`, `1,024 points`."""
-    return f"{number:,} {one}{'' if number == 1 else 's'}"
+    return f"{number:,} {singular}{'' if number == 1 else 's'}"
 
 
 class UserError(Exception):

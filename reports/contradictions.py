@@ -55,7 +55,7 @@ def candidates(run: Digest, suite_cases: Sequence[Case]) -> list[Candidate]:
     for case in cases.values():
         for situation in _required(case):
             required.setdefault(situation, set()).update(case.rules)
-    found = set()
+    contradicted = set()
     for symptom in _moved(run):
         if symptom.case not in cases:
             continue
@@ -64,8 +64,8 @@ def candidates(run: Digest, suite_cases: Sequence[Case]) -> list[Candidate]:
             passed = run.verdicts.of_rules.get(rule) in _PASSED
             named = rule in symptom.rules or rule in case.rules
             if passed and not named and not _is_explained(rule, case.id):
-                found.add(Candidate(rule, case.id))
-    return sorted(found)
+                contradicted.add(Candidate(rule, case.id))
+    return sorted(contradicted)
 
 
 def _is_explained(rule: str, case: str) -> bool:

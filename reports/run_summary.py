@@ -79,8 +79,8 @@ class Summary:
         else:
             first = Standing.VERIFIED
         count = Counter(
-            found.standing
-            for rule, found in self._run.verdicts.concluded.items()
+            conclusion.standing
+            for rule, conclusion in self._run.verdicts.concluded.items()
             if rule not in self._run.verdicts.apart
         )
         count[Standing.WITHOUT_CASE] = len(

@@ -125,8 +125,8 @@ def test_the_session_that_follows_the_rows_of_the_kernel_begins_anew(path: Path)
 
 
 def test_calls_of_several_processes_are_not_confused(path: Path) -> None:
-    one, other = wrote(9, -22, 7).splitlines(True), wrote(3, 16, 8).splitlines(True)
-    path.write_text(line("start") + one[0] + other[0] + one[1] + other[1] + line("observed"))
+    first, other = wrote(9, -22, 7).splitlines(True), wrote(3, 16, 8).splitlines(True)
+    path.write_text(line("start") + first[0] + other[0] + first[1] + other[1] + line("observed"))
     assert CallTrace(path, MARK).before(1) == [Call(9, -22), Call(3, 16)]
 
 

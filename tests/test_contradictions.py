@@ -31,9 +31,9 @@ def test_a_row_that_does_not_name_a_rule_is_found() -> None:
         for record in run.results
     ]
     run = replace(run, results=tuple(results))
-    found = candidates(run, cases)
+    pairs = candidates(run, cases)
     expected = Candidate("DEREG-04", DEALLOCATED)
-    assert (expected in found) == (run.verdicts.of_rules["DEREG-04"] in ("PASS", "PARTIAL"))
+    assert (expected in pairs) == (run.verdicts.of_rules["DEREG-04"] in ("PASS", "PARTIAL"))
 
 
 def test_every_explanation_names_a_rule_and_a_case() -> None:

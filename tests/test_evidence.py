@@ -125,9 +125,9 @@ def test_a_rule_whose_every_outcome_is_open_did_not_pass_in_part() -> None:
     assert (conclusion.verdict, conclusion.label) == ("PARTIAL", "OPEN")
     assert conclusion.restriction.startswith("left open by the documents: ")
     assert conclusion.settled
-    for made, label in (([], "OPEN"), ([{"wc": ["REM_ACCESS_ERR"]}], "PARTIAL")):
+    for observed, label in (([], "OPEN"), ([{"wc": ["REM_ACCESS_ERR"]}], "PARTIAL")):
         required = {"outcome": "open", "afterwards": [{"outcome": "refused"}]}
-        granted = line(OPEN, expected=required, observed={"afterwards": made})
+        granted = line(OPEN, expected=required, observed={"afterwards": observed})
         assert concluded(granted, needs=Needs({"REG-05": ()})).label == label
 
 
@@ -184,8 +184,8 @@ def test_evidence_that_needs_a_test_kernel_is_not_required() -> None:
     for precondition, verdict in ((OF_TEST_KERNELS, "PASS"), ("swap", "PARTIAL")):
         observed = {"unreachable": "some reason", "precondition": [precondition]}
         not_run = line(ON_DEMAND, "UNREACHABLE", observed=observed)
-        found = concluded(line(GRANTED), line(REFUSED), not_run, needs=needs)
-        assert found.verdict == verdict
+        conclusion = concluded(line(GRANTED), line(REFUSED), not_run, needs=needs)
+        assert conclusion.verdict == verdict
 
 
 def test_a_rule_is_settled_if_its_control_is_not_offered() -> None:

@@ -48,7 +48,7 @@ def test_nights_that_differ_in_start_and_duration_are_parsed_once(
     assert facts == [Facts.of(parse(text)) for text in nights]
     assert sum(size > 100 for size in parsed) == 1
     for part in ("rules", "hashes", "violating", "defects", "capabilities"):
-        assert len({id(getattr(each, part)) for each in facts}) == 1
+        assert len({id(getattr(summary, part)) for summary in facts}) == 1
 
 
 # Changes after which a summary is not like an earlier one.

@@ -526,11 +526,11 @@ def test_no_id_widens_a_page_and_a_narrow_one_begins_with_a_defect(
     id_ = f"reg_mr/{'x' * 400}"
     texts: dict[str, Any] = dict.fromkeys(("call", "repro"), id_)
     bad = result(SUITE.cases[0], "HANG", case=id_, notes=[id_], **texts)
-    told: Any = {"case": id_, "point": id_, "by": "alone", "confirmed": False, "after": [id_]}
-    one = run(tmp_path, [bad])
-    footer: Any = {**(one.footer or {}), "confirmation": FIGURES}
-    one = replace(one, confirmations=(told,), footer=footer)
-    for runs in ([one], [one, one]):
+    repetition: Any = {"case": id_, "point": id_, "by": "alone", "confirmed": False, "after": [id_]}
+    digest = run(tmp_path, [bad])
+    footer: Any = {**(digest.footer or {}), "confirmation": FIGURES}
+    digest = replace(digest, confirmations=(repetition,), footer=footer)
+    for runs in ([digest], [digest, digest]):
         show(browser, tmp_path, *runs)
         assert browser.one(".defect").rect["y"] < 844
         build(browser)
@@ -542,15 +542,15 @@ def test_what_is_new_against_an_earlier_run_is_above_the_other_defects(
     tmp_path: Path,
 ) -> None:
     old = read(RECORDED)
-    known = old.violations.open_defects[0]
-    without = [record for record in old.results if record["case"] not in known.cases]
+    defect = old.violations.open_defects[0]
+    without = [record for record in old.results if record["case"] not in defect.cases]
     earlier = run(tmp_path, without)
     page = tmp_path / "report.html"
     page.write_text(html.render([old], novelty(old, earlier)))
     browser.get(page.as_uri())
     wait_for_rows(browser)
     (first, *rest) = browser.all(".defect")
-    assert first.get_attribute("id") == f"defect:{known.fingerprint}"
+    assert first.get_attribute("id") == f"defect:{defect.fingerprint}"
     headings = [heading.text for heading in browser.all(".defects > h3")]
     assert headings == [f"new against {earlier.path}", f"not new against {earlier.path}"]
     assert_fits(browser)

@@ -112,15 +112,15 @@ def test_a_footer_has_every_field_of_the_contract() -> None:
     }
 
 
-@pytest.mark.parametrize(("one", "other"), list(itertools.combinations(VERDICTS, 2)))
-def test_the_verdict_of_a_rule_is_the_worst_of_its_cases(one: str, other: str) -> None:
+@pytest.mark.parametrize(("worse", "other"), list(itertools.combinations(VERDICTS, 2)))
+def test_the_verdict_of_a_rule_is_the_worst_of_its_cases(worse: str, other: str) -> None:
     first, second = numbered(2).cases
-    lines = [result(first, other), result(second, one)]
-    absent = other == "PASS" and one in ("UNSUPPORTED", "UNREACHABLE")
+    lines = [result(first, other), result(second, worse)]
+    absent = other == "PASS" and worse in ("UNSUPPORTED", "UNREACHABLE")
     if absent:
         expected = "PARTIAL"
     else:
-        expected = one
+        expected = worse
     assert rule_verdicts(lines) == {"REG-01": expected}
     assert rule_verdicts(lines[::-1]) == {"REG-01": expected}
 

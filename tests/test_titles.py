@@ -84,17 +84,17 @@ def at_points(*points: tuple[str, FaultKind, dict[str, str]]) -> list[str]:
 def test_one_cause_at_points_with_several_rules_and_keys_is_one_defect() -> None:
     cut = {"operation": "ATOMIC_FETCH_AND_ADD", "before": "cut_read", "key": "window"}
     later = {**cut, "before": "refused"}
-    kept = [("BIND-07", FaultKind.NOT_ARRIVED, cut), ("REG-12", FaultKind.NOT_ARRIVED, later)]
-    (title,) = at_points(*kept, ("IOVA-02", FaultKind.NO_COMPLETION, {**cut, "key": "region"}))
+    lost = [("BIND-07", FaultKind.NOT_ARRIVED, cut), ("REG-12", FaultKind.NOT_ARRIVED, later)]
+    (title,) = at_points(*lost, ("IOVA-02", FaultKind.NO_COMPLETION, {**cut, "key": "region"}))
     assert title.startswith("atomic operations fail after a reset of their queue pair")
     inline = {"operation": "SEND", "posting": "wr_post", "flags": "inline", "key": "window"}
-    found = [("BIND-05", FaultKind.REFUSED, inline), ("STAT-01", FaultKind.WRONG_STATUS, inline)]
-    assert at_points(*found) == [
+    refused = [("BIND-05", FaultKind.REFUSED, inline), ("STAT-01", FaultKind.WRONG_STATUS, inline)]
+    assert at_points(*refused) == [
         "valid requests are refused: requests of ibv_wr_post with inline data"
     ]
     outside = [(rule, FaultKind.MOVED, inline) for rule in ("BIND-08", "BIND-10")]
     assert len(at_points(*outside)) == 1
-    assert len(at_points(*kept, *found, *outside)) == 3
+    assert len(at_points(*lost, *refused, *outside)) == 3
     of_list = {"operation": "SEND", "posting": "wr_post", "elements": "last_of_3", "key": "region"}
     lists = [(rule, FaultKind.NOT_ARRIVED, of_list) for rule in ("BIND-05", "IOVA-02")]
     assert at_points(*lists) == ["requests of ibv_wr_post: bytes are lost or misplaced"]

@@ -124,10 +124,10 @@ class _Making:
         self._dead_ends = Counter[int]()
         self.points: list[Point] = []
 
-    def keep(self, kept: Sequence[Point], faultless: bool) -> None:
+    def keep(self, points: Sequence[Point], faultless: bool) -> None:
         """Adds the valid points, without a fault or with one, of an earlier array, so that their ids stay the same."""
         conditions, axes = Conditions(self._model), self._model.parameters
-        for point in filter(conditions.valid, kept):
+        for point in filter(conditions.valid, points):
             faults = conditions.faults(point)
             if bool(faults) is faultless:
                 continue

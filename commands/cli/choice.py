@@ -79,8 +79,8 @@ def of_target(run: Run, say: Callable[[str], None]) -> Run:
             say(
                 f"left out {format_count(count, 'case')} that can crash the kernel (see --hazardous)"
             )
-    whole = tuple(case.id for case in cases)
+    planned = tuple(case.id for case in cases)
     if not options.shard:
         return replace(run, cases=cases)
     cases = options.shard.part(cases, lambda case: case.id, shipped_durations())
-    return replace(run, cases=cases, whole=whole)
+    return replace(run, cases=cases, whole=planned)

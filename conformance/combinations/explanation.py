@@ -48,8 +48,8 @@ class _Explanation:
     def text(self) -> str:
         for size in range(1, _MOST_PARAMETERS + 1):
             for chosen in itertools.combinations(range(len(self.axes)), size):
-                found = {_taken(point, chosen) for point in self.deviating}
-                if found.isdisjoint(_taken(point, chosen) for point in self.others):
+                deviations = {_taken(point, chosen) for point in self.deviating}
+                if deviations.isdisjoint(_taken(point, chosen) for point in self.others):
                     return self._formula(chosen)
         return self._products()
 
@@ -70,34 +70,34 @@ class _Explanation:
     def _products(self) -> str:
         """Returns sets of values that no other point has, joined by `|`: several causes, or one that depends on
         much."""
-        left = list(dict.fromkeys(self.deviating))
+        points = list(dict.fromkeys(self.deviating))
         products: list[str] = []
-        while left:
-            chosen, values = self._widest(left)
+        while points:
+            chosen, values = self._widest(points)
             pairs = zip(chosen, values, strict=True)
             names = [f"{self.axes[number].name}={value}" for number, value in pairs]
             products.append(" & ".join(names))
-            left = [point for point in left if _taken(point, chosen) != values]
+            points = [point for point in points if _taken(point, chosen) != values]
         return " | ".join(products)
 
-    def _widest(self, left: Sequence[Point]) -> tuple[_Chosen, Point]:
+    def _widest(self, points: Sequence[Point]) -> tuple[_Chosen, Point]:
         """Returns the smallest set of values that many of the points have and no other; else the widest set."""
         best: tuple[int, _Chosen, Point] | None = None
         for size in range(1, _MOST_PARAMETERS):
             for chosen in itertools.combinations(range(len(self.axes)), size):
                 there = {_taken(point, chosen) for point in self.others}
-                counts = Counter(_taken(point, chosen) for point in left)
+                counts = Counter(_taken(point, chosen) for point in points)
                 for values, count in counts.most_common():
                     if best and count <= best[0]:
                         break
                     if values not in there:
                         best = count, chosen, values
-            if best and best[0] >= _SHARE * len(left):
+            if best and best[0] >= _SHARE * len(points):
                 break
         if best:
             return best[1], best[2]
         chosen = tuple(range(len(self.axes)))
-        return chosen, left[0]
+        return chosen, points[0]
 
 
 def _words(axis: Axis) -> tuple[tuple[str, ...], ...]:

@@ -26,8 +26,8 @@ def read_completions(queue: Any, count: int, deadline_s: float) -> list[Completi
     from pyverbs.cq import PollCqAttr
 
     wait: Wait | None = None
-    found: list[Completion] = []
-    while len(found) < count:
+    completions: list[Completion] = []
+    while len(completions) < count:
         returned = queue.start_poll(PollCqAttr())
         if returned == errno.ENOENT:
             wait = wait or Wait(deadline_s)
@@ -36,9 +36,9 @@ def read_completions(queue: Any, count: int, deadline_s: float) -> list[Completi
             continue
         if returned:
             raise OSError(returned, "ibv_start_poll")
-        found.append(_current(queue))
+        completions.append(_current(queue))
         queue.end_poll()
-    return found
+    return completions
 
 
 def _current(queue: Any) -> Completion:

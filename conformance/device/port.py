@@ -138,11 +138,11 @@ class Port:
             here = ""
         return Gid(index, address, kind, here, bool(here) and self._interfaces.carries(here))
 
-    def _is_own(self, interface: str, own: str) -> bool:
+    def _is_own(self, interface: str, of_port: str) -> bool:
         """Whether an interface is that of the port, or the bond of which that interface is a part. If the port's
         interface is unknown, every interface that is not stacked on a different one counts."""
-        if own:
-            return interface in (own, self._interfaces.master_of(own))
+        if of_port:
+            return interface in (of_port, self._interfaces.master_of(of_port))
         return not self._interfaces.is_stacked(interface)
 
     def choose(self, gids: Sequence[Gid], own: str = "") -> int:

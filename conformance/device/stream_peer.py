@@ -172,7 +172,7 @@ class StreamEnd:
         fields = {**sink, "rkey": self._probe.rkey, "va": self._probe.memory.addr}
         operation = "RDMA_READ_REQUEST"
         self.send(Segment(operation, self.numbered(operation, fields, 0)))
-        others: list[ParsedSegment] = []
+        earlier: list[ParsedSegment] = []
         answered = False
         while not answered:
             segment = self.receive(_PROBE_S)
@@ -180,8 +180,8 @@ class StreamEnd:
                 break
             answered = segment.fields.get("rkey") == _PROBE_SINK
             if not answered:
-                others.append(segment)
-        self._inbox.extendleft(reversed(others))
+                earlier.append(segment)
+        self._inbox.extendleft(reversed(earlier))
         if not answered and not self.closed:
             raise PeerLost("the device neither answers the wire peer's READ nor ends the stream")
         return answered

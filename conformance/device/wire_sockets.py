@@ -52,7 +52,7 @@ def namespace(name: str) -> Iterator[None]:
     if not name:
         yield
         return
-    own = os.open("/proc/self/ns/net", os.O_RDONLY)
+    before = os.open("/proc/self/ns/net", os.O_RDONLY)
     try:
         with open(NAMESPACES / name) as other:
             _enter(other.fileno())
@@ -61,8 +61,8 @@ def namespace(name: str) -> Iterator[None]:
         message = f"the network namespace {name} cannot be entered: {error.strerror}"
         raise UserError(message, hint="run as root", status=3) from error
     finally:
-        _enter(own)
-        os.close(own)
+        _enter(before)
+        os.close(before)
 
 
 def _enter(descriptor: int) -> None:
@@ -187,8 +187,8 @@ class Sockets:
             sockets.append(self._raw)
         ready, _, _ = select.select(sockets, [], [], deadline_s)
         while ready:
-            for one in ready:
-                datagram = self._read(one)
+            for socket_ready in ready:
+                datagram = self._read(socket_ready)
                 if datagram:
                     datagrams.append(datagram)
             ready, _, _ = select.select(sockets, [], [], 0)

@@ -82,13 +82,13 @@ def capabilities_of(bench: DeviceBench) -> Capabilities:
 def with_immediates(bench: Bench, declared: Mapping[str, bool]) -> Mapping[str, bool]:
     """Returns the declared capabilities with those of IMMEDIATES that a call finds. A device without connected queue
     pairs has none of them."""
-    found = dict(declared)
+    capabilities = dict(declared)
     for name, opcode in IMMEDIATES.items():
         if declared.get(name, True):
             continue
         with domain(bench) as pd, ExitStack() as cleanup, suppress(SetupRefused):
-            found[name] = _Trial(bench, {"pd": pd}, cleanup, []).delivers(opcode)
-    return found
+            capabilities[name] = _Trial(bench, {"pd": pd}, cleanup, []).delivers(opcode)
+    return capabilities
 
 
 @contextmanager
@@ -356,19 +356,21 @@ class _Trial(HarnessResources):
         """Whether a request with immediate data and one byte is posted, and its data arrive."""
         pair = self.connection("RC", "pd").pair
         target = self.scratch(self.pds["pd"], 1, "target", _ACCESS.value_of("REMOTE_WRITE"))
-        own = self.scratch(pair.requester.pd, 1, "own")
+        source = self.scratch(pair.requester.pd, 1, "own")
         if opcode.startswith("SEND"):
             sinks = (target,)
         else:
             sinks = NO_BYTES
-        request = SendRequest(opcode, 2, (own,), remote_addr=target.addr, rkey=target.rkey)
+        request = SendRequest(opcode, 2, (source,), remote_addr=target.addr, rkey=target.rkey)
         if pair.responder.post_receive(sinks, 1).value:
             return False
         if pair.requester.post_send(request._replace(imm=_WORD)).value:
             return False
         arrived = pair.responder.completions(1)
         pair.requester.completions(1)
-        return [(each.status, each.imm) for each in arrived] == [("SUCCESS", _WORD)]
+        return [(completion.status, completion.imm) for completion in arrived] == [
+            ("SUCCESS", _WORD)
+        ]
 
 
 def _refusal(what: str, returned: Return) -> str:

@@ -58,7 +58,7 @@ def _transfer(resources: HarnessResources) -> Callable[[], float]:
     def transfer() -> float:
         began = time.perf_counter()
         returned = queue.post_send(request)
-        statuses = [each.status for each in queue.completions(1)]
+        statuses = [completion.status for completion in queue.completions(1)]
         if returned.value or statuses != ["SUCCESS"]:
             raise SetupRefused("a timed RDMA WRITE", " ".join(statuses))
         return time.perf_counter() - began

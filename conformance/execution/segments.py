@@ -179,10 +179,10 @@ class SegmentScript(Script[StreamEnd]):
         data = connection.data(numbers.get("data", 0), continues, numbers.get("offset"))
         if event.word == _TERMINATE:
             fields |= fields_of_terminate(event.names["says"][0])
-        asked = self._asked.get(connection.name)
-        if asked and event.word == _RESPONSE:
-            fields.setdefault("rkey", asked["sinkstag"])
-            fields.setdefault("va", asked["sinkto"] + connection.message - len(data))
+        request = self._asked.get(connection.name)
+        if request and event.word == _RESPONSE:
+            fields.setdefault("rkey", request["sinkstag"])
+            fields.setdefault("va", request["sinkto"] + connection.message - len(data))
         segment = Segment(event.word, end.numbered(event.word, fields, len(data)), data)
         end.send(segment, **_wrong(event, numbers))
         self._await(connection, event, segment)

@@ -74,7 +74,7 @@ def _of_granted(answer: AccessSeen, seen: AccessSeen) -> Deviation | None:
         return Deviation(GRANTED, Fault(FaultKind.NO_COMPLETION, statuses=()))
     wrong = [f"{side}: {seen[side]}" for side in ("tested", "other") if seen[side] != answer[side]]
     if wrong:
-        nothing = all(each.endswith("nothing") for each in wrong)
+        nothing = all(text.endswith("nothing") for text in wrong)
         if nothing:
             kind = FaultKind.NOT_ARRIVED
         else:

@@ -230,10 +230,10 @@ def conclude_run(
     return RunConclusion(words, status, tuple(incomplete_parts), is_incomplete or status == 3)
 
 
-def counted(number: int, one: str) -> str:
+def counted(number: int, singular: str) -> str:
     """Returns the number with its noun, in the plural if necessary; empty for 0."""
     if number:
-        return format_count(number, one)
+        return format_count(number, singular)
     return ""
 
 

@@ -71,7 +71,10 @@ def _wrong_text(header: HeaderRecord) -> str:
 
 
 def _wrong_command(record: ResultRecord) -> str:
-    commands = [record["repro"], *(each.get("repro", "") for each in record["deviations"])]
+    commands = [
+        record["repro"],
+        *(deviation.get("repro", "") for deviation in record["deviations"]),
+    ]
     for command in commands:
         if command and not is_reproduction(command):
             return f"{_short(command)} is not a command that runs the case"

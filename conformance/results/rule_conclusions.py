@@ -229,12 +229,12 @@ def _conclude(
 
 def _shows_later(record: ResultRecord) -> bool:
     """Whether the documents define the outcome of a step that was made after the judged call."""
-    made = zip(
+    steps = zip(
         record["expected"].get("afterwards", ()),
         record["observed"].get("afterwards", ()),
         strict=False,
     )
-    return any(expected.get("outcome") != "open" for expected, _ in made)
+    return any(expected.get("outcome") != "open" for expected, _ in steps)
 
 
 def _needs_test_kernel(record: ResultRecord) -> bool:

@@ -184,11 +184,11 @@ class Confirmation:
 
     def _preceding_cases(self, violation: Violation, start: Start) -> list[str]:
         """Returns a short list of cases after which the violation occurs again; empty if no such list was found."""
-        left = MOST_WORKERS
+        workers = MOST_WORKERS
 
         def occurs(before: Sequence[str]) -> bool:
-            nonlocal left
-            left -= 1
+            nonlocal workers
+            workers -= 1
             again = self._last_repeated(start, [*before, violation.case])
             return (
                 again is not None
@@ -200,7 +200,7 @@ class Confirmation:
         needed = list(violation.before)
         if not needed or not occurs(needed):
             return []
-        while len(needed) > 1 and left > 1:
+        while len(needed) > 1 and workers > 1:
             middle = len(needed) // 2
             half = next((half for half in (needed[middle:], needed[:middle]) if occurs(half)), None)
             if half is None:

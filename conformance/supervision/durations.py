@@ -17,11 +17,11 @@ from conformance.supervision.schedule import START_S, expected_s
 SCHEMA = "rdma-cts-durations/2"
 
 
-def expected_durations(cases: Iterable[Case], known: Mapping[str, float]) -> dict[str, float]:
-    """Returns the expected duration of each case in seconds: the `known` duration, or an estimate. If the case needs
+def expected_durations(cases: Iterable[Case], past: Mapping[str, float]) -> dict[str, float]:
+    """Returns the expected duration of each case in seconds: the `past` duration, or an estimate. If the case needs
     a separate worker, the time to start the worker is added."""
     return {
-        case.id: START_S + known.get(case.id, START_S) if case.alone else expected_s(case, known)
+        case.id: START_S + past.get(case.id, START_S) if case.alone else expected_s(case, past)
         for case in cases
     }
 

@@ -81,6 +81,6 @@ def drawn(violations: Iterable[Violation], seed: str) -> list[Violation]:
         else:
             by_cause.setdefault(violation.cause, []).append(number)
     draw = random.Random(seed)
-    for first, *others in by_cause.values():
-        chosen |= {first, *draw.sample(others, min(len(others), MOST_DRAWN - 1))}
+    for first, *similar in by_cause.values():
+        chosen |= {first, *draw.sample(similar, min(len(similar), MOST_DRAWN - 1))}
     return [there[number] for number in sorted(chosen)]

@@ -63,12 +63,12 @@ def read_model(reader: Reader, node: Node, name: str, registry: Registry) -> Mod
         _check(reader, fields["slow"], slow, space)
     if len(reader.mistakes) > before:
         return None
-    kept = tuple(item for item in evidence if item)
+    named = tuple(item for item in evidence if item)
     labels = {axis.name: axis.labels for axis in axes}
     of_points = [labels, texts["excluded"], texts["faults"]]
     digest = hashlib.sha256(json.dumps(of_points).encode()).hexdigest()[:16]
     return Model(
-        name, tuple(axes), meanings, **texts, rare=rare, slow=slow, evidence=kept, digest=digest
+        name, tuple(axes), meanings, **texts, rare=rare, slow=slow, evidence=named, digest=digest
     )
 
 

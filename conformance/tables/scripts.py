@@ -85,8 +85,8 @@ def _event(
         return None
     kinds = [kind for kind in _KINDS if kind in node.value]
     if len(kinds) != 1:
-        known = ", ".join(_KINDS)
-        reader.note(node.location, f"an event of packets must have exactly one of: {known}")
+        all_kinds = ", ".join(_KINDS)
+        reader.note(node.location, f"an event of packets must have exactly one of: {all_kinds}")
         return None
     if kinds[0] == CALL:
         called = step(reader, node, names)
@@ -98,8 +98,8 @@ def _event(
 
 def _event_of(reader: Reader, node: Node, kind: str, names: Names, quantity: ReadQuantity) -> Event:
     spec = EVENTS[kind]
-    known = (kind, *spec.numbers, *spec.names, "qp")
-    fields = reader.mapping(node, f"the event {kind!r}", known)
+    keys = (kind, *spec.numbers, *spec.names, "qp")
+    fields = reader.mapping(node, f"the event {kind!r}", keys)
     numbers: dict[str, Quantity] = {}
     words: dict[str, tuple[str, ...]] = {}
     for key in spec.numbers:

@@ -17,12 +17,12 @@ from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted
 T = TypeVar("T")
 
 
-def suggestion(word: str, known: Collection[str]) -> str:
+def suggestion(word: str, words: Collection[str]) -> str:
     """Returns ` (did you mean X?)` if a known word is similar; else a list of the known words if there are few."""
     import difflib  # imported late: only mistakes need it
 
     # Words are compared in lower case, so that remote_wirte is similar to REMOTE_WRITE.
-    by_lower = {name.lower(): name for name in known}
+    by_lower = {name.lower(): name for name in words}
     folder, slash, _ = (word := word[:100].lower()).rpartition("/")
     in_folder = [name for name in by_lower if name.startswith(folder + slash)] if slash else ()
     if (padded := re.sub(r"-(\d[a-z]?)$", r"-0\1", word)) in by_lower:  # REG-1 is REG-01
@@ -36,8 +36,8 @@ def suggestion(word: str, known: Collection[str]) -> str:
         None,
     ):
         return f" (did you mean {by_lower[near[0]]}?)"
-    if 0 < len(known) <= 16:
-        return f" (known: {', '.join(known)})"
+    if 0 < len(words) <= 16:
+        return f" (known: {', '.join(words)})"
     return ""
 
 

@@ -57,11 +57,11 @@ def signer(bundle: Path, data: bytes, signers: Path) -> str:
             path.write_bytes(content)
         arguments = ["-s", str(files[0]), "-f", str(files[1])]
         wrong = f"{where} is not a signature of {bundle} by a signer in {signers}"
-        found = _run(["-Y", "find-principals", *arguments], wrong).splitlines()[:1]
-        if not found:
+        principals = _run(["-Y", "find-principals", *arguments], wrong).splitlines()[:1]
+        if not principals:
             raise UserError(wrong)
-        _run(["-Y", "verify", *arguments, "-n", NAMESPACE, "-I", found[0]], wrong, data)
-    return found[0]
+        _run(["-Y", "verify", *arguments, "-n", NAMESPACE, "-I", principals[0]], wrong, data)
+    return principals[0]
 
 
 _HINT = (

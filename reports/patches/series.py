@@ -147,13 +147,13 @@ def git(
 @cache
 def _settings(path: Path) -> tuple[str, ...]:
     """Returns options that keep git from starting programs that the configuration of a foreign tree names."""
-    found = subprocess.run(
+    done = subprocess.run(
         ["git", "-C", str(path), "config", "--null", "--name-only", "--get-regexp", _STARTS],
         capture_output=True,
         check=False,
     )
     settings = [*_SETTINGS]
-    for name in os.fsdecode(found.stdout).split("\0")[:-1]:
+    for name in os.fsdecode(done.stdout).split("\0")[:-1]:
         settings += ["-c", f"{name}="]
     return tuple(settings)
 

@@ -109,7 +109,7 @@ def _keep(module: Path, path: Path) -> None:
     part = path.with_suffix(".part")
     shutil.copyfile(module, part)
     part.rename(path)
-    modules_there = sorted(path.parent.glob("*.ko"), key=lambda each: each.stat().st_mtime)
+    modules_there = sorted(path.parent.glob("*.ko"), key=lambda module: module.stat().st_mtime)
     for old in modules_there[:-KEPT]:
         old.unlink(missing_ok=True)
         old.with_suffix(".so").unlink(missing_ok=True)

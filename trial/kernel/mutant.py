@@ -73,9 +73,9 @@ def chosen_mutants(
 ) -> list[Mutant]:
     """Returns the mutants that match names, rules and files; an empty list matches all. Raises UserError (status 2)."""
     questions: Sequence[tuple[Sequence[str], Callable[[Mutant], set[str]]]] = (
-        (names, lambda each: {each.name}),
-        (rules, lambda each: set(each.rules)),
-        (files, lambda each: {each.file}),
+        (names, lambda mutant: {mutant.name}),
+        (rules, lambda mutant: set(mutant.rules)),
+        (files, lambda mutant: {mutant.file}),
     )
     for words, of in questions:
         there = sorted(set[str]().union(*map(of, mutants)))
