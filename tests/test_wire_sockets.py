@@ -163,6 +163,8 @@ class _Kept(Sockets):
 class _OfOneOrder(_Kept):
     """A device that takes and sends ICRCs in one byte order, and writes what a WRITE has."""
 
+    lossless = True
+
     def __init__(self, order: Order) -> None:
         super().__init__()
         self._order = order
