@@ -335,6 +335,55 @@ def test_no_code_of_the_working_directory_runs(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PYTHONPATH", ":/nonexistent"),
+        ("PYTHONPATH", "/nonexistent:"),
+        ("PYTHONPATH", "/nonexistent::/also"),
+        ("PYTHONPATH", "."),
+        ("PYTHONPATH", "/nonexistent:lib/python"),
+        ("PYTHONHOME", "."),
+        ("PYTHONHOME", f"{sys.prefix}:"),
+        ("PYTHONHOME", f"{sys.prefix}:."),
+        ("PYTHONPYCACHEPREFIX", "."),
+        ("PYTHONUSERBASE", "."),
+        ("HOME", "."),
+    ],
+)
+def test_no_variable_leads_python_into_the_working_directory(
+    name: str, value: str, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    code = f"open({str(ran)!r}, 'w').close()\n"
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    modules = (
+        "sitecustomize.py",
+        "usercustomize.py",
+        "lzma.py",
+        "yaml.py",
+        "encodings/__init__.py",
+    )
+    folders = ("", "lib/python/", f"lib/{version}/", f"lib/{version}/lib-dynload/")
+    sites = (f"lib/{version}/site-packages/x.pth", f".local/lib/{version}/site-packages/x.pth")
+    files = {folder + module: code for folder in folders for module in modules}
+    files |= dict.fromkeys(sites, f"import os; {code}")
+    folder = laid(tmp_path / "cwd", files)
+    done = ended(LAUNCHER, "list", "--rule", "REG-15", cwd=folder, env={**os.environ, name: value})
+    assert done.returncode == 0, done.stderr
+    assert "reg_mr/access_flags" in done.stdout
+    assert not ran.exists()
+
+
+def test_absolute_directories_of_pythonpath_remain(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    folder = laid(tmp_path / "a *", {"sitecustomize.py": f"open({str(ran)!r}, 'w').close()\n"})
+    path = f":{folder}::."
+    done = ended(LAUNCHER, "--version", cwd="/", env={**os.environ, "PYTHONPATH": path})
+    assert done.returncode == 0, done.stderr
+    assert ran.exists()
+
+
 # Installation from Python, for packages that a command needs
 
 
