@@ -24,6 +24,7 @@ from conformance.results.plan import FILE_NAME as PLAN
 from conformance.results.plan import read_plan
 from conformance.results.points import points_path
 from conformance.results.records import FILE_NAME as RESULTS
+from conformance.results.records import published_file
 from reports.bundles import signature
 from reports.bundles.archive import MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
 from reports.bundles.claims import claims
@@ -99,7 +100,7 @@ def _private_parts(run: Digest, contents: Iterable[bytes]) -> Iterator[str]:
 
 def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[str, bytes]:
     folder = run.directory
-    contents = {RESULTS: _content(folder / RESULTS)}
+    contents = {RESULTS: published_file(_content(folder / RESULTS))}
     for record in run.results:
         if record["points_file"]:
             contents[record["points_file"]] = _content(points_path(folder, record))

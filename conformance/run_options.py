@@ -590,6 +590,17 @@ def name_of(variable: str) -> str:
 
 
 LEFT_OUT = "left out"  # in place of a value that may be secret
+# Variables with these prefixes select libraries and providers.
+_SELECTS_CODE = ("LD_", "IBV_", "RDMAV_", "MLX4_", "MLX5_")
+
+
+def recorded_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables as results have them. Only a value that selects code under test is recorded, because any
+    other value may be secret."""
+    shown = {}
+    for name, value in variables.items():
+        shown[name] = value if name.startswith(_SELECTS_CODE) else LEFT_OUT
+    return shown
 
 
 def without_values(argv: Sequence[str]) -> list[str]:
@@ -612,10 +623,22 @@ def without_values(argv: Sequence[str]) -> list[str]:
     return shown
 
 
+def command_without_values(text: str) -> str:
+    """Returns a command that `is_reproduction` accepts without the values of private options."""
+    words = shlex.split(text)
+    shown = without_values(words)
+    return text if shown == words else shlex.join(shown)
+
+
 def _private_option(flag: str) -> Option | None:
-    """Returns the private option that a word names. argparse also accepts the beginning of a name."""
-    for option in OPTIONS.values():
-        if option.private and len(flag) > len("--") and option.flag.startswith(flag):
+    """Returns the private option that a word names. argparse also accepts the beginning of a name, unless it is a whole
+    name: --guest is not --guest-env."""
+    if len(flag) <= len("--"):
+        return None
+    by_flag = {option.flag: option for option in OPTIONS.values()}
+    matching = [by_flag[flag]] if flag in by_flag else by_flag.values()
+    for option in matching:
+        if option.private and option.flag.startswith(flag):
             return option
     return None
 

@@ -2,19 +2,22 @@
 run has the values, and only its user can read the plan."""
 
 import json
+import shutil
 import stat
 from pathlib import Path
 
 import pytest
 
+from commands.__main__ import main
 from commands.cli.run_arguments import recorded_options
 from conformance.errors import UserError
 from conformance.results.plan import Plan, read_plan, write_plan
-from conformance.run_options import RunOptions, without_values
+from conformance.results.records import published_file, read_written
+from conformance.run_options import RunOptions, recorded_environment, without_values
 from conformance.tables.suite import load_suite
 from fixtures.guest.job import Job
-from fixtures.targets.builds import environment_from, recorded_environment
-from kinds import Patch
+from fixtures.targets.builds import environment_from
+from kinds import Cli, Patch
 
 SECRET = "hunter2"
 ARGUMENTS = {
@@ -22,6 +25,10 @@ ARGUMENTS = {
     "a variable in one word": ([f"--guest-env=TOKEN={SECRET}"], ["--guest-env=TOKEN"]),
     "a shortened option": (["--guest-e", f"TOKEN={SECRET}"], ["--guest-e", "TOKEN"]),
     "a value with a sign": (["--guest-env", f"A=b={SECRET}"], ["--guest-env", "A"]),
+    "a variable after an option that begins its name": (
+        ["--guest", "--guest-env", f"TOKEN={SECRET}"],
+        ["--guest", "--guest-env", "TOKEN"],
+    ),
     "a reset": (["--power-cycle", f"ipmi -P {SECRET}"], ["--power-cycle", "left out"]),
     "a reset in one word": ([f"--power-cycle=ipmi -P {SECRET}"], ["--power-cycle=left out"]),
     "a console": (["--cons", f"ssh {SECRET}@bmc"], ["--cons", "left out"]),
@@ -86,6 +93,73 @@ def test_only_the_user_of_a_run_can_read_its_plan(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     resumed = recorded_options(read_plan(tmp_path).argv, file)
     assert environment_from(resumed) == {"TOKEN": SECRET}
+
+
+FORMATS = ["html", "junit", "ktap", "markdown", "summary", "tmt"]
+
+
+@pytest.fixture
+def written_by_hand(tmp_path: Path) -> Path:
+    """A run whose results have the values: an older version, or a person, has written them."""
+    folder = Path(shutil.copytree(Path(__file__).with_name("old_results"), tmp_path / "run"))
+    header, *lines = (folder / "results.jsonl").read_text().splitlines()
+    record = json.loads(header)
+    record["argv"] = ["run", "--guest"]
+    for words, _ in ARGUMENTS.values():
+        record["argv"] += words if len(words) > 1 or "=" in words[0] else []
+    given = {"environment": {"TOKEN": SECRET, "LD_PRELOAD": "/x.so"}}
+    record["under_test"] = {**record.get("under_test", {}), "given": given}
+    results: list[str] = []
+    for line in lines:
+        result = json.loads(line)
+        if result["type"] == "result":
+            command = f"./rdma-cts run --guest-env TOKEN={SECRET} --only {result['case']}"
+            result["repro"] = command
+            for deviation in result.get("deviations") or ():
+                deviation["repro"] = command
+        results.append(json.dumps(result).replace("--guest", r"\u002d-guest", len(results) % 2))
+    (folder / "results.jsonl").write_text("\n".join([json.dumps(record), *results, ""]))
+    assert SECRET in (folder / "results.jsonl").read_text()
+    return folder
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_no_reader_shows_a_value_that_somebody_has_written_by_hand(
+    written_by_hand: Path, form: str, cli: Cli
+) -> None:
+    said = cli(0, "report", written_by_hand, "--format", form, "--out", "-")
+    assert SECRET not in said.out + said.err
+    assert "/x.so" in said.out or form != "html"
+
+
+def test_no_file_made_from_such_results_has_the_values(
+    written_by_hand: Path, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    main(["judge", str(written_by_hand), "--out", "again"])
+    main(["findings", str(written_by_hand), "--programs", "--out", "findings"])
+    main(["findings", str(written_by_hand), "--format", "mail", "--out", "mails"])
+    main(["findings", str(written_by_hand), "--format", "kcidb", "--out", "kcidb"])
+    main(["reproducer", "--all", "--run", str(written_by_hand), "--out", "programs"])
+    main(["compare", "--nodes", str(written_by_hand), "--out", "nodes"])
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    texts = {path: path.read_text() for path in files if written_by_hand not in path.parents}
+    assert len(texts) > 10
+    assert not [path for path, text in texts.items() if SECRET in text]
+
+
+def test_a_bundle_of_such_results_does_not_have_the_values(
+    written_by_hand: Path, tmp_path: Path, cli: Cli
+) -> None:
+    """Lines without a value are packed as they are."""
+    data = (written_by_hand / "results.jsonl").read_bytes()
+    packed = published_file(data)
+    assert SECRET.encode() not in packed
+    again = read_written(written_by_hand)
+    (tmp_path / "results.jsonl").write_bytes(packed)
+    assert read_written(tmp_path / "results.jsonl") == again
+    clean = (Path(__file__).with_name("old_results") / "results.jsonl").read_bytes()
+    assert published_file(clean) == clean
 
 
 def test_the_guest_gets_the_value(tmp_path: Path) -> None:

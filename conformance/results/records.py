@@ -53,11 +53,17 @@ from conformance.results.consistency import (
 )
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.results.shared import SharedValues
+from conformance.run_options import (
+    command_without_values,
+    recorded_environment,
+    without_values,
+)
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import left_out
 
 FILE_NAME = "results.jsonl"
 PLAN_FILE = "plan.json"  # the plan of a run that can be resumed; the file is next to the results
+_PRIVATE = "--guest-env"  # the only private option of a command that runs a case
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
@@ -69,6 +75,51 @@ def encode(record: Mapping[str, object]) -> bytes:
 def decode(data: bytes | str) -> Record:
     """Returns the record in a line. Raises ValueError if the line is invalid or the record lacks a required key."""
     return record_of(parse(data))
+
+
+def _published_header(header: HeaderRecord) -> HeaderRecord:
+    """Returns a valid header without values that may be secret: an older version, or a person, could have written
+    them."""
+    public = header.copy()
+    public["argv"] = without_values(header.get("argv") or ())
+    given = (header.get("under_test") or {}).get("given") or {}
+    if isinstance(variables := given.get("environment"), dict):
+        given = {**given, "environment": recorded_environment(variables)}
+        public["under_test"] = {**header["under_test"], "given": given}
+    return public
+
+
+def _published_result(result: ResultRecord) -> ResultRecord:
+    """Returns a valid result whose commands have no values that may be secret."""
+    public = result.copy()
+    if _PRIVATE in (result.get("repro") or ""):
+        public["repro"] = command_without_values(result["repro"])
+    if any(_PRIVATE in item.get("repro", "") for item in result.get("deviations") or ()):
+        public["deviations"] = [_published_deviation(item) for item in result["deviations"]]
+    return public
+
+
+def _published_deviation(deviation: Deviation) -> Deviation:
+    return {**deviation, "repro": command_without_values(deviation.get("repro", ""))}
+
+
+def published_file(data: bytes) -> bytes:
+    """Returns the content of a valid results file without values that may be secret. Lines without them are not
+    changed."""
+    lines = data.split(b"\n")
+    first = next(number for number, line in enumerate(lines) if line)
+    for number, line in enumerate(lines[:-1]):
+        escaped = b"\\u00" in line  # any character can be written so
+        if number == first or escaped or _PRIVATE.encode() in line:
+            record = decode(line)
+            public: Record = record
+            if record["type"] == "header":
+                public = _published_header(record)
+            elif record["type"] == "result":
+                public = _published_result(record)
+            if public != record:
+                lines[number] = encode(public)[:-1]
+    return b"\n".join(lines)
 
 
 def result_record(
@@ -393,7 +444,10 @@ class _Reader:
         header = check(record, where)
         if wrong := wrong_header(header):
             raise UserError(f"{where}: {wrong}")
-        self.written, self.shown = Recorded(record), Shown(plain(header))
+        self.written, self.shown = (
+            Recorded(_published_header(record)),
+            Shown(plain(_published_header(header))),
+        )
         self._begun = True
 
     def _refuse_after_footer(self, record: Record, where: str) -> None:
@@ -433,8 +487,9 @@ class _Reader:
             raise UserError(f"{of_case}: {wrong}")
         if side_file:
             self._side_files.add(side_file)
+        shown = _published_result(shown)
         if self._keeps_written:
-            self.written.results.append(written)
+            self.written.results.append(_published_result(written))
         self.shown.results.append(shown)
         self._results[shown["case"]] = shown
 

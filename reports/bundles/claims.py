@@ -51,11 +51,7 @@ def wrong_claim(manifest: Manifest, run: Digest) -> str:
     """Returns a clause about the first statement of the manifest that is not true of the run; empty if all are true."""
     stated, true = dict(manifest.about), claims(run)
     if _of_other_version(manifest):
-        named = stated.get(_RUN)
-        if isinstance(named, Mapping):
-            names = [name for name in _FACTS if name in named]
-        else:
-            names = []
+        names = _compared(manifest)
         stated, true = _facts(stated, names), _facts(true, names)
     wrong = next((key for key in (*true, *stated) if stated.get(key) != true.get(key)), None)
     if wrong is not None:
@@ -72,11 +68,23 @@ def remark(manifest: Manifest, run: Digest) -> str:
     version, engine = (
         str(by.get(key)) if isinstance(by, Mapping) else "?" for key in ("version", "engine_sha256")
     )
-    return f"manifest: the facts are true of the run; a different version wrote its text: {version} ({engine[:12]})"
+    facts = ", ".join(_compared(manifest)) or "none"
+    return (
+        f"manifest: its hashes and these facts are true of the run: {facts}; its other entries were not compared, "
+        f"because a different version wrote them: {version} ({engine[:12]})"
+    )
 
 
 def _of_other_version(manifest: Manifest) -> bool:
     return manifest.about.get(_BUNDLED_BY) != packer()
+
+
+def _compared(manifest: Manifest) -> list[str]:
+    """Returns the names of the facts of the run that a bundle of any version must state truly."""
+    named = manifest.about.get(_RUN)
+    if isinstance(named, Mapping):
+        return [name for name in _FACTS if name in named]
+    return []
 
 
 def _facts(about: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
