@@ -29,6 +29,7 @@ from commands.cli.streams import Output, show
 from conformance import cache
 from conformance.errors import PROGRAM, UserError, command
 from conformance.model.printable import one_line
+from conformance.regular_file import holding_folders
 from fixtures.system.cache import cache_directory, keeps_files
 
 # new objects between two garbage collections; few objects of a command become garbage
@@ -123,6 +124,7 @@ def _add_forms(parser: Parser, forms: Sequence[str]) -> None:
         _add_command(below, form)
 
 
+@holding_folders()
 def main(
     argv: Sequence[str] | None = None,
     parsed: Namespace | None = None,

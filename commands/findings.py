@@ -9,7 +9,7 @@ import yaml
 
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from conformance.errors import UserError, format_count
-from conformance.regular_file import read_regular
+from conformance.regular_file import read_regular, remove_below
 from conformance.results.files import make_directory, write_atomically, writing
 from conformance.tables.suite import Suite
 from fixtures.guest.changes import FOLDER as CHANGES
@@ -115,7 +115,7 @@ def _page(findings: Sequence[Finding], runs: Sequence[Run], arguments: argparse.
     with writing(folder):
         for old in before - programs_written.keys():
             if old.is_file() and not old.is_symlink():
-                old.unlink()
+                remove_below(arguments.out, f"{FOLDER}/{old.name}")
     for path, text in programs_written.items():
         write_atomically(path, text.encode(), within=arguments.out)
     files = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -16,7 +15,7 @@ from commands.cli.judged import refuse_other_tables
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.errors import UserError, reading
-from conformance.regular_file import read_regular
+from conformance.regular_file import read_regular, remove_below
 from conformance.results.files import new_or_nothing, write_atomically
 from conformance.results.folder import run_folder
 from conformance.results.merging import Part, check, merged, missing, part_of
@@ -110,9 +109,10 @@ def _write(out: Path, run: Recorded, parts: Sequence[Part]) -> None:
             ):
                 file.append(record)
         except UserError:
-            os.truncate(file.path, 0)  # the caller removes a directory with empty results
+            file.empty()  # the caller removes a directory with empty results
             for path in copied:
-                path.unlink(missing_ok=True)
+                with suppress(OSError):
+                    remove_below(out, str(path.relative_to(out)))
             for folder in {path.parent for path in copied}:
                 with suppress(OSError):
                     folder.rmdir()

@@ -9,7 +9,6 @@ import fcntl
 import json
 import math
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -24,6 +23,7 @@ from commands.cli.run_arguments import add, add_options, options_from, suite_fro
 from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.older_python import UTC
+from conformance.regular_file import open_below, remove_below
 from conformance.results.files import make_directory, new_directory, write_atomically, writing
 from conformance.results.folder import RUN_LOG, WORK, tidied
 from conformance.results.points import FOLDER as POINTS
@@ -79,6 +79,7 @@ _KNOWN = (*STACKS, *OWN_STACKS)
 _BY_DEFAULT = [name for name in STACKS if name != OLDEST_STACK]
 _ALSO = (OLDEST_STACK, *OWN_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier", "wire_losses")
+_NEW_LOG = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _LAST_BYTES = 1 << 14  # the number of bytes at the end of a log that are searched for its last line
 
 
@@ -239,10 +240,10 @@ def _prune(history: History, keep: int) -> None:
     for cell in history.cells:
         if cell.night in old and cell.folder not in good_folders:
             for path in cell.folder.iterdir():
-                if path.name == POINTS and not path.is_symlink():
-                    shutil.rmtree(path)
-                elif path.name not in (OUTCOME_FILE, SUMMARY) and not path.is_dir():
-                    path.unlink()
+                if path.name == POINTS or not (
+                    path.is_dir() or path.name in (OUTCOME_FILE, SUMMARY)
+                ):
+                    remove_below(cell.folder, path.name)
 
 
 def _mailed(to: str, night: Path, text: Sequence[str]) -> str:
@@ -297,11 +298,7 @@ def _locked(folder: Path) -> Iterator[None]:
     path = folder / LOCK
     make_directory(folder)
     with writing(path):
-        lock = os.open(
-            path,
-            os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK,
-            0o644,
-        )
+        lock = open_below(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
@@ -389,7 +386,7 @@ def _ran(cell: Cell, options: RunOptions, yes: bool) -> tuple[Cell, Digest | Non
     command = [*run_process.COMMAND, *shown.arguments(), "--quiet", "--out", str(cell.folder)]
     log = cell.folder / RUN_LOG
     # A signal that ends the night may also end the run before the run has cleaned up.
-    with writing(log), log.open("xb") as output, tidied(cell.folder):
+    with writing(log), os.fdopen(open_below(log, _NEW_LOG), "wb") as output, tidied(cell.folder):
         environment = {**run_process.environment(), **variables}
         status = _finished(command + ["--yes"] * yes, environment, output.fileno())
     if status < 0:

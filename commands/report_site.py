@@ -183,5 +183,6 @@ def _write(folder: Path, pages: Iterable[tuple[str, str]], old: Sequence[str]) -
     except OSError as error:
         raise not_written(folder, error) from error
     finally:
-        remove_below(folder, _NEW)
+        with suppress(OSError):
+            remove_below(folder, _NEW)
     return len(names) + 1

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from commands.cli.run_arguments import add
+from conformance.regular_file import remove_below
+from conformance.results.files import writing
 from conformance.tables.suite import Suite, load_suite
 from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.guest.recipe import DEFAULT_STACK, STACKS
@@ -173,7 +175,8 @@ def execute(arguments: argparse.Namespace) -> int:
     """Runs the trial of the subcommand. Returns exit status 0 if the suite has behaved as expected, else 1."""
     trying: _Trying = arguments.trying
     if arguments.out:
-        (arguments.out / FINDINGS).unlink(missing_ok=True)  # of an earlier trial
+        with writing(arguments.out):
+            remove_below(arguments.out, FINDINGS)  # of an earlier trial
     if trying is answers.execute:  # with the arrays of another model, the suite cannot be read
         return answers.execute(arguments)
     return trying(arguments, load_suite(), lambda text: print(text, file=sys.stderr))

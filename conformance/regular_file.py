@@ -1,13 +1,13 @@
 """Reads files that a user has named or a different machine has written, and writes files into directories that other
 users could have prepared. Reads only regular files of bounded size; therefore a read never waits for a FIFO or a device,
-and never exhausts the memory. A write replaces whatever has the name of the file, also a link or a device."""
+and never exhausts the memory. A write replaces whatever has the name of the file, also a link or a device. Every write
+goes through a descriptor of its directory, which a command opens only once: see `holding_folders`."""
 
 from __future__ import annotations
 
 import errno
 import io
 import os
-import shutil
 import stat
 import threading
 from collections.abc import Iterator, Sequence
@@ -84,15 +84,32 @@ def _check(path: Path, status: os.stat_result) -> None:
 
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_MOST_LINKS = 40  # in one path, as for the kernel
+# The directories that this process has written into, with a descriptor of each; None outside of `holding_folders`.
+_held: dict[Path, int] | None = None
+
+
+@contextmanager
+def holding_folders() -> Iterator[None]:
+    """Within the block, each directory is opened at the first write into it. A later write fails if a different
+    directory has its path by then: another user could have exchanged the directory, or one above it."""
+    global _held
+    before, _held = _held, {}
+    try:
+        yield
+    finally:
+        for folder in _held.values():
+            os.close(folder)
+        _held = before
 
 
 @contextmanager
 def open_folder(path: Path, names: Sequence[str] = ()) -> Iterator[int]:
     """Yields a descriptor of the directory at `path` or, with `names`, of the directory below it. Missing directories
-    are created. `path` may be a link, because the user has named it; a directory below it may not. Raises OSError."""
-    path.mkdir(mode=0o755, parents=True, exist_ok=True)
-    folder = os.open(path, _FOLDER)
+    are created. `path` may have links that this user or root has made; a directory below it may not be a link. Raises
+    OSError."""
+    folder = _of_path(path.absolute())
     try:
         for name in names:
             if name == "..":
@@ -107,6 +124,66 @@ def open_folder(path: Path, names: Sequence[str] = ()) -> Iterator[int]:
         os.close(folder)
 
 
+def _of_path(path: Path) -> int:
+    """Returns a new descriptor of the directory at an absolute path."""
+    folder = _held.get(path) if _held is not None else None
+    if folder is not None and os.fstat(folder).st_nlink:  # a removed directory has no name
+        if not path.is_dir() or not os.path.samestat(path.stat(), os.fstat(folder)):
+            reason = f"the directory {path} was exchanged while this command wrote into it"
+            raise OSError(errno.ESTALE, reason)
+        return os.dup(folder)
+    folder = _walked(path)
+    if _held is not None:
+        for old, descriptor in list(_held.items()):  # a run has many temporary directories
+            if not os.fstat(descriptor).st_nlink:
+                os.close(_held.pop(old))
+        _held[path] = os.dup(folder)
+    return folder
+
+
+def _walked(path: Path) -> int:
+    """Opens each directory of an absolute path in the one before it, and creates it if it is missing. Another user could
+    have made a link, also while this function runs; therefore only links of this user and of root are followed."""
+    rest = list(reversed(path.parts[1:]))
+    links = 0
+    folder = os.open("/", os.O_PATH | _FOLDER)
+    try:
+        while rest:
+            name = rest.pop()
+            try:
+                below = os.open(name, os.O_PATH | os.O_NOFOLLOW | _FOLDER, dir_fd=folder)
+            except FileNotFoundError:
+                with suppress(FileExistsError):
+                    os.mkdir(name, 0o755, dir_fd=folder)
+                rest.append(name)
+                continue
+            except NotADirectoryError:
+                target = _target(folder, name)
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
+                rest += reversed([part for part in target.parts if part != "/"])
+                if not target.is_absolute():
+                    continue
+                below = os.open("/", os.O_PATH | _FOLDER)
+            os.close(folder)
+            folder = below
+        return os.open(".", _FOLDER, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _target(folder: int, name: str) -> Path:
+    """Returns the target of a link. Raises OSError if it is not a link, or if another user has made it."""
+    status = os.lstat(name, dir_fd=folder)
+    if not stat.S_ISLNK(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if status.st_uid not in (0, os.geteuid()):
+        reason = f"{name} is a symbolic link of another user; name the directory to which it leads"
+        raise OSError(errno.ELOOP, reason)
+    return Path(os.readlink(name, dir_fd=folder))
+
+
 def _opened_below(folder: int, name: str) -> int:
     try:
         return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
@@ -114,6 +191,18 @@ def _opened_below(folder: int, name: str) -> int:
         if stat.S_ISLNK(os.lstat(name, dir_fd=folder).st_mode):
             raise OSError(errno.ELOOP, f"its directory {name} is a symbolic link") from error
         raise
+
+
+def open_below(path: Path, flags: int, mode: int = 0o644) -> int:
+    """Returns a descriptor of the file at `path`, opened in its directory, which is created if necessary. Raises
+    OSError, also if `path` is a link."""
+    with open_folder(path.parent) as folder:
+        return opened_in(folder, path.name, flags, mode)
+
+
+def opened_in(folder: int, name: str, flags: int, mode: int = 0o644) -> int:
+    """Returns a descriptor of a file of an opened directory. Raises OSError, also if the file is a link."""
+    return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
 
 
 def write_whole(
@@ -133,7 +222,7 @@ def write_whole(
         with suppress(FileNotFoundError):
             os.unlink(partial, dir_fd=folder)  # left by a process that was killed
         try:
-            with open(os.open(partial, _NEW_FILE, mode, dir_fd=folder), "wb") as file:
+            with open(opened_in(folder, partial, _NEW_FILE, mode), "wb") as file:
                 file.write(content)
                 if durable:
                     file.flush()
@@ -147,14 +236,27 @@ def write_whole(
 
 
 def remove_below(folder: Path, name: str) -> None:
-    """Removes the file or the directory `name` below a directory, if it is there and can be removed. No link in the
-    name is followed."""
+    """Removes the file or the directory `name` below a directory, if it is there. No link in the name is followed.
+    Raises OSError."""
     *names, last = name.split("/")
-    with suppress(OSError), open_folder(folder, names) as place:
+    with suppress(FileNotFoundError), open_folder(folder, names) as place:
         try:
             os.unlink(last, dir_fd=place)
         except IsADirectoryError:
-            shutil.rmtree(last, dir_fd=place)
+            _remove_tree(last, place)
+
+
+def _remove_tree(name: str, place: int) -> None:
+    """Removes a directory with its content. `rmtree` has a descriptor of the place only since Python 3.11."""
+    for _, folders, files, within in os.fwalk(name, topdown=False, dir_fd=place):
+        for file in files:
+            os.unlink(file, dir_fd=within)
+        for folder in folders:
+            try:
+                os.rmdir(folder, dir_fd=within)
+            except NotADirectoryError:  # a link to a directory
+                os.unlink(folder, dir_fd=within)
+    os.rmdir(name, dir_fd=place)
 
 
 def write_special(path: Path, content: bytes) -> bool:

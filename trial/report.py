@@ -1,12 +1,14 @@
 """Reports a trial as text, Markdown and JSON: a table by rule, and the outcome of each violation."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from conformance.regular_file import open_below
 from conformance.results.files import make_directory, write_atomically, writing
 from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding
 
@@ -152,7 +154,8 @@ def append(finding: Finding, out: Path) -> None:
     """Appends a finding to FINDINGS in a directory. Raises UserError."""
     make_directory(out)
     path = out / FINDINGS
-    with writing(path), path.open("a", encoding="utf-8") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    with writing(path), os.fdopen(open_below(path, flags), "a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(finding)) + "\n")
 
 

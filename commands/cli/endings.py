@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import secrets
 import signal
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from conformance.errors import UserError
+from conformance.regular_file import open_below
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 SIGNALLED = 128  # as in a shell, the exit status after a signal is SIGNALLED + the signal's number
@@ -101,7 +103,11 @@ def crash_reports_in(folder: Path) -> Iterator[None]:
 
 
 def _written(text: str, folder: Path | None) -> str:
-    descriptor, path = tempfile.mkstemp(".log", "error-" if folder else "rdma-cts-error-", folder)
+    if folder:
+        path = str(folder / f"error-{secrets.token_hex(4)}.log")
+        descriptor = open_below(Path(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    else:
+        descriptor, path = tempfile.mkstemp(".log", "rdma-cts-error-")
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
     return path

@@ -6,14 +6,13 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from conformance.errors import UserError
-from conformance.regular_file import open_folder, write_special, write_whole
+from conformance.regular_file import open_folder, remove_below, write_special, write_whole
 
 # The values of errno that are caused by the path, and not by the disk.
 _WRONG_PLACE = {
@@ -46,7 +45,8 @@ def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
             write_atomically(path, data)
     except UserError:
         for path in new:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                remove_below(folder, path.name)
         raise
 
 
@@ -69,7 +69,8 @@ def new_or_nothing(folder: Path) -> Iterator[None]:
         yield
     except BaseException:
         if is_new:
-            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):
+                remove_below(folder.parent, folder.name)
         raise
 
 
@@ -88,7 +89,7 @@ def make_directory(folder: Path, within: Path | None = None) -> None:
         with suppress(OSError):
             for place in new:
                 place.rmdir()
-        if isinstance(error, FileExistsError):
+        if isinstance(error, NotADirectoryError) and folder.exists():
             raise UserError(f"{folder} is not a directory") from error
         raise not_written(folder, error) from error
 

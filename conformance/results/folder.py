@@ -4,13 +4,13 @@ run has recorded nothing."""
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
 from conformance.errors import UserError
+from conformance.regular_file import remove_below
 from conformance.results.files import new_directory
 from conformance.results.records import FILE_NAME, PLAN_FILE
 
@@ -40,7 +40,7 @@ def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
             if created:
                 for console in out.glob("console*.log"):
                     if not console.stat().st_size:
-                        console.unlink()
+                        remove_below(out, console.name)
             for folder in created:
                 folder.rmdir()
 
@@ -91,4 +91,5 @@ def _new_folder(what: str) -> Path:
 def _remove_work(out: Path) -> None:
     for folder in out.iterdir() if out.is_dir() else ():
         if folder.name.startswith(WORK):
-            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove_below(out, folder.name)

@@ -7,11 +7,12 @@ import fcntl
 import hashlib
 import os
 import stat
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from conformance.cache import is_private
+from conformance.cache import has_private_status
 from conformance.errors import UserError, command
 from conformance.model.bounds import (
     MOST_RESULTS_BYTES,
@@ -24,6 +25,7 @@ from conformance.model.record import Record, ResultRecord, Shows
 from conformance.model.rules import distinct_points, shown_by
 from conformance.model.verdict import NOT_TESTABLE, VERDICTS, Verdict
 from conformance.older_python import file_digest
+from conformance.regular_file import open_folder, opened_in, remove_below
 from conformance.results.checked_json import values_in
 from conformance.results.files import write_all, writing
 from conformance.results.points import store_points
@@ -103,17 +105,15 @@ class ResultsFile:
         self._shared: SharedValues | None = None  # set only for a run of many cases
         # the hash of the bytes that this process has written or read
         self._content = hashlib.sha256()
-        with writing(path):
-            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            if not is_private(path.parent):  # other users could exchange the files of the run
+        with writing(path), open_folder(path.parent) as folder:
+            # other users could exchange the files of the run
+            if not has_private_status(os.fstat(folder)):
                 raise UserError(
                     f"{path.parent} belongs to another user, or other users can write it",
                     hint="choose another --out, such as a new directory below it",
                 )
-            flags = (
-                os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-            )
-            self._fd = os.open(path, flags, 0o644)
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
+            self._fd = opened_in(folder, path.name, flags)
         try:
             if not stat.S_ISREG(
                 os.fstat(self._fd).st_mode,
@@ -246,9 +246,14 @@ class ResultsFile:
             pass
         return f"{self.path} was changed by another process while the run wrote it"
 
+    def empty(self) -> None:
+        """Removes all records."""
+        os.ftruncate(self._fd, 0)
+
     def close(self) -> None:
         """Closes and unlocks the file once its contents are on disk. Removes a file without records."""
         os.fsync(self._fd)
         if not os.fstat(self._fd).st_size:
-            self.path.unlink(missing_ok=True)
+            with suppress(OSError):
+                remove_below(self.path.parent, self.path.name)
         os.close(self._fd)
