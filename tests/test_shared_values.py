@@ -44,6 +44,7 @@ def test_results_that_are_read_share_equal_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When the room for stored values is used up, results still share the values that are already stored."""
+    monkeypatch.setattr(records, "MANY", 1)
     monkeypatch.setattr("conformance.results.shared._MOST_BYTES", room)
     lines = [result(case, observed={"rc": number}) for number, case in enumerate(numbered(2).cases)]
     path = written(recorded(lines, complete=False), tmp_path)
@@ -118,13 +119,13 @@ def test_repeated_values_take_no_room_in_a_large_run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In a run of more than _MANY cases, a repeated value counts once towards a reader's limit, also after a resume."""
+    """In a run of more than MANY cases, a repeated value counts once towards a reader's limit, also after a resume."""
     lines = [result(case, "FAIL", f"it was {case.id}") for case in numbered(40).cases]
     head = header(planned=[line["case"] for line in lines])
     most = values_in(encode(head)) + 10 * values_in(encode(lines[0]))
     monkeypatch.setattr(writer, "MOST_RESULTS_VALUES", most)
     monkeypatch.setattr(records, "MOST_VALUES", most)
-    monkeypatch.setattr(writer, "_MANY", len(lines) - 1)
+    monkeypatch.setattr(writer, "MANY", len(lines) - 1)
     path = tmp_path / "large" / "results.jsonl"
     records_here: list[Any] = []
     for part in (lines[:20], lines[20:]):
@@ -150,7 +151,7 @@ def test_repeated_values_take_no_room_in_a_large_run(
         (len(lines), [{}] * 40),
         (0, [{"notes": ["", str(number)] * 9} for number in range(40)]),
     ):
-        monkeypatch.setattr(writer, "_MANY", count)
+        monkeypatch.setattr(writer, "MANY", count)
         with closing(ResultsFile(tmp_path / str(count) / "results.jsonl")) as file:
             file.append(head)
             for line in itertools.takewhile(
@@ -197,3 +198,21 @@ def test_results_that_repeat_values_are_read_like_single_lines(tmp_path: Path) -
     path.write_text(f'{first}"duration_us": 07{rest}', encoding="utf-8")
     with pytest.raises(UserError, match="not a line of"):
         read_written(path)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8", "utf-16-le"])
+@pytest.mark.parametrize("text", ["\x1b[2J", "a\tb", "\x7f", "‮", "é", 'a"b\\n', "plain"])
+def test_each_text_that_is_read_is_printable(tmp_path: Path, text: str, encoding: str) -> None:
+    """Also in a line that has only bytes of ASCII: in UTF-16, two of them are one character."""
+    kernel = {"log": [text, "‮ "]} if encoding == "utf-16-le" else {"log": [text]}
+    lines = [result(case, "FAIL", text, kernel=kernel) for case in numbered(1).cases]
+    path = written(recorded(lines, complete=False), tmp_path) / "results.jsonl"
+    *before, last = path.read_bytes().splitlines()
+    if encoding != "ascii":
+        last = json.dumps(json.loads(last), ensure_ascii=False).encode(encoding)
+    if b"\n" in last:
+        return  # a line feed within a character ends the line
+    path.write_bytes(b"\n".join([*before, last, b""]))
+    (read,) = read_results(path).results
+    assert read["reason"] == plain(text)
+    assert read["kernel"]["log"] == [plain(line) for line in kernel["log"]]

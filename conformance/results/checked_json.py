@@ -14,6 +14,7 @@ _LARGE = 1 << 20  # bytes; the values of a longer text are counted before it is 
 # the range of the integers that the kernel or a library can return
 _LEAST, _MOST = (-(1 << 63), (1 << 64) - 1)
 _LONG = len(str(1 << 63))  # characters; a number with fewer is in the range
+_LONGEST = len(str(_LEAST))
 
 
 def parse(data: bytes | str) -> Any:
@@ -85,12 +86,11 @@ def _finite(text: str) -> float:
 
 
 def _bounded(text: str) -> int:
-    if len(text) > len(str(_LEAST)):
+    if len(text) < _LONG:
+        return int(text)
+    if len(text) > _LONGEST or not _LEAST <= int(text) <= _MOST:
         raise ValueError("a number is too large")
-    number = int(text)
-    if len(text) >= _LONG and not _LEAST <= number <= _MOST:
-        raise ValueError("a number is too large")
-    return number
+    return int(text)
 
 
 _DECODER = json.JSONDecoder(

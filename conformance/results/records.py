@@ -52,7 +52,7 @@ from conformance.results.consistency import (
     wrong_result,
 )
 from conformance.results.rule_conclusions import conclude_rules
-from conformance.results.shared import SharedValues
+from conformance.results.shared import MANY, SharedValues
 from conformance.run_options import (
     command_without_values,
     recorded_environment,
@@ -64,6 +64,8 @@ from conformance.tables.tiers import left_out
 FILE_NAME = "results.jsonl"
 PLAN_FILE = "plan.json"  # the plan of a run that can be resumed; the file is next to the results
 _PRIVATE = "--guest-env"  # the only private option of a command that runs a case
+# Characters without which all texts of a line of ASCII are printable: of escapes, of UTF-16 and UTF-32, and DEL.
+_UNPRINTABLE = (b"\\", b"\0", b"\x7f")
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
@@ -367,13 +369,13 @@ class _Reader:
 
     written: Recorded
     shown: Shown
+    _shared: SharedValues
 
     def __init__(self, file: Path, keep_written: bool) -> None:
         self._file = file
         self._keeps_written = keep_written
         self._begun = False
         self._results: dict[str, ResultRecord] = {}  # the shown results, by case
-        self._shared = SharedValues()
         self._tried: set[tuple[str, str]] = set()
         self._side_files: set[str] = set()
         self._values = 0
@@ -406,7 +408,8 @@ class _Reader:
             raise UserError(f"{self._file}: no header of schema {SCHEMA}")
         elif record["type"] == "result":
             self._refuse_after_footer(record, where)
-            self._add_result(record, where)
+            is_plain = line.isascii() and not any(text in line for text in _UNPRINTABLE)
+            self._add_result(record, where, is_plain)
             return
         else:
             self._add_other(record, where)
@@ -444,6 +447,7 @@ class _Reader:
         header = check(record, where)
         if wrong := wrong_header(header):
             raise UserError(f"{where}: {wrong}")
+        self._shared = SharedValues(len(header["planned"]) > MANY)
         self.written, self.shown = (
             Recorded(_published_header(record)),
             Shown(plain(_published_header(header))),
@@ -470,10 +474,10 @@ class _Reader:
         self.written.others.append(record)
         self.shown.others.append(shown)
 
-    def _add_result(self, record: ResultRecord, where: str) -> None:
+    def _add_result(self, record: ResultRecord, where: str, is_plain: bool) -> None:
         of_case = f"{where}: case {printable(record['case'])}"
         try:
-            written, shown, values = self._shared.accept(record)
+            written, shown, values = self._shared.accept(record, is_plain)
         except ValueError as error:
             raise UserError(f"{of_case}: {error}") from error
         self._values += values

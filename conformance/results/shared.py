@@ -26,6 +26,7 @@ _UNSHARED: Mapping[str, type] = {
     "effective": Verdict,
 }
 _MOST_BYTES = 32 << 20  # the upper bound for the marks of all stored values
+MANY = 10_000  # of cases; a larger run has values that occur in very many results
 _SHORT = 40  # characters; longer texts seldom occur twice
 _VERSION = 2  # of marshal: later versions write equal values differently
 
@@ -33,43 +34,57 @@ _VERSION = 2  # of marshal: later versions write equal values differently
 class SharedValues:
     """The values of the results that were accepted so far, each with its shown form: complete and printable."""
 
-    def __init__(self) -> None:
+    def __init__(self, shares_texts: bool = True) -> None:
+        """With `shares_texts`, equal texts in different values are stored once: in a large file they take most of the
+        memory."""
+        self._shares_texts = shares_texts
         self._values: dict[tuple[str, bytes], tuple[Any, Any]] = {}
         self._room = _MOST_BYTES
         self._absent = cast(dict[str, Any], completed(cast(ResultRecord, {**RESULT})))
 
-    def accept(self, record: ResultRecord) -> tuple[ResultRecord, ResultRecord, int]:
+    def accept(
+        self, record: ResultRecord, is_plain: bool = False
+    ) -> tuple[ResultRecord, ResultRecord, int]:
         """Returns the result as it is in the file, its shown form, and the number of values that no earlier result has.
-        Raises ValueError if a value does not fit the type of a result."""
+        `is_plain` is whether all texts of the result are known to be printable. Raises ValueError if a value does not
+        fit the type of a result."""
         written: dict[str, Any] = {}
         shown = self._absent.copy()
         new: dict[str, bytes] = {}
-        for key, value in record.items():
+        content: dict[str, Any] = {**record}
+        for key, value in content.items():
             key = intern(key)
             if value is None:  # counts as absent
                 written[key] = None
                 continue
-            if type(value) is _UNSHARED.get(key) and _is_plain(value):
+            if type(value) is _UNSHARED.get(key) and (is_plain or _is_plain(value)):
                 written[key] = shown[key] = value
                 continue
-            mark = _mark(key, value, record)
+            if key == "fault":  # the verdict decides whether a fault is valid
+                mark = marshal.dumps((str(record["verdict"]), value), _VERSION)
+            else:
+                mark = marshal.dumps(value, _VERSION)
             stored = self._values.get((key, mark))
             if stored:
                 written[key], shown[one_line(key)] = stored
             else:
                 new[key] = mark
-                written[key] = _of_shared_texts(value)
+                written[key] = _of_shared_texts(value) if self._shares_texts else value
         if new:
             _check(record, new)
         for key, mark in new.items():
-            shown[one_line(key)] = self._store(key, mark, written[key])
+            shown[key if is_plain else one_line(key)] = self._store(
+                key, mark, written[key], is_plain
+            )
         size = sum(_size(written[key]) for key in new)
         return cast(ResultRecord, written), cast(ResultRecord, shown), size
 
-    def _store(self, key: str, mark: bytes, value: Any) -> Any:
+    def _store(self, key: str, mark: bytes, value: Any, is_plain: bool) -> Any:
         """Returns the shown form of a new value, and stores both forms while there is room."""
-        shown = plain(completed_value(key, value))
-        if shown == value:
+        shown = completed_value(key, value)
+        if not is_plain:
+            shown = plain(shown)
+        if shown is not value and shown == value:
             shown = value
         if self._room > 0:
             self._values[key, mark] = value, shown
@@ -90,15 +105,6 @@ def _of_shared_texts(value: Any) -> Any:
 
 def _is_plain(value: Any) -> bool:
     return type(value) is int or value.isprintable()
-
-
-def _mark(key: str, value: Any, record: ResultRecord) -> bytes:
-    """Returns bytes that only equal values of a key have. The verdict decides whether a fault is valid."""
-    if key == "fault":
-        return marshal.dumps((str(record["verdict"]), value), _VERSION)
-    if isinstance(value, Verdict):
-        return marshal.dumps(str(value), _VERSION)
-    return marshal.dumps(value, _VERSION)
 
 
 def _check(record: ResultRecord, keys: Mapping[str, object]) -> None:

@@ -31,10 +31,8 @@ from conformance.results.files import write_all, writing
 from conformance.results.points import store_points
 from conformance.results.prior_sessions import PriorSessions
 from conformance.results.records import PLAN_FILE, Recorded, decode, encode, read_written
-from conformance.results.shared import SharedValues
+from conformance.results.shared import MANY, SharedValues
 from conformance.sweeps.outcome import OUTSIDE, Points
-
-_MANY = 10_000  # in a run with more cases, a value that occurs in many results counts only once
 
 
 def shown_in(case: Case, record: ResultRecord) -> list[Shows]:
@@ -204,7 +202,7 @@ class ResultsFile:
         """Counts a record's new values. Repeated values do not count, because a reader stores them only once. Returns
         the record, with repeated values shared."""
         if record["type"] == "header":
-            if len(record["planned"]) > _MANY:
+            if len(record["planned"]) > MANY:
                 self._shared = SharedValues()
             else:
                 self._shared = None
