@@ -20,6 +20,7 @@ from commands.cli.run_arguments import add, add_cases_argument, add_options, opt
 from commands.cli.streams import show
 from conformance.errors import UserError, format_count, reading
 from conformance.regular_file import read_regular
+from conformance.results.folder import directory_for
 from conformance.results.plan import FILE_NAME as PLAN
 from conformance.results.plan import read_plan
 from conformance.results.points import points_path
@@ -48,9 +49,9 @@ def execute(arguments: argparse.Namespace) -> int:
     """Packs and verifies a bundle, writes it, prints which verdicts it supports, and returns exit status 0. Raises
     UserError, with status 1 if recorded verdicts do not follow from the observations."""
     if not os.path.lexists(arguments.run / RESULTS):
-        hint = ""
-        if arguments.run.is_file():
-            hint = f"a bundle has the plan and the points, too: give the directory {arguments.run.parent}"
+        if not os.path.lexists(arguments.run):
+            raise UserError(f"{arguments.run} does not exist")
+        hint = directory_for(arguments.run) if arguments.run.is_file() else ""
         raise UserError(f"{arguments.run} is not the directory of a run", hint=hint)
     out: Path = arguments.out or Path(f"{arguments.run.absolute()}{SUFFIX}")
     if arguments.sign:  # a mistake is reported before the run is judged, which takes long

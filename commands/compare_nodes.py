@@ -9,6 +9,7 @@ from commands.cli.streams import show
 from conformance.errors import UserError, reading
 from conformance.model.printable import one_line
 from conformance.results.files import make_directory, write_together
+from conformance.results.folder import directory_for
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT
@@ -55,7 +56,7 @@ def _nodes_in(given: Path) -> Iterator[Path]:
     if given.is_file():
         raise UserError(
             f"{given} is a file, and a node is a directory",
-            hint=f"give the directory of the node's run: {given.parent}",
+            hint=directory_for(given),
         )
     with reading(given):
         if {summary.FILE_NAME, RESULTS} & {entry.name for entry in os.scandir(given)}:

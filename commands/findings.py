@@ -19,7 +19,6 @@ from reports.reproducers.findings import FOLDER, PAGE, Finding, Run, findings_of
 from reports.reproducers.kcidb import ORIGIN, objects
 from reports.reproducers.mail import mail_of
 from reports.reproducers.of_runs import basis_of
-from reports.reproducers.writer import Inexpressible
 
 # The name of the file with the places of defects in the driver's source, by fingerprint. Uncertain places are left out.
 PLACES = "places.yaml"
@@ -86,18 +85,10 @@ def execute(arguments: argparse.Namespace) -> int:
 def _mails(findings: Sequence[Finding], runs: Sequence[Run], suite: Suite, out: Path) -> int:
     folder = out / FOLDER
     make_directory(folder, within=out)
-    written = 0
     for finding in findings:
-        try:
-            text = mail_of(finding, runs, suite)
-        except Inexpressible as reason:
-            print(
-                f"{finding.symptom.name} cannot be expressed as a C program, and therefore has no text: {reason}",
-            )
-            continue
+        text = mail_of(finding, runs, suite)
         write_atomically(folder / f"{Path(finding.file).stem}.txt", text.encode(), within=out)
-        written += 1
-    print(f"{folder}: {format_count(written, 'text')} of {format_count(len(findings), 'defect')}")
+    print(f"{folder}: {format_count(len(findings), 'text')}")
     return 0
 
 

@@ -27,7 +27,6 @@ from reports.history import Cell, History, read_history
 from reports.history_page import HistoryPage
 from reports.reproducers.findings import FOLDER, Finding, Run, findings_of
 from reports.reproducers.mail import mail_of
-from reports.reproducers.writer import Inexpressible
 
 SCHEMA = "rdma-cts-site/1"
 LIST = "site.json"  # the list of the files of a site
@@ -131,9 +130,12 @@ def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, s
                 program = finding.program.text
             else:
                 program = ""
-            papers[id_] = replace(papers[id_], program=program, why_not=finding.why_not)
-            with suppress(Inexpressible):
-                papers[id_] = replace(papers[id_], letter=mail_of(finding, runs, suite))
+            papers[id_] = replace(
+                papers[id_],
+                program=program,
+                why_not=finding.why_not,
+                letter=mail_of(finding, runs, suite),
+            )
     return papers
 
 

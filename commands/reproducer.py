@@ -13,6 +13,7 @@ from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.defects import Symptom
 from conformance.errors import PROGRAM, UserError
+from conformance.judging import Basis
 from conformance.results.files import make_directory, write_atomically
 from conformance.results.folder import OUT, latest
 from conformance.tables.suite import Suite
@@ -24,11 +25,12 @@ from reports.reproducers.mail import mail
 from reports.reproducers.of_runs import (
     Made,
     basis_of,
+    first_program,
     programs_of,
     reproducer,
     unknown_device,
 )
-from reports.reproducers.program import file_name
+from reports.reproducers.program import Program, file_name
 from reports.reproducers.writer import Inexpressible
 
 _FILE = Path("repro.c")
@@ -63,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes the program or the text and returns exit status 0. Raises UserError if the case cannot be expressed in
-    C."""
+    """Writes the program or the text and returns exit status 0. Raises UserError if no case of the defect can be
+    expressed in C."""
     _check(arguments)
     suite = suite_from(arguments)
     path = arguments.run or (run_about(arguments.id) if arguments.id else latest(OUT))
@@ -85,27 +87,21 @@ def execute(arguments: argparse.Namespace) -> int:
         programs = list(programs_of(run.results, suite, basis))
         show(_write_all(programs, arguments.out or run.directory / "reproducers"))
         return 0
-    symptom = _symptom(arguments.id, run, suite)
-    if symptom:
-        name = symptom.name
-    else:
-        name = arguments.id
+    symptoms = _symptoms(arguments.id, run, suite)
+    name = symptoms[0].name if symptoms else arguments.id
     if suite.find(name) is None:
-        raise _unknown(name, suite, run if symptom else None)
-    try:
-        if arguments.mail:
-            if run is None or symptom is None:
-                raise UserError(
-                    f"no run has a violation of {name}",
-                    hint="give the run with --run RUN",
-                )
-            script = ""
-            text = mail(symptom, run, suite, basis, [read(other) for other in arguments.others])
-        else:
-            made = reproducer(name, suite, basis, symptom)
-            text, script = made.text, made.script
-    except Inexpressible as reason:
-        raise UserError(f"{name} cannot be expressed as a C program: {reason}") from reason
+        raise _unknown(name, suite, run if symptoms else None)
+    if arguments.mail:
+        if run is None or not symptoms:
+            raise UserError(
+                f"no run has a violation of {name}",
+                hint="give the run with --run RUN",
+            )
+        script = ""
+        text = mail(symptoms, run, suite, basis, [read(other) for other in arguments.others])
+    else:
+        name, program = _program(name, symptoms, suite, basis)
+        text, script = program.text, program.script
     out = arguments.out or (STANDARD_OUTPUT if arguments.mail else _FILE)
     if arguments.out is None and out.exists() and out.read_bytes() != text.encode():
         raise UserError(
@@ -114,9 +110,28 @@ def execute(arguments: argparse.Namespace) -> int:
         )
     if script:
         _write_script(out, script)
-    program = f"{out}: {text.count(chr(10))} lines; cc {shlex.quote(str(out))} -libverbs && ./a.out"
-    write_out(out, text.encode(), f"text: {out}" if arguments.mail else program)
+    built = f"cc {shlex.quote(str(out))} -libverbs && ./a.out"
+    written = f"{out}: {text.count(chr(10))} lines that show {name}; {built}"
+    write_out(out, text.encode(), f"text: {out}" if arguments.mail else written)
     return 0
+
+
+def _program(
+    name: str, symptoms: Sequence[Symptom], suite: Suite, basis: Basis
+) -> tuple[str, Program]:
+    """Returns the program of the first symptom that has one, or of the case if no symptom is recorded, with the name of
+    what it shows. Raises UserError if there is none."""
+    if symptoms:
+        shown = first_program(symptoms, suite, basis)
+        if shown.program:
+            return shown.symptom.name, shown.program
+        reason, hint = shown.why_not, "--mail writes a report without a program"
+    else:
+        try:
+            return name, reproducer(name, suite, basis)
+        except Inexpressible as error:
+            reason, hint = str(error), ""
+    raise UserError(f"{name} cannot be expressed as a C program: {reason}", hint=hint)
 
 
 def _write_script(out: Path, script: str) -> None:
@@ -164,18 +179,17 @@ def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
     return UserError(f"there is no case {name!r}{near}")
 
 
-def _symptom(text: str, run: Digest | None, suite: Suite) -> Symptom | None:
-    """Returns the recorded symptom of a violated case. For a defect, returns its first symptom whose case is still in
-    the tables, else its first symptom."""
+def _symptoms(text: str, run: Digest | None, suite: Suite) -> Sequence[Symptom]:
+    """Returns the recorded symptoms of a violated case. For a defect, returns those whose cases are still in the tables,
+    else its first symptom."""
     if FINGERPRINT.fullmatch(text):
         defect = defect_of(text, run, "--run")[0]
-        return next(
-            (symptom for symptom in defect.symptoms if _has(suite, symptom.name)), defect.first
-        )
-    symptoms = (
-        (symptom for defect in run.violations.defects for symptom in defect.symptoms) if run else ()
-    )
-    return next((symptom for symptom in symptoms if text in (symptom.name, symptom.case)), None)
+        symptoms = [symptom for symptom in defect.symptoms if _has(suite, symptom.name)]
+        return symptoms or [defect.first]
+    if run is None:
+        return []
+    symptoms = [symptom for defect in run.violations.defects for symptom in defect.symptoms]
+    return [symptom for symptom in symptoms if text in (symptom.name, symptom.case)]
 
 
 def _has(suite: Suite, name: str) -> bool:

@@ -11,6 +11,7 @@ from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
 from conformance.older_python import zip
+from conformance.results.conclusions import verdict_on
 from conformance.results.points import points_path
 from conformance.sweeps.outcome import OUTSIDE, Points
 from reports.changed_defects import news_of
@@ -50,6 +51,8 @@ KINDS: Mapping[str, str] = {
 }
 # The kinds of change for which a comparison fails.
 FAILING = (REGRESSED, NEWLY_WRONG, NEWLY_JUDGED)
+# The kinds of a defect that only the new run has.
+NEW_KINDS = (NEW, NEWLY_WRONG, NEWLY_JUDGED)
 # these are regressions even if the old stack did not support the case
 _DEATHS = (Verdict.CRASH, Verdict.HANG)
 _MOST_EXAMPLES = 3
@@ -88,6 +91,7 @@ class Comparison:
         the stack count too, and in the old run also unconfirmed defects.
 
         - NEW: only in the new run; the old run has a case of the defect
+        - NEWLY_WRONG, NEWLY_JUDGED: like NEW, but its cases changed only in this way
         - NOT_TRIED: only in the new run; the old run has no case of the defect
         - IN_BOTH: in both runs, with the data of the new run
         - NOT_DECIDED: only in the old run; the new run did not decide every case, or did not confirm the defect
@@ -99,10 +103,14 @@ class Comparison:
         )
         tried = {record["case"] for record in self.old.results}
         unknown = [defect for defect in new if fingerprints.isdisjoint(defect.fingerprints)]
+        known = [defect for defect in unknown if not tried.isdisjoint(defect.cases)]
         unseen = [defect for defect in old if now.isdisjoint(defect.fingerprints)]
         decided = [defect for defect in unseen if self._is_decided(defect)]
         return {
-            NEW: [defect for defect in unknown if not tried.isdisjoint(defect.cases)],
+            **{
+                kind: [defect for defect in known if self._kind(defect) == kind]
+                for kind in NEW_KINDS
+            },
             GONE: decided,
             IN_BOTH: [
                 _as_bad_as(defect, old)
@@ -129,6 +137,37 @@ class Comparison:
             if news := news_of(defect, earlier, passed):
                 changed.append((defect, news))
         return changed
+
+    @property
+    def new_defects(self) -> Sequence[Defect]:
+        """The defects of NEW_KINDS, in this order."""
+        return [defect for kind in NEW_KINDS for defect in self.defects[kind]]
+
+    def _kind(self, defect: Defect) -> str:
+        kinds: set[str] = set()
+        for case in self._before.keys() & {*defect.cases}:
+            kinds |= self._kinds.get(case, {REGRESSED})
+        return _worst_of(kinds) or NEW
+
+    @cached_property
+    def _kinds(self) -> Mapping[str, set[str]]:
+        """The kinds of the changes of each case."""
+        kinds: dict[str, set[str]] = {}
+        for change in self.changes:
+            kinds.setdefault(change.case, set()).add(change.kind)
+        return kinds
+
+    def kind_of_rule(self, rule: str) -> str:
+        """Returns the kind of the change of a rule's verdict."""
+        before, after = (run.verdicts.of_rules[rule] for run in (self.old, self.new))
+        kind = kind_of(before, after)
+        if kind == REGRESSED and after not in _DEATHS:
+            records = (change for change in self.changes if rule in change.record["rules"])
+            kinds = {
+                change.kind for change in records if verdict_on(rule, change.record) in VIOLATIONS
+            }
+            return _worst_of(kinds) or kind
+        return kind
 
     def _is_decided(self, defect: Defect) -> bool:
         if not self._unconfirmed_now.isdisjoint(defect.fingerprints):
@@ -165,6 +204,13 @@ class Comparison:
         if self.of(UNDECIDED) or self.new.footer is None or not self.compared:
             return 3
         return 0
+
+
+def _worst_of(kinds: set[str]) -> str:
+    """Returns NEWLY_WRONG or NEWLY_JUDGED if the changes are of this kind and none is a regression; else empty."""
+    if REGRESSED in kinds:
+        return ""
+    return next((kind for kind in (NEWLY_WRONG, NEWLY_JUDGED) if kind in kinds), "")
 
 
 def _fingerprints(defects: Iterable[Defect]) -> set[str]:

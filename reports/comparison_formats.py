@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -14,17 +15,16 @@ from conformance.older_python import zip
 from reports.comparison import (
     FAILING,
     GONE,
+    IN_BOTH,
     KINDS,
     NEW,
+    NEW_KINDS,
     NEWLY_JUDGED,
     NEWLY_WRONG,
-    NOT_DECIDED,
-    NOT_TRIED,
     REGRESSED,
     UNDECIDED,
     Change,
     Comparison,
-    kind_of,
     stacks,
 )
 from reports.digest import Digest
@@ -54,9 +54,10 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
     yield ""
     counts = [f"{amount(comparison.of(kind))} {kind}" for kind in KINDS if comparison.of(kind)]
     yield f"{_compared(comparison)}: {', '.join(counts) or 'nothing has changed'}"
-    if new_defects := comparison.defects[NEW]:
-        program = command("reproducer", new_defects[0].fingerprint, "--run", new.path)
-        yield f"C program of the first new defect: {program} (with --mail: a report about the defect)"
+    if comparison.new_defects:
+        fingerprint = comparison.new_defects[0].fingerprint
+        report = command("reproducer", fingerprint, "--run", new.path, "--mail")
+        yield f"{report} reports the first new defect, with a C program if one can show it"
     yield f"{conclusion(comparison)} (exit status {comparison.status})"
 
 
@@ -84,12 +85,15 @@ def _changed(comparison: Comparison) -> Mapping[str, list[tuple[str, str, str]]]
 
 
 def conclusion(comparison: Comparison) -> str:
-    """Returns the conclusion about the cases that both runs tried, with the number of new defects."""
-    new = comparison.defects[NEW]
-    if new:
-        more = f": {format_count(len(new), 'new defect')}, the worst: {new[0].severity.label}"
-    else:
-        more = ""
+    """Returns the conclusion about the cases that both runs tried, with the numbers of new defects by kind."""
+    parts = []
+    for kind in NEW_KINDS:
+        if new := comparison.defects[kind]:
+            count = format_count(len(new), "new defect")
+            if kind != NEW:
+                count = f"{len(new)} {kind}"
+            parts.append(f"{count}, the worst: {new[0].severity.label}")
+    more = f": {'; '.join(parts)}" if parts else ""
     if comparison.of(REGRESSED):
         return f"something has regressed{more}"
     if comparison.of(NEWLY_WRONG):
@@ -102,7 +106,7 @@ def conclusion(comparison: Comparison) -> str:
         return f"no decided case has regressed, but the new run is incomplete or undecided{more}"
     if comparison.pointless:
         return f"no case that both runs tried has regressed{more}"
-    if new or any(comparison.untried):
+    if parts or any(comparison.untried):
         return f"nothing that both runs tried has regressed{more}"
     return _NOTHING
 
@@ -130,14 +134,13 @@ def _defects(comparison: Comparison) -> Iterator[str]:
     if not any(defects_here.values()):
         return
     yield ""
-    optional = (NOT_DECIDED, NOT_TRIED)
     counts = (
         f"{len(defects)} {kind}"
         for kind, defects in defects_here.items()
-        if defects or kind not in optional
+        if defects or kind in (NEW, GONE, IN_BOTH)
     )
-    yield f"defects: {', '.join(counts)}"
-    for kind in (NEW, GONE):
+    yield f"defects: {'; '.join(counts)}"
+    for kind in (*NEW_KINDS, GONE):
         for defect in defects_here[kind]:
             yield f"  {kind:4}  {defect.severity.label:13}  {defect.fingerprint}  {defect.title}"
     for defect, news in comparison.changed_defects:
@@ -153,13 +156,14 @@ def _rules(comparison: Comparison, most: int | None) -> Iterator[str]:
     if not new and not gone:
         return
     yield ""
-    yield f"rules: {len(new)} newly violated, {len(gone)} no longer violated"
-    kinds = list(KINDS)
-    listed = [*new, *gone]
-    listed.sort(key=lambda rule: kinds.index(kind_of(before[rule], after[rule])))
+    order = list(KINDS)
+    listed = sorted((*new, *gone), key=lambda rule: order.index(comparison.kind_of_rule(rule)))
+    counts = Counter(map(comparison.kind_of_rule, listed))
+    yield f"rules: {'; '.join(f'{number} {kind}' for kind, number in counts.items())}"
     for rule in listed[:most]:
         words = comparison.new.verdicts.rules[rule].statement
-        yield f"  {before[rule]} -> {after[rule]}  {rule}  {words}"
+        kind = comparison.kind_of_rule(rule)
+        yield f"  {kind}  {before[rule]} -> {after[rule]}  {rule}  {words}"
     if most is not None and len(listed) > most:
         yield f"  and {len(listed) - most} more (--all shows them)"
 
@@ -199,7 +203,9 @@ def _defect_data(defect: Defect) -> dict[str, Any]:
 
 
 def as_json(comparison: Comparison) -> str:
-    """Returns the comparison as JSON; docs/reports.md describes its keys."""
+    """Returns the comparison as JSON; docs/reports.md describes its keys. The key `new` has the new defects of every
+    kind, as in earlier versions."""
+    defects = {**comparison.defects, NEW: comparison.new_defects}
     data = {
         "schema": SCHEMA,
         "old": str(comparison.old.path),
@@ -213,7 +219,7 @@ def as_json(comparison: Comparison) -> str:
             name: [before, after] for name, before, after in stacks(comparison.old, comparison.new)
         },
         "defects": {
-            kind: list(map(_defect_data, defects)) for kind, defects in comparison.defects.items()
+            kind: list(map(_defect_data, defects_here)) for kind, defects_here in defects.items()
         },
         "changed_defects": {
             defect.fingerprint: news for defect, news in comparison.changed_defects
@@ -250,7 +256,7 @@ def _sections(comparison: Comparison) -> Iterator[str]:
     yield "\n".join(lines)
     rows = [
         f"| {kind} | {defect.severity.label} | {code(defect.fingerprint)} | {escaped(defect.title)} |"
-        for kind in (NEW, GONE)
+        for kind in (*NEW_KINDS, GONE)
         for defect in comparison.defects[kind]
     ]
     rows += [

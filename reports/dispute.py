@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.defects import Defect, Symptom
-from conformance.errors import UserError, command
+from conformance.errors import UserError, command, format_count
 from conformance.model.verdict import VIOLATIONS
 from conformance.results.conclusions import verdict_on
 from reports.digest import Digest
@@ -38,7 +38,9 @@ def violation_about(word: str, run: Digest | None) -> tuple[Defect, Symptom, Dig
         raise UserError(f"no run has a violation of {word}", hint="give the run with --run RUN")
     if FINGERPRINT.fullmatch(word):
         defect, run = defect_of(word, run, "--run")
-        return defect, defect.first, run
+        text_of = run.violations.repetitions.text_of
+        repeated = (symptom for symptom in defect.symptoms if text_of(symptom.case))
+        return defect, next(repeated, defect.first), run
     for defect in run.violations.defects:
         for symptom in defect.symptoms:
             if word in (symptom.name, symptom.case) or word.upper() in map(
@@ -66,8 +68,7 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     yield ""
     yield from _steps(symptom)
     yield f"observed:  {symptom.line}"
-    if confirmed := run.violations.repetitions.text_of(symptom.case):
-        yield f"repeated:  {confirmed}"
+    yield f"repeated:  {run.violations.repetitions.text_of(symptom.case) or _others(defect, run)}"
     yield ""
     yield from _rules(symptom, run)
     where = run.path
@@ -80,10 +81,22 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     )
     yield from _CLAIMS.format(waiver=waiver).splitlines()
     yield ""
-    yield "Attach what these commands write, so that the reader can judge the observation again and repeat the call:"
-    yield f"    {command('bundle', where)}"
-    yield f"    {command('reproducer', symptom.name, '--run', where)}"
+    if where.is_dir():
+        judged, beside = "", f"    {command('bundle', where)}"
+    else:
+        judged, beside = f"{where} and ", ""
+    yield f"Attach {judged}what is written by:"
+    yield from filter(None, (beside,))
+    yield f"    {command('reproducer', defect.fingerprint, '--run', where, '--mail')}"
     yield f"Repeated by: {symptom.repro}"
+
+
+def _others(defect: Defect, run: Digest) -> str:
+    """Returns that the violation was not repeated, and how many other cases of its defect were."""
+    others = sum(bool(run.violations.repetitions.text_of(case)) for case in defect.cases)
+    if others:
+        return f"no, but {format_count(others, 'other case')} of this defect"
+    return "no"
 
 
 def _steps(symptom: Symptom) -> Iterator[str]:

@@ -269,7 +269,7 @@ def defect_of(digits: str, run: Digest | None, option: str) -> tuple[Defect, Dig
     digits = digits.lower()
     matches = []
     for defect in run.violations.defects:
-        if any(fingerprint.startswith(digits) for fingerprint in defect.fingerprints):
+        if defect.is_called(digits):
             matches.append(defect)
     if len(matches) != 1:
         names = ", ".join(defect.fingerprint for defect in matches)

@@ -11,7 +11,16 @@ from functools import partial
 
 from conformance.defects import Defect
 from conformance.errors import PROGRAM, format_count
-from reports.comparison import FAILING, FIXED, GONE, NEW, UNDECIDED, UNSUPPORTED, Change, Comparison
+from reports.comparison import (
+    FAILING,
+    FIXED,
+    GONE,
+    NEW_KINDS,
+    UNDECIDED,
+    UNSUPPORTED,
+    Change,
+    Comparison,
+)
 from reports.comparison_formats import amount
 from reports.digest import Digest
 from reports.history import (
@@ -66,8 +75,9 @@ class Morning:
         yield f"{self.cell.name:<17} {outcome.outcome:<10} {self._explained(outcome)}"
         if self.good is not None:
             yield from self._changed_under_test()
-            for defect in self.good.defects[NEW]:
-                yield _line(NEW, self._since(self._has_defect(defect)), _of_defect(defect))
+            for kind in NEW_KINDS:
+                for defect in self.good.defects[kind]:
+                    yield _line(kind, self._since(self._has_defect(defect)), _of_defect(defect))
             for defect, news in self.good.changed_defects:
                 yield _line("changed", "", f"{_of_defect(defect)}: now also {news}")
             for kind in _KINDS:

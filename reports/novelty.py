@@ -10,7 +10,7 @@ from functools import cached_property
 
 from conformance.defects import Defect
 from conformance.errors import command, format_count
-from reports.comparison import GONE, NEW, NOT_TRIED, REGRESSED, Comparison, compare
+from reports.comparison import GONE, NOT_TRIED, REGRESSED, Comparison, compare
 from reports.digest import Digest
 
 
@@ -48,7 +48,7 @@ class Novelty:
     def new(self) -> Sequence[New]:
         """The new defects and the defects with new symptoms, the most severe first, and then by folder."""
         defects = self.comparison.defects
-        new = [New(defect) for kind in (NEW, NOT_TRIED) for defect in defects[kind]]
+        new = [New(defect) for defect in (*self.comparison.new_defects, *defects[NOT_TRIED])]
         new += [New(defect, news) for defect, news in self.comparison.changed_defects]
         return sorted(new, key=lambda item: (item.defect.severity.rank, folder_of(item.defect)))
 

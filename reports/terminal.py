@@ -239,12 +239,10 @@ def _first(run: Digest, news: Novelty | None) -> Defect | None:
 
 
 def _program(run: Digest, out: Path, first: Defect | None) -> Iterator[str]:
-    """Yields the commands that make the C program of the first defect and repeat the failed cases."""
+    """Yields the commands that report the first defect and repeat the failed cases."""
     if first:
-        if "combinations" in first.first.record["observed"]:
-            yield f"one point: {first.first.repro} shows the first defect"
-        else:
-            yield f"C program: {command('reproducer', first.fingerprint, '--run', out)} shows the first defect"
+        report = command("reproducer", first.fingerprint, "--run", out, "--mail")
+        yield f"report it: {report} writes a text, with a C program if one can show the first defect"
         # `target` selects the stack of this run
         target, only, _ = first.first.repro.rpartition(" --only ")
         yield f"again: {target if only else f'{PROGRAM} run'} --failed {shlex.quote(str(out))} runs the failed cases"

@@ -7,6 +7,7 @@ import itertools
 import operator
 import random
 import re
+import shlex
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -24,10 +25,12 @@ from conformance.judging.combinations import Judged, deviation
 from conformance.model.combinations import Conditions, CoveringArray, Point
 from conformance.model.fault import FaultKind
 from conformance.model.verdict import Verdict
+from conformance.results.combined import deviations, with_command
 from conformance.results.reached import pairs, unreached
 from conformance.tables.suite import load_suite
 from kinds import Patch
 from reports.pair_picture import Picture
+from samples import result
 from trial.answers import TABLE, current_model, refuse_unused
 from trial.reference.access import RIGHTS
 from trial.reference.bench import ReferenceBench
@@ -411,3 +414,19 @@ def test_a_constraint_that_leaves_no_point_with_a_value_is_a_mistake(tmp_path: P
     with pytest.raises(UserError, match=message):
         refuse_unused(model, points, table)
     refuse_unused(PAIRS.model, PAIRS.points)
+
+
+def test_the_command_of_a_point_has_the_target_of_its_run_and_a_short_name() -> None:
+    case = load_suite().find("access/model/pairs")
+    assert case is not None
+    points = _array_of("pairs")
+    found = deviations(judged(_OpensOtherProcesses, points), case)
+    assert found
+    record = result(case, "FAIL", deviations=found)
+    again = with_command(record, f"./rdma-cts run --guest --driver siw --only {case.id}")
+    for item in again["deviations"]:
+        point = ",".join(f"{axis}={label}" for axis, label in item["smallest"].items())
+        command = shlex.split(item["repro"])
+        assert command[2:] == ["--guest", "--driver", "siw", "--only", f"{case.id}#{point}"]
+        assert load_suite().find(command[-1]) is not None
+        assert len(item["smallest"]) < len(points.model.parameters)

@@ -21,7 +21,9 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, cli:
     assert "./rdma-cts run --only reg_mr/sample/c0" in said
     assert "\x1b" not in said
     program, last = said.splitlines()[-2:]
-    shows = rf"C program of the first new defect: ./rdma-cts reproducer [0-9a-f]{{12}} --run {new} \(with --mail: .*"
+    shows = (
+        rf"./rdma-cts reproducer [0-9a-f]{{12}} --run {new} --mail reports the first new defect.*"
+    )
     assert re.fullmatch(shows, program)
     assert last == "something has regressed: 1 new defect, the worst: wrong report (exit status 1)"
 
@@ -42,6 +44,8 @@ def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path: Path, 
     counts = {kind: len(defects) for kind, defects in data["defects"].items()}
     assert counts == {
         "new": 2,
+        "newly supported, and wrong": 1,
+        "newly judged, and wrong": 0,
         "gone": 1,
         "in both": 0,
         "not decided": 0,

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
+from conformance.tables.suite import ROOT
 from reports.digest import read
 
 RUNS = Path(__file__).with_name("recorded_violations")
 FINGERPRINT = "85c569cb8aca"
+SIW = ROOT / "docs/runs/siw.jsonl.xz"
 
 
 @pytest.fixture
@@ -53,6 +55,21 @@ def test_a_violation_can_be_named_by_its_rule_or_its_case(
     text = text_of(word, run, capsys)
     assert word.upper() in text.upper()
     assert FINGERPRINT in text
+
+
+def test_what_a_text_tells_to_attach_can_be_made_of_a_file_of_results(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = text_of("34c7", SIW, capsys)
+    assert f"Attach {SIW} and what is written by:" in text
+    assert " bundle " not in text
+    assert "\nrepeated:  confirmed" in text
+    (line,) = [line for line in text.splitlines() if " reproducer " in line]
+    out = str(tmp_path / "text")
+    assert main([*shlex.split(line)[1:], "--out", out]) == 0
+    unrepeated = text_of("reg_mr/modified_access/taken-away-for-rdma-read", SIW, capsys)
+    assert re.search(r"\nrepeated:  no, but [1-9]\d* other cases? of this defect\n", unrepeated)
 
 
 def test_only_a_violation_can_be_disputed(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -370,13 +370,13 @@ def test_the_last_lines_name_the_program_and_the_next_run_on_the_same_target(
     file.write_text(re.sub(r'"repro":"[^"]*--only', f'"repro":"{run} --only', file.read_text()))
     text = summary(read(out / "first"), Path("out/first"))
     assert f"again: {run} --failed out/first runs" in text
-    assert f"C program: ./rdma-cts reproducer {fingerprint(out)} --run out/first" in text
+    assert f"report it: ./rdma-cts reproducer {fingerprint(out)} --run out/first --mail" in text
 
 
 def test_printed_commands_are_quoted_for_a_shell(out: Path, cli: Cli) -> None:
     named = (out / "first").rename(out / "a b&c")
     assert (
-        f"reproducer {read(named).violations.open_defects[0].fingerprint} --run '{named}' shows"
+        f"reproducer {read(named).violations.open_defects[0].fingerprint} --run '{named}' --mail"
         in summary(
             read(named),
             named,

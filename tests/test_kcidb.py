@@ -76,10 +76,10 @@ def test_an_issue_has_severity_stacks_rules_and_its_program(kcidb: dict[str, Any
 def test_the_text_about_a_defect_names_the_stacks_that_have_it(tmp_path: Path, cli: Cli) -> None:
     said = cli(0, "findings", *TWO, "--format", "mail", "--out", tmp_path).out
     texts = sorted((tmp_path / "findings").glob("*.txt"))
-    assert f"{tmp_path}/findings: {len(texts)} texts of " in said
+    assert f"{tmp_path}/findings: {len(texts)} texts" in said
     assert len(texts) > 5
     for text in map(Path.read_text, texts):
         assert text.startswith("Subject: ")
         assert "\nStacks:\n" in text
-        assert "#include <infiniband/verbs.h>" in text
+        assert ("#include <infiniband/verbs.h>" in text) != ("There is no C program" in text)
     assert not (tmp_path / "findings.md").exists()

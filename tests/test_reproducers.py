@@ -95,7 +95,7 @@ def text_of(id_: str) -> str:
 
 
 def mail_of(symptom: Symptom, *others: Digest) -> str:
-    return mail(symptom, forky(), SUITE, basis_of(FORKY), others)
+    return mail([symptom], forky(), SUITE, basis_of(FORKY), others)
 
 
 def spaced(text: str) -> str:
@@ -379,6 +379,31 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(
     assert main(["reproducer", "--all", "--run", run, "--out", "all"]) == 0
     count = len(list((tmp_path / "all").glob("*.c")))
     assert f"{count} of " in capsys.readouterr().out.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("digits", "shown"),
+    [
+        ("34c7", "reg_mr/rights/remote-read-refused-by-none"),  # not by its first case
+        ("85a6", ""),  # needs list_traffic
+        ("86c7", ""),  # points of a model
+    ],
+)
+def test_every_defect_has_a_mail_and_a_program_if_one_of_its_cases_has_one(
+    digits: str, shown: str, tmp_path: Path, cli: Cli
+) -> None:
+    run = ("--run", ROOT / "docs/runs/siw.jsonl.xz")
+    said = cli(0 if shown else 2, "reproducer", digits, *run, "--out", tmp_path / "shown.c")
+    text = cli(0, "reproducer", digits, *run, "--mail").out
+    if shown:
+        assert f" lines that show {shown}; cc " in said.out
+        assert (tmp_path / "shown.c").read_text().partition("*/")[2]
+    else:
+        assert said.err.endswith("; --mail writes a report without a program\n")
+        assert "This command repeats it: ./rdma-cts run " in spaced(text)
+    assert ("int main(" in text) == bool(shown)
+    title, _, body = text.removeprefix("Subject: ").partition("\n\n")
+    assert spaced(body).startswith(spaced(title).partition(": ")[2] + ".")
 
 
 def test_a_defect_is_reproduced_by_a_case_that_the_tables_still_have(

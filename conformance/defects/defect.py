@@ -50,6 +50,10 @@ class Defect:
         only some of these causes."""
         return tuple(name for cause in self.causes for name in cause.fingerprints)
 
+    def is_called(self, digits: str) -> bool:
+        """Whether one of the fingerprints begins with these digits, at least 4."""
+        return len(digits) > 3 and any(name.startswith(digits) for name in self.fingerprints)
+
     @cached_property
     def severity(self) -> Severity:
         """The worst severity of the symptoms and of `known`."""

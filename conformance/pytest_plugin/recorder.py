@@ -39,6 +39,7 @@ from conformance.pytest_plugin.options import (
     suite_of,
     text_of,
 )
+from conformance.results.combined import with_command
 from conformance.results.files import write_all
 from conformance.results.records import (
     FILE_NAME,
@@ -231,7 +232,7 @@ class Recorder:
         if self.sink and not any(last["case"] == record["case"] for last in self.results[-1:]):
             case = suite_of(self.config).find(record["case"])
             if case is not None and not self.live:  # in a stream, the supervisor adds the command
-                record = {**record, "repro": self.options.reproduction(case)}
+                record = with_command(record, self.options.reproduction(case))
             if isinstance(self.sink, ResultsFile):
                 record = self.sink.prepared(record, case)
             self.results.append(record)

@@ -1,6 +1,7 @@
 """Adds to the record of a case with combinations what its points show: verdicts of rules, and deviations that are
 explained by values of parameters. The process that writes the results file computes them."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -26,11 +27,11 @@ def deviations(judged: Judged, case: Case) -> list[DeviationFacts]:
 def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFacts:
     model, aspect = judged.array.model, group.deviation.aspect
     smallest = min(group.points, key=lambda point: (model.weight(point), point))
-    values = dict(zip(model.names, smallest, strict=True))
+    values, text = dict(zip(model.names, smallest, strict=True)), model.text(smallest)
     fault = replace(
         group.deviation.fault,
         verb="traffic",
-        call=f"access({model.text(smallest)})",
+        call=f"access({text})",
         entry=case.entry,
         operation=_operation(values, group.deviation.fault.effect),
         key=WINDOW if values["key"].startswith(("window", "rebound")) else REGION,
@@ -54,10 +55,26 @@ def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFact
         "fault": fault.as_data(),
         "count": len(group.points),
         "of": len(group.points) + len(others),
-        "smallest": values,
+        "smallest": dict(part.split("=", 1) for part in text.split(",")),
         "rules": [rule],
-        "repro": f"./rdma-cts run --only '{case.id}#{model.text(smallest)}'",
+        "repro": f"./rdma-cts run --only '{case.id}#{text}'",
     }
+
+
+def with_command(record: ResultRecord, command: str) -> ResultRecord:
+    """Returns the record with the command that runs its case, which ends with the case's id. The commands of its points
+    get the same target."""
+    record = {**record, "repro": command}
+    if "deviations" in record:
+        record["deviations"] = [_on_target(item, command) for item in record["deviations"]]
+    return record
+
+
+def _on_target(deviation: DeviationFacts, command: str) -> DeviationFacts:
+    point = shlex.split(deviation.get("repro", ""))[-1:]
+    if point:
+        return {**deviation, "repro": shlex.join([*shlex.split(command)[:-1], *point])}
+    return deviation
 
 
 def _operation(values: Mapping[str, str], effect: Effect) -> str:

@@ -4,6 +4,7 @@ run has recorded nothing."""
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -18,6 +19,14 @@ OUT = Path("out")  # the default parent of the directories of runs
 WORK = "work-"  # the prefix of the names of temporary directories
 RUN_LOG = "run.log"  # what a run in a night prints; `nightly` creates it before the run
 _OF_RUN = (WORK, "console", PLAN_FILE, RUN_LOG)  # the files of a run that had no result
+
+
+def directory_for(file: Path) -> str:
+    """Returns the hint after a file was given where the directory of its run is needed."""
+    if (file.parent / FILE_NAME).exists():
+        return f"give the directory {file.parent}"
+    reading = "xz -dc" if file.suffix == ".xz" else "cat"
+    return f"mkdir RUN && {reading} {shlex.quote(str(file))} > RUN/{FILE_NAME} makes one"
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.older_python import zip
 from conformance.results.case_record import sweep_record
+from conformance.results.combined import with_command
 from conformance.results.points import FOLDER, read_points
 from conformance.results.records import Recorded, result_record
 from conformance.sweeps.judging import rejudge_sweep
@@ -216,6 +217,8 @@ def _merged(new: ResultRecord, old: ResultRecord) -> ResultRecord:
         ResultRecord,
         {**new, **{key: value for key, value in old.items() if key in _KEPT}},
     )
+    if "repro" in old:
+        merged = with_command(merged, old["repro"])
     if old.get("waiver") and old["verdict"] == new["verdict"]:
         merged |= {"effective": old["effective"], "waiver": old["waiver"]}
     return merged

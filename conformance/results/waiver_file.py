@@ -282,16 +282,17 @@ def waivers_text(
     fingerprints: Sequence[str] = (),
 ) -> str:
     """Returns the text of a file of waivers: one for each defect of each driver, the most severe defect first. With
-    `fingerprints`, only for these defects; raises UserError if no run has one of them."""
-    missing = dict.fromkeys(fingerprints)
+    `fingerprints`, or their first digits, only for these defects; raises UserError if no run has one of them."""
+    wanted = tuple(digits.lower() for digits in fingerprints)
+    missing = dict.fromkeys(wanted)
     by_driver: dict[str, list[tuple[Run, list[Defect]]]] = {}
     for run in runs:
-        defects = []
-        for defect in defects_of(run.results, shorts_in(run.header)):
-            if not fingerprints or {*fingerprints} & {*defect.fingerprints}:
-                defects.append(defect)
-            for fingerprint in defect.fingerprints:
-                missing.pop(fingerprint, None)
+        defects = defects_of(run.results, shorts_in(run.header))
+        if wanted:
+            defects = [defect for digits in wanted for defect in _called(digits, defects)]
+        for digits in wanted:
+            if _called(digits, defects):
+                missing.pop(digits, None)
         by_driver.setdefault(run.driver, []).append((run, defects))
     if missing:
         raise UserError(f"no run has the defect {next(iter(missing))}")
@@ -313,6 +314,15 @@ def waivers_text(
         )
         + "\n"
     )
+
+
+def _called(digits: str, defects: Sequence[Defect]) -> list[Defect]:
+    """Returns the defect with this fingerprint, or with these first digits of it; an empty list without one."""
+    called = [defect for defect in defects if defect.is_called(digits)]
+    if len(called) > 1:
+        names = ", ".join(defect.fingerprint for defect in called)
+        raise UserError(f"{digits} matches several defects: {names}")
+    return called
 
 
 def _of_driver(

@@ -32,6 +32,7 @@ from conformance.model.record import (
 from conformance.model.record_shape import completed, mistake_in
 from conformance.model.verdict import Verdict
 from conformance.older_python import UTC
+from conformance.results.combined import with_command
 from conformance.results.consistency import wrong_header
 from conformance.results.prior_sessions import PriorSessions, stack_change
 from conformance.results.records import (
@@ -295,7 +296,7 @@ class Recording:
         this method at the same time, because finding the formulas of a sweep's deviations takes long."""
         case = self.cases[record["case"]]
         device = self._device_of.get(worker, "")
-        record = {**record, "repro": self.run.reproduction(case, device)}
+        record = with_command(record, self.run.reproduction(case, device))
         if worker:
             record["worker"] = worker
         if device:

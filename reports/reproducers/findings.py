@@ -12,9 +12,8 @@ from conformance.judging import Basis
 from conformance.model.verdict import NOT_TESTABLE, Verdict
 from conformance.tables.suite import Suite
 from reports.digest import Digest
-from reports.reproducers.of_runs import reproducer
+from reports.reproducers.of_runs import first_program
 from reports.reproducers.program import Program, file_name
-from reports.reproducers.writer import Inexpressible
 from reports.rule_verdicts import RuleFacts
 
 PAGE, FOLDER = "findings.md", "findings"
@@ -85,18 +84,9 @@ def findings_of(runs: Sequence[Run], suite: Suite) -> list[Finding]:
 
 
 def _finding(fingerprint: str, runs: tuple[Run, ...], suite: Suite) -> Finding:
-    defect, reasons = runs[0].by_fingerprint[fingerprint], []
-    for symptom in defect.symptoms:
-        try:
-            return Finding(
-                defect,
-                runs,
-                symptom,
-                reproducer(symptom.name, suite, runs[0].basis, symptom),
-            )
-        except Inexpressible as reason:
-            reasons.append(str(reason))
-    return Finding(defect, runs, defect.first, None, reasons[0])
+    defect = runs[0].by_fingerprint[fingerprint]
+    shown = first_program(defect.symptoms, suite, runs[0].basis)
+    return Finding(defect, runs, shown.symptom, shown.program, shown.why_not)
 
 
 def page(

@@ -8,16 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from conformance.defects import Defect, Severity, Symptom, answering_of, severity_of
 from conformance.defects.owner import CORE, LIBIBVERBS, PROVIDER
-from conformance.defects.symptom import site_of
+from conformance.defects.symptom import later_steps, site_of
 from conformance.judging import Basis
 from conformance.judging.kernel_alarms import first_alarm
 from conformance.model.fault import Effect
-from conformance.model.set_up import set_up_of
 from conformance.model.verdict import Verdict
 from conformance.tables.suite import Suite
 from reports.digest import Digest
 from reports.reproducers.findings import Finding, Run
-from reports.reproducers.of_runs import reproducer
+from reports.reproducers.of_runs import first_program
 from reports.text import wrapped
 
 WIDTH = 72
@@ -25,6 +24,10 @@ WIDTH = 72
 _OUR_CALLS = {
     "traffic": "the peer posts this operation with the rkey",
     "local_traffic": "the owner of the region posts this operation with the lkey",
+    "list_traffic": "the owner of the regions posts this operation with the elements of sg_list",
+    "post_traffic": "the owner of the key posts these requests and does not wait",
+    "await_traffic": "the memory is filled, and the completions of the posted requests are awaited",
+    "modify_access": "ibv_modify_qp changes the access flags of the queue pair",
     "connect_qp": "the queue pair is moved to RTS, and its completions are polled",
     "post_local_inv": "a LOCAL_INV work request",
     "post_bind_mw": "a BIND_MW work request",
@@ -44,23 +47,29 @@ _KERNEL_LINES = 40
 
 
 def mail(
-    symptom: Symptom,
+    symptoms: Sequence[Symptom],
     run: Digest,
     suite: Suite,
     basis: Basis,
     history: Sequence[Digest],
 ) -> str:
-    """Returns the whole text, the subject first. `history` has runs of other stacks. Raises Inexpressible."""
-    program = reproducer(symptom.name, suite, basis, symptom, WIDTH)
-    lines = [*_description(symptom, run, suite, history), "", program.text.rstrip()]
+    """Returns the whole text, the subject first, about the first symptom that has a program, or about the first symptom
+    without a program. `history` has runs of other stacks."""
+    shown = first_program(symptoms, suite, basis, WIDTH)
+    lines = list(_description(shown.symptom, run, history))
+    if shown.program:
+        lines += [*_usage(shown.symptom, run), "", shown.program.text.rstrip()]
+    else:
+        lines += _wrapped(f"There is no C program of it: {shown.why_not}. This command repeats it:")
+        lines += ["", f"  {shown.symptom.repro}"]
     return "\n".join(lines) + "\n"
 
 
 def mail_of(finding: Finding, runs: Iterable[Run], suite: Suite) -> str:
-    """Returns the text about a finding in its first run; the other runs are of other stacks. Raises Inexpressible."""
+    """Returns the text about a finding in its first run; the other runs are of other stacks."""
     first = finding.runs[0]
     return mail(
-        finding.symptom,
+        [finding.symptom],
         first.digest,
         suite,
         first.basis,
@@ -71,7 +80,6 @@ def mail_of(finding: Finding, runs: Iterable[Run], suite: Suite) -> str:
 def _description(
     symptom: Symptom,
     run: Digest,
-    suite: Suite,
     history: Sequence[Digest],
 ) -> Iterator[str]:
     defect = next((defect for defect in run.violations.defects if symptom in defect.symptoms), None)
@@ -79,10 +87,9 @@ def _description(
     yield from _wrapped(f"Subject: {_at_fault(symptom, run)}: {title}", further=" ")
     yield ""
     line = symptom.line.removeprefix("afterwards ")
-    yield from _wrapped(f"{line}.")
-    yield from _wrapped(
-        f'This is a defect of the severity "{severity_of(symptom).label}": {severity_of(symptom).meaning}',
-    )
+    yield from _wrapped(f"{title}.")
+    severity = defect.severity if defect else severity_of(symptom)
+    yield from _wrapped(f'This is a defect of the severity "{severity.label}": {severity.meaning}')
     yield ""
     for id_ in symptom.rules[:3]:
         rule = run.verdicts.rules.get(id_)
@@ -97,12 +104,13 @@ def _description(
             yield "An argument against this rule:"
             yield from _wrapped(rule.argument_against, "    ", "    ")
         yield ""
-    case = suite.find(symptom.name)
-    assert case is not None
-    set_up = set_up_of(case)
+    point = symptom.deviation
+    set_up = (point or symptom.record)["set_up"]
     yield "The objects and calls:"
-    calls = [*(f"before: {step}" for step in set_up["before"]), f"call: {case.when}"]
-    calls += [f"then: {step}" for step in case.afterwards]
+    called = (point or symptom.record)["call"] or symptom.call
+    later = [step["call"] for step in later_steps(symptom.record["expected"])]
+    calls = [*(f"before: {step}" for step in set_up["before"]), f"call: {called}"]
+    calls += [f"then: {step}" for step in (point["afterwards"] if point else later)]
     for done in (*_used(set_up["given"], calls), *calls):
         yield from _wrapped(done, "  - ", "    ")
     for call, words in _OUR_CALLS.items():
@@ -129,9 +137,11 @@ def _description(
             stack = f"{run_before.header['device'].get('driver', '?')}, {_stack(run_before)}{_differences(run_before, run)}"
             yield from _wrapped(f"{stack}: {_has(symptom, defect, run_before)}", "  - ", "    ")
     yield ""
-    yield from _wrapped(
-        f"The case {symptom.name} of rdma-cts found the defect. The program below shows the defect without rdma-cts:",
-    )
+    yield from _wrapped(f"The case {symptom.name} of rdma-cts found the defect.")
+
+
+def _usage(symptom: Symptom, run: Digest) -> Iterator[str]:
+    yield "The program below shows the defect without rdma-cts:"
     yield ""
     device = run.header["device"]
     yield from (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -65,10 +65,23 @@ def programs_of(results: Iterable[ResultRecord], suite: Suite, basis: Basis) -> 
     of record_shape.RESULT."""
     for record in results:
         for symptom in symptoms_of(record):
-            try:
-                yield Made(symptom, reproducer(symptom.name, suite, basis, symptom))
-            except Inexpressible as reason:
-                yield Made(symptom, None, str(reason))
+            yield first_program([symptom], suite, basis)
+
+
+def first_program(
+    symptoms: Sequence[Symptom],
+    suite: Suite,
+    basis: Basis,
+    width: int = WIDTH,
+) -> Made:
+    """Returns the program of the first symptom that has one; else the first symptom, and why it has none."""
+    reasons = []
+    for symptom in symptoms:
+        try:
+            return Made(symptom, reproducer(symptom.name, suite, basis, symptom, width))
+        except Inexpressible as reason:
+            reasons.append(str(reason))
+    return Made(symptoms[0], None, reasons[0])
 
 
 def basis_of(path: Path) -> Basis:
