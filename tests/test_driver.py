@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.guest import driver, once
+from fixtures.guest import driver_module, once
 from fixtures.guest.build import Progress
-from fixtures.guest.driver import DRIVERS, ensure_module, module_of
+from fixtures.guest.driver import DRIVERS
+from fixtures.guest.driver_module import ensure_module, module_of
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import SCRIPTS, STACKS, Recipe, recipe_for
 from launched import built_by, root_of
@@ -115,7 +116,7 @@ def test_every_input_of_a_module_changes_its_digest(
         (of_another, Recipe(), KERNEL),
     )
     digests = {once.digest(module_of(*input)) for input in inputs}
-    monkeypatch.setattr(driver, "_SCRIPT", SCRIPTS / "init.sh")
+    monkeypatch.setattr(driver_module, "_SCRIPT", SCRIPTS / "init.sh")
     assert len({*digests, once.digest(module_of(SIW, Recipe(), KERNEL))}) == len(inputs) + 1
 
 

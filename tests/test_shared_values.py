@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import itertools
 import json
 import re
@@ -216,3 +217,28 @@ def test_each_text_that_is_read_is_printable(tmp_path: Path, text: str, encoding
     (read,) = read_results(path).results
     assert read["reason"] == plain(text)
     assert read["kernel"]["log"] == [plain(line) for line in kernel["log"]]
+
+
+@pytest.mark.parametrize("name", ["read_results", "digest"])
+def test_the_work_for_a_result_does_not_grow_with_the_number_of_results(
+    name: str, tmp_path: Path
+) -> None:
+    """Calls are counted, and not seconds: the test does not depend on the machine. A run of MOST_CASES is read like
+    this one; a larger one is refused before it begins."""
+
+    def calls(count: int) -> int:
+        lines = [
+            result(case, "FAIL", f"it was {case.id}", observed={"rc": number})
+            for number, case in enumerate(numbered(count).cases)
+        ]
+        path = written(recorded(lines, complete=False), tmp_path / f"{count}")
+        profile = cProfile.Profile()
+        with profile:
+            run = read_results(path)
+            if name == "digest":
+                assert digest(run, path).summary
+        return sum(entry.callcount for entry in profile.getstats())
+
+    calls(10)  # fills the caches
+    few, some, many = (calls(count) for count in (200, 400, 800))
+    assert (many - some) / 400 < 1.1 * (some - few) / 200

@@ -16,7 +16,8 @@ from conformance.results.files import make_directory
 from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
 from fixtures.guest.build import ensure_tools
-from fixtures.guest.driver import DEFAULT_DRIVER, Driver, driver_for, ensure_module
+from fixtures.guest.driver import DEFAULT_DRIVER, Driver, driver_for
+from fixtures.guest.driver_module import ensure_module
 from fixtures.guest.image import Image, ensure_image
 from fixtures.guest.mending import chosen_changes, ensure_mended
 from fixtures.guest.recipe import Recipe, recipe_for

@@ -7,7 +7,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
 import signal
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -104,7 +103,7 @@ def crash_reports_in(folder: Path) -> Iterator[None]:
 
 def _written(text: str, folder: Path | None) -> str:
     if folder:
-        path = str(folder / f"error-{secrets.token_hex(4)}.log")
+        path = str(folder / f"error-{os.urandom(4).hex()}.log")
         descriptor = open_below(Path(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     else:
         descriptor, path = tempfile.mkstemp(".log", "rdma-cts-error-")
