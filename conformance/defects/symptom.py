@@ -336,6 +336,11 @@ _SAME_CHECK: Mapping[tuple[str, str], str] = {
     (BIND, "REG-27"): "BIND-18",
     ("ibv_advise_mr", "ADV-16"): "ADV-08",
 }
+# Packets that one check of the driver handles: rule, operation and effect.
+_SAME_PACKETS: Mapping[tuple[str, str, str], tuple[str, str, str]] = {
+    ("WIRE-02", "SEND_LAST", Effect.STATUS): ("WIRE-02", "SEND_ONLY", Effect.STATUS),
+    ("WIRE-06", "ATOMIC_FETCH_AND_ADD", Effect.ACCEPTED): ("WIRE-06", "RDMA_READ", Effect.ACCEPTED),
+}
 # The call that ends most keys. Older results do not name the call.
 _DESTRUCTION = "ibv_dereg_mr"
 # By the key of a cause: its fingerprints in earlier versions, which separated what one change of the stack cures.
@@ -355,6 +360,8 @@ _EARLIER: Mapping[tuple[str, ...], tuple[str, ...]] = {
         "3f38d98d94d5",
     ),
     _NO_COMPLETION_OF_FENCED: ("a87ee0c2983b", "7733acfbde7a"),
+    (WIRE, "WIRE-02", "SEND_ONLY", Effect.STATUS): ("ae05b115fe48",),
+    (WIRE, "WIRE-06", "RDMA_READ", Effect.ACCEPTED): ("03dd320e3952",),
 }
 
 
@@ -381,7 +388,8 @@ def _of_end(symptom: Symptom, group: str, rule: str) -> tuple[str, ...]:
     if fault.verb == WIRE and not _is_of_invalidation(fault):
         # The rule on packets says more than the memory rule of the row, if the row has both.
         of_packets = [rule for rule in symptom.rules if rule.startswith(OF_WIRE)]
-        return (WIRE, of_packets[0] if of_packets else rule, fault.operation, fault.effect)
+        packets = (of_packets[0] if of_packets else rule, fault.operation, fault.effect)
+        return (WIRE, *_SAME_PACKETS.get(packets, packets))
     if fault.effect is Effect.PROCESS_DIED:
         signal = fault.ended_by.startswith("SIG")
         return (fault.effect, group, fault.ended_by if signal else rule)
