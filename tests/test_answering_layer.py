@@ -19,17 +19,9 @@ from samples import case
 from test_judging import region, status
 
 JUDGED = yaml.safe_load(Path(__file__).with_name("judged.yaml").read_text())
-
-
 CASES = {name: case(row, verb) for name, (verb, row) in JUDGED["cases"].items()}
-
-
 REGISTER, REFUSE = CASES["REGISTER"], CASES["REFUSE"]
-
-
 ONE_REGION = "given: {mrs: {mr: {access: []}}}"
-
-
 WARNING = "WARNING: CPU: 0 PID: 7 at mm/page_alloc.c:4826 __alloc_pages+0x1/0x2"
 
 
@@ -58,8 +50,6 @@ def test_checks_of_the_kernel_core_are_attributed_to_it(name: str, code: str, la
 
 
 ADVICE = "{rules: [ADV-09], %s, then: open, when: {advice: PREFETCH, sg_list: [{addr: buf, length: 8, lkey: mr.lkey}], %s}}"
-
-
 REREG = "{rules: [REREG-06], %s, when: {flags: [%s], access: [%s]}, then: open}"
 
 

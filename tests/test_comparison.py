@@ -22,8 +22,6 @@ from reports.digest import Digest, digest, read
 from samples import FLAGS, OUTCOMES, numbered, recorded, result, sweep, written
 
 SUITE = numbered(4)
-
-
 WAIVED: dict[str, Any] = {
     "effective": "WAIVED",
     "waiver": {"for": "REG-01", "issue": "https://bugs.example/1"},

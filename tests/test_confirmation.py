@@ -26,11 +26,7 @@ from samples import (
 )
 
 COUNT = 12
-
-
 SUITE = numbered(COUNT)
-
-
 IDS = [case.id for case in SUITE.cases]
 
 
@@ -396,17 +392,11 @@ ROWS = """\
     expect: [{then: success, rule: REG-15}]
   when: {access: $access}
 """
-
-
 SWEPT, TRIES = (
     samples.suite([samples.table("reg_mr/sample", ROWS.replace("    points: 8\n", points), 2)])
     for points in ("    points: 8\n", "    points: 8\n    tries: true\n")
 )
-
-
 ORDINARY, SWEEP = (case.id for case in SWEPT.cases)
-
-
 POINT = "access=LOCAL_WRITE"
 
 

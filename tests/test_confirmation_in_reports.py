@@ -17,11 +17,7 @@ from samples import (
 from test_confirmation import Run, after, always
 
 COUNT = 12
-
-
 SUITE = numbered(COUNT)
-
-
 IDS = [case.id for case in SUITE.cases]
 
 

@@ -31,8 +31,6 @@ def test_files_that_a_guest_has_derived_get_the_same_paths_in_another_suite(tmp_
 
 
 MODULES = {"a/x.py": "1" * 64}
-
-
 BYTECODE, PLANTED = (f"a/__pycache__/{name}.cpython-314.pyc" for name in "xy")
 
 
@@ -104,8 +102,6 @@ def test_files_are_stored_only_from_a_guest_without_files_of_the_user(
 # A guest with a hostile overlay, and later guests
 
 CASE = "dereg_mr/deregistration/of-none"
-
-
 MODULE = "conformance/execution/runner.py"
 
 

@@ -28,11 +28,7 @@ from reports.digest import read
 from samples import case, changed, numbered, result
 
 SUITE = load_suite()
-
-
 NEEDS = SUITE.registry.needs
-
-
 SMOKE = of_tier(SUITE.cases, "smoke")
 
 
@@ -43,17 +39,9 @@ def then_written(id_: str, access: str, then: str) -> Case:
 
 
 GRANTED = then_written("sample", "LOCAL_WRITE, REMOTE_WRITE", "success")
-
-
 REFUSED = then_written("other", "LOCAL_WRITE", "refused")
-
-
 ON_DEMAND = then_written("on-demand", "ON_DEMAND", "refused")
-
-
 OPEN = case("{rules: [REG-05], when: {access: []}, then: open}")
-
-
 BOTH = Needs(
     {"REG-05": ("granted RDMA_WRITE at libibverbs", "refused RDMA_WRITE at libibverbs")},
     cases={"REG-05": 2},

@@ -135,11 +135,7 @@ def test_a_file_is_no_longer_trusted_after_a_write_or_a_reboot_of_the_host(
 
 
 PORT = "/dev/port"
-
-
 OPTIONS = ("--rdma-alone", "--rdma-device", "rxe0")
-
-
 READY = json.dumps({"cases": ["reg_mr/a", "reg_mr/b", "reg_mr/c"]}).encode() + b"\n"
 
 

@@ -28,17 +28,9 @@ from samples import registry
 from test_page import MARKUP, Browser, assert_fits, browser, media
 
 __all__ = ["browser"]  # a fixture
-
-
 RECORDED = Path(__file__).with_name("recorded_violations")
-
-
 FIRST = datetime(2026, 5, 1, 3, 17, tzinfo=UTC)
-
-
 STACKS = {"bookworm": "siw", "trixie": "trixie", "forky": "forky", "sid": "forky-again"}
-
-
 VARIANTS = 10
 
 

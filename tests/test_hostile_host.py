@@ -30,25 +30,15 @@ HELLO = {
     "python": "3.13.5",
     "folder": "/tmp/rdma-cts-1",
 }
-
-
 CHECKED = {
     "event": "checked",
     "device": "fake0",
     "same": {"kernel": "7.2", "fake0": {"firmware": "1"}},
     "notes": ["fake0 is also in use by the kernel's ib_ipoib (1 protection domain)"],
 }
-
-
 ENDED = {"event": "ended", "what": "it is over", "external": False, "kind": "kernel-died", "by": ""}
-
-
 CLOSED = {"event": "closed", "stuck": ""}
-
-
 ERROR = {"event": "error", "message": "no", "hint": "", "status": 3}
-
-
 FACTS: dict[str, Any] = {
     "transport": "RoCE",
     "capabilities": {"ATOMIC": True},

@@ -29,14 +29,8 @@ if TYPE_CHECKING:
 
 
 JUDGED = yaml.safe_load(Path(__file__).with_name("judged.yaml").read_text())
-
-
 CASES = {name: case(row, verb) for name, (verb, row) in JUDGED["cases"].items()}
-
-
 REGISTER, REFUSE = CASES["REGISTER"], CASES["REFUSE"]
-
-
 REGION = "mrs: {mr: {access: [LOCAL_WRITE, MW_BIND]}}"
 
 
@@ -188,8 +182,6 @@ _FUNCTIONS = (
     notified,
     received,
 )
-
-
 OBSERVATIONS = {
     pattern.__name__: pattern for pattern in (*_FUNCTIONS, requested, silent, left, observed)
 }

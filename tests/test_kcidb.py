@@ -13,8 +13,6 @@ from commands.__main__ import main
 from kinds import Cli
 
 RUNS = Path(__file__).with_name("recorded_violations")
-
-
 TWO = [str(RUNS / f"{stack}.jsonl") for stack in ("forky", "trixie")]
 
 

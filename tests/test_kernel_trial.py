@@ -45,20 +45,10 @@ from trial.kernel.trying import (
 )
 
 SUITE = load_suite()
-
-
 OWN = next(case for case in SUITE.cases if case.rules == ("REG-20",))
-
-
 OTHER = next(case for case in SUITE.cases if case.rules == ("REG-05",))
-
-
 CASES = [OWN, OTHER]
-
-
 EVERY = [case.id for case in CASES]
-
-
 DOCUMENT = """\
 name: {name}
 about: The last byte is refused.

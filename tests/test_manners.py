@@ -26,14 +26,8 @@ from launched import ended
 from samples import footer_of, laid, numbered, recorded, result, user_error, written
 
 COMMAND = (sys.executable, "-m", "commands")
-
-
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
-
-
 TESTS = Path(__file__).parent
-
-
 MISTAKES = (TESTS / "mistakes.txt").read_text()
 
 

@@ -27,8 +27,6 @@ from test_connection import area, two_areas
 
 # Values of enum ibv_wc_status and ibv_wc_opcode.
 LOC_QP_OP_ERR, WR_FLUSH_ERR, REM_ACCESS_ERR, RECV = 2, 5, 10, 128
-
-
 NOTHING = (0, 0, 0)  # in place of a completion
 
 

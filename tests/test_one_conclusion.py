@@ -41,21 +41,13 @@ from trial.reference.device import Device
 from trial.reference.stack import without
 
 SUITE = load_suite()
-
-
 (CASE,) = (
     case for case in SUITE.cases if case.id == "reg_mr/rights/remote-read-granted-by-remote-read"
 )
-
-
 CONFORMS = re.compile(r"\bconform(s|ant)\b|\b[1-9]\d* of \d+ hosts? conform")
-
-
 OTHERS = (
     f"{sum(rule.since != VENDOR for rule in SUITE.registry.values()) - 1:,} rules without a case"
 )
-
-
 PARTIAL = (
     f"partial: {OTHERS}, {len(of_tier(SUITE.cases, DEFAULT)) - 1:,} cases of the default tier not in the run, "
     "1 rule passed only in part"

@@ -22,8 +22,6 @@ from patience import PATIENCE_S, await_true, is_running, longer_and_longer
 from samples import user_error
 
 UP = '{"type":"guest","event":"up","uptime_s":1.5}'
-
-
 WARM = '{"type":"guest","event":"warm"}'
 
 

@@ -46,8 +46,6 @@ def check_names(device):
 def check_use(device, port, gid_index, shared):
     return ""
 """
-
-
 HELLO = {
     "event": "hello",
     "boot_id": "boot-1",

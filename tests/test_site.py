@@ -26,8 +26,6 @@ from test_page import MARKUP, Browser, assert_legible, browser, media
 __all__ = ["browser", "short"]  # fixtures
 
 RECORDED = Path(__file__).with_name("recorded_violations")
-
-
 IOVA_05 = "7862f7654354"  # a change of the mended stack corrects this defect
 
 

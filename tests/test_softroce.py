@@ -64,8 +64,6 @@ def test_a_kernel_of_another_suite_has_its_own_apt_source() -> None:
 # The host's apt sources
 
 ONE_LINE = "# deb http://old.example/debian bookworm main\ndeb [arch=amd64] http://one.example/debian/ bookworm main\n"
-
-
 STANZAS = """\
 Types: deb
 URIs: http://security.example/debian-security

@@ -145,8 +145,6 @@ NOISE = [
     json.dumps({**json.loads(passed(1)), "verdict": "GREAT"}).encode() + b"\n",
     passed(1)[:40] + b"\n",
 ]
-
-
 FOREIGN = [
     b'{"type":"start","case":"reg_mr/no/such"}\n',
     b'{"type":"footer","complete":true,"verdicts":{},"rules":{}}\n',
@@ -226,11 +224,7 @@ SHORT = encode(
         if key not in ("suite", "argv", "started", "stack")
     },
 )
-
-
 BROKEN = encode({"type": "guest", "event": "broken", "reason": "modprobe: no such module"})
-
-
 OTHER = encode(header(device={**header()["device"], "fw": "2"}))
 
 

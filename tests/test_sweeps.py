@@ -42,8 +42,6 @@ from trial.reference.stack import WHOLE, Stack, without
 from trial.running import on_the_reference
 
 FLAGS = ENUMS["ibv_access_flags"]
-
-
 ROW = """
 - id: space
   rules: [REG-15, REG-17]
@@ -59,11 +57,7 @@ ROW = """
       - {then: {outcome: success, mr: as_asked}, rule: REG-17}
   when: {length: $length, access: $access}
 """
-
-
 SUITE = samples.suite([samples.table("reg_mr/sample", ROW)])
-
-
 SPACE = SUITE.cases[0]
 
 
@@ -197,8 +191,6 @@ WINDOWS = """
     expect: [{if: place=empty, then: open, rule: BIND-05}, {then: success, rule: BIND-05}]
   when: {op: RDMA_WRITE, rkey: mw.rkey, addr: buf, position: $place, via: VIA}
 """
-
-
 BINDS = """
 - id: binds
   rules: [BIND-09]

@@ -30,8 +30,6 @@ from patience import PATIENCE_S
 from samples import flip, laid
 
 MACHINE = Machine("/bin/true")
-
-
 REQUEST = Request(("--rdma-alone",), ("cases/reg_mr",), {"only": "reg_mr/a\n"}, 20.0)
 
 

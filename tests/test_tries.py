@@ -29,8 +29,6 @@ UNRELIABLE = """
     expect: [{if: REMOTE_WRITE, then: success, rule: REG-05}, {then: refused, rule: REG-05}]
   when: {op: RDMA_WRITE, qp_type: UC, rkey: mr.rkey, addr: buf, position: $place}
 """
-
-
 UNRELIABLE_ROW = """
 - id: unreliable
   rules: [REG-05]

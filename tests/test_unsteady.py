@@ -39,14 +39,8 @@ from samples import (
 from test_confirmation import Run
 
 COUNT = 12
-
-
 SUITE = numbered(COUNT)
-
-
 IDS = [case.id for case in SUITE.cases]
-
-
 ODP = Fault(
     FaultKind.MOVED,
     "traffic()",

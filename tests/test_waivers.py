@@ -20,14 +20,8 @@ from conformance.tables.suite import ROOT
 from samples import header, numbered, registry, result
 
 TODAY = date(2026, 11, 22)
-
-
 SUITE = numbered(4)
-
-
 SCHEMA = json.loads((ROOT / "docs" / "waivers.schema.json").read_text())
-
-
 WAIVER: dict[str, Any] = {
     "rule": "REG-01",
     "where": {"driver": "fake"},
@@ -115,25 +109,13 @@ def swept(*when: str, rules: str = "REG-01") -> ResultRecord:
 
 
 EXPIRED = {**WAIVER, "expires": "2026-11-20"}
-
-
 OF_A_CASE = {key: value for key, value in WAIVER.items() if key != "rule"} | {
     "case": "reg_mr/sample/c1",
 }
-
-
 ENOMEM_OF_A_CASE = {**OF_A_CASE, "observed": {"verdict": "FAIL", "errno": "ENOMEM"}}
-
-
 OF_A_FORMULA = {**WAIVER, "observed": {"verdict": "FAIL", "when": ["ZERO_BASED"]}}
-
-
 DIFFERENT = "reg_mr/sample/c1 fails differently, errno is ENOMEM, not EINVAL"
-
-
 IN_VAIN = "is no longer needed: reg_mr/sample/c0 is PASS"
-
-
 PASSED, CRASHED, HUNG, BROKEN, MISSED = (
     result(SUITE.cases[0], verdict) for verdict in ("PASS", "CRASH", "HANG", "BROKEN", "MISSED")
 )

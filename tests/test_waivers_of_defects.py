@@ -25,20 +25,10 @@ from reports.digest import Digest, read
 from samples import changed, registry
 
 TODAY = date(2026, 11, 22)
-
-
 SCHEMA = json.loads((ROOT / "docs" / "waivers.schema.json").read_text())
-
-
 RUNS = Path(__file__).with_name("recorded_violations")
-
-
 EXPIRES = date(2027, 3, 1)
-
-
 NO_SUITE = Suite(registry(), (), "0" * 64)
-
-
 ISSUE = "https://bugs.example.org/{defect}"
 
 

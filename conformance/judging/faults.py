@@ -306,7 +306,7 @@ def _code_fault(step: Step, seen: Observation) -> Fault | None:
     elif step.call == "ibv_dereg_mr" and seen["errno"] not in ("", code):
         return _fault(FaultKind.OTHER_ERRNO, seen, came=[code, seen["errno"]])
     else:
-        allowed = then.errno or _documented(step)
+        allowed = then.errno or documented(step)
     if not allowed:
         return None
     if not code:
@@ -319,7 +319,8 @@ def _code_fault(step: Step, seen: Observation) -> Fault | None:
     return _fault(FaultKind.WRONG_CODE, seen, allowed, [code])
 
 
-def _documented(step: Step) -> tuple[str, ...]:
+def documented(step: Step) -> tuple[str, ...]:
+    """Returns the values of errno that the manual page of a verb lists for a failure."""
     verb = VERBS.get(step.call)
     if verb and verb.codes and step.call != "ibv_rereg_mr":
         return tuple(verb.codes)

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 
 from conformance.bench.doors import RegMrEx
+from conformance.judging.faults import documented
 from conformance.model.case import Argument, Arguments, SgeSpec, Step
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import CALLS, NULL
 from conformance.verbs import ENUMS, VERBS, Convention, Verb
 from reports.reproducers import expressions
 from reports.reproducers.expressions import identifier
-from reports.reproducers.writer import Inexpressible, Writer, documented
+from reports.reproducers.writer import Inexpressible, Writer
 
 _CHANGES = ENUMS["ibv_rereg_mr_flags"]
 _INVENTED_HANDLE = "0xfffffff0"  # a handle that the kernel does not assign

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from conformance.model.case import Argument, Case, Flags, Step
 from conformance.model.positions import locate
 from conformance.model.quantity import Quantity, Term
-from conformance.verbs import VERBS
 from reports.reproducers import expressions
 from reports.reproducers.expressions import Names, identifier
 from reports.reproducers.layout import WIDTH, statement
@@ -231,11 +230,3 @@ class Writer:
 def _quantity(argument: Argument) -> Quantity:
     assert isinstance(argument, Quantity)
     return argument
-
-
-def documented(step: Step) -> tuple[str, ...]:
-    """Returns the values of errno that the manual page of a verb lists for a failure."""
-    verb = VERBS.get(step.call)
-    if verb and verb.codes and step.call != "ibv_rereg_mr":
-        return tuple(verb.codes)
-    return ()
