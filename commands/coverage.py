@@ -133,7 +133,7 @@ def directions(case: Case) -> set[str]:
     # find violations but prove no rule.
     if case.when.then.outcome == "open" or not case.kind.traits.proves:
         return {"open"}
-    return {step.then.outcome for step in (case.when, *case.afterwards)} - {"open"}
+    return {step.then.outcome for step in case.judged_steps} - {"open"}
 
 
 def _codes(cases: Sequence[Case], results: Sequence[ResultRecord] | None) -> Iterator[CodeCoverage]:
@@ -155,7 +155,7 @@ def _expecting(cases: Iterable[Case], verb: Verb, code: ReturnCode) -> int:
         named = (*step.then.errno, *step.then.code)
         return step.call == verb.name and any(_names(code, verb, name) for name in named)
 
-    return sum(any(map(expects, (case.when, *case.afterwards))) for case in cases)
+    return sum(any(map(expects, case.judged_steps)) for case in cases)
 
 
 # One call in a result: its name; its return value, or errno if it returned NULL; and the expected codes.

@@ -83,7 +83,7 @@ def _required(case: Case) -> Iterator[Situation]:
     """Yields the situations in which a case requires that no byte moves."""
     if case.kind not in (Kind.ROW, Kind.SWEEP):
         return
-    for number, step in enumerate((case.when, *case.afterwards)):
+    for number, step in enumerate(case.judged_steps):
         refused = step.then.outcome == "refused" and "op" in step.arguments
         if refused or step.call in _AWAITING:
             yield _situation(case, number)

@@ -56,7 +56,7 @@ def test_only_a_few_requests_are_refused() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_no_case_can_harm_a_node(name: str) -> None:
     (case,) = (case for case in cases() if case.id == name)
-    steps = (*case.before, case.when, *case.afterwards)
+    steps = case.steps
     assert {step.call for step in steps} <= CALLS
     assert not case.alone
     assert not case.needs_kept_memory

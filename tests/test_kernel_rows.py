@@ -36,7 +36,7 @@ def test_the_rows_of_the_kernel_need_nothing_of_a_library() -> None:
     rows = [case for case in load_suite().cases if case.is_of_the_kernel]
     assert len(rows) > 150
     for case in rows:
-        steps = (*case.before, case.when, *case.afterwards)
+        steps = case.steps
         assert case.entry == "uverbs"
         assert not case.given.qps
         assert case.kind in (Kind.ROW, Kind.SWEEP)

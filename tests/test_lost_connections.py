@@ -172,7 +172,7 @@ SUITE = load_suite()
 
 def refusals(case: Case) -> int:
     """Returns the number of refused operations of peers in a case, over connections of the harness."""
-    steps = (case.when, *case.afterwards)
+    steps = case.judged_steps
     return sum(
         step.call == "traffic" and step.then.outcome == "refused" and not case.given.qps
         for step in steps

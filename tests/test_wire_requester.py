@@ -274,7 +274,7 @@ def test_the_rows_that_a_wire_peer_carries_are_copies_of_rows_with_their_rules()
     for copy in copies:
         original = originals[copy.id.removesuffix("@wire")]
         assert (copy.rules, copy.needs) == (original.rules, original.needs)
-        steps = (*copy.before, copy.when, *copy.afterwards)
+        steps = copy.steps
         posters = {step.arguments["poster"] for step in steps if step.call == "traffic"}
         assert posters == {"wire"}
 

@@ -16,7 +16,7 @@ _XRC = "XRC"
 
 
 def _uses_xrc(case: Case) -> bool:
-    steps = (*case.before, case.when, *case.afterwards)
+    steps = case.steps
     kinds = [str(step.arguments.get("qp_type", "")) for step in steps]
     kinds += [queue.kind for queue in case.given.qps.values()]
     return "xrc" in case.needs or any(kind.startswith(_XRC) for kind in kinds)

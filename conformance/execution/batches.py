@@ -231,7 +231,7 @@ def ibv_wr_post(context: CaseContext, step: Step) -> Observation:
 
 
 def create_qp_ex(context: CaseContext, step: Step) -> Observation:
-    pd = context.pds[str(step.arguments["pd"])]
+    pd = context.pd_of(step)
     returned = context.bench.create_qp_ex(
         pd,
         str(step.arguments["type"]),

@@ -78,7 +78,7 @@ def _action(context: CaseContext, step: Step, memory: Memory) -> Callable[[], No
 def _registered(context: CaseContext, step: Step, memory: Memory) -> Mr:
     """Registers the memory, or the whole address space. Raises SetupRefused."""
     (access,) = context.numbers(step.arguments, "access")
-    pd = context.pds[str(step.arguments["pd"])]
+    pd = context.pd_of(step)
     if step.arguments["region"] == "implicit":
         returned = context.entry.reg_mr(pd, *_WHOLE, access)
     else:

@@ -37,7 +37,7 @@ _RECEIVED = {
 def completion_fields(context: CaseContext, step: Step) -> Observation:
     """Posts one request, and compares the fields of its completion, or the flags of that of its receive. `differences`
     names each wrong field."""
-    pair, wanted = context.pairs[str(step.arguments["qp"])], str(step.arguments["op"])
+    pair, wanted = context.pair_of(step), str(step.arguments["op"])
     operation = _RECEIVED.get(wanted, wanted)
     if operation in _OF_OWNERS:
         queue = pair.responder
@@ -77,7 +77,7 @@ def completion_fields(context: CaseContext, step: Step) -> Observation:
 def completions_in_turn(context: CaseContext, step: Step) -> Observation:
     """Posts RDMA WRITEs, of which the key of one has ended, and awaits that the requester's queue pair is in the error
     state. Then the completion queue has several completions at once, whose statuses and fields are compared."""
-    pair = context.pairs[str(step.arguments["qp"])]
+    pair = context.pair_of(step)
     queue = pair.requester
     good, ended, addr = context.numbers(step.arguments, "rkey", "ended", "addr")
     local = context.harness.scratch(queue.pd, _WORD, "completions in turn")
@@ -121,7 +121,7 @@ def _request(
         return SendRequest(operation, wr_id, invalidate_rkey=rkey)
     addr = context.number(step.arguments["addr"])
     if operation == "BIND_MW":
-        window = context.windows[str(step.arguments["mw"])]
+        window = context.window_of(step)
         window.old_rkey, key = window.rkey, next_rkey(window.rkey)
         info = BindInfo(context.mrs[str(step.arguments["mr"])], addr, length, _RIGHTS)
         return SendRequest(operation, wr_id, rkey=key, window=window, bind=info)

@@ -20,7 +20,7 @@ from conformance.device.remote_peer import RemoteDomain
 from conformance.errors import HostLacks, NotConnected, SetupRefused
 from conformance.execution.connection import LoopbackConnection
 from conformance.kernel.child import Child
-from conformance.model.case import Argument, Case, Flags, QpSpec, SgeSpec, Value
+from conformance.model.case import Argument, Case, Flags, QpSpec, SgeSpec, Step, Value
 from conformance.model.expected_errors import DATAGRAM_HEADER
 from conformance.model.observation import Observation
 from conformance.model.quantity import Quantity
@@ -378,6 +378,18 @@ class CaseContext:
             length, lkey = self.bytes(element.length), self.bytes(element.lkey)
             sges.append(Sge(self.bytes(element.addr), length % (1 << 32), lkey % (1 << 32)))
         return tuple(sges)
+
+    def pd_of(self, step: Step) -> Pd:
+        return self.pds[str(step.arguments["pd"])]
+
+    def pair_of(self, step: Step) -> Pair:
+        return self.pairs[str(step.arguments["qp"])]
+
+    def memory_of(self, step: Step) -> Memory:
+        return self.memory[str(step.arguments["memory"])]
+
+    def window_of(self, step: Step) -> Window:
+        return self.windows[str(step.arguments["mw"])]
 
     def numbers(self, arguments: Mapping[str, Argument], *keys: str) -> list[int]:
         return [self.number(arguments[key]) for key in keys]

@@ -168,7 +168,7 @@ def _harmed(guarded: Memory | None, before: bytes, sges: Sequence[Sge], arrived:
 
 def post_receive(context: CaseContext, step: Step) -> Observation:
     """Posts a receive with a list of SGEs at the end that owns the regions. Does not wait for the completion."""
-    queue = context.pairs[str(step.arguments["qp"])].responder
+    queue = context.pair_of(step).responder
     return result_of(
         queue.post_receive(context.sges(step.arguments["sg_list"]), context.next_wr_id()),
     )
@@ -178,8 +178,8 @@ def send_to_receive(context: CaseContext, step: Step) -> Observation:
     """Sends `length` bytes into a receive that an earlier step posted, and records the changed bytes of `memory` from
     the offset `behind` on. The SGEs of the receive must be in the order of their addresses."""
     pair, memory = (
-        context.pairs[str(step.arguments["qp"])],
-        context.memory[str(step.arguments["memory"])],
+        context.pair_of(step),
+        context.memory_of(step),
     )
     length = context.number(step.arguments["length"])
     source = context.harness.scratch(pair.requester.pd, length, "source")

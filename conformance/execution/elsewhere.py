@@ -28,7 +28,7 @@ _WINDOW_RIGHTS = _ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC")
 
 def register_elsewhere(context: CaseContext, step: Step) -> Observation:
     """Registers memory in another process. Raises SetupRefused if the other process cannot create its objects."""
-    memory = context.memory[str(step.arguments["memory"])]
+    memory = context.memory_of(step)
     access, kind = context.number(step.arguments["access"]), str(step.arguments["window"])
     context.next_report, keys = registered_elsewhere(
         context.bench,

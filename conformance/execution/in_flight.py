@@ -93,7 +93,7 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
     those of the last round, must not change the memory (see await_traffic); they overlap the call.
     """
     queue, other, request = _prepared(context, step)
-    memory, name = context.memory[str(step.arguments["memory"])], str(step.arguments["mr"])
+    memory, name = context.memory_of(step), str(step.arguments["mr"])
     discards, statuses = SimpleQueue[bool](), set[str]()  # False stops the discards
 
     def discard() -> Return:
@@ -174,7 +174,7 @@ def await_traffic(context: CaseContext, step: Step) -> Observation:
     has failed, or was not complete when the judged call had returned."""
     (queue, other), memory = (
         context.in_flight[str(step.arguments["qp"])],
-        context.memory[str(step.arguments["memory"])],
+        context.memory_of(step),
     )
     complete = queue.completions(REQUESTS, 0)
     ctypes.memset(memory.addr, CANARY, memory.size)
@@ -189,7 +189,7 @@ def await_traffic(context: CaseContext, step: Step) -> Observation:
 
 def connect_qp(context: CaseContext, step: Step) -> Observation:
     """Moves a pair from INIT to RTS. `wc` has the statuses of requests that were posted earlier at the responder."""
-    pair = context.pairs[str(step.arguments["qp"])]
+    pair = context.pair_of(step)
     pair.connect()
     # Requests of one queue complete in order. The marker transfers no bytes, so it needs no key.
     marker = context.next_wr_id()
@@ -208,7 +208,7 @@ def connect_qp(context: CaseContext, step: Step) -> Observation:
 
 
 def modify_access(context: CaseContext, step: Step) -> Observation:
-    pair = context.pairs[str(step.arguments["qp"])]
+    pair = context.pair_of(step)
     queue = cast(ModifiableQueue, pair.responder)
     return result_of(queue.set_access(context.number(step.arguments["access"])))
 

@@ -18,18 +18,18 @@ _READY, _UNHARMED, _HARMED = b"ready", b"unharmed", b"harmed"
 
 
 def fill(context: CaseContext, step: Step) -> Observation:
-    memory = context.memory[str(step.arguments["memory"])]
+    memory = context.memory_of(step)
     ctypes.memset(memory.addr, BEFORE, memory.size)
     return told()
 
 
 def unmap(context: CaseContext, step: Step) -> Observation:
-    context.memory[str(step.arguments["memory"])].close()
+    context.memory_of(step).close()
     return told()
 
 
 def protect(context: CaseContext, step: Step) -> Observation:
-    memory = context.memory[str(step.arguments["memory"])]
+    memory = context.memory_of(step)
     paging.protect(memory.addr, memory.size)
     return told()
 
@@ -81,7 +81,7 @@ def _exporter(context: CaseContext, step: Step, request: str) -> Observation:
 def discard(context: CaseContext, step: Step) -> Observation:
     """Removes the pages of the memory, or of a part of the memory, by the method `how` (vocabulary.DISCARDS). Raises
     SetupRefused if the pages cannot be swapped out."""
-    memory, how = context.memory[str(step.arguments["memory"])], str(step.arguments["how"])
+    memory, how = context.memory_of(step), str(step.arguments["how"])
     if step.arguments["addr"]:
         memory = Part(*context.numbers(step.arguments, "addr", "length"))
     if how != "PAGEOUT":
@@ -94,7 +94,7 @@ def discard(context: CaseContext, step: Step) -> Observation:
 def resident(context: CaseContext, step: Step) -> Observation:
     """Checks whether pages are in the state `pages` (vocabulary.PAGES). `returned` is 0 if all pages are in this state,
     else `none` or `some`."""
-    memory = context.memory[str(step.arguments["memory"])]
+    memory = context.memory_of(step)
     if step.arguments["pages"] == "own":
         counted = paging.own_pages
     else:

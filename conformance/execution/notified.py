@@ -19,7 +19,7 @@ _SOLICITED = ENUMS["ibv_send_flags"].value_of("SOLICITED")
 def message_notified(context: CaseContext, step: Step) -> Observation:
     """Asks for events of the receiver's completions, sends a message, and compares whether the completion of its receive
     raises an event."""
-    pair = context.pairs[str(step.arguments["qp"])]
+    pair = context.pair_of(step)
     receiver = cast(NotifyingQueue, pair.responder)
     length, rkey, addr, flags = context.numbers(
         step.arguments, "length", "rkey", "addr", "with_flags"

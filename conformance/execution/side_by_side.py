@@ -52,7 +52,7 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
     for number in range(count):
         if number % _REPORT_INTERVAL == _REPORT_INTERVAL - 1:
             context.progress("registrations", number)
-        pd = context.pds[str(step.arguments["pd"])]
+        pd = context.pd_of(step)
         returned = context.entry.reg_mr(pd, addr + number * length, length, access)
         if returned.mr is None:
             refused = f"region {number} was refused with {errno_name(returned.errno)}"
@@ -107,7 +107,7 @@ def four_threads(context: CaseContext, step: Step) -> Observation:
         "access",
         "rounds",
     )
-    entry, pd = context.entry, context.pds[str(step.arguments["pd"])]
+    entry, pd = context.entry, context.pd_of(step)
     info = BindInfo(context.mrs[str(step.arguments["mr"])], addr, length, access & ~_LOCAL_WRITE)
     alive: SimpleQueue[Mr | None] = SimpleQueue()
     held = set[int]()
@@ -145,8 +145,8 @@ def four_threads(context: CaseContext, step: Step) -> Observation:
 
     def rebind() -> str:
         queue, window = (
-            context.pairs[str(step.arguments["qp"])].responder,
-            context.windows[str(step.arguments["mw"])],
+            context.pair_of(step).responder,
+            context.window_of(step),
         )
         wrong = (
             completed("a bind", queue, queue.bind_mw(window, info, SIGNALED, index))

@@ -307,7 +307,7 @@ def ibv_rereg_mr_experimental(context: CaseContext, step: Step) -> Observation:
 
 
 def ibv_advise_mr(context: CaseContext, step: Step) -> Observation:
-    pd = context.pds[str(step.arguments["pd"])]
+    pd = context.pd_of(step)
     advice, flags = context.numbers(step.arguments, "advice", "flags")
     sg_list = context.sges(step.arguments["sg_list"])
     struct = IbvPd.from_address(pd.pointer)
@@ -405,7 +405,7 @@ def _exported(buffer: Buffer, fds: set[int]) -> list[str]:
 
 
 def ibv_alloc_null_mr(context: CaseContext, step: Step) -> Observation:
-    returned = context.entry.alloc_null_mr(context.pds[str(step.arguments["pd"])])
+    returned = context.entry.alloc_null_mr(context.pd_of(step))
     return registered(context, step, returned, 0, CONSTANTS["SIZE_MAX"])
 
 
@@ -415,7 +415,7 @@ def ibv_import_mr(context: CaseContext, step: Step) -> Observation:
         handle = mr.handle
     else:
         handle = _INVENTED_HANDLE
-    returned = context.entry.import_mr(context.pds[str(step.arguments["pd"])], handle)
+    returned = context.entry.import_mr(context.pd_of(step), handle)
     if returned.mr is None:
         return null_result(returned)
     if returned.release:
@@ -432,7 +432,7 @@ def ibv_import_mr(context: CaseContext, step: Step) -> Observation:
 
 def unimported(context: CaseContext, step: Step) -> Observation:
     """Imports an object and releases the import. The original structure must not change."""
-    mr, pd = context.mrs[str(step.arguments["mr"])], context.pds[str(step.arguments["pd"])]
+    mr, pd = context.mrs[str(step.arguments["mr"])], context.pd_of(step)
     before = mr.fields()
     if step.arguments["imports"] == "pd":
         returned: Return = context.entry.import_pd(pd.context_pointer, pd.handle)
@@ -505,9 +505,9 @@ def ibv_dealloc_mw(context: CaseContext, step: Step) -> Observation:
 
 
 def _bind(context: CaseContext, step: Step) -> Observation:
-    pair = context.pairs[str(step.arguments["qp"])]
+    pair = context.pair_of(step)
     queue = pair.responder
-    window = context.windows[str(step.arguments["mw"])]
+    window = context.window_of(step)
     flags, wr_id = context.number(step.arguments["send_flags"]), context.next_wr_id()
     info = context.bind_info(step.arguments)
     window.old_rkey = window.rkey
@@ -562,7 +562,7 @@ def _other_keys(context: CaseContext, step: Step, info: BindInfo, window: Window
 
 
 def bind_notified(context: CaseContext, step: Step) -> Observation:
-    queue = cast(NotifyingQueue, context.pairs[str(step.arguments["qp"])].responder)
+    queue = cast(NotifyingQueue, context.pair_of(step).responder)
     type_2 = context.case.given.windows[str(step.arguments["mw"])].type == 2
     solicited_only = context.number(step.arguments["solicited_only"])
     queue.request_event(solicited_only)
@@ -618,7 +618,7 @@ def _completed(opcode: str, completions: Sequence[Completion]) -> Observation:
 
 def post_local_inv(context: CaseContext, step: Step) -> Observation:
     queue, rkey = (
-        context.pairs[str(step.arguments["qp"])].responder,
+        context.pair_of(step).responder,
         context.number(step.arguments["rkey"]),
     )
     flags, wr_id = context.number(step.arguments["send_flags"]), context.next_wr_id()
@@ -633,7 +633,7 @@ def binds_in_turn(context: CaseContext, step: Step) -> Observation:
     differ from the key before, and the last key of every round must be the only key that works. `returned` is 0, or
     describes the first error."""
     name = str(step.arguments["mw"])
-    window, pair = context.windows[name], context.pairs[str(step.arguments["qp"])]
+    window, pair = context.windows[name], context.pair_of(step)
     type_2 = context.case.given.windows[name].type == 2
     bind = replace(step, call=BINDS[type_2], arguments={"rkey": "", **step.arguments})
     for number in range(context.number(step.arguments["rounds"])):
@@ -663,7 +663,7 @@ def binds_in_turn(context: CaseContext, step: Step) -> Observation:
 
 
 def post_send_with_inv(context: CaseContext, step: Step) -> Observation:
-    pair = context.pairs[str(step.arguments["qp"])]
+    pair = context.pair_of(step)
     rkey, length = context.numbers(step.arguments, "rkey", "length")
     message: tuple[Sge, ...] = ()
     place = NO_BYTES
@@ -701,7 +701,7 @@ def post_send_with_inv(context: CaseContext, step: Step) -> Observation:
 
 
 def restore_rkey(context: CaseContext, step: Step) -> Observation:
-    window = context.windows[str(step.arguments["mw"])]
+    window = context.window_of(step)
     window.rkey = window.old_rkey
     return told()
 

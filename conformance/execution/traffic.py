@@ -441,8 +441,8 @@ def _receive(
 def bind_and_send(context: CaseContext, step: Step) -> Observation:
     """Posts a bind and then a SEND on the same queue pair. After the peer has received the SEND, the peer writes
     through the window, which must be bound because a SEND is ordered after earlier binds."""
-    pair = context.pairs[str(step.arguments["qp"])]
-    window = context.windows[str(step.arguments["mw"])]
+    pair = context.pair_of(step)
+    window = context.window_of(step)
     info = context.bind_info(step.arguments)
     scratch = context.harness.scratch
     sink, source = scratch(pair.requester.pd, 4, "sink"), scratch(pair.responder.pd, 4, "source")

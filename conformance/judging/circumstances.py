@@ -46,7 +46,7 @@ _PAGE, _HUGE_PAGE, _APART = 4096, 2 << 20, 1 << 44
 
 def located(fault: Fault, case: Case, number: int = 0) -> Fault:
     """Returns the fault with its location: in the judged call if `number` is 0, else in the later step `number`."""
-    step = (case.when, *case.afterwards)[number]
+    step = case.judged_steps[number]
     scene = _Scene(case, number)
     request = scene.request_of(step)
     key = scene.key_of(request)
@@ -142,7 +142,7 @@ class _Scene:
         # The last call that may have given an object a new key.
         self._changed_by: dict[str, str] = {}
         self._posted: Step | None = None
-        for step in (*case.before, *(case.when, *case.afterwards)[:number]):
+        for step in (*case.before, *case.judged_steps[:number]):
             self._make(step)
 
     def _make(self, step: Step) -> None:

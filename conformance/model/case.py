@@ -280,11 +280,18 @@ class Case:
         """Whether the case runs in its own worker, because it may disturb other cases."""
         return self.hazardous or self.ends_process
 
+    @property
+    def judged_steps(self) -> tuple[Step, ...]:
+        return (self.when, *self.afterwards)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return (*self.before, *self.judged_steps)
+
     @cached_property
     def cost(self) -> float:
         """The estimated cost of the case, in units of one verb call."""
-        calls = [self.when, *self.before, *self.afterwards]
-        cost = sum(_TRAFFIC if step.call in _PROBES else 1.0 for step in calls)
+        cost = sum(_TRAFFIC if step.call in _PROBES else 1.0 for step in self.steps)
         cost += len(self.given.qps) * _TRAFFIC + len(self.given.windows)
         if self.sweep and self.kind is Kind.SWEEP:
             cost *= self.sweep.size * _POINT
@@ -295,16 +302,14 @@ class Case:
     @property
     def needs_wire_peer(self) -> bool:
         """Whether a peer that is no RDMA device sends packets in the case."""
-        steps = (*self.before, self.when, *self.afterwards)
-        return any(WIRE in (step.call, step.arguments.get("poster")) for step in steps)
+        return any(WIRE in (step.call, step.arguments.get("poster")) for step in self.steps)
 
     @property
     def is_of_the_kernel(self) -> bool:
         """Whether all calls of the row are commands of the kernel or changes of memory: no library takes part."""
         if self.entry != "uverbs" or self.kind is not Kind.ROW or self.given.qps:
             return False
-        steps = (*self.before, self.when, *self.afterwards)
-        calls = {step.call for step in steps}
+        calls = {step.call for step in self.steps}
         calls.update(region.call for region in self.given.mrs.values())
         return calls <= _COMMANDS and not self.given.windows
 

@@ -122,7 +122,7 @@ def shown_by(case: Case) -> tuple[Shown, ...]:
         return ()
     if case.when.call == WIRE and not any(event.decides for event in _script(case.when)):
         return ()
-    steps = [step for step in (case.when, *case.afterwards) if step.then.outcome in _DIRECTIONS]
+    steps = [step for step in case.judged_steps if step.then.outcome in _DIRECTIONS]
     if len(steps) > 1 and case.when.then.outcome == "success":
         del steps[0]
     if "failing_allocations" in case.needs:
@@ -202,11 +202,7 @@ def _region(case: Case, name: str) -> Arguments | None:
     if name in case.given.mrs:
         return case.given.mrs[name].arguments
     return next(
-        (
-            step.arguments
-            for step in (*case.before, case.when, *case.afterwards)
-            if step.name == name
-        ),
+        (step.arguments for step in case.steps if step.name == name),
         None,
     )
 

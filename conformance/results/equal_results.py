@@ -60,7 +60,7 @@ def _calls(
             continue
         if case.kind is Kind.ROW and record["observed"]:
             later = [step["call"] for step in record["expected"].get("afterwards", ())]
-            steps = [str(step) for step in (case.when, *case.afterwards)]
+            steps = [str(step) for step in case.judged_steps]
             if [record["call"], *later] == steps:
                 yield case, record["observed"]
         elif case.sweep is not None and record.get("points_file") and has_points:

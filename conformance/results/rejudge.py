@@ -168,7 +168,7 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
         return Rejudged(_on_its_rules(case, record, basis), DISPUTED)
     case = basis.resolved(case)
     later = [step["call"] for step in record["expected"].get("afterwards", ())]
-    if [record["call"], *later] != [str(step) for step in (case.when, *case.afterwards)]:
+    if [record["call"], *later] != [str(step) for step in case.judged_steps]:
         return Rejudged(record, "its calls are different now")
     concluded = conclude(case, basis, without_undeclared(observed), record.get("kernel"))
     return Rejudged(_merged(result_record(case, suite.registry, *concluded), record))

@@ -152,7 +152,7 @@ class PointJudge:
             unreachable = Judgement(Verdict.UNREACHABLE, judgement.reason)
             judgement = refused_region(case, observed) or unreachable
         seen = _HEX.sub("0x…", cut(judgement.reason))
-        for step in (case.when, *case.afterwards):
+        for step in case.judged_steps:
             seen = seen.replace(_HEX.sub("0x…", str(step)), step.title)
         expected, clause_text = format_expectation(clause.then), clause.text
         if rule != clause.rule:

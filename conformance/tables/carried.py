@@ -61,7 +61,7 @@ def carried(case: Case) -> Case | None:
         return None
     if case.alone or case.needs_kept_memory:
         return None
-    steps = (*case.before, case.when, *case.afterwards)
+    steps = case.steps
     traffic = [step for step in steps if step.call == _TRAFFIC]
     if not traffic or not all(_can_be_carried(case, step) for step in traffic):
         return None

@@ -39,11 +39,7 @@ def without_idle(case: Case) -> Case:
         name: set(_names(memory.size))
         for name, memory in (*set_up.memory.items(), *set_up.dmabufs.items())
     }
-    needed = {
-        name
-        for step in (*case.before, case.when, *case.afterwards)
-        for name in names_in(step.arguments)
-    }
+    needed = {name for step in case.steps for name in names_in(step.arguments)}
     while more := {other for name in needed for other in uses.get(name, ())} - needed:
         needed |= more
     sections: dict[str, Any] = {}
@@ -146,7 +142,7 @@ def _memory(writer: Writer, name: str, spec: MemorySpec) -> None:
 def beyond(writer: Writer) -> bool:
     """Whether a call uses a range outside of the case's memory. The mappings around the memory must then be defined."""
     case = writer.case
-    steps = [step for step in (*case.before, case.when, *case.afterwards) if step.call in VERBS]
+    steps = [step for step in case.steps if step.call in VERBS]
     for arguments in (
         *(mr.arguments for mr in case.given.mrs.values()),
         *(step.arguments for step in steps),

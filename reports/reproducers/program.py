@@ -155,7 +155,7 @@ def file_name(id_: str, suffix: str = ".c") -> str:
 
 
 def _types(case: Case) -> set[str]:
-    steps = (*case.before, case.when, *case.afterwards)
+    steps = case.steps
     new = [
         step
         for step in steps
