@@ -49,6 +49,9 @@ class _Sequence:
         self.last_request = 0  # the PSN of the device's last request
         # By the distance of its PSN: a request that had no answer yet, and what was noted about it.
         self.open: dict[int, tuple[_Sent, EventSeen]] = {}
+        # Distances of requests of which the script awaits no answer. The device may acknowledge them all the same (IBA
+        # 9.7.5.1.2).
+        self.unasked: set[int] = set()
 
 
 class PacketScript(Script[WireEnd]):
@@ -71,6 +74,8 @@ class PacketScript(Script[WireEnd]):
         gets = event.names.get("gets")
         if gets:
             self._await_answer(connection, sent, gets)
+        else:
+            self._sequence(connection).unasked.add(sent.offset)
 
     def _packet(self, connection: _Connection, event: Event) -> tuple[_Sent, dict[str, Any]]:
         """Returns a packet of an event, and the arguments of `build` that make it wrong."""
@@ -205,7 +210,10 @@ class PacketScript(Script[WireEnd]):
         distance = self._distance(connection, packet)
         if distance != sent.offset and self._add_late(connection, packet):
             return True
-        return packet.name == "ACK" and distance < sent.offset and "again" not in sent.event.numbers
+        if packet.name != "ACK" or distance >= sent.offset:
+            return False
+        unasked = distance in self._sequence(connection).unasked
+        return unasked or "again" not in sent.event.numbers
 
     def _add_late(self, connection: _Connection, packet: Parsed) -> bool:
         earlier = self._sequence(connection).open.pop(self._distance(connection, packet), None)
@@ -301,5 +309,6 @@ class PacketScript(Script[WireEnd]):
 
     def _take_late(self, connection: _Connection) -> None:
         while packet := self._next(connection, 0):
-            if not self._add_late(connection, packet):
+            unasked = self._distance(connection, packet) in self._sequence(connection).unasked
+            if not self._add_late(connection, packet) and not (packet.name == "ACK" and unasked):
                 connection.packets.append(packet)
