@@ -163,6 +163,10 @@ _AT = re.compile(
     r"(?:\bRIP: [0-9a-f]{4}:|\bNIP \[[0-9a-f]+\] |\be?pc : |\bKrnl PSW : [0-9a-f]+ [0-9a-f]+ \()"
     + _FUNCTION,
 )
+# Where the function returns, in the next lines: the register of Arm, POWER and RISC-V. It is in the function itself or in
+# its caller, which the call trace lacks if the function has no frame.
+_RETURN = re.compile(r"(?:\blr : |\bLR \[[0-9a-f]+\] | ra : )" + _FUNCTION)
+_REGISTERS = 3
 # A frame after the time stamp. s390 and RISC-V print the address of the code before it, POWER also that of the stack.
 _ADDRESS = re.compile(r"^(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])?)?\s*\[<[0-9a-f]+>\] ")
 _FRAME = re.compile(
@@ -202,16 +206,16 @@ def _died_in(log: Sequence[str]) -> list[str]:
     if death is None:
         return []
     start, function = death
-    callers = [frame for frame in _frames(log, start) if _name(frame) != _name(function)]
+    returns = (_RETURN.search(line) for line in log[start : start + _REGISTERS])
+    frames = [*(match["function"] for match in returns if match), *_frames(log, start)]
+    callers = [frame for frame in frames if _source_name(frame) != _source_name(function)]
     return [function, *callers[:1]]
 
 
 def _site(frames: Sequence[str]) -> tuple[str, ...]:
     if not frames:
         return ()
-    parts = [
-        (_name(frame).partition(".")[0], frame.partition("[")[2].rstrip("]")) for frame in frames
-    ]
+    parts = [(_source_name(frame), frame.partition("[")[2].rstrip("]")) for frame in frames]
     (function, module), (caller, callers) = [*parts, ("", "")][:2]
     return function, caller, module, callers
 
@@ -268,3 +272,8 @@ def _reported_frames(log: Sequence[str]) -> list[str]:
 
 def _name(frame: str) -> str:
     return frame.partition("+")[0]
+
+
+def _source_name(frame: str) -> str:
+    """Returns the name of a function in its source, without the suffixes of a compiler."""
+    return _name(frame).partition(".")[0]
