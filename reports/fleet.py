@@ -28,6 +28,7 @@ _SETTINGS = ("firmware", "kernel", "rdma-core")
 _LEAST, _LEAST_PART = 3, 0.05
 # Facts that may differ between equal nodes. Such a difference is not reported.
 _OWN = ("device", "started", "stack", "shard")
+_COPY = "copy"
 # A duration is reported if it differs from the median by more than this factor, and by more than this number of median
 # absolute deviations.
 _SLOW, _DEVIATIONS = 1.5, 6.0
@@ -99,6 +100,8 @@ class Difference:
 
     @property
     def reason(self) -> str:
+        if self.what == _COPY:
+            return f"the run is a copy of {self.here}"
         return (
             f"{self.what}: {self.here or 'none'}, most nodes of its group: {self.usual or 'none'}"
         )
@@ -115,17 +118,25 @@ class Group:
     def differences(self) -> tuple[Difference, ...]:
         """The differences between the nodes: versions, capabilities and verdicts, then durations, then copies."""
         differences = [*self._traits(), *self._seconds(), *self._copies()]
+        versions = {
+            node
+            for difference in differences
+            if difference.what in _SETTINGS
+            for node in difference.nodes
+        }
         by_rule = {
             node
             for difference in differences
             if not difference.what.startswith("case ")
             for node in difference.nodes
         }
-        # A difference in a case is left out if each of its nodes also has a difference that is not in a case.
+        # A difference in a case is left out if each of its nodes also has a difference that is not in a case; one in a
+        # hash, if each of its nodes has another version.
+        causes = {"case": by_rule, "hash": versions}
         return tuple(
             difference
             for difference in differences
-            if not difference.what.startswith("case ") or not by_rule.issuperset(difference.nodes)
+            if not causes.get(difference.what.partition(" ")[0], set()).issuperset(difference.nodes)
         )
 
     def _traits(self) -> Iterator[Difference]:
@@ -165,7 +176,7 @@ class Group:
             if node.facts and node.facts.started and not node.group:
                 first = copies.setdefault((node.facts.started, node.facts.seconds), node.name)
                 if first != node.name:
-                    yield Difference("results", "its own", f"those of {first}", (node.name,))
+                    yield Difference(_COPY, "", f"the run of {first}", (node.name,))
 
     @cached_property
     def verdicts(self) -> Mapping[str, tuple[str, int]]:

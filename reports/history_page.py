@@ -17,6 +17,7 @@ from conformance.defects import Defect, Severity
 from conformance.errors import UserError
 from conformance.model.verdict import OF_RULES, VIOLATIONS, Verdict
 from conformance.older_python import pairwise, zip
+from reports.comparison import CHANGED, KINDS, kind_of
 from reports.digest import read
 from reports.history import (
     OUTCOMES,
@@ -214,20 +215,19 @@ class HistoryPage:
         count = Counter(cell.outcome.outcome for cell in self.last)
         return ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
 
-    def changed_in(self, night: str) -> list[tuple[Track, str, str, Step]]:
-        """Returns the changes in a night: the defect or rule, its title (empty for a rule), the stack, the change."""
-        every = [
-            *((track, defect.title) for defect, track in self.defects),
-            *((track, "") for track in self.rules),
-        ]
-        return [
-            (track, title, lane.name, step)
-            for track, title in every
-            if track.was_bad
-            for lane in track.lanes
-            for step in lane.steps
-            if step.night == night
-        ]
+    def changed_in(self, night: str) -> Mapping[str, Sequence[tuple[Track, str, str, Step]]]:
+        """Returns the changes in a night by their kind, in the order of KINDS. A change is the defect or rule, its title
+        (empty for a rule), the stack, and the step."""
+        titles = {track.id: f"{defect.severity}: {defect.title}" for defect, track in self.defects}
+        by_kind: dict[str, list[tuple[Track, str, str, Step]]] = {kind: [] for kind in KINDS}
+        for track in (*(track for _, track in self.defects), *self.rules):
+            for lane in track.lanes if track.was_bad else ():
+                for step in lane.steps:
+                    if step.night == night:
+                        old, new = (_TONES.get(state, state) for state in (step.old, step.new))
+                        news = (track, titles.get(track.id, ""), lane.name, step)
+                        by_kind[kind_of(old, new) or CHANGED].append(news)
+        return {kind: changes for kind, changes in by_kind.items() if changes}
 
     @cached_property
     def statements(self) -> Mapping[str, RuleFacts]:

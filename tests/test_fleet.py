@@ -36,13 +36,19 @@ def changing(*keys: str, to: Any) -> Change:
     return change
 
 
+def another_kernel(data: dict[str, Any]) -> None:
+    """Changes the version of a kernel, and what follows from it."""
+    data["stack"]["kernel"] = "7.3.0"
+    data["under_test"]["kernel.build_id"] = "1" * 12
+
+
 # Differences of a node, and the reports about them.
 DIFFERENCES: Mapping[str, tuple[Change, str]] = {
     "firmware": (
         changing("stack", "firmware", to="1.2.3"),
         "firmware: 1.2.3, most nodes of its group: none",
     ),
-    "kernel": (changing("stack", "kernel", to="7.3.0"), "kernel: 7.3.0, most nodes of its group: "),
+    "kernel": (another_kernel, "kernel: 7.3.0, most nodes of its group: "),
     "library": (
         changing("under_test", "libraries.librxe-rdmav65.so", to="0" * 12),
         "hash of libraries.librxe",
@@ -175,7 +181,7 @@ def test_a_directory_of_another_user_is_reported_as_the_problem_of_its_node(tmp_
 def test_results_under_two_names_are_reported(tmp_path: Path, cli: Cli) -> None:
     folder = nodes(tmp_path / "nodes", 5)
     (folder / "n4" / "summary.json").write_bytes((folder / "n2" / "summary.json").read_bytes())
-    assert "n4: results: those of n2, most nodes of its group: its own" in told(1, folder, cli)[1]
+    assert "n4: the run is a copy of the run of n2" in told(1, folder, cli)[1]
 
 
 def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, cli: Cli) -> None:

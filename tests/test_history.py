@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -179,11 +180,11 @@ def test_the_strip_has_a_square_for_each_result_and_a_gap_without_a_result(short
 def test_the_top_shows_the_latest_night(page: Browser) -> None:
     assert page.one("h1").text == "Latest night: 2 good"
     news = [item.text for item in page.all(".news li")]
+    title = "valid refused: a valid registration is refused: REMOTE_WRITE without LOCAL_WRITE"
+    assert re.fullmatch(f"trixie: [0-9a-f]{{12}} {title} not seen → seen", news[0])
     assert news[1:] == ["trixie: REG-15 PASS → FAIL"]
-    assert (
-        news[0]
-        == "trixie: a valid registration is refused: REMOTE_WRITE without LOCAL_WRITE not seen → seen"
-    )
+    kinds = [kind.text for kind in page.all("header p > b") if kind.text.startswith("In this")]
+    assert kinds == ["In this night: regressed"]
     now = " ".join(page.one(".now").text.split())
     assert "trixie good 2 rules violated, 2 defects; kernel 6.12.2, rdma-core 56.1" in now
 

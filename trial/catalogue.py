@@ -93,9 +93,9 @@ def chosen_of(
             raise UserError(f"{rule} cannot be tried: {UNTRIABLE[rule]}")
     for name in names:
         if name not in {item.name for item in violations}:
-            raise UserError(
-                f"unknown violation {name!r}{suggestion(name, [item.name for item in violations])}",
-            )
+            near = suggestion(name, [item.name for item in violations])
+            hint = "" if near else "trial/mutants/ has them; --rule RULE tries all of one rule"
+            raise UserError(f"unknown violation {name!r}{near}", hint=hint)
     for violation in violations:
         if violation.rule not in suite.registry:
             near = suggestion(violation.rule, list(suite.registry))
