@@ -35,8 +35,9 @@ def format_answer(seen: Observation) -> str:
 def _answer(fault: Fault) -> str:
     if fault.returned in DONE and fault.returned != "0":
         return f"returned {'an' if fault.returned[0] == 'M' else 'a'} {fault.returned}"
-    clause = f"returned {fault.returned}"
-    if fault.errno and fault.errno != fault.returned:
+    returned = fault.returned or fault.errno or "0"
+    clause = f"returned {returned}"
+    if fault.errno and fault.errno != returned:
         clause += f" with errno {fault.errno}"
     if fault.statuses is not None:
         clause += (

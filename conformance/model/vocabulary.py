@@ -286,7 +286,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "rkey": ArgumentSpec("quantity", default="mr.rkey"),
         "op": _words("operation", None, COMPLETED_OPERATIONS),
     },
-    # Posts RDMA WRITEs by `rkey` and one by `ended`, and compares their completions, which are all there before the poll.
+    # Posts RDMA READs by `rkey` and one by `ended`, and compares their completions, which are all there before the poll.
     "completions_in_turn": {
         **_given("qp addr"),
         "rkey": ArgumentSpec("quantity", default="mr.rkey"),

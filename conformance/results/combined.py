@@ -9,8 +9,9 @@ from conformance.combinations.explanation import explained
 from conformance.judging.combinations import Group, Judged, is_granted, verdicts_of_rules
 from conformance.judging.sentences import sentence
 from conformance.model.case import Case
-from conformance.model.combinations import GRANTED, REFUSED, circumstance
+from conformance.model.combinations import GRANTED, REFUSED, CoveringArray, circumstance
 from conformance.model.fault import ON_DEMAND, REGION, WINDOW, Effect, verdict_of
+from conformance.model.observation import Observation
 from conformance.model.record import Deviation as DeviationFacts
 from conformance.model.record import ResultRecord
 from conformance.model.vocabulary import BUILT_INLINE
@@ -88,7 +89,7 @@ def _operation(values: Mapping[str, str], effect: Effect) -> str:
 def with_points(record: ResultRecord, case: Case) -> ResultRecord:
     """Returns the record with the deviations and the verdicts of rules."""
     observed = record["observed"].get("combinations")
-    if observed is None or case.array is None or observed["model"] != case.array.model.digest:
+    if observed is None or case.array is None or not is_of_model(record["observed"], case.array):
         return record
     judged = Judged(case.array, observed)
     found = deviations(judged, case)
@@ -107,6 +108,11 @@ def with_points(record: ResultRecord, case: Case) -> ResultRecord:
         "deviations": found,
         "rule_verdicts": verdicts_of_rules(case.rules, record["verdict"], _kind(record), judged),
     }
+
+
+def is_of_model(observed: Observation, array: CoveringArray) -> bool:
+    """Whether the points that were observed, if any, are those of the array's model as it is now."""
+    return observed.get("combinations", {}).get("model", array.model.digest) == array.model.digest
 
 
 def without_points(record: ResultRecord, case: Case) -> ResultRecord:

@@ -19,7 +19,7 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.older_python import zip
 from conformance.results.case_record import sweep_record
-from conformance.results.combined import with_command
+from conformance.results.combined import is_of_model, with_command, without_points
 from conformance.results.points import FOLDER, read_points
 from conformance.results.records import Recorded, result_record
 from conformance.sweeps.judging import rejudge_sweep
@@ -29,6 +29,7 @@ from conformance.tables.suite import Suite
 UNOBSERVED = "nothing was observed"
 DISPUTED = "the worker and its supervisor reported different verdicts"
 WITHOUT_POINTS = "the points of the sweep are not with the results"
+OTHER_MODEL = "its model is different now"
 # The verdicts that a known case may have without an observation. Any other verdict needs an observation.
 WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
 # Keys of the observation of a case that was not run.
@@ -166,6 +167,8 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
         return Rejudged(_on_its_rules(case, record, basis), UNOBSERVED)
     if record["verdict"] == Verdict.BROKEN and record.get("claimed"):
         return Rejudged(_on_its_rules(case, record, basis), DISPUTED)
+    if case.array is not None and not is_of_model(observed, case.array):
+        return Rejudged(record, OTHER_MODEL)
     case = basis.resolved(case)
     later = [step["call"] for step in record["expected"].get("afterwards", ())]
     if [record["call"], *later] != [str(step) for step in case.judged_steps]:
@@ -179,6 +182,8 @@ def _on_its_rules(case: Case, record: ResultRecord, basis: Basis) -> ResultRecor
     copy_of_record = record.copy()
     if tuple(record["rules"]) != basis.resolved(case).rules:
         copy_of_record["rules"] = list(case.rules)
+    if case.array is not None:
+        return without_points(copy_of_record, case)
     if case.kind is not Kind.SEQUENCES:
         copy_of_record.pop("rule_verdicts", None)
     return copy_of_record
