@@ -20,7 +20,6 @@ from commands.cli.run_arguments import add, add_cases_argument, add_options, opt
 from commands.cli.streams import show
 from conformance.errors import UserError, format_count, reading
 from conformance.regular_file import read_regular
-from conformance.results.folder import directory_for
 from conformance.results.plan import FILE_NAME as PLAN
 from conformance.results.plan import read_plan
 from conformance.results.points import points_path
@@ -51,8 +50,10 @@ def execute(arguments: argparse.Namespace) -> int:
     if not os.path.lexists(arguments.run / RESULTS):
         if not os.path.lexists(arguments.run):
             raise UserError(f"{arguments.run} does not exist")
-        hint = directory_for(arguments.run) if arguments.run.is_file() else ""
-        raise UserError(f"{arguments.run} is not the directory of a run", hint=hint)
+        raise UserError(
+            f"{arguments.run} is not the directory of a run",
+            hint="give the directory that `run` has written, with the points of its sweeps",
+        )
     out: Path = arguments.out or Path(f"{arguments.run.absolute()}{SUFFIX}")
     if arguments.sign:  # a mistake is reported before the run is judged, which takes long
         if is_standard_output(out):

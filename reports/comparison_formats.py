@@ -57,7 +57,7 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
     if comparison.new_defects:
         fingerprint = comparison.new_defects[0].fingerprint
         report = command("reproducer", fingerprint, "--run", new.path, "--mail")
-        yield f"{report} reports the first new defect, with a C program if one can show it"
+        yield f"report the first new defect: {report}"
     yield f"{conclusion(comparison)} (exit status {comparison.status})"
 
 

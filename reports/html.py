@@ -215,7 +215,7 @@ class Page:
         return {verb: list(map(self._cell, rules)) for verb, rules in self.groups.items()}
 
     def _cell(self, rule: RuleFacts) -> Cell:
-        return Cell(rule, [run.verdicts.of_rules.get(rule.id, "") for run in self.runs])
+        return Cell(rule, [run.verdicts.labels.get(rule.id, "") for run in self.runs])
 
     def tally(self, verb: str) -> Mapping[str, int]:
         """Returns the numbers of a verb's rules by their verdicts, the worst verdicts first. Of several runs, returns the
@@ -223,7 +223,7 @@ class Page:
         if len(self.runs) > 1:
             return {"differ": sum(len({*cell.verdicts}) > 1 for cell in self.map[verb])}
         verdicts = [cell.verdicts[0] or "not run" for cell in self.map[verb]]
-        return {verdict: verdicts.count(verdict) for verdict in sorted({*verdicts}, key=rank_of)}
+        return {verdict: verdicts.count(verdict) for verdict in sorted(sorted({*verdicts}), key=rank_of)}
 
     @cached_property
     def titles(self) -> Mapping[str, str]:

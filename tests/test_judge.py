@@ -171,6 +171,16 @@ def test_a_result_of_another_call_than_the_present_one_is_not_judged(
     )
 
 
+def test_points_of_another_model_keep_the_verdicts_of_their_rules(run: Path, tmp_path: Path) -> None:
+    lines = lines_of(run)
+    (pairs,) = (line for line in lines if line.get("case") == "access/model/pairs")
+    pairs["observed"]["combinations"]["model"] = "that of last year"
+    record, kept = again(SUITE, written_records(lines, tmp_path / "old"))["access/model/pairs"]
+    assert kept == "its model is different now"
+    assert record["rule_verdicts"] == pairs["rule_verdicts"]
+    assert len(set(record["rule_verdicts"].values())) > 1
+
+
 def test_a_run_that_names_no_tables_is_judged(run: Path, tmp_path: Path, cli: Cli) -> None:
     lines = lines_of(run)
     del lines[0]["suite"]

@@ -189,7 +189,7 @@ def test_changes_under_test_are_named(nights: Nights) -> None:
     for kernel, build_id, mutant in (("7.2.0", "a" * 40, "1"), ("7.2.1", "b" * 40, "2")):
         under_test = {
             "kernel": {"build_id": build_id},
-            "given": {"environment": {"MUTANT": mutant}},
+            "given": {"environment": {"RDMAV_FORK_SAFE": mutant}},
         }
         env = {
             "kernel": kernel,
@@ -199,7 +199,7 @@ def test_changes_under_test_are_named(nights: Nights) -> None:
             "tainted": 0,
         }
         said = nights.night(0, forky=run_of({}, env=env, under_test=under_test))
-    changed = "hash of kernel.build_id aaaaaaaaaaaa -> bbbbbbbbbbbb; variable MUTANT 1 -> 2"
+    changed = "hash of kernel.build_id aaaaaaaaaaaa -> bbbbbbbbbbbb; variable RDMAV_FORK_SAFE 1 -> 2"
     assert f"under test: kernel 7.2.0 -> 7.2.1; {changed}" in said
 
 
