@@ -39,8 +39,10 @@ def violation_about(word: str, run: Digest | None) -> tuple[Defect, Symptom, Dig
     if FINGERPRINT.fullmatch(word):
         defect, run = defect_of(word, run, "--run")
         text_of = run.violations.repetitions.text_of
-        repeated = (symptom for symptom in defect.symptoms if text_of(symptom.case))
-        return defect, next(repeated, defect.first), run
+        repeated = [symptom for symptom in defect.symptoms if text_of(symptom.case)]
+        weight = ("must", "should", "may").index
+        shown = min(repeated, key=lambda of: weight(of.record["level"]), default=defect.first)
+        return defect, shown, run
     for defect in run.violations.defects:
         for symptom in defect.symptoms:
             if word in (symptom.name, symptom.case) or word.upper() in map(
