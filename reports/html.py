@@ -223,7 +223,8 @@ class Page:
         if len(self.runs) > 1:
             return {"differ": sum(len({*cell.verdicts}) > 1 for cell in self.map[verb])}
         verdicts = [cell.verdicts[0] or "not run" for cell in self.map[verb]]
-        return {verdict: verdicts.count(verdict) for verdict in sorted(sorted({*verdicts}), key=rank_of)}
+        ordered = sorted(sorted({*verdicts}), key=rank_of)
+        return {verdict: verdicts.count(verdict) for verdict in ordered}
 
     @cached_property
     def titles(self) -> Mapping[str, str]:

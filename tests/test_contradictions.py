@@ -1,5 +1,6 @@
 """Tests the search for passed rules that a recorded violation contradicts."""
 
+import copy
 import importlib
 import sys
 from dataclasses import replace
@@ -26,11 +27,13 @@ def test_a_row_that_does_not_name_a_rule_is_found() -> None:
         for case in load_suite().cases
     ]
     run = quotes.recorded("rxe")
-    results = [
-        {**record, "rules": ["BIND-16"]} if record["case"] == DEALLOCATED else record
-        for record in run.results
-    ]
-    run = replace(run, results=tuple(results))
+    results = {record["case"]: record for record in run.results}
+    record = results[DEALLOCATED] = copy.deepcopy(results[DEALLOCATED])
+    assert record["verdict"] == "FAIL"
+    record |= {"rules": ["BIND-16"], "rule_verdicts": {"BIND-16": record["verdict"]}}
+    for deviation in record["deviations"]:
+        deviation["rules"] = ["BIND-16"]
+    run = replace(run, results=tuple(results.values()))
     pairs = candidates(run, cases)
     expected = Candidate("DEREG-04", DEALLOCATED)
     assert (expected in pairs) == (run.verdicts.of_rules["DEREG-04"] in ("PASS", "PARTIAL"))

@@ -171,7 +171,9 @@ def test_a_result_of_another_call_than_the_present_one_is_not_judged(
     )
 
 
-def test_points_of_another_model_keep_the_verdicts_of_their_rules(run: Path, tmp_path: Path) -> None:
+def test_points_of_another_model_keep_the_verdicts_of_their_rules(
+    run: Path, tmp_path: Path
+) -> None:
     lines = lines_of(run)
     (pairs,) = (line for line in lines if line.get("case") == "access/model/pairs")
     pairs["observed"]["combinations"]["model"] = "that of last year"

@@ -216,7 +216,8 @@ def test_the_last_lines_name_the_report_and_the_next_command(
     text = summary_of(result(SUITE.cases[0], verdict), folder="out/x")
     report, *programs, what, end = text[text.index("\nreport: ") + 1 :].splitlines()
     assert report == "report: out/x/report.html (results: out/x)"
-    assert [line.partition(" ")[0] for line in programs] == ["report", "again:"] * (verdict == "FAIL")
+    of_failures = ["report", "again:"] * (verdict == "FAIL")
+    assert [line.partition(" ")[0] for line in programs] == of_failures
     assert what.startswith(f"next: {next_}")
     assert end.endswith(f"(exit status {status})")
 

@@ -58,7 +58,7 @@ def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFact
         "of": len(group.points) + len(others),
         "smallest": dict(part.split("=", 1) for part in text.split(",")),
         "rules": [rule],
-        "repro": f"./rdma-cts run --only '{case.id}#{text}'",
+        "repro": shlex.join(["./rdma-cts", "run", "--only", f"{case.id}#{text}"]),
     }
 
 
