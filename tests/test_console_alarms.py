@@ -66,6 +66,17 @@ def test_an_error_between_two_cases_counts_against_the_second(stage: Stage) -> N
     assert verdicts(stage.play(showing(3, KASAN))) == ["PASS", "BROKEN", "PASS", "PASS"]
 
 
+@pytest.mark.parametrize("when", [2, 4])
+def test_an_error_of_the_next_case_does_not_count_against_a_case(stage: Stage, when: int) -> None:
+    """The console is read as a file, and can be ahead of the results."""
+    lines = ran(0, 1, 2, 3)
+    kernel = {"taint": 0, "log": [KASAN]}
+    second = {**observed_result(SUITE.cases[1]), "kernel": kernel, "verdict": "FAIL"}
+    lines[4] = encode(second)
+    recorded = stage.play(showing(when, KASAN, lines=lines))
+    assert verdicts(recorded) == ["PASS", "FAIL", "PASS", "PASS"]
+
+
 def test_errors_before_the_first_case_count_against_no_case(stage: Stage) -> None:
     assert verdicts(stage.play(showing(0, KASAN, WARNING))) == ["PASS"] * 4
 

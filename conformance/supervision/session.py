@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
 
 from conformance.errors import UserError
@@ -31,6 +31,10 @@ from conformance.supervision.run import Run
 from conformance.supervision.worker import TRIES, Crew, Deadline, Worker, WorkerEnd
 
 _ABSENT_S = 10.0  # a shorter time in which this process does not listen is usual
+_EXPLAIN_ALARMS = (
+    *VIOLATIONS,
+    Verdict.BROKEN,
+)  # the verdicts that an error on the console does not change
 EVIDENCE_LINES, _LINES_OF_REPETITION = (
     80,
     30,
@@ -65,6 +69,8 @@ class Session:
         self._results = 0  # the lines with results since then
         self._seen: set[str] = set()
         self._logged: set[str] = set()  # errors of the kernel that are in the result of a case
+        # the latest result if it is not recorded yet, and the errors on the console that no log had when it came
+        self._suspect: tuple[ResultRecord, set[str]] | None = None
         self._changes = 0  # counts the progress that extends the deadline
         self.end_reason = ""
         self.refused = False
@@ -74,6 +80,12 @@ class Session:
         """Reads lines and records results until the worker ends or `until` returns true. Kills a worker whose deadline
         has passed. Raises UserError if a record cannot be written, or if a worker runs on a different stack than the
         run and the recording has received no header before."""
+        self._listen(until)
+        with self._crew.changed:
+            if not self._crew.stopped:
+                self._decide_suspect(explained=())
+
+    def _listen(self, until: Callable[[], bool]) -> None:
         run = self._recording.run
         deadline = Deadline(self._worker, run.deadline)
         heard = time.monotonic()
@@ -146,12 +158,8 @@ class Session:
         ):
             return None, ""
         judged = self._examiner.judged(self._recording.cases[self._in_flight], record)
-        if judged["verdict"] in (*VIOLATIONS, Verdict.BROKEN):
-            self._logged.update(self._worker.alarms(), alarms_in(judged["kernel"]))
-        elif wrong := self._untraced(judged):
+        if judged["verdict"] not in _EXPLAIN_ALARMS and (wrong := self._untraced(judged)):
             judged = self._examiner.broken(self._recording.cases[self._in_flight], wrong, record)
-        elif alarm := self._unlogged_alarm():
-            judged = self._examiner.broken(self._recording.cases[self._in_flight], alarm, record)
         return self._recording.prepared(judged, self._number), ""
 
     def _untraced(self, judged: ResultRecord) -> str:
@@ -161,15 +169,39 @@ class Session:
             return ""
         return contradiction(case, judged["observed"], self._worker.calls(self._results))
 
-    def _unlogged_alarm(self) -> str:
-        """Returns the reason why a case without a violation is BROKEN: the kernel has reported an error on the guest's
-        console, and no log of a case has this error. Empty if there is none. The console can be later than a log."""
+    def _unlogged_alarms(self) -> set[str]:
+        """Returns the errors of the kernel on the guest's console that no log of a case has, each once. The console can be
+        later than a log."""
         alarms = set(self._worker.alarms())
         unlogged = alarms - self._logged
         self._logged |= alarms
-        if not unlogged:
-            return ""
-        return f"the guest's console has an error of the kernel that its log does not have: {min(unlogged)}"
+        return unlogged
+
+    def _record_result(self, record: ResultRecord) -> None:
+        """Records a result. The console can also be ahead of the results, and have the errors of the next case. Therefore
+        the result of a case without a violation waits for the next result if the console has errors."""
+        logged = alarms_in(record["kernel"])
+        self._decide_suspect(explained=logged)
+        if record["verdict"] in _EXPLAIN_ALARMS:
+            self._logged.update(self._worker.alarms(), logged)
+        elif alarms := self._unlogged_alarms():
+            self._suspect = record, alarms
+            return
+        self._recording.append(record)
+
+    def _decide_suspect(self, explained: Iterable[str]) -> None:
+        """Records the result that waits, if one does. The case is BROKEN if the console had errors that are not in
+        `explained`, the errors of the next case."""
+        if self._suspect is None or self._examiner is None:
+            return
+        record, alarms = self._suspect
+        self._suspect = None
+        if unlogged := alarms.difference(explained):
+            broken = self._examiner.broken(
+                self._recording.cases[record["case"]], _unlogged(unlogged), record
+            )
+            record = self._recording.prepared(broken, self._number)
+        self._recording.append(record)
 
     def _handle(self, record: Record) -> None:
         if record["type"] == "header":
@@ -188,7 +220,7 @@ class Session:
         elif record["type"] == "start":
             self._handle_start(record)
         elif record["type"] == "result" and self._recording.expects(record["case"]):
-            self._recording.append(record)
+            self._record_result(record)
             self._done(record["case"])
 
     def _handle_header(self, record: HeaderRecord) -> None:
@@ -211,7 +243,7 @@ class Session:
         case = record["case"]
         if not self._examiner or case not in self._batch or case == self._in_flight:
             return
-        if not self._recording.expects(case):
+        if not self._recording.expects(case) or self._waits(case):
             return
         if self._in_flight:
             self._break("the worker began the next case without a result of this case")
@@ -224,6 +256,9 @@ class Session:
         self._recording.case_started(record)
         self._changes += case not in self._seen
         self._seen.add(case)
+
+    def _waits(self, case: str) -> bool:
+        return self._suspect is not None and self._suspect[0]["case"] == case
 
     def _handle_malformed(self, problem: str) -> None:
         if self._in_flight:
@@ -269,8 +304,8 @@ class Session:
     def _ended(self, end: WorkerEnd) -> None:
         self.end_reason = self.end_reason or end.what
         if self._latest and not self._in_flight:
-            if alarm := self._unlogged_alarm():
-                self._recording.suspect(f"after {self._latest}, {alarm}")
+            if alarms := self._unlogged_alarms():
+                self._recording.suspect(f"after {self._latest}, {_unlogged(alarms)}")
             elif end.kind is FaultKind.KERNEL_DIED and not end.external:
                 self._recording.suspect(f"after {self._latest}, {end.what} without a message")
         if end.external:
@@ -288,11 +323,18 @@ class Session:
             self.progress = True
 
     def _record_loss(self, end: WorkerEnd) -> None:
+        self._decide_suspect(explained=self._worker.alarms())
         self.end_reason = f"{end.what} in {self._in_flight}"
         case = self._recording.cases[self._in_flight]
         log = self._worker.console_tail(EVIDENCE_LINES)
         self._recording.record_loss(case, end, self._last_progress, log, self._number)
         self.progress = True
+
+
+def _unlogged(alarms: Iterable[str]) -> str:
+    return (
+        f"the guest's console has an error of the kernel that its log does not have: {min(alarms)}"
+    )
 
 
 class Repetition:
