@@ -106,11 +106,11 @@ class Comparison:
         known = [defect for defect in unknown if not tried.isdisjoint(defect.cases)]
         unseen = [defect for defect in old if now.isdisjoint(defect.fingerprints)]
         decided = [defect for defect in unseen if self._is_decided(defect)]
+        by_kind: dict[str, list[Defect]] = {kind: [] for kind in NEW_KINDS}
+        for defect in known:
+            by_kind[self._kind(defect)].append(defect)
         return {
-            **{
-                kind: [defect for defect in known if self._kind(defect) == kind]
-                for kind in NEW_KINDS
-            },
+            **by_kind,
             GONE: decided,
             IN_BOTH: [
                 _as_bad_as(defect, old)
