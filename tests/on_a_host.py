@@ -30,10 +30,11 @@ import fcntl, os, sys
 _log = os.open("/run/audit/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 def _hook(event, arguments):
-    if event == "open" and str(arguments[0]).endswith(".partial"):
-        return  # below a directory handle, which the event does not have: the rename that follows names the directory
-    elif event == "open" and isinstance(arguments[0], (str, bytes)) and arguments[2] & _WRITES:
-        told = os.path.abspath(os.fsdecode(arguments[0]))
+    if event == "open" and isinstance(arguments[0], (str, bytes)) and arguments[2] & _WRITES:
+        caller, start = sys._getframe(1), os.getcwd()
+        if caller.f_code.co_name == "opened_in":  # the event does not have the descriptor of the directory
+            start = os.readlink(f"/proc/self/fd/{caller.f_locals['folder']}")
+        told = os.path.normpath(os.path.join(start, os.fsdecode(arguments[0])))
     elif event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.link"):
         if isinstance(arguments[0], int):
             return
