@@ -223,7 +223,7 @@ class Page:
         if len(self.runs) > 1:
             return {"differ": sum(len({*cell.verdicts}) > 1 for cell in self.map[verb])}
         verdicts = [cell.verdicts[0] or "not run" for cell in self.map[verb]]
-        ordered = sorted(sorted({*verdicts}), key=rank_of)
+        ordered = sorted({*verdicts}, key=lambda verdict: (rank_of(verdict), verdict))
         return {verdict: verdicts.count(verdict) for verdict in ordered}
 
     @cached_property

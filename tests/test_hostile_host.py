@@ -20,16 +20,9 @@ from fixtures.hosts.remote_worker import Place, RemoteWorker
 from fixtures.system import console as consoles
 from kinds import Patch, rows
 from patience import PATIENCE_S
-from test_remote_peer import Far, opened
+from test_remote_peer import HELLO, Far, opened
 
 ADDRESS = Address("host.invalid")
-HELLO = {
-    "event": "hello",
-    "boot_id": "boot-1",
-    "machine": "x86_64",
-    "python": "3.13.5",
-    "folder": "/tmp/rdma-cts-1",
-}
 CHECKED = {
     "event": "checked",
     "device": "fake0",

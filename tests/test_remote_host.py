@@ -32,7 +32,7 @@ from kinds import Folders, Patch, rows
 from patience import PATIENCE_S, await_true
 from project import QUIET_VERDICTS, Project
 from samples import footer_of, laid, user_error
-from test_remote_peer import Far, opened
+from test_remote_peer import HELLO, Far, opened
 
 ADDRESS = Address("host.invalid")
 
@@ -46,13 +46,6 @@ def check_names(device):
 def check_use(device, port, gid_index, shared):
     return ""
 """
-HELLO = {
-    "event": "hello",
-    "boot_id": "boot-1",
-    "machine": "x86_64",
-    "python": "3.13.5",
-    "folder": "/tmp/rdma-cts-1",
-}
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 

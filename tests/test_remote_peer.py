@@ -391,6 +391,16 @@ class Requesters:
 """
 
 
+# The first message of an agent.
+HELLO = {
+    "event": "hello",
+    "boot_id": "boot-1",
+    "machine": "x86_64",
+    "python": "3.13.5",
+    "folder": "/tmp/rdma-cts-1",
+}
+
+
 class Far:
     """Acts as the other host: has its temporary directories, and local processes that replace ssh."""
 

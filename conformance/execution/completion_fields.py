@@ -113,7 +113,7 @@ def _request(
     operation: str,
     length: int,
 ) -> SendRequest:
-    wr_id, rkey = context.next_wr_id(), context.number(step.arguments["rkey"]) % (1 << 32)
+    wr_id, rkey = context.next_wr_id(), context.number(step.arguments["rkey"]) % _KEYS
     if operation == "LOCAL_INV":
         return SendRequest(operation, wr_id, invalidate_rkey=rkey)
     addr = context.number(step.arguments["addr"])
