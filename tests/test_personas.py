@@ -326,3 +326,16 @@ def test_a_sweep_may_fail_only_by_the_expected_rule(monkeypatch: Patch) -> None:
 def _another_rule(case: Case, run: RunContext) -> tuple[frozenset[str], Judgement]:
     rules, judgement = violations_by(case, run)
     return rules | {"BIND-09"}, judgement
+
+
+def test_a_device_may_refuse_requests_and_receives_in_the_error_state() -> None:
+    """On cxgb4, and a READ is refused there if its local memory lacks REMOTE_WRITE."""
+    cxgb4 = BY_NAME["cxgb4"]
+    names = {
+        "access/model/slice",
+        "reg_mr/requester_fields/of-four-reads-of-which-the-third-is-refused",
+    }
+    ran = run_clean(cxgb4, [case for case in cases() if case.id in names])
+    assert sum(ran.verdicts.values()) == len(names)
+    unexpected = [reason for _, rules, reason in ran.failed if not {*rules} & {*cxgb4.violates}]
+    assert (unexpected, ran.broken) == ([], ())

@@ -51,7 +51,7 @@ class Message:
         consumes = bool(received) or request.opcode.endswith("_IMM")
         receive_id = objects.wr_id()
         receives = [(received or NO_BYTES, receive_id)] if consumes else []
-        refused = 0
+        refused, ready = 0, True
         if self.before == NOT_READY:
             queue.post_send(SendRequest("SEND", objects.wr_id(), flags=0))
         elif self.before != LATE_RECEIVE:
@@ -75,15 +75,13 @@ class Message:
             time.sleep(_NOT_READY_S)
             if self.before == NOT_READY:
                 post_receives(peer, [objects.wr_id()], connection.sink)
-            if refused := self._post_receives(peer, receives):
-                connection.stale = True
-                return {"posted": RECEIVE + errno_name(refused)}
+            ready = self._are_posted_late(peer, receives)
         if self.before == NOT_READY:
             first = objects.completions(peer)
             if not first or first[0].status != "SUCCESS":
                 connection.stale = True
                 raise SetupRefused("a SEND that finds no receive at first", "")
-        completions, arrived = self._await(queue, peer, request, behind.wr_id, consumes)
+        completions, arrived = self._await(queue, peer, request, behind.wr_id, consumes, ready)
         failed = [
             completion for completion in (*completions, *arrived) if completion.status != "SUCCESS"
         ]
@@ -124,6 +122,16 @@ class Message:
         post_receives(peer, [self.objects.wr_id()], self.link.connection.sink)
         return 0
 
+    def _are_posted_late(
+        self,
+        peer: Queue,
+        receives: Sequence[tuple[Sequence[Sge], int]],
+    ) -> bool:
+        """Posts the receives behind the request. Returns whether all are posted: after a refused request, the queue
+        pair is in the error state, in which a provider may refuse receives."""
+        all_receives = (*receives, (self.link.connection.sink, self.objects.wr_id()))
+        return not any(peer.post_receive(sges, wr_id).value for sges, wr_id in all_receives)
+
     def _await(
         self,
         queue: Queue,
@@ -131,9 +139,10 @@ class Message:
         request: SendRequest,
         behind: int,
         consumes: bool,
+        ready: bool,
     ) -> tuple[list[Completion], list[Completion]]:
         """Returns the completions of the request, and those of the receives, of which the last is that of the SEND
-        behind the request, whose wr_id is `behind`."""
+        behind the request, whose wr_id is `behind`. Only receives that are posted (`ready`) are awaited."""
         arrived: list[Completion] = []
 
         def all_here() -> bool:
@@ -153,7 +162,7 @@ class Message:
                 taken = completions[0].status == "REM_OP_ERR"
                 arrived += peer.completions(1, SILENCE_S if taken else 0.0)
             return completions, arrived
-        while not all_here():
+        while ready and not all_here():
             if self.transport in RELIABLE:
                 more = self.objects.completions(peer)
             else:

@@ -81,7 +81,7 @@ def completions_in_turn(context: CaseContext, step: Step) -> Observation:
     pair = context.pair_of(step)
     queue = pair.requester
     good, ended, addr = context.numbers(step.arguments, "rkey", "ended", "addr")
-    local = context.harness.scratch(queue.pd, _WORD, "completions in turn")
+    local = context.harness.scratch(queue.pd, _WORD, "completions in turn", _RIGHTS)
     wanted: list[tuple[int, bool]] = []
     for rkey, succeeds in ((good, True), (good, True), (ended, False), (good, False)):
         wr_id = context.next_wr_id()
