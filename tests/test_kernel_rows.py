@@ -1,9 +1,10 @@
-"""Tests that rows whose calls are all commands of the kernel run in a process without libibverbs and its providers: a
+"""Tests that rows and sweeps whose calls are all commands of the kernel run in a process without libibverbs and its providers: a
 provider that changes the code of the process that loads it cannot change their results."""
 
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,15 @@ import pytest
 from bad_driver import library
 from conformance.model.kind import Kind
 from conformance.results.records import read_written
-from conformance.tables.suite import load_suite
+from conformance.tables.suite import ROOT, load_suite
 from launched import run_in_guest
 from samples import laid
 
 # Soft-RoCE fails both with EINVAL. The second has traffic, and therefore runs beside the provider.
 OF_THE_KERNEL = "advise_mr/codes/region-of-another-pd@uverbs"
 BESIDE = "advise_mr/asynchronous/prefetch-of-a-region-of-another-pd@uverbs"
+SWEEP = "advise_mr/advice_space/advice-and-flags@uverbs"
+POINT = f"{SWEEP}#access=LOCAL_WRITE,advice=PREFETCH,flags=none,range=whole"
 # Reports, for each ioctl of RDMA, whether the process has mapped libibverbs or a provider.
 WATCH = """\
 import sys
@@ -33,13 +36,15 @@ sys.addaudithook(watch)
 
 
 def test_the_rows_of_the_kernel_need_nothing_of_a_library() -> None:
-    rows = [case for case in load_suite().cases if case.is_of_the_kernel]
-    assert len(rows) > 150
-    for case in rows:
+    of_the_kernel = [case for case in load_suite().cases if case.is_of_the_kernel]
+    kinds = Counter(case.kind for case in of_the_kernel)
+    text = " ".join((ROOT / "docs/supervision.md").read_text().split())
+    assert f"({kinds[Kind.ROW]} rows and {kinds[Kind.SWEEP]} sweeps," in text
+    assert set(kinds) == {Kind.ROW, Kind.SWEEP}
+    for case in of_the_kernel:
         steps = case.steps
         assert case.entry == "uverbs"
         assert not case.given.qps
-        assert case.kind in (Kind.ROW, Kind.SWEEP)
         assert not {"traffic", "local_traffic"}.intersection(step.call for step in steps)
 
 
@@ -58,12 +63,21 @@ def test_a_provider_cannot_change_a_row_of_the_kernel(tmp_path: Path) -> None:
     out = tmp_path / "out"
     watched = ("--guest-env", "PYTHONPATH=/opt/watch")
     done = run_in_guest(
-        out, "--guests", "1", "--overlay", overlay, *watched, only=(OF_THE_KERNEL, BESIDE)
+        out,
+        "--guests",
+        "1",
+        "--overlay",
+        overlay,
+        *watched,
+        only=(OF_THE_KERNEL, SWEEP, POINT, BESIDE),
     )
     assert done.returncode == 1, done.stdout + done.stderr
     results = {result["case"]: result for result in read_written(out).results}
     assert results[OF_THE_KERNEL]["verdict"] == "FAIL"
     assert results[OF_THE_KERNEL]["observed"]["errno"] == "EINVAL"
+    # With the attack, nearly all points of the sweep would have a wrong errno.
+    assert results[SWEEP]["points"]["PASS"] > results[SWEEP]["points"]["FAIL"]
+    assert results[POINT]["verdict"] == "PASS"
     assert (
         results[BESIDE]["observed"]["errno"] == "EPERM"
     )  # the attack succeeds beside the provider

@@ -306,8 +306,9 @@ class Case:
 
     @property
     def is_of_the_kernel(self) -> bool:
-        """Whether all calls of the row are commands of the kernel or changes of memory: no library takes part."""
-        if self.entry != "uverbs" or self.kind is not Kind.ROW or self.given.qps:
+        """Whether all calls of the row, of the sweep or of its point are commands of the kernel or changes of memory: no
+        library takes part."""
+        if self.entry != "uverbs" or self.given.qps:
             return False
         calls = {step.call for step in self.steps}
         calls.update(region.call for region in self.given.mrs.values())
