@@ -289,6 +289,16 @@ def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fi
             Fault(FaultKind.WRONG_INVALIDATED_KEY, verb="wire", operation="SEND_LAST_WITH_INV"),
             "5e8c2d4d65db",
         ),
+        (
+            ("WIRE-06",),
+            Fault(FaultKind.ACCEPTED, verb="wire", operation="ATOMIC_FETCH_AND_ADD"),
+            "cbd19609728d",
+        ),
+        (
+            ("WIRE-06",),
+            Fault(FaultKind.ACCEPTED, verb="wire", operation="ATOMIC_CMP_AND_SWP"),
+            "cbd19609728d",
+        ),
     ],
 )
 def test_one_missing_check_is_one_defect_however_it_is_shown(

@@ -341,6 +341,8 @@ _SAME_PACKETS: Mapping[tuple[str, str, str], tuple[str, str, str]] = {
     ("WIRE-02", "SEND_LAST", Effect.STATUS): ("WIRE-02", "SEND_ONLY", Effect.STATUS),
     ("WIRE-06", "ATOMIC_FETCH_AND_ADD", Effect.ACCEPTED): ("WIRE-06", "RDMA_READ", Effect.ACCEPTED),
 }
+# Atomic operations and packets that a driver handles like the other kind.
+_ATOMICS = {"ATOMIC_CMP_AND_SWP": "ATOMIC_FETCH_AND_ADD", "COMPARE_SWAP": "FETCH_ADD"}
 # The call that ends most keys. Older results do not name the call.
 _DESTRUCTION = "ibv_dereg_mr"
 # By the key of a cause: its fingerprints in earlier versions, which separated what one change of the stack cures.
@@ -361,7 +363,7 @@ _EARLIER: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ),
     _NO_COMPLETION_OF_FENCED: ("a87ee0c2983b", "7733acfbde7a"),
     (WIRE, "WIRE-02", "SEND_ONLY", Effect.STATUS): ("ae05b115fe48",),
-    (WIRE, "WIRE-06", "RDMA_READ", Effect.ACCEPTED): ("03dd320e3952",),
+    (WIRE, "WIRE-06", "RDMA_READ", Effect.ACCEPTED): ("03dd320e3952", "5efc2ab174c8"),
 }
 
 
@@ -388,7 +390,8 @@ def _of_end(symptom: Symptom, group: str, rule: str) -> tuple[str, ...]:
     if fault.verb == WIRE and not _is_of_invalidation(fault):
         # The rule on packets says more than the memory rule of the row, if the row has both.
         of_packets = [rule for rule in symptom.rules if rule.startswith(OF_WIRE)]
-        packets = (of_packets[0] if of_packets else rule, fault.operation, fault.effect)
+        operation = _ATOMICS.get(fault.operation, fault.operation)
+        packets = (of_packets[0] if of_packets else rule, operation, fault.effect)
         return (WIRE, *_SAME_PACKETS.get(packets, packets))
     if fault.effect is Effect.PROCESS_DIED:
         signal = fault.ended_by.startswith("SIG")
