@@ -24,6 +24,7 @@ from conformance.regular_file import write_whole
 
 DIRECTORY = "RDMA_CTS_DERIVED"
 KEPT = 24  # the number of cached files that are kept: the most recently used files
+_USED: dict[str, Path] = {}
 
 
 def digest_of(parts: Iterable[bytes]) -> str:
@@ -87,6 +88,12 @@ def _is_of_one(group: int) -> bool:
     )
 
 
+def used() -> list[Path]:
+    """Returns the cached files that this process has read or stored, except those that are gone, or that a user other
+    than this user and root can have written."""
+    return [path for path in _USED.values() if is_own(path)]
+
+
 def lookup(name: str) -> Path | None:
     """Returns the path of the cached file with this name; None if it does not exist or is not a regular file, or if a
     user other than this user and root can have written it."""
@@ -99,9 +106,9 @@ def lookup(name: str) -> Path | None:
         return None
     except OSError:
         # The file belongs to root or is on a read-only file system: only its time could not be changed.
-        if path.exists():
-            return path
-        return None
+        if not path.exists():
+            return None
+    _USED[name] = path
     return path
 
 
@@ -120,6 +127,7 @@ def store(name: str, content: bytes) -> None:
         return
     with contextlib.suppress(OSError):
         write_whole(path, content)
+        _USED[name] = path
         prune((path for path in path.parent.iterdir() if path.is_file()), KEPT)
 
 

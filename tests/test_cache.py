@@ -55,6 +55,29 @@ def test_a_suite_that_was_read_is_not_read_again(folder: Path, monkeypatch: Patc
     assert [case.id for case in again.cases] == [case.id for case in first.cases]
 
 
+def test_the_file_of_a_suite_does_not_depend_on_the_directory_of_the_project(
+    tmp_path: Path,
+    monkeypatch: Patch,
+) -> None:
+    digests = set()
+    for name in ("here", "there"):
+        place = tmp_path / name
+        for verb in ("fork_init", "import_mr"):
+            shutil.copytree(CASES / verb, place / "cases" / verb)
+        (place / "conformance").symlink_to(ROOT / "conformance")
+        monkeypatch.setattr(suites, "ROOT", place)
+        digests.add(suites._digest_of_sources([place / "cases"]))
+    assert len(digests) == 1
+    laid(place, {"cases/fork_init/more.yaml": ""})
+    assert suites._digest_of_sources([place / "cases"]) not in digests
+
+
+def test_the_files_that_a_process_has_used_are_remembered(folder: Path) -> None:
+    load_suite()
+    (file,) = folder.glob("suite-*.pickle")
+    assert file in cache.used()
+
+
 def test_tables_that_are_not_read_for_one_case_still_count_as_left_out(folder: Path) -> None:
     suite_read = load_suite()
     part = load_suite([], {"import_mr/imports"})

@@ -30,6 +30,16 @@ def test_files_that_a_guest_has_derived_get_the_same_paths_in_another_suite(tmp_
     assert {name: (target / name).read_bytes() for name in new} == new
 
 
+def test_a_guest_gets_the_tables_that_its_host_has_parsed_but_not_the_hosts_compiled_c(
+    tmp_path: Path,
+) -> None:
+    tables, library = f"suite-{'0' * 32}.pickle", f"loop-{'0' * 32}.so"
+    host = laid(tmp_path / "host", {tables: b"tables", library: b"of the host"})
+    suite = tmp_path / "suite"
+    derivation.give([host / tables, host / library], suite)
+    assert [path.name for path in (suite / "derived").iterdir()] == [tables]
+
+
 MODULES = {"a/x.py": "1" * 64}
 BYTECODE, PLANTED = (f"a/__pycache__/{name}.cpython-314.pyc" for name in "xy")
 

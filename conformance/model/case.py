@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from conformance.model.kind import Kind
@@ -336,7 +335,6 @@ class Table:
 
     name: str  # <folder>/<file name without .yaml>
     verb: str
-    path: Path
     cases: tuple[Case, ...]
 
 

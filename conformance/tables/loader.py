@@ -140,7 +140,7 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
             reader.mistakes,
             key=lambda mistake: (mistake.location.line, mistake.location.column),
         )
-    return Table(f"{path.parent.name}/{path.stem}", str(verb), path, with_carried(cases)), []
+    return Table(f"{path.parent.name}/{path.stem}", str(verb), with_carried(cases)), []
 
 
 class _Rows:

@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import os
 import pickle
-import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -164,8 +163,10 @@ def _unpacked(data: bytes, names: Collection[str]) -> Suite:
 
 
 def _digest_of_sources(folders: Sequence[Path]) -> str:
-    """Returns a digest of Python's version, the modules that read a suite, and the suite's files. Raises OSError."""
-    parts = [sys.version.encode(), *map(os.fsencode, folders)]
+    """Returns a digest of the modules that read a suite, and of the suite's files. It does not depend on the version of
+    Python and on the directory of the project, so that a guest can use the suite that its host has read. Raises
+    OSError."""
+    parts = [os.fsencode(_from_root(folder)) for folder in folders]
     paths = [path for name in _READING for path in sorted((ROOT / "conformance").glob(name))]
     for folder in folders:
         for parent, directories, files in os.walk(folder):
@@ -173,8 +174,14 @@ def _digest_of_sources(folders: Sequence[Path]) -> str:
             paths += [Path(parent, name) for name in sorted(files) if name.lower().endswith(_READ)]
     for path in paths:
         if path.is_file():
-            parts += [str(path).encode(errors="surrogateescape"), path.read_bytes()]
+            parts += [os.fsencode(_from_root(path)), path.read_bytes()]
     return cache.digest_of(parts)
+
+
+def _from_root(path: Path) -> Path:
+    if path.is_relative_to(ROOT):
+        return path.relative_to(ROOT)
+    return path
 
 
 def _read_suite(folders: Sequence[Path]) -> Suite:
