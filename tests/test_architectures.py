@@ -17,7 +17,7 @@ from fixtures.system import packages, usable
 from fixtures.system.architecture import AMD64, ARCHITECTURES, Architecture, host_architecture
 from fixtures.targets import builds
 from kinds import Patch
-from launched import script
+from launched import ended, script
 from samples import laid, user_error
 
 ROWS = list(ARCHITECTURES.values())
@@ -73,6 +73,26 @@ def test_packages_of_another_architecture_are_only_unpacked(
     assert "chroot" not in hook, "the hook would run a program of the guest"
     (included,) = (word for word in command if word.startswith("--include="))
     assert set(ESSENTIAL) <= set(included.partition("=")[2].split(","))
+
+
+def test_a_system_that_is_only_unpacked_knows_the_versions_of_its_packages(tmp_path: Path) -> None:
+    archives = tmp_path / "root/var/cache/apt/archives"
+    for name in ("first", "second"):
+        control = f"Package: {name}\nVersion: 65.0-1\nArchitecture: s390x\nMaintainer: Someone\nDescription: none\n"
+        laid(tmp_path / name, {"DEBIAN/control": control})
+        archives.mkdir(parents=True, exist_ok=True)
+        ended("dpkg-deb", "--build", tmp_path / name, archives / f"{name}.deb")
+    laid(tmp_path / "root", {"var/lib/dpkg/status": ""})
+    text = recipe_for("forky", S390X).scripts["status.sh"]
+    assert ended("sh", "-c", text, "sh", tmp_path / "root").returncode == 0
+    query = (
+        "dpkg-query",
+        f"--admindir={tmp_path}/root/var/lib/dpkg",
+        "-W",
+        "-f=${Version} ${Status}",
+    )
+    assert ended(*query, "second:s390x").stdout == "65.0-1 install ok installed"
+    assert "status.sh" not in recipe_for("forky", AMD64).scripts
 
 
 def test_images_of_two_architectures_have_different_names_and_digests() -> None:
