@@ -11,8 +11,11 @@ import pytest
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
 from fixtures.guest import build, qemu
+from fixtures.guest.driver import driver_for
+from fixtures.guest.driver_module import module_of
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import ESSENTIAL, SCRIPTS, recipe_for
+from fixtures.guest.workshop import build_packages
 from fixtures.system import packages, usable
 from fixtures.system.architecture import AMD64, ARCHITECTURES, Architecture, host_architecture
 from fixtures.targets import builds
@@ -95,6 +98,22 @@ def test_a_system_that_is_only_unpacked_knows_the_versions_of_its_packages(tmp_p
     assert "status.sh" not in recipe_for("forky", AMD64).scripts
 
 
+def test_modules_for_another_architecture_are_compiled_by_programs_of_the_host(
+    tmp_path: Path,
+    monkeypatch: Patch,
+) -> None:
+    monkeypatch.setattr(build, "find_tool", lambda name: name)
+    for architecture, architectures, headers in (
+        (S390X, "amd64,s390x", "linux-headers-7.2:s390x"),
+        (AMD64, "amd64", "linux-headers-7.2"),
+    ):
+        recipe = recipe_for("forky", architecture)
+        system = module_of(driver_for("siw"), recipe, "7.2")
+        command = system.command(tmp_path)
+        assert {"--variant=apt", f"--architectures={architectures}"} <= set(command)
+        assert system.packages[-1] == build_packages(recipe, "7.2")[-1] == headers
+
+
 def test_images_of_two_architectures_have_different_names_and_digests() -> None:
     recipes = [recipe_for("trixie", architecture) for architecture in ROWS]
     assert len({recipe.stack for recipe in recipes}) == len(ROWS)
@@ -169,12 +188,11 @@ def test_compiled_modules_are_taken_over_if_their_sources_exist(
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (RunOptions(linux=Path("tree")), "--linux"),
         (RunOptions(rdma_core=Path("tree")), "--rdma-core"),
         (RunOptions(kernel=Path("bzImage")), "--kernel"),
         (RunOptions(tools=("strace",)), "--tools"),
         (RunOptions(stack="forky-mended"), "--stack forky-mended"),
-        (RunOptions(driver="siw"), "--driver siw"),
+        (RunOptions(stack="forky-instrumented"), "--stack forky-instrumented"),
     ],
 )
 def test_what_the_host_cannot_execute_is_refused(options: RunOptions, named: str) -> None:
