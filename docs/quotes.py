@@ -4,8 +4,9 @@
     python3 docs/quotes.py RUN [STACK]  # the same, after RUN was copied as the recorded run of STACK (default: rxe)
 
 `docs/runs/STACK.jsonl.xz` is the results file of a default run on a stack. The pages quote the run on rxe, and the
-table of rules quotes the runs on all stacks. The page of findings gets the present words of the rules. The durations
-that divide a run into shards are those of the run on rxe. A test compares pages and durations with these files.
+table of rules quotes the runs on all stacks. `rxe-ARCH` is the run on rxe in a guest of another architecture. The page
+of findings gets the present words of the rules. The durations that divide a run into shards are those of the run on
+rxe. A test compares pages and durations with these files.
 """
 
 import functools
@@ -22,9 +23,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from conformance.defects.defect import Defect  # noqa: E402
 from conformance.judging.answering_layer import CORE  # noqa: E402
 from conformance.model.rules import VENDOR, Registry  # noqa: E402
-from conformance.model.verdict import INCOMPLETE, Verdict  # noqa: E402
+from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE, Verdict  # noqa: E402
+from conformance.model.verdict import VIOLATIONS as OF_VIOLATIONS  # noqa: E402
 from conformance.results.records import FILE_NAME, encode, read_written  # noqa: E402
 from conformance.results.rule_conclusions import LEFT_OPEN, OFFERED  # noqa: E402
 from conformance.tables.rules_file import read_registry  # noqa: E402
@@ -38,6 +41,7 @@ from trial.catalogue import BLIND_VIOLATIONS, UNTRIABLE, VIOLATIONS  # noqa: E40
 
 RUNS = ROOT / "docs/runs"
 OWN = "rxe"
+FOREIGN = f"{OWN}-"
 PAGES = (
     *(
         "docs/running.md",
@@ -46,7 +50,7 @@ PAGES = (
         "docs/defects.md",
         "docs/mended-stack.md",
     ),
-    *("docs/reports.md", "docs/results.md", "docs/seen.md"),
+    *("docs/reports.md", "docs/results.md", "docs/seen.md", "docs/architectures.md"),
 )
 GREEN, RED, NOT_RUN = "green", "**red**", "not run"
 _SEEN: Mapping[str, str] = {
@@ -59,6 +63,7 @@ _SEEN: Mapping[str, str] = {
     Verdict.UNREACHABLE: "unreachable",
     **dict.fromkeys(INCOMPLETE, "undecided"),
 }
+_COUNTED = (Verdict.PASS, *OF_VIOLATIONS, Verdict.BROKEN, *NOT_TESTABLE)
 FINDINGS = ROOT / "docs/findings.md"
 _LONG_S = 0.1  # all shorter cases count as equally long
 _START_S = 1.0  # a guest from a template, for a case that needs its own guest
@@ -99,13 +104,24 @@ def _calls(run: Digest) -> Iterator[str]:
 
 
 @functools.cache
-def _runs() -> Mapping[str, Digest]:
+def _all_runs() -> Mapping[str, Digest]:
     """The recorded runs by stack, rxe first."""
     names = sorted(
         (path.name.partition(".")[0] for path in RUNS.iterdir()),
         key=lambda name: (name != OWN, name),
     )
     return {name: recorded(name) for name in names}
+
+
+def _runs() -> Mapping[str, Digest]:
+    """The recorded runs on amd64."""
+    return {name: run for name, run in _all_runs().items() if not name.startswith(FOREIGN)}
+
+
+def _by_architecture() -> Mapping[str, Digest]:
+    """The recorded runs on rxe by architecture, amd64 first."""
+    others = {name: run for name, run in _all_runs().items() if name.startswith(FOREIGN)}
+    return {"amd64": recorded(), **{name[len(FOREIGN) :]: run for name, run in others.items()}}
 
 
 @functools.cache
@@ -135,11 +151,7 @@ def _part(run: Digest, rule: str) -> str:
 
 
 def _defects_by_stack(_: Digest) -> Iterator[str]:
-    fingerprints = {
-        fingerprint
-        for defect in _runs()[OWN].violations.defects
-        for fingerprint in defect.fingerprints
-    }
+    fingerprints = _fingerprints(_runs()[OWN])
     yield "| run | violations | defects | defects in the kernel's core | defects that rxe has too |"
     yield "|---|---:|---:|---:|---:|"
     for name, run in _runs().items():
@@ -176,6 +188,41 @@ def _seen(_: Digest) -> Iterator[str]:
         yield f"| {rule} | {rules[rule].short} | {cells} | {violations[rule] or UNTRIABLE.get(rule, '')} |"
 
 
+def _verdicts_by_architecture(_: Digest) -> Iterator[str]:
+    runs = _by_architecture()
+    own = {result["case"]: result["verdict"] for result in runs["amd64"].results}
+    fingerprints = _fingerprints(runs["amd64"])
+    yield f"| `--arch` | {' | '.join(_COUNTED)} | verdicts that differ | defects | with a fingerprint of amd64 |"
+    yield f"|---|{'---:|' * (len(_COUNTED) + 3)}"
+    for name, run in runs.items():
+        verdicts = {result["case"]: result["verdict"] for result in run.results}
+        counts = Counter(verdicts.values())
+        differ = sum(own.get(case, verdict) != verdict for case, verdict in verdicts.items())
+        defects = [_of(defect) for defect in run.violations.defects]
+        shared = sum(not fingerprints.isdisjoint(defect) for defect in defects)
+        cells = *(counts[verdict] for verdict in _COUNTED), differ, len(defects), shared
+        yield f"| `{name}` | {' | '.join(map(str, cells))} |"
+
+
+def _rules_by_architecture(_: Digest) -> Iterator[str]:
+    runs = _by_architecture()
+    yield f"| rule | what it is about | {' | '.join(runs)} |"
+    yield f"|---|---|{'---|' * len(runs)}"
+    for rule, texts in _rules().items():
+        labels = [run.verdicts.labels.get(rule) for run in runs.values()]
+        cells = [_SEEN[label] if label else NOT_RUN for label in labels]
+        if len(set(cells)) > 1:
+            yield f"| {rule} | {texts.short} | {' | '.join(cells)} |"
+
+
+def _of(defect: Defect) -> frozenset[str]:
+    return frozenset(defect.fingerprints)
+
+
+def _fingerprints(run: Digest) -> frozenset[str]:
+    return frozenset().union(*map(_of, run.violations.defects))
+
+
 QUOTES: Mapping[str, Callable[[Digest], Iterable[str]]] = {
     "summary": _summary,
     "conclusion": lambda run: [
@@ -190,6 +237,8 @@ QUOTES: Mapping[str, Callable[[Digest], Iterable[str]]] = {
     "in part by stack": _in_part_by_stack,
     "defects by stack": _defects_by_stack,
     "rules by stack": _seen,
+    "rules by architecture": _rules_by_architecture,
+    "verdicts by architecture": _verdicts_by_architecture,
 }
 
 

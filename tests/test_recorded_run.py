@@ -39,7 +39,15 @@ def test_the_page_of_findings_has_the_current_words_of_the_rules() -> None:
     assert quotes.with_present_words(text) == text, "outdated: run python3 docs/quotes.py"
 
 
-@pytest.mark.parametrize("stack", [path.name.partition(".")[0] for path in quotes.RUNS.iterdir()])
+# Of the runs on other architectures, the one with the other byte order.
+STACKS = [
+    path.name.partition(".")[0]
+    for path in quotes.RUNS.iterdir()
+    if not path.name.startswith(quotes.FOREIGN) or "s390x" in path.name
+]
+
+
+@pytest.mark.parametrize("stack", STACKS)
 def test_equal_results_of_a_recorded_run_have_equal_verdicts(stack: str, tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     path.write_bytes(lzma.decompress((quotes.RUNS / f"{stack}.jsonl.xz").read_bytes()))
