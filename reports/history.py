@@ -29,6 +29,7 @@ from conformance.results.records import FILE_NAME as RESULTS
 from reports import summary
 from reports.digest import read
 from reports.environment import called
+from reports.violations import format_apart
 
 SCHEMA = "rdma-cts-cell/1"
 OUTCOME_FILE = "cell.json"
@@ -136,6 +137,7 @@ class Facts:
     - `stack`: the stack under test, as in summary.json; `hashes`: the hashes of its parts
     - `rules`: the effective verdict on each rule; `violating`: the cases that violate a rule
     - `defects`: the defects that are neither waived, nor of the stack, nor unconfirmed
+    - `apart`: the numbers of the other defects, by the reason why they are not in `defects`
     - `capabilities`: what the device reports; empty for summaries of older versions
     - `seconds`: the duration of the run, None if the run was resumed; `cases`: the number of its cases
     """
@@ -151,6 +153,7 @@ class Facts:
     seconds: float | None = None
     started: str = ""
     cases: int = 0
+    apart: str = ""
 
     @staticmethod
     def of(data: Any) -> Facts:
@@ -169,8 +172,12 @@ class Facts:
             _text(case) for violation in data["violations"] for case in violation["cases"]
         )
         defects = []
+        apart = [0, 0, 0]
         for defect in data["defects"]:
-            if not (defect["waived"] or defect.get("of_stack") or defect.get("unconfirmed")):
+            reasons = (defect.get("of_stack"), defect["waived"], defect.get("unconfirmed"))
+            if any(reasons):
+                apart[list(map(bool, reasons)).index(True)] += 1
+            else:
                 defects.append(_defect(defect))
         return Facts(
             _text(data["conclusion"]),
@@ -186,6 +193,7 @@ class Facts:
             else float(data["duration_s"]),
             _text(data.get("started", "")),
             sum(map(int, data.get("cases", {}).values())),
+            format_apart(*apart),
         )
 
     @property

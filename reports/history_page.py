@@ -6,7 +6,7 @@ runs (history.py)."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -134,15 +134,17 @@ class Lane:
             word = "violated"
         if not self.seen:
             return f"never {word}"
-        steady = self.seen == len(self._ran)
-        words = [
-            f"in all {len(self._ran):,} nights" if steady else f"since {format_night(self.since)}",
-        ]
-        if not steady:
-            words.append(f"{word} in {nights}")
+        if self.seen == len(self._ran):
+            return f"in all {len(self._ran):,} nights"
+        bad = self.during(*self.bad)
+        when = format_night(bad[-1])
+        if len(bad) > 1:
+            when = f"first {format_night(bad[0])}, last {when}"
         if self.is_intermittent:
-            words.append("intermittent")
-        return ", ".join(words)
+            when += ", intermittent"
+            if self.is_bad:
+                when += f", now since {format_night(self.since)}"
+        return f"{word} in {nights}: {when}"
 
     @property
     def latest_steps(self) -> Sequence[Step]:
@@ -172,13 +174,42 @@ class Track:
     def has_states(self) -> bool:
         return any(any(lane.states) for lane in self.lanes)
 
+    def steps_in(self, night: str) -> Iterator[tuple[Lane, Step]]:
+        """Yields the change of each stack in a night."""
+        for lane in self.lanes:
+            yield from ((lane, step) for step in lane.steps if step.night == night)
+
     @property
     def last_change(self) -> str:
         """The night of the latest change on any stack; empty without a change."""
         return max((lane.steps[-1].night for lane in self.lanes if lane.steps), default="")
 
 
+@dataclass(frozen=True)
+class News:
+    """A change of a defect or of a rule on one stack in one night. A defect has the ids of its rules whose verdicts
+    have changed in this night."""
+
+    track: Track
+    lane: Lane
+    step: Step
+    defect: KnownDefect | None = None
+    rules: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        old, new = (_TONES.get(state, state) for state in (self.step.old, self.step.new))
+        return kind_of(old, new) or CHANGED
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the defect was seen in no earlier night."""
+        return self.lane.during(SEEN)[:1] == [self.step.night]
+
+
 class HistoryPage:
+    most_news = 6  # the most changes of each kind at the top of the page; the others are folded
+
     def __init__(self, history: History) -> None:
         self.history = history
         self.nights = history.nights
@@ -202,31 +233,29 @@ class HistoryPage:
         return []
 
     @property
-    def ticks(self) -> Sequence[str]:
-        """The nights that are named below the lanes: the first, the middle (of an odd number) and the last night."""
-        if len(self.nights) % 2:
-            middle = self.nights[len(self.nights) // 2 : -1]
-        else:
-            middle = ()
-        return [*self.nights[:1], *middle[:1], *self.nights[1:][-1:]]
-
-    @property
     def last_outcomes(self) -> str:
         count = Counter(cell.outcome.outcome for cell in self.last)
         return ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
 
-    def changed_in(self, night: str) -> Mapping[str, Sequence[tuple[Track, str, str, Step]]]:
-        """Returns the changes in a night by their kind, in the order of KINDS. A change is the defect or rule, its title
-        (empty for a rule), the stack, and the step."""
-        titles = {track.id: f"{defect.severity}: {defect.title}" for defect, track in self.defects}
-        by_kind: dict[str, list[tuple[Track, str, str, Step]]] = {kind: [] for kind in KINDS}
-        for track in (*(track for _, track in self.defects), *self.rules):
-            for lane in track.lanes if track.was_bad else ():
-                for step in lane.steps:
-                    if step.night == night:
-                        old, new = (_TONES.get(state, state) for state in (step.old, step.new))
-                        news = (track, titles.get(track.id, ""), lane.name, step)
-                        by_kind[kind_of(old, new) or CHANGED].append(news)
+    def changed_in(self, night: str) -> Mapping[str, Sequence[News]]:
+        """Returns the changes in a night by their kind, in the order of KINDS: first those of the defects, and then
+        those of rules that no such defect has."""
+        rules = {
+            (track.id, lane.name): News(track, lane, step)
+            for track in self.rules
+            if track.was_bad
+            for lane, step in track.steps_in(night)
+        }
+        news = []
+        for defect, track in self.defects:
+            for lane, step in track.steps_in(night):
+                moved = tuple(rule for rule in defect.rules if (rule, lane.name) in rules)
+                news.append(News(track, lane, step, defect, moved))
+        told = {(rule, item.lane.name) for item in news for rule in item.rules}
+        news += [item for pair, item in rules.items() if pair not in told]
+        by_kind: dict[str, list[News]] = {kind: [] for kind in KINDS}
+        for item in news:
+            by_kind[item.kind].append(item)
         return {kind: changes for kind, changes in by_kind.items() if changes}
 
     @cached_property

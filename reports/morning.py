@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 from conformance.defects import Defect
 from conformance.errors import PROGRAM, format_count
@@ -16,6 +17,8 @@ from reports.comparison import (
     FIXED,
     GONE,
     NEW_KINDS,
+    NOT_TRIED,
+    UNCONFIRMED,
     UNDECIDED,
     UNSUPPORTED,
     Change,
@@ -39,10 +42,13 @@ from reports.history import (
     since,
 )
 from reports.history import UNDECIDED as NOT_DECIDED
+from reports.text import format_rules
 
-NO_LONGER_SEEN = "no longer seen"
-_MOST = 5  # the most lines of each kind of change; `rdma-cts compare` shows all changes
-_KINDS = (*FAILING, UNDECIDED, UNSUPPORTED, GONE)
+NO_LONGER_SEEN, IN_FEWER_CASES, KNOWN = "no longer seen", "in fewer cases", "known, and now worse"
+# The most lines of each kind of change, for the changes of one defect and for others; `rdma-cts compare` shows all.
+_MOST_OF_DEFECT, _MOST = 3, 5
+# The kinds of change that say nothing about a defect.
+_WITHOUT_DEFECT = (UNCONFIRMED, UNDECIDED, UNSUPPORTED, GONE)
 
 
 @dataclass(frozen=True)
@@ -71,29 +77,62 @@ class Morning:
         return replace(outcome, outcome=BASELINE if self.good is None else GOOD)
 
     def lines(self) -> Iterator[str]:
+        """Yields the line of the cell; then what is worse, by defect, what is better, by defect, and other cases."""
         outcome = self.outcome
         yield f"{self.cell.name:<17} {outcome.outcome:<10} {self._explained(outcome)}"
         if self.good is not None:
             yield from self._changed_under_test()
-            for kind in NEW_KINDS:
-                for defect in self.good.defects[kind]:
-                    yield _line(kind, self._since(self._has_defect(defect)), _of_defect(defect))
-            for defect, news in self.good.changed_defects:
-                yield _line("changed", "", f"{_of_defect(defect)}: now also {news}")
-            for kind in _KINDS:
-                yield from self._changes(kind, self.good.of(kind))
+            yield from self._worse(self.good)
         latest = self.before or self.good
         if latest is not None:
-            yield from self._changes(FIXED, latest.of(FIXED))
-            for defect in latest.defects[GONE]:
-                yield _line(
-                    NO_LONGER_SEEN,
-                    self._was_there(self._has_defect(defect)),
-                    _of_defect(defect),
-                )
+            yield from self._better(latest)
+        if self.good is not None:
+            for kind in _WITHOUT_DEFECT:
+                yield from self._changes(kind, self.good.of(kind))
         if self.good is not None and self.good.changes:
             runs = (str(run.directory) for run in (self.good.old, self.good.new))
             yield f"    all: {shlex.join([PROGRAM, 'compare', '--all', '--unlike-tables', *runs])}"
+
+    def _worse(self, good: Comparison) -> Iterator[str]:
+        new = {kind: good.defects[kind] for kind in (*NEW_KINDS, NOT_TRIED)}
+        news = {defect.fingerprint: f": now also {text}" for defect, text in good.changed_defects}
+        others = good.new.violations.defects
+        failing = [change for kind in FAILING for change in good.of(kind)]
+        changes = _by_defect([*chain.from_iterable(new.values()), *others], failing)
+        for kind, defects in new.items():
+            for defect in defects:
+                yield self._of_defect(kind, defect)
+                yield from self._cases(FAILING, changes.pop(defect.fingerprint, ()))
+        for defect in others:
+            cases = changes.pop(defect.fingerprint, ())
+            if cases or defect.fingerprint in news:
+                yield self._of_defect(KNOWN, defect) + news.get(defect.fingerprint, "")
+                yield from self._cases(FAILING, cases)
+        for kind in FAILING:
+            rest = [change for change in changes.get("", ()) if change.kind == kind]
+            yield from self._changes(kind, rest)
+
+    def _better(self, latest: Comparison) -> Iterator[str]:
+        gone, old = latest.defects[GONE], latest.old.violations.defects
+        changes = _by_defect([*gone, *old], latest.of(FIXED))
+        for defect in gone:
+            yield self._of_defect(NO_LONGER_SEEN, defect)
+            yield from self._cases((FIXED,), changes.pop(defect.fingerprint, ()))
+        for defect in old:
+            if cases := changes.pop(defect.fingerprint, ()):
+                yield self._of_defect(IN_FEWER_CASES, defect)
+                yield from self._cases((FIXED,), cases)
+        yield from self._changes(FIXED, changes.get("", ()))
+
+    def _of_defect(self, kind: str, defect: Defect) -> str:
+        what = f"{defect.severity.label}  {defect.fingerprint}  {defect.title} ({format_rules(defect.rules)})"
+        return _line(kind, self._seen(self._has_defect(defect)), what)
+
+    def _cases(self, kinds: Sequence[str], changes: Sequence[Change]) -> Iterator[str]:
+        """Yields lines for the changed cases of a defect, below the line of the defect."""
+        for kind in kinds:
+            of_kind = [change for change in changes if change.kind == kind]
+            yield from (f"    {line}" for line in self._changes(kind, of_kind, _MOST_OF_DEFECT))
 
     def _explained(self, outcome: Outcome) -> str:
         if self.run is None or outcome.reason:
@@ -134,12 +173,17 @@ class Morning:
                 more = []
             yield f"    under test: {'; '.join(text + more)}"
 
-    def _changes(self, kind: str, changes: Sequence[Change]) -> Iterator[str]:
+    def _changes(
+        self,
+        kind: str,
+        changes: Sequence[Change],
+        most: int = _MOST,
+    ) -> Iterator[str]:
         if kind == UNSUPPORTED:
             text = "newly unsupported"
         else:
             text = kind
-        for change in changes[:_MOST]:
+        for change in changes[:most]:
             has = known_nights(self._nights(), partial(Facts.violates, case=change.case))
             if kind == FIXED:
                 when = self._was_there(has)
@@ -158,8 +202,8 @@ class Morning:
                 when,
                 f"{verdicts}  {' '.join(change.record['rules'])}  {change.case}{points}",
             )
-        if len(changes) > _MOST:
-            yield f"    {text}: {len(changes) - _MOST} more"
+        if len(changes) > most:
+            yield f"    {text}: {len(changes) - most} more"
 
     def _nights(self) -> list[Cell]:
         return [*self.history.ran(self.cell.name, self.cell.night), self.cell]
@@ -183,6 +227,20 @@ class Morning:
             when = f"since {format_night(first)}"
         return when + before
 
+    def _seen(self, has: Mapping[str, bool]) -> str:
+        """Returns the first and the last night in which a defect was seen, and the number of nights with the defect if
+        it was not seen in all nights between."""
+        nights = [night for night, seen in sorted(has.items()) if seen]
+        if not nights or nights[0] == self.cell.night:
+            return "first seen this night"
+        text = f"first seen {format_night(nights[0])}"
+        if nights[-1] != self.cell.night:
+            text += f", last seen {format_night(nights[-1])}"
+        between = sum(nights[0] <= night <= nights[-1] for night in has)
+        if len(nights) < between:
+            text += f", seen in {len(nights)} of these {between} nights"
+        return text
+
     def _was_there(self, has: Mapping[str, bool]) -> str:
         last = max(
             (night for night, seen in has.items() if seen and night < self.cell.night),
@@ -197,8 +255,19 @@ class Morning:
         return ""
 
 
-def _of_defect(defect: Defect) -> str:
-    return f"{defect.severity.label}  {defect.fingerprint}  {defect.title}"
+def _by_defect(
+    defects: Sequence[Defect],
+    changes: Sequence[Change],
+) -> dict[str, list[Change]]:
+    """Returns the changes by the fingerprint of the first defect that has their case; changes without a defect have
+    an empty fingerprint."""
+    by_case: dict[str, str] = {}
+    for defect in reversed(defects):
+        by_case |= dict.fromkeys(defect.cases, defect.fingerprint)
+    groups: dict[str, list[Change]] = {}
+    for change in changes:
+        groups.setdefault(by_case.get(change.case, ""), []).append(change)
+    return groups
 
 
 def _line(kind: str, when: str, what: str) -> str:

@@ -128,22 +128,25 @@ class Summary:
     @property
     def headline(self) -> str:
         """The severity of the run in one line: the changes of the stack (docs/mended-stack.md), the numbers of defects
-        and of their cases by severity, and the number of unconfirmed results. Empty parts are left out."""
+        and of their cases by severity, the numbers of defects that do not count, and the number of results that are not
+        confirmed although their defects are. Empty parts are left out."""
         parts = []
         for severity, (number, cases) in self._run.violations.tally.items():
             parts.append(f"{number:,} {severity.label} ({cases:,})")
         defects = ""
         if parts:
             defects = f"{self._run.violations.count}: {', '.join(parts)}"
-        other_violations = sum(
-            result["effective"] in VIOLATIONS for result in self._run.results
-        ) - sum(
-            self._run.violations.severities.values(),
+        if aside := self._run.violations.apart:
+            defects += f"{', and' if defects else 'defects:'} {aside}"
+        unconfirmed = sum(
+            self._run.violations.repetitions.is_unconfirmed(result)
+            and not any(
+                defect.unconfirmed for defect in self._run.violations.defects_in(result["case"])
+            )
+            for result in self._run.results
+            if result["effective"] in VIOLATIONS
         )
-        if other_violations:
-            apart = f"{format_count(other_violations, 'result')} not confirmed"
-        else:
-            apart = ""
+        apart = f"{format_count(unconfirmed, 'result')} not confirmed" if unconfirmed else ""
         refutation = headline_of(self._run.verdicts.refutations)
         return "; ".join(
             filter(None, (self._run.environment.changed_stack, defects, apart, refutation))

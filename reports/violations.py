@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from reports.digest import Digest
 
 
+def format_apart(of_stack: int, waived: int, unconfirmed: int) -> str:
+    """Returns the numbers of the defects that are not open, by the reason; empty if all are open."""
+    reasons = {"of the stack": of_stack, "waived": waived, "not confirmed": unconfirmed}
+    return ", ".join(f"{number:,} {reason}" for reason, number in reasons.items() if number)
+
+
 def _cases(defects: Iterable[Defect]) -> int:
     return len({case for defect in defects for case in defect.cases})
 
@@ -54,6 +60,14 @@ class Violations:
             for defect in self.defects
             if not (defect.waived or defect.of_stack or defect.unconfirmed)
         )
+
+    @cached_property
+    def apart(self) -> str:
+        """The numbers of the defects that are not open, by the reason; empty if all are open."""
+        of_stack = sum(defect.of_stack for defect in self.defects)
+        waived = sum(defect.waived and not defect.of_stack for defect in self.defects)
+        rest = len(self.defects) - len(self.open_defects) - of_stack - waived
+        return format_apart(of_stack, waived, rest)
 
     @cached_property
     def tally(self) -> Mapping[Severity, tuple[int, int]]:

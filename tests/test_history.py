@@ -124,7 +124,9 @@ def long_history(folder: Path, nights: int) -> Path:
 @pytest.fixture
 def page(browser: Browser, short: Path, tmp_path: Path) -> Browser:
     media(browser, "light")
-    return shown(browser, short, tmp_path)
+    shown(browser, short, tmp_path)
+    browser.execute_script("document.querySelectorAll('.fold').forEach(fold => fold.open = true)")
+    return browser
 
 
 def shown(browser: Browser, history: Path, folder: Path) -> Browser:
@@ -143,10 +145,11 @@ def test_each_rule_has_the_date_of_its_last_change_on_each_stack(page: Browser) 
     assert lane(page, "REG-01", "trixie") == "trixie FAIL in all 7 nights"
     assert (
         lane(page, "REG-02", "trixie")
-        == "trixie PASS since 2026-05-06 03:17, violated in 2 of 7 nights"
+        == "trixie PASS violated in 2 of 7 nights: first 2026-05-04 03:17, last 2026-05-05 03:17"
     )
     assert lane(page, "REG-15", "trixie") == (
-        "trixie FAIL since 2026-05-07 03:17, violated in 3 of 7 nights, intermittent"
+        "trixie FAIL violated in 3 of 7 nights: first 2026-05-03 03:17, last 2026-05-07 03:17, "
+        "intermittent, now since 2026-05-07 03:17"
     )
     assert lane(page, "REG-01", "sid") == "sid PASS never violated"
 
@@ -180,9 +183,13 @@ def test_the_strip_has_a_square_for_each_result_and_a_gap_without_a_result(short
 def test_the_top_shows_the_latest_night(page: Browser) -> None:
     assert page.one("h1").text == "Latest night: 2 good"
     news = [item.text for item in page.all(".news li")]
-    title = "valid refused: a valid registration is refused: REMOTE_WRITE without LOCAL_WRITE"
-    assert re.fullmatch(f"trixie: [0-9a-f]{{12}} {title} not seen → seen", news[0])
-    assert news[1:] == ["trixie: REG-15 PASS → FAIL"]
+    title = "valid refused a valid registration is refused: REMOTE_WRITE without LOCAL_WRITE"
+    change = "not seen → seen, seen in 3 of 7 nights: first 2026-05-03 03:17, last 2026-05-07 03:17"
+    assert re.fullmatch(
+        f"trixie: [0-9a-f]{{12}} {title} {change}, intermittent, now since 2026-05-07 03:17; REG-15",
+        news[0],
+    )
+    assert news[1:] == []
     kinds = [kind.text for kind in page.all("header p > b") if kind.text.startswith("In this")]
     assert kinds == ["In this night: regressed"]
     now = " ".join(page.one(".now").text.split())
@@ -218,7 +225,7 @@ def test_the_page_of_many_nights_is_small_and_fits_a_narrow_window(
 ) -> None:
     shown(browser, long_history(tmp_path / "long", 30), tmp_path)
     assert (tmp_path / "page.html").stat().st_size < 3e5
-    assert len(browser.all("#moving ~ article")) > 10
+    assert len(browser.all("#violated ~ details article")) > 10
     browser.execute_script(
         "for (const each of document.querySelectorAll('details')) each.open = true",
     )

@@ -149,6 +149,29 @@ def test_earlier_regressions_of_a_case_are_counted(nights: Nights) -> None:
     for status, verdicts in ((0, {}), (1, {3: "FAIL"}), (0, {}), (1, {3: "FAIL"})):
         said = nights.night(status, forky=run_of(verdicts))
     assert "since this night, and earlier in 1 of 3 nights" in said
+    second = format_night(nights.history.nights[1])
+    assert f"new, first seen {second}, seen in 2 of these 3 nights: valid refused" in said
+
+
+def test_changed_cases_stand_below_their_defect_and_others_after_the_defects(
+    nights: Nights,
+) -> None:
+    nights.night(0, forky=run_of({1: "FAIL"}))
+    said = nights.night(1, forky=run_of({1: "FAIL", 2: "FAIL", 4: "UNSUPPORTED"}))
+    lines = [line.split(":")[0] for line in said.splitlines() if line.startswith("    ")]
+    (night, _) = nights.history.nights
+    assert lines == [
+        f"    known, and now worse, first seen {format_night(night)[:-3]}",
+        "        regressed, since this night",
+        "    newly unsupported",
+        "    all",
+    ]
+    assert re.search(
+        r"valid refused  [0-9a-f]{12}  .*\(REG-01\): now also in 1 case that passed", said
+    )
+    said = nights.night(0, forky=run_of({1: "FAIL"}))
+    assert "    in fewer cases, first seen" in said
+    assert "        fixed, was present since" in said
 
 
 def test_a_defect_without_a_result_in_a_night_is_still_present(nights: Nights) -> None:
@@ -159,9 +182,12 @@ def test_a_defect_without_a_result_in_a_night_is_still_present(nights: Nights) -
     first, _ = nights.history.nights
     ((_, track),) = HistoryPage(nights.history).defects
     assert [lane.states for lane in track.lanes] == [(SEEN, NOTHING)]
-    assert f"no longer seen, was present since {format_night(first)}" in nights.night(
-        0,
-        forky=run_of({}),
+    assert (
+        f"no longer seen, first seen {format_night(first)}, last seen {format_night(first)}: "
+        in nights.night(
+            0,
+            forky=run_of({}),
+        )
     )
 
 
@@ -171,7 +197,7 @@ def test_a_night_cut_short_does_not_count_as_free_of_a_defect(nights: Nights) ->
         nights.night(status, forky=run_of({1: verdict}))
     _, second, _ = nights.history.nights
     said = nights.night(1, forky=run_of({1: "FAIL"}))
-    assert re.search(rf"new, since {format_night(second)}: ", said)
+    assert re.search(rf"new, first seen {format_night(second)}: ", said)
     assert re.search(rf"regressed, since {format_night(second)}: PASS -> FAIL ", said)
     assert "and earlier in" not in said
 

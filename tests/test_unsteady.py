@@ -82,7 +82,7 @@ def test_violations_never_seen_again_are_counted_separately(tmp_path: Path) -> N
     (defect,) = record_here.violations.defects
     assert defect.unconfirmed
     assert record_here.violations.open_defects == ()
-    assert record_here.summary.headline == "1 result not confirmed"
+    assert record_here.summary.headline == "defects: 1 not confirmed"
     assert "unconfirmed" in terminal.summary(record_here, tmp_path)
     # Once at the top, and once at the defect.
     assert str(renderer("html").render([record_here])).count("not confirmed:</span> ") == 1
