@@ -127,8 +127,9 @@ class WireEnd(Protocol):
     and the device's queue pair, `first_psn` and `device_psn` the first PSNs of each, `mtu` is in bytes.
 
     `receive` returns the next packet of the device, or None at the deadline. `settle` returns when the device has
-    processed all packets that were sent before. `flush_icrc` is the ICRC with which the device takes a FLUSH: empty, or
-    that of a known mistake, which a row of WIRE-07 judges. `send` and `settle` raise PeerLost.
+    processed all packets that were sent before. `time_s` is the time of the peer's clock in seconds. `flush_icrc` is the
+    ICRC with which the device takes a FLUSH: empty, or that of a known mistake, which a row of WIRE-07 judges. `send` and
+    `settle` raise PeerLost.
     """
 
     number: int
@@ -143,6 +144,7 @@ class WireEnd(Protocol):
     def send(self, packet: Packet, **wrong: Any) -> None: ...
     def receive(self, deadline_s: float) -> Parsed | None: ...
     def settle(self) -> None: ...
+    def time_s(self) -> float: ...
 
 
 class StreamEnd(Protocol):

@@ -328,12 +328,15 @@ _VALUES: Mapping[str, str] = {
     "ibv_fork_init": "fork protection differs from what its settings say",
 }
 
+# Calls that compare the fields of completions.
+_OF_COMPLETIONS = ("completion_fields", "completions_in_turn", "receives_in_turn")
+
 
 def _remark(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
     fault = symptoms[0].fault
     if fault.verb == "bind_notified" and "no completion event" in symptoms[0].line:
         return "the completion of a bind raises no event, although it was requested"
-    if fault.verb == "completion_fields":
+    if fault.verb in _OF_COMPLETIONS:
         return f"a completion has {_fields(symptoms)}"
     if fault.verb in _VALUES:
         return _VALUES[fault.verb]

@@ -1,6 +1,6 @@
-"""Polls an extended completion queue with ibv_start_poll and ibv_end_poll (ibv_create_cq_ex(3)), and reads each field of a
-completion with its reader. pyverbs has no ibv_next_poll, so each round of a poll takes one completion. posting.py polls
-ordinary completion queues with ibv_poll_cq."""
+"""Polls an extended completion queue (ibv_create_cq_ex(3)): ibv_start_poll takes the first completion of a round,
+ibv_next_poll each further one that is there, and ibv_end_poll ends the round. Each field is read with its reader.
+posting.py polls ordinary completion queues with ibv_poll_cq."""
 
 import errno
 import socket
@@ -37,7 +37,13 @@ def read_completions(queue: Any, count: int, deadline_s: float) -> list[Completi
         if returned:
             raise OSError(returned, "ibv_start_poll")
         completions.append(_current(queue))
+        while len(completions) < count and not returned:
+            returned = queue.poll_next()
+            if not returned:
+                completions.append(_current(queue))
         queue.end_poll()
+        if returned not in (0, errno.ENOENT):
+            raise OSError(returned, "ibv_next_poll")
     return completions
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import ipaddress
 import itertools
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -36,6 +37,8 @@ PSN_BITS = 24
 # The IP header of IPv6, UDP, BTH, the largest extended headers, the data, and the ICRC.
 _SMALLEST_MTU = 40 + 8 + 12 + 28 + SMALLEST_MTU_BYTES + 4
 _FIRST_QPN = 0x100001
+# The bits of a traffic class that a device and switches may use (RFC 3168).
+_CONGESTION = 0x03
 _MAPPED = "0000:0000:0000:0000:0000:ffff:"
 # How long the sentinel's acknowledgement may take, in seconds: the peer is lost then.
 _SENTINEL_S = 20.0
@@ -122,7 +125,8 @@ class WireLink:
         packet = parse(datagram.payload, path, checks)
         inbox = self._inboxes.get(packet.fields.get("qpn", 0))
         if inbox is not None:
-            inbox.append(packet)
+            fields = {**packet.fields, "tclass": datagram.traffic_class & ~_CONGESTION}
+            inbox.append(replace(packet, fields=fields))
 
     def settle(self) -> None:
         """Waits until the device has processed the packets that were sent before: messages on another connection are
@@ -167,7 +171,7 @@ class WireQueue(DeviceQueue):
         attributes.max_dest_rd_atomic = self.spec.max_dest_rd_atomic
         attributes.max_rd_atomic = self.spec.max_rd_atomic
         attributes.timeout, attributes.retry_cnt = self.spec.timeout, self.spec.retry_cnt
-        attributes.rnr_retry = 0
+        attributes.rnr_retry = self.spec.rnr_retry
         return attributes
 
     def _path(self) -> Any:
@@ -175,7 +179,11 @@ class WireQueue(DeviceQueue):
 
         assert self.remote is not None
         index, _ = self.link.gids[self.spec.ip]
-        route = GlobalRoute(dgid=self.remote.gid, sgid_index=index)
+        route = GlobalRoute(
+            dgid=self.remote.gid,
+            sgid_index=index,
+            traffic_class=self.spec.traffic_class,
+        )
         return AHAttr(gr=route, is_global=1, port_num=self.device.port, dlid=0)
 
     def _access(self) -> int:
@@ -219,6 +227,9 @@ class WireEnd:
 
     def settle(self) -> None:
         self._link.settle()
+
+    def time_s(self) -> float:
+        return time.monotonic()
 
     def close(self) -> None:
         self._link.forget(self.number)

@@ -10,7 +10,8 @@ import os
 import select
 import socket
 import struct
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +29,7 @@ _IFREQ = struct.Struct("=16sHH4s16x")  # struct ifreq with a struct sockaddr_in
 _IPV4_SIZE, _UDP_SIZE = 20, 8
 _BUFFER = 1 << 22  # bytes: the responses to a long READ arrive at once
 _LARGEST = 1 << 16
+_ANCILLARY = socket.CMSG_SPACE(4)
 _SIOCOUTQ = 0x5411  # <linux/sockios.h>, TIOCOUTQ
 _INT = struct.Struct("=i")
 _CONNECT_S = 10.0
@@ -35,8 +37,8 @@ V4, V6 = "v4", "v6"
 
 
 class Datagram(NamedTuple):
-    """A received UDP datagram: its payload, addresses, source port, and the identification and fragment fields of its
-    IPv4 header; `identification` is None if the header was not received."""
+    """A received UDP datagram: its payload, addresses, source port, the identification and fragment fields of its IPv4
+    header, and its traffic class; `identification` is None if the header was not received."""
 
     payload: bytes
     source: str
@@ -44,6 +46,7 @@ class Datagram(NamedTuple):
     source_port: int
     identification: int | None
     fragment: int
+    traffic_class: int = 0
 
 
 @contextmanager
@@ -128,6 +131,7 @@ class Sockets:
             return
         udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         udp.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _DO)
+        udp.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
         _bind(udp, (address, UDP_PORT))
         self.addresses[V4], self._udp[V4] = address, udp
         with suppress(PermissionError):
@@ -141,6 +145,7 @@ class Sockets:
             return
         udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
         udp.setsockopt(socket.IPPROTO_UDP, _NO_CHECK6_RX, 1)
+        udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS, 1)
         udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         self._scope = socket.if_nametoindex(self._interface)
         try:
@@ -196,7 +201,7 @@ class Sockets:
 
     def _read(self, ready: socket.socket) -> Datagram | None:
         try:
-            data, sender = ready.recvfrom(_LARGEST)
+            data, ancillary, _, sender = ready.recvmsg(_LARGEST, _ANCILLARY)
         except OSError:  # an ICMP error of an earlier packet
             return None
         if ready is self._raw:
@@ -204,9 +209,11 @@ class Sockets:
         if ready is self._udp.get(V4):
             if self._raw:
                 return None  # the raw socket has the same datagram with its header
-            return Datagram(data, sender[0], self.addresses[V4], sender[1], None, 0)
-        source = sender[0].partition("%")[0]
-        return Datagram(data, source, self.addresses[V6], sender[1], 0, 0)
+            destination, identification = self.addresses[V4], None
+        else:
+            destination, identification = self.addresses[V6], 0
+        source, traffic_class = sender[0].partition("%")[0], _traffic_class(ancillary)
+        return Datagram(data, source, destination, sender[1], identification, 0, traffic_class)
 
     def close(self) -> None:
         for udp in self._udp.values():
@@ -226,7 +233,22 @@ def _of_raw(packet: bytes) -> Datagram | None:
     if port != UDP_PORT:
         return None
     payload = packet[start + _UDP_SIZE :]
-    return Datagram(payload, source, destination, source_port, identification, fragment)
+    return Datagram(
+        payload,
+        source,
+        destination,
+        source_port,
+        identification,
+        fragment,
+        traffic_class=packet[1],
+    )
+
+
+def _traffic_class(ancillary: Sequence[tuple[int, int, bytes]]) -> int:
+    """Returns the traffic class in the ancillary data of a datagram: a byte of IPv4, or an int of IPv6."""
+    for _, _, data in ancillary:
+        return int.from_bytes(data, sys.byteorder)
+    return 0
 
 
 def _bind(udp: socket.socket, address: tuple[object, ...]) -> None:

@@ -1,5 +1,5 @@
-"""Compares the fields of a requester's completion with ibv_poll_cq(3), and the flags of a receiver's. Other calls judge the
-status and, in some rows, the opcode; here every field that the manual page defines for the status is compared."""
+"""Compares the fields of completions with ibv_poll_cq(3), of one or of several that are polled together. Other calls judge
+the status and, in some rows, the opcode; here every field that the manual page defines for the status is compared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conformance.bench.work_requests import (
     next_rkey,
 )
 from conformance.execution.connection import ERROR_STATE, SILENCE_S, post_receives, state_of
-from conformance.execution.context import CaseContext, compared, result_of
+from conformance.execution.context import CaseContext, compared, result_of, told
 from conformance.execution.in_flight import NOT_COMPLETED
 from conformance.model.case import Step
 from conformance.model.deadline import COMPLETION_DEADLINE_S, Wait
@@ -31,6 +31,13 @@ _RECEIVED = {
     "RECV": "SEND",
     "RECV_RDMA_WITH_IMM": "RDMA_WRITE_WITH_IMM",
 }  # the request of a receive
+# Messages: their operation, the opcode of the receive's completion, and length and immediate data that it reports.
+_MESSAGES = (
+    ("SEND", "RECV", 8, None),
+    ("SEND_WITH_IMM", "RECV", 4, 0xC0FFEE02),
+    ("RDMA_WRITE_WITH_IMM", "RECV_RDMA_WITH_IMM", 2, 0xC0FFEE03),
+    ("SEND", "RECV", 1, None),
+)
 
 
 def completion_fields(context: CaseContext, step: Step) -> Observation:
@@ -74,42 +81,101 @@ def completion_fields(context: CaseContext, step: Step) -> Observation:
 
 
 def completions_in_turn(context: CaseContext, step: Step) -> Observation:
-    """Posts RDMA READs, of which the key of one has ended, and awaits that the requester's queue pair is in the error
-    state. Then the completion queue has several completions at once. Compared are their requests and whether each
-    succeeded, in any order, since no manual page promises one; which status tells that a READ failed depends on the
-    transport. The READ behind the refused one may stay without a completion: it may have been posted when the queue
-    pair was in the error state, and no manual page tells what becomes of such a request."""
+    """Posts RDMA READs of different lengths, of which the key of one has ended, and awaits that the requester's queue
+    pair is in the error state. Then the completion queue has several completions at once. Compared are their requests and
+    whether each succeeded, in any order, since no manual page promises one, and then their fields; which status tells that
+    a READ failed depends on the transport. The READ behind the refused one may stay without a completion: it may have been
+    posted when the queue pair was in the error state, and no manual page tells what becomes of such a request."""
     pair = context.pair_of(step)
     queue = pair.requester
     good, ended, addr = context.numbers(step.arguments, "rkey", "ended", "addr")
-    local = context.harness.scratch(queue.pd, _WORD, "completions in turn", _RIGHTS)
-    wanted: dict[int, bool] = {}
+    wanted: dict[int, tuple[SendRequest, bool]] = {}
     has_failed = False
-    for rkey, succeeds in ((good, True), (good, True), (ended, False), (good, False)):
-        wr_id = context.next_wr_id()
-        request = SendRequest("RDMA_READ", wr_id, (local,), rkey=rkey % _KEYS, remote_addr=addr)
+    for rkey, length, succeeds in (
+        (good, _WORD, True),
+        (good, _WORD // 2, True),
+        (ended, _WORD, False),
+        (good, _WORD, False),
+    ):
+        local = context.harness.scratch(queue.pd, length, "completions in turn", _RIGHTS)
+        request = SendRequest(
+            "RDMA_READ",
+            context.next_wr_id(),
+            (local,),
+            rkey=rkey % _KEYS,
+            remote_addr=addr,
+        )
         returned = queue.post_send(request)
         if returned.value and has_failed:
             break  # the queue pair may be in the error state, in which a provider may refuse requests
         if returned.value:
             return result_of(returned)
-        wanted[wr_id] = succeeds
+        wanted[request.wr_id] = request, succeeds
         has_failed = not succeeds
     wait = Wait(COMPLETION_DEADLINE_S)
     while state_of(pair, queue) not in (ERROR_STATE, "") and not wait.over():
         pass
     awaited = queue.completions(_AWAITED)
-    observation: Observation = {"rc": 0, "returned": "0", "errno": "", "layer": "device"}
+    observation: Observation = {**told(), "layer": "device"}
     if len(awaited) < _AWAITED:
         return {**observation, "returned": NOT_COMPLETED}
     later = queue.completions(len(wanted) - _AWAITED, SILENCE_S)
     differences: list[str] = []
     for number, completion in enumerate([*awaited, *later], 1):
         if completion.wr_id not in wanted:
-            differences.append(f"completion {number} of another request")
-        elif wanted.pop(completion.wr_id) != (completion.status == "SUCCESS"):
-            differences.append(f"completion {number} with another status")
+            differences.append(f"another wr_id in completion {number}")
+            continue
+        request, succeeds = wanted.pop(completion.wr_id)
+        if succeeds != (completion.status == "SUCCESS"):
+            differences.append(f"another status in completion {number}")
+            continue
+        for difference in _differences(completion, request, queue, request.sges[0].length):
+            differences.append(f"{difference} in completion {number}")
     return compared(observation, differences)
+
+
+def receives_in_turn(context: CaseContext, step: Step) -> Observation:
+    """Sends messages of different operations and lengths, and awaits that all are complete at the requester. Then the
+    fields of the completions of their receives are compared."""
+    pair = context.pair_of(step)
+    queue = pair.responder
+    rkey, addr = context.numbers(step.arguments, "rkey", "addr")
+    wanted: dict[int, Completion] = {}
+    for _, received_as, length, imm in _MESSAGES:
+        place = context.harness.scratch(queue.pd, _WORD, "received in turn")
+        wr_id = context.next_wr_id()
+        post_receives(queue, [wr_id], (place,))
+        wanted[wr_id] = Completion(wr_id, "SUCCESS", received_as, length, imm, qp_num=queue.number)
+    for operation, _, length, imm in _MESSAGES:
+        source = context.harness.scratch(pair.requester.pd, length, "sent in turn")
+        request = SendRequest(
+            operation,
+            context.next_wr_id(),
+            (source,),
+            rkey=rkey % _KEYS,
+            remote_addr=addr,
+            imm=imm or 0,
+        )
+        returned = pair.requester.post_send(request)
+        if returned.value:
+            return result_of(returned)
+    sent = pair.requester.completions(len(_MESSAGES))
+    differences: list[str] = []
+    if [completion.status for completion in sent] != ["SUCCESS"] * len(_MESSAGES):
+        differences.append("a message without success")
+    for number, completion in enumerate(queue.completions(len(wanted)), 1):
+        due = wanted.pop(completion.wr_id, None)
+        if due is None:
+            differences.append(f"another wr_id in completion {number}")
+            continue
+        for name in ("status", "opcode", "byte_len", "imm", "qp_num"):
+            value, actual = getattr(due, name), getattr(completion, name)
+            if value != actual:
+                text = f"{name} {actual} instead of {value} in completion {number}"
+                differences.append(text)
+    if wanted:
+        differences.append(f"{len(wanted)} completions of receives fewer")
+    return compared({**told(), "layer": "device"}, differences)
 
 
 def _request(

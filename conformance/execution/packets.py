@@ -29,6 +29,7 @@ _WHOLE_PACKETS = ("_FIRST", "_MIDDLE")
 _UNANSWERED = ("_FIRST", "_MIDDLE")
 _MORE_FOLLOWS = ("RDMA_READ_RESPONSE_FIRST", "RDMA_READ_RESPONSE_MIDDLE")
 _ATOMICS = ("COMPARE_SWAP", "FETCH_ADD")
+_TICK_S = 0.01  # the coarsest clock of a kernel, by which a timer may end too soon
 
 
 class _Sent:
@@ -59,6 +60,7 @@ class PacketScript(Script[WireEnd]):
         super().__init__(context, step)
         self._sent: list[_Sent] = []
         self._states: dict[str, _Sequence] = {}
+        self._answered_s = 0.0  # the time just before the peer's last answer
 
     def _sequence(self, connection: _Connection) -> _Sequence:
         return self._states.setdefault(connection.name, _Sequence())
@@ -262,7 +264,9 @@ class PacketScript(Script[WireEnd]):
         silent = NOTHING in event.words
         if silent:
             connection.end.settle()
-        packet = self._request(connection, 0 if silent else SILENCE_S)
+        least_s = self._numbers(event).get("after", 0) / 1000
+        packet = self._request(connection, 0 if silent else SILENCE_S + least_s)
+        waited_s = connection.end.time_s() - self._answered_s
         if packet:
             seen = packet.name
         else:
@@ -271,6 +275,8 @@ class PacketScript(Script[WireEnd]):
         if packet:
             self._sequence(connection).last_request = packet.fields["psn"]
             wrong = self._mistakes_in(connection, packet, event)
+            if waited_s + _TICK_S < least_s:
+                wrong.append(f"sooner than after {least_s * 1000:.0f} ms")
         self._note(event, "request", "; ".join([seen, *wrong]), event.words)
 
     def _mistakes_in(self, connection: _Connection, packet: Parsed, event: Event) -> list[str]:
@@ -305,6 +311,7 @@ class PacketScript(Script[WireEnd]):
         wrong: dict[str, Any] = {key: numbers[key] for key in ("cut", "padding") if key in numbers}
         if "icrc" in names:
             wrong["crc"] = names["icrc"][0]
+        self._answered_s = connection.end.time_s()
         connection.end.send(packet_out, **wrong)
 
     def _take_late(self, connection: _Connection) -> None:

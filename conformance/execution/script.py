@@ -19,6 +19,7 @@ from conformance.execution.context import CaseContext, told
 from conformance.model.case import Step
 from conformance.model.observation import EventSeen, Observation
 from conformance.model.script import CALL, NOTHING, Event
+from conformance.model.vocabulary import BEGIN_BIND
 from conformance.verbs import ENUMS
 from conformance.wire.packet import Parsed
 
@@ -184,7 +185,7 @@ class Script(ABC, Generic[EndT]):
         present = {**request.fields, "data": len(request.data)}
         wrong: list[str] = []
         for key, value in numbers.items():
-            if key == "from":
+            if key in ("from", "after"):
                 continue
             field = "va" if key == "addr" else key
             if present.get(field) != value:
@@ -196,8 +197,13 @@ class Script(ABC, Generic[EndT]):
     def _call(self, event: Event) -> None:
         from conformance.execution.procedure import succeeded_step
 
-        assert event.step is not None
-        succeeded_step(self._context, event.step)
+        step = event.step
+        assert step is not None
+        before = self._context.next_wr_id()
+        succeeded_step(self._context, step)
+        if step.call == BEGIN_BIND:
+            connection = self._connection(str(step.arguments["qp"]))
+            connection.posted += range(before + 1, self._context.next_wr_id())
 
     def _content(self, at: int, length: int) -> bytes:
         """Returns the bytes of a range that is in the case's memory; no bytes for any other range."""

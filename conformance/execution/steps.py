@@ -504,14 +504,11 @@ def ibv_dealloc_mw(context: CaseContext, step: Step) -> Observation:
     return result_of(returned)
 
 
-def _bind(context: CaseContext, step: Step) -> Observation:
-    pair = context.pair_of(step)
-    queue = pair.responder
-    window = context.window_of(step)
-    flags, wr_id = context.number(step.arguments["send_flags"]), context.next_wr_id()
-    info = context.bind_info(step.arguments)
+def _posted_bind(context: CaseContext, step: Step, wr_id: int) -> Return:
+    """Posts a bind with one of BINDS, and sets the key of the window."""
+    queue, window = context.pair_of(step).responder, context.window_of(step)
+    flags, info = context.number(step.arguments["send_flags"]), context.bind_info(step.arguments)
     window.old_rkey = window.rkey
-    failed = queue.state == "RTS" and state_of(pair, queue) == ERROR_STATE
     with _other_keys(context, step, info, window):
         if step.call == "ibv_bind_mw":
             returned = queue.bind_mw(window, info, flags, wr_id)
@@ -527,6 +524,26 @@ def _bind(context: CaseContext, step: Step) -> Observation:
             )
     if returned.value == 0:
         window.rkey = key  # ibv_bind_mw sets the rkey of the window; ibv_post_send does not
+    return returned
+
+
+def begin_bind(context: CaseContext, step: Step) -> Observation:
+    returned = _posted_bind(context, _as_bind(context, step), context.next_wr_id())
+    return {**result_of(returned), "layer": "provider" if returned.value else "device"}
+
+
+def _as_bind(context: CaseContext, step: Step) -> Step:
+    """Returns a call with the arguments of a bind as the bind that the type of its window wants."""
+    type_2 = context.case.given.windows[str(step.arguments["mw"])].type == 2
+    return replace(step, call=BINDS[type_2], arguments={"rkey": "", **step.arguments})
+
+
+def _bind(context: CaseContext, step: Step) -> Observation:
+    pair = context.pair_of(step)
+    queue, window = pair.responder, context.window_of(step)
+    flags, wr_id = context.number(step.arguments["send_flags"]), context.next_wr_id()
+    failed = queue.state == "RTS" and state_of(pair, queue) == ERROR_STATE
+    returned = _posted_bind(context, step, wr_id)
     observation = result_of(returned)
     observation["layer"] = "provider" if returned.value else "device"
     if failed:
@@ -563,13 +580,9 @@ def _other_keys(context: CaseContext, step: Step, info: BindInfo, window: Window
 
 def bind_notified(context: CaseContext, step: Step) -> Observation:
     queue = cast(NotifyingQueue, context.pair_of(step).responder)
-    type_2 = context.case.given.windows[str(step.arguments["mw"])].type == 2
     solicited_only = context.number(step.arguments["solicited_only"])
     queue.request_event(solicited_only)
-    observation = _bind(
-        context,
-        replace(step, call=BINDS[type_2], arguments={"rkey": "", **step.arguments}),
-    )
+    observation = _bind(context, _as_bind(context, step))
     if observation["returned"] != "0" and step.then.outcome == "refused":
         return {
             **observation,
@@ -635,7 +648,7 @@ def binds_in_turn(context: CaseContext, step: Step) -> Observation:
     name = str(step.arguments["mw"])
     window, pair = context.windows[name], context.pair_of(step)
     type_2 = context.case.given.windows[name].type == 2
-    bind = replace(step, call=BINDS[type_2], arguments={"rkey": "", **step.arguments})
+    bind = _as_bind(context, step)
     for number in range(context.number(step.arguments["rounds"])):
         if number and type_2:
             request = SendRequest("LOCAL_INV", context.next_wr_id(), invalidate_rkey=window.rkey)

@@ -108,6 +108,8 @@ class QpSpec:
     max_rd_atomic: int = 1
     timeout: int = 0
     retry_cnt: int = 0
+    rnr_retry: int = 0
+    traffic_class: int = 0
 
     @property
     def peer(self) -> QpSpec:

@@ -45,7 +45,7 @@ _OF_PACKETS = (*_FIELDS, "addr", "at", "data", "offset", "again", "cut", "paddin
 _STREAM = {**SEGMENTS, **RESERVED_SEGMENTS}
 _PACKETS = tuple(dict.fromkeys((*OPERATIONS, *RESERVED, *_STREAM)))
 _POSTED = """
-SEND SEND_WITH_IMM SEND_WITH_INV RDMA_WRITE RDMA_WRITE_WITH_IMM RDMA_READ ATOMIC_CMP_AND_SWP ATOMIC_FETCH_AND_ADD
+SEND SEND_WITH_IMM SEND_WITH_INV RDMA_WRITE RDMA_WRITE_WITH_IMM RDMA_READ ATOMIC_CMP_AND_SWP ATOMIC_FETCH_AND_ADD LOCAL_INV
 """.split()
 _STATUSES = """
 SUCCESS LOC_LEN_ERR LOC_QP_OP_ERR LOC_PROT_ERR WR_FLUSH_ERR MW_BIND_ERR BAD_RESP_ERR LOC_ACCESS_ERR REM_INV_REQ_ERR
@@ -101,7 +101,9 @@ EVENTS: Mapping[str, EventSpec] = {
         "the device sends a packet with these fields, and with the bytes of the case's memory `from` an address on",
         (*_PACKETS, NOTHING),
         True,
-        numbers=(*_OF_PACKETS, "from"),
+        # `tclass` is the traffic class in the IP header, without the two bits for congestion. `after` is the least number
+        # of milliseconds from the peer's last answer.
+        numbers=(*_OF_PACKETS, "from", "tclass", "after"),
         # With `rest`, the packet asks for a part of the range: from the place of its PSN to the end.
         names={"rest": ("true",)},
     ),

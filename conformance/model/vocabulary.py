@@ -263,6 +263,7 @@ _IN_FLIGHT = {
 }
 # `mr_lkey` and `mw_rkey` are keys that struct ibv_mr and struct ibv_mw contain during the call, in place of their own.
 _BIND = {**verbs.VERBS["ibv_bind_mw"].arguments, **_given("mr_lkey= mw_rkey=")}
+BEGIN_BIND = "begin_bind"
 _RANGES = ("kept", "inherited", "either")
 
 # The vendor's variant of a verb is a separate call.
@@ -292,6 +293,13 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "rkey": ArgumentSpec("quantity", default="mr.rkey"),
         "ended": ArgumentSpec("quantity"),
     },
+    # Sends messages of different operations, and compares the completions of their receives, which are polled together.
+    "receives_in_turn": {
+        **_given("qp mr addr"),
+        "rkey": ArgumentSpec("quantity", default="mr.rkey"),
+    },
+    # Posts a bind, with ibv_bind_mw or ibv_post_send as the type of `mw` wants it, and does not await its completion.
+    BEGIN_BIND: _BIND,
     # Binds `mw` again and again, and uses the new key and the key before.
     "binds_in_turn": {**_BIND, **_given("rounds=257")},
     "post_send_with_inv": _given(

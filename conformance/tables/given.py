@@ -23,7 +23,9 @@ _MAX_MEMORY = 1 << 57
 _EXTENDED = {"post_send": "", **{poster: poster for poster in vocabulary.BUILDERS}}
 
 
-_QP_NUMBERS = ("max_dest_rd_atomic", "max_rd_atomic", "timeout", "retry_cnt", "inline")
+_QP_NUMBERS = tuple(
+    "max_dest_rd_atomic max_rd_atomic timeout retry_cnt rnr_retry traffic_class inline".split(),
+)
 ReadObject = Callable[[Reader, str, Node, Names], Any]
 # by the name of an object: its section, and its description
 _Found = dict[str, tuple[str, Optional[Node]]]

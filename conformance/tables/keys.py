@@ -213,6 +213,8 @@ QUEUE_PAIR: Keys = {
     "inline": Key(or_axis({"type": "integer", "minimum": 0}), "max_inline_data, in bytes"),
     "timeout": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 31})),
     "retry_cnt": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 7})),
+    "rnr_retry": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 7})),
+    "traffic_class": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 255})),
 }
 WINDOW: Keys = {
     "type": Key(of_enum("ibv_mw_type"), required=True),

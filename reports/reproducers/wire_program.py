@@ -73,7 +73,7 @@ class WireScript:
             raise Inexpressible("its peer sends segments of iWARP")
         if spec.kind not in ("RC", "UC") or spec.ip != "v4" or spec.state != "RTS":
             raise Inexpressible(f"it needs a queue pair of type {spec.kind} over {spec.ip}")
-        if spec.retry_cnt or spec.timeout:
+        if spec.retry_cnt or spec.timeout or spec.rnr_retry:
             raise Inexpressible("it needs a queue pair that sends again")
         self._kind = spec.kind
         self._queue = f"{identifier(next(iter(case.given.qps)))}[0]"

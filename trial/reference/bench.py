@@ -34,7 +34,7 @@ from trial.reference.memory import HUGEPAGE, PAGE, Range
 from trial.reference.objects import ACCESS, Domain, Refused, Window, answered
 from trial.reference.queues import Queue
 from trial.reference.segments import StreamState
-from trial.reference.sent_packets import Outgoing
+from trial.reference.sent_packets import Local, Outgoing
 from trial.reference.served_packets import Answer, Incoming
 from trial.reference.stream_end import ReferenceStream, ReferenceStreamPair
 from trial.reference.wire_end import ReferenceEnd, ReferencePair
@@ -97,6 +97,9 @@ class HeldQueue:
         with self._device.turn:
             return self._device.released(outgoing)
 
+    def traffic_class(self, asked: int) -> int:
+        return self._device.traffic_class(self.queue, asked)
+
     def take_segment(
         self,
         stream: StreamState,
@@ -150,6 +153,13 @@ class HeldQueue:
             if not fault:
                 self.wire.post(request)
             return _value(fault)
+        if isinstance(self.wire, ReferenceEnd):
+            fault = self._device.send_fault(self.queue, request)
+            if not fault:
+                self.wire.execute(
+                    Local(request, lambda: self._device.execute(self.queue, request)),
+                )
+            return _value(fault)
         if self.queue.extended in BUILDERS:
             return self.post_batch((request,))
         with self._device.turn:
@@ -170,14 +180,15 @@ class HeldQueue:
         held = cast(HeldWindow, window)
         if self._device.misnamed(held.window, held.rkey):
             return _value(errno.EINVAL)
+        arguments = self.queue, held.window, info, flags, wr_id
+        if isinstance(self.wire, ReferenceEnd):
+            fault, window.rkey = self._device.begun_bind(*arguments)
+            if not fault:
+                request = SendRequest("BIND_MW", wr_id, flags=flags)
+                self.wire.execute(Local(request, lambda: self._device.ibv_bind_mw(*arguments)))
+            return _value(fault)
         with self._device.turn:
-            fault, window.rkey = self._device.ibv_bind_mw(
-                self.queue,
-                held.window,
-                info,
-                flags,
-                wr_id,
-            )
+            fault, window.rkey = self._device.ibv_bind_mw(*arguments)
         return _value(fault)
 
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
@@ -189,7 +200,8 @@ class HeldQueue:
         if len(found) < count:
             self._device.waits(COMPLETION_DEADLINE_S if deadline_s is None else deadline_s)
         own = self.number
-        return [done if done.qp_num else done._replace(qp_num=own) for done in found]
+        named = [done if done.qp_num else done._replace(qp_num=own) for done in found]
+        return self._device.polled_together(named)
 
 
 class HeldPair:

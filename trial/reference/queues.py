@@ -114,6 +114,10 @@ class Queues(Access):
         if status not in (SUCCESS, FLUSHED):
             self.fail(queue)
 
+    def polled_together(self, completions: list[Completion]) -> list[Completion]:
+        """Returns what a program sees of completions that it reads in one round of a poll."""
+        return completions
+
     def request_event(self, queue: Queue, solicited_only: bool) -> None:
         """Executes ibv_req_notify_cq. A request for an event of any completion is not taken back by a later one."""
         if not solicited_only:

@@ -5,7 +5,7 @@ a method, so that a violation of the reference can replace it."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from conformance.bench.work_requests import SendRequest
@@ -22,6 +22,9 @@ _WORD = 8
 _FLAGS = ENUMS["ibv_send_flags"]
 _FENCE, INLINE = _FLAGS.value_of("FENCE"), _FLAGS.value_of("INLINE")
 _REPEATED = "NAK_PSN_SEQUENCE"
+_WITHOUT_LIMIT = 7  # as rnr_retry
+_TIMER = 0x1F  # the bits of a syndrome of RNR NAK
+_FIRST_HALVES = 4
 
 
 @dataclass
@@ -38,16 +41,26 @@ class Sent:
 
 
 @dataclass
+class Local:
+    """A request without packets, such as a bind, and its execution."""
+
+    request: SendRequest
+    execute: Callable[[], object]
+
+
+@dataclass
 class Outgoing:
-    """The requester's state of a connection: how often a request may be sent again, how many READs and atomics may wait
-    for an answer, the distance of the next PSN from the first one, the requests without an answer, and those that are
-    not sent yet."""
+    """The requester's state of a connection: how often a request may be sent again, also after RNR NAK, how many READs
+    and atomics may wait for an answer, the distance of the next PSN from the first one, the requests without an answer,
+    those that are not sent yet, and the seconds that RNR NAKs have cost."""
 
     repetitions: int
+    not_ready: int
     most: int
     next: int = 0
     waiting: deque[Sent] = field(default_factory=deque)
-    posted: deque[Sent] = field(default_factory=deque)
+    posted: deque[Sent | Local] = field(default_factory=deque)
+    delays_s: float = 0.0
 
 
 class SentPackets(Packets):
@@ -74,9 +87,16 @@ class SentPackets(Packets):
         while outgoing.posted:
             sent = outgoing.posted[0]
             responses = sum(_reads(earlier) for earlier in outgoing.waiting)
+            if isinstance(sent, Local):
+                if self.is_fenced_here(sent, responses):
+                    break
+                outgoing.posted.popleft()
+                sent.execute()
+                continue
             if self.is_fenced(sent, responses) or self.exceeds(sent, responses, outgoing.most):
                 break
-            outgoing.waiting.append(outgoing.posted.popleft())
+            outgoing.posted.popleft()
+            outgoing.waiting.append(sent)
             packets += _numbered(sent.message, sent.message.first)
         return packets
 
@@ -84,9 +104,25 @@ class SentPackets(Packets):
         """Returns whether a request waits because of its fence; `responses` are those that are missing."""
         return bool(sent.request.flags & _FENCE and responses)
 
+    def is_fenced_here(self, local: Local, responses: int) -> bool:
+        """Returns whether a request without packets waits because of its fence."""
+        return bool(local.request.flags & _FENCE and responses)
+
     def exceeds(self, sent: Sent, responses: int, most: int) -> bool:
         """Returns whether a READ or an atomic waits because `most` responses are missing."""
         return _reads(sent) and responses >= most
+
+    def traffic_class(self, queue: Queue, asked: int) -> int:
+        """Returns the traffic class of a queue pair's packets."""
+        return asked
+
+    def not_ready_s(self, timer: int) -> float:
+        """Returns the least time in seconds after an RNR NAK with a timer (InfiniBand Architecture Specification, volume 1,
+        table of 9.7.5.2.8): the even ones double, and each odd one from 3 on is one and a half of the one before."""
+        number = timer or 32
+        if number < _FIRST_HALVES:
+            return number * 1e-5
+        return (1 << number // 2) * (3 if number % 2 else 2) / 2 * 1e-5
 
     def take_answer(
         self,
@@ -107,6 +143,11 @@ class SentPackets(Packets):
             self.acknowledge_until(queue, outgoing, distance)
             self.fail_request(queue, outgoing, self.status_of(name))
         elif name in STATUS_OF_REPEATED:
+            if name == "RNR_NAK" and outgoing.not_ready:
+                outgoing.not_ready -= outgoing.not_ready != _WITHOUT_LIMIT
+                outgoing.delays_s += self.not_ready_s(packet.fields["syndrome"] & _TIMER)
+                self.acknowledge_until(queue, outgoing, distance)
+                return self.from_on(outgoing, distance)
             return self.send_again(queue, outgoing, name, distance)
         return []
 
@@ -143,6 +184,10 @@ class SentPackets(Packets):
             self.fail_request(queue, outgoing, STATUS_OF_REPEATED[nak])
             return []
         outgoing.repetitions -= 1
+        return self.from_on(outgoing, distance)
+
+    def from_on(self, outgoing: Outgoing, distance: int) -> list[Packet]:
+        """Returns the packets without an answer from a distance on."""
         packets: list[Packet] = []
         for sent in outgoing.waiting:
             packets += _numbered(sent.message, max(distance, sent.message.first))

@@ -21,7 +21,7 @@ from conformance.wire.icrc import Path
 from conformance.wire.opcodes import SYNDROMES, is_response
 from conformance.wire.packet import Packet, Parsed, build, parse
 from conformance.wire.sequence import PSNS, psn_distance
-from trial.reference.sent_packets import Outgoing
+from trial.reference.sent_packets import Local, Outgoing
 from trial.reference.served_packets import MTU, Answer, Incoming
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ class ReferenceEnd:
 
     def __init__(self, held: HeldQueue, spec: QpSpec) -> None:
         self._held, self._incoming = held, Incoming(spec.max_dest_rd_atomic)
-        self._outgoing = Outgoing(spec.retry_cnt, spec.max_rd_atomic)
+        self._outgoing = Outgoing(spec.retry_cnt, spec.rnr_retry, spec.max_rd_atomic)
+        self._traffic_class = spec.traffic_class
         self.destination = held.number
         self._packets: deque[Parsed] = deque()  # of the device
 
@@ -62,12 +63,20 @@ class ReferenceEnd:
         """Sends a request of the device to the wire peer."""
         self._put(self._held.send_packets(self._outgoing, request))
 
+    def execute(self, local: Local) -> None:
+        """Executes a request without packets, when the requests before it permit this."""
+        self._outgoing.posted.append(local)
+        self._put(self._held.released(self._outgoing))
+
     def _put(self, packets: Iterable[Packet]) -> None:
         back = _TO_DEVICE.back()
+        traffic_class = self._held.traffic_class(self._traffic_class)
         for packet in packets:
             psn = (self.device_psn + packet.fields["psn"]) % PSNS
             fields = {**packet.fields, "qpn": _NUMBER, "psn": psn}
-            self._packets.append(parse(build(replace(packet, fields=fields), back), back))
+            parsed = parse(build(replace(packet, fields=fields), back), back)
+            of_ip = {**parsed.fields, "tclass": traffic_class}
+            self._packets.append(replace(parsed, fields=of_ip))
 
     def _parsed(self, answer: Answer) -> Parsed:
         psn = (self.first_psn + answer.distance) % PSNS
@@ -83,6 +92,9 @@ class ReferenceEnd:
 
     def settle(self) -> None:
         """Does nothing: packets are executed when they are sent."""
+
+    def time_s(self) -> float:
+        return self._outgoing.delays_s
 
 
 class ReferencePair:

@@ -48,6 +48,18 @@ class Binding(Queues):
         self.complete(queue, SendRequest("BIND_MW", wr_id, flags=flags), status)
         return 0, key
 
+    def begun_bind(
+        self,
+        queue: Queue,
+        window: Window,
+        info: BindInfo,
+        flags: int,
+        wr_id: int,
+    ) -> tuple[int, int]:
+        """Posts what ibv_bind_mw executes later. Returns 0 or errno, and the key that struct ibv_mw has afterwards."""
+        fault = self.bind_fault(queue, window, self.bound_region(info), info, posted=False)
+        return fault, window.key if fault else self.next_key(window.key)
+
     def bound_region(self, info: BindInfo) -> Region | None:
         """Returns the region with the lkey in struct ibv_mr, or None."""
         if info.mr is None:
