@@ -56,6 +56,8 @@ MEMORY_KINDS = {
     "bar": "a BAR of QEMU's pci-testdev: page frames of a device, without a struct page",
     "persistent": "persistent memory: the device DAX in RDMA_CTS_PMEM",
 }
+# Kinds of memory of which this process cannot write all bytes.
+NOT_WRITABLE = ("read_only", "writable_start", "no_access", "unmapped", "hole", "clock")
 DMABUF_KINDS = {
     "udmabuf": "a dma-buf that /dev/udmabuf creates from the pages of an anonymous file",
     "system_heap": "a dma-buf of /dev/dma_heap/system",

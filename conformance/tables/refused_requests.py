@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from conformance.model.case import Case, Flags, Step
 from conformance.model.deadline import TAUGHT_S
 from conformance.model.sweep import Sweep
-from conformance.model.vocabulary import BINDS
+from conformance.model.vocabulary import BINDS, NOT_WRITABLE
 from conformance.older_python import zip
 
 _REFUSED = "refused"
 _UNACKNOWLEDGED = ("UC", "UD")
 # A device may report a page fault that cannot be resolved only after all retries: up to nine seconds.
 _FAULT_S = 9
-# Kinds of memory of which some pages cannot be written, and calls that remove pages from a region.
-_FAULTING = ("read_only", "writable_start", "no_access", "unmapped", "hole", "clock")
+# Calls that remove pages from a region.
 _REMOVING = ("unmap", "protect", "move")
 # The calls that post a request. A refused registration is no request: it returns an errno.
 _POSTING = frozenset(
@@ -87,7 +86,7 @@ def _faults(case: Case) -> bool:
     if not any(isinstance(flags, Flags) and "ON_DEMAND" in flags.names for flags in accesses):
         return False
     kinds = {memory.kind for memory in case.given.memory.values()}
-    return not kinds.isdisjoint(_FAULTING) or any(step.call in _REMOVING for step in case.before)
+    return not kinds.isdisjoint(NOT_WRITABLE) or any(step.call in _REMOVING for step in case.before)
 
 
 def _has(capability: str) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from conformance.model import vocabulary
 from conformance.model.case import Given, Step, format_argument
 from conformance.model.kind import BY_CALL
+from conformance.model.quantity import Quantity
 from conformance.model.space import Axis, Space
 from conformance.older_python import zip
 from conformance.tables.arguments import Names, product, read_step
@@ -60,7 +61,29 @@ def read_row_body(
     for node in reader.items(fields.get("afterwards"), "afterwards"):
         names = {**names, **product(steps[-1])}
         steps += _extra(reader, node, names, "a step afterwards")
+    for step in (*before, *steps):
+        _check_contents(reader, row, set_up, step)
     return RowBody(set_up, tuple(before), steps[0], tuple(steps[1:]), known_names)
+
+
+def _check_contents(reader: Reader, row: Node, set_up: Given, step: Step) -> None:
+    """Notes a step that would write known contents to memory that this process cannot write."""
+    place = step.arguments.get("at") or step.arguments.get("addr")
+    if step.arguments.get("contents") != "made" or not isinstance(place, Quantity):
+        return
+    for name, _ in place.names:
+        region = set_up.mrs.get(name)
+        start = region.arguments.get("addr") if region else place
+        memories = [of for of, _ in start.names] if isinstance(start, Quantity) else []
+        for memory in set(memories) & set(set_up.memory):
+            kind = set_up.memory[memory].kind
+            if kind in vocabulary.NOT_WRITABLE:
+                reader.note(
+                    row.location,
+                    f"{step.call} writes known bytes to {memory!r} and around its range, and memory of kind {kind!r}"
+                    " cannot be written; give it `contents: zeros` or `filled`",
+                )
+                return
 
 
 def _extra(reader: Reader, node: Node, names: Names, what: str) -> list[Step]:
