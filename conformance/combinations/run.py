@@ -17,6 +17,7 @@ from conformance.older_python import zip
 
 _PROGRESS = 100  # the number of points between two reports
 _DIVIDED = (["range"], ["length"])  # faults before which a part of a list may be written
+_OF_PAGES = (["memory"], ["later_memory"])  # of pages, in the first packet or in a later one
 
 
 def run_combinations(case: Case, run: RunContext, progress: Progress) -> CaseRun:
@@ -61,7 +62,7 @@ def observe(
             seen = _observed(objects, values, answer)
             reliable = values["transport"] in RELIABLE
             faults = conditions.faults(point)
-            divided = (values["side"] != "remote" and faults in _DIVIDED) or faults == ["memory"]
+            divided = (values["side"] != "remote" and faults in _DIVIDED) or faults in _OF_PAGES
             key = repr((answer, seen, reliable, divided))
             if key not in classes:
                 classes[key] = len(found)
