@@ -129,8 +129,8 @@ def directions(case: Case) -> set[str]:
     """Returns the directions in which a case proves its rules: `success`, `refused`, or `open` if it proves nothing."""
     if case.sweep:
         return {clause.then.outcome for clause in case.sweep.deciding if clause.then} - {"open"}
-    # If the outcome of the judged call is open, the case never fails, whatever its later steps expect. Random sequences
-    # find violations but prove no rule.
+    # If the outcome of the judged call is open, the case never fails, whatever its later steps expect. A model's
+    # combinations find violations but prove no rule.
     if case.when.then.outcome == "open" or not case.kind.traits.proves:
         return {"open"}
     return {step.then.outcome for step in case.judged_steps} - {"open"}

@@ -15,7 +15,6 @@ from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.guest.recipe import DEFAULT_STACK, STACKS
 from trial import answers, kernel_runs, mended, reproduction, violation_runs
 from trial.report import FINDINGS
-from trial.searching import FIRST_SEED
 
 _Trying = Callable[[argparse.Namespace, Suite, Callable[[str], None]], int]
 
@@ -78,21 +77,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(reproducers, "--run RUN", "the run (default: the latest)")
     add(reproducers, "--whole", "also run the programs of cases that passed")
     _add_jobs(reproducers)
-
-    sequences = trial(
-        "sequences",
-        violation_runs.sequences,
-        "compare two references with random sequences of calls",
-    )
-    add(sequences, "seconds SECONDS", "how long to run", type=float)
-    _add_selection(sequences)
-    add(
-        sequences,
-        "--seed N",
-        f"the first seed (default {FIRST_SEED})",
-        type=int,
-        default=FIRST_SEED,
-    )
 
     arrays = trial(
         "arrays",

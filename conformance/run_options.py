@@ -28,7 +28,7 @@ from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S
 from conformance.model.vocabulary import DIALECTS, SUBJECTS, TIERS
 from conformance.tables.health import HEALTH
 from conformance.tables.suite import ROOT, Selection
-from conformance.tables.tiers import DEFAULT, SEQUENCES_S, Shard
+from conformance.tables.tiers import DEFAULT, Shard
 
 _T = TypeVar("_T")
 PLUGIN_PREFIX = "--rdma-"
@@ -76,7 +76,6 @@ share_of_losses = checked(
     lambda percent: 0 < percent <= _MOST_LOSSES,
     f"a percentage above 0 and up to {_MOST_LOSSES}",
 )
-budget_seconds = checked(float, lambda seconds: 0 <= seconds < math.inf, "a number of seconds")
 positive_count = checked(_digits, bool, "a number above 0")
 whole_number = checked(int, lambda _: True, "a whole number")
 index = checked(_digits, lambda _: True, "an index, 0 or more")
@@ -445,16 +444,9 @@ class RunOptions:
     )
     seed: int | None = _option(
         None,
-        "shuffle cases and points, in the same way for the same N; N is also the first seed of random sequences",
+        "shuffle cases and points, in the same way for the same N",
         "N",
         whole_number,
-        plugin=True,
-    )
-    sequences: float = _option(
-        SEQUENCES_S,
-        "seconds for which the exhaustive tier runs random sequences at each entry; 0: no sequences",
-        "S",
-        budget_seconds,
         plugin=True,
     )
 

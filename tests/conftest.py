@@ -69,13 +69,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # Test files that take more than a few seconds, or need a package that the suite does not need; --quick omits them.
 _SLOW = """
-attacks bisect_step bundle cache ci combinations contradictions derivation docs
-documented_commands evidence examiner explain extending extending_page faults fleet formats
-formats_1_0 freezing header help history hostile_host hostile_workers judge kernel_trial
-loader_properties manners needs nightly nights_of_mutants old_results older_python
-one_conclusion open_outcomes own_builds owners packages page patches personas plugin
-preflight prepared_directories recorded_run reference remote_host reproducers resume schema
-sentences sequences shards site sweeps template tests_of_peers trial tries user_environment
+attacks bisect_step bundle cache changed_bundles ci combinations contradictions damaged_nights
+derivation docs documented_commands evidence examiner explain extending extending_page faults
+findings fleet forged_bundles formats formats_1_0 freezing header help history hostile_host
+hostile_workers judge kernel_trial loader_properties lost_hosts mails manners needs nightly
+nights_of_mutants old_results older_python one_conclusion open_outcomes own_builds owners
+packages page page_of_runs patches personas plugin preflight prepared_directories recorded_run
+reference remote_host reproducers resume schema sentences shards site sweeps template
+tests_of_peers trial tries user_environment
 """
 SLOW = frozenset(_SLOW.split())
 collect_ignore: list[str] = []  # read by pytest

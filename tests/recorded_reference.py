@@ -10,7 +10,6 @@ from typing import Any
 
 from conformance.execution.runner import run_case
 from conformance.model.case import Case
-from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence
 from conformance.model.record import ResultRecord
 from conformance.results.case_record import case_record
@@ -33,7 +32,7 @@ _DEAR = (
 
 def is_dear(case: Case) -> bool:
     """Whether a case takes so long that most tests with the reference leave it out."""
-    return case.kind is Kind.SEQUENCES or case.id.removeprefix("reg_mr/") in _DEAR
+    return case.id.removeprefix("reg_mr/") in _DEAR
 
 
 class QuietKernel:

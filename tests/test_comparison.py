@@ -129,7 +129,7 @@ def test_cases_of_only_one_run_are_neither_new_nor_gone(tmp_path: Path) -> None:
     assert conclusion == "nothing that both runs tried has regressed (exit status 0)"
 
 
-def test_a_new_divergence_of_random_sequences_is_a_regression(tmp_path: Path) -> None:
+def test_a_new_divergence_of_a_recorded_random_sequence_is_a_regression(tmp_path: Path) -> None:
     case = SUITE.cases[0]
     old_divergence, fresh = (
         {"when": when, "rules": ["REG-01"], "observed": f"of {when}", "row": "- id: x\n"}

@@ -151,13 +151,11 @@ def stacks() -> Iterator[str]:
 
 def kinds() -> Iterator[str]:
     """Kinds of cases without a runner, a call or a folder."""
-    runners = importlib.import_module("conformance.combinations.runners").runners(
-        lambda case, progress: {},
-    )
+    runners = importlib.import_module("conformance.combinations.runners").RUNNERS
     for kind in Kind:
         name = f"the kind of case {kind.traits.name}"
         if kind is not Kind.POINT and kind not in list(runners):
-            yield f"{name} has no runner: add one to runners in conformance/combinations/runners.py"
+            yield f"{name} has no runner: add one to RUNNERS in conformance/combinations/runners.py"
         if kind.traits.call and kind.traits.call not in vocabulary.CALLS:
             yield f"{name} has no call {kind.traits.call}: add it to CALLS in conformance/model/vocabulary.py"
         if kind.traits.folder and not (CASES / kind.traits.folder).is_dir():

@@ -562,11 +562,11 @@ def test_the_error_message_of_a_run_is_reported(tmp_path: Path, cli: Cli) -> Non
     command = (
         f"nightly --history {tmp_path / 'h'} --stack forky --renew 99999 --kernel mine={kernel}"
     )
-    command += " --tier exhaustive --verb sequences --sequences 0"
+    command += " -k no-case-has-this-word"
     said = cli(3, *command.split()).out
     for cell in ("forky", "mine"):
         assert re.search(
-            rf"{cell} +not run +rdma-cts: --sequences 0 leaves no case to run; see .*run.log\n",
+            rf"{cell} +not run +rdma-cts: no case .*; see .*run.log\n",
             said,
         )
 

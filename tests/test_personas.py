@@ -202,11 +202,7 @@ def detected(violation: Violation, cases: Sequence[Case]) -> bool:
 @pytest.mark.nightly
 def test_no_violation_of_the_reference_survives_and_few_are_misattributed() -> None:
     # Only violations that survive the fast cases are tried with the slow cases.
-    slow = [
-        case
-        for case in load_suite().cases
-        if case not in cases() and case.kind is not Kind.SEQUENCES
-    ]
+    slow = [case for case in load_suite().cases if case not in cases()]
     findings = [
         finding if finding.outcome != SURVIVED else try_violation(named(finding.name), slow)
         for finding in try_all(VIOLATIONS, cases())

@@ -112,7 +112,6 @@ class StandIn(Far):
             "gid_index": None,
             "peer": None,
             "shared": False,
-            "uses": (),
         }
         return opened(
             RemoteHost(

@@ -97,7 +97,6 @@ GIVEN = st.builds(
     confirm=st.none() | st.sampled_from(["drawn", "all"]),
     poster=st.none() | st.sampled_from(["wr", "wire"]),
     seed=st.none() | st.integers(),
-    sequences=st.just(0.0) | SECONDS,
 )
 SETTLED = st.builds(RunOptions.on, GIVEN, st.just("") | DEVICES)
 CASES = st.sampled_from([HARMLESS, HAZARDOUS])
@@ -236,7 +235,6 @@ def test_pytest_gets_the_same_options_on_a_host_and_in_the_guest_its_own_device_
         "device",
         "deadline",
         "seed",
-        "sequences",
         "port",
         "profile",
         "dialect",

@@ -1,2 +1,1 @@
-"""Tests the suite itself: finds the cases that detect mutants of the reference, of drivers and of real calls. Also runs
-random sequences of calls."""
+"""Tests the suite itself: finds the cases that detect mutants of the reference, of drivers and of real calls."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 
 from conformance.bench.interface import Bench
-from conformance.combinations.runners import runners
+from conformance.combinations.runners import RUNNERS
 from conformance.execution.runner import (
     Progress,
     RunContext,
@@ -19,17 +19,12 @@ from conformance.judging import Basis, Judgement, broken
 from conformance.judging.combinations import Judged, verdicts_of_rules
 from conformance.model.capability import PRECONDITIONS, Capabilities
 from conformance.model.case import Case
-from conformance.model.observation import Observation
 from conformance.model.preflight import Findings
 from conformance.model.verdict import VIOLATIONS
 from conformance.sweeps.run import SweepRun
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
 from trial.reference.stack import OF_STREAMS, STACKS, Stack
-from trial.searching import FIRST_SEED, for_sequences, observe
-
-# The number of random sequences in a case. With this number, the case takes as long as a few dozen rows.
-_SEQUENCES = 20
 
 
 def run_context(
@@ -38,12 +33,8 @@ def run_context(
     watch: Watch,
     seed: int | None = None,
 ) -> RunContext:
-    """Returns the context of cases on a bench, without a profile and with few random sequences."""
-
-    def random_sequences(case: Case, progress: Progress) -> Observation:
-        return observe(case, bench, capabilities, for_sequences(_SEQUENCES), FIRST_SEED, progress)
-
-    return RunContext(bench, Basis(capabilities), watch, runners(random_sequences), seed)
+    """Returns the context of cases on a bench, without a profile."""
+    return RunContext(bench, Basis(capabilities), watch, RUNNERS, seed)
 
 
 def on_the_reference(bench: ReferenceBench) -> RunContext:

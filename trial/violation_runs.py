@@ -1,4 +1,4 @@
-"""Runs the trials of violations and permitted variants: on the reference, on personas and in random sequences."""
+"""Runs the trials of violations and permitted variants: on the reference and on personas."""
 
 import argparse
 import sys
@@ -23,9 +23,6 @@ from trial.catalogue import (
 from trial.mutant_table import BLIND, Violation
 from trial.personas import trying as of_personas
 from trial.personas.persona import PERSONAS
-from trial.reference.bench import ReferenceBench
-from trial.reference.device import Device
-from trial.searching import divergences, for_seconds, subject_of
 from trial.trying import Finding, check_baseline, try_all
 
 Say = Callable[[str], None]
@@ -108,33 +105,6 @@ def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     if all(outcome.passed for outcome in outcomes):
         return 0
     return 1
-
-
-def sequences(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Tries random sequences on a reference with at most one violation. The exit status is 1 after a divergence."""
-    if not arguments.seconds > 0:
-        raise UserError(f"{arguments.seconds:g}: give a number of seconds")
-    chosen = chosen_of(VIOLATIONS, suite, arguments.rule, arguments.violation)
-    if arguments.list:
-        return listed(chosen)
-    if arguments.rule or arguments.violation:
-        kind = chosen[0].kind
-    else:
-        kind = Device
-    subject, divergences_seen = (
-        subject_of(ReferenceBench(kind()), ReferenceBench().capabilities(), "libibverbs"),
-        0,
-    )
-    for divergence in divergences(subject, arguments.seed, for_seconds(arguments.seconds)):
-        divergences_seen += 1
-        print(f"{divergence.fault}\n\n{divergence.row}", flush=True)
-    print(
-        f"{subject.sequences} sequences, {subject.steps} steps in total, from seed {arguments.seed}: "
-        f"{divergences_seen} divergences",
-    )
-    if divergences_seen:
-        return 1
-    return 0
 
 
 def listed(chosen: Sequence[Violation]) -> int:

@@ -41,7 +41,7 @@ from fixtures.guest.recipe import Recipe  # noqa: E402
 from fixtures.system.cache import cache_directory  # noqa: E402
 from fixtures.targets.guests import Guests  # noqa: E402
 
-SPACES = "--tier exhaustive -k _space/ --sequences 0"
+SPACES = "--tier exhaustive -k _space/"
 CASE = "reg_mr/access_flags/local-write-alone"
 MOST = 1.2  # a figure above this multiple of the median of the last NIGHTS nights (at least FEWEST) has regressed
 NIGHTS, FEWEST = 14, 5

@@ -10,7 +10,6 @@ from datetime import datetime
 from conformance.errors import UserError, format_count
 from conformance.model.bounds import MOST_CASES
 from conformance.model.capability import Profile
-from conformance.model.kind import Kind
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import RunOptions
 from conformance.supervision.run import Run
@@ -26,15 +25,11 @@ def choose(options: RunOptions, chosen: Run | None = None, argv: Sequence[str] =
         suite = chosen.suite
     else:
         suite = _suite_of(options)
-    by = (options.selection, options.seed, bool(options.sequences))
+    by = (options.selection, options.seed)
     if chosen and chosen.by == by:
         cases = chosen.cases
     else:
         cases = ordered(options.selection.apply(suite), options.seed)
-    if not options.sequences:
-        cases = [case for case in cases if case.kind is not Kind.SEQUENCES]
-    if not cases:
-        raise UserError("--sequences 0 leaves no case to run")
     if len(cases) > MOST_CASES:
         raise UserError(
             f"{len(cases):,} cases are more than the {MOST_CASES:,} that a results file can have",

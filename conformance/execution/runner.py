@@ -45,13 +45,12 @@ class Unwatched:
 class Progress(Protocol):
     """A callback that a long case calls regularly."""
 
-    def __call__(self, point: str, done: int, **more: str) -> None:
-        """`point` is the name of the next part of the case, and `done` is the number of finished parts. For random
-        sequences, `more` has the sequence as a table `row`, and the `rule` of the last step."""
+    def __call__(self, point: str, done: int) -> None:
+        """`point` is the name of the next part of the case, and `done` is the number of finished parts."""
         ...
 
 
-def no_progress(point: str, done: int, **more: str) -> None:
+def no_progress(point: str, done: int) -> None:
     """Ignores the progress."""
 
 

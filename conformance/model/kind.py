@@ -35,14 +35,6 @@ class Kind(Enum):
         cost=500.0,
         proves=False,
     )
-    # Random sequences of calls, for a given time. They run last, because they may damage the device.
-    SEQUENCES = Traits(
-        "sequences",
-        folder="sequences",
-        call="random_sequences",
-        precedence=2,
-        proves=False,
-    )
 
     @property
     def traits(self) -> Traits:

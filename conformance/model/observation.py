@@ -95,16 +95,6 @@ class CombinationsSeen(TypedDict):
     index: str
 
 
-class DivergenceData(TypedDict):
-    """A deviation from the reference: its signature, the nearest rule, the fault, and the sequence as a row."""
-
-    when: str
-    rule: str
-    fault: str
-    row: str
-    found: NotRequired[FaultData]  # the fault as data
-
-
 class EventSeen(TypedDict):
     """What an event of a `wire` script had to see (`expected`: any of these words), and what was seen. `what` is answer,
     request, completion, receive or state. `data` is the number of bytes of the case's memory in an answer, `psn` the
@@ -193,14 +183,9 @@ class Observation(TypedDict, total=False):
 
     # Observations of a comparison with the installed header.
     checks: dict[str, int]  # the number of checks with each outcome
-    differences: list[str]  # random sequences also have this key
+    differences: list[str]
     not_covered: list[str]
 
-    # Observations of random sequences.
-    seed: int
-    sequences: int
-    steps: int
-    divergences: list[DivergenceData]
     combinations: CombinationsSeen
 
     # Observations of the case as a whole.

@@ -365,7 +365,7 @@ class StartRecord(TypedDict):
 
 class ProgressRecord(TypedDict):
     """The progress of a case: the next point, and the number of finished points. Only a worker's stream has this
-    record. For random sequences, `row` is the sequence as a row of a table, and `rule` is the rule of its last step."""
+    record."""
 
     type: Literal["progress"]
     case: str

@@ -315,8 +315,6 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "array": _words("array", None, ("pairs", "triples", "fours", "slice")),
         "points": _words("points", "all", ("all", "granted", "refused")),
     },
-    # Random sequences of calls, generated in trial/, with the reference implementation as oracle.
-    Kind.SEQUENCES.traits.call: {},
     # The kernel's query of a region (UVERBS_METHOD_QUERY_MR). The keys of `mr`, `iova` and `length` are expected.
     "query_mr": _given("mr iova=mr.addr length=mr.length"),
     # At the uverbs entry: a command with the handle of an object of a wrong type, or with a handle that no object has.
@@ -423,7 +421,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     # Creates a queue pair for these operations, and posts nothing to it.
     "create_qp_ex": _given("operations pd", type=_words("qp_type", None, ("RC", "UC", "UD"))),
 }
-# The subject of a folder of tables: a verb, the API as a whole, or sequences of all verbs.
+# The subject of a folder of tables: a verb, the API as a whole, or a model of accesses.
 VERBS = (
     *(name for name in CALLS if name.startswith("ibv_")),
     WIRE,

@@ -14,12 +14,11 @@ from typing import Optional, Union
 import pytest
 
 from conformance.bench.interface import Bench
-from conformance.combinations.runners import RandomSequences, runners
+from conformance.combinations.runners import RUNNERS
 from conformance.errors import LoopbackLost, UserError
 from conformance.execution.runner import (
     NOT_JUDGED,
     CaseRun,
-    Progress,
     RunContext,
     Watch,
     no_progress,
@@ -29,8 +28,6 @@ from conformance.judging import Basis, broken
 from conformance.kernel.module_memory import ModuleMemory
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case, RunCase
-from conformance.model.kind import Kind
-from conformance.model.observation import Observation
 from conformance.model.preflight import Findings
 from conformance.model.record import DeviceFacts, ObservedRecord, ResultRecord
 from conformance.model.verdict import NOT_TESTABLE, Verdict
@@ -125,12 +122,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ]
     if config.getoption("--rdma-seed") is not None:
         selected.sort(key=lambda item: numbers.get(item) or 0)
-    if not config.getoption("--rdma-sequences"):
-        selected = [
-            item
-            for item in selected
-            if (case := case_of(item)) is None or case.kind is not Kind.SEQUENCES
-        ]
     selected.sort(key=_precedence)
     if left_out := set(items).difference(selected):
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
@@ -168,16 +159,11 @@ def run(
     if recorder := stash_of(config).get(RECORDER, None):
         recorder.offered(capabilities)
 
-    def random_sequences(case: Case, progress: Progress) -> Observation:
-        # a fixture from trial/
-        search: RandomSequences = request.getfixturevalue("random_sequences")
-        return search(case, progress)
-
     context = RunContext(
         bench=bench,
         basis=Basis(capabilities, profile_of(config)),
         watch=kernel_watch,
-        runners=runners(random_sequences),
+        runners=RUNNERS,
         seed=config.getoption("--rdma-seed"),
         memory=module_memory,
         only_observes=stash_of(config).get(ONLY_OBSERVES, False),

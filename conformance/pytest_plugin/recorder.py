@@ -205,10 +205,9 @@ class Recorder:
                 {"type": "offered", "offered": offered, "absent": dict(capabilities.absent)}
             )
 
-    def progress(self, case: str, point: str, done: int, row: str = "", rule: str = "") -> None:
+    def progress(self, case: str, point: str, done: int) -> None:
         """Records the progress of a case, from which the supervisor derives where the kernel died. `point` is the next
-        point of a sweep. For random sequences, `row` is the sequence as a table row, and `rule` is the rule of the last
-        step."""
+        point of a sweep."""
         if self.sink and self.live:
             record: ProgressRecord = {
                 "type": "progress",
@@ -216,8 +215,6 @@ class Recorder:
                 "point": point,
                 "done": done,
             }
-            if row:
-                record |= {"row": row, "rule": rule}
             self.sink.append(record)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -22,9 +22,8 @@ from conformance.judging.wire import REPORTS
 from conformance.model import record_shape
 from conformance.model.bounds import MOST_RECORDS, MOST_VALUES
 from conformance.model.case import Case
-from conformance.model.fault import FaultKind
 from conformance.model.kind import Kind
-from conformance.model.observation import DivergenceData, KernelEvidence, Observation
+from conformance.model.observation import KernelEvidence, Observation
 from conformance.model.printable import plain
 from conformance.model.record import (
     SCHEMA,
@@ -160,8 +159,6 @@ def result_record(
         record["set_up"] = set_up_of(case)
     if case.when.call == WIRE and judgement.fault and judgement.fault.kind in REPORTS:
         record["rule_verdicts"] = _on_reports(case, registry, judgement.verdict)
-    if observed.get("divergences"):
-        _add_divergences(record, observed["divergences"])
     if "combinations" in observed:
         return with_points(record, case)
     if case.array is not None:
@@ -177,29 +174,6 @@ def _on_reports(case: Case, registry: Registry, verdict: str) -> dict[str, Verdi
         concerned = not should or rule in should
         verdicts[rule] = Verdict(verdict) if concerned else Verdict.PASS
     return verdicts
-
-
-def _add_divergences(record: ResultRecord, divergences: Sequence[DivergenceData]) -> None:
-    """Adds the deviations that random sequences have found. If the case failed because of these deviations, and not
-    because of a message in the kernel's log, also adds a verdict on each rule of the case."""
-    record["deviations"] = [_of_divergence(divergence) for divergence in divergences]
-    if record.get("fault", {}).get("kind") == FaultKind.DIFFERENT:
-        broken = {divergence["rule"] for divergence in divergences}
-        record["rule_verdicts"] = {
-            rule: Verdict.FAIL if rule in broken else Verdict.PASS for rule in record["rules"]
-        }
-
-
-def _of_divergence(divergence: DivergenceData) -> Deviation:
-    deviation: Deviation = {
-        "when": divergence["when"],
-        "rules": [divergence["rule"]],
-        "observed": divergence["fault"],
-        "row": divergence["row"],
-    }
-    if "found" in divergence:
-        return {**deviation, "fault": divergence["found"]}
-    return deviation
 
 
 def occurrence(record: ResultRecord) -> Occurrence:

@@ -108,7 +108,7 @@ def unfounded_repetitions(
         record, case = results[about["case"]], find(suite, about["case"])
         if about["confirmed"] or record.get("observed") or case is None:
             continue
-        if case.kind in (Kind.SWEEP, Kind.SEQUENCES):
+        if case.kind is Kind.SWEEP:
             continue  # the repetition of a sweep has no observation in the file of results
         observed = about["alone"].get("observed")
         verdict: str = Verdict.MISSED
@@ -178,14 +178,13 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
 
 
 def _on_its_rules(case: Case, record: ResultRecord, basis: Basis) -> ResultRecord:
-    """Returns the record with the current rules of its case. Only random sequences keep their `rule_verdicts`."""
+    """Returns the record with the current rules of its case."""
     copy_of_record = record.copy()
     if tuple(record["rules"]) != basis.resolved(case).rules:
         copy_of_record["rules"] = list(case.rules)
     if case.array is not None:
         return without_points(copy_of_record, case)
-    if case.kind is not Kind.SEQUENCES:
-        copy_of_record.pop("rule_verdicts", None)
+    copy_of_record.pop("rule_verdicts", None)
     return copy_of_record
 
 

@@ -13,13 +13,11 @@ from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model.bounds import cut
 from conformance.model.case import Case
-from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence
 from conformance.model.record import (
     SCHEMA,
     ConfirmationRecord,
     DerivedFiles,
-    Deviation,
     FooterRecord,
     HeaderRecord,
     OfferedRecord,
@@ -53,9 +51,6 @@ from conformance.tables.suite import VERSION
 
 NO_WORKER = 0
 _MOST_HEADER_BYTES = 1 << 20  # the limit for the parts of a worker's header that a run uses
-_MOST_ROW = (
-    1 << 16
-)  # the limit in characters for a random sequence during which a worker died or hung
 # The keys of a run's header whose values are copied from a worker's header, unless the plan has a value.
 _FROM_WORKERS = ("stack", "env", "device", "under_test", "seed", "argv", "tier")
 
@@ -256,28 +251,8 @@ class Recording:
         worker: int,
     ) -> None:
         """Records the case in flight of a worker that died or hung. `at` is the last progress, `log` the output."""
-        if at:
-            row = at.get("row")
-        else:
-            row = None
         judgement = Judgement.of_fault(loss_of(case, end, log, at["point"] if at else ""))
-        verdict = Verdict(judgement.verdict)
         record = self._result(case.id, replace(judgement, reason=cut(judgement.reason)), log)
-        if at:
-            rule = at.get("rule", "")
-        else:
-            rule = ""
-        # A random sequence violates the rule of its last step. For all other cases, the rules are those of the row.
-        if (
-            at
-            and row
-            and len(row) <= _MOST_ROW
-            and case.kind is Kind.SEQUENCES
-            and rule in case.rules
-        ):
-            deviation: Deviation = {"when": cut(at["point"]), "rules": [rule], "row": row}
-            record["deviations"] = [deviation]
-            record["rule_verdicts"] = {**dict.fromkeys(case.rules, Verdict.PASS), rule: verdict}
         self.append(self.prepared(record, worker))
 
     def record(self, case: str, verdict: Verdict, reason: str, worker: int = NO_WORKER) -> None:

@@ -71,7 +71,7 @@ class Run:
     @property
     def longest_case_s(self) -> float:
         """The maximum duration of a case in seconds, even if the case makes progress."""
-        return longest_case_s(self.deadline) + self.options.sequences
+        return longest_case_s(self.deadline)
 
     @property
     def devices(self) -> tuple[str, ...]:

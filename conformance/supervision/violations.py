@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from conformance.defects import Cause, cause_of, symptoms_of
 from conformance.model.case import Case
-from conformance.model.kind import Kind
 from conformance.model.record import Occurrence, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.records import occurrence
@@ -40,15 +39,14 @@ def violations(
     results: Mapping[str, ResultRecord],
     cases: Mapping[str, Case],
 ) -> Iterator[Violation]:
-    """Yields the violations among results, in the order of completion. Violations of random sequences are left out,
-    because each was already repeated when its sequence was shortened. If all points of a sweep repeat one experiment
+    """Yields the violations among results, in the order of completion. If all points of a sweep repeat one experiment
     whose outcome depends on chance, the sweep is one violation."""
     by_worker: dict[int, list[str]] = {}
     for case, record in results.items():
         number = record.get("worker", 0)
         before = tuple(by_worker.setdefault(number, []))
         by_worker[number].append(case)
-        if record["verdict"] not in VIOLATIONS or cases[case].kind is Kind.SEQUENCES:
+        if record["verdict"] not in VIOLATIONS:
             continue
         first = bool(number) and not before
         causes = {symptom.name: cause_of(symptom) for symptom in symptoms_of(record)}

@@ -258,10 +258,7 @@ class _Rows:
         if kind is Kind.COMBINATIONS and parts is not None:
             texts["array"] = array = self._array(parts.when, row)
             rules = tuple(dict.fromkeys((*rules, *(array.rules if array else ()))))
-        if kind in (
-            Kind.SEQUENCES,
-            Kind.COMBINATIONS,
-        ):  # they have only calls that the device offers
+        if kind is Kind.COMBINATIONS:  # it has only calls that the device offers
             needs = []
         if parts is not None and parts.when.call in BY_CALL:
             for key in ("given", "before", "afterwards", "sweep"):

@@ -24,7 +24,6 @@ from conformance.model.vocabulary import TIERS
 from conformance.tables.health import CASES, HEALTH
 
 DEFAULT = "default"
-SEQUENCES_S = 60.0  # default time for random sequences at each entry, in seconds
 SMOKE, EXHAUSTIVE = "smoke", "exhaustive"
 assert tuple(TIERS) == (SMOKE, DEFAULT, EXHAUSTIVE)
 
