@@ -2,7 +2,7 @@
 
 An attack tries to get the conclusion "conforms", or a better verdict, for a run that does not conform. A new attack
 needs a line in attacks.yaml, and a function in TRIED or CHANGES if no existing function fits. Verdicts without a
-supporting observation are tested in test_judge.py and test_bundle.py.
+supporting observation are tested in test_judge.py and test_forged_bundles.py.
 """
 
 from __future__ import annotations

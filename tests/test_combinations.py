@@ -1,17 +1,13 @@
-"""Tests the model of an access: that its stored arrays cover what the model permits, that the reference passes each
-point, that a device with a defect does not, and that deviations are explained by the values that cause them."""
+"""Tests the model of an access: that the reference passes each point, that a device with a defect does not, and
+that deviations are explained by the values that cause them."""
 
 import errno
-import functools
 import itertools
-import operator
-import random
 import re
 import shlex
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +18,7 @@ from conformance.errors import UserError
 from conformance.execution import connection
 from conformance.execution.runner import no_progress
 from conformance.judging.combinations import Judged, deviation
-from conformance.model.combinations import Conditions, CoveringArray, Point
+from conformance.model.combinations import CoveringArray, Point
 from conformance.model.fault import FaultKind
 from conformance.model.verdict import Verdict
 from conformance.results.combined import deviations, with_command
@@ -31,7 +27,6 @@ from conformance.tables.suite import load_suite
 from kinds import Patch
 from reports.pair_picture import Picture
 from samples import result
-from trial.answers import TABLE, current_model, refuse_unused
 from trial.reference.access import RIGHTS
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
@@ -62,68 +57,6 @@ def judged(device: type[Device], points: CoveringArray = PAIRS) -> Judged:
     with closing(ReferenceBench(device())) as bench:
         seen = observe(points, bench, lambda name: True, no_progress)
     return Judged(points, seen["combinations"])
-
-
-@pytest.mark.parametrize(("name", "strength"), [("pairs", 2), ("triples", 3)])
-def test_each_combination_of_a_valid_point_occurs_in_the_stored_array(
-    name: str,
-    strength: int,
-) -> None:
-    points = array(name)
-    conditions = Conditions(points.model)
-    faultless = [point for point in points.points if not conditions.faults(point)]
-    covered = {False: _Occurrences(points.points), True: _Occurrences(faultless)}
-    for point in _valid_points(points, conditions):
-        granted = not conditions.faults(point)
-        combinations = _combinations([point], strength)
-        assert all(combination in covered[granted] for combination in combinations)
-
-
-def _combinations(points: Sequence[Point], strength: int) -> set[tuple[Any, ...]]:
-    values = set()
-    for point in points:
-        for chosen in itertools.combinations(range(len(point)), strength):
-            values.add((chosen, tuple(point[number] for number in chosen)))
-    return values
-
-
-class _Occurrences:
-    """The points in which each value of a parameter occurs, as the bits of an integer."""
-
-    def __init__(self, points: Sequence[Point]) -> None:
-        self._points: dict[tuple[int, str], int] = {}
-        for number, point in enumerate(points):
-            for value in enumerate(point):
-                self._points[value] = self._points.get(value, 0) | 1 << number
-
-    def __contains__(self, combination: tuple[Any, ...]) -> bool:
-        """Whether a point has all values of the combination."""
-        points = [self._points.get(value, 0) for value in zip(*combination, strict=True)]
-        return functools.reduce(operator.and_, points) != 0
-
-
-def _valid_points(points: CoveringArray, conditions: Conditions) -> list[Point]:
-    """Returns points that are not in the array: stored points with a few values drawn anew. Half of them have no
-    fault."""
-    chance = random.Random(7)
-    drawn: dict[bool, list[Point]] = {True: [], False: []}
-    while min(map(len, drawn.values())) < 150:
-        point = list(chance.choice(points.points))
-        for number in chance.sample(range(len(point)), 4):
-            point[number] = chance.choice(points.model.parameters[number].labels)
-        if conditions.valid(tuple(point)) and tuple(point) not in points.points:
-            drawn[not conditions.faults(tuple(point))].append(tuple(point))
-    return [*drawn[True], *drawn[False]]
-
-
-def test_granted_and_refused_points_are_the_whole_array() -> None:
-    conditions = Conditions(PAIRS.model)
-    granted, refused = PAIRS.part("granted"), PAIRS.part("refused")
-    assert {*granted.points, *refused.points} == {*PAIRS.points}
-    assert not any(map(conditions.faults, granted.points))
-    assert all(map(conditions.faults, refused.points))
-    number = PAIRS.points.index(refused.points[3])
-    assert refused.answer(3) == PAIRS.answer(number)
 
 
 def test_the_reference_passes_every_point() -> None:
@@ -178,6 +111,14 @@ def test_a_missing_check_violates_the_rule_of_the_check(device: type[Device], ru
     violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
     assert rule in violated
     assert violated <= {rule, "REG-26"}  # an element of a list may have the key
+
+
+def _combinations(points: Sequence[Point], strength: int) -> set[tuple[Any, ...]]:
+    values = set()
+    for point in points:
+        for chosen in itertools.combinations(range(len(point)), strength):
+            values.add((chosen, tuple(point[number] for number in chosen)))
+    return values
 
 
 def test_combinations_that_a_device_lacks_are_counted_by_the_missing_capability() -> None:
@@ -389,31 +330,6 @@ def test_recorded_points_of_another_model_are_judged_by_their_recorded_answers()
     fault = fault_at_points(other, seen)
     assert fault is not None
     assert fault.kind == "wrong-immediate"
-
-
-def test_a_value_that_no_code_carries_out_is_a_mistake_with_its_location(tmp_path: Path) -> None:
-    text = TABLE.read_text()
-    changed = text.replace("      UD: datagrams\n", "      UD: datagrams\n      XRC: extended\n")
-    line = changed.splitlines().index("      XRC: extended") + 1
-    table = tmp_path / "model.yaml"
-    table.write_text(changed)
-    with pytest.raises(UserError) as raised:
-        current_model(table)
-    assert f"cases/access/model.yaml:{line}:" in str(raised.value)
-    assert "no code carries out transport=XRC" in str(raised.value)
-
-
-def test_a_constraint_that_leaves_no_point_with_a_value_is_a_mistake(tmp_path: Path) -> None:
-    text = TABLE.read_text()
-    table = tmp_path / "model.yaml"
-    table.write_text(text.replace("  excluded:\n", "  excluded:\n    none: transport=UC\n"))
-    model = current_model(table)
-    points = [*filter(Conditions(model).valid, PAIRS.points)]
-    line = text.splitlines().index("      UC: an unreliable connection") + 1
-    message = rf"^cases/access/model.yaml:{line}:\d+: no valid point has transport=UC"
-    with pytest.raises(UserError, match=message):
-        refuse_unused(model, points, table)
-    refuse_unused(PAIRS.model, PAIRS.points)
 
 
 def test_the_command_of_a_point_has_the_target_of_its_run_and_a_short_name() -> None:

@@ -9,12 +9,12 @@ import pytest
 
 from commands.report import renderer
 from kinds import Cli
+from repeated import Run, after, always
 from reports import terminal
 from reports.digest import read
 from samples import (
     numbered,
 )
-from test_confirmation import Run, after, always
 
 COUNT = 12
 SUITE = numbered(COUNT)

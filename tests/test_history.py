@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from selenium.webdriver.common.by import By
 
+from browser import MARKUP, Browser, assert_fits, browser, media
 from commands.__main__ import main
 from conformance.model.printable import plain
 from conformance.older_python import UTC
@@ -26,7 +27,6 @@ from reports.digest import digest
 from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, Cell, Outcome, read_history, since
 from reports.history_page import HistoryPage
 from samples import registry
-from test_page import MARKUP, Browser, assert_fits, browser, media
 
 __all__ = ["browser"]  # a fixture
 RECORDED = Path(__file__).with_name("recorded_violations")

@@ -13,6 +13,7 @@ import pytest
 
 from conformance.errors import UserError
 from conformance.tables.suite import ROOT
+from far_host import HELLO, Far, opened
 from fixtures.hosts import link, messages, protocol, remote_worker
 from fixtures.hosts.address import Address
 from fixtures.hosts.remote_host import Means, RemoteHost
@@ -20,7 +21,6 @@ from fixtures.hosts.remote_worker import Place, RemoteWorker
 from fixtures.system import console as consoles
 from kinds import Patch, rows
 from patience import PATIENCE_S
-from test_remote_peer import HELLO, Far, opened
 
 ADDRESS = Address("host.invalid")
 CHECKED = {

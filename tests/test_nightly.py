@@ -1,35 +1,26 @@
-"""Tests of `rdma-cts nightly`: the output, the stored files and the exit status, for each outcome of a cell."""
+"""Tests of `nightly`: what is new, known, fixed or undecided in a night, and the runs that it starts."""
 
-import fcntl
 import json
 import os
 import re
-import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Union
 
 import pytest
 
 import bad_driver
 from commands import nightly
 from commands.__main__ import main
-from commands.cli import run_arguments
-from commands.cli.endings import Terminated
 from conformance.errors import UserError
 from conformance.results.folder import RUN_LOG, check_free
 from conformance.results.records import Recorded
-from conformance.results.writer import ResultsFile
-from conformance.tables.suite import ROOT, load_suite
-from fixtures.guest.build import Progress
-from fixtures.guest.recipe import Recipe
-from kinds import Cli, Patch, Says
+from conformance.tables.suite import ROOT
+from kinds import Cli, Patch
 from launched import script
-from made_history import SUITE, run_of, write_run
+from made_history import SUITE, run_of
+from nights import CASE, Nights, nights, option
 from patience import await_true, is_running
 from reports.history import (
     BASELINE,
@@ -38,7 +29,6 @@ from reports.history import (
     REGRESSED,
     RUNNING,
     UNDECIDED,
-    History,
     format_night,
     read_history,
 )
@@ -47,14 +37,7 @@ from reports.history_page import SEEN, HistoryPage
 from samples import laid
 from test_under_test import bzimage
 
-WHOLE = load_suite()
-Made = Union[Recorded, str, BaseException]
-
-
-def option(command: Sequence[str], flag: str) -> str:
-    if flag in command:
-        return command[command.index(flag) + 1]
-    return ""
+__all__ = ["nights"]  # a fixture
 
 
 def test_a_run_may_begin_where_a_night_has_begun_its_log(tmp_path: Path) -> None:
@@ -65,68 +48,7 @@ def test_a_run_may_begin_where_a_night_has_begun_its_log(tmp_path: Path) -> None
         check_free(tmp_path)
 
 
-class Nights:
-    """Nights with simulated runs. For each stack, `cells` has the results of its run, the output of a run without
-    results, or an exception that ends the night."""
-
-    def __init__(self, folder: Path, says: Says) -> None:
-        self.folder = folder
-        self.says = says
-        self.cells: dict[str, Made] = {}
-        self.commands: list[list[str]] = []
-        self.ages: dict[str, float] = {}
-        self.no_network = False
-
-    def finished(self, command: list[str], environment: Mapping[str, str], output: int) -> int:
-        """Replaces the process of a run."""
-        self.commands.append(command)
-        result = self.cells[option(command, "--stack") or "forky"]
-        if isinstance(result, BaseException):
-            (Path(option(command, "--out")) / "work-a" / "stage").mkdir(parents=True)
-            raise result
-        if isinstance(result, str):
-            os.write(output, result.encode())
-            return 3
-        write_run(Path(option(command, "--out")), result)
-        return 1
-
-    def renewed(self, recipe: Recipe, cache: Path, days: float, progress: Progress) -> None:
-        """Replaces the building of an image."""
-        self.ages[recipe.stack] = days
-        if self.no_network:
-            raise UserError("the mirror cannot be reached", status=3)
-
-    def night(self, status: int, *arguments: str, **cells: Made) -> str:
-        """Runs one night and checks its exit status; returns its output."""
-        self.cells = {name.replace("_", "-"): result for name, result in cells.items()}
-        status_here = main(
-            ["nightly", "--history", str(self.folder), "--stack", ",".join(self.cells), *arguments],
-        )
-        out, err = self.says.readouterr()
-        assert "Traceback" not in err
-        assert status_here == status, out + err
-        return out + err
-
-    @property
-    def history(self) -> History:
-        return read_history(self.folder)
-
-    def outcomes(self, name: str) -> list[str]:
-        return [cell.outcome.outcome for cell in self.history.of(name)]
-
-
-@pytest.fixture
-def nights(tmp_path: Path, capsys: Says, monkeypatch: Patch) -> Nights:
-    """Nights in an empty history."""
-    nights_made = Nights(tmp_path / "history", capsys)
-    monkeypatch.setattr(nightly, "_finished", nights_made.finished)
-    monkeypatch.setattr(nightly, "renew_image", nights_made.renewed)
-    monkeypatch.setattr(run_arguments, "load_suite", lambda *_: WHOLE)
-    return nights_made
-
-
 GOOD_RUN, WORSE = run_of({1: "FAIL"}), run_of({1: "FAIL", 2: "FAIL"})
-CASE = SUITE.cases[2].id
 
 
 def test_a_regression_is_new_in_one_night_known_in_the_next_and_fixed_in_the_third(
@@ -375,108 +297,6 @@ def test_a_night_can_test_a_driver_from_a_source_tree(nights: Nights, tmp_path: 
     assert option(nights.commands[-1], "--modules") == str(tmp_path)
 
 
-def test_two_nights_at_once_are_refused(nights: Nights) -> None:
-    nights.night(0, forky=GOOD_RUN)
-    with (nights.folder / "lock").open("w") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        assert "another night is running" in nights.night(2, forky=GOOD_RUN)
-    assert len(nights.history.nights) == 1
-
-
-def torn(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:50] + b"\n")
-
-
-def removed(path: Path) -> Path:
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
-    return path
-
-
-NOISE = bytes(range(256)) + b"\n"
-DAMAGE: dict[str, Callable[[Path], object]] = {
-    "the outcome is not JSON": lambda cell: (cell / "cell.json").write_text("{"),
-    "the outcome has an unknown schema": lambda cell: (cell / "cell.json").write_text(
-        '{"schema": "x"}',
-    ),
-    "the outcome is a FIFO": lambda cell: os.mkfifo(removed(cell / "cell.json")),
-    "the results are torn": lambda cell: torn(cell / "results.jsonl"),
-    "the results are gone": lambda cell: removed(cell / "results.jsonl"),
-    "results and summary are noise": lambda cell: [
-        (cell / name).write_bytes(NOISE) for name in ("results.jsonl", "summary.json")
-    ],
-    "it is a link to another place": lambda cell: removed(cell).symlink_to("/"),
-    "it is a file": lambda cell: removed(cell).write_text(""),
-}
-
-
-@pytest.mark.parametrize("how", DAMAGE)
-def test_a_damaged_cell_affects_only_itself_and_is_named_in_one_line(
-    nights: Nights,
-    how: str,
-) -> None:
-    nights.night(0, forky=GOOD_RUN, sid=GOOD_RUN)
-    (night,) = nights.history.nights
-    DAMAGE[how](nights.folder / night / "forky")
-    said = nights.night(1, forky=WORSE, sid=WORSE)
-    named = [
-        line
-        for line in said.splitlines()
-        if night in line and "forky" in line and "compare --all" not in line
-    ]
-    assert len(named) == 1, said
-    assert nights.outcomes("sid") == [BASELINE, REGRESSED]
-    # A damaged cell may have been good, so the night is undecided. A link or a file is not a cell, and is ignored.
-    assert nights.outcomes("forky")[-1] == (BASELINE if how.startswith("it is") else UNDECIDED)
-
-
-def test_a_night_is_compared_with_the_good_night_before_a_damaged_one(nights: Nights) -> None:
-    for _ in range(2):
-        nights.night(0, forky=run_of({}))
-    first, second = nights.history.nights
-    torn(nights.folder / second / "forky" / "results.jsonl")
-    nights.night(1, forky=run_of({2: "FAIL"}))
-    assert nights.history.of("forky")[-1].outcome.against == first
-
-
-def test_a_night_does_not_become_the_baseline_because_results_were_removed(nights: Nights) -> None:
-    nights.night(0, forky=GOOD_RUN)
-    (night,) = nights.history.nights
-    (nights.folder / night / "forky" / "results.jsonl").unlink()
-    said = nights.night(3, forky=WORSE)
-    assert f"the results of {format_night(night)}, the last good night, cannot be read" in said
-    assert nights.outcomes("forky") == [BASELINE, UNDECIDED]
-
-
-def test_a_regression_does_not_become_the_baseline_because_earlier_nights_were_removed(
-    nights: Nights,
-) -> None:
-    nights.night(0, forky=GOOD_RUN)
-    nights.night(1, forky=WORSE)
-    good = nights.history.nights[0]
-    for _ in range(2):
-        shutil.rmtree(nights.folder / nights.history.nights[0])
-        lost = f"the results of {format_night(good)}, the last good night, cannot be read"
-        assert f"{lost}; remove {nights.folder}/*/forky" in nights.night(3, forky=WORSE)
-    for cell in nights.history.of("forky"):
-        shutil.rmtree(cell.folder)
-    nights.night(0, forky=WORSE)
-    assert nights.outcomes("forky") == [BASELINE]
-
-
-def test_only_the_last_nights_and_the_last_good_night_keep_their_results(nights: Nights) -> None:
-    nights.night(0, forky=run_of({}))
-    nights.night(1, forky=GOOD_RUN)
-    sweeps = nights.history.of("forky")[1].folder / "points"
-    sweeps.mkdir(exist_ok=True)
-    (sweeps / "a.sweep.json").write_text("{}")
-    for _ in range(3):
-        nights.night(1, "--keep", "2", forky=WORSE)
-    runs = [cell.folder / "results.jsonl" for cell in nights.history.of("forky")]
-    assert [path.exists() for path in runs] == [True, False, False, True, True]
-    assert {path.name for path in runs[1].parent.iterdir()} == {"cell.json", "summary.json"}
-    assert nights.outcomes("forky")[2:] == [REGRESSED] * 3
-
-
 def test_the_output_of_a_night_is_also_a_message_and_the_data_of_a_webhook(
     nights: Nights,
     tmp_path: Path,
@@ -507,50 +327,6 @@ def test_the_output_of_a_night_is_also_a_message_and_the_data_of_a_webhook(
     assert "is not a night" not in nights.night(0, forky=GOOD_RUN)
 
 
-def test_a_night_whose_outcome_a_full_disk_does_not_take_is_undecided_and_says_so_in_its_message(
-    nights: Nights,
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
-
-    def full(path: Path, content: bytes) -> None:
-        raise UserError(f"{path} cannot be written: No space left on device", status=3)
-
-    monkeypatch.setattr(nightly, "write_atomically", full)
-    arguments = ("--mail-to", "qa@example.org")
-    with monkeypatch.context() as without:
-        without.setattr(nightly, "find_program", lambda name: None)
-        assert "No space left" in nights.night(3, *arguments, forky=GOOD_RUN)
-    sent = tmp_path / "sent"
-    sendmail = script(tmp_path / "bin" / "sendmail", f"cat >{sent}")
-    monkeypatch.setattr(nightly, "find_program", lambda name: str(sendmail))
-    said = nights.night(3, *arguments, forky=GOOD_RUN)
-    assert re.search(r"\.eml cannot be written: No space left on device, sent$", said, re.MULTILINE)
-    assert re.search(r"forky +undecided .*cell.json cannot be written: No space", sent.read_text())
-    assert "1 undecided (exit status 3)" in sent.read_text()
-
-
-def test_foreign_files_are_named_and_not_changed(nights: Nights) -> None:
-    nights.night(0, forky=GOOD_RUN)
-    (nights.folder / "notes\n.txt").write_text("mine")
-    (nights.folder / "20261122T031700Z").symlink_to("/etc")
-    for name in ("20261399T031700Z", "99999999T999999Z", "\u0662\u0660261122T031700Z"):
-        (nights.folder / name).mkdir()
-    said = nights.night(0, forky=GOOD_RUN)
-    assert "notes?.txt is not a night of a history" in said
-    assert "20261122T031700Z is not a night of a history" in said
-    assert "20261399T031700Z is not a night of a history" in said
-    assert "99999999T999999Z is not a night of a history" in said
-    assert "\u0662\u0660261122T031700Z is not a night of a history" in said
-    assert (nights.folder / "notes\n.txt").read_text() == "mine"
-
-
-def test_a_fifo_in_the_place_of_the_lock_is_refused(tmp_path: Path, cli: Cli) -> None:
-    os.mkfifo(tmp_path / "lock")
-    said = cli(3, "nightly", "--history", tmp_path, "--stack", "forky").err
-    assert said == f"rdma-cts: {tmp_path}/lock cannot be written: No such device or address\n"
-
-
 def test_a_night_in_the_future_is_reported(nights: Nights) -> None:
     (nights.folder / "99990101T000000Z").mkdir(parents=True)
     assert "the history has a later night" in nights.night(0, forky=GOOD_RUN)
@@ -569,52 +345,6 @@ def test_the_error_message_of_a_run_is_reported(tmp_path: Path, cli: Cli) -> Non
             rf"{cell} +not run +rdma-cts: no case .*; see .*run.log\n",
             said,
         )
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_night_that_is_terminated_leaves_no_temporary_directory(
-    nights: Nights,
-    number: int,
-) -> None:
-    nights.night(128 + number, forky=Terminated(number))
-    assert [path.name for path in nights.folder.glob("*/*/*")] == ["run.log"]
-
-
-def test_a_night_that_is_interrupted_shows_also_the_cells_that_it_has_not_reached(
-    nights: Nights,
-) -> None:
-    nights.night(143, forky=GOOD_RUN, sid=Terminated(signal.SIGTERM), trixie=GOOD_RUN)
-    assert [(cell.name, cell.outcome.outcome) for cell in nights.history.cells] == [
-        ("forky", BASELINE),
-        ("sid", NOT_RUN),
-        ("trixie", NOT_RUN),
-    ]
-    assert HistoryPage(nights.history).last_outcomes == "1 baseline, 2 not run"
-    assert nights.history.of("trixie")[-1].outcome.reason == "the night was cut short"
-
-
-def test_files_of_a_killed_night_are_removed_unless_its_run_is_still_running(
-    nights: Nights,
-) -> None:
-    nights.night(3, forky=GOOD_RUN, sid=GOOD_RUN, trixie="the machine has lost power")
-    cells = {cell.name: cell.folder for cell in nights.history.cells}
-    for folder in cells.values():
-        (folder / "work-a" / "stage").mkdir(parents=True)
-    before = (cells["forky"] / "results.jsonl").read_bytes()
-    with closing(ResultsFile(cells["sid"] / "results.jsonl", carry_on=True)):
-        nights.night(0, forky=GOOD_RUN)
-    assert [name for name, folder in cells.items() if (folder / "work-a").exists()] == ["sid"]
-    assert (cells["forky"] / "results.jsonl").read_bytes() == before
-    assert not (cells["trixie"] / "results.jsonl").exists()
-
-
-def test_many_foreign_files_are_reported_in_few_lines(nights: Nights) -> None:
-    nights.folder.mkdir()
-    for number in range(300):
-        (nights.folder / f"file-{number}").write_text("")
-    said = nights.night(0, forky=GOOD_RUN)
-    assert len(said.splitlines()) < 30
-    assert "280 more in" in said
 
 
 @pytest.mark.guest

@@ -1,6 +1,4 @@
-"""Tests of a peer: which devices can be a peer. For a peer on another host: the same memory addresses at both ends, the
-peer's queue pairs, and the loss of the peer. test_two_guests.py tests a peer on another host with two devices.
-"""
+"""Tests of a requester on another host, or on another device of this host: its memory, its calls and its errors."""
 
 from __future__ import annotations
 
@@ -8,12 +6,8 @@ import ctypes
 import json
 import multiprocessing
 import os
-import signal
-import sys
-from collections.abc import Iterator
 from contextlib import closing
 from multiprocessing.connection import Connection
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -22,23 +16,17 @@ import pytest
 from conformance.bench.calls import Return, Sge
 from conformance.bench.work_requests import Completion, SendRequest
 from conformance.device import memory
-from conformance.device.queue_kinds import XrcPair
 from conformance.device.queue_pairs import DevicePair
 from conformance.device.remote_peer import Endpoint, Mirror, RemoteDevice, RemoteDomain, RemoteQueue
-from conformance.errors import HarnessFailure, LoopbackLost, PeerLost, PeerRefused
+from conformance.errors import HarnessFailure, PeerRefused
 from conformance.model.case import QpSpec
 from conformance.model.preflight import Findings
 from conformance.model.transport import INFINIBAND, IWARP, ROCE, Transport
 from conformance.pytest_plugin.options import check_peer
-from conformance.tables.suite import ROOT
 from fixtures.hosts import peer, requester
 from fixtures.hosts.address import Address, peer_of
-from fixtures.hosts.remote_host import RemoteHost
-from fixtures.hosts.ssh import PARTS, PEER_PARTS, packed
 from fixtures.system import usable
 from kinds import Patch
-from launched import script
-from patience import PATIENCE_S, await_true, is_running
 from samples import user_error
 
 SIZE = 3 * memory.PAGE - 100
@@ -371,150 +359,3 @@ def test_the_peer_is_another_device_of_the_host(monkeypatch: Patch) -> None:
     ):
         with user_error(output, status=2):
             usable.check_peer(other, "a")
-
-
-# The connection
-
-FAKE = """\
-import os, time
-from conformance.errors import UserError
-class Requesters:
-    def __init__(self, name):
-        if name != "fake0":
-            raise UserError(f"no RDMA device {name!r}; this host has none", status=4)
-    def facts(self):
-        return {"transport": "RoCE", "capabilities": {}, "endpoint": {"address": "::1", "lid": 7, "active_mtu": 4}}
-    def answer(self, call, arguments):
-        while call == "hang" and not os.path.exists(os.environ["TMPDIR"] + "/answer"):
-            time.sleep(0.01)
-        return {"value": [call, arguments]}
-"""
-
-
-# The first message of an agent.
-HELLO = {
-    "event": "hello",
-    "boot_id": "boot-1",
-    "machine": "x86_64",
-    "python": "3.13.5",
-    "folder": "/tmp/rdma-cts-1",
-}
-
-
-class Far:
-    """Acts as the other host: has its temporary directories, and local processes that replace ssh."""
-
-    def __init__(self, folder: Path, monkeypatch: Patch) -> None:
-        self.folder = folder
-        self.tmp = folder / "tmp"
-        for place in (self.tmp, folder / "pids"):
-            place.mkdir(parents=True)
-        self.client(f'exec {sys.executable} {ROOT / "tests/stand_in_ssh.py"} "$@"')
-        monkeypatch.setenv("PATH", str(folder / "bin"), prepend=os.pathsep)
-        monkeypatch.setenv("TMPDIR", str(self.tmp))
-        monkeypatch.setenv("STAND_IN_PIDS", str(folder / "pids"))
-
-    def client(self, text: str) -> None:
-        """Replaces ssh by this shell script."""
-        script(self.folder / "bin" / "ssh", text)
-
-    def pids(self) -> list[int]:
-        """Returns the ids of the running processes that replace ssh."""
-        numbers = [int(path.name) for path in (self.folder / "pids").iterdir()]
-        return [pid for pid in numbers if is_running(pid)]
-
-    def cut(self) -> None:
-        for pid in self.pids():
-            os.kill(pid, signal.SIGKILL)
-
-    def left(self) -> list[str]:
-        """Returns the names of the directories that connections have made on the host and not removed."""
-        return sorted(path.name for path in self.tmp.glob("rdma-cts-*"))
-
-
-def opened(host: RemoteHost) -> RemoteHost:
-    """Opens a host; if that fails, removes everything from the host, as the context manager does."""
-    try:
-        host.open()
-    except BaseException:
-        host.__exit__()
-        raise
-    return host
-
-
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: Patch) -> Iterator[Far]:
-    far_host = Far(tmp_path / "far", monkeypatch)
-    (tmp_path / "fake.py").write_text(FAKE)
-    name = "fixtures/hosts/requester.py"
-    tree = [
-        *((ROOT / part, part) for part in PEER_PARTS if part != name),
-        (tmp_path / "fake.py", name),
-    ]
-    monkeypatch.setattr(peer, "packed", lambda _: packed(tree))
-    yield far_host
-    await_true(lambda: not far_host.left())
-
-
-def test_calls_are_sent_over_ssh(host: Far) -> None:
-    channel, device = peer.open_remote("root@node2:fake0", PATIENCE_S)
-    with closing(channel):
-        assert (device.name, device.transport, device.lid, device.active_mtu) == (
-            "root@node2:fake0",
-            ROCE,
-            7,
-            4,
-        )
-        assert channel.call("create", one=1) == ["create", {"one": 1}]
-        assert host.left()
-    assert not host.left()
-
-
-def test_a_peer_without_the_device_is_reported_in_one_line(host: Far) -> None:
-    with user_error(r"^node2: no RDMA device 'rxe9'; this host has none$", status=4):
-        peer.open_remote("node2:rxe9", PATIENCE_S)
-
-
-def test_a_lost_peer_is_a_failure_of_the_loopback_and_not_of_the_device(host: Far) -> None:
-    channel, _ = peer.open_remote("node2:fake0", PATIENCE_S)
-    host.cut()
-    for _ in range(2):  # the second call fails without waiting
-        with pytest.raises(PeerLost, match=r"^the peer is lost: node2") as caught:
-            channel.call("create")
-        # recorded as BROKEN, never as a verdict on the device
-        assert isinstance(caught.value, LoopbackLost)
-    channel.close()
-
-
-def test_a_peer_that_does_not_respond_is_lost(host: Far) -> None:
-    channel, _ = peer.open_remote("node2:fake0", 0.5)
-    with pytest.raises(PeerLost, match="the peer is lost: node2 did not respond in time"):
-        channel.call("hang")
-    (host.tmp / "answer").touch()
-    channel.close()
-
-
-def test_the_host_of_the_device_has_what_the_peers_host_gets() -> None:
-    """A worker on the host of the device sends the peer's part of the suite to the host of the peer."""
-    names = {
-        path.relative_to(ROOT)
-        for part in PARTS
-        for path in (ROOT / part, *(ROOT / part).rglob("*"))
-    }
-    assert names.issuperset(map(Path, PEER_PARTS))
-
-
-def test_each_end_of_xrc_gets_the_numbers_of_the_other_end() -> None:
-    """Each end gets the numbers of the other end's queue pairs and shared receive queue."""
-    connected: list[Any] = []
-
-    def end(name: str, number: int) -> Any:
-        queue = RemoteQueue.__new__(RemoteQueue)
-        queue.number, queue.receiver, queue.shared = number, number + 1, number + 2
-        queue.__dict__["connect"] = lambda *numbers: connected.append((name, numbers))
-        return queue
-
-    pair = XrcPair.__new__(XrcPair)
-    pair.requester, pair.responder = end("requester", 10), end("responder", 20)
-    pair._connect()
-    assert connected == [("requester", (20, 21, 22)), ("responder", (10, 11, 12))]

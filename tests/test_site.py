@@ -14,6 +14,7 @@ import pytest
 from lxml import etree
 
 from bad_places import full_disk
+from browser import MARKUP, Browser, assert_legible, browser, media
 from commands.__main__ import main
 from conformance.results.records import Recorded
 from kinds import Cli, Folders
@@ -21,7 +22,6 @@ from made_history import RULES, SUITE, run_of
 from reports.history import GOOD, NOT_RUN, Outcome, read_history
 from reports.history_page import HistoryPage
 from test_history import keep, name_of, short
-from test_page import MARKUP, Browser, assert_legible, browser, media
 
 __all__ = ["browser", "short"]  # fixtures
 

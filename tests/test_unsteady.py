@@ -15,6 +15,7 @@ from conformance.judging import Judgement
 from conformance.model.fault import ON_DEMAND, OWN_ADDRESSES, Fault, FaultKind
 from conformance.results.records import result_record
 from kinds import Cli
+from repeated import Run
 from reports import terminal
 from reports.comparison import (
     CHANGED,
@@ -36,7 +37,6 @@ from samples import (
     result,
     written,
 )
-from test_confirmation import Run
 
 COUNT = 12
 SUITE = numbered(COUNT)

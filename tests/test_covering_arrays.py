@@ -1,0 +1,94 @@
+"""Tests of the stored arrays of a model: each combination of a valid point occurs in them."""
+
+import functools
+import operator
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.errors import UserError
+from conformance.model.combinations import Conditions, CoveringArray, Point
+from test_combinations import PAIRS, _combinations, array
+from trial.answers import TABLE, current_model, refuse_unused
+
+
+@pytest.mark.parametrize(("name", "strength"), [("pairs", 2), ("triples", 3)])
+def test_each_combination_of_a_valid_point_occurs_in_the_stored_array(
+    name: str,
+    strength: int,
+) -> None:
+    points = array(name)
+    conditions = Conditions(points.model)
+    faultless = [point for point in points.points if not conditions.faults(point)]
+    covered = {False: _Occurrences(points.points), True: _Occurrences(faultless)}
+    for point in _valid_points(points, conditions):
+        granted = not conditions.faults(point)
+        combinations = _combinations([point], strength)
+        assert all(combination in covered[granted] for combination in combinations)
+
+
+class _Occurrences:
+    """The points in which each value of a parameter occurs, as the bits of an integer."""
+
+    def __init__(self, points: Sequence[Point]) -> None:
+        self._points: dict[tuple[int, str], int] = {}
+        for number, point in enumerate(points):
+            for value in enumerate(point):
+                self._points[value] = self._points.get(value, 0) | 1 << number
+
+    def __contains__(self, combination: tuple[Any, ...]) -> bool:
+        """Whether a point has all values of the combination."""
+        points = [self._points.get(value, 0) for value in zip(*combination, strict=True)]
+        return functools.reduce(operator.and_, points) != 0
+
+
+def _valid_points(points: CoveringArray, conditions: Conditions) -> list[Point]:
+    """Returns points that are not in the array: stored points with a few values drawn anew. Half of them have no
+    fault."""
+    chance = random.Random(7)
+    drawn: dict[bool, list[Point]] = {True: [], False: []}
+    while min(map(len, drawn.values())) < 150:
+        point = list(chance.choice(points.points))
+        for number in chance.sample(range(len(point)), 4):
+            point[number] = chance.choice(points.model.parameters[number].labels)
+        if conditions.valid(tuple(point)) and tuple(point) not in points.points:
+            drawn[not conditions.faults(tuple(point))].append(tuple(point))
+    return [*drawn[True], *drawn[False]]
+
+
+def test_granted_and_refused_points_are_the_whole_array() -> None:
+    conditions = Conditions(PAIRS.model)
+    granted, refused = PAIRS.part("granted"), PAIRS.part("refused")
+    assert {*granted.points, *refused.points} == {*PAIRS.points}
+    assert not any(map(conditions.faults, granted.points))
+    assert all(map(conditions.faults, refused.points))
+    number = PAIRS.points.index(refused.points[3])
+    assert refused.answer(3) == PAIRS.answer(number)
+
+
+def test_a_value_that_no_code_carries_out_is_a_mistake_with_its_location(tmp_path: Path) -> None:
+    text = TABLE.read_text()
+    changed = text.replace("      UD: datagrams\n", "      UD: datagrams\n      XRC: extended\n")
+    line = changed.splitlines().index("      XRC: extended") + 1
+    table = tmp_path / "model.yaml"
+    table.write_text(changed)
+    with pytest.raises(UserError) as raised:
+        current_model(table)
+    assert f"cases/access/model.yaml:{line}:" in str(raised.value)
+    assert "no code carries out transport=XRC" in str(raised.value)
+
+
+def test_a_constraint_that_leaves_no_point_with_a_value_is_a_mistake(tmp_path: Path) -> None:
+    text = TABLE.read_text()
+    table = tmp_path / "model.yaml"
+    table.write_text(text.replace("  excluded:\n", "  excluded:\n    none: transport=UC\n"))
+    model = current_model(table)
+    points = [*filter(Conditions(model).valid, PAIRS.points)]
+    line = text.splitlines().index("      UC: an unreliable connection") + 1
+    message = rf"^cases/access/model.yaml:{line}:\d+: no valid point has transport=UC"
+    with pytest.raises(UserError, match=message):
+        refuse_unused(model, points, table)
+    refuse_unused(PAIRS.model, PAIRS.points)

@@ -1,0 +1,224 @@
+"""Tests of nights whose files are damaged, removed or foreign, or that are terminated."""
+
+import fcntl
+import os
+import re
+import shutil
+import signal
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from commands import nightly
+from commands.cli.endings import Terminated
+from conformance.errors import UserError
+from conformance.results.writer import ResultsFile
+from kinds import Cli, Patch
+from launched import script
+from made_history import run_of
+from nights import Nights, nights
+from reports.history import (
+    BASELINE,
+    NOT_RUN,
+    REGRESSED,
+    UNDECIDED,
+    format_night,
+)
+from reports.history_page import HistoryPage
+from test_nightly import GOOD_RUN, WORSE
+
+__all__ = ["nights"]  # a fixture
+
+
+def test_two_nights_at_once_are_refused(nights: Nights) -> None:
+    nights.night(0, forky=GOOD_RUN)
+    with (nights.folder / "lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert "another night is running" in nights.night(2, forky=GOOD_RUN)
+    assert len(nights.history.nights) == 1
+
+
+def torn(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:50] + b"\n")
+
+
+def removed(path: Path) -> Path:
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return path
+
+
+NOISE = bytes(range(256)) + b"\n"
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "the outcome is not JSON": lambda cell: (cell / "cell.json").write_text("{"),
+    "the outcome has an unknown schema": lambda cell: (cell / "cell.json").write_text(
+        '{"schema": "x"}',
+    ),
+    "the outcome is a FIFO": lambda cell: os.mkfifo(removed(cell / "cell.json")),
+    "the results are torn": lambda cell: torn(cell / "results.jsonl"),
+    "the results are gone": lambda cell: removed(cell / "results.jsonl"),
+    "results and summary are noise": lambda cell: [
+        (cell / name).write_bytes(NOISE) for name in ("results.jsonl", "summary.json")
+    ],
+    "it is a link to another place": lambda cell: removed(cell).symlink_to("/"),
+    "it is a file": lambda cell: removed(cell).write_text(""),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_cell_affects_only_itself_and_is_named_in_one_line(
+    nights: Nights,
+    how: str,
+) -> None:
+    nights.night(0, forky=GOOD_RUN, sid=GOOD_RUN)
+    (night,) = nights.history.nights
+    DAMAGE[how](nights.folder / night / "forky")
+    said = nights.night(1, forky=WORSE, sid=WORSE)
+    named = [
+        line
+        for line in said.splitlines()
+        if night in line and "forky" in line and "compare --all" not in line
+    ]
+    assert len(named) == 1, said
+    assert nights.outcomes("sid") == [BASELINE, REGRESSED]
+    # A damaged cell may have been good, so the night is undecided. A link or a file is not a cell, and is ignored.
+    assert nights.outcomes("forky")[-1] == (BASELINE if how.startswith("it is") else UNDECIDED)
+
+
+def test_a_night_is_compared_with_the_good_night_before_a_damaged_one(nights: Nights) -> None:
+    for _ in range(2):
+        nights.night(0, forky=run_of({}))
+    first, second = nights.history.nights
+    torn(nights.folder / second / "forky" / "results.jsonl")
+    nights.night(1, forky=run_of({2: "FAIL"}))
+    assert nights.history.of("forky")[-1].outcome.against == first
+
+
+def test_a_night_does_not_become_the_baseline_because_results_were_removed(nights: Nights) -> None:
+    nights.night(0, forky=GOOD_RUN)
+    (night,) = nights.history.nights
+    (nights.folder / night / "forky" / "results.jsonl").unlink()
+    said = nights.night(3, forky=WORSE)
+    assert f"the results of {format_night(night)}, the last good night, cannot be read" in said
+    assert nights.outcomes("forky") == [BASELINE, UNDECIDED]
+
+
+def test_a_regression_does_not_become_the_baseline_because_earlier_nights_were_removed(
+    nights: Nights,
+) -> None:
+    nights.night(0, forky=GOOD_RUN)
+    nights.night(1, forky=WORSE)
+    good = nights.history.nights[0]
+    for _ in range(2):
+        shutil.rmtree(nights.folder / nights.history.nights[0])
+        lost = f"the results of {format_night(good)}, the last good night, cannot be read"
+        assert f"{lost}; remove {nights.folder}/*/forky" in nights.night(3, forky=WORSE)
+    for cell in nights.history.of("forky"):
+        shutil.rmtree(cell.folder)
+    nights.night(0, forky=WORSE)
+    assert nights.outcomes("forky") == [BASELINE]
+
+
+def test_only_the_last_nights_and_the_last_good_night_keep_their_results(nights: Nights) -> None:
+    nights.night(0, forky=run_of({}))
+    nights.night(1, forky=GOOD_RUN)
+    sweeps = nights.history.of("forky")[1].folder / "points"
+    sweeps.mkdir(exist_ok=True)
+    (sweeps / "a.sweep.json").write_text("{}")
+    for _ in range(3):
+        nights.night(1, "--keep", "2", forky=WORSE)
+    runs = [cell.folder / "results.jsonl" for cell in nights.history.of("forky")]
+    assert [path.exists() for path in runs] == [True, False, False, True, True]
+    assert {path.name for path in runs[1].parent.iterdir()} == {"cell.json", "summary.json"}
+    assert nights.outcomes("forky")[2:] == [REGRESSED] * 3
+
+
+def test_a_night_whose_outcome_a_full_disk_does_not_take_is_undecided_and_says_so_in_its_message(
+    nights: Nights,
+    tmp_path: Path,
+    monkeypatch: Patch,
+) -> None:
+
+    def full(path: Path, content: bytes) -> None:
+        raise UserError(f"{path} cannot be written: No space left on device", status=3)
+
+    monkeypatch.setattr(nightly, "write_atomically", full)
+    arguments = ("--mail-to", "qa@example.org")
+    with monkeypatch.context() as without:
+        without.setattr(nightly, "find_program", lambda name: None)
+        assert "No space left" in nights.night(3, *arguments, forky=GOOD_RUN)
+    sent = tmp_path / "sent"
+    sendmail = script(tmp_path / "bin" / "sendmail", f"cat >{sent}")
+    monkeypatch.setattr(nightly, "find_program", lambda name: str(sendmail))
+    said = nights.night(3, *arguments, forky=GOOD_RUN)
+    assert re.search(r"\.eml cannot be written: No space left on device, sent$", said, re.MULTILINE)
+    assert re.search(r"forky +undecided .*cell.json cannot be written: No space", sent.read_text())
+    assert "1 undecided (exit status 3)" in sent.read_text()
+
+
+def test_foreign_files_are_named_and_not_changed(nights: Nights) -> None:
+    nights.night(0, forky=GOOD_RUN)
+    (nights.folder / "notes\n.txt").write_text("mine")
+    (nights.folder / "20261122T031700Z").symlink_to("/etc")
+    for name in ("20261399T031700Z", "99999999T999999Z", "\u0662\u0660261122T031700Z"):
+        (nights.folder / name).mkdir()
+    said = nights.night(0, forky=GOOD_RUN)
+    assert "notes?.txt is not a night of a history" in said
+    assert "20261122T031700Z is not a night of a history" in said
+    assert "20261399T031700Z is not a night of a history" in said
+    assert "99999999T999999Z is not a night of a history" in said
+    assert "\u0662\u0660261122T031700Z is not a night of a history" in said
+    assert (nights.folder / "notes\n.txt").read_text() == "mine"
+
+
+def test_a_fifo_in_the_place_of_the_lock_is_refused(tmp_path: Path, cli: Cli) -> None:
+    os.mkfifo(tmp_path / "lock")
+    said = cli(3, "nightly", "--history", tmp_path, "--stack", "forky").err
+    assert said == f"rdma-cts: {tmp_path}/lock cannot be written: No such device or address\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_night_that_is_terminated_leaves_no_temporary_directory(
+    nights: Nights,
+    number: int,
+) -> None:
+    nights.night(128 + number, forky=Terminated(number))
+    assert [path.name for path in nights.folder.glob("*/*/*")] == ["run.log"]
+
+
+def test_a_night_that_is_interrupted_shows_also_the_cells_that_it_has_not_reached(
+    nights: Nights,
+) -> None:
+    nights.night(143, forky=GOOD_RUN, sid=Terminated(signal.SIGTERM), trixie=GOOD_RUN)
+    assert [(cell.name, cell.outcome.outcome) for cell in nights.history.cells] == [
+        ("forky", BASELINE),
+        ("sid", NOT_RUN),
+        ("trixie", NOT_RUN),
+    ]
+    assert HistoryPage(nights.history).last_outcomes == "1 baseline, 2 not run"
+    assert nights.history.of("trixie")[-1].outcome.reason == "the night was cut short"
+
+
+def test_files_of_a_killed_night_are_removed_unless_its_run_is_still_running(
+    nights: Nights,
+) -> None:
+    nights.night(3, forky=GOOD_RUN, sid=GOOD_RUN, trixie="the machine has lost power")
+    cells = {cell.name: cell.folder for cell in nights.history.cells}
+    for folder in cells.values():
+        (folder / "work-a" / "stage").mkdir(parents=True)
+    before = (cells["forky"] / "results.jsonl").read_bytes()
+    with closing(ResultsFile(cells["sid"] / "results.jsonl", carry_on=True)):
+        nights.night(0, forky=GOOD_RUN)
+    assert [name for name, folder in cells.items() if (folder / "work-a").exists()] == ["sid"]
+    assert (cells["forky"] / "results.jsonl").read_bytes() == before
+    assert not (cells["trixie"] / "results.jsonl").exists()
+
+
+def test_many_foreign_files_are_reported_in_few_lines(nights: Nights) -> None:
+    nights.folder.mkdir()
+    for number in range(300):
+        (nights.folder / f"file-{number}").write_text("")
+    said = nights.night(0, forky=GOOD_RUN)
+    assert len(said.splitlines()) < 30
+    assert "280 more in" in said

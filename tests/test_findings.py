@@ -1,0 +1,163 @@
+"""Tests of the page of findings, and of the trial that compares programs with the verdicts of their run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conformance.tables.suite import ROOT
+from kinds import Cli
+from programs import ADVICE, FORKY, RECORDED, WRITE, forky, page_of, programs, records
+from reports.digest import read
+from samples import laid, written_records
+from trial.reproduction import (
+    AGREED,
+    DIFFERS,
+    NOT_MADE,
+    REPRODUCED,
+    Trying,
+    _finding,
+    compare,
+    passed,
+)
+
+
+def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(
+    tmp_path: Path,
+) -> None:
+    fingerprint = forky().violations.defects[0].fingerprint
+    places = f"{fingerprint}: rxe_mw.c, rxe_invalidate_mw\n"
+    laid(tmp_path / "findings", {"old.c": "stale\n", "places.yaml": places})
+    trixie = RECORDED / "trixie.jsonl"
+    page = page_of(tmp_path, FORKY, trixie, "--programs")
+    fingerprints = {
+        defect.fingerprint
+        for defect in (*forky().violations.defects, *read(trixie).violations.defects)
+    }
+    assert page.count("\n- fingerprint: `") == len(fingerprints)
+    assert "- where: rxe_mw.c, rxe_invalidate_mw" in page
+    linked = set(re.findall(r"\(findings/([^)]+\.c)\)", page))
+    assert linked == {path.name for path in (tmp_path / "findings").glob("*.c")}
+    twice = page_of(tmp_path / "twice", trixie, FORKY, FORKY)
+    assert not re.search(r"seen on: [^\n]*forky[^\n]*forky", twice)
+    assert "linked programs" not in twice
+    assert "; not tried on: trixie" in page  # the recording has only the violations of the run
+    assert "; not on: " not in page
+
+
+@pytest.mark.parametrize(("verdict", "says"), [("PASS", "not on"), ("UNSUPPORTED", "not tried on")])
+def test_the_page_of_findings_names_the_stacks_without_the_defect(
+    tmp_path: Path,
+    verdict: str,
+    says: str,
+) -> None:
+    head, *passing = records()
+    head["stack"] = "sid"
+    for record in passing:
+        if str(record.get("case", "")).startswith("bind_mw/"):
+            record |= {
+                "verdict": verdict,
+                "effective": verdict,
+                "rule_verdicts": {},
+                "deviations": [],
+                "fault": None,
+            }
+    page = page_of(tmp_path, FORKY, written_records([head, *passing], tmp_path / "sid"))
+    assert re.search(rf"- seen on: forky \(\d+ results\); {says}: sid\n- rules: BIND", page)
+    assert {says} == set(re.findall("; (not.* on): ", page))
+
+
+def test_unconfirmed_violations_are_not_findings(tmp_path: Path) -> None:
+    defect = next(
+        defect
+        for defect in forky().violations.defects
+        if len(defect.symptoms) == 1 and defect.first.name == defect.first.case
+    )
+    once = {"verdict": "FAIL", "reason": "it was seen once"}
+    tried = {
+        "type": "confirmation",
+        "case": defect.first.case,
+        "confirmed": False,
+        "by": "repetition",
+        "in_run": once,
+    }
+    *lines, footer = records()
+    alone = {**tried, "alone": {"verdict": "PASS", "reason": ""}}
+    page = page_of(tmp_path, written_records([*lines, alone, footer], tmp_path / "forky"))
+    assert page.count("\n- fingerprint: `") == len(forky().violations.defects) - 1
+    assert f"`{defect.fingerprint}`" not in page
+
+
+def test_the_programs_of_the_documented_findings_are_up_to_date(tmp_path: Path) -> None:
+    """The programs of three findings are in docs/; without --programs, the command rewrites only existing programs."""
+    documented = {path.name: path.read_text() for path in (ROOT / "docs" / "findings").glob("*.c")}
+    assert len(documented) == 3
+    laid(tmp_path / "findings", dict.fromkeys(documented, ""))
+    page_of(tmp_path, FORKY)
+    assert {
+        path.name: path.read_text() for path in (tmp_path / "findings").glob("*.c")
+    } == documented
+    page_of(tmp_path, FORKY, "--programs")
+    assert len(list((tmp_path / "findings").glob("*.c"))) > 10
+
+
+def test_places_that_are_not_a_mapping_of_texts_are_refused(tmp_path: Path, cli: Cli) -> None:
+    laid(tmp_path / "findings", {"places.yaml": "- a list\n"})
+    assert (
+        "expected a mapping from fingerprints to texts"
+        in cli(2, "findings", FORKY, "--out", tmp_path).err
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "end", "outcome"),
+    [
+        ("FAIL", 1, REPRODUCED),
+        ("FAIL", 0, DIFFERS),
+        ("FAIL", 77, DIFFERS),
+        ("FAIL", 2, DIFFERS),
+        ("CRASH", -11, REPRODUCED),
+        ("CRASH", "the guest died", REPRODUCED),
+        ("CRASH", 0, DIFFERS),
+        ("PASS", 0, AGREED),
+        ("PASS", 1, DIFFERS),
+        ("PASS", -11, DIFFERS),
+        ("FAIL", "it does not compile", DIFFERS),
+    ],
+)
+def test_the_exit_of_a_program_is_compared_with_the_verdict_of_the_run(
+    verdict: str,
+    end: int | str,
+    outcome: str,
+) -> None:
+    assert _finding(Trying("a/b/c", verdict, None), end, "last\n\n").outcome == outcome
+
+
+def test_a_trial_passes_if_95_of_100_violations_are_reproduced() -> None:
+    findings = [_finding(Trying(str(number), "FAIL", None), 1, "") for number in range(95)]
+    lost = [
+        replace(_finding(Trying(str(number), "FAIL", None), 0, ""), outcome=NOT_MADE)
+        for number in range(5)
+    ]
+    assert passed([*findings, *lost])
+    assert not passed([*findings[1:], *lost, lost[0]])
+    agreed = [_finding(Trying("pass", "PASS", None), 0, "")]
+    assert not passed([*findings[1:], *lost, lost[0], *agreed * 50])
+
+
+@pytest.mark.guest
+def test_programs_have_the_results_of_the_run_in_the_guest(tmp_path: Path) -> None:
+    verdicts = {"reg_mr/registration/last-byte": "PASS", **dict.fromkeys((ADVICE, WRITE), "FAIL")}
+    verdicts["bind_mw/type_1/part-from-buf"] = "FAIL"
+    programs_made = programs()[0]
+    tried = [
+        Trying(id_, verdict, programs_made[id_])
+        for id_, verdict in verdicts.items()
+        if id_ in programs_made
+    ]
+    assert len(tried) >= 3
+    findings = list(compare(tried, "forky", tmp_path, 1, print, assume_yes=True))
+    assert {finding.outcome for finding in findings} == {REPRODUCED, AGREED}, findings

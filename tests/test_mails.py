@@ -1,0 +1,161 @@
+"""Tests of mails about defects, which have the program of a case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conformance.defects import answering_of
+from conformance.model.fault import Effect
+from conformance.results.records import Recorded
+from conformance.tables.suite import ROOT
+from kinds import Cli
+from programs import (
+    DEFECT,
+    FORKY,
+    RECORDED,
+    ROWS,
+    WRITE,
+    forky,
+    mail_of,
+    records,
+    spaced,
+    symptom_named,
+)
+from reports.digest import digest, read
+from reports.reproducers.mail import WIDTH as MAIL_WIDTH
+from samples import changed, result, written_records
+
+DEADLY = "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104"
+
+
+def test_a_mail_has_every_part_in_72_columns() -> None:
+    symptom = symptom_named(WRITE)
+    text = mail_of(symptom, read(RECORDED / "trixie.jsonl"))
+    # the kernel log of this run has no long line
+    assert max(map(len, text.splitlines())) <= MAIL_WIDTH
+    output = spaced(text)
+    for part in (
+        "Subject: rxe: ",
+        "The objects and calls:",
+        "expected: success",
+        "observed: ",
+        "answered by: ",
+        "Tested: ",
+        "modules.rdma_rxe.build_id: ",
+        "Stacks:",
+        "int main(int argc, char **argv)",
+        "IBV_ACCESS_ON_DEMAND Create an on-demand paging MR",
+    ):
+        assert part in output, part
+    observed = output.partition("observed: ")[2]
+    assert observed.startswith(symptom.line.removeprefix("afterwards ")[:40])
+
+
+@pytest.mark.parametrize(
+    ("layer", "part"),
+    [("device", "rxe"), ("provider", "rdma-core, providers/rxe"), ("kernel core", "RDMA/core")],
+)
+def test_the_subject_of_a_mail_names_the_part_of_the_stack(layer: str, part: str) -> None:
+    symptom = next(
+        defect.symptoms[0]
+        for defect in forky().violations.defects
+        if answering_of(defect.symptoms[0]).layer == layer
+    )
+    text = mail_of(symptom)
+    assert text.startswith(f"Subject: {part}: ")
+
+
+def test_a_mail_has_the_kernels_messages_unchanged_and_the_function_that_crashed() -> None:
+    symptom = symptom_named(DEADLY)
+    log = symptom.record["kernel"]["log"]
+    first = next(number for number, line in enumerate(log) if "Oops: general protection" in line)
+    text = mail_of(symptom)
+    output = text.partition("The kernel's messages:\n")[2].splitlines()
+    assert output[:40] == [f"  {line}".rstrip() for line in log[first : first + 40]]
+    assert output[40] == f"  ({len(log) - first - 40} more lines)"
+    assert any("RIP: " in line for line in output)
+    subject = spaced(text.partition("\n\n")[0])
+    assert subject.startswith("Subject: rxe: kernel fault in rxe_odp_mr_copy: on-demand")
+    device = forky().header["device"]["name"]
+    assert f"  modprobe rdma_rxe\n  rdma link add {device} type rxe netdev NETDEV" in text
+    assert f"  ./shown {device}\n" in text
+    assert "the program stops the kernel" in spaced(text)
+
+
+def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite() -> None:
+    symptoms = (symptom for defect in forky().violations.defects for symptom in defect.symptoms)
+    symptom = next(symptom for symptom in symptoms if symptom.fault.effect is Effect.PROCESS_DIED)
+    provider = 'Binary file "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav65.so", at +0x484f [0x7fa1d566384f]'
+    frames = [
+        '  File "/suite/conformance/execution/steps.py", line 264 in _bind',
+        '  Binary file "python3" [0x450bc9]',
+    ]
+    died = replace(
+        symptom,
+        record={**symptom.record, "kernel": {"log": [*frames, f"  {provider}"]}},
+    )
+    text = mail_of(died)
+    stack = text.partition("The stack of the process, innermost frame first:\n")[2]
+    assert stack.startswith(f"  {provider}\n\nTested: ")
+    assert "/suite/" not in text
+    assert "the program is killed by a signal" in spaced(text)
+
+
+@pytest.mark.parametrize(
+    ("digits", "shown"),
+    [
+        ("34c7", "reg_mr/rights/remote-read-refused-by-none"),  # not by its first case
+        ("85a6", ""),  # needs list_traffic
+        ("86c7", ""),  # points of a model
+    ],
+)
+def test_every_defect_has_a_mail_and_a_program_if_one_of_its_cases_has_one(
+    digits: str, shown: str, tmp_path: Path, cli: Cli
+) -> None:
+    run = ("--run", ROOT / "docs/runs/siw.jsonl.xz")
+    said = cli(0 if shown else 2, "reproducer", digits, *run, "--out", tmp_path / "shown.c")
+    text = cli(0, "reproducer", digits, *run, "--mail").out
+    if shown:
+        assert f" lines that show {shown}; cc " in said.out
+        assert (tmp_path / "shown.c").read_text().partition("*/")[2]
+    else:
+        assert said.err.endswith("; --mail writes a report without a program\n")
+        assert "This command repeats it: ./rdma-cts run " in spaced(text)
+    assert ("int main(" in text) == bool(shown)
+    title, _, body = text.removeprefix("Subject: ").partition("\n\n")
+    assert spaced(body).startswith(spaced(title).partition(": ")[2] + ".")
+
+
+def test_a_mail_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: Cli) -> None:
+    built, *later = records()
+    built["under_test"]["given"]["linux"] = {"sha256": "e4" * 32}
+    built["under_test"]["modules"]["rdma_rxe"]["build_id"] = "ce" * 20
+    mine = written_records([built, *later], tmp_path)
+    said = spaced(cli(0, "reproducer", DEFECT, "--run", mine, "--mail", "--others", FORKY).out)
+    assert "rdma-core 65.0 (the stack under test was changed: linux e4e4e4e4). " in said
+    assert "rdma-core 65.0, with modules.rdma_rxe.build_id a6d6b4de9dc2: has the defect" in said
+
+
+@pytest.mark.parametrize(
+    ("verdict", "says"),
+    [
+        ("PASS", "does not have the defect (the case is PASS)"),
+        ("UNSUPPORTED", "leaves the defect undecided (the case is UNSUPPORTED)"),
+        ("MISSED", "was not tested for the defect"),
+    ],
+)
+def test_a_mail_describes_another_stack_by_the_verdict_of_its_run(
+    tmp_path: Path,
+    verdict: str,
+    says: str,
+) -> None:
+    symptom, run = symptom_named(WRITE), forky()
+    head = changed(run.header, {"device": {**run.header["device"], "driver": "siw"}})
+    case = next(row for row in ROWS if row.id == symptom.case)
+    other = digest(Recorded(head, [result(case, verdict)], None).shown(), tmp_path)
+    said = spaced(mail_of(symptom, other))
+    assert f"- siw, kernel 7.2.12+deb14-amd64, rdma-core 65.0: {says}" in said
+    assert "- rxe, kernel 7.2.12+deb14-amd64, rdma-core 65.0: has the defect" in said

@@ -1,0 +1,260 @@
+"""Tests of report.html in a real browser: several runs side by side, a run beside an earlier one, and pages of real or
+large runs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.webdriver.common.by import By
+
+from browser import (
+    FIGURES,
+    RECORDED,
+    SUITE,
+    Browser,
+    assert_fits,
+    browser,
+    build,
+    cases,
+    focused,
+    run,
+    show,
+    wait_for_rows,
+)
+from conformance.model.record import Axes, Subsets
+from conformance.older_python import pairwise
+from reports import html
+from reports.digest import read
+from reports.novelty import novelty
+from samples import OUTCOMES, numbered, result, sweep
+
+__all__ = ["browser"]  # a fixture
+
+
+def test_several_runs_are_columns_and_differing_cases_can_be_selected(
+    browser: Browser,
+    tmp_path: Path,
+) -> None:
+    old = [result(case) for case in SUITE.cases[:4]]
+    new = [result(case, "FAIL" if case is SUITE.cases[2] else "PASS") for case in SUITE.cases[1:5]]
+    show(browser, tmp_path, run(tmp_path, old, stack="trixie"), run(tmp_path, new, stack="forky"))
+    heads = [heading.text for heading in browser.all(".row.head span")]
+    assert heads[2:] == ["trixie", "forky"]
+    defects = [cell.text for cell in browser.all(".defects .line .num")]
+    assert defects == ["trixie", "forky", "in any", "·", "1", "1"]
+    differing = "1 of 5 cases have different verdicts; 2 are not in every run."
+    assert browser.one("header > .verdict").text == differing
+    browser.one("button[data-verdict=differs]").click()
+    assert cases(browser) == [SUITE.cases[2].id]
+    rule = browser.by_id("REG-01")
+    assert [badge.text for badge in rule.find_elements(By.CSS_SELECTOR, "summary.row .v")] == [
+        "PASS",
+        "FAIL",
+    ]
+    browser.one("button[data-verdict=differs]").click()
+    build(browser)
+    verdicts = rule.find_elements(By.CSS_SELECTOR, "details.case")[4].get_attribute("data-verdicts")
+    assert verdicts == "- PASS"
+    levels = browser.js(
+        "[...document.querySelectorAll('h1,h2,h3,h4')].map(each => +each.tagName[1])",
+    )
+    assert [pair for pair in pairwise(levels) if pair[1] > pair[0] + 1] == []
+
+
+def test_the_defects_of_a_real_run_fit_on_the_first_screen_and_the_page_on_twelve_sheets(
+    browser: Browser,
+    tmp_path: Path,
+) -> None:
+    show(browser, tmp_path, read(RECORDED))
+    lines = browser.all(".defect > summary")
+    severities = ["kernel crash"] * 2 + ["memory safety"] * 2 + ["process crash"]
+    assert [line.text.split("\n")[0] for line in lines[:5]] == severities
+    assert len(lines) == 23
+    height = browser.js("innerHeight")
+    assert max(line.rect["y"] + line.rect["height"] for line in lines) <= height
+    assert browser.one(".rule-map").rect["y"] < lines[0].rect["y"]
+    top = " ".join(browser.one(".bad").text.split())
+    assert top.startswith(
+        "23 defects in 189 cases: 2 kernel crash (6) 2 memory safety (29) 1 process crash (1)",
+    )
+    paper = {"printBackground": False, "paperWidth": 8.27, "paperHeight": 11.69}
+    printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", paper)["data"])
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) <= 12
+    assert screens(browser, 1280) <= 12
+    assert screens(browser, 390) <= 12
+    build(browser)
+    assert_fits(browser)
+
+
+def screens(browser: Browser, width: int) -> float:
+    """Returns the height of the page in screens of 844 pixels."""
+    size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        height: int = browser.js("document.documentElement.scrollHeight")
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    return height / 844
+
+
+def test_a_matrix_shows_which_of_three_runs_has_a_defect_and_when(
+    browser: Browser,
+    tmp_path: Path,
+) -> None:
+    case = SUITE.cases[0]
+    runs = [
+        run(tmp_path, [result(case, verdict)], stack=stack, started=f"2026-01-0{day}T00:00:00")
+        for day, (stack, verdict) in enumerate(
+            [("trixie", "FAIL"), ("forky", "PASS"), ("sid", "FAIL")],
+            1,
+        )
+    ]
+    show(browser, tmp_path, *runs)
+    assert [cell.text for cell in browser.all(".line.head .num")] == [
+        "trixie",
+        "forky",
+        "sid",
+        "in any",
+    ]
+    assert [cell.text for cell in browser.all(".defect .line .num")] == ["1", "·", "1", "1"]
+    assert [cell.text for cell in browser.all(".defect .line .day")] == ["2026-01-01", "2026-01-03"]
+    assert browser.one("h1").text == "trixie and forky and sid, side by side"
+
+
+def test_the_page_of_two_runs_says_which_is_worse_and_lists_what_differs_first(
+    browser: Browser,
+    tmp_path: Path,
+) -> None:
+    trixie, forky = (read(RECORDED.with_name(f"{stack}.jsonl")) for stack in ("trixie", "forky"))
+    show(browser, tmp_path, trixie, forky)
+    assert browser.one("h1").text == "trixie and forky, side by side"
+    lines = [line.text for line in browser.all("header > .about")]
+    assert [line.partition("; defects: ")[2] for line in lines] == [
+        "none only here",
+        "9 only here, the worst: kernel crash",
+    ]
+    assert "kernel 6.12" in lines[0]
+    assert [heading.text for heading in browser.all(".defects > h3")] == [
+        "not in every run",
+        "in every run",
+    ]
+    first = [
+        cell.text for cell in browser.one(".defect > summary").find_elements(By.CLASS_NAME, "num")
+    ]
+    assert "·" in first
+    days = {run_here.header["started"][:10] for run_here in (trixie, forky)}
+    assert bool(browser.all(".day")) == (len(days) > 1)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_id_widens_a_page_and_a_narrow_one_begins_with_a_defect(
+    browser: Browser,
+    tmp_path: Path,
+    width: int,
+) -> None:
+    id_ = f"reg_mr/{'x' * 400}"
+    texts: dict[str, Any] = dict.fromkeys(("call", "repro"), id_)
+    bad = result(SUITE.cases[0], "HANG", case=id_, notes=[id_], **texts)
+    repetition: Any = {"case": id_, "point": id_, "by": "alone", "confirmed": False, "after": [id_]}
+    digest = run(tmp_path, [bad])
+    footer: Any = {**(digest.footer or {}), "confirmation": FIGURES}
+    digest = replace(digest, confirmations=(repetition,), footer=footer)
+    for runs in ([digest], [digest, digest]):
+        show(browser, tmp_path, *runs)
+        assert browser.one(".defect").rect["y"] < 844
+        build(browser)
+        assert_fits(browser, width)
+
+
+def test_what_is_new_against_an_earlier_run_is_above_the_other_defects(
+    browser: Browser,
+    tmp_path: Path,
+) -> None:
+    old = read(RECORDED)
+    defect = old.violations.open_defects[0]
+    without = [record for record in old.results if record["case"] not in defect.cases]
+    earlier = run(tmp_path, without)
+    page = tmp_path / "report.html"
+    page.write_text(html.render([old], novelty(old, earlier)))
+    browser.get(page.as_uri())
+    wait_for_rows(browser)
+    (first, *rest) = browser.all(".defect")
+    assert first.get_attribute("id") == f"defect:{defect.fingerprint}"
+    headings = [heading.text for heading in browser.all(".defects > h3")]
+    assert headings == [f"new against {earlier.path}", f"not new against {earlier.path}"]
+    assert_fits(browser)
+    assert len(rest) == len(old.violations.defects) - 1
+
+
+def test_a_hundred_thousand_points_have_no_elements(browser: Browser, tmp_path: Path) -> None:
+    flags: Subsets = {"subsets": [f"FLAG_{number}" for number in range(11)]}
+    axes: Axes = {"access": flags, "start": [str(index) for index in range(50)]}
+    cases = numbered(700)
+    lines = [
+        result(case, "FAIL" if number % 10 == 0 else "PASS")
+        for number, case in enumerate(cases.cases)
+    ]
+    lines[0] = sweep(tmp_path, cases.cases[0], axes, lambda at: len(at["access"]) % 3, OUTCOMES)
+    show(browser, tmp_path, run(tmp_path, lines))
+    assert browser.js("document.getElementsByTagName('*').length") < 50 * len(lines)
+    build(browser)
+    assert browser.js("document.getElementsByTagName('*').length") < 70 * len(lines)
+    assert "102,400 points" in browser.by_id(f"sweep:{cases.cases[0].id}").text
+    assert browser.one(".map").is_displayed()
+
+
+def test_the_data_have_the_fields_of_each_result() -> None:
+    """The test reads the data like the script of the page (reports/page_data.py has the format)."""
+    run_ = read(RECORDED)
+    marked = r'<script type="application/octet-stream" id="data">([^<]*)</script>'
+    (packed,) = re.findall(marked, html.render([run_]))
+    data: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed, validate=True)))
+    (columns,) = data["runs"]
+    assert data["cases"] == [record["case"] for record in run_.results]
+    for at, record in enumerate(run_.results):
+        row = {name: data["texts"][column[at]] for name, column in columns.items()}
+        for name, value in (
+            ("verdict", record["verdict"]),
+            ("effective", record["effective"]),
+            ("reason", record["reason"]),
+            ("call", record["call"]),
+            ("given", record["set_up"]["given"]),
+            ("before", record["set_up"]["before"]),
+            ("kernel", "\n".join(record["kernel"]["log"])),
+            ("remarks", "; ".join(record["notes"])),
+            ("points", [list(point) for point in record["points"].items()]),
+            ("reproduce", record["repro"].replace(record["case"], "\0")),
+        ):
+            assert (row[name] or type(value)()) == value, (record["case"], name)
+        assert len(row["deviations"] or ()) == len(record["deviations"])
+    assert data["unrecorded"] == []
+
+
+def test_rows_are_built_two_hundred_at_a_time(browser: Browser, tmp_path: Path) -> None:
+    cases = numbered(450)
+    show(browser, tmp_path, run(tmp_path, [result(case) for case in cases.cases]))
+    # A link leads to a case that is not among the first 200.
+    browser.execute_script("location.hash = arguments[0]", cases.cases[440].id)
+    browser.wait(lambda: focused(browser) == cases.cases[440].id)
+    assert "outcome success" in browser.by_id(cases.cases[440].id).text
+    browser.get("about:blank")
+    browser.get((tmp_path / "report.html").as_uri())
+    wait_for_rows(browser)
+    browser.one(".group:has(#REG-01) > summary").click()
+    browser.one("#REG-01 > summary").click()
+    more = browser.wait(lambda: browser.one("#REG-01 button.more"))
+    for remaining in (250, 50):
+        assert more.text == f"{remaining} more"
+        assert len(browser.all("details.case")) == 450 - remaining
+        more.click()
+    assert [row.get_attribute("id") for row in browser.all("details.case")] == [
+        case.id for case in cases.cases
+    ]
+    assert not browser.all("button.more")

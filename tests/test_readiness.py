@@ -1,0 +1,166 @@
+"""Tests of the doctor: what it says about this machine, and the remedies."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from borrowed_host import INSTALL, Host, host, python_host
+from commands import doctor
+from conformance.errors import UserError
+from conformance.kernel.netlink import driver_name
+from conformance.tables.suite import ROOT
+from fixtures.guest import qemu
+from fixtures.guest.build import os_errors_explained
+from fixtures.guest.image import ensure_image
+from fixtures.guest.recipe import recipe_for
+from fixtures.system import readiness
+from fixtures.system.architecture import host_architecture
+from kinds import Cli, Patch
+from samples import laid
+
+__all__ = ["host", "python_host"]  # fixtures
+
+
+def _by_subject(findings: list[readiness.Finding]) -> dict[str, readiness.Finding]:
+    return {finding.about: finding for finding in findings}
+
+
+def test_a_host_with_a_device_works(tmp_path: Path) -> None:
+    (tmp_path / "sys/class/infiniband/mlx5_0").mkdir(parents=True)
+    pages = "HugePages_Total:  16\nHugePages_Free:   7\n"
+    laid(tmp_path, {"dev/infiniband/uverbs0": "", "proc/meminfo": pages})
+    findings = _by_subject(readiness.device_findings(root=tmp_path))
+    assert (findings["RDMA devices"].state, findings["RDMA devices"].text) == (
+        readiness.OK,
+        "mlx5_0",
+    )
+    assert findings["device nodes"].state == readiness.OK
+    assert (findings["hugepages"].state, findings["hugepages"].text) == (readiness.OK, "7 free")
+    assert (findings["Python"].state, findings["Python"].text) == (readiness.OK, sys.executable)
+
+
+def test_a_host_with_nothing_gets_remedies(tmp_path: Path) -> None:
+    findings = _by_subject(readiness.device_findings(root=tmp_path))
+    assert findings["RDMA devices"].state == readiness.MISSING
+    assert "no module rdma_rxe" in findings["RDMA devices"].text
+    assert findings["device nodes"].state == readiness.MISSING
+    assert findings["hugepages"].state == readiness.NOTE
+    assert not readiness.works(findings.values())
+
+
+def test_modules_that_only_need_loading_are_distinguished(tmp_path: Path) -> None:
+    modules = "kernel/x/rdma_rxe.ko.xz: kernel/y/ib-core.ko\nkernel/y/ib-uverbs.ko:\n"
+    laid(tmp_path, {f"lib/modules/{os.uname().release}/modules.dep": modules})
+    findings = _by_subject(readiness.device_findings(root=tmp_path))
+    assert findings["RDMA devices"].remedy.startswith("modprobe rdma_rxe")
+    assert findings["device nodes"].remedy == "modprobe ib_uverbs"
+
+
+def test_missing_programs_are_reported_with_the_command(
+    python_host: Host,
+    monkeypatch: Patch,
+) -> None:
+    for user, sudo in ((1000, "sudo "), (0, "")):
+        monkeypatch.setattr("os.geteuid", lambda user=user: user)
+        findings = _by_subject(doctor.guest_findings(recipe_for(), python_host.root))
+        assert findings["packages"].state == readiness.MISSING
+        assert findings["packages"].remedy == f"{sudo}{INSTALL} qemu-system-x86 mmdebstrap"
+    assert findings["guest image"].text.startswith("not built yet")
+    assert findings["processor"].text.startswith("software emulation")
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [("kvm", "/dev/kvm$"), ("tcg", "software emulation"), ("", "tried at the")],
+)
+def test_the_doctor_reports_what_runs_have_recorded_about_kvm(
+    known: str,
+    said: str,
+    monkeypatch: Patch,
+) -> None:
+    monkeypatch.delenv("RDMA_CTS_ACCEL", raising=False)
+    monkeypatch.setattr(qemu, "kvm_present", lambda _: True)
+    monkeypatch.setattr(qemu, "remembered", lambda _: known)
+    finding = doctor._processor(Path("/"), Path("vmlinuz"), host_architecture())
+    assert re.search(said, finding.text)
+
+
+def test_a_cache_that_cannot_be_used_is_named_with_its_variable(
+    monkeypatch: Patch,
+    cli: Cli,
+) -> None:
+    monkeypatch.setenv("RDMA_CTS_CACHE", "/proc/x")
+    said = cli(4, "doctor", "--stack", "forky-mended").out
+    assert re.search("guest image +not built yet.*\\)$", said, re.MULTILINE)
+    with pytest.raises(UserError, match=r"the cache cannot be used.*; set RDMA_CTS_CACHE"):
+        ensure_image(recipe_for(), Path("/proc/x"), print)
+
+
+def test_a_cache_that_cannot_be_searched_is_named_with_its_variable(monkeypatch: Patch) -> None:
+    """A stand-in refuses access to the cache, because root may read every directory."""
+    refused = PermissionError(13, "Permission denied", "/home/other/cache")
+    monkeypatch.setattr(Path, "stat", Mock(side_effect=refused))
+    with (
+        pytest.raises(UserError, match=r"the cache cannot be used.*; set RDMA_CTS_CACHE"),
+        os_errors_explained(Path("x/log")),
+    ):
+        raise refused
+
+
+def test_the_doctor_reports_what_is_known_about_the_driver_of_a_device(
+    cli: Cli,
+    monkeypatch: Patch,
+) -> None:
+    monkeypatch.setattr(
+        doctor,
+        "device_findings",
+        lambda: [readiness.Finding(readiness.OK, "it", "is")],
+    )
+    monkeypatch.setattr(doctor, "device_names", lambda: ["mlx5_0"])
+    monkeypatch.setattr("commands.doctor.RdmaNetlink.driver_id", lambda _: 1)
+    text = cli(0, "doctor", "--device", "mlx5_0").out
+    assert "REG-10, NUL-05: memory keys have no bit for MW_BIND; DEREG-02: " in text
+    assert "every driver" in text
+    assert "`" not in text
+    assert "mana" not in text
+    assert (
+        "there is no device mlx5_1; devices of this host: mlx5_0"
+        in cli(2, "doctor", "--device", "mlx5_1").err
+    )
+
+
+def test_each_row_about_nics_is_found_by_the_driver_that_the_kernel_names() -> None:
+    page = (ROOT / "docs" / "nics.md").read_text()
+    named = {
+        name
+        for row in re.findall(r"^\| ([a-z][\w, ]+) \| ", page, re.MULTILINE)
+        for name in row.split(", ")
+    }
+    # Rows that are not about one driver, and a driver that registers no device.
+    named -= {"driver", "every driver", "bng_re"}
+    assert named == {driver_name(number) for number in range(1, 22)} - {
+        "cxgb3",
+        "nes",
+        "qib",
+        "rxe",
+    }
+    for driver in named:
+        assert [rows for rows in doctor.driver_findings(driver) if rows.about == driver], driver
+    assert [rows.about for rows in doctor.driver_findings("rxe")] == ["every driver"]
+    (elsewhere,) = doctor.driver_findings("mlx5", [])
+    assert "nics.md" in elsewhere.text
+
+
+@pytest.mark.usefixtures("python_host")
+def test_the_doctor_fails_when_no_way_works(cli: Cli, monkeypatch: Patch) -> None:
+    findings = [readiness.Finding(readiness.MISSING, "it", "is not", "fix it")]
+    monkeypatch.setattr(doctor, "device_findings", lambda: findings)
+    assert "Neither way works" in cli(4, "doctor").out
+    findings[:] = [readiness.Finding(readiness.OK, "it", "is")]
+    assert "Works now: On an RDMA device of this host." in cli(0, "doctor").out
