@@ -1,7 +1,6 @@
 """`rdma-cts findings`: writes a page about the defects in runs on several stacks, and C programs for the defects."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,13 +15,11 @@ from fixtures.guest.changes import FOLDER as CHANGES
 from fixtures.guest.changes import read_changes
 from reports.digest import read
 from reports.reproducers.findings import FOLDER, PAGE, Finding, Run, findings_of, page
-from reports.reproducers.kcidb import ORIGIN, objects
 from reports.reproducers.mail import mail_of
 from reports.reproducers.of_runs import basis_of
 
 # The name of the file with the places of defects in the driver's source, by fingerprint. Uncertain places are left out.
 PLACES = "places.yaml"
-_KCIDB = "kcidb.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,38 +44,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser,
         "--format",
-        f"markdown: the page; mail: a text for each defect, in {FOLDER}/; kcidb: objects of KCIDB, in {_KCIDB}",
-        choices=("markdown", "mail", "kcidb"),
+        f"markdown: the page; mail: a text for each defect, in {FOLDER}/",
+        choices=("markdown", "mail"),
         default="markdown",
-    )
-    add(
-        parser,
-        "--origin NAME",
-        "for KCIDB: the CI system (default: %(default)s)",
-        default="rdma_cts",
     )
     add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    if not ORIGIN.match(arguments.origin):
-        raise UserError(
-            f"--origin {arguments.origin!r}: the name of a CI system consists of a-z, 0-9 and _",
-        )
     suite = suite_from(arguments)
     runs = [Run(read(path), basis_of(path)) for path in arguments.runs]
     findings = findings_of(runs, suite)
     if arguments.format == "markdown":
         return _page(findings, runs, arguments)
     make_directory(arguments.out)
-    if arguments.format == "kcidb":
-        text = (
-            json.dumps(objects(findings, runs, arguments.origin), indent=1, ensure_ascii=False)
-            + "\n"
-        )
-        write_atomically(arguments.out / _KCIDB, text.encode())
-        print(f"{arguments.out / _KCIDB}: {len(findings)} issues")
-        return 0
     return _mails(findings, runs, suite, arguments.out)
 
 

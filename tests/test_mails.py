@@ -159,3 +159,16 @@ def test_a_mail_describes_another_stack_by_the_verdict_of_its_run(
     said = spaced(mail_of(symptom, other))
     assert f"- siw, kernel 7.2.12+deb14-amd64, rdma-core 65.0: {says}" in said
     assert "- rxe, kernel 7.2.12+deb14-amd64, rdma-core 65.0: has the defect" in said
+
+
+def test_the_text_about_a_defect_names_the_stacks_that_have_it(tmp_path: Path, cli: Cli) -> None:
+    runs = (FORKY, RECORDED / "trixie.jsonl")
+    said = cli(0, "findings", *runs, "--format", "mail", "--out", tmp_path).out
+    texts = sorted((tmp_path / "findings").glob("*.txt"))
+    assert f"{tmp_path}/findings: {len(texts)} texts" in said
+    assert len(texts) > 5
+    for text in map(Path.read_text, texts):
+        assert text.startswith("Subject: ")
+        assert "\nStacks:\n" in text
+        assert ("#include <infiniband/verbs.h>" in text) != ("There is no C program" in text)
+    assert not (tmp_path / "findings.md").exists()

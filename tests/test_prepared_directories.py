@@ -93,7 +93,7 @@ def test_a_page_of_a_history_replaces_what_has_its_name(
     assert_untouched(victim)
 
 
-@pytest.mark.parametrize("form", ["markdown", "mail", "kcidb"])
+@pytest.mark.parametrize("form", ["markdown", "mail"])
 def test_findings_replace_what_has_their_names(
     tmp_path: Path,
     victim: Path,

@@ -139,7 +139,6 @@ def test_no_file_made_from_such_results_has_the_values(
     main(["judge", str(written_by_hand), "--out", "again"])
     main(["findings", str(written_by_hand), "--programs", "--out", "findings"])
     main(["findings", str(written_by_hand), "--format", "mail", "--out", "mails"])
-    main(["findings", str(written_by_hand), "--format", "kcidb", "--out", "kcidb"])
     main(["reproducer", "--all", "--run", str(written_by_hand), "--out", "programs"])
     main(["compare", "--nodes", str(written_by_hand), "--out", "nodes"])
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
