@@ -4,16 +4,19 @@ refusal."""
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from conformance.errors import UserError
+from conformance.execution.runner import run_case
 from conformance.model.capability import OF_TEST_KERNELS
 from conformance.model.case import Case
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Needs, Shown, controls, shown_by, shown_of_rules
+from conformance.results.case_record import case_record
 from conformance.results.rule_conclusions import (
     RuleConclusion,
     conclude_rules,
@@ -26,6 +29,10 @@ from conformance.tables.tiers import of_tier
 from recorded_reference import record
 from reports.digest import read
 from samples import case, changed, numbered, result
+from trial.reference.bench import ReferenceBench
+from trial.reference.device import Device
+from trial.reference.stack import Stack
+from trial.running import on_the_reference
 
 SUITE = load_suite()
 NEEDS = SUITE.registry.needs
@@ -165,6 +172,27 @@ def test_passed_points_are_evidence_although_the_sweep_fails(effective: str) -> 
         "REG-05": "PASS",
         "REG-17": effective,
     }
+
+
+def test_a_rule_is_not_verified_by_points_that_were_not_reached() -> None:
+    """On Linux, the kernel's core refuses an hca_va with another offset within the page."""
+    sweep = next(
+        item
+        for item in SUITE.cases
+        if item.id == "reg_mr_iova/far_addresses/local-operation-by-address"
+    )
+    kernel_core = Stack("linux", frozenset({"iova_page_offset"}))
+    with closing(ReferenceBench(Device(kernel_core))) as bench:
+        seen = case_record(run_case(sweep, on_the_reference(bench)), SUITE.registry)
+    assert seen["verdict"] == "PASS"
+    assert "; not reached: registering the MR 'mr' was refused with EINVAL" in seen["reason"]
+    assert seen["unreached"] == {"IOVA-02": 15, "IOVA-03": 15}
+    conclusion = conclude_rules([seen], Needs({"IOVA-02": ()}))["IOVA-02"]
+    assert conclusion.restriction == (
+        f"passed in part (0 of 1); not reachable here (15 points): {sweep.id}"
+    )
+    seen["space"]["tries"] = True
+    assert conclude_rules([seen], Needs({"IOVA-02": ()}))["IOVA-02"].verdict == "PASS"
 
 
 def test_evidence_that_needs_a_test_kernel_is_not_required() -> None:

@@ -317,6 +317,7 @@ class ResultRecord(TypedDict):
     evidence: NotRequired[list[Shows]]
     space: NotRequired[SpaceFacts]
     points: NotRequired[dict[str, int]]
+    unreached: NotRequired[dict[str, int]]
     rule_verdicts: NotRequired[dict[str, Verdict]]
     points_data: NotRequired[PointsFile]
     alarms: NotRequired[list[Alarm]]

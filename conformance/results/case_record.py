@@ -62,6 +62,7 @@ def sweep_record(
         "expected": {"clauses": clauses(case)},
         "space": {"axes": case.sweep.space.as_data(), "size": case.sweep.size, **tries},
         "points": result.points.by_verdict(),
+        "unreached": result.points.unreached(),
         # The points of any rule may have caused the error of the kernel.
         "rule_verdicts": dict.fromkeys(by_rule, Verdict.FAIL) if result.alarms else by_rule,
         "points_data": result.points.as_data(case.id),

@@ -84,6 +84,8 @@ def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str
         verdict = Verdict.BROKEN  # no set-up worked at any point
     shares = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
     reason = f"{case.sweep.size:,} points: {shares}"
+    if verdict == Verdict.PASS:
+        reason += _why_unreached(points)
     fault = None
     if alarms:
         first = alarms[0]
@@ -93,6 +95,17 @@ def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str
         else:
             fault = None
     return SweepResult(points, verdict, reason, alarms, log, fault)
+
+
+def _why_unreached(points: Points) -> str:
+    """Returns a clause with the reasons of the UNREACHABLE points; empty if there are none."""
+    reasons = dict.fromkeys(
+        outcome.observed for outcome in points.outcomes if outcome.verdict == Verdict.UNREACHABLE
+    )
+    if not reasons:
+        return ""
+    first, *others = reasons
+    return f"; not reached: {first}{' (and others)' if others else ''}"
 
 
 class PointJudge:

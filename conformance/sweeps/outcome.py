@@ -108,6 +108,14 @@ class Points:
             )
         return {rule: Verdict(overall(verdicts)) for rule, verdicts in rules.items()}
 
+    def unreached(self) -> dict[str, int]:
+        """Returns the number of UNREACHABLE points by the rule that determined their expectation."""
+        total: Counter[str] = Counter()
+        for outcome, count in zip(self.outcomes, self.counts(), strict=True):
+            if outcome.verdict == Verdict.UNREACHABLE:
+                total.update(dict.fromkeys(outcome.rules, count))
+        return dict(total)
+
     def column(self, number: int) -> int:
         """Returns the column (see model/space.py) of the points with the outcome `number`."""
         return int.from_bytes(bytes(map(number.__eq__, self.index)), "little")
