@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from conformance.errors import UserError
 from conformance.tables.suite import ROOT
 from kinds import Patch, Says
+from launched import git
+from samples import laid
 
 SCRIPT = ROOT / "ci/benchmarks/run_cost.py"
 sys.path.append(str(SCRIPT.parent))
 import run_cost  # noqa: E402
+from commits import beside, tree_of  # noqa: E402
 from readers import Cost  # noqa: E402
 
 
@@ -87,3 +91,37 @@ def test_a_damaged_history_is_reported_before_anything_is_measured(
         runpy.run_path(str(SCRIPT), run_name="__main__")
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"run_cost.py: {history}:2: not a night of run_cost.py: {why}")
+
+
+def test_two_trees_are_measured_in_turn_and_the_ratios_are_of_pairs(tmp_path: Path) -> None:
+    order: list[str] = []
+    seconds = iter((9.0, 9.0, 2.0, 1.0, 8.0, 6.0, 4.0, 4.0))  # the first pair fills caches
+
+    def run(work: Path, tree: Path) -> Cost:
+        assert not list(work.iterdir())
+        order.append(tree.name)
+        took = next(seconds)
+        return Cost(took, took / 2, 1.0)
+
+    line = beside("a run", run, 3, (tmp_path / "before", tmp_path / "now"))
+    assert order == ["before", "now"] * 4
+    ratio = "0.75 (0.50 to 1.00)"
+    assert line == f"| a run | 3 | 4.00 s | 4.00 s | {ratio} | 2.00 s | 2.00 s | {ratio} |"
+    seconds = iter((2.0, 1.0))
+    assert "| 1 | 2.00 s | 1.00 s | 0.50 (" in beside("once", run, 0, (tmp_path, tmp_path))
+
+
+def test_the_tree_of_a_commit_is_removed_and_an_unknown_commit_is_one_line(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    git(project, "init", "--quiet")
+    laid(project, {"file": "1"})
+    git(project, "add", "file")
+    git(project, "commit", "--quiet", "--message", "first")
+    laid(project, {"file": "2"})
+    with tree_of(project, "HEAD") as tree:
+        assert (tree / "file").read_text() == "1"
+    assert not tree.exists()
+    assert len(git(project, "worktree", "list").splitlines()) == 1
+    with pytest.raises(UserError, match=r"^nowhere: .*nowhere"), tree_of(project, "nowhere"):
+        pass

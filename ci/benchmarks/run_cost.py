@@ -1,10 +1,14 @@
-"""Measures what runs and other commands cost: `python3 ci/benchmarks/run_cost.py [--repetitions N] [MEASURE …]`.
+"""Measures what runs and other commands cost: `python3 ci/benchmarks/run_cost.py [--repetitions N] [--against COMMIT]
+[MEASURE …]`.
 
 Prints the time of each run, and a Markdown table with the medians of the times, of the processor seconds and of the
 memory. The processor seconds are those of the command and its guests; they vary less than the times on a busy machine.
 The memory is the peak of the largest process; for the lab, it is the proportional set size of all runs. The first
 repetition of each measure fills caches and is not counted; `first` is measured once. The exit status is 1 if a goal is
-missed or, with `--history FILE`, only if a figure is more than a fifth above the median of the last nights in FILE."""
+missed or, with `--history FILE`, only if a figure is more than a fifth above the median of the last nights in FILE.
+
+With `--against COMMIT`, each repetition measures that commit and then this tree, and the table has the ratios of these
+pairs: a machine that other programs use changes its speed within minutes, but seldom within a pair."""
 
 from __future__ import annotations
 
@@ -26,6 +30,7 @@ from conformance.older_python import UTC, zip
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "ci/benchmarks")]
 
+from commits import TABLE, beside, of_images, tree_of  # noqa: E402
 from readers import SAMPLE, Cost, cost, repeated_run  # noqa: E402
 
 from conformance.errors import UserError, reading  # noqa: E402
@@ -67,30 +72,30 @@ done
 def guest_run(
     *arguments: str,
     new_build: bool = False,
-    empty_cache: bool = False,
-) -> Callable[[Path], Cost]:
-    """Returns a function that runs cases in the guest, with files in the directory `work`. With `new_build`, no
-    template exists for the software under test."""
+    cache_of: Callable[[Path], Path] | None = None,
+) -> Callable[[Path, Path], Cost]:
+    """Returns a function that runs cases in the guest with the suite in the directory `tree`, and with files in the
+    directory `work`. With `new_build`, no template exists for the software under test. `cache_of` makes a cache in a
+    directory."""
 
-    def run(work: Path) -> Cost:
-        if empty_cache:
-            cache = {"RDMA_CTS_CACHE": str(work / "cache")}
-        else:
-            cache = {}
+    def run(work: Path, tree: Path) -> Cost:
+        environment = {"PYTHONPATH": str(tree)}
+        if cache_of:
+            environment["RDMA_CTS_CACHE"] = str(cache_of(work / "cache"))
         if new_build:
             unseen = ["--guest-env", f"RDMA_CTS_BENCHMARK={time.time_ns()}"]
         else:
             unseen = []
         always = ["--guest", "--quiet", "--yes", "--out", str(work / "out")]
-        return cost([str(ROOT / "rdma-cts"), "run", *always, *arguments, *unseen], cache)
+        return cost([str(tree / "rdma-cts"), "run", *always, *arguments, *unseen], environment)
 
     return run
 
 
-def reports(work: Path) -> Cost:
+def reports(work: Path, tree: Path) -> Cost:
     large = repeated_run(SAMPLE, work / "many", RESULTS)
     code = f"from pathlib import Path; from commands.report import write_beside; write_beside(Path({str(large)!r}))"
-    return cost([sys.executable, "-c", code], {})
+    return cost([sys.executable, "-c", code], {"PYTHONPATH": str(tree)})
 
 
 def parsing(work: Path) -> float:
@@ -102,7 +107,7 @@ def parsing(work: Path) -> float:
     return time.perf_counter() - began
 
 
-def lab_start(work: Path) -> Cost:
+def lab_start(work: Path, tree: Path) -> Cost:
     """Starts a lab; returns its cost until each run has requested a worker from its host."""
     ssh, started = work / "bin/ssh", work / "started"
     ssh.parent.mkdir()
@@ -119,7 +124,7 @@ def lab_start(work: Path) -> Cost:
         "STARTED": str(started),
     }
     command = [
-        str(ROOT / "rdma-cts"),
+        str(tree / "rdma-cts"),
         "run",
         "--lab",
         str(work / "lab.yaml"),
@@ -161,11 +166,11 @@ def lab_start(work: Path) -> Cost:
 
 @dataclass(frozen=True)
 class Measure:
-    """One line of the table. In a new directory, `run` measures the cost, and `floor` measures a lower bound of the
-    time. `goal_s` is in seconds; with `goal_mib`, a goal for the memory, it is in processor seconds."""
+    """One line of the table. In a new directory, `run` measures the cost of the suite in a tree, and `floor` measures a
+    lower bound of the time. `goal_s` is in seconds; with `goal_mib`, a goal for the memory, it is in processor seconds."""
 
     title: str
-    run: Callable[[Path], Cost]
+    run: Callable[[Path, Path], Cost]
     goal_s: float
     floor: Callable[[Path], float] | None = None
     goal_mib: float = 0.0
@@ -224,12 +229,18 @@ MEASURES = {
         18.0,
         boot_and_power_off,
     ),
+    "commit": Measure(
+        "`--only CASE` of a new commit",
+        guest_run("--only", CASE, cache_of=of_images),
+        18.0,
+        boot_and_power_off,
+    ),
     "smoke": Measure("the smoke tier", guest_run("--tier", "smoke"), 12.0, cases_only),
     "default": Measure("the default tier, violations confirmed", guest_run(), 90.0, cases_only),
     "spaces": Measure("the exhaustive tier's spaces", guest_run(*SPACES.split()), 70.0, cases_only),
     "first": Measure(
         "the first run ever",
-        guest_run("--only", CASE, empty_cache=True),
+        guest_run("--only", CASE, cache_of=lambda place: place),
         180.0,
         once=True,
     ),
@@ -248,7 +259,9 @@ MEASURES = {
     ),
     "quick": Measure(
         "the quick tests",
-        lambda _: cost([str(ROOT / "rdma-cts"), "test", "--quick", "--yes"], {}),
+        lambda _, tree: cost(
+            [str(tree / "rdma-cts"), "test", "--quick", "--yes"], {"PYTHONPATH": str(tree)}
+        ),
         45.0,
     ),
 }
@@ -259,7 +272,7 @@ def repeat(name: str, measure: Measure, repetitions: int) -> tuple[Cost, float |
     costs, floors = [], []
     for repetition in range(1 if measure.once else repetitions + 1):
         with tempfile.TemporaryDirectory(prefix="rdma-cts-benchmark-") as folder:
-            took = measure.run(Path(folder))
+            took = measure.run(Path(folder), ROOT)
             if measure.floor:
                 floor = measure.floor(Path(folder))
             else:
@@ -343,12 +356,11 @@ def main() -> int:
         metavar="N",
         help="how often each measure is repeated",
     )
-    parser.add_argument(
-        "--history",
-        type=Path,
-        metavar="FILE",
-        help="compare with earlier nights, and add this night",
-    )
+    compare = parser.add_mutually_exclusive_group()
+    of_history = "compare with earlier nights, and add this night"
+    compare.add_argument("--history", type=Path, metavar="FILE", help=of_history)
+    of_commit = "measure this commit too, in turn, and print the ratios"
+    compare.add_argument("--against", metavar="COMMIT", help=of_commit)
     parser.add_argument(
         "measures",
         nargs="*",
@@ -360,10 +372,16 @@ def main() -> int:
         parser.error(
             f"unknown measure {sorted(unknown)[0]!r}; the measures are {', '.join(MEASURES)}",
         )
-    if arguments.history:
-        nights = read_nights(arguments.history)
-    else:
-        nights = []
+    if arguments.against:
+        with tree_of(ROOT, arguments.against) as before:
+            lines = list(TABLE)
+            for name in arguments.measures or MEASURES:
+                measure = MEASURES[name]
+                repetitions = 0 if measure.once else arguments.repetitions
+                lines.append(beside(measure.title, measure.run, repetitions, (before, ROOT)))
+        print("\n".join(lines))
+        return 0
+    nights = read_nights(arguments.history) if arguments.history else []
     figures: dict[str, float] = {}
     lines = [
         "| what | median | processors | memory | floor | ratio | goal |",
