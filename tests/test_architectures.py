@@ -191,7 +191,6 @@ def test_compiled_modules_are_taken_over_if_their_sources_exist(
         (RunOptions(rdma_core=Path("tree")), "--rdma-core"),
         (RunOptions(kernel=Path("bzImage")), "--kernel"),
         (RunOptions(tools=("strace",)), "--tools"),
-        (RunOptions(stack="forky-mended"), "--stack forky-mended"),
         (RunOptions(stack="forky-instrumented"), "--stack forky-instrumented"),
     ],
 )

@@ -96,7 +96,7 @@ class Workshop:
             (folder_made / f"{module}.ko").write_bytes(
                 next(folder_made.glob("*_m*.c")).read_bytes()
             )
-            if command[-2] == "rxe":
+            if command[-4] == "rxe":
                 compiled = (root / "rdma-core/providers/rxe/rxe.c").read_bytes()
                 library = (root / "rdma-core/libibverbs/memory.c").read_bytes()
                 names = {"librxe-rdmav65.so": compiled, "libibverbs.so.1.18.65.0": library}
