@@ -172,10 +172,14 @@ _ADDRESS = re.compile(r"^(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])?)?\s*\[<[0-9a-f]+>\]
 _FRAME = re.compile(
     rf"^(?!.*\(unreliable\))(?:\[[^\]]*\])?\s*(?:\[<[0-9a-f]+>\] |\[[0-9a-f]{{16}}\] \[[0-9a-f]{{16}}\] )?{_FUNCTION}",
 )
-# s390 prints a frame in parentheses that is uncertain. It is the caller of a function without a frame if the processor's
-# last branch, the call, was in the same function.
-_UNCERTAIN = re.compile(rf"^(?:\[[^\]]*\])?\s*\(\[<[0-9a-f]+>\] {_FUNCTION}\)")
-_BRANCH = "Last Breaking-Event-Address:"
+# s390 prints a frame in parentheses that is uncertain. It is the caller of a function without a frame if the register 14,
+# the address to which the function returns, is in the frame's function.
+_UNCERTAIN = re.compile(
+    r"^(?:\[[^\]]*\])?\s*\(\[<(?P<address>[0-9a-f]+)>\] "
+    r"(?P<function>\w[\w.]*\+0x(?P<offset>[0-9a-f]+)/0x(?P<size>[0-9a-f]+)(?: \[\w+\])?)\)",
+)
+_GENERAL_REGISTERS, _RETURN_NUMBER = "Krnl GPRS:", 14
+_REGISTER = re.compile(r"\b[0-9a-f]{16}\b")
 
 
 def crash_location(log: Sequence[str]) -> str:
@@ -230,32 +234,30 @@ def _frames(log: Sequence[str], start: int) -> list[str]:
         ),
         None,
     )
-    branch = _last_branch(log[start:])
+    returns_to = _return_address(log[start:])
     if trace is None:  # RISC-V has no such heading
         frames = (_FRAME.match(line) for line in log[start + 1 :] if _ADDRESS.match(line))
         return [match["function"] for match in frames if match]
-    return [frame for line in log[trace + 1 :] if (frame := _frame_in(line, branch))]
+    return [frame for line in log[trace + 1 :] if (frame := _frame_in(line, returns_to))]
 
 
-def _frame_in(line: str, branch: str) -> str:
-    """Returns the function of a line of a call trace, or an empty text. `branch` is that of the last branch."""
+def _frame_in(line: str, returns_to: int) -> str:
+    """Returns the function of a line of a call trace, or an empty text."""
     match = _FRAME.match(line)
-    uncertain = _UNCERTAIN.match(line)
-    if uncertain and _name(uncertain["function"]) == branch:
-        match = uncertain
+    if uncertain := _UNCERTAIN.match(line):
+        address, offset, size = (int(uncertain[part], 16) for part in ("address", "offset", "size"))
+        if 0 <= returns_to - (address - offset) < size:
+            match = uncertain
     if match:
         return match["function"]
     return ""
 
 
-def _last_branch(log: Sequence[str]) -> str:
-    """Returns the name of the function with the processor's last branch before an oops of s390; empty if unknown."""
-    lines = iter(log)
-    if any(_BRANCH in line for line in lines):
-        match = _FRAME.match(next(lines, ""))
-        if match:
-            return _name(match["function"])
-    return ""
+def _return_address(log: Sequence[str]) -> int:
+    """Returns the address to which the function in an oops of s390 returns; 0 if the log does not show it."""
+    lines = itertools.dropwhile(lambda line: _GENERAL_REGISTERS not in line, log)
+    registers = _REGISTER.findall(" ".join(itertools.islice(lines, 4)))
+    return int((registers[_RETURN_NUMBER:] or ["0"])[0], 16)
 
 
 def _reported_frames(log: Sequence[str]) -> list[str]:
