@@ -28,7 +28,10 @@ READS = ("RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 _REFUSED_AT_PEER = ("REM_",)
 # Flags of datagrams that some devices refuse when the request is posted; no document requires them of each device.
 _NOT_EVERYWHERE = ("unsignaled", "solicited")
-_NOT_READY_S = 0.002  # from the request until the receives are posted; longer than a message takes
+# From the request until the receives are posted; longer than a message takes. No verb tells that a request has found no
+# receive, and counters of the kernel have other names on each device. After too short a time the point shows less, and no
+# correct device fails.
+_NOT_READY_S = 0.002
 
 
 @dataclass(frozen=True)
