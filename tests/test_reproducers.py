@@ -289,4 +289,5 @@ def test_most_rows_of_packets_have_a_script_that_waits_as_often_as_its_program()
             # Also before the exchange, at its end, and for each of the two memories.
             assert program.text.count("    turn();") == steps + 4, name
             scripts += 1
-    assert scripts >= 0.9 * len(names)
+    # The others need IPv6, datagrams, a requester that sends again, or the IP headers of packets.
+    assert scripts >= 0.85 * len(names)

@@ -75,6 +75,8 @@ class WireScript:
             raise Inexpressible(f"it needs a queue pair of type {spec.kind} over {spec.ip}")
         if spec.retry_cnt or spec.timeout or spec.rnr_retry:
             raise Inexpressible("it needs a queue pair that sends again")
+        if spec.traffic_class:
+            raise Inexpressible("its script would have to see the IP headers of packets")
         self._kind = spec.kind
         self._queue = f"{identifier(next(iter(case.given.qps)))}[0]"
         self._values = _values_of(case)
@@ -149,7 +151,8 @@ class WireScript:
         number = writer.next_number("request")
         name, sge = f"request{number}", f"sge{number}"
         fields = [f".wr_id = {number}", f".opcode = IBV_WR_{event.word}"]
-        fields.append(".send_flags = IBV_SEND_SIGNALED")
+        flags = ["SIGNALED", *event.names.get("flags", ())]
+        fields.append(f".send_flags = {' | '.join(f'IBV_SEND_{flag}' for flag in flags)}")
         writer.say("turn();")
         if "addr" in numbers:
             place = f"(uintptr_t)({writer.pointer(numbers['addr'])})"
