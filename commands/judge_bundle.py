@@ -121,7 +121,7 @@ class Support:
             if counts := Counter(
                 change.record["verdict"] for change in self.kept if change.kept == reason
             ):
-                yield f"{counts.total()} {text} ({', '.join(f'{count} {verdict}' for verdict, count in counts.items())})"
+                yield f"{sum(counts.values())} {text} ({', '.join(f'{count} {verdict}' for verdict, count in counts.items())})"
         if self.run.unrecorded:
             yield f"{format_count(len(self.run.unrecorded), 'planned case')} without a result"
 

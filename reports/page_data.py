@@ -139,14 +139,14 @@ def _cell(points: Points, counts: Counter[int] | None) -> list[str] | None:
                 sign = "⊘"
             else:
                 sign = "✓"
-    number = sum(counts[verdict] for verdict in worst)
+    number, total = sum(counts[verdict] for verdict in worst), sum(counts.values())
     lines = (
         f"{count:,} {outcomes[verdict].verdict}: {outcome_text(outcomes[verdict])}"
         for verdict, count in counts.items()
     )
     return [
         verdict,
-        sign if number == counts.total() else f"{sign} {number}/{counts.total()}",
+        sign if number == total else f"{sign} {number}/{total}",
         "\n".join(lines),
     ]
 

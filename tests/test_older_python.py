@@ -101,6 +101,8 @@ def newer_parts(tree: ast.Module) -> Iterator[tuple[int, str]]:
             called = ast.unparse(node.func)
             if called == "zip" and "strict" in keywords and "zip" not in imported:
                 yield node.lineno, "zip(strict=)"
+            if called.endswith(".total") and not node.args:
+                yield node.lineno, "Counter.total()"
             if called.endswith("dataclass") and keywords & {"slots", "kw_only"}:
                 yield node.lineno, "dataclass(slots=, kw_only=)"
 
@@ -108,7 +110,8 @@ def newer_parts(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def test_newer_parts_of_python_are_found() -> None:
     text = "from enum import StrEnum\nfrom dataclasses import dataclass\nzip(a, b, strict=True)\n"
     text += "n.bit_count() or types.UnionType\n@dataclass(kw_only=True)\nclass A: pass\n"
-    assert sorted(line for line, _ in newer_parts(ast.parse(text))) == [1, 3, 4, 4, 5]
+    text += "Counter(a).total()\n"
+    assert sorted(line for line, _ in newer_parts(ast.parse(text))) == [1, 3, 4, 4, 5, 7]
 
 
 def test_the_stand_ins_of_an_older_python_do_what_python_does(

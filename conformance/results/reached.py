@@ -38,7 +38,7 @@ def told(judged: Judged) -> str:
     if not reasons:
         return ""
     parts = [f"{count:,} {reason}" for reason, count in reasons.most_common()]
-    count = reasons.total()
+    count = sum(reasons.values())
     return f"{count:,} of {total:,} combinations were not reached: {', '.join(parts)}"
 
 

@@ -405,7 +405,7 @@ def _unsteady(case: str, runs: Sequence[Run]) -> str:
     if not count:
         return ""
     *frequent, rarest = sorted(count, key=lambda verdict: -count[verdict])
-    return f"{' or '.join(frequent)} or {rarest}, {rarest} seen {count[rarest]} of {count.total()}"
+    return f"{' or '.join(frequent)} or {rarest}, {rarest} seen {count[rarest]} of {sum(count.values())}"
 
 
 def as_yaml(text: str) -> str:
