@@ -49,7 +49,7 @@ class PriorSessions:
         else:
             in_flight = ""
         if recorded.footer:
-            seconds = recorded.footer["duration_s"]
+            seconds = recorded.footer.get("duration_s") or 0.0
         else:
             if resumed:
                 began = resumed[-1]["started"]
