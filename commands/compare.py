@@ -3,7 +3,6 @@
 import argparse
 import sys
 
-from commands import compare_nodes
 from commands.cli.run_arguments import add
 from commands.cli.streams import show
 from conformance.errors import PROGRAM, UserError, format_count
@@ -42,6 +41,8 @@ def execute(arguments: argparse.Namespace) -> int:
     """Prints the comparison. Returns exit status 1 after a regression; 3 if the new run is incomplete or decides less
     than the old run, or if the runs have no case in common; else 0. With --nodes, returns the status of the nodes."""
     if arguments.nodes:
+        from commands import compare_nodes  # imported late: two runs do not need it
+
         return compare_nodes.execute(arguments)
     if len(arguments.runs) != 2:
         raise UserError(

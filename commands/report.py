@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from commands.cli.output import STANDARD_OUTPUT, write_out
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
@@ -16,7 +17,9 @@ from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.results.files import write_atomically
 from reports.digest import Digest, read
-from reports.novelty import Novelty, novelty
+
+if TYPE_CHECKING:
+    from reports.novelty import Novelty
 
 # each is a module of reports/ with `render`
 FORMATS = ("html", "junit", "ktap", "markdown", "summary", "tmt")
@@ -117,6 +120,8 @@ def _novelty(runs: Sequence[Digest], arguments: argparse.Namespace) -> Novelty |
             "--against is for the page of one run",
             hint="give one run and no other format",
         )
+    from reports.novelty import novelty  # imported late: only --against needs it
+
     return novelty(runs[0], read(arguments.against))
 
 

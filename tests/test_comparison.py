@@ -3,6 +3,8 @@
 import itertools
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS
 from conformance.older_python import zip
 from conformance.sweeps.outcome import Outcome
+from conformance.tables.suite import ROOT
 from kinds import Cli
 from patience import calls_of
 from reports.comparison import KINDS, Change, compare, kind_of
@@ -22,6 +25,8 @@ from reports.digest import Digest, digest, read
 from samples import FLAGS, OUTCOMES, numbered, recorded, result, sweep, written
 
 SUITE = numbered(4)
+# Modules that only other commands need, or only some options; loading them takes longer than reading a short run.
+SLOW = ("reports.fleet", "commands.compare_nodes", "fixtures.guest.build")
 WAIVED: dict[str, Any] = {
     "effective": "WAIVED",
     "waiver": {"for": "REG-01", "issue": "https://bugs.example/1"},
@@ -415,3 +420,14 @@ def test_a_violation_at_points_that_are_no_longer_judged_is_neither_fixed_nor_go
     assert "fixed" not in {change.kind for change in comparison.changes}
     assert comparison.defects["gone"] == []
     assert len(comparison.defects["not decided"]) == 1
+
+
+@pytest.mark.parametrize("command", ["compare", "report"])
+def test_a_reader_loads_only_what_it_needs(command: str) -> None:
+    program = f"import sys, commands.{command}, reports.markdown; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = done.stdout.split()
+    assert "reports.markdown" in loaded
+    assert not set(SLOW).intersection(loaded)
