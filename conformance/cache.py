@@ -16,7 +16,7 @@ import os
 import pwd
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +131,19 @@ def store(name: str, content: bytes) -> None:
         prune((path for path in path.parent.iterdir() if path.is_file()), KEPT)
 
 
-def prune(paths: Iterable[Path], most: int) -> None:
-    """Removes these files and directories, except the `most` ones that were used last."""
+def remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def prune(
+    paths: Iterable[Path],
+    most: int,
+    remove: Callable[[Path], object] = remove,
+) -> None:
+    """Removes these files and directories, except the `most` ones that were used last. What other processes may be
+    using, or what belongs to another user in a namespace, has its own `remove`."""
     for path in sorted(paths, key=lambda path: path.stat().st_mtime)[:-most]:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+        remove(path)

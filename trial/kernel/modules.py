@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from conformance.cache import prune
 from conformance.errors import UserError
 from fixtures.guest.changes import RDMA_CORE, Change, apply, read_changes
 from fixtures.guest.driver import DEFAULT_DRIVER, Driver
@@ -109,7 +110,10 @@ def _keep(module: Path, path: Path) -> None:
     part = path.with_suffix(".part")
     shutil.copyfile(module, part)
     part.rename(path)
-    modules_there = sorted(path.parent.glob("*.ko"), key=lambda module: module.stat().st_mtime)
-    for old in modules_there[:-KEPT]:
-        old.unlink(missing_ok=True)
-        old.with_suffix(".so").unlink(missing_ok=True)
+    prune(path.parent.glob("*.ko"), KEPT, _remove)
+
+
+def _remove(module: Path) -> None:
+    """Removes a module with its provider."""
+    module.unlink(missing_ok=True)
+    module.with_suffix(".so").unlink(missing_ok=True)
