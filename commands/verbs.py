@@ -65,7 +65,7 @@ def _full(name: str) -> str:
 def render_models(cases: Iterable[Case]) -> Iterator[str]:
     """Yields the lines of each model: its parameters with their values, what is excluded, the faults, and the arrays."""
     arrays = {case.id: case.array for case in cases if case.array}
-    for model in {each.model.digest: each.model for each in arrays.values()}.values():
+    for model in {array.model.digest: array.model for array in arrays.values()}.values():
         yield f"{model.name}: {len(model.parameters)} parameters"
         for axis in model.parameters:
             lines = [

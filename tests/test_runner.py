@@ -14,7 +14,7 @@ import pytest
 import samples
 from conformance.errors import HostLacks, LoopbackLost, PeerLost, SetupRefused, UserError
 from conformance.execution import runner
-from conformance.execution.procedure import limits
+from conformance.execution.procedure import remark_on_limit
 from conformance.execution.runner import RunContext, run_case
 from conformance.execution.steps import STEPS
 from conformance.judging import Basis, Judgement, apply_profile
@@ -378,8 +378,8 @@ def test_a_refused_valid_registration_comes_with_the_limit_on_locked_memory(
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (limit, limit))
     step = Step("ibv_reg_mr", {}, Expectation("success"))
-    assert limits(step, {"errno": code}).get("remarks") == said
-    assert limits(replace(step, then=Expectation("refused")), {"errno": code}) == {}
+    assert remark_on_limit(step, {"errno": code}).get("remarks") == said
+    assert remark_on_limit(replace(step, then=Expectation("refused")), {"errno": code}) == {}
 
 
 def awaited(returned: str, overlapped: bool) -> Observation:

@@ -24,23 +24,23 @@ SMALL = """
 from conformance.sweeps import run
 from conformance.sweeps import registration_loop
 registration_loop.MIN_POINTS = 1
-used = run.loop_for
+original_loop_for = run.loop_for
 def loop_for(case, swept, entry):
-    made = used(case, swept, entry)
+    loop = original_loop_for(case, swept, entry)
     with open("loops", "a") as file:
-        file.write(f"{case.id} {type(made).__name__}\\n")
-    return made
+        file.write(f"{case.id} {type(loop).__name__}\\n")
+    return loop
 run.loop_for = loop_for
 
 from conformance.device import native_exchange
 native_exchange.COMPILE_THRESHOLD = 0
-made = native_exchange.exchanges
-def exchanges(asked):
-    found = made(asked)
-    if len(found) > 1:
+original_exchanges = native_exchange.exchanges
+def exchanges(requests):
+    done = original_exchanges(requests)
+    if len(done) > 1:
         with open("loops", "a") as file:
             file.write("exchanges together\\n")
-    return found
+    return done
 native_exchange.exchanges = exchanges
 """
 TELL = f"""

@@ -35,7 +35,7 @@ from trial.omissions import WHOLE, in_one_guest, is_exchangeable
 
 Say = Callable[[str], None]
 STACK = next(iter(MENDED_STACKS))
-# of the cases that are related neither to a defect nor to the change, only 1/SAMPLE are run
+# One in so many of the cases that are related neither to a defect nor to the change is run.
 SAMPLE = 40
 
 
@@ -52,9 +52,8 @@ def selected(
     for case in cases:
         is_of_change = bool(set(case.rules) & set(change_rules))
         row = case.kind is Kind.ROW
-        if not is_of_change and (
-            case.alone or not row
-        ):  # such cases need a separate guest, or take long
+        # Such cases need a separate guest, or take long.
+        if not is_of_change and (case.alone or not row):
             continue
         if case.tier == EXHAUSTIVE and not (is_of_change and row):
             continue

@@ -43,10 +43,10 @@ def in_processes(
             processes[ours] = process
         yield from _results(list(processes), names, waiting)
     finally:
-        for item in processes.values():
-            item.kill()
-        for pipe, item in processes.items():
-            item.join()
+        for process in processes.values():
+            process.kill()
+        for pipe, process in processes.items():
+            process.join()
             pipe.close()
 
 
@@ -55,11 +55,8 @@ def _serve(task: Callable[[int], Any], pipe: Connection, prepare: Callable[[], N
     prepare()
     # reference counts release the objects of a case, so that collections rarely find objects
     gc.set_threshold(100_000)
-    for number in (
-        signal.SIGTERM,
-        signal.SIGHUP,
-    ):  # this process must not use the parent's handlers
-        signal.signal(number, signal.SIG_DFL)
+    for handled in (signal.SIGTERM, signal.SIGHUP):  # not by the parent's handlers
+        signal.signal(handled, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # after Ctrl-C, the parent kills this process
     while True:
         number = pipe.recv()
@@ -86,7 +83,7 @@ def _results(
             ready = wait(list(at), _WAITING_S)
             if not ready:
                 waiting([names[number] for number in at.values()])
-            for pipe in [number for number in at if number in ready]:
+            for pipe in [pipe for pipe in at if pipe in ready]:
                 number = at.pop(pipe)
                 try:
                     succeeded, done[number] = pipe.recv()

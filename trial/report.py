@@ -87,13 +87,12 @@ def summary(trial: Trial) -> str:
     )
     lines.append(f"{len(rules)} rules tried, {fully_killed} of them with every violation killed")
     if trial.permitted_variants:
-        alarms = (
-            (alarm, f"{alarm.by[0]}: {alarm.reason}" if alarm.by else alarm.broken[0])
-            for alarm in trial.false_alarms
-        )
-        lines += [
-            f"false alarm: {alarm_finding.about} · {alarm}" for alarm_finding, alarm in alarms
-        ]
+        for variant in trial.false_alarms:
+            if variant.by:
+                alarm = f"{variant.by[0]}: {variant.reason}"
+            else:
+                alarm = variant.broken[0]
+            lines.append(f"false alarm: {variant.about} · {alarm}")
         lines.append(
             f"{len(trial.permitted_variants)} permitted variants: {len(trial.false_alarms)} false alarms",
         )

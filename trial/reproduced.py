@@ -23,9 +23,8 @@ from fixtures.guest.wire_namespace import ADDRESS, NAMESPACE, make_namespace
 # A program waits at most 10 s for each completion; an emulated guest on a busy machine is slow.
 _DEADLINE_S = 120.0
 _SHOWN = 4000  # the most characters of the output that are reported
-_ONCE = Path(
-    "/sys/kernel/debug/clear_warn_once"
-)  # lets a kernel warn again of what it has warned once
+# Lets a kernel warn again of what it has warned once.
+_ONCE = Path("/sys/kernel/debug/clear_warn_once")
 
 
 def compile_program(folder: Path, name: str) -> tuple[int, str]:

@@ -148,7 +148,7 @@ class ConnectionManager:
         if getattr(self._library, name)(_Pointer(first), *others):
             raise CmError(ctypes.get_errno(), name)
 
-    def _await(self, event_here: str, *ids: int) -> int:
+    def _await(self, awaited: str, *ids: int) -> int:
         """Waits for an event at one of the ends `ids`, or without `ids` at any end. Returns the end. Raises CmError."""
         until = time.monotonic() + self._deadline_s
         while self._events.poll(max(0.0, until - time.monotonic()) * 1000):
@@ -161,17 +161,15 @@ class ConnectionManager:
                 name = f"event {event.event}"
             end, status = event.id or 0, event.status
             self._call("rdma_ack_cm_event", pointer.value or 0)
-            if name == event_here and (not ids or end in ids):
+            if name == awaited and (not ids or end in ids):
                 return end
             if name not in _PAST:
                 if status < 0:
                     code = -status
                 else:
                     code = errno.ECONNREFUSED
-                raise CmError(
-                    code, f"the connection manager reported {name} instead of {event_here}"
-                )
-        raise CmError(errno.ETIMEDOUT, f"the connection manager did not report {event_here}")
+                raise CmError(code, f"the connection manager reported {name} instead of {awaited}")
+        raise CmError(errno.ETIMEDOUT, f"the connection manager did not report {awaited}")
 
 
 def _parameters(number: int) -> Any:
@@ -187,10 +185,8 @@ def _socket_address(address: str, port: int) -> Any:
         family = socket.AF_INET6
     else:
         family = socket.AF_INET
-    head, packed = (
-        int(family).to_bytes(2, sys.byteorder) + port.to_bytes(2, "big"),
-        socket.inet_pton(family, host),
-    )
+    head = int(family).to_bytes(2, sys.byteorder) + port.to_bytes(2, "big")
+    packed = socket.inet_pton(family, host)
     if family == socket.AF_INET:
         return ctypes.create_string_buffer(head + packed + bytes(8), 16)
     if interface:

@@ -113,7 +113,7 @@ def make_calls(context: CaseContext) -> Observation:
             observation = each_allocation_fails(context, call)
         else:
             observation = call()
-        observation |= limits(context.case.when, observation)
+        observation |= remark_on_limit(context.case.when, observation)
     if context.case.afterwards:
         observation["afterwards"] = _afterwards(context, observation)
     return observation
@@ -123,7 +123,7 @@ def make_calls(context: CaseContext) -> Observation:
 _OF_LIMIT = ("ENOMEM", "EPERM", "EAGAIN")
 
 
-def limits(step: Step, seen: Observation) -> Observation:
+def remark_on_limit(step: Step, seen: Observation) -> Observation:
     """Returns a remark with the limit on locked memory if it may be why a valid registration was refused."""
     refused = step.call in REGISTRATIONS and seen.get("errno") in _OF_LIMIT
     if not refused or step.then.outcome != "success":

@@ -109,9 +109,8 @@ def _read(kind: type[T], folder: Path) -> T:
         texts = "".join(
             text for value in data.values() if not isinstance(value, dict) for text in value
         )
-        if b"\0" in os.fsencode(
-            texts,
-        ):  # the texts are arguments and paths, which cannot have this byte
+        # The texts are arguments and paths, which cannot have this byte.
+        if b"\0" in os.fsencode(texts):
             raise ValueError
         return kind(
             **{

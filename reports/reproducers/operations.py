@@ -105,15 +105,11 @@ def _executed(writer: Writer, step: Step, pair: str, call: str, side: str) -> No
     if not step.then.because:
         if step.then.opcode:
             raise Inexpressible("it needs the opcode of a completion")
-        if step.then.outcome == "refused":
-            expected = refusal(side, "", kind)
-        else:
-            expected = None
-        assert expected is None
+        assert step.then.outcome != "refused" or refusal(side, "", kind) is None
         writer.say(call)
         return
-    expected_ = refusal(side, step.then.because, kind)
-    if expected_ is None or kind not in RELIABLE:
+    expected = refusal(side, step.then.because, kind)
+    if expected is None or kind not in RELIABLE:
         writer.say(call)
         return
     if "(" in pair:
@@ -122,8 +118,8 @@ def _executed(writer: Writer, step: Step, pair: str, call: str, side: str) -> No
         call = call.replace(pair, name, 1)
         pair = name
     writer.assign("status", call.removesuffix(";"))
-    status_of_refusal(writer, "status", expected_.wc or expected_.peer)
-    if expected_.state:
+    status_of_refusal(writer, "status", expected.wc or expected.peer)
+    if expected.state:
         writer.use("in_error")
         writer.assign("stopped", f"in_error({pair}[0])")
         writer.check("stopped", "its queue pair should be in the error state")
@@ -253,9 +249,9 @@ def _done(writer: Writer, step: Step, opcode: str, awaited: bool = True) -> str:
     return f"{done} && wc.opcode == IBV_WC_{opcode}"
 
 
-def _completion(writer: Writer, kept: str, call: str, should: str) -> None:
+def _completion(writer: Writer, condition: str, call: str, should: str) -> None:
     message = f"{call} should {should}, returned %d, completed with %d, %s"
-    writer.check(kept, message, "error", "status", "ibv_wc_status_str(status)")
+    writer.check(condition, message, "error", "status", "ibv_wc_status_str(status)")
 
 
 def local_inv(writer: Writer, step: Step) -> None:
