@@ -140,12 +140,8 @@ def _write_script(out: Path, script: str) -> None:
         write_out(out, script.encode(), "")
         return
     path = out.with_suffix(".py")
-    write_atomically(path, script.encode())
-    show(
-        [
-            f"{path}: the script of the peer, which starts the program; its first lines have the usage"
-        ]
-    )
+    usage = "the script of the peer, which starts the program; its first lines have the usage"
+    write_out(path, script.encode(), f"{path}: {usage}")
 
 
 def _check(arguments: argparse.Namespace) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,8 @@ from samples import footer_of, laid, numbered, recorded, result, user_error, wri
 COMMAND = (sys.executable, "-m", "commands")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 TESTS = Path(__file__).parent
+OLD = TESTS / "old_results"
+SOON = date.today() + timedelta(days=30)
 MISTAKES = (TESTS / "mistakes.txt").read_text()
 
 
@@ -62,6 +65,29 @@ def test_a_full_device_is_reported_in_one_line(command: str, run: Path) -> None:
 
 
 WITHOUT = ("| true", ">&-", "<&- >&- 2>&-")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "report OLD --format markdown",
+        f"waivers --run OLD --owner me --issue https://bugs.example/1 --expires {SOON}",
+        "reproducer advise_mr/codes/region-of-another-pd@libibverbs",
+    ],
+)
+def test_a_file_that_is_replaced_is_named(command: str, tmp_path: Path, cli: Cli) -> None:
+    out = tmp_path / "file"
+    words = command.replace("OLD", str(OLD)).split()
+
+    def said() -> str:
+        return cli(0, *words, "--out", out).out
+
+    assert "replaces" not in said()
+    content = out.read_bytes()
+    assert "replaces" not in said()  # the content is the same
+    out.write_text("edited")
+    assert said().endswith(" (replaces a file with a different content)\n")
+    assert out.read_bytes() == content
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from commands.cli.streams import show
@@ -20,6 +21,7 @@ from conformance.run_options import given_path
 _EVIDENCE = re.compile(r"(host-)?console(-[0-9]+)?\.(log|calls)|run\.log|lab\.json")
 
 STANDARD_OUTPUT = Path("-")
+_REPLACED = " (replaces a file with a different content)"
 
 
 def out_path(text: str) -> Path:
@@ -74,15 +76,25 @@ def _is_there(path: Path) -> bool:
 
 
 def write_out(path: Path, data: bytes, line: str) -> None:
-    """Writes the file that the user has named, and prints `line`. A special file, such as a FIFO or /dev/stdout, is
-    written and not replaced, and then `line` is not printed. `-` is standard output. Raises UserError (status 2) if the
-    data cannot be written, or if the file is a link or has recorded data of a run."""
+    """Writes the file that the user has named, and prints `line`, and whether a different file was replaced. A special
+    file, such as a FIFO or /dev/stdout, is written and not replaced, and then `line` is not printed. `-` is standard
+    output. Raises UserError (status 2) if the data cannot be written, or if the file is a link or has recorded data of a
+    run."""
     refuse_recorded(path)
     if is_standard_output(path):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
-    elif write_named(path, data):
-        show([line])
+        return
+    remark = _REPLACED if _has_other_content(path, data) else ""
+    if write_named(path, data):
+        show([f"{line}{remark}"])
+
+
+def _has_other_content(path: Path, data: bytes) -> bool:
+    """Returns whether the path is a file with a different content."""
+    with suppress(OSError):
+        return path.is_file() and (path.stat().st_size != len(data) or path.read_bytes() != data)
+    return False
 
 
 def refuse_recorded(path: Path) -> None:
