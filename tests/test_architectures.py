@@ -3,7 +3,7 @@ refusals. No guest is started."""
 
 from __future__ import annotations
 
-import platform
+import os
 from pathlib import Path
 
 import pytest
@@ -27,9 +27,14 @@ ROWS = list(ARCHITECTURES.values())
 S390X = ARCHITECTURES["s390x"]
 
 
+def set_machine(monkeypatch: Patch, machine: str) -> None:
+    names = os.uname_result((*os.uname()[:4], machine))
+    monkeypatch.setattr(os, "uname", lambda: names)
+
+
 @pytest.fixture(autouse=True)
 def host(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    set_machine(monkeypatch, "x86_64")
 
 
 @pytest.mark.parametrize("architecture", ROWS, ids=ARCHITECTURES)
@@ -40,7 +45,7 @@ def test_each_architecture_has_a_package_with_its_qemu(architecture: Architectur
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64", "s390x", "ppc64le", "riscv64"])
 def test_the_default_is_the_architecture_of_the_host(machine: str, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: machine)
+    set_machine(monkeypatch, machine)
     assert host_architecture().machine == machine
     assert recipe_for().packages == recipe_for("forky", host_architecture()).packages
     assert "busybox-static" not in recipe_for().packages
@@ -58,7 +63,7 @@ def test_the_page_has_the_table() -> None:
 
 
 def test_another_processor_gets_a_guest_of_amd64(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "mips64")
+    set_machine(monkeypatch, "mips64")
     assert host_architecture() is AMD64
 
 
