@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -16,13 +17,13 @@ from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.verdict import Verdict
-from conformance.tables.suite import load_suite
+from conformance.tables.suite import ROOT, load_suite
 from fixtures.guest.changes import Change
 from fixtures.guest.driver import DRIVERS
 from kinds import Patch
 from trial import kernel_runs
 from trial.kernel import inside, trying
-from trial.kernel.guest import Answer, Guests, Lost, NoSession
+from trial.kernel.guest import MORE, Answer, Guests, Lost, NoSession
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import FOLDER, Mutant, read_mutants
 from trial.kernel.trying import (
@@ -402,3 +403,11 @@ def test_objects_that_the_driver_keeps_are_counted_by_the_functions_that_allocat
     ]
     (tmp_path / "objects").write_text("".join(object + "-" * 33 + "\n" for object in objects))
     assert inside._kept() == {"rxe_reg < ib_reg": 1}
+
+
+def test_what_runs_in_a_guest_imports_only_what_the_guest_gets() -> None:
+    shipped = {path.removesuffix(".py").replace("/", ".") for path in MORE}
+    for path in MORE:
+        text = (ROOT / path).read_text(encoding="utf-8")
+        imported = re.findall(r"^\s*from (trial[\w.]*) import", text, re.MULTILINE)
+        assert set(imported) <= shipped, path

@@ -39,7 +39,8 @@ from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_pers
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
 from trial.report import Trial
-from trial.running import on_reference, on_the_reference, violations_by
+from trial.running import on_reference, on_the_reference
+from trial.single_cases import violations_by
 from trial.trying import KILLED, SURVIVED, finding, try_all, try_violation
 
 BY_NAME = {persona.name: persona for persona in PERSONAS}

@@ -34,7 +34,7 @@ _LOADING_S = 900.0  # the limit for a booted guest to load its programs
 _PYTHON = "exec python3 -m trial.kernel.inside"
 # The guest receives its cases over a serial port instead of in its template: a changed row needs no new template.
 _LEFT_OUT = ("cases", "conftest.py", "tox.ini")
-_MORE = ("trial/running.py", "trial/kernel/__init__.py", "trial/kernel/inside.py")
+MORE = ("trial/single_cases.py", "trial/kernel/__init__.py", "trial/kernel/inside.py")
 
 
 class Lost(Exception):
@@ -100,9 +100,7 @@ class Guests:
         return MutantGuest(guest, cases, self._seed)
 
     def _job(self, prepared: Prepared) -> Job:
-        tree = tuple(
-            (ROOT / part, part) for part in (*SUITE_PARTS, *_MORE) if part not in _LEFT_OUT
-        )
+        tree = tuple((ROOT / part, part) for part in (*SUITE_PARTS, *MORE) if part not in _LEFT_OUT)
         environment = {
             cache.DIRECTORY: derivation.FOLDER,
             **self._driver.environment,

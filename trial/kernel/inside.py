@@ -35,7 +35,7 @@ from fixtures.guest import warm
 from fixtures.guest.exchange import DEVICE, MODULE, exchange
 from fixtures.guest.request import decode
 from fixtures.guest.wire_namespace import guest_sockets
-from trial.running import run_context, violations_by
+from trial.single_cases import run_context, violations_by
 
 _FILE, _PROGRAM = Path("/tmp/mutant.ko"), Path("/tmp/tests.pyz")
 _PROVIDERS = Path("/usr/lib/x86_64-linux-gnu/libibverbs")

@@ -25,7 +25,8 @@ from trial.personas.persona import BEHAVIOURS, Persona
 from trial.personas.time_on_a_nic import on_a_nic
 from trial.processes import in_processes
 from trial.reference.bench import ReferenceBench
-from trial.running import on_reference, on_the_reference, violations_by
+from trial.running import on_reference, on_the_reference
+from trial.single_cases import violations_by
 from trial.trying import KILLED, Finding, finding, try_violation
 
 _HEAD = ("persona", "right", "wrong", "vacuous", "BROKEN", "UNSUPPORTED", "UNREACHABLE")
