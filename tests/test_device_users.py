@@ -1,5 +1,6 @@
 """Tests of the users of a device and of the counts of its objects, with a stand-in for the kernel's RDMA netlink."""
 
+import mmap
 import os
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +17,7 @@ from conformance.results.case_record import case_record
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.tables.suite import load_suite
 from kinds import Patch
+from patience import await_true
 from samples import laid
 from stand_in_netlink import Owned, StandInDevice, StandInKernel, own
 from trial.reference.bench import ReferenceBench
@@ -165,6 +167,24 @@ def test_what_a_kernel_cannot_count_is_omitted_and_not_zero(
     assert counter.count() == {CQ: 1, MR: 1, PD: 1}
 
 
+def test_a_process_works_until_it_is_killed() -> None:
+    with mmap.mmap(-1, 1) as seen:
+        counts: list[int] = []
+
+        def work() -> None:
+            seen[0] = 1
+
+        def count(process: int) -> dict[str, int]:
+            """The child has objects until it has worked and was killed."""
+            await_true(lambda: seen[0] == 1)
+            counts.append(process)
+            return dict.fromkeys((CQ, MR, PD), int(len(counts) == 1))
+
+        assert killed(lambda: work, count) == {CQ: 0, MR: 0, PD: 0}
+        assert len(set(counts)) == 1
+        assert not Path(f"/proc/{counts[0]}").exists()
+
+
 def test_a_rule_that_rests_on_counts_says_what_cannot_be_counted(monkeypatch: Patch) -> None:
     """Otherwise a kernel that keeps regions of killed processes, and that cannot list regions, would pass."""
     device = StandInDevice("mana", unlisted=(MR,))
@@ -175,7 +195,7 @@ def test_a_rule_that_rests_on_counts_says_what_cannot_be_counted(monkeypatch: Pa
         kernel.devices["mana_0"].objects = {kind: [Owned(process)] for kind in (CQ, MR, PD)}
         return netlink.count(process)
 
-    monkeypatch.setattr(ReferenceBench, "killed", lambda *_: killed(lambda: True, count))
+    monkeypatch.setattr(ReferenceBench, "killed", lambda *_: killed(lambda: lambda: None, count))
     (row,) = (case for case in load_suite().cases if case.id == KILLED)
     with closing(ReferenceBench(Device())) as bench:
         record = case_record(run_case(row, on_the_reference(bench)), load_suite().registry)

@@ -255,11 +255,15 @@ class Counted:
         return {"CQ": 0, "MR": regions, "PD": 0}
 
 
+def idle() -> None:
+    """What the process does until it is killed."""
+
+
 def test_a_process_is_counted_alive_and_after_its_kill_until_nothing_is_left() -> None:
     count = Counted(3, 2, 1, 0)
-    assert killed(lambda: "kept", count) == {"CQ": 0, "MR": 0, "PD": 0}
+    assert killed(lambda: idle, count) == {"CQ": 0, "MR": 0, "PD": 0}
     assert count.alive == [True, False, False, False]
-    assert killed(lambda: "kept", Counted(3, 1)) == {"CQ": 0, "MR": 1, "PD": 0}, (
+    assert killed(lambda: idle, Counted(3, 1)) == {"CQ": 0, "MR": 1, "PD": 0}, (
         "the remaining region is not reported"
     )
 
@@ -273,7 +277,7 @@ def test_the_process_is_killed_with_its_parent() -> None:
         os._exit(0)
 
     if not (parent := os.fork()):
-        killed(lambda: "kept", ended)
+        killed(lambda: idle, ended)
     os.waitpid(parent, 0)
     bytes_left = int(os.read(number, 20))
     await_true(lambda: not is_running(bytes_left))
@@ -286,7 +290,7 @@ def test_the_reason_for_missing_counts_is_reported() -> None:
     with pytest.raises(SetupRefused, match="registering the MR 'mr'"):
         killed(Mock(side_effect=refused), Counted(0))
     with pytest.raises(HostLacks, match="does not report"):
-        killed(lambda: "kept", Counted(0))
+        killed(lambda: idle, Counted(0))
 
 
 # Memory of the kernel's modules

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import mmap
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from queue import SimpleQueue
 from typing import cast
 
 from conformance.bench.calls import Return, Sge, errno_name
@@ -27,6 +27,7 @@ from conformance.model.case import Step
 from conformance.model.observation import Observation
 from conformance.older_python import zip
 from conformance.verbs import ENUMS
+from conformance.wire.statuses import FLUSHED
 
 # The number of requests in flight; a queue has room for sixteen requests.
 REQUESTS = 12
@@ -90,53 +91,67 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
     While pages are discarded, each request of ROUNDS rounds must succeed; `wc` has the statuses. The pages are
     discarded only once for each request, because no document promises that a page fault succeeds if pages are discarded
     without a pause. A deregistration must succeed. The second thread then fills the memory. Later requests, such as
-    those of the last round, must not change the memory (see await_traffic); they overlap the call.
+    those of the last round, must not change the memory (see await_traffic). `overlapped` is whether a request that was
+    posted before an action of the second thread was refused, or was not complete after this action.
     """
     queue, other, request = _prepared(context, step)
     memory, name = context.memory_of(step), str(step.arguments["mr"])
-    discards, statuses = SimpleQueue[bool](), set[str]()  # False stops the discards
+    ends, last = step.arguments["does"] == "deregister", False
+    actions, overlapped, statuses = 0, False, set[str]()
 
     def discard() -> Return:
-        while discards.get():
-            paging.advise(memory.addr, memory.size, "DONTNEED")
+        nonlocal actions
+        paging.advise(memory.addr, memory.size, "DONTNEED")
+        actions += 1
         return Return(0, 0)
 
     def deregister() -> Return:
+        nonlocal actions
         returned = context.owners[name].dereg_mr(context.mrs[name])
+        actions += 1
         ctypes.memset(memory.addr, CANARY, memory.size)
         return returned
 
-    ends, last = step.arguments["does"] == "deregister", False
     with ThreadPoolExecutor(1) as second:
-        try:
-            _post(context, queue, request)
-            beside = second.submit(deregister if ends else discard)
-            for number in itertools.count(1):
-                for _ in range(REQUESTS):
-                    discards.put(True)
-                    statuses |= {completion.status for completion in queue.completions(1)} or {
-                        NOT_COMPLETED
-                    }
-                    if NOT_COMPLETED in statuses:
-                        break
-                if statuses != {"SUCCESS"} or last:
+        _post(context, queue, request)
+        beside = second.submit(deregister if ends else discard)
+        for number in itertools.count(1):
+            before = 0 if number == 1 else actions
+            for _ in range(REQUESTS):
+                if not ends:
+                    beside.result()
+                has_acted = actions > before
+                completions = queue.completions(1, 0)
+                overlapped |= has_acted and not completions
+                completions = completions or queue.completions(1)
+                statuses_here = {completion.status for completion in completions}
+                overlapped |= ends and not before and _is_refused(statuses_here)
+                statuses |= statuses_here or {NOT_COMPLETED}
+                if NOT_COMPLETED in statuses:
                     break
-                if ends:
-                    last = beside.done()
-                else:
-                    last = number + 1 == ROUNDS
-                if _refused(context, queue, request):
-                    statuses.add(NOT_POSTED)
-                    break
-        finally:
-            discards.put(False)
+                if not ends:
+                    beside = second.submit(discard)
+            if statuses != {"SUCCESS"} or last:
+                break
+            if ends:
+                last = beside.done()
+            else:
+                last = number + 1 == ROUNDS
+            if _refused(context, queue, request):
+                statuses.add(NOT_POSTED)
+                break
     seen = result_of(beside.result())
     if not ends:
-        return {**seen, "wc": sorted(statuses)}
+        return {**seen, "wc": sorted(statuses), "overlapped": overlapped}
     if seen["returned"] == "0":
         context.forget("mrs", name)
         seen["returned"] = _accessed(memory, other) or "0"
-    return {**seen, "marker": sorted(statuses), "overlapped": True}
+    return {**seen, "marker": sorted(statuses), "overlapped": overlapped}
+
+
+def _is_refused(statuses: Iterable[str]) -> bool:
+    """Whether a request was executed and refused. A request that was only flushed may never have been in flight."""
+    return not {"SUCCESS", FLUSHED}.issuperset(statuses)
 
 
 def _accessed(memory: Memory, other: Part) -> str:
@@ -148,42 +163,73 @@ def _accessed(memory: Memory, other: Part) -> str:
     return ""
 
 
+class _Flow:
+    """Keeps REQUESTS requests in flight. `unfinished` has one byte, which another process can read: whether a request
+    was not complete when this process last looked, and none has failed."""
+
+    def __init__(
+        self,
+        context: CaseContext,
+        queue: Queue,
+        request: SendRequest,
+        unfinished: mmap.mmap,
+    ) -> None:
+        self._context, self._queue, self._request = context, queue, request
+        self._unfinished, self._outstanding, self._has_failed = unfinished, 0, False
+
+    def go_on(self) -> None:
+        complete = self._queue.completions(self._outstanding, 0)
+        self._outstanding -= len(complete)
+        self._has_failed |= any(completion.status != "SUCCESS" for completion in complete)
+        self._unfinished[0] = self._outstanding > 0 and not self._has_failed
+        while self._outstanding < REQUESTS and not self._has_failed:
+            request = self._request._replace(wr_id=self._context.next_wr_id())
+            self._has_failed = self._queue.post_send(request).value != 0
+            self._outstanding += not self._has_failed
+
+
 def killed_in_flight(context: CaseContext, step: Step) -> Observation:
-    """Kills another process that has set up this case and posted requests. Adds to `left_behind` the objects that the
-    kernel has not released for the killed process."""
+    """Kills another process that has set up this case and posts requests until its end. Adds to `left_behind` the
+    objects that the kernel has not released for the killed process. `overlapped` is whether a request was not complete
+    when the process last looked."""
     # Imported late, because procedure.py imports this module.
     from conformance.execution.procedure import set_up
 
-    def prepare(bench: Bench) -> CaseContext:
-        there = CaseContext(context.case, bench)
-        set_up(there)
-        post_traffic(there, step)
-        return there
+    with mmap.mmap(-1, 1) as unfinished:  # shared with the other process
 
-    remaining = context.bench.killed(prepare)
+        def prepare(bench: Bench) -> Callable[[], object]:
+            there = CaseContext(context.case, bench)
+            set_up(there)
+            queue, _, request = _prepared(there, step)
+            flow = _Flow(there, queue, request, unfinished)
+            flow.go_on()
+            return flow.go_on
+
+        remaining = context.bench.killed(prepare)
+        overlapped = unfinished[0] > 0
     context.left_behind += [
         f"{kind} of the killed process: {count}" for kind, count in remaining.items() if count
     ]
-    return told("0")
+    return {**told("0"), "overlapped": overlapped}
 
 
 def await_traffic(context: CaseContext, step: Step) -> Observation:
     """Fills the memory, and then waits for the completions of all requests. `returned` is `changed` if a byte of the
     memory has changed after the filling, else `leaked` if a new byte has reached the other end, else NOT_COMPLETED if a
     completion is missing, else 0. The requests may fail: `marker` has their statuses. `overlapped` is whether a request
-    has failed, or was not complete when the judged call had returned."""
+    was refused, or was not complete when the judged call had returned."""
     (queue, other), memory = (
         context.in_flight[str(step.arguments["qp"])],
         context.memory_of(step),
     )
     complete = queue.completions(REQUESTS, 0)
     ctypes.memset(memory.addr, CANARY, memory.size)
-    overlapped = len(complete) < REQUESTS
-    if overlapped:
+    unfinished = len(complete) < REQUESTS
+    if unfinished:
         complete += queue.completions(REQUESTS - len(complete))
     returned = _accessed(memory, other) or ("0" if len(complete) == REQUESTS else NOT_COMPLETED)
     statuses = [completion.status for completion in complete]
-    overlapped = overlapped or statuses != ["SUCCESS"] * REQUESTS
+    overlapped = unfinished or _is_refused(statuses)
     return {**told(returned), "marker": statuses, "overlapped": overlapped}
 
 

@@ -19,6 +19,8 @@ from conformance.model.observation import Observation
 from conformance.model.vocabulary import PROBES, REGISTRATIONS
 
 _REPORT_INTERVAL = 64  # the number of calls between two reports of progress
+# Calls whose requests must be in flight when something else happens.
+_IN_FLIGHT = ("post_traffic", "traffic_beside", "killed_in_flight")
 
 
 def each_allocation_fails(context: CaseContext, call: Callable[[], Observation]) -> Observation:
@@ -234,9 +236,9 @@ def set_up_base(context: CaseContext) -> None:
 def _bytes_in_flight(context: CaseContext, memory: str) -> int:
     """Returns the size that a memory needs so that requests on all of it are in flight during the judged call; 0 if the
     case posts no such requests."""
-    for step in context.case.before:
+    for step in (*context.case.before, context.case.when):
         if (
-            step.call == "post_traffic"
+            step.call in _IN_FLIGHT
             and format_argument(step.arguments["length"]) == f"{memory}.size"
         ):
             return context.bench.in_flight_bytes

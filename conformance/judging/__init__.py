@@ -400,14 +400,17 @@ def _judge_undeclared(
 
 def was_too_fast(observed: Observation) -> bool:
     """Whether requests that should have been in flight during the judged call were complete before its end."""
-    return any(seen.get("overlapped") is False for seen in observed.get("afterwards", ()))
+    return False in _overlaps(observed)
 
 
 def was_in_flight(observed: Observation) -> bool:
     """Whether requests were in flight during the judged call."""
-    return any(
-        seen.get("overlapped") is True for seen in [observed, *observed.get("afterwards", ())]
-    )
+    return True in _overlaps(observed)
+
+
+def _overlaps(observed: Observation) -> list[bool]:
+    all_seen = [observed, *observed.get("afterwards", ())]
+    return [seen["overlapped"] for seen in all_seen if "overlapped" in seen]
 
 
 def _first_refused(case: Case, observed: Observation) -> bool:

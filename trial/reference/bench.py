@@ -316,14 +316,13 @@ class ReferenceBench:
         with closing(cast(Generator[bytes], work(OtherProcess(self.device)))) as reports:
             yield lambda: next(reports, b"")
 
-    def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
-        """Returns the numbers of objects, by kind, that remain if a process is killed after it has called `prepare`."""
+    def killed(self, prepare: Callable[[Bench], Callable[[], object]]) -> Mapping[str, int]:
+        """Returns the numbers of objects, by kind, that remain if a process is killed after it has called `prepare`,
+        and once what it returned."""
         other = ReferenceBench(type(self.device)(self.device.stack))
         with closing(other):
-            prepared = prepare(other)
-            if prepared:
-                return other.device.left_by_a_killed_process()
-            return {}
+            prepare(other)()
+            return other.device.left_by_a_killed_process()
 
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, Mapping[str, str]]:
         return self.device.fork_setting(setting, kernel)
