@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import stat
 import threading
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from typing import IO
 MOST_BYTES = (
     256 << 20
 )  # the maximum size of any file of a run; the results of a default run have 4 MB
+_PARTIAL = re.compile(r"\.[0-9]+-[0-9a-f]+\.partial")
 _MEMORY = 128 << 20  # of xz; its highest level needs 65 MiB
 
 
@@ -203,6 +205,11 @@ def open_below(path: Path, flags: int, mode: int = 0o644) -> int:
 def opened_in(folder: int, name: str, flags: int, mode: int = 0o644) -> int:
     """Returns a descriptor of a file of an opened directory. Raises OSError, also if the file is a link."""
     return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
+
+
+def is_partial(name: str) -> bool:
+    """Whether `write_whole` gives this name to a file that is not complete."""
+    return _PARTIAL.fullmatch(name) is not None
 
 
 def write_whole(

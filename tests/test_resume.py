@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,8 @@ from actors import (
 from bad_places import full_disk
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
+from conformance.regular_file import is_partial
+from conformance.results.folder import check_free, tidied
 from conformance.results.plan import Plan, read_plan, write_plan
 from conformance.results.records import Recorded, encode, read_written
 from conformance.results.writer import ResultsFile
@@ -234,6 +237,44 @@ def test_a_killed_run_no_longer_locks_its_directory(tmp_path: Path) -> None:
             ResultsFile(path)
         process.kill()
     ResultsFile(path).close()
+
+
+# The process is killed while it replaces a file.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from conformance.results.files import write_atomically
+os.{call} = lambda *_, **more: os.kill(os.getpid(), signal.SIGKILL)
+write_atomically(Path(sys.argv[1]), b"new")
+"""
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+@pytest.mark.parametrize("name", ["plan.json", "report.html", "points/reg_mr.x.json"])
+def test_a_kill_while_a_file_is_written_leaves_nothing_that_the_next_session_keeps(
+    name: str, call: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    command = [sys.executable, "-c", KILLED.format(call=call), str(path)]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
+    assert done.returncode == -signal.SIGKILL
+    (partial,) = path.parent.iterdir()
+    assert is_partial(partial.name)
+    if path.parent == tmp_path:
+        check_free(tmp_path)  # the run had no result: it can begin again in this directory
+    with tidied(tmp_path):
+        assert not list(path.parent.iterdir())
+
+
+@pytest.mark.parametrize("name", ["notes.partial", ".1-x.partial", "x.1-a.partial"])
+def test_a_file_of_a_similar_name_is_kept(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).touch()
+    with tidied(tmp_path):
+        pass
+    assert (tmp_path / name).exists()
+    with user_error("is not empty", status=2):
+        check_free(tmp_path)
 
 
 # The plan

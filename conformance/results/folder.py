@@ -11,8 +11,9 @@ from datetime import datetime
 from pathlib import Path
 
 from conformance.errors import UserError
-from conformance.regular_file import remove_below
+from conformance.regular_file import is_partial, remove_below
 from conformance.results.files import new_directory
+from conformance.results.points import FOLDER as POINTS
 from conformance.results.records import FILE_NAME, PLAN_FILE
 
 OUT = Path("out")  # the default parent of the directories of runs
@@ -60,7 +61,7 @@ def check_free(out: Path) -> None:
     if not out.is_dir() or (out / FILE_NAME).exists():
         return
     names = sorted(path.name for path in out.iterdir())
-    foreign = [name for name in names if not name.startswith(_OF_RUN)]
+    foreign = [name for name in names if not (name.startswith(_OF_RUN) or is_partial(name))]
     if foreign:
         what = f"{out} is not empty (it has {foreign[0]}), and is not the directory of a run"
         raise UserError(what, hint="give --out a new or an empty directory")
@@ -68,10 +69,15 @@ def check_free(out: Path) -> None:
 
 @contextmanager
 def tidied(out: Path) -> Iterator[None]:
-    """Removes the temporary directories of a killed session before the block, and those of this session after the
-    block. Only a process that has locked the results in `out` may use this context manager, because no other process
-    then uses the directories."""
+    """Removes the temporary directories and the incomplete files of a killed session before the block, and the
+    directories of this session after the block. Only a process that has locked the results in `out` may use this context
+    manager, because no other process then uses the directories."""
     _remove_work(out)
+    for folder in (out, out / POINTS):
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if is_partial(path.name):
+                with contextlib.suppress(OSError):
+                    remove_below(folder, path.name)
     try:
         yield
     finally:
