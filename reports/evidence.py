@@ -58,6 +58,19 @@ def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
         yield f"repeated: {confirmed}"
 
 
+def of_symptom(run: Digest, symptom: Symptom) -> Iterator[str]:
+    """Yields lines about one violation: of a point of a sweep, without the other points of its case."""
+    if not symptom.deviation:
+        yield from lines(run, symptom.record)
+        return
+    yield from run.once(_deviations, [symptom.deviation])
+    yield f"answered by: {answering_of(symptom)}"
+    yield f"table: {location(symptom.record)}"
+    point = ",".join(f"{axis}={label}" for axis, label in symptom.smallest.items())
+    if confirmed := run.violations.repetitions.text_at(symptom.case, point):
+        yield f"repeated: {confirmed}"
+
+
 def _expected(expected: Mapping[str, Any]) -> list[str]:
     afterwards = (f"expected afterwards: {format_fields(step)}" for step in later(expected))
     return [f"expected: {format_fields(own(expected))}", *afterwards]

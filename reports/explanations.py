@@ -224,6 +224,8 @@ def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
     yield from _wrapped(defect.severity.meaning)
     yield f"answered by: {defect.answering}"
     yield f"shows in:    {format_count(len(defect.cases), 'case')}, {format_count(defect.points, 'call')}"
+    if defect.lost and not defect.unconfirmed:
+        yield f"not counted: {format_count(len(defect.lost), 'call')} that did not occur again"
     yield ""
     for id_ in defect.rules:
         if facts := run.verdicts.rules.get(id_):
@@ -233,7 +235,7 @@ def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
                 yield from _wrapped(f"Argument against: {facts.argument_against}", "    ")
     yield ""
     yield f"The first case: {first.name}"
-    yield from (f"  {line}" for line in evidence.lines(run, first.record))
+    yield from (f"  {line}" for line in evidence.of_symptom(run, first))
     yield ""
     yield "All cases (of a sweep, its smallest failing points):"
     names = list(dict.fromkeys(symptom.name for symptom in defect.symptoms))

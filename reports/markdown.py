@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from conformance.defects import Defect
-from conformance.model.verdict import OF_RULES
+from conformance.model.verdict import OF_RULES, Verdict
 from conformance.results.rule_conclusions import LEFT_OPEN, OFFERED
 from reports import evidence
 from reports.digest import Digest
@@ -63,7 +63,9 @@ def _verdicts(run: Digest) -> Iterator[str]:
             yield f"| {label} | {number} | |"
     for verdict in reversed(OF_RULES):
         if verdict in rules or run.summary.counts.get(verdict):
-            yield f"| {verdict} | {rules.count(verdict)} | {run.summary.counts.get(verdict, 0)} |"
+            empty = run.summary.empty if verdict == Verdict.PASS else 0
+            more = f", {empty} of them assert nothing" if empty else ""
+            yield f"| {verdict} | {rules.count(verdict)} | {run.summary.counts.get(verdict, 0)}{more} |"
 
 
 def _table(defects: Sequence[Defect]) -> Iterator[str]:

@@ -2,13 +2,12 @@
 reports. conformance/supervision/ repeats the violations."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from conformance.defects import Defect, Symptom, severity_of_fault, symptoms_of
 from conformance.model.fault import Fault
 from conformance.model.record import ConfirmationRecord, Occurrence, ResultRecord
-from conformance.model.verdict import VERDICTS, Verdict
+from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.older_python import zip
 from conformance.tables.suite import POINT
 
@@ -68,20 +67,18 @@ class Repetitions:
 
     def decided(self, record: ResultRecord) -> ResultRecord:
         """Returns the result with BROKEN instead of a HANG that did not occur again, because a busy host may delay a
-        completion. In a sweep, the rules of points with such hangs are BROKEN, unless other points violate these rules
-        too. A HANG whose repetition showed another violation counts as that violation."""
+        completion. Points of a sweep that did not occur again decide no rule: it is BROKEN, unless other points violate
+        it too. A HANG whose repetition showed another violation counts as that violation."""
         verdicts = dict(record.get("rule_verdicts", {}))
-        hung = Verdict.HANG in (record["effective"], *verdicts.values())
-        if not hung or not (self.unconfirmed or self._replaced):
+        violated = not {*VIOLATIONS}.isdisjoint((record["effective"], *verdicts.values()))
+        if not violated or not (self.unconfirmed or self._replaced):
             return record
         if record["effective"] == Verdict.HANG and self.is_unconfirmed(record):
             return {**record, "effective": Verdict.BROKEN}
-        again = [
-            symptom
-            for symptom in symptoms_of(record)
-            if symptom.verdict != Verdict.HANG or symptom.name not in self.unconfirmed
-        ]
-        for rule in [rule for rule, verdict in verdicts.items() if verdict == Verdict.HANG]:
+        symptoms = list(symptoms_of(record))
+        again = [symptom for symptom in symptoms if symptom.name not in self.unconfirmed]
+        shown = {rule for symptom in symptoms if symptom.deviation for rule in symptom.rules}
+        for rule in [rule for rule in verdicts if verdicts[rule] in VIOLATIONS and rule in shown]:
             verdicts_here = [
                 self._verdict_of(symptom) for symptom in again if rule in symptom.rules
             ]
@@ -95,7 +92,8 @@ class Repetitions:
     def _verdict_of(self, symptom: Symptom) -> Verdict:
         return self._replaced.get(symptom.name, Verdict(symptom.verdict))
 
-    def _did_not_recur(self, symptom: Symptom) -> bool:
+    def is_lost(self, symptom: Symptom) -> bool:
+        """Whether a symptom did not occur again, or only as another violation."""
         replaced = symptom.verdict == Verdict.HANG and symptom.name in self._replaced
         return replaced or symptom.name in self.unconfirmed
 
@@ -110,10 +108,7 @@ class Repetitions:
         for symptom in defect.symptoms:
             if symptom.name in self._alone:
                 defect = defect.at_least(severity_of_fault(self._alone[symptom.name]))
-        return replace(
-            defect,
-            unconfirmed=all(map(self._did_not_recur, defect.symptoms)),
-        )
+        return defect
 
     def text_of(self, case: str) -> str:
         """Returns whether the violations of a case were confirmed, as a text; empty if the case was not repeated."""

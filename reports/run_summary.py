@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from conformance.errors import format_count
 from conformance.model.record import ResultRecord, WaiversAccount
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.older_python import zip
 from conformance.results.conclusions import (
     STANDING,
     RunConclusion,
@@ -66,6 +67,7 @@ class Summary:
         sizes: dict[str, object] = {
             "cases": f"{len(self._run.results):,}",
             "calls judged": f"{self.points:,}",
+            "PASS that assert nothing": f"{self.empty:,} of {self.counts.get(Verdict.PASS, 0):,}",
             "seconds": footer["duration_s"] if footer else None,
             "exit status": self.status,
         }
@@ -206,6 +208,15 @@ class Summary:
         return Counter(record["effective"] for record in self._run.results)
 
     @property
+    def empty(self) -> int:
+        """The number of PASS results that assert nothing: the documents leave the outcome of the call open, and no later
+        step with a documented outcome was made. They verify no rule."""
+        return sum(
+            record["effective"] == Verdict.PASS and _is_empty(record)
+            for record in self._run.results
+        )
+
+    @property
     def points(self) -> int:
         """The number of judged calls and operations. Each point of a sweep, and each other case with a result, counts
         as one."""
@@ -250,3 +261,12 @@ def _most(pairs: set[tuple[str, str]]) -> tuple[str, ...]:
     shown = [f"{reason} ({number:,})" for reason, number in count.most_common(_MOST_REASONS)]
     rest = len(count) - len(shown)
     return (*shown, *([f"{rest} more"] if rest else []))
+
+
+def _is_empty(record: ResultRecord) -> bool:
+    """Whether a result has neither a call nor a later step whose documented outcome was compared."""
+    expected, observed = record["expected"], record["observed"]
+    if expected.get("outcome") != "open" or record["points"]:
+        return False
+    later = zip(expected.get("afterwards", ()), observed.get("afterwards", ()), strict=False)
+    return all(step.get("outcome") == "open" or "not_made" in seen for step, seen in later)

@@ -97,8 +97,17 @@ def figures(run: Digest, shown: Callable[[str], str] = str) -> str:
     else:
         points = ""
     verdicts = [verdict for verdict in reversed(VERDICTS) if run.summary.counts.get(verdict)]
-    counts = ", ".join(f"{run.summary.counts[verdict]} {shown(verdict)}" for verdict in verdicts)
+    counts = ", ".join(
+        f"{run.summary.counts[verdict]} {shown(verdict)}{_empty(run, verdict)}"
+        for verdict in verdicts
+    )
     return f"{format_count(len(run.results), 'case')}{duration}{points}: {counts}"
+
+
+def _empty(run: Digest, verdict: str) -> str:
+    if verdict == Verdict.PASS and run.summary.empty:
+        return f" ({run.summary.empty} assert nothing)"
+    return ""
 
 
 def format_remarks(results: Iterable[ResultRecord]) -> str:

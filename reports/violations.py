@@ -42,7 +42,8 @@ class Violations:
     @cached_property
     def defects(self) -> tuple[Defect, ...]:
         """The defects, the most severe first. Unconfirmed and waived defects and defects of the stack come last."""
-        return self.repetitions.applied(defects_of(self._run.results, shorts_in(self._run.header)))
+        shorts, is_lost = shorts_in(self._run.header), self.repetitions.is_lost
+        return self.repetitions.applied(defects_of(self._run.results, shorts, is_lost))
 
     @cached_property
     def repetitions(self) -> Repetitions:
@@ -122,7 +123,7 @@ class Violations:
         """The symptoms of each case; symptoms of the most severe defect come first."""
         by_case: dict[str, list[Symptom]] = {}
         for defect in self.defects:
-            for symptom in defect.symptoms:
+            for symptom in defect.all_symptoms:
                 by_case.setdefault(symptom.case, []).append(symptom)
         return by_case
 
@@ -130,7 +131,7 @@ class Violations:
     def _by_case(self) -> Mapping[str, list[Defect]]:
         by_case: dict[str, list[Defect]] = {}
         for defect in self.defects:
-            for case in defect.cases:
+            for case in dict.fromkeys(symptom.case for symptom in defect.all_symptoms):
                 by_case.setdefault(case, []).append(defect)
         return by_case
 

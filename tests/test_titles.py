@@ -69,7 +69,7 @@ def at_points(*points: tuple[str, FaultKind, dict[str, str]]) -> list[str]:
     deviations = []
     for rule, kind, values in points:
         fault = Fault(kind, verb="traffic", operation=values["operation"], key=values["key"])
-        if kind in (FaultKind.REFUSED, FaultKind.WRONG_STATUS):
+        if kind in (FaultKind.REFUSED, FaultKind.WRONG_STATUS) and values.get("flags") == "inline":
             fault = replace(fault, operation=BUILT_INLINE, seen=("WR_FLUSH_ERR",))
         if kind is FaultKind.MOVED:
             fault = replace(fault, outside=True)
@@ -85,7 +85,8 @@ def test_one_cause_at_points_with_several_rules_and_keys_is_one_defect() -> None
     cut = {"operation": "ATOMIC_FETCH_AND_ADD", "before": "cut_read", "key": "window"}
     later = {**cut, "before": "refused"}
     lost = [("BIND-07", FaultKind.NOT_ARRIVED, cut), ("REG-12", FaultKind.NOT_ARRIVED, later)]
-    (title,) = at_points(*lost, ("IOVA-02", FaultKind.NO_COMPLETION, {**cut, "key": "region"}))
+    unlike = [("IOVA-02", FaultKind.NO_COMPLETION, cut), ("REG-12", FaultKind.ACCEPTED, cut)]
+    (title,) = at_points(*lost, *unlike)
     assert title.startswith("atomic operations fail after a reset of their queue pair")
     inline = {"operation": "SEND", "posting": "wr_post", "flags": "inline", "key": "window"}
     refused = [("BIND-05", FaultKind.REFUSED, inline), ("STAT-01", FaultKind.WRONG_STATUS, inline)]
@@ -103,7 +104,12 @@ def test_one_cause_at_points_with_several_rules_and_keys_is_one_defect() -> None
     fence = {"operation": "RDMA_READ", "flags": "fence", "key": "region"}
     swap = {**fence, "operation": "ATOMIC_CMP_AND_SWP"}
     hung = [("REG-06", FaultKind.NO_COMPLETION, values) for values in (fence, swap)]
-    assert at_points(*hung) == ["requests never complete: fenced requests"]
+    assert at_points(*hung) == ["fenced requests that are sent again never complete"]
+    again = {"operation": "ATOMIC_WRITE", "before": "not_ready", "key": "window"}
+    on_demand = ("REG-12", FaultKind.REFUSED, {**again, "region": "on_demand"})
+    assert at_points(("IOVA-02", FaultKind.REFUSED, again), on_demand) == [
+        "an ATOMIC WRITE that is sent again goes to another address"
+    ]
 
 
 def test_the_title_of_a_wrong_completion_names_its_wrong_fields() -> None:

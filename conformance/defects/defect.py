@@ -7,7 +7,7 @@ successful call of the run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -29,15 +29,26 @@ class Defect:
     """The symptoms of one or several causes. The most severe symptom is the first; equally severe symptoms are in the
     order of the run.
 
-    `title` says what is wrong, in one line. `unconfirmed` is whether no repetition of a case showed a violation.
-    `known` is the worst severity that was observed in a repetition or in a different run.
+    `title` says what is wrong, in one line. `lost` are symptoms that did not occur again: nothing about the defect is
+    derived from them, unless `symptoms` are the same because none occurred again. `known` is the worst severity that was
+    observed in a repetition or in a different run.
     """
 
     causes: tuple[Cause, ...]
     symptoms: tuple[Symptom, ...]
     title: str
-    unconfirmed: bool = False
+    lost: tuple[Symptom, ...] = ()
     known: Severity | None = None
+
+    @property
+    def unconfirmed(self) -> bool:
+        """Whether no symptom occurred again."""
+        return self.symptoms == self.lost
+
+    @property
+    def all_symptoms(self) -> tuple[Symptom, ...]:
+        """The symptoms with those that did not occur again, which come last."""
+        return self.symptoms if self.unconfirmed else (*self.symptoms, *self.lost)
 
     @property
     def fingerprint(self) -> str:
@@ -103,9 +114,13 @@ class Defect:
         return all(symptom.record["effective"] == Verdict.STACK for symptom in self.symptoms)
 
 
-def defects_of(results: Iterable[ResultRecord], shorts: Shorts = _NONE) -> list[Defect]:
+def defects_of(
+    results: Iterable[ResultRecord],
+    shorts: Shorts = _NONE,
+    is_lost: Callable[[Symptom], bool] = lambda symptom: False,
+) -> list[Defect]:
     """Returns the defects in results that have every key of record_shape.RESULT, the most severe first. `shorts` are
-    the short names of the rules, for titles."""
+    the short names of the rules, for titles. `is_lost` tells whether a symptom did not occur again."""
     records = list(results)
     by_cause: dict[Cause, list[Symptom]] = {}
     for record in records:
@@ -123,9 +138,10 @@ def defects_of(results: Iterable[ResultRecord], shorts: Shorts = _NONE) -> list[
                 place[id(symptom.record)],
             ),
         )
-        defects.append(
-            Defect(tuple(causes), tuple(symptoms), title_of(causes, symptoms, succeeded, shorts)),
-        )
+        lost = tuple(filter(is_lost, symptoms))
+        symptoms = [symptom for symptom in symptoms if symptom not in lost] or symptoms
+        title = title_of(causes, symptoms, succeeded, shorts)
+        defects.append(Defect(tuple(causes), tuple(symptoms), title, lost))
     return sorted(defects, key=_order)
 
 

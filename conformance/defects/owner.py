@@ -81,13 +81,15 @@ def answering_of(symptom: Symptom) -> Answering:
         return _of_kernel(fault, log)
     if fault.effect is Effect.PROCESS_DIED:
         return _of_process(log)
+    if fault.effect is Effect.HUNG and group_of(fault.verb) == ACCESS:
+        return Answering(DEVICE, "it or its driver did not complete the posted request")
     if fault.effect is Effect.HUNG:
         return Answering(UNKNOWN, "nothing was returned")
     if from_core(fault):
         return Answering(CORE, "it refuses the call before it calls a driver")
     if fault.kind is FaultKind.CARRIED_OUT:
         return Answering(PROVIDER, "it left the request in the queue although the posting failed")
-    if circumstance(symptom.smallest) in (BUILT_INLINE, BUILT_LIST) and not fault.region:
+    if circumstance(symptom.smallest, fault.effect) in (BUILT_INLINE, BUILT_LIST):
         return Answering(PROVIDER, _BUILT)
     return (
         _of_known_code(fault)

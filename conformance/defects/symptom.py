@@ -8,19 +8,20 @@ to one defect. The following facts, besides the kind of violation, determine a c
 - The kernel died: the function in which it died. The rule does not matter.
 - The process died: the verb and the signal, or the rule if it exited without a signal.
 - The kernel never frees memory: the function that allocates the memory.
-- Packets of a wire peer, if the kernel lives: the rule, the operation of the packet, and the effect.
+- Packets of a wire peer, if the kernel lives: the rule, the operation of the packet, or the check that handles several
+  operations, and the effect.
 - A request accessed bytes outside of a region: no further fact, because one check of bounds should refuse all these
   requests.
 - A request moved bytes outside of a window: no further fact, as for a region.
-- Inline data or several elements of a builder, and an atomic operation after a reset of its queue pair, at points of a
-  model: this circumstance. The rule and the key do not matter.
+- A circumstance of points of a model that explains the failure: inline data or several elements of a builder, an atomic
+  operation after a reset of its queue pair, an ATOMIC WRITE that is sent again, a fenced request that never completes.
+  The rule and the key do not matter.
 - Another failure in the use of a window: the rule. If the window was bound although the bind must be refused, the missing
   refusal is the cause. Requests in flight that move bytes after the window has ended have one cause.
 - A key of a region is used after a call has ended it: this call.
 - Another failure in the use of a region: its special kind, such as on demand, without the effect, because the contents
   of memory decide whether data are misplaced or the kernel crashes. For other regions: the effect and the operation.
-- A request never completes: the operation, or at points of a model that the requests have a fence. The rule does not
-  matter.
+- Another request never completes: the operation. The rule does not matter.
 - The kernel's core refused a call, or a code or status is wrong: the verb and the code or status, because the same line
   of code returns it for every rule.
 - A check is missing, a registration is refused, or a feature is not supported: the rule. Many parts of a registration
@@ -38,8 +39,23 @@ from typing import Any, NamedTuple
 
 from conformance.judging.answering_layer import CORE
 from conformance.judging.kernel_alarms import first_alarm, site_in
-from conformance.model.combinations import ATOMIC_AFTER_RESET, circumstance
-from conformance.model.fault import NEWER_COMMAND, OWN_ADDRESSES, WINDOW, Effect, Fault, FaultKind
+from conformance.model.combinations import (
+    ATOMIC_AFTER_RESET,
+    FENCED,
+    SENT_AGAIN,
+    circumstance,
+)
+from conformance.model.fault import (
+    ANSWER_FORM,
+    NEWER_COMMAND,
+    OWN_ADDRESSES,
+    PSN_ALONE,
+    UNSENT,
+    WINDOW,
+    Effect,
+    Fault,
+    FaultKind,
+)
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.rules import OF_WIRE
 from conformance.model.verdict import VIOLATIONS, Verdict
@@ -172,7 +188,7 @@ def symptoms_of(record: ResultRecord) -> Iterator[Symptom]:
     ]
     covered = {rule for deviation in deviations for rule in deviation["rules"]}
     yield from (_of_deviation(record, deviation) for deviation in deviations)
-    if not deviations or record.get("alarms") or _died(record, deviations):
+    if not deviations or record.get("alarms") or _is_of_whole(record, deviations):
         rules = tuple(rule for rule in violated_rules(record) if rule not in covered) or tuple(
             record["rules"],
         )
@@ -205,8 +221,13 @@ def violated_rules(record: ResultRecord) -> list[str]:
     ]
 
 
-def _died(record: ResultRecord, deviations: list[Deviation]) -> bool:
-    """Whether the process or the kernel died or hung during a sweep, and no deviation has this verdict."""
+def _is_of_whole(record: ResultRecord, deviations: list[Deviation]) -> bool:
+    """Whether a fault belongs to no deviation of a sweep: the kernel complained, or something was left behind; or the
+    process or the kernel died or hung, and no deviation has this verdict."""
+    kinds = {deviation.get("fault", {}).get("kind") for deviation in deviations}
+    fault = fault_of(record)
+    if fault.effect in (Effect.KERNEL_ALARM, Effect.KEPT) and fault.kind not in kinds:
+        return True
     died = record["verdict"] in (Verdict.CRASH, Verdict.HANG)
     return died and not any(
         deviation.get("row") or deviation.get("verdict") == record["verdict"]
@@ -326,9 +347,14 @@ class Cause:
 
 _NEWER_COMMAND = ("kernel core", "REG_MR")
 _ENDED_WINDOW = ("use", "ended window")
-_NO_COMPLETION_OF_FENCED = ("use", "no completion", "fenced requests")
-_AFTER_RESET = ("use", ATOMIC_AFTER_RESET)
 _OF_BUILDERS = ("use", "region", Effect.REFUSED, BUILT)
+_OF_CIRCUMSTANCE: Mapping[str, tuple[str, ...]] = {
+    FENCED: ("use", "no completion", FENCED),
+    ATOMIC_AFTER_RESET: ("use", ATOMIC_AFTER_RESET),
+    SENT_AGAIN: ("use", SENT_AGAIN),
+    BUILT_INLINE: ("use", BUILT_INLINE),
+    BUILT_LIST: _OF_BUILDERS,
+}
 _OUTSIDE_OF_WINDOW = ("use", "window", "BIND-10")
 # By group and rule: the rule whose check also refuses this. A region of another process is a region of another domain,
 # and a comparison with the bounds also refuses long elements.
@@ -343,6 +369,14 @@ _SAME_PACKETS: Mapping[tuple[str, str, str], tuple[str, str, str]] = {
 }
 # Atomic operations and packets that a driver handles like the other kind.
 _ATOMICS = {"ATOMIC_CMP_AND_SWP": "ATOMIC_FETCH_AND_ADD", "COMPARE_SWAP": "FETCH_ADD"}
+# By rule: what a check of all operations has instead of the operation. By rule, effect and Fault.check: the same of a
+# check that is one of several.
+_EVERY_PACKET: Mapping[str, str] = {"WIRE-08": "RDMA_WRITE_ONLY"}
+_CHECKED: Mapping[tuple[str, str, str], str] = {
+    ("WIRE-06", Effect.ACCEPTED, UNSENT): UNSENT,
+    ("WIRE-06", Effect.ACCEPTED, ANSWER_FORM): "RDMA_WRITE",
+    ("WIRE-04", Effect.MOVED, PSN_ALONE): PSN_ALONE,
+}
 # The call that ends most keys. Older results do not name the call.
 _DESTRUCTION = "ibv_dereg_mr"
 # By the key of a cause: its fingerprints in earlier versions, which separated what one change of the stack cures.
@@ -359,11 +393,16 @@ _EARLIER: Mapping[tuple[str, ...], tuple[str, ...]] = {
         "33dd080fce23",
         "1af76172d1e3",
         "fe886334399a",
-        "3f38d98d94d5",
     ),
-    _NO_COMPLETION_OF_FENCED: ("a87ee0c2983b", "7733acfbde7a"),
+    _OF_CIRCUMSTANCE[BUILT_INLINE]: ("2037c167e8c9",),
+    _OF_CIRCUMSTANCE[FENCED]: ("a87ee0c2983b", "7733acfbde7a"),
+    _OF_CIRCUMSTANCE[ATOMIC_AFTER_RESET]: ("56bc0b3dc996",),
+    _OF_CIRCUMSTANCE[SENT_AGAIN]: ("3f38d98d94d5",),
     (WIRE, "WIRE-02", "SEND_ONLY", Effect.STATUS): ("ae05b115fe48",),
     (WIRE, "WIRE-06", "RDMA_READ", Effect.ACCEPTED): ("03dd320e3952", "5efc2ab174c8"),
+    (WIRE, "WIRE-06", "RDMA_WRITE", Effect.ACCEPTED): ("83d091beff28",),
+    (WIRE, "WIRE-08", "RDMA_WRITE_ONLY", Effect.REFUSED): ("50a91f05c63d",),
+    _OUTSIDE_OF_WINDOW: ("b1a00b48da88",),
 }
 
 
@@ -390,8 +429,13 @@ def _of_end(symptom: Symptom, group: str, rule: str) -> tuple[str, ...]:
     if fault.verb == WIRE and not _is_of_invalidation(fault):
         # The rule on packets says more than the memory rule of the row, if the row has both.
         of_packets = [rule for rule in symptom.rules if rule.startswith(OF_WIRE)]
-        operation = _ATOMICS.get(fault.operation, fault.operation)
-        packets = (of_packets[0] if of_packets else rule, operation, fault.effect)
+        rule = of_packets[0] if of_packets else rule
+        if fault.key == WINDOW and fault.outside:
+            return _OUTSIDE_OF_WINDOW
+        operation = _CHECKED.get((rule, fault.effect, fault.check)) or _ATOMICS.get(
+            fault.operation, fault.operation
+        )
+        packets = (rule, _EVERY_PACKET.get(rule, operation), fault.effect)
         return (WIRE, *_SAME_PACKETS.get(packets, packets))
     if fault.effect is Effect.PROCESS_DIED:
         signal = fault.ended_by.startswith("SIG")
@@ -416,14 +460,13 @@ def _of_access(symptom: Symptom, group: str, rule: str) -> tuple[str, ...]:
     fault, effect = symptom.fault, symptom.fault.effect
     if fault.verb == "access_elsewhere" and effect is Effect.REFUSED:
         # What another process may still use was ended by the judged call, which had to be refused.
-        return _of_acceptance(group_of(verb_of(symptom.record["call"])), rule)
+        return _of_acceptance(group_of(verb_of(symptom.record["call"])), rule, fault.check)
     if group != ACCESS:
         return ()
     if fault.kind is FaultKind.NO_COMPLETION:
-        fenced = symptom.smallest.get("flags") == "fence"
-        return _NO_COMPLETION_OF_FENCED if fenced else ("use", "no completion", fault.operation)
+        return ("use", "no completion", fault.operation)
     if effect is Effect.MOVED and fault.allowed_by:
-        return _of_acceptance(group_of(fault.allowed_by), rule)
+        return _of_acceptance(group_of(fault.allowed_by), rule, fault.check)
     if fault.verb == "await_traffic" and effect is Effect.MOVED and fault.key == WINDOW:
         return _ENDED_WINDOW
     if effect in (Effect.MOVED, Effect.ACCEPTED) and _exceeds_region(fault):
@@ -438,7 +481,7 @@ def _of_answer(fault: Fault, group: str, rule: str) -> tuple[str, ...]:
     effect = fault.effect
     errno = fault.answer if fault.answer.startswith("E") else ""
     if effect is Effect.ACCEPTED and group in (BIND, INVALIDATION):
-        return _of_acceptance(group, rule)
+        return _of_acceptance(group, rule, fault.check)
     if effect is Effect.STATUS:
         return (effect, fault.answer)
     if effect is Effect.REMARK:
@@ -464,23 +507,16 @@ def _is_of_invalidation(fault: Fault) -> bool:
 
 
 def _of_circumstance(symptom: Symptom, group: str, rule: str) -> tuple[str, ...]:
-    """Returns the cause of a request that must be granted and fails at points whose circumstance explains the failure,
-    whatever the request addresses; empty for other symptoms."""
-    effect, why = symptom.fault.effect, circumstance(symptom.smallest)
-    if why in (BUILT_INLINE, BUILT_LIST) and symptom.fault.region:
-        return ()  # the special kind of region is the circumstance
-    if why == ATOMIC_AFTER_RESET and effect in (Effect.MISPLACED, Effect.REFUSED, Effect.HUNG):
-        return _AFTER_RESET
-    if why == BUILT_LIST and effect in (Effect.MISPLACED, Effect.REFUSED):
-        return _OF_BUILDERS
-    if why == BUILT_INLINE and effect is Effect.MISPLACED:
-        return ("use", BUILT_INLINE)
-    return ()
+    """Returns the cause of a request that fails at points whose circumstance explains the failure, whatever the request
+    addresses; empty for other symptoms."""
+    why = circumstance(symptom.smallest, symptom.fault.effect)
+    return _OF_CIRCUMSTANCE.get(why, ())
 
 
-def _of_acceptance(group: str, rule: str) -> tuple[str, ...]:
+def _of_acceptance(group: str, rule: str, check: str = "") -> tuple[str, ...]:
     """Returns the cause of a call or request that is not refused."""
-    return (Effect.ACCEPTED, group, "", _SAME_CHECK.get((group, rule), rule))
+    of_queue = (check,) if group == BIND and check else ()
+    return (Effect.ACCEPTED, group, "", _SAME_CHECK.get((group, rule), rule), *of_queue)
 
 
 def group_of(verb: str) -> str:

@@ -20,12 +20,16 @@ from conformance.defects.symptom import (
     group_of,
     site_of,
 )
-from conformance.model.combinations import ATOMIC_AFTER_RESET
+from conformance.model.combinations import ATOMIC_AFTER_RESET, CUT_READ, FENCED, SENT_AGAIN
 from conformance.model.fault import (
+    ANSWER_FORM,
     HUGE,
+    ICRC,
     ON_DEMAND,
     OWN_ADDRESSES,
     PERSISTENT,
+    PSN_ALONE,
+    UNSENT,
     WINDOW,
     Effect,
     FaultKind,
@@ -97,8 +101,25 @@ def title_of(
 
 def _packets(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
     rule, operation, effect = key
-    what = _OF_PACKETS.get(effect, str(effect))
-    return f"packets: {operation or 'a request'} {what}: {shorts.get(rule) or rule}"
+    what, about = _OF_PACKETS.get(effect, str(effect)), shorts.get(rule) or rule
+    faults = [symptom.fault for symptom in symptoms]
+    checks, operations = {fault.check for fault in faults}, {fault.operation for fault in faults}
+    statuses = sorted({code for fault in faults for code in fault.expected} - {"nothing"})
+    if rule in _AFTER:
+        operation = _AFTER[rule]
+    elif rule == "WIRE-06" and effect == Effect.STATUS:
+        what = f"completes with {faults[0].answer} instead of {' or '.join(statuses)}"
+    elif checks in ({ANSWER_FORM}, {UNSENT}, {PSN_ALONE}):
+        operation = checks.pop()
+    elif checks == {ICRC}:
+        operation = f"{operation} with {ICRC}"
+    elif rule == "WIRE-06" and effect == Effect.ACCEPTED:
+        operation, what = " or ".join(sorted(operations)), "completes without its data"
+    return f"packets: {operation or 'a request'} {what}: {about}"
+
+
+# By rule: what packets after the fault are, whatever their operation.
+_AFTER: Mapping[str, str] = {"WIRE-08": "the next message"}
 
 
 def _with(errno: str) -> str:
@@ -208,9 +229,15 @@ def _use(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str
     if what == "ended window":
         return "a request in flight moves bytes after its window has ended"
     if what == ATOMIC_AFTER_RESET:
-        return "atomic operations fail after a reset of their queue pair, which follows a failed request"
+        read = all(symptom.smallest.get("before") == CUT_READ for symptom in symptoms)
+        failed = "an RDMA READ that was cut off" if read else "a failed request"
+        return f"atomic operations fail after a reset of their queue pair, which follows {failed}"
+    if what == SENT_AGAIN:
+        return "an ATOMIC WRITE that is sent again goes to another address"
     if what == BUILT_INLINE or more[1:] == [BUILT]:
         return f"{more[-1] if more else what}: {_effects(symptoms)}"
+    if more == [FENCED]:
+        return "fenced requests that are sent again never complete"
     if what == "no completion":
         return f"requests never complete: {more[0] or 'any'}"
     if what == "window":
@@ -298,7 +325,9 @@ def _refused(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) ->
 
 
 def _accepted(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
-    group, _, rule = key
+    group, _, rule, *checks = key
+    if group == BIND and rule == "BIND-18":
+        return f"a bind is not refused: {checks[0] if checks else _OF_REGION_DOMAIN}"
     if group == "connect_qp":
         return f"a refused request is executed later{_short(rule, shorts)}"
     operations = {_operation(symptom) for symptom in symptoms}
@@ -310,6 +339,9 @@ def _accepted(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -
         with_code = _with(" or ".join(documented))
         return f"{_call(group, symptoms)} is not refused{with_code}: a range outside of its region"
     return f"{_call(group, symptoms)} is not refused{_short(rule, shorts)}"
+
+
+_OF_REGION_DOMAIN = "region of another PD than the window"
 
 
 def _operation(symptom: Symptom) -> str:
@@ -334,6 +366,8 @@ _OF_COMPLETIONS = ("completion_fields", "completions_in_turn", "receives_in_turn
 
 def _remark(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
     fault = symptoms[0].fault
+    if all("solicited_only=1" in symptom.call for symptom in symptoms):
+        return f"{_group(group_of(fault.verb))} that fails raises no solicited event"
     if fault.verb == "bind_notified" and "no completion event" in symptoms[0].line:
         return "the completion of a bind raises no event, although it was requested"
     if fault.verb in _OF_COMPLETIONS:
@@ -359,12 +393,24 @@ def _fields(symptoms: Sequence[Symptom]) -> str:
 def _answered(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
     fault, name = symptoms[0].fault, _call(key[0], symptoms)
     if fault.returned.startswith("ERR_"):  # the verb's own code, which is judged instead of errno
-        return f"{name} returns {fault.returned} instead of {' or '.join(fault.expected)}"
+        about = _about(symptoms, shorts)
+        return f"{name} returns {fault.returned} instead of {' or '.join(fault.expected)}{about}"
     about = _about(symptoms, shorts)
     documented = sorted({code for symptom in symptoms for code in symptom.fault.expected})
     return f"{name} fails{_with(key[1])} instead of {' or '.join(documented)}{about}"
 
 
+def _core(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
+    """Names an argument that no object has, if all calls have it, instead of all that the rule demands."""
+    expected = sorted({code for symptom in symptoms for code in symptom.fault.expected})
+    instead = f" instead of {' or '.join(expected)}" if expected else ""
+    named = [set(_INVENTED.findall(symptom.call)) for symptom in symptoms]
+    common = sorted(set.intersection(*named))
+    about = f" with an invented {common[0]}" if common else _about(symptoms, shorts)
+    return f"the kernel's core returns {key[1] or 'an error'}{instead} for {_group(key[0])}{about}"
+
+
+_INVENTED = re.compile(r"\b(\w+)=invented\b")
 _Title = Callable[[Sequence[str], Sequence[Symptom], Shorts], str]
 # The functions that make titles, by the first element of the key of a cause.
 _TITLES: Mapping[str, _Title] = {
@@ -374,10 +420,7 @@ _TITLES: Mapping[str, _Title] = {
     "kernel core": lambda key, symptoms, shorts: (
         "UVERBS_METHOD_REG_MR sets neither iova nor length of a region"
     ),
-    "core": lambda key, symptoms, shorts: (
-        f"the kernel's core returns {key[1] or 'an error'} for {_group(key[0])}"
-        f"{_about(symptoms, shorts)}"
-    ),
+    "core": _core,
     "use": _use,
     Effect.STATUS: lambda key, symptoms, shorts: (
         f"refused requests complete with {key[0]} instead of their own status"

@@ -65,6 +65,9 @@ _NO_OFFER = "this stack does not offer it"
 # The fields of an observation that `verdict_key` leaves out or reduces, because their values, such as addresses and
 # handles, differ in each run.
 _TOO_FAST = "not seen: the device was faster, and completed all requests before the call returned"
+# A kernel may warn only once for each place, so that a warning depends on the cases before. A fault of the calls is at
+# least as severe.
+_WARNINGS = (FaultKind.KERNEL_WARNED, FaultKind.KERNEL_TAINTED)
 _VARYING = ("mr", "asked", "keys", "rkey", "mw", "remarks", "afterwards")
 
 
@@ -176,26 +179,19 @@ def judge(
     that the device does not have. `absent` are the capabilities that the device declares but does not have."""
     lack = _lack(undeclared, absent)
     alarm = kernel_alarm(kernel or {})
-    if alarm:
+    if alarm and alarm.kind not in _WARNINGS:
         return Judgement.of_fault(located(alarm, case))
-    if "unreachable" in observed:
-        return Judgement(Verdict.UNREACHABLE, observed["unreachable"])
-    if "no_binding" in observed:
-        return Judgement(Verdict.UNSUPPORTED, observed["no_binding"])
-    if "setup_failed" in observed:
-        judgement = _judge_setup(case, undeclared, lack, observed)
-    elif case.when.then.outcome == "open" and not BY_SYMBOL.keys() & set(undeclared):
-        judgement = _judge_open(case, undeclared, lack, observed)
-    elif undeclared:
-        judgement = _judge_undeclared(case, undeclared, lack, observed)
-    else:
-        judgement = _judge_steps(case, observed)
+    judgement = _judge_calls(case, undeclared, lack, observed)
+    if alarm and judgement.verdict not in VIOLATIONS:
+        return Judgement.of_fault(located(alarm, case))
     if judgement.verdict not in VIOLATIONS and observed.get("left_behind"):
         leak = located(Fault(FaultKind.LEAKED, seen=tuple(observed["left_behind"])), case)
         judgement = Judgement.of_fault(replace(leak, call=""))
     if judgement.verdict not in VIOLATIONS and (unfreed := (kernel or {}).get("unfreed")):
         judgement = Judgement.of_fault(located(memory_leak(unfreed), case))
     remarks = [*observed.get("remarks", ())]
+    if alarm:
+        remarks.append(f"beside this, {sentence(alarm)}")
     if of_others := kernel_remark(kernel or {}):
         remarks.append(
             f"{sentence(of_others)}; no line names the device, its driver or the RDMA core",
@@ -203,6 +199,23 @@ def judge(
     if remarks:
         return replace(judgement, notes=(*judgement.notes, *remarks))
     return judgement
+
+
+def _judge_calls(
+    case: Case, undeclared: Sequence[str], lack: str, observed: Observation
+) -> Judgement:
+    """Judges what the calls of a case returned and did, without the kernel's log."""
+    if "unreachable" in observed:
+        return Judgement(Verdict.UNREACHABLE, observed["unreachable"])
+    if "no_binding" in observed:
+        return Judgement(Verdict.UNSUPPORTED, observed["no_binding"])
+    if "setup_failed" in observed:
+        return _judge_setup(case, undeclared, lack, observed)
+    if case.when.then.outcome == "open" and not BY_SYMBOL.keys() & set(undeclared):
+        return _judge_open(case, undeclared, lack, observed)
+    if undeclared:
+        return _judge_undeclared(case, undeclared, lack, observed)
+    return _judge_steps(case, observed)
 
 
 def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:

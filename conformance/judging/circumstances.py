@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from conformance.judging.checks import check_of, packets_of
 from conformance.model.case import Argument, Arguments, Case, Flags, MrSpec, SgeSpec, Step, mask_of
 from conformance.model.fault import (
     HUGE,
@@ -17,6 +18,7 @@ from conformance.model.fault import (
     REGIONS,
     WINDOW,
     Fault,
+    FaultKind,
 )
 from conformance.model.positions import locate
 from conformance.model.quantity import WRAP, Quantity
@@ -28,6 +30,7 @@ from conformance.model.vocabulary import (
     ELSEWHERE,
     PRODUCTS,
     REGISTRATIONS,
+    WIRE,
 )
 from conformance.verbs import ENUMS
 
@@ -51,6 +54,14 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
     request = scene.request_of(step)
     key = scene.key_of(request)
     access = mask_of(step.arguments, "access")
+    beyond_window = (
+        step.call == WIRE and fault.kind is FaultKind.MOVED and scene.exceeds_window(step)
+    )
+    allowed_by = case.when.call if number and case.when.then.judged == ELSEWHERE else ""
+    if allowed_by or step.call == "access_elsewhere":
+        decisive = case.when
+    else:
+        decisive = step
     return replace(
         fault,
         call=str(step),
@@ -58,12 +69,13 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
         entry=case.entry,
         step=number,
         operation=_operation(request) or fault.operation,
-        key=key.kind if key else "",
-        outside=fault.outside or scene.is_outside(step),
+        key=WINDOW if beyond_window else key.kind if key else "",
+        outside=fault.outside or beyond_window or scene.is_outside(step),
         dead=bool(key and key.ended),
         ended=key.ended if key else "",
         qp_type=_qp_type(case, step),
-        allowed_by=case.when.call if number and case.when.then.judged == ELSEWHERE else "",
+        allowed_by=allowed_by,
+        check=check_of(case, decisive, fault),
         region=tuple(region for region in REGIONS if region in scene.kinds_of(request)),
         access=tuple(name for name in _ACCESS.short_names if access & _ACCESS.value_of(name)),
         used=step.call in REGISTRATIONS
@@ -220,9 +232,25 @@ class _Scene:
 
     def is_outside(self, step: Step) -> bool:
         """Whether an operation addresses bytes outside of the range of its key."""
-        return any(self._exceeds(step, *operand) for operand in _operands(step))
+        return any(self._exceeds(step.arguments, *operand) for operand in _operands(step))
 
-    def _exceeds(self, step: Step, quantity: Quantity, addr: Argument, length: Argument) -> bool:
+    def exceeds_window(self, step: Step) -> bool:
+        """Whether a packet names bytes outside of the window whose key it has."""
+        packets = [
+            event.numbers for event in packets_of(step) if {"rkey", "addr"} <= {*event.numbers}
+        ]
+        return any(
+            self._exceeds(
+                numbers, numbers["rkey"], numbers["addr"], numbers.get("length") or numbers["data"]
+            )
+            for numbers in packets
+            if {"length", "data"} & {*numbers}
+            and self._windows & {name for name, _ in numbers["rkey"].names}
+        )
+
+    def _exceeds(
+        self, arguments: Arguments, quantity: Quantity, addr: Argument, length: Argument
+    ) -> bool:
         name = next((name for name, _ in quantity.names), "")
         if name in self._windows:
             extent = self._window_extent(name)
@@ -232,8 +260,8 @@ class _Scene:
         if extent is None or here is None or size is None:
             return False
         position, operation = (
-            str(step.arguments.get("position", "whole")),
-            str(step.arguments.get("op", "")),
+            str(arguments.get("position", "whole")),
+            str(arguments.get("op", "")),
         )
         try:
             offset, size = locate(position, operation, here, size)

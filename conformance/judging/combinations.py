@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from conformance.model.combinations import (
+    ATOMIC_AFTER_RESET,
     FIELDS,
     GRANTED,
     LACKING,
     POSTED,
     RECEIVE,
     REFUSED,
+    RULE_OF,
     STATUS,
     Conditions,
     CoveringArray,
@@ -237,13 +239,17 @@ class Judged:
             self.verdicts[Verdict.PASS] += 1
             return
         fault = wrong.fault
+        values = dict(zip(self.array.model.names, point, strict=True))
+        why = circumstance(values, fault.effect) if wrong.aspect != POSTED else ""
+        blamed = [RULE_OF.get(why, blamed[0])]
         verdict = verdict_of(fault.kind)
         self.verdicts[verdict] += 1
         if self.rules.get(blamed[0]) != Verdict.FAIL:
             self.rules[blamed[0]] = verdict
-        values = dict(zip(self.array.model.names, point, strict=True))
         seen = (fault.kind, fault.expected, fault.statuses, fault.errno)
-        key = (wrong.aspect, blamed[0], circumstance(values), *seen)
+        # Without the cut READ, what the device keeps over a reset comes from an earlier point, and may not come again.
+        before = values["before"] if why == ATOMIC_AFTER_RESET else ""
+        key = (wrong.aspect, blamed[0], why, before, *seen)
         group = self.groups.setdefault(key, Group(wrong, point_class))
         group.points.append(point)
 

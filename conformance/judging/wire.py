@@ -184,6 +184,7 @@ def answers(seen: Observation) -> str:
 # The kinds of fault that say only that a report or the form of a packet was wrong: in a row with rules of other levels
 # they concern the rules of level `should`.
 REPORTS: Mapping[Kind, str] = {
+    Kind.KERNEL_WARNED: "kernel's log",
     Kind.WRONG_ANSWER: "answer",
     Kind.WRONG_PACKET: "packet",
     Kind.WRONG_STATE: "state",

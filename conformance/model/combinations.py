@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from conformance.model.fault import ON_DEMAND, Effect
 from conformance.model.observation import AccessSeen
 from conformance.model.predicate import And, Expression, HasCapability, Not, Word, parse
 from conformance.model.space import Axis, Space
@@ -23,8 +24,10 @@ IN_FLIGHT = "in_flight"  # the requests before the point are not awaited
 LATE_RECEIVE = "late_receive"  # the receive is posted behind the request
 NOT_READY = "not_ready"  # with the request, a SEND is posted that finds no receive
 _RESET = ("refused", "expired", CUT_READ)
-# A circumstance of points; see below. Fingerprints contain the text.
+# Circumstances of points; see below. Fingerprints contain the texts.
 ATOMIC_AFTER_RESET = "an atomic operation after a reset"
+FENCED = "fenced requests"
+SENT_AGAIN = "an ATOMIC WRITE that is sent again"
 # Before the errno of a receive that was refused when it was posted.
 RECEIVE = "receive: "
 Test = Callable[[Point], bool]
@@ -33,19 +36,42 @@ GRANTED, REFUSED, POSTED, STATUS, FIELDS = "granted", "refused", "posted", "stat
 ASPECTS = GRANTED, REFUSED, POSTED, STATUS, FIELDS
 
 
-def circumstance(values: Mapping[str, str]) -> str:
-    """Returns why a request may fail whatever it addresses: it is an atomic operation after a reset, or has inline data or
-    several elements of a builder; empty for other points. What a device keeps over a reset may become visible at a later
-    point."""
-    if values.get("before") in _RESET and values.get("operation") in ATOMICS_IN_ORDER:
+def circumstance(values: Mapping[str, str], effect: Effect) -> str:
+    """Returns why a request fails with this effect whatever it addresses: it has a fence, is an atomic operation after a
+    reset or an ATOMIC WRITE that is sent again, has inline data or several elements of a builder, or its region is on
+    demand; empty for other points. What a device keeps over a reset may become visible at a later point."""
+    operation, before = values.get("operation"), values.get("before")
+    unlike_answer = effect in (Effect.MISPLACED, Effect.REFUSED, Effect.HUNG, Effect.ACCEPTED)
+    failed = effect in (Effect.MISPLACED, Effect.REFUSED)
+    on_demand = values.get("region") == "on_demand"
+    inline = values.get("flags") == "inline"
+    built = values.get("posting") in BUILDERS
+    if effect is Effect.HUNG and values.get("flags") == "fence":
+        return FENCED
+    if before in _RESET and operation in ATOMICS_IN_ORDER and unlike_answer:
         return ATOMIC_AFTER_RESET
-    if values.get("posting") not in BUILDERS:
-        return ""
-    if values.get("flags") == "inline":
+    if before == NOT_READY and operation == "ATOMIC_WRITE" and failed:
+        return SENT_AGAIN
+    if built and inline and effect in (Effect.REFUSED, Effect.STATUS):
         return BUILT_INLINE
-    if values.get("elements", "only") != "only":
+    if on_demand and failed:
+        return ON_DEMAND
+    if built and inline and (failed or effect is Effect.ACCEPTED):
+        return BUILT_INLINE
+    if built and not inline and values.get("elements", "only") != "only" and failed:
         return BUILT_LIST
     return ""
+
+
+# By circumstance: the rule whose statement such a failure breaks, whatever the rule of the point is.
+RULE_OF: Mapping[str, str] = {
+    FENCED: "WIRE-16",
+    ATOMIC_AFTER_RESET: "REG-07",
+    SENT_AGAIN: "WIRE-18",
+    BUILT_INLINE: "WRX-05",
+    BUILT_LIST: "WRX-02",
+    ON_DEMAND: "REG-12",
+}
 
 
 @dataclass(frozen=True)

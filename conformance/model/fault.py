@@ -130,6 +130,9 @@ class Fault:
     region: tuple[str, ...] = ()  # the special properties of the region (see REGIONS)
     access: tuple[str, ...] = ()  # the access flags of the call
     allowed_by: str = ""  # the call before this step whose refusal other rows judge
+    check: str = (
+        ""  # what a device must check here, if a rule's text demands several checks (see CHECKS)
+    )
     used: bool = False  # the case uses the region after its registration
     layer: str = ""  # the layer that returned the result
     returned: str = ""
@@ -212,3 +215,12 @@ ON_DEMAND, OWN_ADDRESSES, PERSISTENT, HUGE, NEWER_COMMAND = (
 )
 REGIONS = (ON_DEMAND, OWN_ADDRESSES, PERSISTENT, HUGE, NEWER_COMMAND)
 REGION, WINDOW = "region", "window"
+# Checks of one rule that a device makes apart.
+QUEUE_DOMAIN, UNSENT, ANSWER_FORM, REPEATED, PSN_ALONE, ICRC = CHECKS = (
+    "queue pair of another PD than the window",  # of a bind; without this word, the domain of the region
+    "an answer to a request that was not sent",
+    "an answer that is reserved or out of order",
+    "a repeated request",
+    "a request that repeats only a PSN",
+    "the ICRC of the specification",
+)

@@ -257,6 +257,7 @@ DECLARATIONS = "CAP-"
 OF_DECLARED = (DECLARATIONS, "ODPC-")
 # The prefix of the ids of rules about packets.
 OF_WIRE = "WIRE-"
+NAK_CODES = "WIRE-01"  # the rule on the codes of refusals
 RULE_ID = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
 _RECORDED = """
 verb statement document section level layer since failure_means short quote unquoted second_hand conditional

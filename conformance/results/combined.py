@@ -80,8 +80,8 @@ def _on_target(deviation: DeviationFacts, command: str) -> DeviationFacts:
 
 def _operation(values: Mapping[str, str], effect: Effect) -> str:
     """Returns the operation of a point, or that the failed requests of a builder had inline data."""
-    built = circumstance(values) == BUILT_INLINE
-    if built and effect in (Effect.REFUSED, Effect.STATUS):
+    reported = effect in (Effect.REFUSED, Effect.STATUS)
+    if reported and circumstance(values, effect) == BUILT_INLINE:
         return BUILT_INLINE
     return values["operation"]
 

@@ -22,6 +22,7 @@ from conformance.judging.wire import REPORTS
 from conformance.model import record_shape
 from conformance.model.bounds import MOST_RECORDS, MOST_VALUES
 from conformance.model.case import Case
+from conformance.model.fault import REPEATED, Effect, Fault
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation
 from conformance.model.printable import plain
@@ -37,7 +38,7 @@ from conformance.model.record import (
     ResultRecord,
 )
 from conformance.model.record_shape import check, printable, record_of
-from conformance.model.rules import Registry
+from conformance.model.rules import NAK_CODES, Registry
 from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import WIRE
@@ -157,8 +158,9 @@ def result_record(
         record["notes"] = list(judgement.notes)
     if judgement.verdict in (*VIOLATIONS, Verdict.BROKEN) and case.kind is not Kind.SWEEP:
         record["set_up"] = set_up_of(case)
-    if case.when.call == WIRE and judgement.fault and judgement.fault.kind in REPORTS:
-        record["rule_verdicts"] = _on_reports(case, registry, judgement.verdict)
+    if judgement.fault and (kept := _kept_rules(case, registry, judgement.fault, observed)):
+        verdicts = dict.fromkeys(case.rules, Verdict(judgement.verdict))
+        record["rule_verdicts"] = {**verdicts, **kept}
     if "combinations" in observed:
         return with_points(record, case)
     if case.array is not None:
@@ -166,14 +168,23 @@ def result_record(
     return record
 
 
-def _on_reports(case: Case, registry: Registry, verdict: str) -> dict[str, Verdict]:
-    """Returns the verdict on each rule of a case with a wrong report: only rules of level `should` demand reports."""
+def _kept_rules(
+    case: Case, registry: Registry, fault: Fault, observed: Observation
+) -> dict[str, Verdict]:
+    """Returns the verdict on each rule whose statement a fault with packets does not break. Only rules of level `should`
+    demand reports, and that a request which was granted is answered again. What is not refused has no code."""
+    if case.when.call != WIRE:
+        return {}
     should = [rule for rule in case.rules if registry[rule].level == "should"]
-    verdicts: dict[str, Verdict] = {}
-    for rule in case.rules:
-        concerned = not should or rule in should
-        verdicts[rule] = Verdict(verdict) if concerned else Verdict.PASS
-    return verdicts
+    exchange = observed.get("exchange", [])
+    events = [event for event in exchange if event["operation"] == fault.operation]
+    granted = fault.check == REPEATED and events and events[0]["seen"] in events[0]["expected"]
+    again = granted and fault.effect is Effect.REFUSED
+    if should and (again or fault.kind in REPORTS):
+        return {rule: Verdict.PASS for rule in case.rules if rule not in should}
+    if fault.effect in (Effect.MOVED, Effect.ACCEPTED) and case.rules != (NAK_CODES,):
+        return {rule: Verdict.UNREACHABLE for rule in case.rules if rule == NAK_CODES}
+    return {}
 
 
 def occurrence(record: ResultRecord) -> Occurrence:
