@@ -140,19 +140,21 @@ class Summary:
             defects = f"{self._run.violations.count}: {', '.join(parts)}"
         if aside := self._run.violations.apart:
             defects += f"{', and' if defects else 'defects:'} {aside}"
-        unconfirmed = sum(
-            self._run.violations.repetitions.is_unconfirmed(result)
-            and not any(
-                defect.unconfirmed for defect in self._run.violations.defects_in(result["case"])
-            )
-            for result in self._run.results
-            if result["effective"] in VIOLATIONS
-        )
+        unconfirmed = sum(map(self._is_unconfirmed_of_confirmed, self._run.results))
         apart = f"{format_count(unconfirmed, 'result')} not confirmed" if unconfirmed else ""
         refutation = headline_of(self._run.verdicts.refutations)
         return "; ".join(
             filter(None, (self._run.environment.changed_stack, defects, apart, refutation))
         )
+
+    def _is_unconfirmed_of_confirmed(self, result: ResultRecord) -> bool:
+        """Whether a violation is not confirmed, although each of its defects is."""
+        violations = self._run.violations
+        if result["effective"] not in VIOLATIONS or not violations.repetitions.is_unconfirmed(
+            result
+        ):
+            return False
+        return not any(defect.unconfirmed for defect in violations.defects_in(result["case"]))
 
     @cached_property
     def concluded(self) -> RunConclusion:

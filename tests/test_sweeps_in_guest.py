@@ -76,7 +76,7 @@ def part(line: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     return {key: line[key] for key in keys if key in line}
 
 
-class Found:
+class RunFiles:
     """The files of one of the runs, without values that differ in each run."""
 
     def __init__(self, lines: list[dict[str, Any]]) -> None:
@@ -98,7 +98,7 @@ class Found:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFiles]:
     folder = tmp_path_factory.mktemp("guest")
     for name, text in (("small.py", SMALL), ("tell.py", TELL)):
         (folder / name).write_text(text)
@@ -125,13 +125,13 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
             if "run" in output:
                 lines[output["run"]].append(output)
     assert all(lines.values()), (folder / "console").read_text(errors="replace")[-3000:]
-    return {name: Found(output) for name, output in lines.items()}
+    return {name: RunFiles(output) for name, output in lines.items()}
 
 
 def test_two_devices_have_the_cases_results_and_points_of_one_device(
-    found: dict[str, Found],
+    runs: dict[str, RunFiles],
 ) -> None:
-    one_device, two = found["one"], found["two"]
+    one_device, two = runs["one"], runs["two"]
     assert one_device.header["device"]["name"] == "rxe0"
     assert two.header["devices"] == ["rxe0", "rxe1"]
     assert sorted(two.header["planned"]) == sorted(one_device.header["planned"])
@@ -142,8 +142,8 @@ def test_two_devices_have_the_cases_results_and_points_of_one_device(
     }
 
 
-def test_loops_in_c_have_the_results_of_single_calls(found: dict[str, Found]) -> None:
-    loops, without = found["one"], found["without"]
+def test_loops_in_c_have_the_results_of_single_calls(runs: dict[str, RunFiles]) -> None:
+    loops, without = runs["one"], runs["without"]
     assert {"RegistrationLoop", "ReregLoop"} <= set(loops.loops.values())
     assert loops.loops["exchanges"] == "together"
     assert set(without.loops.values()) == {"NoneType"}

@@ -372,8 +372,6 @@ class ProgressRecord(TypedDict):
     case: str
     point: str
     done: NotRequired[int]
-    row: NotRequired[str]
-    rule: NotRequired[str]
 
 
 class OfferedRecord(TypedDict):
