@@ -72,7 +72,7 @@ RENEWED_DAYS = 7
 _END_OF_TIME = "~"  # sorts after every name of a night
 # Options of `run` that are passed to all cells.
 _OPTIONS = """
-arch driver guests linux modules rdma_core overlay guest_env verify_calls verbs rules words only tier cases profile waivers
+arch driver guests linux modules rdma_core sanitize overlay guest_env verify_calls verbs rules words only tier cases profile waivers
 no_confirm confirm dialect wire_losses deadline seed
 """.split()
 _KNOWN = (*STACKS, *OWN_STACKS)

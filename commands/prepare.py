@@ -13,7 +13,7 @@ from fixtures.guest.template import templates_wanted
 from fixtures.targets.guests import Guests
 
 # The options on which the image and the template depend.
-_OPTIONS = "stack arch driver kernel modules rdma_core overlay guest_env tools strict_packages without".split()
+_OPTIONS = "stack arch driver kernel modules rdma_core sanitize overlay guest_env tools strict_packages without".split()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

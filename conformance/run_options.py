@@ -310,6 +310,10 @@ class RunOptions:
         given_path,
         group=BUILDS,
     )
+    sanitize: bool = _build(
+        False,
+        "in the guest: compile rdma-core with AddressSanitizer, whose reports are violations",
+    )
     overlay: Path | None = _build(
         None,
         "files to copy unchanged over the guest's root directory",

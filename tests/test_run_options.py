@@ -52,7 +52,8 @@ HOST_ONLY = set(
 )
 GUEST_ONLY = set(
     words(
-        "guest guests stack arch driver kernel modules linux overlay guest_env without verify_calls keep tools strict_packages",
+        "guest guests stack arch driver kernel modules linux sanitize overlay guest_env without verify_calls keep tools"
+        " strict_packages",
     ),
 )
 
@@ -79,7 +80,7 @@ GIVEN = st.builds(
         words("kernel modules rdma_core overlay profile waivers exporter"), st.none() | PATHS
     ),
     **dict.fromkeys(words("guest_env without verbs rules words only"), several(TEXTS)),
-    **dict.fromkeys(words("guest shared hazardous keep no_confirm"), st.booleans()),
+    **dict.fromkeys(words("guest shared hazardous keep no_confirm sanitize"), st.booleans()),
     return_within=SECONDS,
     wire_losses=st.none() | st.floats(0, 30, exclude_min=True),
     deadline=st.none() | SECONDS,

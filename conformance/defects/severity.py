@@ -83,6 +83,7 @@ _OF_EFFECT: Mapping[Effect, Severity] = {
 # Kinds of fault that are more severe than other kinds with the same effect.
 _OF_KIND: Mapping[FaultKind, Severity] = {
     FaultKind.KERNEL_MEMORY: Severity.MEMORY,
+    FaultKind.LIBRARY_MEMORY: Severity.MEMORY,
     FaultKind.KERNEL_OOPSED: Severity.KERNEL_CRASH,
 }
 

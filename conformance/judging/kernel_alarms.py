@@ -1,5 +1,5 @@
-"""Finds errors of the kernel in its log and taint mask: a warning, an oops, a report of KASAN, a crash. A case with
-such an error fails, even if all its calls have the required results."""
+"""Finds errors of the kernel in its log and taint mask: a warning, an oops, a report of KASAN, a crash; and reports of
+AddressSanitizer about a library. A case with such an error fails, even if all its calls have the required results."""
 
 from __future__ import annotations
 
@@ -40,6 +40,10 @@ _OF_TOOLS = re.compile(
     r"|__might_|_?_?_raw_|(?:__)?(?:mutex|down|up|rwsem)_|__schedule)",
 )
 _MOST_FRAMES = 4
+# A report of AddressSanitizer, the frames of its stack, and those of its runtime library.
+_OF_LIBRARY = re.compile(r"AddressSanitizer: [\w-]+")
+_FRAME_OF_LIBRARY = re.compile(r"\s*#\d+ 0x[0-9a-f]+ in (?P<function>[\w.]+)")
+_OF_RUNTIME = re.compile(r"libasan|asan_|sanitizer_")
 # Lines of a kernel whose memory may be corrupted, and lines of a kernel that has killed the running task.
 _MEMORY_IN_DOUBT = re.compile(r"KASAN:|refcount_t:|UBSAN: array-index")
 _ENDED = re.compile(
@@ -48,12 +52,34 @@ _ENDED = re.compile(
 
 
 def kernel_alarm(kernel: KernelEvidence) -> Fault | None:
-    """Returns the fault of the device under test in the kernel's log and taint mask; None if there is none."""
+    """Returns the fault of the device under test in the kernel's log and taint mask, or else in a report about a library;
+    None if there is none."""
     log = kernel.get("log", ())
     about = _about_device(kernel)
-    if about is None:
+    fault = None
+    if about is not None:
+        fault = _trouble(kernel, [log[number] for number in about])
+    return fault or _of_library(kernel.get("sanitizer", ()))
+
+
+def _of_library(report: Sequence[str]) -> Fault | None:
+    """Returns the fault of the first report of AddressSanitizer: what it found, the function, and its callers."""
+    lines = iter(report)
+    found = next((match for line in lines if (match := _OF_LIBRARY.search(line))), None)
+    if found is None:
         return None
-    return _trouble(kernel, [log[number] for number in about])
+    functions: list[str] = []
+    for line in lines:
+        frame = _FRAME_OF_LIBRARY.match(line)
+        if frame and not _OF_RUNTIME.search(line):
+            functions.append(frame["function"])
+        elif functions and not frame:
+            break
+    return Fault(
+        FaultKind.LIBRARY_MEMORY,
+        seen=(found[0], *functions[:_MOST_FRAMES]),
+        site=(*functions[:2], *("", "")[len(functions[:2]) :], "", ""),
+    )
 
 
 def decisive_lines(kernel: KernelEvidence) -> set[int]:

@@ -105,13 +105,17 @@ def _wrong_state(fault: Fault) -> str:
 
 def _complained(fault: Fault) -> str:
     what, *frames = fault.seen
+    if fault.kind is Kind.LIBRARY_MEMORY:
+        who = "the process under test"
+    else:
+        who = "the kernel"
     if not frames:
-        return f": the kernel reported: {what}"
+        return f": {who} reported: {what}"
     if frames[1:]:
         callers = f", called by {', '.join(frames[1:])}"
     else:
         callers = ""
-    return f": the kernel reports {what} in {frames[0]}{callers}"
+    return f": {who} reports {what} in {frames[0]}{callers}"
 
 
 def _ended(fault: Fault) -> str:
@@ -219,6 +223,7 @@ _CLAUSES: Mapping[Kind, str] = {
     Kind.WRONG_STRUCTURE: " returned an MR that differs from the arguments: {list}",
     Kind.DIFFERENT: ": {items}",
     Kind.KERNEL_MEMORY: "{alarm}",
+    Kind.LIBRARY_MEMORY: "{alarm}",
     Kind.KERNEL_OOPSED: "{alarm}",
     Kind.KERNEL_WARNED: "{alarm}",
     Kind.KERNEL_TAINTED: ": the kernel became tainted ({fault.expected[0]} to {seen})",

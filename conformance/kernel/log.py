@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from conformance.kernel.sanitizer import SanitizerLog
 from conformance.model.observation import KernelEvidence
 
 _CHUNK = 1 << 16
@@ -103,11 +104,13 @@ class KernelWatch:
         """A line counts against the device if it contains a name of `suspects`. Without names, all lines count."""
         self._suspects = list(suspects)
         self._fd = open_log()
+        self._sanitizer = SanitizerLog()
         self._tainted = KernelFile(_TAINT, at_once=True)
         self._taint = self._mask()
 
     def since_last(self) -> KernelEvidence:
-        """Returns `taint`, `taint_before` if the taint has changed, and the `log` lines since the last call."""
+        """Returns `taint`, `taint_before` if the taint has changed, the `log` lines since the last call, and the reports of
+        AddressSanitizer, if there are any."""
         before, self._taint = self._taint, self._mask()
         evidence: KernelEvidence = {"taint": self._taint, "log": self._lines()}
         if before != self._taint:
@@ -116,6 +119,8 @@ class KernelWatch:
             evidence["suspects"] = self._suspects
         if self._fd is None:
             del evidence["log"]
+        if reports := self._sanitizer.since_last():
+            evidence["sanitizer"] = reports
         return evidence
 
     def _mask(self) -> int:

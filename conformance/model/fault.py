@@ -25,7 +25,8 @@ class Effect(StrEnum):
     ACCEPTED = "accepted"  # a call or request that must be refused succeeded
     REFUSED = "refused"  # a call or request that must succeed was refused
     KEPT = "kept"  # a resource that should have been released was not released
-    KERNEL_ALARM = "kernel complained"  # the kernel warned or became tainted, and continued
+    # the kernel warned or became tainted, or AddressSanitizer reported a library, and both continued
+    KERNEL_ALARM = "kernel complained"
     CODE = "code"  # a correct refusal with a wrong code
     STATUS = "status"  # a correct refusal with a wrong completion status
     REMARK = "remark"  # any other wrong report
@@ -50,6 +51,8 @@ class FaultKind(StrEnum):
     LATE = "late", Effect.MISPLACED  # the completion was reported before the data
     # a report about kernel memory: KASAN, reference counts
     KERNEL_MEMORY = ("kernel-memory", Effect.KERNEL_ALARM)
+    # a report of AddressSanitizer about libibverbs or its provider
+    LIBRARY_MEMORY = ("library-memory", Effect.KERNEL_ALARM)
     PROCESS_DIED = "process-died", Effect.PROCESS_DIED
     ACCEPTED = "accepted", Effect.ACCEPTED
     FLUSHED = "flushed", Effect.ACCEPTED

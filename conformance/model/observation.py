@@ -228,12 +228,13 @@ class KernelEvidence(TypedDict, total=False):
 
     `log` is absent if the log could not be read. `taint_before` is absent if the taint has not changed. A complaint
     counts against the device under test if it contains one of the names `suspects`. If `suspects` is absent, all
-    complaints count.
+    complaints count. `sanitizer` has the lines of reports of AddressSanitizer about libibverbs and its provider.
     """
 
     taint: int
     taint_before: int
     log: list[str]
+    sanitizer: list[str]
     suspects: list[str]
     resources: ResourceCounts
     memory: ResourceCounts
