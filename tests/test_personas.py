@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
-from conformance.execution.runner import RunContext, run_case
-from conformance.judging import Judgement
+from conformance.execution.runner import CaseRun, run_case
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.preflight import NOT_OFFERED
@@ -35,12 +34,12 @@ from trial import report
 from trial.catalogue import UNTRIABLE, VIOLATIONS, VOCABULARY, named
 from trial.mutant_table import Violation
 from trial.personas.persona import BEHAVIOURS, PERSONAS, Persona
-from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_personas
+from trial.personas.trying import CleanRun, outcome, run_clean, table, try_on, try_personas
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
 from trial.report import Trial
 from trial.running import on_reference, on_the_reference
-from trial.single_cases import violations_by
+from trial.single_cases import violated_by
 from trial.trying import KILLED, SURVIVED, finding, try_all, try_violation
 
 BY_NAME = {persona.name: persona for persona in PERSONAS}
@@ -135,6 +134,18 @@ def test_a_passing_case_that_detects_no_violation_is_vacuous() -> None:
     ids = [some[0].id, some[1].id]
     assert outcome(persona, ran, [killed], ids).vacuous == (some[1].id,)
     assert outcome(persona, ran, [killed], ids[:1]).vacuous == ()
+
+
+def test_a_refusal_without_a_granted_control_proves_nothing() -> None:
+    """mana has no atomics, so that a refused atomic does not show that a right was taken away."""
+    name = "reg_mr/modified_access/atomics-taken-away"
+    tables = ("reg_mr/modified_access/", "reg_mr/rights/")
+    some = [case for case in cases() if case.id.startswith(tables)]
+    ran = run_clean(BY_NAME["mana"], some)
+    assert name in ran.passed
+    assert name in ran.unproven
+    assert name not in run_clean(BY_NAME["mlx4"], some).unproven
+    assert f"| {len(ran.unproven)} |" in table([outcome(BY_NAME["mana"], ran)])
 
 
 @in_turn
@@ -316,14 +327,13 @@ def test_a_sweep_may_fail_only_by_the_expected_rule(monkeypatch: Patch) -> None:
     (sweep,) = [case for case in cases() if case.id == "bind_mw/rights_space/type-1"]
     ran = run_clean(persona, [sweep])
     assert [rules for _, rules, _ in ran.failed] == [("REG-10",)]
-    monkeypatch.setattr("trial.personas.trying.violations_by", _another_rule)
+    monkeypatch.setattr("trial.personas.trying.violated_by", _another_rule)
     (wrong, *_) = outcome(persona, run_clean(persona, [sweep])).wrong
     assert wrong.startswith("bind_mw/rights_space/type-1: ")
 
 
-def _another_rule(case: Case, run: RunContext) -> tuple[frozenset[str], Judgement]:
-    rules, judgement = violations_by(case, run)
-    return rules | {"BIND-09"}, judgement
+def _another_rule(done: CaseRun) -> frozenset[str]:
+    return violated_by(done) | {"BIND-09"}
 
 
 def test_a_device_may_refuse_requests_and_receives_in_the_error_state() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from conformance.bench.interface import Bench
 from conformance.combinations.runners import RUNNERS
 from conformance.execution.runner import (
+    CaseRun,
     Progress,
     RunContext,
     Watch,
@@ -40,7 +41,12 @@ def violations_by(
         done = run_case(case, run, progress)
     except Exception as error:
         return frozenset(), broken(error)  # the harness is at fault
-    seen = done.observation.get("combinations")
+    return violated_by(done), done.judgement
+
+
+def violated_by(done: CaseRun) -> frozenset[str]:
+    """Returns the rules that a case, or the points of a sweep, report as violated."""
+    case, seen = done.case, done.observation.get("combinations")
     if seen is not None and case.array is not None:
         fault = done.judgement.fault
         kind = str(fault.kind) if fault else ""
@@ -56,4 +62,4 @@ def violations_by(
             rules = list(case.rules)
         else:
             rules = []
-    return frozenset(rules), done.judgement
+    return frozenset(rules)

@@ -15,10 +15,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from conformance.execution.preflight import preflight
+from conformance.execution.runner import run_case
+from conformance.judging import broken as of_harness
 from conformance.model.case import Case
 from conformance.model.preflight import Findings
+from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.older_python import zip
+from conformance.results.case_record import case_record
+from conformance.results.rule_conclusions import unproven
+from conformance.results.writer import shown_in
+from conformance.tables.suite import load_suite
 from trial import report
 from trial.mutant_table import Violation
 from trial.personas.persona import BEHAVIOURS, Persona
@@ -26,24 +33,39 @@ from trial.personas.time_on_a_nic import on_a_nic
 from trial.processes import in_processes
 from trial.reference.bench import ReferenceBench
 from trial.running import on_reference, on_the_reference
-from trial.single_cases import violations_by
+from trial.single_cases import violated_by
 from trial.trying import KILLED, Finding, finding, try_violation
 
-_HEAD = ("persona", "right", "wrong", "vacuous", "BROKEN", "UNSUPPORTED", "UNREACHABLE")
+_HEAD = (
+    "persona",
+    "right",
+    "wrong",
+    "vacuous",
+    "BROKEN",
+    "UNSUPPORTED",
+    "UNREACHABLE",
+    "prove nothing",
+)
 _TIMES = ("rules that the driver violates", "violations", "killed", "processor, s", "on a NIC, s")
 
 
 @dataclass(frozen=True)
 class CleanRun:
-    """The results of cases on a persona without a violation. `passed` has the ids of the cases that pass. `failed` has
-    the failing cases as (id, rules, reason); a sweep is listed for each rule that its points violate. `broken` has
-    the BROKEN cases as `id: reason`, `findings` the findings of preflight, and `processor_s` the processor time. `nic_s` is
-    the time that preflight and the cases would take on a NIC, and `waited_s` the part of its waits."""
+    """The results of cases on a persona without a violation.
+
+    - `passed`: the ids of the cases that pass
+    - `failed`: the failing cases as (id, rules, reason); a sweep is listed for each rule that its points violate
+    - `unproven`: the passing cases that prove nothing: nothing on the persona was granted what they refuse
+    - `broken`: the BROKEN cases as `id: reason`
+    - `findings`: the findings of preflight
+    - `processor_s`: the processor time; `nic_s`: the time that preflight and the cases would take on a NIC, and
+      `waited_s` the part of its waits"""
 
     persona: str
     verdicts: Mapping[str, int]
     passed: frozenset[str]
     failed: tuple[tuple[str, tuple[str, ...], str], ...]
+    unproven: tuple[str, ...]
     broken: tuple[str, ...]
     findings: Findings
     processor_s: float
@@ -59,7 +81,8 @@ class Outcome:
     - `right`: the number of cases that pass and are not vacuous, or that fail for a rule that the driver violates
     - `wrong`: a line for each case that should not fail, and for each violated rule for which no case fails
     - `broken`: a line for each BROKEN case
-    - `vacuous`: passing cases that detect offered violations on the unmodified reference, but none on the persona"""
+    - `vacuous`: passing cases that detect offered violations on the unmodified reference, but none on the persona
+    - `unproven`: as in CleanRun"""
 
     persona: str
     verdicts: Mapping[str, int]
@@ -68,6 +91,7 @@ class Outcome:
     nic_s: float
     violates: Mapping[str, str]
     wrong: tuple[str, ...]
+    unproven: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     vacuous: tuple[str, ...] = ()
@@ -85,14 +109,24 @@ def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
     """Chooses the GID of a persona's port, runs preflight and then the cases, as on a device. Raises UserError."""
     started = time.process_time()
     persona.port.begin()
+    registry = load_suite().registry
     passed, failed, broken = set(), [], []
+    records = list[ResultRecord]()
     verdicts: collections.Counter[str] = collections.Counter()
     device = on_a_nic(persona.kind())(persona.stack)
     with closing(ReferenceBench(device)) as bench:
         findings = preflight(bench)
         run = on_the_reference(bench)
         for case in cases:
-            rules, judgement = violations_by(case, run)
+            try:
+                done = run_case(case, run)
+            except Exception as error:
+                verdicts[Verdict.BROKEN] += 1
+                broken.append(f"{case.id}: {of_harness(error).reason}")
+                continue
+            judgement, record = done.judgement, case_record(done, registry)
+            record["evidence"] = shown_in(done.case, record)
+            records.append(record)
             verdicts[judgement.verdict] += 1
             if judgement.verdict == Verdict.PASS:
                 passed.add(case.id)
@@ -100,6 +134,7 @@ def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
                 broken.append(f"{case.id}: {judgement.reason}")
             elif judgement.verdict in VIOLATIONS:
                 # Each deviating point of a sweep violates one rule; a row that fails may violate any of its rules.
+                rules = violated_by(done)
                 about = [(rule,) for rule in sorted(rules)] if case.sweep else [case.rules]
                 failed += [(case.id, item, judgement.reason) for item in about]
     took = time.process_time() - started
@@ -108,6 +143,7 @@ def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
         dict(verdicts),
         frozenset(passed),
         tuple(failed),
+        tuple(unproven(records, registry.needs)),
         tuple(broken),
         findings,
         took,
@@ -140,7 +176,9 @@ def outcome(
     right, wrong = judged - len(failed) - len(vacuous), (*failed.values(), *silent)
     times = (clean.processor_s, clean.nic_s)
     about = (persona.name, clean.verdicts, right, *times, violated)
-    return Outcome(*about, wrong, clean.broken, tuple(findings), tuple(sorted(vacuous)))
+    return Outcome(
+        *about, wrong, clean.unproven, clean.broken, tuple(findings), tuple(sorted(vacuous))
+    )
 
 
 def try_on(
@@ -233,6 +271,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
             vacuous,
             len(outcome.broken),
             *absent,
+            len(outcome.unproven),
         )
         tried = (
             ", ".join(sorted(outcome.violates)),
