@@ -302,7 +302,7 @@ def test_a_waived_defect_comes_last_and_does_not_count() -> None:
         result(SUITE.cases[1], "FAIL", fault={**REFUSED, "kind": "accepted"}),
     ).splitlines()
     assert [line.split()[0] for line in said[2:4]] == ["not", "WAIVED"]
-    assert "1 defect in 1 case: 1 not refused (1)" in said
+    assert "1 defect in 1 case: 1 not refused (1), and 1 waived" in said
 
 
 def test_the_summary_mentions_that_a_run_was_cut_short() -> None:

@@ -25,8 +25,6 @@ from dataclasses import astuple, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from conformance.older_python import UTC, zip
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "ci/benchmarks")]
 
@@ -34,6 +32,7 @@ from commits import TABLE, beside, of_images, tree_of  # noqa: E402
 from readers import SAMPLE, Cost, cost, repeated_run  # noqa: E402
 
 from conformance.errors import UserError, reading  # noqa: E402
+from conformance.older_python import UTC, zip  # noqa: E402
 from conformance.regular_file import regular_lines  # noqa: E402
 from conformance.results.checked_json import parse  # noqa: E402
 from conformance.results.files import write_atomically  # noqa: E402
