@@ -92,6 +92,10 @@ if [ -z "$quick" ]; then
     item "the RPM can be built" rpm
 fi
 if [ "$missing" = 0 ]; then
-    echo "next: git tag --sign v$version"
+    if [ -n "$quick" ]; then
+        echo "next: ci/release.sh, with tests and packages"
+    else
+        echo "next: git tag --sign v$version"
+    fi
 fi
 exit "$missing"

@@ -185,10 +185,13 @@ def _spelled_anew(words: list[str]) -> list[str]:
 
 def _meant(given: Sequence[str]) -> str:
     """Returns a hint for a command line without a command: the same options of `run` if `run` has the first of them."""
+    from conformance.yamldoc.reader import suggestion  # imported late: only mistakes need it
+
     name = given[0].partition("=")[0]
     if name in parser_of(["run"]).options("run"):
         return f"did you mean {command('run', *given)}?"
-    return f"see {PROGRAM} --help"
+    near = suggestion(name, _ALONE)
+    return f"see {PROGRAM} --help{near if 'did you mean' in near else ''}"
 
 
 def _report_error(error: UserError, given: Sequence[str]) -> int:

@@ -23,6 +23,7 @@ _MOST = 20  # the maximum number of printed differences
 
 def execute(arguments: argparse.Namespace) -> int:
     """Writes the page, its data and the commands for Slurm. The exit status shows whether any node differs."""
+    _refuse_options(arguments)
     folders: dict[str, Path] = {}
     for folder in (node for names in arguments.runs for node in _nodes_in(names)):
         name = one_line(folder.name)
@@ -49,6 +50,20 @@ def execute(arguments: argparse.Namespace) -> int:
     page, data, drain = (out / name for name in (fleet.FILE_NAME, fleet.DATA, fleet.DRAIN))
     show([f"page: {page} (data: {data}; for Slurm: sh {drain})"])
     return fleet_here.status
+
+
+def _refuse_options(arguments: argparse.Namespace) -> None:
+    """Raises UserError for an option that only applies to the comparison of two runs."""
+    given = {
+        "--format": arguments.format != "text",
+        "--all": arguments.all,
+        "--unlike-tables": arguments.unlike_tables,
+    }
+    for option in filter(given.__getitem__, given):
+        raise UserError(
+            f"{option} is for two runs, and --nodes writes a page",
+            hint=f"leave out {option}; the page's data are in {fleet.DATA}",
+        )
 
 
 def _nodes_in(given: Path) -> Iterator[Path]:

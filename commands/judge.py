@@ -19,6 +19,7 @@ from conformance.model.printable import one_line
 from conformance.model.record import HeaderRecord
 from conformance.results.equal_results import unequal_verdicts
 from conformance.results.files import new_or_nothing
+from conformance.results.folder import check_free
 from conformance.results.records import read_results, read_written
 from conformance.results.rejudge import Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
@@ -53,6 +54,8 @@ def execute(arguments: argparse.Namespace) -> int:
     _refuse_options(arguments, is_bundle)
     if is_bundle:
         return judge_bundle.execute(arguments)
+    if arguments.out:
+        check_free(arguments.out)
     suite = suite_from(arguments)
     recorded = read_written(arguments.run)
     old = digest(

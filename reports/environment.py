@@ -15,7 +15,17 @@ from reports.text import flat, format_value
 _OWN_BUILDS = ("kernel", "linux", "modules", "rdma_core", "overlay")
 _PRELOAD = "etc/ld.so.preload"
 _MOST_VALUE = 60  # the most characters of an environment variable's value in a headline
-_VARIABLE = "given.environment."  # the prefix of the name of a variable that --guest-env sets
+# The words for a part of what was under test, by a pattern of its key in the header; other parts are called by their key.
+_WORDS = {
+    r"given\.environment\.(.*)": r"variable \1",
+    r"given\.expired": "Debian suites with expired package lists",
+    r"given\.image": "hash of the guest's image",
+    r"given\.(.*)\.sha256": r"hash of --\1",
+    r"given\.(.*?)\.files\.(.*)": r"hash of \2 in --\1",
+    r"kernel\.build_id": "build id of the kernel",
+    r"modules\.(.*)\.build_id": r"build id of \1",
+    r"libraries\.(.*)": r"hash of \1",
+}
 # reports show only the first digits of a hash
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")
 
@@ -58,6 +68,11 @@ class Environment:
         if isinstance(under_test, dict):
             return {name: _DIGEST.sub(r"\1", text) for name, text in flat(under_test)}
         return {}
+
+    @property
+    def named_under_test(self) -> Mapping[str, str]:
+        """`under_test` by the names that reports show."""
+        return {called(name): text for name, text in self.under_test.items()}
 
     @cached_property
     def capabilities(self) -> Mapping[str, str]:
@@ -148,8 +163,9 @@ def _assignment(name: str, value: object) -> str:
 
 def called(name: str) -> str:
     """Returns the shown name for a key of Digest.under_test, whose values are hashes and environment variables."""
-    if name.startswith(_VARIABLE):
-        return f"variable {name.removeprefix(_VARIABLE)}"
+    for pattern, words in _WORDS.items():
+        if re.fullmatch(pattern, name):
+            return re.sub(pattern, words, name)
     return f"hash of {name}"
 
 

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import hashlib
 import itertools
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -357,7 +358,7 @@ def render(runs: Sequence[Digest], news: Novelty | None = None) -> str:
     return template.render(
         page=page,
         facts=[(name, values) for name, values in facts if any(values)],
-        hashes=_rows([run.environment.under_test for run in runs]),
+        hashes=_rows([run.environment.named_under_test for run in runs]),
         columns=page.columns,
         script=Markup(script),
         script_hash=digest,
@@ -386,6 +387,18 @@ class _Compiled(BytecodeCache):
         )
 
 
+# Where a further reason begins in the restriction of a rule.
+_CLAUSE = re.compile(r"; (?=not offered|not reachable|not in this run|blocked|left open|refused, )")
+
+
+def _told(symptom: Symptom) -> tuple[str, str]:
+    """Returns what happened, and the call if it stands before what happened; else the whole line and no call."""
+    call = symptom.record["call"]
+    if call and symptom.line.startswith(f"{call}: "):
+        return symptom.line[len(call) + 2 :], call
+    return symptom.line, ""
+
+
 @functools.cache
 def environment() -> Environment:
     """Returns the Jinja environment of all templates. It escapes all inserted texts."""
@@ -408,6 +421,8 @@ def environment() -> Environment:
         "format_rules": format_rules,
         "format_count": format_count,
         "slug": slug,
+        "told": _told,
+        "clauses": _CLAUSE.split,
         "folder": lambda by_run: folder_of(by_run[0].defect),
         "sketch": sketch_of,
         "sign": lambda verdict: SIGNS.get(verdict, ""),

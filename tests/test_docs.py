@@ -45,6 +45,26 @@ def test_relative_links_have_targets(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
+# Modules of other projects, of examples, and of earlier versions.
+_NOT_HERE = re.compile(
+    r"cases/probe_mr/.*|repro\.py|run_tests\.py|test_(?:cuda|mlx5)_\w+\.py|benchmarks/sweeps\.py"
+)
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_each_module_that_a_page_names_exists(page: Path) -> None:
+    """A name is a path from the root, from conformance/ or, of a test, from tests/."""
+    names = re.findall(r"`((?:[\w-]+/)*[\w-]+\.py)`", page.read_text())
+    folders = [ROOT, ROOT / "conformance", ROOT / "tests"]
+    missing = [
+        name
+        for name in names
+        if not _NOT_HERE.fullmatch(name)
+        and not any((folder / name).is_file() for folder in folders)
+    ]
+    assert missing == []
+
+
 @pytest.mark.nightly
 def test_web_pages_are_made_of_all_pages_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("myst_parser", reason="needs Debian's python3-myst-parser")

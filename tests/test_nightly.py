@@ -147,9 +147,7 @@ def test_changes_under_test_are_named(nights: Nights) -> None:
             "tainted": 0,
         }
         said = nights.night(0, forky=run_of({}, env=env, under_test=under_test))
-    changed = (
-        "hash of kernel.build_id aaaaaaaaaaaa -> bbbbbbbbbbbb; variable RDMAV_FORK_SAFE 1 -> 2"
-    )
+    changed = "build id of the kernel aaaaaaaaaaaa -> bbbbbbbbbbbb; variable RDMAV_FORK_SAFE 1 -> 2"
     assert f"under test: kernel 7.2.0 -> 7.2.1; {changed}" in said
 
 

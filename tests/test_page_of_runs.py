@@ -30,6 +30,7 @@ from browser import (
 )
 from conformance.model.record import Axes, Subsets
 from conformance.older_python import pairwise
+from conformance.tables.suite import ROOT
 from reports import html
 from reports.digest import read
 from reports.novelty import novelty
@@ -102,6 +103,30 @@ def screens(browser: Browser, width: int) -> float:
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     return height / 844
+
+
+def test_several_real_runs_fit_on_twelve_screens_of_any_width(
+    browser: Browser,
+    tmp_path: Path,
+) -> None:
+    names = ("rxe", "trixie", "siw")
+    show(browser, tmp_path, *(read(ROOT / f"docs/runs/{name}.jsonl.xz") for name in names))
+    assert screens(browser, 1280) <= 12
+    assert screens(browser, 390) <= 12
+    about = " ".join(browser.all(".of-run")[2].text.split())
+    assert re.match(r"[0-9]+ defects in [0-9]+ cases \(and 1 not confirmed\):", about)
+
+
+def test_a_crash_begins_with_what_happened_and_hashes_have_names(
+    browser: Browser,
+    tmp_path: Path,
+) -> None:
+    show(browser, tmp_path, read(ROOT / "docs/runs/rxe.jsonl.xz"))
+    text = browser.js("document.querySelector('.defect li').textContent")
+    assert text.split()[:6] == ["CRASH", "the", "kernel", "under", "test", "died"]
+    names = browser.js("[...document.querySelectorAll('.hashes th')].map(name => name.textContent)")
+    assert "build id of rdma_rxe" in names
+    assert not [name for name in names if "given." in name]
 
 
 def test_a_matrix_shows_which_of_three_runs_has_a_defect_and_when(

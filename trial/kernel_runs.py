@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.model.verdict import Verdict
 from conformance.results.files import make_directory
@@ -111,7 +111,8 @@ def _cases(arguments: argparse.Namespace, suite: Suite) -> list[Case]:
     cases = suited(suite.cases, arguments.seed)
     for name in arguments.only:
         if name not in names:
-            raise UserError(f"unknown case {name!r}{suggestion(name, [case.id for case in cases])}")
+            near = suggestion(name, [case.id for case in cases])
+            raise UserError(f"unknown case {name!r}{near or f'; see {PROGRAM} list'}")
     verbs = {_verb(case) for case in cases}
     for verb in arguments.verb:
         if verb not in verbs:

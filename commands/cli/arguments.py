@@ -4,6 +4,7 @@ the usage. Arguments in this line are escaped, so that they cannot control the t
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -100,7 +101,7 @@ class Parser(argparse.ArgumentParser):
             from conformance.yamldoc.reader import suggestion
 
             near = suggestion(match["given"], re.findall(r"[^', ]+", match["known"]))
-            if match["of"] == "COMMAND" and not near:
+            if match["of"] == "COMMAND" and "did you mean" not in near:
                 near = _command_with(match["given"])
             message = f"{match['of']} {match['given']!r} does not exist{near}"
         name = self.prog.removeprefix(NAME).strip()
@@ -114,10 +115,12 @@ def _options_with(word: str) -> list[str]:
     from conformance.verbs import VERBS
     from fixtures.guest.recipe import STACKS
 
+    is_there = os.path.exists(word)
     kinds = {
         "--rule": RULE_ID.fullmatch(word),
         "--verb": f"ibv_{_value('--verb', word)}" in VERBS,
-        "--only": "/" in word,
+        "--failed": is_there,
+        "--only": "/" in word and not is_there,
         "--stack": word in STACKS,
         "--device": re.fullmatch(r"[a-z]\w*[0-9]", word),
     }
@@ -130,8 +133,22 @@ def _value(option: str, word: str) -> str:
     return word
 
 
+# Words that a user takes for a command, with the command that does it.
+_COMMANDS = {
+    "lab": "run --lab FILE",
+    "history": "report --history DIR",
+    "resume": "run --resume RUN",
+    "version": "--version",
+    "diff": "compare OLD NEW",
+    "show": "report RUN",
+    "dispute": "explain ID --dispute",
+}
+
+
 def _command_with(word: str) -> str:
     """Returns a hint that names a command of which the word can be an argument, or an empty text."""
+    if (of := _COMMANDS.get(word)) or os.path.exists(word):
+        return f" (did you mean {PROGRAM} {of or f'report {word}'}?)"
     for option in _options_with(word):
         if option in ("--rule", "--only"):
             return f" (did you mean {command('explain', word)}?)"

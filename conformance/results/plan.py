@@ -91,6 +91,11 @@ def read_lab_plan(folder: Path) -> LabPlan:
 def _read(kind: type[T], folder: Path) -> T:
     name, schema, what = _FORMS[kind]
     path = folder / name
+    if folder.is_file():
+        raise UserError(
+            f"{folder} is a file, and a {what} is resumed in its directory",
+            hint="give the directory that `run` has written",
+        )
     try:
         with open_regular(path) as file:
             hint = "only the user who started the run can resume it"

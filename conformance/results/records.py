@@ -340,6 +340,11 @@ def read_written(path: Path) -> Recorded:
 def _read(path: Path, *, keep_written: bool) -> _Reader:
     if os.path.isdir(path):
         file = path / FILE_NAME
+        if not os.path.lexists(file):
+            raise UserError(
+                f"{path} is not the directory of a run: it has no {FILE_NAME}",
+                hint="give a directory that `run` has written, or a results file",
+            )
     else:
         file = path
     reader = _Reader(file, keep_written)

@@ -322,4 +322,11 @@ def _absent(verdict: Verdict, record: ResultRecord, shows: Shows | None = None) 
         if record["entry"]:
             return f"{reported} at {record['entry']}"
         return reported
-    return reported or record["reason"]
+    return reported or _short(record)
+
+
+def _short(record: ResultRecord) -> str:
+    """Returns the reason of a result. The reason of a sweep is only its numbers, because its points follow them."""
+    if record.get("space"):
+        return f"{record['case']}, {record['reason'].partition(';')[0]}"
+    return record["reason"]
