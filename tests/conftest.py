@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -34,6 +35,9 @@ if cache.DIRECTORY not in os.environ:
     _kept = tempfile.TemporaryDirectory(prefix="rdma-cts-tests-")  # removed when this process ends
     os.chmod(_kept.name, 0o755)  # also readable for processes that a test starts as another user
     os.environ[cache.DIRECTORY] = _kept.name
+    _parsed = f"derived/host/suite-{suite._digest_of_sources([suite.CASES])}.pickle"
+    if cache.is_own(cache_directory() / _parsed):  # a command has parsed the same tables before
+        shutil.copy(cache_directory() / _parsed, _kept.name)
 
 # The processes share bytecode too, even if the environment forbids bytecode next to the sources. Without shared
 # bytecode, each process of a session, and each process that a test starts, would compile everything that it imports.
@@ -72,7 +76,7 @@ _SLOW = """
 attacks bisect_step bundle cache changed_bundles ci combinations contradictions damaged_nights
 derivation docs documented_commands evidence examiner explain extending extending_page faults
 findings fleet forged_bundles formats formats_1_0 freezing header help history hostile_host
-hostile_workers judge kernel_trial loader_properties lost_hosts mails manners needs nightly
+hostile_workers judge kernel_trial launcher loader_properties lost_hosts mails manners needs nightly
 nights_of_mutants old_results older_python one_conclusion open_outcomes own_builds owners
 packages page page_of_runs patches personas plugin preflight prepared_directories recorded_run
 reference remote_host reproducers resume schema sentences shards site sweeps template
