@@ -41,7 +41,7 @@ _OF_TOOLS = re.compile(
 )
 _MOST_FRAMES = 4
 # A report of AddressSanitizer, the frames of its stack, and those of its runtime library.
-_OF_LIBRARY = re.compile(r"AddressSanitizer: [\w-]+")
+_OF_LIBRARY = re.compile(r"(?<=ERROR: )AddressSanitizer: [\w-]+")
 _FRAME_OF_LIBRARY = re.compile(r"\s*#\d+ 0x[0-9a-f]+ in (?P<function>[\w.]+)")
 _OF_RUNTIME = re.compile(r"libasan|asan_|sanitizer_")
 # Lines of a kernel whose memory may be corrupted, and lines of a kernel that has killed the running task.
