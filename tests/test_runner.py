@@ -12,11 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 import samples
-from conformance.bench.memory_areas import Part
-from conformance.bench.work_requests import Completion
 from conformance.errors import HostLacks, LoopbackLost, PeerLost, SetupRefused, UserError
-from conformance.execution import runner
-from conformance.execution.in_flight import await_traffic
 from conformance.execution.procedure import remark_on_limit
 from conformance.execution.runner import RunContext, run_case
 from conformance.execution.steps import STEPS
@@ -395,62 +391,3 @@ def awaited(returned: str, overlapped: bool) -> Observation:
         overlapped=overlapped,
     )
     return Observation(rc=0, returned="0", errno="", layer="kernel", afterwards=[step])
-
-
-@pytest.mark.parametrize(
-    ("statuses", "overlapped"),
-    [
-        (["SUCCESS"] * 12, False),
-        (["SUCCESS"] * 4 + ["WR_FLUSH_ERR"] * 8, False),
-        (["SUCCESS"] * 4 + ["REM_ACCESS_ERR"] + ["WR_FLUSH_ERR"] * 7, True),
-        (["SUCCESS"] * 11, True),
-    ],
-    ids=["fast", "flushed", "refused", "unfinished"],
-)
-def test_a_request_was_in_flight_if_it_was_refused_or_is_not_complete(
-    statuses: list[str],
-    overlapped: bool,
-) -> None:
-    completions = [[Completion(number, status) for number, status in enumerate(statuses)], []]
-    with closing(ReferenceBench(Device())) as bench:
-        memory = bench.allocate("anonymous", 4096)
-        queue = Mock(completions=Mock(side_effect=completions))
-        context = Mock(
-            in_flight={"qp": (queue, Part(memory.addr, memory.size))},
-            memory_of=lambda _: memory,
-        )
-        seen = await_traffic(
-            context,
-            Step("await_traffic", {"qp": "qp"}, Expectation("success")),
-        )
-        memory.close()
-    assert seen["overlapped"] is overlapped
-
-
-@pytest.mark.parametrize(
-    ("attempts", "number", "verdict"),
-    [
-        pytest.param(["early"] * 2 + ["seen"] * 3 + ["moved"], 6, "FAIL", id="late"),
-        pytest.param(["moved"], 1, "FAIL", id="at-once"),
-        pytest.param(["seen", "early"] * 4, 7, "PASS", id="never"),
-        pytest.param(["early"] * 8, 8, "UNREACHABLE", id="not-in-flight"),
-    ],
-)
-def test_a_case_with_requests_in_flight_is_tried_until_it_shows_a_violation(
-    run: RunContext,
-    monkeypatch: pytest.MonkeyPatch,
-    attempts: list[str],
-    number: int,
-    verdict: str,
-) -> None:
-    name = "dereg_mr/in_flight/rdma-read-in-flight"
-    case = next(case for case in SUITE.cases if case.id == name)
-    outcomes = {
-        "early": awaited("0", False),
-        "seen": awaited("0", True),
-        "moved": awaited("changed", True),
-    }
-    call = Mock(side_effect=[outcomes[attempt] for attempt in attempts])
-    monkeypatch.setattr(runner, "set_up_and_call", call)
-    assert run_case(case, run).judgement.verdict == verdict
-    assert call.call_count == number

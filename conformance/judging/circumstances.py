@@ -236,17 +236,15 @@ class _Scene:
 
     def exceeds_window(self, step: Step) -> bool:
         """Whether a packet names bytes outside of the window whose key it has."""
-        packets = [
-            event.numbers for event in packets_of(step) if {"rkey", "addr"} <= {*event.numbers}
-        ]
-        return any(
-            self._exceeds(
-                numbers, numbers["rkey"], numbers["addr"], numbers.get("length") or numbers["data"]
-            )
-            for numbers in packets
-            if {"length", "data"} & {*numbers}
-            and self._windows & {name for name, _ in numbers["rkey"].names}
-        )
+        for event in packets_of(step):
+            numbers = event.numbers
+            length = numbers.get("length") or numbers.get("data")
+            if length is None or not {"rkey", "addr"} <= {*numbers}:
+                continue
+            is_of_window = any(name in self._windows for name, _ in numbers["rkey"].names)
+            if is_of_window and self._exceeds(numbers, numbers["rkey"], numbers["addr"], length):
+                return True
+        return False
 
     def _exceeds(
         self, arguments: Arguments, quantity: Quantity, addr: Argument, length: Argument
