@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 import pytest
 
+from commands.__main__ import main
 from conformance.model.verdict import Verdict
 from conformance.results.plan import LabPlan, Plan, read_lab_plan, read_plan
 from conformance.results.points import read_points
@@ -23,6 +25,7 @@ from conformance.tables.suite import ROOT, load_suite
 from reports import summary
 from reports.bundles.archive import unpack
 from reports.comparison import compare
+from reports.comparison_formats import as_json
 from reports.digest import read
 from reports.history import read_history
 
@@ -112,6 +115,39 @@ def test_a_profile_and_tables_of_a_user() -> None:
     suite = load_suite([OF_1_0 / "tables"])
     assert suite.find("dealloc_mw/mine/done") is not None
     assert "MINE-01" in suite.registry
+
+
+# The keys of the formats that the suite only writes, as version 1.0.0 wrote them.
+COMPARISON = """schema old new exit_status conclusion cases_compared cases_untried sweeps_without_points stack defects
+changed_defects changes"""
+CHANGE = "kind case old new points examples rules reason repro"
+FLEET = "schema headline exit_status groups missing"
+
+
+def test_a_comparison_has_the_keys_that_version_1_0_wrote() -> None:
+    run = read(RUN)
+    worse = replace(
+        run, results=tuple({**record, "effective": Verdict.FAIL} for record in run.results)
+    )
+    data = json.loads(as_json(compare(run, worse)))
+    assert data["schema"] == "rdma-cts-comparison/1"
+    assert data.keys() >= set(COMPARISON.split())
+    assert data["changes"]
+    assert all(change.keys() >= set(CHANGE.split()) for change in data["changes"])
+
+
+def test_the_data_of_nodes_have_the_keys_that_version_1_0_wrote(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("one", "two"):
+        shutil.copytree(RUN, tmp_path / "nodes" / name)
+    main(["compare", "--nodes", str(tmp_path / "nodes"), "--out", str(tmp_path)])
+    assert "fleet.json" in capsys.readouterr().out
+    data = json.loads((tmp_path / "fleet.json").read_text())
+    assert data["schema"] == "rdma-cts-fleet/1"
+    assert data.keys() >= set(FLEET.split())
+    assert data["groups"][0].keys() >= {"name", "nodes", "differences", "rules"}
 
 
 def test_each_recorded_format_of_the_page_has_a_file() -> None:
