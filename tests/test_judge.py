@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.record import ResultRecord
@@ -153,8 +154,12 @@ def test_if_a_report_cannot_be_written_the_conclusion_is_still_printed(
     run: Path,
     tmp_path: Path,
     cli: Cli,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tmp_path / "new" / "report.html").mkdir(parents=True)
+    def write_beside(out: Path) -> None:
+        raise UserError(f"{out / 'report.html'}: No space left on device")
+
+    monkeypatch.setattr("commands.judge.report.write_beside", write_beside)
     out, err = cli(2, "judge", run, "--out", tmp_path / "new")
     assert "now: " in out
     assert "report.html" in err

@@ -105,11 +105,14 @@ def test_lists_of_reads_need_as_many_elements_as_the_tables_use(
 NEEDS = {"immediate_data", "send_immediate_data"}
 
 
+OF_SEVERAL_MESSAGES = {"immediates_in_order", "receives_in_turn"}  # calls that send immediate data
+
+
 def sends_immediates(row: Case) -> bool:
     if row.id.startswith("wire/"):  # packets, which the suite itself makes
         return False
     steps = (row.when, *row.afterwards)
-    return any("WITH_IMM" in str(step) or step.call == "immediates_in_order" for step in steps)
+    return any("WITH_IMM" in str(step) or step.call in OF_SEVERAL_MESSAGES for step in steps)
 
 
 def test_every_row_and_point_with_immediate_data_needs_this_capability() -> None:

@@ -24,20 +24,18 @@ class SanitizerLog:
         self.since_last()
 
     def since_last(self) -> list[str]:
-        """Returns the lines since the last call, of one process after the other, at most _MOST bytes of each. What was read
-        is removed from the file, whose process goes on writing behind it."""
+        """Returns the lines since the last call, of one process after the other, at most _MOST bytes of each."""
         if not self._beginning.name:
             return []
         lines: list[str] = []
         for path in sorted(self._beginning.parent.glob(f"{self._beginning.name}.*")):
             try:
-                with path.open("r+b") as file:
+                with path.open("rb") as file:
                     end = file.seek(0, os.SEEK_END)
                     if end <= self._read.get(path, 0):
                         continue
                     file.seek(self._read.get(path, 0))
                     data = file.read(_MOST)
-                    file.truncate(0)
             except OSError:  # a file of a process of another user
                 continue
             self._read[path] = end
