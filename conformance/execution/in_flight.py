@@ -20,7 +20,7 @@ from conformance.bench.interface import Bench, Memory, ModifiableQueue, Queue
 from conformance.bench.memory_areas import CANARY, EMPTY, Part, numbered, pattern, repeated
 from conformance.bench.work_requests import SIGNALED, Completion, SendRequest
 from conformance.errors import SetupRefused
-from conformance.execution.connection import LoopbackConnection, post_receives
+from conformance.execution.connection import SILENCE_S, LoopbackConnection, post_receives
 from conformance.execution.context import CaseContext, result_of, told
 from conformance.kernel import paging
 from conformance.model.case import Step
@@ -91,7 +91,8 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
     While pages are discarded, each request of ROUNDS rounds must succeed; `wc` has the statuses. The pages are
     discarded only once for each request, because no document promises that a page fault succeeds if pages are discarded
     without a pause. A deregistration must succeed. The second thread then fills the memory. Later requests, such as
-    those of the last round, must not change the memory (see await_traffic). `overlapped` is whether a request that was
+    those of the last round, must not change the memory (see await_traffic); they may be posted in the error state, in
+    which a request may stay without a completion. `overlapped` is whether a request that was
     posted before an action of the second thread was refused, or was not complete after this action.
     """
     queue, other, request = _prepared(context, step)
@@ -123,7 +124,10 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
                 has_acted = actions > before
                 completions = queue.completions(1, 0)
                 overlapped |= has_acted and not completions
-                completions = completions or queue.completions(1)
+                if not completions and ends and before:
+                    completions = queue.completions(1, SILENCE_S)
+                elif not completions:
+                    completions = queue.completions(1)
                 statuses_here = {completion.status for completion in completions}
                 overlapped |= ends and not before and _is_refused(statuses_here)
                 statuses |= statuses_here or {NOT_COMPLETED}
