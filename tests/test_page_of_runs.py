@@ -114,7 +114,7 @@ def test_several_real_runs_fit_on_twelve_screens_of_any_width(
     assert screens(browser, 1280) <= 12
     assert screens(browser, 390) <= 12
     about = " ".join(browser.all(".of-run")[2].text.split())
-    assert re.match(r"[0-9]+ defects in [0-9]+ cases \(and 1 not confirmed\):", about)
+    assert re.match(r"[0-9]+ defects in [0-9]+ cases(?: \(and [0-9]+ not confirmed\))?:", about)
 
 
 def test_a_crash_begins_with_what_happened_and_hashes_have_names(
