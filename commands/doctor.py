@@ -20,6 +20,7 @@ from fixtures.guest.recipe import DEFAULT_STACK, Recipe, recipe_for
 from fixtures.system import packages
 from fixtures.system.architecture import Architecture, architecture_of
 from fixtures.system.cache import cache_directory
+from fixtures.system.devices import present_devices
 from fixtures.system.readiness import (
     MISSING,
     NOTE,
@@ -29,6 +30,7 @@ from fixtures.system.readiness import (
     packages_finding,
     works,
 )
+from fixtures.system.usable import check_use, check_warnings
 from fixtures.targets import hosts
 
 NO_WAY = 4  # exit status
@@ -58,9 +60,9 @@ def execute(arguments: argparse.Namespace) -> int:
         return _print_tables({title: hosts.findings(arguments.host)})
     if arguments.device:
         title = f"On {arguments.device} ({PROGRAM} run --device {arguments.device})"
-        return _print_tables(
-            {title: [*device_findings(), *driver_findings(driver_of(arguments.device))]},
-        )
+        driver = driver_of(arguments.device)
+        findings = [*device_findings(), *use_findings(arguments.device), *driver_findings(driver)]
+        return _print_tables({title: findings})
     return _print_tables(
         {
             f"On an RDMA device of this host ({PROGRAM} run --device NAME)": device_findings(),
@@ -96,6 +98,23 @@ def driver_of(device: str) -> str:
     return driver_name(RdmaNetlink(device).driver_id() or 0)
 
 
+def use_findings(device: str) -> list[Finding]:
+    """Returns whether a run on this device would be refused because of its ports, its users or a setting of the kernel.
+    The port is the first that transfers data."""
+    (present,) = (shown for shown in present_devices() if shown.name == device)
+    findings = []
+    try:
+        note = check_use(device, present.port, None, shared=False)
+        findings.append(Finding(OK, "port", f"{present.port}; {note or 'nobody uses the device'}"))
+    except UserError as error:
+        findings.append(Finding(MISSING, "port and users", error.message, error.hint))
+    try:
+        check_warnings(None, hazardous=False)
+    except UserError as error:
+        findings.append(Finding(MISSING, "kernel", error.message, error.hint))
+    return findings
+
+
 def driver_findings(driver: str, pages: Iterable[Path] = nics_page.PAGES) -> list[Finding]:
     """Returns the notes on this driver, and the notes on every driver, from the page about NICs: violated rules with
     their places in the source, and other effects."""
@@ -107,7 +126,11 @@ def driver_findings(driver: str, pages: Iterable[Path] = nics_page.PAGES) -> lis
     findings = []
     for name, cells in nics_page.rows_about(driver, nics_page.VIOLATIONS, text):
         what = "; ".join(filter(None, cells))
-        findings.append(Finding(NOTE, name, f"{what} (from its source, not tested)"))
+        findings.append(
+            Finding(
+                NOTE, name, f"{what} (from its source in Linux 7.2 and rdma-core 65, not tested)"
+            )
+        )
     return findings
 
 

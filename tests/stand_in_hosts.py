@@ -8,6 +8,7 @@ from functools import partial
 from ipaddress import IPv6Address
 from pathlib import Path
 
+from commands import doctor
 from conformance.device.port import Port
 from conformance.kernel.interfaces import Interfaces
 from fixtures.system import devices, usable
@@ -103,7 +104,7 @@ class StandInHost:
         monkeypatch.setattr(usable, "Port", port)
         monkeypatch.setattr(usable, "device_names", lambda: sorted(self.devices))
         present = partial(devices.present_devices, folder / "ib")
-        for module in (target, usable):
+        for module in (doctor, target, usable):
             monkeypatch.setattr(module, "present_devices", present)
         return StandInKernel(self.devices).installed(monkeypatch)
 

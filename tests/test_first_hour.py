@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import doctor
 from commands.__main__ import _report_error
 from commands.cli.announcement import errors_on_purpose
 from conformance.errors import UserError
@@ -19,6 +20,7 @@ from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from fixtures.hosts.lab_file import read_lab
 from fixtures.system import usable
+from fixtures.system.readiness import MISSING, OK
 from fixtures.system.usable import check_warnings
 from fixtures.targets.target import with_target
 from kinds import Patch
@@ -129,6 +131,38 @@ def test_the_command_for_a_device_names_one_that_is_ready(
     ports = {**busy.ports, "mlx5_0": (infiniband(0, "1: DOWN"),)}
     screen = screen_of(StandInHost(busy.devices, ports), tmp_path, monkeypatch)
     assert "    ./rdma-cts run --device mlx5_2" in screen, "mlx5_1 is in use by a process"
+
+
+def test_the_command_for_a_device_names_the_port_that_is_up(
+    tmp_path: Path,
+    monkeypatch: Patch,
+) -> None:
+    host = virtual_function()
+    alone = StandInHost(
+        {"mlx5_0": host.devices["mlx5_0"]},
+        {"mlx5_0": host.ports["mlx5_0"]},
+        host.interfaces,
+        host.addresses,
+    )
+    screen = screen_of(alone, tmp_path, monkeypatch)
+    assert "    ./rdma-cts run --device mlx5_0 --port 2" in screen
+
+
+def test_the_doctor_says_of_a_device_what_a_run_would_refuse(
+    tmp_path: Path,
+    monkeypatch: Patch,
+) -> None:
+    host = dgx()
+    ports = {**host.ports, "mlx5_0": (infiniband(0, "1: DOWN"),)}
+    down = StandInHost(host.devices, ports)
+    down.installed(tmp_path, monkeypatch)
+    monkeypatch.setattr(doctor, "check_warnings", lambda *_, **__: None)
+    states = {name: [shown.state for shown in doctor.use_findings(name)] for name in host.devices}
+    assert states["mlx5_0"] == states["mlx5_1"] == [MISSING]
+    assert states["mlx5_2"] == [OK]
+    (in_use,) = doctor.use_findings("mlx5_1")
+    assert PROCESS in in_use.text
+    assert "--shared" in in_use.remedy
 
 
 def test_the_command_for_a_device_names_one_without_storage(

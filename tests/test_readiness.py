@@ -123,6 +123,7 @@ def test_the_doctor_reports_what_is_known_about_the_driver_of_a_device(
         lambda: [readiness.Finding(readiness.OK, "it", "is")],
     )
     monkeypatch.setattr(doctor, "device_names", lambda: ["mlx5_0"])
+    monkeypatch.setattr(doctor, "use_findings", lambda _: [])
     monkeypatch.setattr("commands.doctor.RdmaNetlink.driver_id", lambda _: 1)
     text = cli(0, "doctor", "--device", "mlx5_0").out
     assert "REG-10, NUL-05: memory keys have no bit for MW_BIND; DEREG-02: " in text

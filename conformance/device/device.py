@@ -89,6 +89,8 @@ class Device:
         # bytes into the completion, and the provider copies the message into the receiver's buffer. The region's key is
         # not used, so such a message is not evidence about the region.
         os.environ.setdefault("MLX5_SCATTER_TO_CQE", "0")
+        # With this variable libmlx5 waits for ever at the first completion of a refused request.
+        os.environ.pop("MLX5_FREEZE_ON_ERROR_CQE", None)
         try:
             self.context = Context(name=name)
         except PyverbsError as error:

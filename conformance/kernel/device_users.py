@@ -1,7 +1,8 @@
 """Names the users of a device: the processes and the parts of the kernel that have protection domains on it.
 
-Every user of memory has a domain, also a program whose queue pairs are opaque objects of the firmware (DevX of mlx5: UCX,
-NVSHMEM, DOCA), and the list of domains costs no command of the firmware. An object without a process id but with a name
+Every user of memory through libibverbs has a domain, also a program whose queue pairs are opaque objects of the firmware
+(DevX of mlx5: UCX, NVSHMEM, DOCA), and the list of domains costs no command of the firmware. A program that makes its
+domains themselves by DevX is not seen. An object without a process id but with a name
 is the kernel's, and the name is that of the module that has created it (`fill_res_name_pid` of
 drivers/infiniband/core/nldev.c). An object with neither belongs to a process that this PID namespace does not show.
 """
