@@ -157,7 +157,9 @@ def test_the_doctor_says_of_a_device_what_a_run_would_refuse(
     down = StandInHost(host.devices, ports)
     down.installed(tmp_path, monkeypatch)
     monkeypatch.setattr(doctor, "check_warnings", lambda *_, **__: None)
-    states = {name: [shown.state for shown in doctor.use_findings(name)] for name in host.devices}
+    states = {}
+    for name in host.devices:
+        states[name] = [shown.state for shown in doctor.use_findings(name)]
     assert states["mlx5_0"] == states["mlx5_1"] == [MISSING]
     assert states["mlx5_2"] == [OK]
     (in_use,) = doctor.use_findings("mlx5_1")
