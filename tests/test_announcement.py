@@ -74,7 +74,7 @@ def test_the_driver_of_each_device_is_described(monkeypatch: Patch) -> None:
     first, _, *drivers = errors_on_purpose([case(REFUSED)] * 2, devices)
     assert first.startswith("up to 2 requests are refused on purpose: ")
     (mlx5,) = drivers
-    assert mlx5.startswith("  mlx5: a line of level err for each refusal by the responder, ")
+    assert mlx5.startswith("  mlx5: a line of level err for each access error of the responder ")
     assert mlx5.endswith("(the kernel's log; provider.log of the run)")
 
 
