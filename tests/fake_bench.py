@@ -1,7 +1,7 @@
 """A device in Python for tests of the plugin and of the supervision: the reference without on-demand paging, changed so
 that it wrongly accepts REMOTE_WRITE without LOCAL_WRITE. Three kinds of memory cause failures: with `huge` the harness
-raises an exception, with `no_access` the process exits, and with `hole` the case hangs. The conftest of a
-made-up project imports all names of this module.
+raises an exception, with `no_access` the process exits, and with `hole` the case hangs, after it has computed for as long as the
+file FAKE_BENCH_COMPUTES exists. The conftest of a made-up project imports all names of this module.
 """
 
 import os
@@ -35,6 +35,9 @@ class FakeBench(ReferenceBench):
         if kind == "no_access":
             os._exit(1)
         if kind == "hole":
+            computes_while = Path(os.environ.get("FAKE_BENCH_COMPUTES", "/nonexistent"))
+            while computes_while.exists():
+                pass
             signal.pause()
         return super().allocate(kind, size)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from conformance.run_options import RunOptions
@@ -61,7 +63,12 @@ def test_a_run_over_ssh_has_the_verdicts_of_a_local_run(run: Run, stand_in: Stan
 def test_a_host_reports_whether_its_silent_process_uses_the_processor(
     run: Run,
     stand_in: StandIn,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    computes = tmp_path / "computes"
+    computes.touch()
+    monkeypatch.setenv("FAKE_BENCH_COMPUTES", str(computes))
     with stand_in.host() as host:
         worker = run.place(host).start(["reg_mr/fake/hangs"])
         lines: list[bytes | None] = []
@@ -70,10 +77,11 @@ def test_a_host_reports_whether_its_silent_process_uses_the_processor(
             lines.append(worker.next_line(0.05))
             return worker.busy()
 
-        await_true(is_busy)  # while Python starts
         await_true(
-            lambda: not is_busy() and any(line and b'"type":"start"' in line for line in lines),
+            lambda: is_busy() and any(line and b'"type":"start"' in line for line in lines),
         )
+        computes.unlink()
+        await_true(lambda: not is_busy())
         worker.close()
     assert b"" not in lines
 
