@@ -130,7 +130,11 @@ def _add_mutants(command: argparse.ArgumentParser) -> None:
         "--own",
         "run only the cases of the violated rule, also for mutants that survive these cases",
     )
-    add(command, "--build", "only compile the modules")
+    add(
+        command,
+        "--build",
+        "only compile the modules; with --out, also write each mutant as a patch",
+    )
     add(
         command,
         "--before DIR",

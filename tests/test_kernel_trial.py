@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import itertools
 import re
+import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -24,7 +25,7 @@ from kinds import Patch
 from trial import kernel_runs
 from trial.kernel import inside, trying
 from trial.kernel.guest import MORE, Answer, Guests, Lost, NoSession
-from trial.kernel.modules import Modules, NotMade
+from trial.kernel.modules import Modules, NotMade, patch
 from trial.kernel.mutant import FOLDER, Mutant, read_mutants
 from trial.kernel.trying import (
     ACCEPTED,
@@ -189,6 +190,23 @@ def test_a_mistake_is_named_by_file_and_line_in_any_document(tmp_path: Path) -> 
     (tmp_path / "rxe_mr.yaml").write_text(text)
     with pytest.raises(UserError, match=r"rxe_mr.yaml:13:1: .*kin"):
         read_mutants(tmp_path)
+
+
+def test_a_mutant_as_a_patch_changes_the_sources_when_git_applies_it(tmp_path: Path) -> None:
+    before = {"linux/rxe_mr.c": "int a;\nint b;\nint c;\n", "linux/rxe_mw.c": "int d;\n"}
+    after = {**before, "linux/rxe_mr.c": "int a;\nint z;\nint b;\nint c;\n"}
+    for file, text in before.items():
+        path = tmp_path / file
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    subprocess.run(
+        ["git", "apply"],
+        cwd=tmp_path,
+        input=patch("A variable is added.", before, after),
+        text=True,
+        check=True,
+    )
+    assert {file: (tmp_path / file).read_text() for file in before} == after
 
 
 def test_own_cases_are_those_of_its_rules_rows_before_sweeps() -> None:

@@ -1,5 +1,7 @@
 """`rdma-cts trial kernel`: tries mutants of a driver in guests. Mutants of rxe run on the mended stack."""
 
+from __future__ import annotations
+
 import argparse
 import hashlib
 import random
@@ -63,7 +65,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     image = ensure_image(recipe, cache_directory(), say)
     modules = Modules(recipe, image, cache_directory(), driver, say)
     if arguments.build:
-        return _build(chosen, modules)
+        return _build(chosen, modules, arguments.out)
     under_test = UnderTest(Builds(), image, recipe, driver_module(driver, recipe, image, say))
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-kernel"
     make_directory(out)
@@ -213,7 +215,10 @@ def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutan
     return chosen
 
 
-def _build(chosen: Sequence[Mutant], modules: Modules) -> int:
+def _build(chosen: Sequence[Mutant], modules: Modules, out: Path | None) -> int:
+    """Compiles the modules; if `out` is given, also writes a patch of each mutant into that directory."""
+    if out:
+        make_directory(out)
     failed = 0
     names: dict[Path, str] = {}
     for mutant in sorted(chosen, key=lambda mutant: mutant.of_header):
@@ -221,6 +226,8 @@ def _build(chosen: Sequence[Mutant], modules: Modules) -> int:
             first = names.setdefault(modules.of([mutant]), mutant.name)
             if first != mutant.name:
                 raise NotMade(f"makes the same sources as {first}", fits=True)
+            if out:
+                (out / f"{mutant.name}.patch").write_text(modules.patch(mutant))
         except NotMade as error:
             failed += 1
             print(f"{mutant.file}/{mutant.name}: {error}", flush=True)

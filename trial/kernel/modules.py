@@ -1,6 +1,7 @@
 """Compiles the modules of mutants in a build environment that is kept between runs, and caches them by a digest of
 their sources."""
 
+import difflib
 import hashlib
 import json
 import os
@@ -63,6 +64,10 @@ class Modules:
             raise NotMade(next(iter(misfits.values())), fits=False)
         return texts
 
+    def patch(self, change: Change) -> str:
+        """Returns a change of the sources as a patch. Raises NotMade."""
+        return patch(change.about, self._unmutated, self.check([change]))
+
     def begin(self, sets: Iterable[Sequence[Change]]) -> None:
         """Begins to compile the modules with each of these sets of changes, one after the other."""
         for changes in sets:
@@ -104,6 +109,20 @@ class Modules:
             ):  # stores the module last: if it exists, its provider also exists
                 if ours or file.stem == self._driver.module:
                     _keep(file, path.with_suffix(file.suffix))
+
+
+def patch(about: str, before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Returns the differences of the sources, by file name, as a patch that `git apply` takes; `about` is its text."""
+    lines = [about.strip(), ""]
+    for file, text in after.items():
+        lines += difflib.unified_diff(
+            before[file].splitlines(),
+            text.splitlines(),
+            f"a/{file}",
+            f"b/{file}",
+            lineterm="",
+        )
+    return "\n".join(lines) + "\n"
 
 
 def _keep(module: Path, path: Path) -> None:
