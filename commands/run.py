@@ -36,7 +36,6 @@ from fixtures.targets import builds, target
 from fixtures.targets.builds import guest_driver
 from fixtures.targets.guests import Guests
 from reports.digest import Digest, digest, read
-from reports.earlier import with_earlier
 from reports.novelty import novelty
 from reports.terminal import NORMAL, QUIET, VERBOSE, Progress, summary
 
@@ -86,7 +85,11 @@ def execute(arguments: argparse.Namespace) -> int:
     (docs/results.md)."""
     if arguments.resume:
         return _resume(arguments)
-    options = with_earlier(run_arguments.options_from(arguments), arguments.failed)
+    options = run_arguments.options_from(arguments)
+    if arguments.failed or not all("/" in case for case in options.only):
+        from reports.earlier import with_earlier  # imported late: few runs name a defect
+
+        options = with_earlier(options, arguments.failed)
     if arguments.lab:
         return int(_lab().run_lab(arguments.lab, options, arguments))
     if arguments.shell:

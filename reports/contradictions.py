@@ -21,7 +21,6 @@ from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.kind import Kind
 from conformance.model.verdict import Verdict
 from conformance.yamldoc.nodes import plain
-from conformance.yamldoc.parsing import read_bytes
 from reports.digest import Digest
 
 _FILE = Path(__file__).with_suffix(".yaml")
@@ -43,6 +42,8 @@ class Candidate:
 @functools.cache
 def explained() -> Mapping[str, Mapping[str, str]]:
     """Returns, by rule and by case, the reason why a violation of the case does not contradict the rule."""
+    from conformance.yamldoc.parsing import read_bytes  # imported late: most commands need no YAML
+
     content: Any = plain(read_bytes(_FILE.read_bytes(), _FILE.name))
     return dict(content)
 

@@ -22,7 +22,7 @@ from conformance import cache
 from conformance.model.rules import Registry
 from conformance.tables import suite
 from conformance.tables.suite import ROOT
-from fixtures.system.cache import cache_directory
+from fixtures.system.cache import cache_directory, use_bytecode
 from kinds import Cli, Said, Says
 from project import TABLE, Project
 from samples import laid, numbered
@@ -41,9 +41,8 @@ if cache.DIRECTORY not in os.environ:
 
 # The processes share bytecode too, even if the environment forbids bytecode next to the sources. Without shared
 # bytecode, each process of a session, and each process that a test starts, would compile everything that it imports.
-_bytecode = cache_directory() / "bytecode"
-if sys.dont_write_bytecode and cache.is_own(_bytecode.parent):
-    sys.dont_write_bytecode, sys.pycache_prefix = False, os.fspath(_bytecode)
+use_bytecode(["test"])
+if sys.pycache_prefix:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import marshal
 import os
 import shutil
 import stat
 import sys
-from importlib.util import module_from_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -289,61 +287,50 @@ def test_a_directory_is_private_if_only_root_or_this_user_can_write_it(
     assert cache.is_private(Path("x")) is private
 
 
-def test_bytecode_that_others_can_write_is_not_used(tmp_path: Path, monkeypatch: Patch) -> None:
-    """Bytecode that differs from its source is loaded if only this user can write the file, and otherwise ignored."""
-    root, folder = laid(tmp_path / "suite", {"planted.py": "VALUE = 1\n"}), tmp_path / "bytecode"
-    source = root / "planted.py"
-    source.chmod(0o666)
-    monkeypatch.setattr(system_cache, "_ROOT", root)
-    finder = system_cache._finder_of(str(folder), True)(str(root))
-
-    def value() -> object:
-        spec = finder.find_spec("planted")
-        assert spec is not None
-        assert spec.loader is not None
-        module = module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module.VALUE
-
-    assert value() == 1
-    (bytecode,) = folder.rglob("*.pyc")
-    assert stat.S_IMODE(bytecode.stat().st_mode) & 0o022 == 0
-    header = bytecode.read_bytes()[:16]
-    bytecode.write_bytes(header + marshal.dumps(compile("VALUE = 2\n", str(source), "exec")))
-    assert value() == 2
-    bytecode.chmod(0o666)
-    assert value() == 1
-
-
-_PAIR = """
-import builtins, sys
-from dataclasses import dataclass
-from pathlib import Path
-from fixtures.system.cache import _keep_methods
-_keep_methods(Path(sys.argv[1]), True)
-if sys.argv[2:]:
-    builtins.compile = None
-@dataclass(frozen=True)
-class Pair:
-    one: int
-    other: int = 2
-print(Pair(1), Pair(1) == Pair(1, 2), hash(Pair(1)) == hash((1, 2)))
+_START = """
+import os, sys
+from fixtures.system import cache
+cache.__spec__.cached = sys.argv[1]
+cache.use_bytecode(sys.argv[2:])
+print(sys.pycache_prefix, sys.dont_write_bytecode)
 """
 
 
-def test_methods_of_data_classes_are_compiled_once(tmp_path: Path) -> None:
-    file = tmp_path / "dataclasses"
-
-    def made(*kept: str) -> str:
-        return ended(sys.executable, "-c", _PAIR, file, *kept, cwd=ROOT).stdout
-
-    for content in (None, b"", b"not marshalled", marshal.dumps([1])):
-        if content is not None:
-            file.write_bytes(content)
-        assert made() == "Pair(one=1, other=2) True True\n"
-        assert made("kept") == made()
-    file.chmod(0o666)
-    assert not made("kept"), "methods from a file that others can write were used"
+@pytest.mark.parametrize(
+    ("beside", "mode", "command", "uses", "writes"),
+    [
+        ("missing", None, "list", True, True),
+        ("missing", 0o777, "list", True, True),
+        (__file__, None, "list", False, False),
+        ("missing", None, "run --device rxe0", False, False),
+        ("missing", 0o755, "run --device rxe0", False, False),
+        ("missing", 0o700, "run --device rxe0", True, False),
+    ],
+)
+def test_bytecode_is_in_the_cache_if_it_is_not_beside_the_modules(
+    beside: str,
+    mode: int | None,
+    command: str,
+    uses: bool,
+    writes: bool,
+    tmp_path: Path,
+) -> None:
+    """Only this user can enter the folder of the cache, and a run on a device writes nothing to it."""
+    folder = tmp_path / "bytecode"
+    if mode is not None:
+        folder.mkdir()
+        folder.chmod(mode)
+    done = ended(
+        sys.executable,
+        *("-c", _START, beside, *command.split()),
+        cwd=ROOT,
+        env={**os.environ, "RDMA_CTS_CACHE": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert done.stdout.split() == [str(folder if uses else None), str(not writes)], done.stderr
+    if uses:
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    else:
+        assert folder.exists() == (mode is not None)
 
 
 def test_a_link_that_others_could_have_made_is_not_followed(

@@ -26,6 +26,8 @@ INTERNAL = {
     "MOMENTS",
     "KERNEL_LOG",
     "SYSTEM",
+    "NEEDED",
+    "DOUBTED",
 }
 
 

@@ -20,13 +20,14 @@ from samples import laid
 from test_readiness import _by_subject
 
 __all__ = ["host", "python_host"]  # fixtures
+START = ROOT / "commands" / "cli" / "start.py"
 
 
 def test_a_suitable_python_is_used_without_a_message(host: Host) -> None:
     (host.bin / "python3").symlink_to("new-python")
     done = host.launch(0, "run", "-k", "a b")
     assert done.err == ""
-    assert done.out == f"python: -P -m commands run -k a b; {ROOT}; \n"
+    assert done.out == f"python: {START} run -k a b; {ROOT}; \n"
     assert host.calls() == []
 
 
@@ -64,7 +65,7 @@ def test_the_log_of_an_installation_is_written_through_no_link(host: Host) -> No
 def test_yes_installs_without_asking(host: Host, arguments: tuple[str, ...]) -> None:
     done = host.launch(0, *arguments)
     assert host.calls() == INSTALLING
-    assert done.out == f"python: -P -m commands run -k a b; {ROOT}; 1\n"
+    assert done.out == f"python: {START} run -k a b; {ROOT}; 1\n"
     assert done.err == f"rdma-cts: installing {FOR_A_RUN} (log: {host.log})\n"
     assert host.log.read_text() == "apt says update\napt says install\n"
 
@@ -103,6 +104,22 @@ def test_the_launcher_refuses_in_one_line(given: str, said: str, host: Host) -> 
         .replace("ROOT", str(host.root))
     )
     assert host.refused(*arguments.split()) == f"rdma-cts: {line}\n"
+
+
+def test_a_python_without_a_module_starts_the_launcher_again(tmp_path: Path) -> None:
+    """The launcher starts a Python outside of the system's directories once, and that Python finds out what it lacks."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho "$1" >>{tmp_path}/starts\nexec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    environment = {**os.environ, "RDMA_CTS_PYTHON": str(python), "RDMA_CTS_PROGRAM": "as-started"}
+    for name in ("PYTHONPATH", "RDMA_CTS_YES", "CI"):
+        environment.pop(name, None)
+    done = ended(
+        LAUNCHER, "list", "--rule", "REG-15", env={**environment, "RDMA_CTS_CONTAINER": "0"}
+    )
+    assert done.returncode == 3
+    assert done.stderr.startswith("rdma-cts: packages are needed; ")
+    assert (tmp_path / "starts").read_text().split() == ["-S", str(START), "-c"]
 
 
 def test_a_named_python_that_does_not_exist_is_refused(host: Host) -> None:

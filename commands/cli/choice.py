@@ -10,7 +10,6 @@ from datetime import datetime
 from conformance.errors import UserError, format_count
 from conformance.model.bounds import MOST_CASES
 from conformance.model.capability import Profile
-from conformance.results.waiver_file import read_waivers
 from conformance.run_options import RunOptions
 from conformance.supervision.run import Run
 from conformance.tables.profile import read_profile
@@ -40,6 +39,8 @@ def choose(options: RunOptions, chosen: Run | None = None, argv: Sequence[str] =
     else:
         profile = Profile()
     if options.waivers:
+        from conformance.results.waiver_file import read_waivers  # imported late: few runs need it
+
         waivers = read_waivers(options.waivers, suite, datetime.now().date())
     else:
         waivers = None

@@ -7,7 +7,6 @@ import contextlib
 import ctypes
 import functools
 import os
-import platform
 import shutil
 import subprocess
 import tempfile
@@ -40,7 +39,7 @@ def library(source: Path, layout: Layout, *options: str) -> ctypes.CDLL | None:
 
 def _digest(source: Path, options: Sequence[str]) -> str:
     """Returns a digest of all inputs: the source, the headers of the library, the options, and the machine."""
-    parts = [source.read_bytes(), " ".join(options).encode(), platform.machine().encode()]
+    parts = [source.read_bytes(), " ".join(options).encode(), os.uname().machine.encode()]
     for header in sorted(_HEADERS.glob("*.h")):
         with contextlib.suppress(OSError):
             parts += [header.name.encode(), header.read_bytes()]

@@ -3,7 +3,7 @@ calls without a function in libc."""
 
 from __future__ import annotations
 
-import platform
+import os
 from collections.abc import Mapping
 
 from conformance.errors import HostLacks
@@ -29,22 +29,22 @@ def _is_power(machine: str) -> bool:
     return machine.startswith("ppc")
 
 
-def io(kind: str, number: int, machine: str = platform.machine()) -> int:
+def io(kind: str, number: int, machine: str = os.uname().machine) -> int:
     """Returns the number of an ioctl without data."""
     return (_NONE_OF_POWER if _is_power(machine) else _NONE) | ord(kind) << 8 | number
 
 
-def iow(kind: str, number: int, size: int, machine: str = platform.machine()) -> int:
+def iow(kind: str, number: int, size: int, machine: str = os.uname().machine) -> int:
     """Returns the number of an ioctl to which a program passes `size` bytes."""
     direction = _WRITE_OF_POWER if _is_power(machine) else _WRITE
     return direction | size << 16 | ord(kind) << 8 | number
 
 
-def map_noreserve(machine: str = platform.machine()) -> int:
+def map_noreserve(machine: str = os.uname().machine) -> int:
     return _NORESERVE_OF_POWER if _is_power(machine) else _NORESERVE
 
 
-def system_call(name: str, machine: str = platform.machine()) -> int:
+def system_call(name: str, machine: str = os.uname().machine) -> int:
     """Returns the number of a system call. Raises HostLacks for a processor that is not in the table."""
     if machine not in _CALLS:
         hint = f"the processors are {', '.join(_CALLS)}"
