@@ -5,10 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.defects import Defect, Symptom, severity_of_fault, symptoms_of
-from conformance.model.fault import Fault
+from conformance.model.fault import OF_A_LOSS, Fault
 from conformance.model.record import ConfirmationRecord, Occurrence, ResultRecord
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
+from conformance.model.vocabulary import WIRE
 from conformance.older_python import zip
+from conformance.tables.carried import SUFFIX
 from conformance.tables.suite import POINT
 
 _MOST = 5  # the most names in a list of cases after which a violation occurs, and in a list of unconfirmed violations
@@ -67,13 +69,15 @@ class Repetitions:
 
     def decided(self, record: ResultRecord) -> ResultRecord:
         """Returns the result with BROKEN instead of a HANG that did not occur again, because a busy host may delay a
-        completion. Points of a sweep that did not occur again decide no rule: it is BROKEN, unless other points violate
-        it too. A HANG whose repetition showed another violation counts as that violation."""
+        completion, or of a violation that a packet of a wire peer which the network has lost can have caused. Points of a
+        sweep that did not occur again decide no rule: it is BROKEN, unless other points violate it too. A HANG whose
+        repetition showed another violation counts as that violation."""
         verdicts = dict(record.get("rule_verdicts", {}))
         violated = not {*VIOLATIONS}.isdisjoint((record["effective"], *verdicts.values()))
         if not violated or not (self.unconfirmed or self._replaced):
             return record
-        if record["effective"] == Verdict.HANG and self.is_unconfirmed(record):
+        delayed = record["effective"] == Verdict.HANG or _may_be_lost(record)
+        if delayed and self.is_unconfirmed(record):
             return {**record, "effective": Verdict.BROKEN}
         symptoms = list(symptoms_of(record))
         again = [symptom for symptom in symptoms if symptom.name not in self.unconfirmed]
@@ -155,6 +159,12 @@ class Repetitions:
         if self._figures:
             return {**self._figures, "unconfirmed": unconfirmed}
         return {}
+
+
+def _may_be_lost(record: ResultRecord) -> bool:
+    """Whether a packet that was lost between wire peer and device can be the cause of a violation."""
+    carried = record["case"].endswith(SUFFIX) or record["call"].startswith(f"{WIRE}(")
+    return carried and "fault" in record and record["fault"]["kind"] in OF_A_LOSS
 
 
 def _name_of(record: ConfirmationRecord) -> str:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from commands.report import renderer
 from conformance.defects import Severity
 from conformance.judging import Judgement
@@ -149,6 +151,38 @@ def test_rules_of_points_whose_hang_is_not_confirmed_are_undecided() -> None:
         **failed,
         "rule_verdicts": decided["rule_verdicts"],
     }
+
+
+@pytest.mark.parametrize(
+    ("id_", "call", "kind", "effective"),
+    [
+        ("wire/first_packets/write", "wire(qp=qp)", FaultKind.REFUSED, "BROKEN"),
+        ("wire/first_packets/write", "wire(qp=qp)", FaultKind.WRONG_ANSWER, "BROKEN"),
+        ("reg_mr/rights/remote-write-granted@wire", "traffic()", FaultKind.NOT_ARRIVED, "BROKEN"),
+        ("wire/first_packets/write", "wire(qp=qp)", FaultKind.MOVED, "FAIL"),
+        ("wire/first_packets/write", "wire(qp=qp)", FaultKind.KERNEL_WARNED, "FAIL"),
+        ("reg_mr/rights/remote-write-granted", "traffic()", FaultKind.REFUSED, "FAIL"),
+    ],
+)
+def test_a_lost_packet_of_the_network_violates_nothing(
+    id_: str,
+    call: str,
+    kind: FaultKind,
+    effective: str,
+) -> None:
+    """No byte moves, and no kernel warns, because a packet of the wire peer was lost. Without a repetition, or if it was
+    seen again, everything counts."""
+    of = numbered(1).cases[0]
+    failed: Any = {
+        **result(of, "FAIL", fault={"kind": kind, "call": call}),
+        "case": id_,
+        "call": call,
+    }
+    tried: Any = {"case": id_, "confirmed": False, "by": "isolation"}
+    assert Repetitions([tried]).decided(failed)["effective"] == effective
+    again: Any = {**tried, "confirmed": True}
+    assert Repetitions([again]).decided(failed) == failed
+    assert Repetitions([]).decided(failed) == failed
 
 
 def test_an_unconfirmed_violation_is_not_a_regression(tmp_path: Path, cli: Cli) -> None:

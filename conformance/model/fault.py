@@ -106,6 +106,20 @@ class FaultKind(StrEnum):
         return member
 
 
+# The kinds that a packet which a network has lost can cause alone: what must arrive does not.
+OF_A_LOSS = frozenset(
+    {
+        FaultKind.NO_COMPLETION,
+        FaultKind.NO_PACKET,
+        FaultKind.NOT_ARRIVED,
+        FaultKind.REFUSED,
+        FaultKind.WRONG_ANSWER,
+        FaultKind.WRONG_STATE,
+        FaultKind.WRONG_STATUS,
+    }
+)
+
+
 def verdict_of(kind: FaultKind) -> Verdict:
     if kind.effect is Effect.HUNG:
         return Verdict.HANG

@@ -10,7 +10,7 @@ from conformance.model.case import Case, Given, Step
 from conformance.model.kind import Kind
 from conformance.model.vocabulary import BINDS, NULL, WIRE, carries
 
-_SUFFIX = f"@{WIRE}"
+SUFFIX = f"@{WIRE}"
 _TRAFFIC, EXHAUSTIVE = "traffic", "exhaustive"
 # The rules whose copies are in the tier of their rows: of rights, of the range, of the domain, of keys, and of windows. Of
 # all other rules only the exhaustive tier has the copies, for the time that they take.
@@ -52,7 +52,7 @@ def with_carried(cases: Iterable[Case]) -> tuple[Case, ...]:
 
 def is_of_packets(case: Case) -> bool:
     """Whether a wire peer, and no requester of a device, sends packets in this case."""
-    return case.when.call == WIRE or case.id.endswith(_SUFFIX)
+    return case.when.call == WIRE or case.id.endswith(SUFFIX)
 
 
 def carried(case: Case) -> Case | None:
@@ -70,7 +70,7 @@ def carried(case: Case) -> Case | None:
         return None
     return replace(
         case,
-        id=case.id + _SUFFIX,
+        id=case.id + SUFFIX,
         tier=_tier(case),
         given=_with_peers(case.given, pairs),
         before=tuple(map(_by_wire, case.before)),
