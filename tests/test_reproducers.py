@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -14,6 +15,7 @@ import pytest
 from commands.__main__ import main
 from conformance.defects import symptoms_of
 from conformance.older_python import zip
+from conformance.tables.suite import ROOT
 from kinds import Cli, Patch, Says
 from launched import ended
 from programs import ADVICE, DEFECT, FORKY, ROWS, SUITE, WRITE, forky, programs, spaced, text_of
@@ -276,9 +278,39 @@ def test_the_script_of_a_device_that_asks_answers_its_request() -> None:
     assert 'sends("FETCH_ADD", rkey=77, swap=1, va=4096)' in exchange
 
 
+@pytest.mark.parametrize(
+    ("row", "device", "status", "said"),
+    [
+        ("write-of-the-last-bytes", "right", 0, "kept: RDMA_WRITE should get ACK, got ACK"),
+        ("write-at-the-end", "right", 0, "got DDP_BASE_BOUNDS\nkept: the state should get ERR"),
+        ("write-at-the-end", "wrong", 1, "got ACK\nVIOLATED: the state should get ERR, got RTS"),
+    ],
+)
+def test_the_script_of_a_row_of_segments_judges_what_a_device_does(
+    row: str,
+    device: str,
+    status: int,
+    said: str,
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "repro.py"
+    script.write_text(reproducer(f"wire/stream_ranges/{row}", SUITE, unknown_device()).script)
+    program = (sys.executable, str(Path(__file__).with_name("stream_device.py")), device)
+    done = ended(
+        sys.executable,
+        str(script),
+        "127.0.0.1",
+        *program,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": "."},
+    )
+    assert said in done.stdout, done.stderr
+    assert done.returncode == status
+    assert ("8 bytes of buf are not as expected" in done.stdout) == (device == "wrong")
+
+
 def test_most_rows_of_packets_have_a_script_that_waits_as_often_as_its_program() -> None:
-    of_packets = (case.id for case in SUITE.cases if case.verb == "wire")
-    names = [name for name in of_packets if not name.startswith("wire/stream_")]
+    names = [case.id for case in SUITE.cases if case.verb == "wire"]
     scripts = 0
     for name in names:
         with suppress(Inexpressible):
@@ -286,8 +318,9 @@ def test_most_rows_of_packets_have_a_script_that_waits_as_often_as_its_program()
             compile(program.script, name, "exec")
             exchange = program.script.partition("# The exchange.")[2]
             steps = exchange.count("turn()") + exchange.count("device_step(")
-            # Also before the exchange, at its end, and for each of the two memories.
-            assert program.text.count("    turn();") == steps + 4, name
+            # Also before the exchange, at its end, for each of the two memories, and to accept a stream.
+            others = 4 + name.startswith("wire/stream_")
+            assert program.text.count("    turn();") == steps + others, name
             scripts += 1
-    # The others need IPv6, datagrams, a requester that sends again, or the IP headers of packets.
+    # The others need IPv6, datagrams, a requester that sends again, the IP headers of packets, or two streams.
     assert scripts >= 0.85 * len(names)

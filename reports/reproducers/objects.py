@@ -20,7 +20,7 @@ from conformance.model.case import (
     WindowSpec,
 )
 from conformance.model.quantity import Quantity
-from conformance.model.vocabulary import QP_RIGHTS
+from conformance.model.vocabulary import QP_RIGHTS, STREAM
 from conformance.verbs import ENUMS, VERBS
 from reports.reproducers.calls import bind_call, bound, copied, registration
 from reports.reproducers.expressions import identifier
@@ -210,10 +210,12 @@ def _all_rights(access: int | None) -> str:
 def _queue_pairs(writer: Writer, name: str, spec: QpSpec) -> None:
     type_of(writer, spec.kind)
     if spec.wire:
-        writer.say(
-            f"struct ibv_qp **{identifier(name)} = wire({identifier(spec.pd)}, IBV_QPT_{spec.kind},"
-            f" {_all_rights(spec.access)}, {spec.max_dest_rd_atomic});"
-        )
+        arguments = [identifier(spec.pd), f"IBV_QPT_{spec.kind}", _all_rights(spec.access)]
+        arguments.append(str(spec.max_dest_rd_atomic))
+        maker = "wire"
+        if spec.wire == STREAM:
+            maker, arguments = "stream", [arguments[0], arguments[2]]
+        writer.say(f"struct ibv_qp **{identifier(name)} = {maker}({', '.join(arguments)});")
         return
     if spec.extended or spec.inline:
         raise Inexpressible("it needs an extended queue pair")

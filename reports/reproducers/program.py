@@ -19,7 +19,7 @@ from reports.reproducers.operations import STEPS
 from reports.reproducers.wire_program import WireScript, is_wire
 from reports.reproducers.writer import Inexpressible, Writer
 
-MOST_LINES = 220
+MOST_LINES = 250
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9]+")
 # The exit statuses of a program.
 KEPT, VIOLATED, NOT_SET_UP, NOT_SUPPORTED = 0, 1, 2, 77
@@ -67,6 +67,7 @@ _DECLARED: Mapping[str, str] = {
     "flush_global": "device.device_cap_flags_ex >> 38 & 1",
     "flush_persistent": "device.device_cap_flags_ex >> 39 & 1",
     "atomic_write": "device.device_cap_flags_ex >> 40 & 1",
+    "iwarp": "context->device->transport_type == IBV_TRANSPORT_IWARP",
 }
 # Capabilities that only the result of the call shows.
 _OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr", "zero_based")
@@ -175,9 +176,10 @@ def _needs(writer: Writer) -> None:
             raise Inexpressible(f"it needs {need}")
     if not needs:
         return
-    writer.say("struct ibv_device_attr_ex device;")
-    writer.say("SET_UP(!ibv_query_device_ex(context, NULL, &device));")
     texts = [_DECLARED[need] for need in needs]
+    if any("device." in text for text in texts):
+        writer.say("struct ibv_device_attr_ex device;")
+        writer.say("SET_UP(!ibv_query_device_ex(context, NULL, &device));")
     inverted = [text.replace("!=", "==") if "!=" in text else f"!({text})" for text in texts]
     writer.say_if(" || ".join(inverted), f'errx(77, "not declared: {", ".join(needs)}");')
 
@@ -302,7 +304,7 @@ def _main(writer: Writer) -> list[str]:
         "SET_UP(all && *all && (context = ibv_open_device(*all)));",
         "SET_UP(pd = ibv_alloc_pd(context));",
     ]
-    if "wire" in writer.pieces:
+    if is_wire(writer.case):
         body += [
             "setvbuf(stdout, NULL, _IOLBF, 0);",
             "SET_UP(argc > 2 && (peer_address = argv[2]));",

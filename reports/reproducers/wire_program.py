@@ -3,6 +3,7 @@ a script of the peer, which needs only Python. The script starts the C program, 
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,15 +11,20 @@ from pathlib import Path
 from conformance.model.case import Case, Step
 from conformance.model.quantity import HUGE_PAGES, PAGES, UNITS, Quantity
 from conformance.model.rules import Rule
-from conformance.model.script import CALL, RESPONSE, Event
+from conformance.model.script import CALL, NOTHING, RESPONSE, Event
 from conformance.model.vocabulary import STREAM, WIRE
 from conformance.wire.opcodes import SYNDROMES, operation_of
+from conformance.wire.segments import SEGMENTS, TERMINATES, fields_of_terminate
 from reports.reproducers.calls import element_texts
 from reports.reproducers.expressions import identifier
 from reports.reproducers.operations import STEPS
 from reports.reproducers.writer import Inexpressible, Writer
 
-_TEMPLATE = Path(__file__).with_name("snippets") / "peer.py"
+_SNIPPETS = Path(__file__).with_name("snippets")
+# Separates the imports of a part of the script, which only the checks of the source need, from its text.
+_BELOW = "# The script.\n"
+_IMPORTS = re.compile(r"(?:^import \w+\n)+", re.MULTILINE)
+_ERRORS = "ERRORS: dict[tuple[int, int, int], str] = {}\n"
 _WORD, _MTU = 8, 256
 _READ = "RDMA_READ_REQUEST"
 _COMPARE = "COMPARE_SWAP"
@@ -69,8 +75,7 @@ class WireScript:
         if len(case.given.qps) > 1:
             raise Inexpressible("it has several queue pairs with a wire peer")
         (spec,) = case.given.qps.values()
-        if spec.wire == STREAM:
-            raise Inexpressible("its peer sends segments of iWARP")
+        self._stream = spec.wire == STREAM
         if spec.kind not in ("RC", "UC") or spec.ip != "v4" or spec.state != "RTS":
             raise Inexpressible(f"it needs a queue pair of type {spec.kind} over {spec.ip}")
         if spec.retry_cnt or spec.timeout or spec.rnr_retry:
@@ -88,13 +93,17 @@ class WireScript:
     def write(self) -> None:
         """Writes all events. Raises Inexpressible."""
         writer = self._writer
-        writer.use("wire")
+        writer.use("stream" if self._stream else "wire")
         writer.headers.add("stdlib.h")
         for name in writer.memories:
             variable = identifier(name)
             writer.say(f"fill({variable}, {writer.names.of(name, 'size')});")
         writer.say("turn();")
         self._tell_values()
+        if self._stream:
+            writer.say("turn();")
+            writer.say(f"accept_stream({self._queue});")
+            writer.say('puts("done");')
         events = writer.case.when.arguments["packets"]
         assert isinstance(events, tuple)
         for event in events:
@@ -120,6 +129,8 @@ class WireScript:
     def _event(self, event: Event) -> None:
         if event.kind == CALL:
             self._call(event)
+        elif event.kind == "op" and self._stream:
+            self._segment(event)
         elif event.kind == "op":
             self._op(event)
         elif event.kind == "changed":
@@ -129,6 +140,7 @@ class WireScript:
             self._free.append(f"({at}, {size})")
         elif event.kind == "state":
             self._writer.use("wire_state")
+            self._settle()
             self._writer.say("turn();")
             self._writer.say(f'printf("done %s\\n", state_of({self._queue}));')
             self._step("the state", event)
@@ -137,13 +149,42 @@ class WireScript:
         elif event.kind == "sends":
             words = "|".join(event.words)
             self.lines += _wrapped(f"sends({', '.join([_quoted(words), *_header_fields(event)])})")
+        elif event.kind == "answer" and self._stream:
+            self._segment(event)
         elif event.kind == "answer":
             self._reply(event)
         else:
             self._writer.use("wire_completion")
+            if NOTHING in event.words:
+                self._settle()
             self._writer.say("turn();")
             self._writer.say(f"completion({self._queue});")
             self._step(_COMPLETED[event.kind], event)
+
+    def _settle(self) -> None:
+        """Lets the script wait until the device has taken what was sent. Silence is awaited over RoCE already."""
+        if self._stream:
+            self.lines.append("settle()")
+
+    def _segment(self, event: Event) -> None:
+        """Lets the script send a segment, as a request or as an answer."""
+        arguments = [_quoted(event.word)]
+        gets = event.names.get("gets", ())
+        if gets:
+            arguments.append(_quoted("|".join(gets)))
+        for name in ("crc", "form"):
+            if name in event.names:
+                arguments.append(f'{name}="{event.names[name][0]}"')
+        if event.kind == "op" and event.word == _READ and RESPONSE in gets:
+            arguments += self._content_of(event.numbers, event.numbers["length"], len(self.lines))
+        fields = _header_fields(event)
+        said = event.names.get("says", ())
+        if said:
+            fields += [f"{key}={number}" for key, number in fields_of_terminate(said[0]).items()]
+        if "data" not in event.numbers and "length" in event.numbers and _has_data(event.word):
+            fields.append(f"data={_python(event.numbers['length'])}")
+        call = "op" if event.kind == "op" else "reply"
+        self.lines += _wrapped(f"{call}({', '.join([*arguments, *fields])})")
 
     def _post(self, event: Event) -> None:
         """Lets the program post a request to the script."""
@@ -194,6 +235,7 @@ class WireScript:
         assert step is not None
         if step.call not in _CALLS:
             raise Inexpressible(f"it needs the call {step.call}")
+        self._settle()
         self._writer.say("turn();")
         _CALLS[step.call](self._writer, step)
         self._tell_values()
@@ -251,22 +293,27 @@ class WireScript:
         if event.word in _ATOMICS and again:
             # A repeated atomic returns the value that it returned first.
             return [f"content=content_{again}"]
-        at = quantities.get("at", quantities.get("addr"))
         length = quantities.get("length")
-        if at is None or (length is None and event.word == _READ):
+        if length is None and event.word == _READ:
             return ['content=""']
-        if event.word == _READ and length is not None:
-            size = self._writer.number(length)
-        else:
-            size = str(_WORD)
-        self._writer.say("turn();")
-        self._writer.say(f"bytes({self._writer.pointer(at)}, {size});")
-        self.lines.append(f'content_{number} = turn()[0].strip("-")')
-        arguments = [f"content=content_{number}"]
+        arguments = self._content_of(quantities, length if event.word == _READ else None, number)
         if compares:
             word = f"int.from_bytes(bytes.fromhex(content_{number}), sys.byteorder)"
             arguments.append(f"compare={word}")
         return arguments
+
+    def _content_of(
+        self, quantities: Mapping[str, Quantity], length: Quantity | None, number: int
+    ) -> list[str]:
+        """Lets the program tell `length` bytes, by default a word, where a request reads. Returns the argument."""
+        at = quantities.get("at", quantities.get("addr"))
+        if at is None:
+            return ['content=""']
+        size = str(_WORD) if length is None else self._writer.number(length)
+        self._writer.say("turn();")
+        self._writer.say(f"bytes({self._writer.pointer(at)}, {size});")
+        self.lines.append(f'content_{number} = turn()[0].strip("-")')
+        return [f"content=content_{number}"]
 
     def _fields(self, event: Event, numbers: Mapping[str, str]) -> list[str]:
         """Returns the header fields of a packet, and its number of bytes of data, as arguments."""
@@ -304,6 +351,7 @@ class WireScript:
                 writer.names.of(name, property_)
             except KeyError as error:
                 raise Inexpressible(f"a packet needs {name}.{property_}") from error
+        self._settle()
         writer.say("turn();")
         memories = list(writer.memories)
         writer.say(f'puts("done {" ".join(memories)}");')
@@ -329,9 +377,27 @@ class WireScript:
         case = self._writer.case
         rule = rules[case.rules[0]]
         about = textwrap.fill(f"{rule.id}: {rule.statement} Case {case.id} of rdma-cts.", _WIDTH)
-        text = _TEMPLATE.read_text(encoding="utf-8")
+        text = _template("peer_segments.py" if self._stream else "peer_packets.py")
         text = text.replace("@about", about.replace('"""', "'''")).replace("@file", file)
         return f"{text}{chr(10).join(self.lines)}\n"
+
+
+def _template(part: str) -> str:
+    """Returns the text of a script before its steps: the common text, and that of a protocol."""
+    common, own = ((_SNIPPETS / name).read_text(encoding="utf-8") for name in ("peer.py", part))
+    head, _, body = own.partition(_BELOW)
+    imports: set[str] = set()
+    for text in (common, head):
+        block = _IMPORTS.search(text)
+        assert block
+        imports |= {*block[0].splitlines(True)}
+    errors = "".join(f'    {numbers}: "{name}",\n' for name, numbers in TERMINATES.items())
+    body = body.replace(_ERRORS, f"ERRORS = {{\n{errors}}}\n")
+    return f"{_IMPORTS.sub(''.join(sorted(imports)), common, count=1)}\n{body}"
+
+
+def _has_data(operation: str) -> bool:
+    return operation not in SEGMENTS or SEGMENTS[operation].data
 
 
 def _quoted(word: str) -> str:

@@ -1,4 +1,4 @@
-// needs: wire
+// needs: script
 /* The state of a queue pair. */
 static const char *state_of(struct ibv_qp *qp)
 {
