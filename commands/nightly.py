@@ -380,14 +380,15 @@ def _failed(cell: Cell, error: UserError) -> Morning:
 
 def _ran(cell: Cell, options: RunOptions, yes: bool) -> tuple[Cell, Digest | None]:
     """Runs `rdma-cts run` for a cell; returns the cell and its results, if any. Raises UserError."""
-    variables = builds.environment_from(options)
+    variables = builds.named_variables(options)
     # Other users can read the arguments of a process, but not its environment.
     shown = replace(options, guest_env=tuple(variables))
+    passed = {builds.PASSED + name: value for name, value in variables.items()}
     command = [*run_process.COMMAND, *shown.arguments(), "--quiet", "--out", str(cell.folder)]
     log = cell.folder / RUN_LOG
     # A signal that ends the night may also end the run before the run has cleaned up.
     with writing(log), os.fdopen(open_below(log, _NEW_LOG), "wb") as output, tidied(cell.folder):
-        environment = {**run_process.environment(), **variables}
+        environment = {**run_process.environment(), **passed}
         status = _finished(command + ["--yes"] * yes, environment, output.fileno())
     if status < 0:
         ended = f"ended by {signal_name(-status)}"

@@ -16,7 +16,9 @@ from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.results.folder import RUN_LOG, check_free
 from conformance.results.records import Recorded
+from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
+from fixtures.targets.builds import environment_from
 from kinds import Cli, Patch
 from launched import script
 from made_history import SUITE, run_of
@@ -241,6 +243,29 @@ def test_a_cell_whose_run_failed_after_its_results_is_undecided_with_the_reason(
     assert re.search("forky +undecided +.*report.html cannot be written: No space left", said)
     assert "1 undecided (exit status 3)" in said
     assert "1 baseline (exit status 0)" in nights.night(0, forky=GOOD_RUN)
+
+
+def test_variables_of_the_guest_have_no_effect_on_the_host(
+    nights: Nights,
+    monkeypatch: Patch,
+) -> None:
+    seen: list[dict[str, str]] = []
+
+    def observed(command: list[str], environment: Mapping[str, str], output: int) -> int:
+        with monkeypatch.context() as process:
+            process.setattr(os, "environ", {**environment})
+            named = option(command, "--guest-env")
+            options = RunOptions(guest_env=(named,), sanitize="--sanitize" in command)
+            seen.extend(({**environment}, environment_from(options)))
+        return nights.finished(command, environment, output)
+
+    monkeypatch.setattr(nightly, "_finished", observed)
+    nights.night(0, "--sanitize", "--guest-env", "LD_DEBUG=libs", forky=run_of({}))
+    host, guest = seen
+    assert host.get("LD_DEBUG") != "libs"
+    assert "libasan" not in host.get("LD_PRELOAD", "")
+    assert guest["LD_DEBUG"] == "libs"
+    assert guest["LD_PRELOAD"].startswith("libasan.so")
 
 
 def test_a_running_night_is_shown_as_running(
