@@ -22,8 +22,11 @@ _WORDS = {
     r"given\.image": "hash of the guest's image",
     r"given\.(.*)\.sha256": r"hash of --\1",
     r"given\.(.*?)\.files\.(.*)": r"hash of \2 in --\1",
+    r"given\.changes\.(.*)": r"change \1",
+    r"given\.provider\.(.*)": r"hash of \1 as built",
     r"kernel\.build_id": "build id of the kernel",
     r"modules\.(.*)\.build_id": r"build id of \1",
+    r"modules\.(.*)\.taint": r"taint of \1",
     r"libraries\.(.*)": r"hash of \1",
 }
 # reports show only the first digits of a hash

@@ -14,6 +14,7 @@ from functools import cached_property
 from conformance.errors import format_count
 from conformance.model.verdict import VIOLATIONS
 from conformance.older_python import zip
+from reports.environment import called
 from reports.history import Facts
 from reports.html import environment
 
@@ -75,7 +76,7 @@ class Node:
         }
         return {
             **{name: text for name, text in facts.stack.items() if name not in (*_OWN, *_DEVICE)},
-            **{f"hash of {name}": text for name, text in facts.hashes.items()},
+            **{called(name): text for name, text in facts.hashes.items()},
             **{f"capability {name}": text for name, text in facts.capabilities.items()},
             **facts.rules,
             **defects,
@@ -130,14 +131,26 @@ class Group:
             if not difference.what.startswith("case ")
             for node in difference.nodes
         }
-        # A difference in a case is left out if each of its nodes also has a difference that is not in a case; one in a
-        # hash, if each of its nodes has another version.
-        causes = {"case": by_rule, "hash": versions}
+        # A difference in a case is left out if each of its nodes also has a difference that is not in a case; one of a
+        # part under test, if each of its nodes has another version.
+        causes = dict.fromkeys(self._parts_under_test, versions)
+        causes |= {
+            difference.what: by_rule
+            for difference in differences
+            if difference.what.startswith("case ")
+        }
         return tuple(
             difference
             for difference in differences
-            if not causes.get(difference.what.partition(" ")[0], set()).issuperset(difference.nodes)
+            if not causes.get(difference.what, set()).issuperset(difference.nodes)
         )
+
+    @property
+    def _parts_under_test(self) -> Iterator[str]:
+        """The names of the parts under test whose hashes any node has."""
+        for node in self.nodes:
+            if node.facts:
+                yield from map(called, node.facts.hashes)
 
     def _traits(self) -> Iterator[Difference]:
         names = dict.fromkeys(name for node in self.nodes for name in node.traits)
@@ -235,6 +248,15 @@ class Fleet:
     def tested(self) -> list[str]:
         """The rules with a verdict on any node."""
         return list(dict.fromkeys(rule for group in self.groups for rule in group.verdicts))
+
+    @cached_property
+    def remarkable(self) -> list[str]:
+        """The rules that most nodes of a group violate, or on which nodes of a group differ."""
+        verdicts = [
+            (rule, verdict) for group in self.groups for rule, verdict in group.verdicts.items()
+        ]
+        rules = {rule for rule, (usual, others) in verdicts if usual in VIOLATIONS or others}
+        return [rule for rule in self.tested if rule in rules]
 
     @property
     def headline(self) -> str:

@@ -285,7 +285,7 @@ def _of_run(alike: Facts, lines: Mapping[bytes, bytes]) -> Facts:
         facts = replace(facts, started=_text(values[_STARTED]))
     if _STACK_STARTED in values:
         facts = replace(facts, stack={**alike.stack, "started": _text(values[_STACK_STARTED])})
-    if facts.seconds is not None:  # None for a resumed run
+    if _SECONDS in values and facts.seconds is not None:  # None for a resumed run
         seconds = values[_SECONDS]
         facts = replace(facts, seconds=None if seconds is None else float(seconds))
     return facts

@@ -180,6 +180,15 @@ class Track:
             yield from ((lane, step) for step in lane.steps if step.night == night)
 
     @property
+    def steady(self) -> Mapping[tuple[str, str], list[str]]:
+        """The names of the lanes whose state has never changed, by this state and its description."""
+        steady: dict[tuple[str, str], list[str]] = {}
+        for lane in self.lanes:
+            if not lane.steps:
+                steady.setdefault((lane.now, lane.in_words), []).append(lane.name)
+        return steady
+
+    @property
     def last_change(self) -> str:
         """The night of the latest change on any stack; empty without a change."""
         return max((lane.steps[-1].night for lane in self.lanes if lane.steps), default="")
@@ -209,6 +218,7 @@ class News:
 
 class HistoryPage:
     most_news = 6  # the most changes of each kind at the top of the page; the others are folded
+    most_defects = 24  # the most defects that are shown; the others are folded
 
     def __init__(self, history: History) -> None:
         self.history = history

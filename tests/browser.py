@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def browser() -> Iterator[Browser]:
     """One Chromium for all tests of the module."""
     options = webdriver.ChromeOptions()
     for argument in words(
-        "headless=new no-sandbox disable-gpu disable-dev-shm-usage window-size=1280,1000",
+        "headless=new no-sandbox disable-gpu disable-dev-shm-usage disable-background-networking window-size=1280,1000",
     ):
         options.add_argument(f"--{argument}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
@@ -174,15 +175,49 @@ CUT = """[...document.querySelectorAll(".defects > :is(.bad, h3)")]
     .filter(heading => heading.scrollWidth > heading.clientWidth).map(heading => heading.textContent)"""
 
 
-def assert_fits(browser: Browser, width: int = 390) -> None:
-    """Checks that a page of this width does not scroll sideways, and cuts off no heading of its defects."""
-    size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+# The pairs of texts that overlap, except texts that only readers of screens get, and texts that scroll in their box.
+OVERLAPPING = """(() => {
+  const texts = [], pairs = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node; (node = walker.nextNode());) {
+    const parent = node.parentElement, range = document.createRange();
+    if (!node.textContent.trim() || parent.closest("script, style, svg, pre, .unseen, .skip") ||
+        !parent.checkVisibility()) continue;
+    range.selectNodeContents(node);
+    for (const box of range.getClientRects())
+      if (box.width > 1 && box.height > 1) texts.push([box, node.textContent.trim()]);
+  }
+  texts.sort((one, other) => one[0].top - other[0].top);
+  texts.forEach(([box, text], place) => {
+    for (const [next, other] of texts.slice(place + 1)) {
+      if (next.top >= box.bottom) break;
+      const width = Math.min(box.right, next.right) - Math.max(box.left, next.left);
+      const height = Math.min(box.bottom, next.bottom) - Math.max(box.top, next.top);
+      if (width > 2 && height > 4) pairs.push([text, other]);
+    }
+  });
+  return pairs;
+})()"""
+
+
+@contextmanager
+def window(browser: Browser, width: int, height: int = 844) -> Iterator[None]:
+    """Gives the page a window of this size, in pixels, during the context."""
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
-        assert browser.js("document.documentElement.scrollWidth") <= width
-        assert browser.js(CUT) == []
+        yield
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def assert_fits(browser: Browser, width: int = 390) -> None:
+    """Checks that a page of this width does not scroll sideways, cuts off no heading of its defects, and has no texts
+    that overlap."""
+    with window(browser, width):
+        assert browser.js("document.documentElement.scrollWidth") <= width
+        assert browser.js(CUT) == []
+        assert browser.js(OVERLAPPING) == []
 
 
 def assert_legible(browser: Browser) -> dict[str, float]:

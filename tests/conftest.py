@@ -72,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # Test files that take more than a few seconds, or need a package that the suite does not need; --quick omits them.
 _SLOW = """
-attacks bisect_step bundle cache changed_bundles ci combinations contradictions damaged_nights
+accessible attacks bisect_step bundle cache changed_bundles ci combinations contradictions damaged_nights
 derivation docs documented_commands evidence examiner explain extending extending_page faults
 findings fleet forged_bundles formats formats_1_0 freezing header help history hostile_host
 hostile_workers judge kernel_trial launcher loader_properties lost_hosts mails manners needs nightly

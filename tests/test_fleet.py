@@ -51,7 +51,7 @@ DIFFERENCES: Mapping[str, tuple[Change, str]] = {
     "kernel": (another_kernel, "kernel: 7.3.0, most nodes of its group: "),
     "library": (
         changing("under_test", "libraries.librxe-rdmav65.so", to="0" * 12),
-        "hash of libraries.librxe",
+        "hash of librxe",
     ),
     "capability": (
         changing("capabilities", "odp", to="no"),

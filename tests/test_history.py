@@ -223,7 +223,9 @@ def test_the_page_of_many_nights_is_small_and_fits_a_narrow_window(
     browser: Browser,
     tmp_path: Path,
 ) -> None:
-    shown(browser, long_history(tmp_path / "long", 30), tmp_path)
+    history = long_history(tmp_path / "long", 30)
+    assert not read_history(history).problems
+    shown(browser, history, tmp_path)
     assert (tmp_path / "page.html").stat().st_size < 3e5
     assert len(browser.all("#violated ~ details article")) > 10
     browser.execute_script(
