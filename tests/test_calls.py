@@ -3,19 +3,26 @@ library under test can change what its process reports, for instance by replacin
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from threading import Timer
+from typing import Literal
 
 import pytest
 
 from actors import SUITE, Actor, Stage, ran, verdicts
 from conformance.model.observation import Observation
 from conformance.supervision.calls import Call, contradiction
+from conformance.tables.suite import ROOT
 from fixtures.guest import call_trace
-from fixtures.guest.call_trace import CallTrace, calls_file
+from fixtures.guest.call_trace import BEGIN, CallTrace, calls_file
+from fixtures.system.architecture import ARCHITECTURES, Architecture
 from kinds import Patch
-from samples import case
+from patience import await_true
+from samples import case, laid
 
 ROW = "{rules: [REG-15], when: {access: [REMOTE_WRITE]}, then: {outcome: refused, errno: EINVAL}}"
 CASE = replace(case(ROW), entry="uverbs")
@@ -70,9 +77,11 @@ def test_libibverbs_issues_a_command_in_either_form() -> None:
 # The trace of a guest
 
 
-def line(kind: str, process: int = 7, mark: str = MARK) -> str:
-    begin = int.from_bytes(mark.encode()[:8], "little")
-    number = int.from_bytes(kind.encode()[:2], "little")
+def line(
+    kind: str, process: int = 7, mark: str = MARK, order: Literal["little", "big"] = "little"
+) -> str:
+    begin = int.from_bytes(mark.encode()[:8], order)
+    number = int.from_bytes(kind.encode()[:2], order)
     event = f"uv_line: (port_fops_write+0x4/0x1b0) mark={begin:#x} type={number}"
     return f"         python3-{process}     [000] .....   299.358249: {event}\n"
 
@@ -86,11 +95,8 @@ def wrote(command: int, result: int, process: int = 7) -> str:
 
 
 def asked(result: int, process: int = 7) -> str:
-    head = f"         python3-{process}     [000] ....."
-    return (
-        f"{head}   1.1: uv_ioctl: (ib_uverbs_ioctl+0x4/0x160 [ib_uverbs])\n"
-        f"{head}   1.2: uv_ioctl_end: (__x64_sys_ioctl+0xb9/0x100 <- ib_uverbs_ioctl) result={result}\n"
-    )
+    end = f"uv_ioctl_end: (__x64_sys_ioctl+0xb9/0x100 <- ib_uverbs_ioctl) result={result}"
+    return f"         python3-{process}     [000] .....   1.2: {end}\n"
 
 
 @pytest.fixture
@@ -112,6 +118,46 @@ def test_the_trace_has_the_calls_of_each_case(path: Path, begin: str) -> None:
     assert trace.before(1) == [Call(None, 0), Call(9, -22)]
     assert trace.before(2) == [Call(9, 56)]
     assert trace.before(3) is None
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES.values(), ids=lambda one: one.name)
+def test_the_trace_is_that_of_every_architecture(architecture: Architecture, path: Path) -> None:
+    """The probes name arguments, and no register of a processor; marks and types are numbers in its byte order."""
+    probes = [text for text in BEGIN.splitlines() if "kprobe_events" in text]
+    assert len(probes) == 4
+    assert not any("%" in text for text in probes)
+    assert sum("+u0($arg2)" in text for text in probes) == 2
+    order: Literal["little", "big"] = "big" if architecture.big_endian else "little"
+    begin, end = line("start", order=order), line("observed", order=order)
+    path.write_text(begin + wrote(9, -22) + end)
+    assert CallTrace(path, MARK).before(1) == [Call(9, -22)]
+
+
+def test_the_trace_is_copied_after_each_line_of_the_harness(tmp_path: Path) -> None:
+    laid(tmp_path / "instances/lines/per_cpu/cpu0", {})
+    lines, calls = (
+        tmp_path / name for name in ("instances/lines/per_cpu/cpu0/trace_pipe_raw", "trace_pipe")
+    )
+    for fifo in (lines, calls):
+        os.mkfifo(fifo)
+    port = tmp_path / "port"
+    port.touch()
+    program = [ROOT / "fixtures/guest/copy_trace.py", tmp_path, port, "copy_trace"]
+    with (
+        subprocess.Popen([sys.executable, "-IS", *map(str, program)]) as process,
+        lines.open("wb", buffering=0) as woken,
+        calls.open("wb", buffering=0) as traced,
+    ):
+        traced.write(b"first\n")
+        assert not port.read_bytes()
+        woken.write(b"a page")
+        await_true(lambda: port.read_bytes() == b"first\n")
+        traced.write(b"second\n" * 1000)
+        woken.write(b"a page")
+        await_true(lambda: port.read_bytes() == b"first\n" + b"second\n" * 1000)
+        assert Path(f"/proc/{process.pid}/comm").read_text() == "copy_trace\n"
+        woken.close()
+        assert process.wait() == 0
 
 
 def test_the_session_that_follows_the_rows_of_the_kernel_begins_anew(path: Path) -> None:
