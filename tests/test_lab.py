@@ -10,6 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -23,6 +24,7 @@ from commands.cli.choice import choose
 from conformance.results.plan import Plan, write_plan
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
+from fixtures.hosts import remote_host
 from fixtures.hosts.lab_file import LabHost, read_lab
 from kinds import Said, rows
 from launched import script
@@ -94,11 +96,12 @@ def client_of(folder: Path, does: str) -> Path:
     )
 
 
-def run(folder: Path, status: int, *arguments: str) -> Said:
-    """Runs `rdma-cts run` here, with an ssh that prints the message for an unknown host; checks the exit status."""
+def run(folder: Path, status: int, *arguments: str, first: str = "") -> Said:
+    """Runs `rdma-cts run` here, with an ssh that prints the message for an unknown host, after the shell commands
+    `first`; checks the exit status."""
     client_of(
         folder,
-        "echo 'ssh: Could not resolve hostname: Name or service not known' >&2; exit 255",
+        f"{first}echo 'ssh: Could not resolve hostname: Name or service not known' >&2; exit 255",
     )
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
@@ -134,12 +137,31 @@ def open_files(most: int) -> Iterator[None]:
 
 
 @pytest.mark.nightly
-def test_a_lab_of_500_hosts_raises_the_limit_of_open_files(tmp_path: Path) -> None:
+def test_a_lab_of_500_hosts_raises_the_limit_of_open_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All 500 connections are open at the same time: no client ends before the last one has started."""
     hosts = ", ".join(f"{{host: node{number}, device: a}}" for number in range(500))
     lab_file(tmp_path, f"hosts: [{hosts}]\n")
+    gate, connected = tmp_path / "gate", tmp_path / "connected"
+    connected.touch()
+    os.mkfifo(gate)
+    monkeypatch.setattr(remote_host, "_HELLO_S", PATIENCE_S)
+
+    def open_gate() -> None:
+        await_true(lambda: connected.stat().st_size == 500)
+        gate.write_text("")  # the end of the FIFO for each client that waits
+
+    opener = threading.Thread(target=open_gate, daemon=True)
+    opener.start()
     with open_files(256):
-        done = run(tmp_path, 3, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw")
+        done = run(
+            *(tmp_path, 3, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw"),
+            first=f"printf . >>{connected}; read -r _ <{gate}; ",
+        )
+    opener.join(PATIENCE_S)
     assert "500 nodes, 0 groups, nothing was compared, 500 without a complete run" in done.out
+    assert sum(f": not run: node{number} {REASON}" in done.out for number in range(500)) == 500
     assert done.err == ""
 
 

@@ -1,8 +1,10 @@
 """Tests of the reader of lines, to which any bytes may be written; of a worker's console, which may grow forever; and
 of the function that writes files."""
 
+import fcntl
 import os
 import re
+import resource
 import subprocess
 import sys
 import threading
@@ -57,6 +59,23 @@ def test_lines_are_whole_however_they_are_written(parts: list[bytes]) -> None:
     with written(*parts) as reader:
         assert all_of(reader) == re.findall(rb"[^\n]*\n|[^\n]+", b"".join(parts))
         assert reader.next_line(PATIENCE_S) == b""
+
+
+def test_a_descriptor_that_select_refuses_is_read() -> None:
+    """Processes of a lab of more than 337 hosts have descriptors above 1023."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 1025), limits[1]))
+    ours, theirs = os.pipe()
+    high = fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, 1024)
+    try:
+        reader = LineReader(high)
+        os.write(theirs, b"a line\n")
+        assert reader.next_line(PATIENCE_S) == b"a line\n"
+        assert reader.next_line(0) is None
+    finally:
+        for descriptor in (ours, theirs, high):
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_an_overlong_line_is_cut_after_its_beginning(monkeypatch: Patch) -> None:
