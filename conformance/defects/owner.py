@@ -120,7 +120,8 @@ def _of_known_code(fault: Fault) -> Answering | None:
         return Answering(PROVIDER, _BUILT)
     if fault.verb == "ibv_rereg_mr" and fault.returned.startswith("ERR_"):
         return Answering(LIBIBVERBS, "it chooses this code, whatever the provider returns")
-    if fault.verb == "ibv_bind_mw" and fault.errno == "EPERM" and fault.layer == "provider":
+    of_header = fault.layer in ("header", "provider")  # runs of older versions name the provider
+    if fault.verb == "ibv_bind_mw" and fault.errno == "EPERM" and of_header:
         return Answering(
             LIBIBVERBS,
             "ibv_bind_mw of <infiniband/verbs.h> compares the pointers of the domains",

@@ -529,7 +529,17 @@ def _posted_bind(context: CaseContext, step: Step, wr_id: int) -> Return:
 
 def begin_bind(context: CaseContext, step: Step) -> Observation:
     returned = _posted_bind(context, _as_bind(context, step), context.next_wr_id())
-    return {**result_of(returned), "layer": "provider" if returned.value else "device"}
+    return {**result_of(returned), "layer": _layer_of_bind(returned)}
+
+
+def _layer_of_bind(returned: Return) -> str:
+    """Returns the layer that answered a bind: the device a posted one, else the header's inline function or the
+    provider."""
+    if not returned.value:
+        return "device"
+    if returned.layer == "header":
+        return returned.layer
+    return "provider"
 
 
 def _as_bind(context: CaseContext, step: Step) -> Step:
@@ -545,7 +555,7 @@ def _bind(context: CaseContext, step: Step) -> Observation:
     failed = queue.state == "RTS" and state_of(pair, queue) == ERROR_STATE
     returned = _posted_bind(context, step, wr_id)
     observation = result_of(returned)
-    observation["layer"] = "provider" if returned.value else "device"
+    observation["layer"] = _layer_of_bind(returned)
     if failed:
         observation["state_before"] = ERROR_STATE
     observation |= _completions(
