@@ -102,9 +102,33 @@ class _OpensOtherProcesses(Device):
         )
 
 
+class _FailsSilently(Device):
+    """A request that is not signaled and fails has no completion; the requests behind it are flushed."""
+
+    def complete(self, queue: Any, request: Any, status: str) -> None:
+        if status in ("SUCCESS", "WR_FLUSH_ERR") or self.asks_completion(queue, request.flags):
+            super().complete(queue, request, status)
+        else:
+            self.fail(queue)
+
+
+class _TellsNoLength(Device):
+    """A receive that is too short for its message fails as if it could not be written."""
+
+    def complete_receive(self, peer: Any, done: Any) -> None:
+        if done.status == "LOC_LEN_ERR":
+            done = done._replace(status="LOC_QP_OP_ERR")
+        super().complete_receive(peer, done)
+
+
 @pytest.mark.parametrize(
     ("device", "rule"),
-    [(_KeepsRevokedRights, "REG-28"), (_OpensOtherProcesses, "REG-27")],
+    [
+        (_KeepsRevokedRights, "REG-28"),
+        (_OpensOtherProcesses, "REG-27"),
+        (_FailsSilently, "WC-07"),
+        (_TellsNoLength, "STAT-08"),
+    ],
 )
 def test_a_missing_check_violates_the_rule_of_the_check(device: type[Device], rule: str) -> None:
     judgement = judged(device)

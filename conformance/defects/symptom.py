@@ -316,7 +316,7 @@ _GROUPS: Mapping[str, str] = {
     **dict.fromkeys(PROBES, ACCESS),
     **dict.fromkeys(
         """
-        list_traffic send_to_receive await_traffic traffic_beside receives_in_order immediates_in_order atomics_in_order
+        list_traffic send_to_receive await_traffic await_statuses traffic_beside receives_in_order immediates_in_order atomics_in_order
         regions_side_by_side ibv_wr_post
         """.split(),
         ACCESS,

@@ -21,9 +21,10 @@ from conformance.bench.memory_areas import CANARY, EMPTY, Part, numbered, patter
 from conformance.bench.work_requests import SIGNALED, Completion, SendRequest
 from conformance.errors import SetupRefused
 from conformance.execution.connection import SILENCE_S, LoopbackConnection, post_receives
-from conformance.execution.context import CaseContext, result_of, told
+from conformance.execution.context import CaseContext, compared, result_of, told
 from conformance.kernel import paging
 from conformance.model.case import Step
+from conformance.model.expected_errors import REFUSALS
 from conformance.model.observation import Observation
 from conformance.older_python import zip
 from conformance.verbs import ENUMS
@@ -235,6 +236,17 @@ def await_traffic(context: CaseContext, step: Step) -> Observation:
     statuses = [completion.status for completion in complete]
     overlapped = unfinished or _is_refused(statuses)
     return {**told(returned), "marker": statuses, "overlapped": overlapped}
+
+
+def await_statuses(context: CaseContext, step: Step) -> Observation:
+    """As await_traffic, for requests of a peer over RC. The first that fails was refused because its key had ended:
+    another status is a difference."""
+    seen = await_traffic(context, step)
+    failed = [status for status in seen["marker"] if status != "SUCCESS"]
+    (permitted,) = REFUSALS["remote", "memory"].wc
+    wrong = [status for status in failed[:1] if status != permitted]
+    differences = [f"{status} instead of {permitted}" for status in wrong]
+    return compared({**seen, "layer": "device"}, differences)
 
 
 def connect_qp(context: CaseContext, step: Step) -> Observation:

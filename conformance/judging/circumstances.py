@@ -188,7 +188,7 @@ class _Scene:
 
     def request_of(self, step: Step) -> Step:
         """Returns the step that posted the requests for which `step` waits; for other steps, the step itself."""
-        if step.call == "await_traffic":
+        if step.call in ("await_traffic", "await_statuses"):
             return self._posted or step
         return step
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from conformance.model.combinations import (
     ATOMIC_AFTER_RESET,
+    COMPLETED,
     FIELDS,
     GRANTED,
     LACKING,
@@ -27,11 +28,13 @@ from conformance.model.observation import AccessSeen, CombinationsSeen, PointCla
 from conformance.model.point_index import decode_index
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.older_python import zip
+from conformance.wire.statuses import FLUSHED
 
 SET_UP = "set_up"
 _UNCHANGED = ("nothing", "same")
 # Statuses of a receive that cannot be written; the specification permits both.
 _OF_RECEIVES = ("LOC_PROT_ERR", "LOC_QP_OP_ERR")
+_ANOTHER = "another wr_id"  # of a completion that is not the request's own
 
 
 @dataclass(frozen=True)
@@ -127,20 +130,24 @@ def _of_statuses(point_class: PointClass, iba: bool) -> Deviation | None:
     if not point_class["reliable"] or not iba or seen["posted"] != "0":
         return None
     expected, statuses = _statuses(answer["requester"]), _statuses(seen["requester"])
+    if statuses == [FLUSHED] != expected and _ANOTHER in seen["requester"][0]:
+        return Deviation(COMPLETED, Fault(FaultKind.NO_COMPLETION, statuses=()))
     if statuses != expected:
         return Deviation(
             STATUS,
             Fault(FaultKind.WRONG_STATUS, expected=(*expected,), seen=(*statuses,)),
         )
-    received = _statuses(seen["receiver"])
-    if answer["receiver"] and not set(received) <= {*_OF_RECEIVES}:
-        fault = Fault(FaultKind.WRONG_PEER_STATUS, expected=_OF_RECEIVES, seen=(*received,))
+    received, permitted = _statuses(seen["receiver"]), tuple(_statuses(answer["receiver"]))
+    if set(permitted) <= {*_OF_RECEIVES}:
+        permitted = _OF_RECEIVES
+    if answer["receiver"] and not set(received) <= {*permitted}:
+        fault = Fault(FaultKind.WRONG_PEER_STATUS, expected=permitted, seen=(*received,))
         return Deviation(STATUS, fault)
     return None
 
 
 _FIELD_KINDS = {
-    "another wr_id": FaultKind.WRONG_WR_ID,
+    _ANOTHER: FaultKind.WRONG_WR_ID,
     "length": FaultKind.WRONG_LENGTH,
     "imm": FaultKind.WRONG_IMMEDIATE,
     "invalidated": FaultKind.WRONG_INVALIDATED_KEY,
@@ -220,9 +227,11 @@ class Judged:
             outcome = GRANTED
         else:
             outcome = REFUSED
-        right = [outcome, POSTED, STATUS, FIELDS]
+        right = [outcome, POSTED, COMPLETED, STATUS, FIELDS]
+        if outcome == GRANTED:
+            right.remove(COMPLETED)
         if not point_class["reliable"] or not self.seen["iba"]:
-            right.remove(STATUS)
+            right = [outcome, POSTED, FIELDS]
         if wrong:
             right = right[: right.index(wrong.aspect)]
         elif point_class["observed"]["posted"] != "0":
@@ -240,7 +249,9 @@ class Judged:
             return
         fault = wrong.fault
         values = dict(zip(self.array.model.names, point, strict=True))
-        why = circumstance(values, fault.effect) if wrong.aspect != POSTED else ""
+        why = circumstance(values, fault.effect)
+        if wrong.aspect in (POSTED, COMPLETED):
+            why = ""
         blamed = [RULE_OF.get(why, blamed[0])]
         verdict = verdict_of(fault.kind)
         self.verdicts[verdict] += 1

@@ -32,8 +32,9 @@ SENT_AGAIN = "an ATOMIC WRITE that is sent again"
 RECEIVE = "receive: "
 Test = Callable[[Point], bool]
 # What points show, as evidence of rules.
-GRANTED, REFUSED, POSTED, STATUS, FIELDS = "granted", "refused", "posted", "status", "fields"
-ASPECTS = GRANTED, REFUSED, POSTED, STATUS, FIELDS
+GRANTED, REFUSED, POSTED, COMPLETED = "granted", "refused", "posted", "completed"
+STATUS, FIELDS = "status", "fields"
+ASPECTS = GRANTED, REFUSED, POSTED, COMPLETED, STATUS, FIELDS
 
 
 def circumstance(values: Mapping[str, str], effect: Effect) -> str:
@@ -77,7 +78,8 @@ RULE_OF: Mapping[str, str] = {
 @dataclass(frozen=True)
 class Evidence:
     """The rule for which a point counts if `when` is true. `of` is what the rule is about: the point is granted or
-    refused, its posting succeeds, or the status or the other fields of its completions. With `fault`, only points with this fault count."""
+    refused, its posting succeeds, its failed request has a completion, or the status or the other fields of its
+    completions. With `fault`, only points with this fault count."""
 
     rule: str
     of: str
@@ -196,7 +198,8 @@ class Conditions:
 
     def all_rules(self, point: Point) -> list[str]:
         """Returns the rules for which the point is evidence of any kind."""
-        shown = [REFUSED if self.faults(point) else GRANTED, POSTED, STATUS, FIELDS]
+        refused = [REFUSED, POSTED, COMPLETED]
+        shown = [*(refused if self.faults(point) else [GRANTED, POSTED]), STATUS, FIELDS]
         return [rule for aspect in shown for rule in self.rules(point, aspect)]
 
     def valid(self, point: Point) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 REASONS = {
     "memory": "the key, its rights, its range or its protection domain",
     "queue_pair": "the queue pair's qp_access_flags",
+    "length": "the message is longer than its receive",
 }
 DATAGRAM_HEADER = 40  # bytes in front of a datagram in the memory that receives it: the GRH
 RELIABLE = ("RC", "XRC", "RC_SRQ")
@@ -42,6 +43,8 @@ REFUSALS: dict[tuple[str, str], Refusal] = {
     # A SEND to a receive request that was posted with the region.
     # NAK, remote operational error, class A: an error of the responder's queue pair.
     ("receive", "memory"): Refusal(("LOC_PROT_ERR", "LOC_QP_OP_ERR"), ("REM_OP_ERR",)),
+    # A SEND that is longer than its receive: NAK, invalid request, and a local length error.
+    ("receive", "length"): Refusal(("LOC_LEN_ERR",), ("REM_INV_REQ_ERR",)),
     # A posted bind of a window of either type.
     # Memory management operation error: the requester's own request cannot be executed.
     ("bind", "memory"): Refusal(("MW_BIND_ERR",), state=""),

@@ -395,6 +395,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     # Another process creates the set-up of the case, posts the requests of post_traffic, and is killed.
     "killed_in_flight": _IN_FLIGHT,
     "await_traffic": _given("qp memory"),
+    "await_statuses": _given("qp memory"),
     # Repeats the requests of post_traffic while a second thread discards the memory or deregisters the region.
     "traffic_beside": {**_IN_FLIGHT, **_given("does mr memory")},
     # A script of packets (model/script.py) on a queue pair whose peer is `wire`.
@@ -470,7 +471,7 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "rkey": ExpectationSpec(("changed", "unchanged"), calls=BINDS),
     "opcode": ExpectationSpec(("as_posted",), ("success",), (*PROBES, *BINDS, "post_local_inv")),
     "invalidated": ExpectationSpec(("as_posted",), ("success",), ("post_send_with_inv",)),
-    "because": ExpectationSpec(tuple(REASONS), ("refused",), (*PROBES, *BINDS)),
+    "because": ExpectationSpec(tuple(REASONS), ("refused",), (*PROBES, *BINDS, "send_to_receive")),
     "event": ExpectationSpec(("QP_ACCESS_ERR",), ("refused",), ("traffic",)),
     # Other rows judge the refusal. Without the refusal, this row has nothing to judge.
     "otherwise": ExpectationSpec(("unreachable",), ("refused",)),
