@@ -31,7 +31,7 @@ from conformance.results.plan import (
 from conformance.results.records import FILE_NAME, Recorded
 from conformance.results.writer import ResultsFile
 from conformance.run_options import OPTIONS, RunOptions
-from conformance.supervision import Recording, Supervisor
+from conformance.supervision import Recording, Run, Supervisor
 from fixtures.targets import builds, target
 from fixtures.targets.builds import guest_driver
 from fixtures.targets.guests import Guests
@@ -94,7 +94,11 @@ def execute(arguments: argparse.Namespace) -> int:
         return int(_lab().run_lab(arguments.lab, options, arguments))
     if arguments.shell:
         return _shell(options, arguments)
-    return _run(options, arguments)
+    return _run(_chosen(options, arguments), arguments, _earlier(options.against))
+
+
+def _chosen(options: RunOptions, arguments: argparse.Namespace) -> Run:
+    return choose(options, arguments.chosen, arguments.argv)
 
 
 def _lab() -> ModuleType:
@@ -129,7 +133,7 @@ def _resume(arguments: argparse.Namespace) -> int:
     )
     if isinstance(plan, Plan) and (done := _complete(arguments.resume.absolute())):
         Progress(level=arguments.level).say(f"the run in {done.directory} is complete")
-        earlier = _earlier(options)
+        earlier = _earlier(options.against)
         return _reported(done, done.directory, arguments.level, "", "", earlier)
     first = argparse.Namespace(
         out=arguments.resume.absolute(),
@@ -151,13 +155,13 @@ def _resume(arguments: argparse.Namespace) -> int:
         ) from error
     if isinstance(plan, LabPlan):
         return int(_lab().run_lab(file or Path(plan.file), options, first, resumed=True))
-    return _run(options, first, plan)
+    return _run(_chosen(options, first), first, _earlier(options.against), plan)
 
 
-def _earlier(options: RunOptions) -> Digest | None:
-    """Returns the earlier run that --against names; None without this option."""
-    if options.against:
-        return read(options.against)
+def _earlier(against: Path | None) -> Digest | None:
+    """Returns the earlier run of --against; None without this option."""
+    if against:
+        return read(against)
     return None
 
 
@@ -173,13 +177,13 @@ def _complete(folder: Path) -> Digest | None:
 
 
 def _run(
-    options: RunOptions,
+    run: Run,
     arguments: argparse.Namespace,
+    earlier: Digest | None,
     recorded_plan: Plan | None = None,
 ) -> int:
-    """Runs the cases. `arguments` is used only for values that are not in `options`: output, level, --yes."""
-    run = choose(options, arguments.chosen, arguments.argv)
-    earlier = _earlier(run.options)
+    """Runs the cases. `arguments` is used only for values that are not in the `run`: output, level, --yes. The
+    reports list first what is new against the `earlier` run."""
     progress = Progress(level=arguments.level)
     with ExitStack() as around:
         if arguments.out:  # a mistake in the path is reported before any host or device is used
