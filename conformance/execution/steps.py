@@ -50,6 +50,7 @@ from conformance.execution import (
 )
 from conformance.execution.connection import ERROR_STATE, SILENCE_S, post_receives, state_of
 from conformance.execution.context import CaseContext, compared, null_result, result_of, told
+from conformance.execution.operation import named
 from conformance.model.case import Argument, Step
 from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import NOT_AWAITED, MrFields, Observation
@@ -636,7 +637,7 @@ def _completions(
 def _completed(opcode: str, completions: Sequence[Completion]) -> Observation:
     """Returns the statuses of a request's completions, and the opcode of a completion if the opcode is wrong."""
     statuses: Observation = {"wc": [completion.status for completion in completions]}
-    return statuses | traffic.named(opcode, completions)
+    return statuses | named(opcode, completions)
 
 
 def post_local_inv(context: CaseContext, step: Step) -> Observation:
