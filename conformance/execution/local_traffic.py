@@ -6,18 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conformance.bench.calls import Sge, errno_name
-from conformance.bench.memory_areas import (
-    EMPTY,
-    Area,
-    pattern,
-    repeated,
-)
-from conformance.bench.work_requests import (
-    SIGNALED,
-    Completion,
-    Exchange,
-    SendRequest,
-)
+from conformance.bench.memory_areas import EMPTY, Area, pattern, repeated
+from conformance.bench.work_requests import SIGNALED, Completion, Exchange, SendRequest
 from conformance.errors import SetupRefused
 from conformance.execution.connection import (
     RESPONDER,

@@ -18,16 +18,8 @@ from conformance.bench.memory_areas import (
     pattern,
     repeated,
 )
-from conformance.bench.work_requests import (
-    Completion,
-    Exchange,
-    SendRequest,
-    other_opcode,
-)
-from conformance.execution.connection import (
-    ExchangeSpec,
-    LoopbackConnection,
-)
+from conformance.bench.work_requests import Completion, Exchange, SendRequest, other_opcode
+from conformance.execution.connection import ExchangeSpec, LoopbackConnection
 from conformance.execution.context import CaseContext, result_of
 from conformance.model.case import Flags, Step
 from conformance.model.observation import Observation

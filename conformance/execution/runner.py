@@ -16,7 +16,8 @@ from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up, set_up_and_call
 from conformance.execution.wire import silent
 from conformance.header import FAIL, NOT_COVERED, PASS, Check
-from conformance.judging import Basis, Judgement, conclude, was_in_flight, was_too_fast
+from conformance.judging import Basis, Judgement, conclude
+from conformance.judging.steps import was_in_flight, was_too_fast
 from conformance.kernel.module_memory import ModuleMemory
 from conformance.kernel.resources import Counts, count_when_settled, kept, leaked, resource_evidence
 from conformance.model.capability import PRECONDITIONS

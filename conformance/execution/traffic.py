@@ -8,16 +8,8 @@ import ctypes
 import sys
 from collections.abc import Callable, Sequence
 
-from conformance.bench.memory_areas import (
-    EMPTY,
-    Area,
-    pattern,
-    repeated,
-)
-from conformance.bench.work_requests import (
-    SIGNALED,
-    SendRequest,
-)
+from conformance.bench.memory_areas import EMPTY, Area, pattern, repeated
+from conformance.bench.work_requests import SIGNALED, SendRequest
 from conformance.errors import SetupRefused
 from conformance.execution.connection import (
     ERROR_STATE,

@@ -8,47 +8,58 @@ device, and results/waivers.py applies waivers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from conformance.errors import HarnessFailure, UserError
-from conformance.judging.answering_layer import answering_layer
 from conformance.judging.circumstances import located
-from conformance.judging.combinations import fault_at_points
 from conformance.judging.faults import (
-    DONE,
     answer_of,
-    data_fault,
-    fault_of,
-    not_refused,
     outcome_of,
-    without_status,
     wrong_fields,
 )
+from conformance.judging.judgement import (
+    Basis,
+    Judgement,
+    is_about_declarations,
+    is_only_of_declared,
+)
 from conformance.judging.kernel_alarms import kernel_alarm, kernel_remark
-from conformance.judging.sentences import format_answer, sentence
-from conformance.judging.wire import answers
+from conformance.judging.sentences import sentence
+from conformance.judging.steps import (
+    first_fault,
+    first_refused,
+    judge_steps,
+)
 from conformance.model.capability import (
     BY_SYMBOL,
     JUDGED_BY,
     UNDECLARABLE,
-    Capabilities,
     Profile,
     titled,
 )
-from conformance.model.case import Case, Step, mask_of
-from conformance.model.fault import Fault, FaultKind, verdict_of
-from conformance.model.kind import Kind
+from conformance.model.case import Case, mask_of
+from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import (
     KernelEvidence,
     Observation,
     UnfreedMemory,
     with_undeclared,
 )
-from conformance.model.rules import DECLARATIONS, OF_DECLARED
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import EITHER, ELSEWHERE, REGISTRATIONS, WIRE
-from conformance.older_python import zip
 from conformance.verbs import ENUMS
+
+__all__ = [
+    "Basis",
+    "Judgement",
+    "apply_profile",
+    "broken",
+    "conclude",
+    "judge",
+    "memory_leak",
+    "refused_region",
+    "verdict_key",
+]
 
 _NONE: Mapping[str, str] = {}
 # The remarks about a judged call whose outcome its row does not judge.
@@ -62,64 +73,12 @@ _FLUSH_PERSISTENT = ENUMS["ibv_access_flags"].value_of("FLUSH_PERSISTENT")
 # The errnos of what no attribute of a device declares, such as a verb, if the stack does not offer it.
 _NOT_OFFERED = ("EOPNOTSUPP", "ENOTSUP", "ENOSYS", "EPROTONOSUPPORT")
 _NO_OFFER = "this stack does not offer it"
-# The fields of an observation that `verdict_key` leaves out or reduces, because their values, such as addresses and
-# handles, differ in each run.
-_TOO_FAST = "not seen: the device was faster, and completed all requests before the call returned"
 # A kernel may warn only once for each place, so that a warning depends on the cases before. A fault of the calls is at
 # least as severe.
 _WARNINGS = (FaultKind.KERNEL_WARNED, FaultKind.KERNEL_TAINTED)
+# The fields of an observation that `verdict_key` leaves out or reduces, because their values, such as addresses and
+# handles, differ in each run.
 _VARYING = ("mr", "asked", "keys", "rkey", "mw", "remarks", "afterwards")
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """A verdict with its reason in one line. `notes` are remarks that do not change the verdict. Only a violation has a
-    `fault`."""
-
-    verdict: str
-    reason: str
-    notes: tuple[str, ...] = ()
-    fault: Fault | None = None
-
-    @classmethod
-    def of_fault(cls, fault: Fault, notes: tuple[str, ...] = ()) -> Judgement:
-        return cls(verdict_of(fault.kind), sentence(fault), notes, fault)
-
-
-@dataclass(frozen=True)
-class Basis:
-    """The known facts about the device, on which a verdict depends in addition to the case and the observation."""
-
-    capabilities: Capabilities
-    profile: Profile = field(default_factory=Profile)
-
-    def lacking(self, case: Case, names: Sequence[str]) -> list[str]:
-        """Returns the capabilities among `names` that the entry of `case` does not have. For a case about declarations,
-        a declared capability counts as present even if it did not work when it was tried."""
-        lacking = self.capabilities.undeclared(names, case.entry)
-        if _is_about_declarations(case):
-            return [name for name in lacking if name not in self.capabilities.absent]
-        return lacking
-
-    def resolved(self, case: Case) -> Case:
-        """Returns the case of a sweep's point as a row with the point's expectation, and any other case unchanged."""
-        if case.kind is not Kind.POINT:
-            return case
-        assert case.sweep is not None
-        return case.sweep.judged_row(
-            case,
-            lambda name: not self.capabilities.undeclared([name], case.entry),
-        )
-
-
-def _is_about_declarations(case: Case) -> bool:
-    """Whether every rule of a case says that the device has what it declares."""
-    return bool(case.rules) and all(rule.startswith(DECLARATIONS) for rule in case.rules)
-
-
-def _is_only_of_declared(case: Case) -> bool:
-    """Whether every rule of a case is about what the device declares."""
-    return bool(case.rules) and all(rule.startswith(OF_DECLARED) for rule in case.rules)
 
 
 def conclude(
@@ -215,7 +174,7 @@ def _judge_calls(
         return _judge_open(case, undeclared, lack, observed)
     if undeclared:
         return _judge_undeclared(case, undeclared, lack, observed)
-    return _judge_steps(case, observed)
+    return judge_steps(case, observed)
 
 
 def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:
@@ -313,7 +272,7 @@ def _judge_setup(
                 f"{observed['setup_failed']}, a violation of {judges[0]} that its rows judge",
             )
         return Judgement(Verdict.UNSUPPORTED, f"{observed['setup_failed']}; the device {lack}")
-    if _is_about_declarations(case) and "no_pair" in observed:
+    if is_about_declarations(case) and "no_pair" in observed:
         return Judgement.of_fault(_of_set_up(FaultKind.NOT_PROVIDED, case, observed))
     if "setup_refused_once" in observed:
         return Judgement.of_fault(_of_set_up(FaultKind.REFUSED_ONCE, case, observed))
@@ -353,11 +312,11 @@ def _judge_open(
     observed: Observation,
 ) -> Judgement:
     """Judges a case whose judged call has an open outcome: only the later steps can have a fault."""
-    judgement = _judge_steps(case, observed)
+    judgement = judge_steps(case, observed)
     # A refusal of what the device lacks shows nothing about the device, and neither do later steps without the object.
     if lack and outcome_of(case.when, observed) == "refused":
         return _judge_undeclared(case, undeclared, lack, observed)
-    if lack and judgement.verdict == Verdict.FAIL and _first_refused(case, observed):
+    if lack and judgement.verdict == Verdict.FAIL and first_refused(case, observed):
         return _judge_undeclared(case, undeclared, lack, observed)
     if judgement.verdict != Verdict.PASS:
         return judgement
@@ -399,9 +358,9 @@ def _judge_undeclared(
             f"{case.when} was refused{because}; the device {lack}",
         )
     note = f"{UNDECLARED} {lack}"
-    judgement = _judge_steps(case, observed)
-    inert = _first_refused(case, observed)
-    of_declared = judgement.verdict == Verdict.PASS and _is_only_of_declared(case)
+    judgement = judge_steps(case, observed)
+    inert = first_refused(case, observed)
+    of_declared = judgement.verdict == Verdict.PASS and is_only_of_declared(case)
     if inert or of_declared:
         return Judgement(
             Verdict.UNSUPPORTED,
@@ -409,140 +368,3 @@ def _judge_undeclared(
             (*judgement.notes, note),
         )
     return replace(judgement, reason=f"{judgement.reason} ({note})", notes=(*judgement.notes, note))
-
-
-def was_too_fast(observed: Observation) -> bool:
-    """Whether requests that should have been in flight during the judged call were complete before its end."""
-    return False in _overlaps(observed)
-
-
-def was_in_flight(observed: Observation) -> bool:
-    """Whether requests were in flight during the judged call."""
-    return True in _overlaps(observed)
-
-
-def _overlaps(observed: Observation) -> list[bool]:
-    all_seen = [observed, *observed.get("afterwards", ())]
-    return [seen["overlapped"] for seen in all_seen if "overlapped" in seen]
-
-
-def _first_refused(case: Case, observed: Observation) -> bool:
-    """Whether the first fault is the refusal of a later step that moved no bytes."""
-    for number, (step, seen) in enumerate(made_steps(case, observed)):
-        if fault_of(step, seen, later=number > 0):
-            return number > 0 and outcome_of(step, seen) == "refused" and not data_fault(step, seen)
-    return False
-
-
-def _judge_steps(case: Case, observed: Observation) -> Judgement:
-    unjudged = without_status(case.when, observed)
-    if unjudged:
-        return Judgement(Verdict.UNREACHABLE, f"{case.when} {unjudged}")
-    for step, seen in made_steps(case, observed):
-        if not_refused(step, seen):
-            return Judgement(Verdict.UNREACHABLE, f"{step} was not refused, which other rows judge")
-    fault = first_fault(case, observed) or _differing_errnos(case, observed)
-    notes = [*observed.get("not_covered", ()), *([case.note] if case.note else [])]
-    if any(seen.get("moved") == "other" for seen in (observed, *observed.get("afterwards", ()))):
-        notes.append(
-            "the requester's own buffer has other bytes than before, but none of the responder's",
-        )
-    if any(seen.get("tries", 1) > 1 for seen in (observed, *observed.get("afterwards", ()))):
-        notes.append("an unreliable transport lost a message, which was sent again")
-    if fault:
-        return Judgement.of_fault(fault, tuple(notes))
-    if control := observed.get("no_control"):
-        return Judgement(
-            Verdict.UNREACHABLE,
-            f"{case.when}: the correct handle is also refused, with {control}",
-        )
-    if was_too_fast(observed):
-        return Judgement(Verdict.UNREACHABLE, f"{case.when}: {_TOO_FAST}", tuple(notes))
-    unearned = _refused_by_an_earlier_error(case, observed)
-    if unearned:
-        return Judgement(
-            Verdict.BROKEN,
-            f"{unearned}, but its queue pair was already in the error state",
-            tuple(notes),
-        )
-    if unseen := _unseen_step(case, observed):
-        return Judgement(
-            Verdict.BROKEN,
-            f"there is no observation of {unseen}, a later step",
-            tuple(notes),
-        )
-    if case.when.call == WIRE:
-        return Judgement(Verdict.PASS, f"as described: {answers(observed)}", tuple(notes))
-    return Judgement(Verdict.PASS, f"{case.when} {format_answer(observed)}", tuple(notes))
-
-
-def first_fault(case: Case, observed: Observation) -> Fault | None:
-    """Returns the first fault in the steps of a case, with its location; None if each step had the expected result."""
-    if "combinations" in observed:
-        return fault_at_points(case.array, observed["combinations"])
-    for number, (step, seen) in enumerate(made_steps(case, observed)):
-        fault = fault_of(step, seen, later=number > 0)
-        if fault:
-            if number:
-                layer = fault.layer
-            else:
-                layer = answering_layer(case, observed)
-            return replace(located(fault, case, number), layer=layer)
-    return None
-
-
-def made_steps(case: Case, observed: Observation) -> list[tuple[Step, Observation]]:
-    """Returns the executed steps, beginning with the judged call, each with its observation."""
-    return [
-        (case.when, observed),
-        *zip(case.afterwards, observed.get("afterwards", ()), strict=False),
-    ]
-
-
-def _differing_errnos(case: Case, observed: Observation) -> Fault | None:
-    """Returns the fault of a registration that failed with different errnos for the same arguments, or None."""
-    first: dict[str, str] = {}
-    for number, (step, seen) in enumerate(made_steps(case, observed)):
-        if step.call not in REGISTRATIONS or seen["returned"] != "NULL":
-            continue
-        before = first.setdefault(str(step), seen["errno"])
-        if before != seen["errno"]:
-            fault = replace(
-                answer_of(FaultKind.VARYING_CODE, seen),
-                errno=before,
-                seen=(seen["errno"],),
-            )
-            return replace(located(fault, case, number), step=0)
-    return None
-
-
-def _unseen_step(case: Case, observed: Observation) -> Step | None:
-    """Returns the first later step without an observation. Returns None if there is no such step, or if the step could
-    not be executed: a call with an open outcome has released the object of the step, or has not created this object."""
-    steps = made_steps(case, observed)
-    if len(steps) > len(case.afterwards):
-        return None
-    unseen = case.afterwards[len(steps) - 1]
-    for step, seen in steps:
-        shared = [key for key in ("mr", "mw") if key in step.arguments and key in unseen.arguments]
-        released = (
-            any(step.arguments[key] == unseen.arguments[key] for key in shared)
-            and seen["returned"] in DONE
-        )
-        if step.then.outcome == "open" and (
-            released or (step.name and outcome_of(step, seen) == "refused")
-        ):
-            return None
-    return unseen
-
-
-def _refused_by_an_earlier_error(case: Case, observed: Observation) -> str:
-    """Describes the first refused step whose queue pair was already in the error state; empty if there is none."""
-    for step, seen in made_steps(case, observed):
-        if (
-            step.then.outcome == "refused"
-            and "state_before" in seen
-            and outcome_of(step, seen) == "refused"
-        ):
-            return f"{step} {format_answer(seen)}"
-    return ""

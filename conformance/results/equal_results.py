@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from conformance.judging import Basis, conclude, made_steps, verdict_key
+from conformance.judging import Basis, conclude, verdict_key
 from conformance.judging.faults import fault_of
+from conformance.judging.steps import made_steps
 from conformance.model.case import Case, Flags, Step
 from conformance.model.kind import Kind
 from conformance.model.observation import Observation, without_undeclared
