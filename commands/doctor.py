@@ -12,7 +12,7 @@ from commands.cli.streams import show
 from conformance.device.port import device_names
 from conformance.errors import PROGRAM, UserError
 from conformance.kernel.netlink import RdmaNetlink, driver_name
-from conformance.run_options import word
+from conformance.option import word
 from fixtures.guest import privileges, qemu
 from fixtures.guest.build import NEEDED_BYTES
 from fixtures.guest.image import damage_of, image_folder

@@ -29,13 +29,14 @@ from commands.compare_nodes import differences
 from conformance.errors import UserError, command
 from conformance.model.case import Table
 from conformance.model.printable import one_line
+from conformance.option import GUEST
 from conformance.results.files import make_directory, write_atomically
 from conformance.results.folder import run_folder
 from conformance.results.plan import FILE_NAME as PLAN
 from conformance.results.plan import LabPlan, read_plan, write_plan
 from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
-from conformance.run_options import GUEST, OPTIONS, RunOptions
+from conformance.run_options import OPTIONS, RunOptions
 from conformance.supervision import Run
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import CASES, tables_digest

@@ -23,6 +23,7 @@ from commands.cli.run_arguments import add, add_options, options_from, suite_fro
 from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.older_python import UTC
+from conformance.option import checked
 from conformance.regular_file import open_below, remove_below
 from conformance.results.files import make_directory, new_directory, write_atomically, writing
 from conformance.results.folder import RUN_LOG, WORK, tidied
@@ -30,7 +31,7 @@ from conformance.results.points import FOLDER as POINTS
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import ResultsFile
-from conformance.run_options import RunOptions, checked
+from conformance.run_options import RunOptions
 from conformance.tables.profile import read_profile
 from conformance.yamldoc.reader import suggestion
 from fixtures.guest.image import renew_image

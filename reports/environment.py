@@ -8,7 +8,7 @@ from functools import cached_property
 
 from conformance.errors import format_count
 from conformance.model.record import HeaderRecord
-from conformance.run_options import LEFT_OUT
+from conformance.recorded_command import LEFT_OUT
 from reports.text import flat, format_value
 
 # keys of the user's builds in the header

@@ -19,9 +19,10 @@ from commands import run
 from commands.cli import choice, run_arguments
 from conformance.errors import UserError
 from conformance.model.vocabulary import DIALECTS, TIERS
+from conformance.option import GUEST, HOST, name_of
 from conformance.pytest_plugin.options import add_options
 from conformance.results.plan import Plan, read_plan, write_plan
-from conformance.run_options import GUEST, HOST, OPTIONS, RunOptions, name_of
+from conformance.run_options import OPTIONS, RunOptions
 from conformance.supervision import Run
 from conformance.tables.suite import ROOT
 from conformance.tables.tiers import Shard

@@ -11,9 +11,10 @@ import pytest
 from commands.__main__ import main
 from commands.cli.run_arguments import recorded_options
 from conformance.errors import UserError
+from conformance.recorded_command import recorded_environment, without_values
 from conformance.results.plan import Plan, read_plan, write_plan
 from conformance.results.records import published_file, read_written
-from conformance.run_options import RunOptions, recorded_environment, without_values
+from conformance.run_options import RunOptions
 from conformance.tables.suite import load_suite
 from fixtures.guest.job import Job
 from fixtures.targets.builds import environment_from

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from commands.cli.streams import show
 from conformance.errors import UserError
+from conformance.option import given_path
 from conformance.results import plan, points, records
 from conformance.results.files import not_written, write_named
 from conformance.results.folder import OUT
-from conformance.run_options import given_path
 
 # Files next to the results of a run or a night that bundles and resumed runs need.
 _EVIDENCE = re.compile(r"(host-)?console(-[0-9]+)?\.(log|calls)|run\.log|lab\.json")

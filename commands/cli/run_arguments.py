@@ -14,7 +14,8 @@ from typing import Any
 from commands.cli.arguments import NAME, Parser
 from commands.cli.output import out_directory, out_path
 from conformance.errors import UserError
-from conformance.run_options import CASES, OPTIONS, RunOptions, given_path
+from conformance.option import CASES, given_path
+from conformance.run_options import OPTIONS, RunOptions
 from conformance.tables.suite import Selection, Suite, load_suite
 from conformance.tables.tiers import Shard
 from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS

@@ -16,8 +16,8 @@ from conformance.defects import is_of_stack
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord
 from conformance.model.rules import Needs
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
+from conformance.recorded_command import is_reproduction
 from conformance.results.rule_conclusions import conclude_rules
-from conformance.run_options import is_reproduction
 from conformance.tables.suite import VERSION
 
 # The figures of a footer that a different version of the suite may count differently.

@@ -42,6 +42,11 @@ from conformance.model.rules import NAK_CODES, Registry
 from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import WIRE
+from conformance.recorded_command import (
+    command_without_values,
+    recorded_environment,
+    without_values,
+)
 from conformance.regular_file import regular_lines
 from conformance.results.checked_json import parse, values_in
 from conformance.results.combined import with_points, without_points
@@ -53,11 +58,6 @@ from conformance.results.consistency import (
 )
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.results.shared import MANY, SharedValues
-from conformance.run_options import (
-    command_without_values,
-    recorded_environment,
-    without_values,
-)
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import left_out
 

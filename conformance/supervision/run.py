@@ -14,9 +14,10 @@ from conformance.model.capability import Profile
 from conformance.model.case import Case
 from conformance.model.deadline import CASE_DEADLINE_S, longest_case_s
 from conformance.model.record import SupervisorFacts
+from conformance.recorded_command import without_values
 from conformance.results.plan import Plan
 from conformance.results.waivers import Waivers
-from conformance.run_options import RunOptions, without_values
+from conformance.run_options import RunOptions
 from conformance.supervision.durations import Durations
 from conformance.supervision.worker import Start
 from conformance.tables.profile import named_profile
