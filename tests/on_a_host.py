@@ -1,7 +1,7 @@
 """Runs in a guest that stands for a host with a device; prints one line of JSON for test_host_device.py. Without an
 argument it tests refused devices, a process that dies, and a process that hangs; an audit hook in each Python process
 logs the files that are written and the addresses that are bound. With a number N it tests --isolate, a closed terminal,
-two devices that share the cases, and N kills of each process at random moments."""
+a clock that jumps, two devices that share the cases, and N kills of each process at random moments."""
 
 from __future__ import annotations
 
@@ -266,6 +266,18 @@ def closed() -> dict[str, Any]:
     return {**facts, "footer": footer("closed")}
 
 
+def jumped(hours: int) -> dict[str, Any]:
+    """Makes a run after whose first result the clock of the host jumps by so many hours."""
+    out = f"jump{hours}"
+    with subprocess.Popen(command(*CHOSEN, "--out", out), stdout=subprocess.DEVNULL) as begun:
+        await_rarely(lambda: any(line["type"] == "result" for line in lines(out)))
+        running = begun.poll() is None
+        time.clock_settime(time.CLOCK_REALTIME, time.time() + 3600 * hours)
+        begun.wait(PATIENCE_S)
+    (duration,) = (line["duration_s"] for line in lines(out) if line["type"] == "footer")
+    return {"running": running, "footer": footer(out), "duration": duration}
+
+
 def shared() -> dict[str, Any]:
     """Makes a run in which two devices of one kind share the cases, while another process uses the first device."""
     for words in (
@@ -340,6 +352,7 @@ def tell() -> None:
         facts: dict[str, Any] = {
             "isolated": isolated(),
             "closed": closed(),
+            "jumps": [jumped(hours) for hours in (-1, 1)],
             "footer": footer("unbroken"),
         }
         with held():

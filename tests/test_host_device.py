@@ -111,6 +111,16 @@ def test_a_kill_at_any_moment_loses_nothing(disturbed: dict[str, Any], who: str)
 
 
 @pytest.mark.nightly
+def test_a_clock_that_jumps_by_an_hour_during_a_run_changes_nothing(
+    disturbed: dict[str, Any],
+) -> None:
+    for output in disturbed["jumps"]:
+        assert output["running"]
+        assert output["footer"] == disturbed["footer"]
+        assert 0 <= output["duration"] < 3600
+
+
+@pytest.mark.nightly
 def test_a_run_as_another_user_has_the_same_results(disturbed: dict[str, Any]) -> None:
     own_results, other = (disturbed["isolated"][name] for name in ("own", "other"))
     assert (own_results["user"], other["user"]) == (None, "nobody"), other

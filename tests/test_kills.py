@@ -1,13 +1,18 @@
-"""Tests that kill the process of a run, QEMU, or pytest in the guest at random moments, and then use --resume.
-RDMA_CTS_MOMENTS is the number of kills of each kind; their moments are computed from a seed, and are printed."""
+"""Tests that kill the process of a run, QEMU, or pytest in the guest, at random moments and in each state of a run, and
+then use --resume. RDMA_CTS_MOMENTS is the number of kills of each kind at random moments; the moments are computed from a
+seed, and are printed."""
 
 from __future__ import annotations
 
 import os
 import random
+import shutil
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +21,9 @@ import pytest
 
 from conformance.results.records import read_written
 from conformance.tables.suite import ROOT
+from fixtures.guest.image import image_folder
+from fixtures.guest.recipe import recipe_for
+from fixtures.system.cache import cache_directory
 from kinds import Folders
 from launched import launched, prepare
 from patience import PATIENCE_S, await_true, command_lines
@@ -170,3 +178,124 @@ def test_a_kill_at_any_moment_loses_nothing(
         said = launched("run", *again).stderr
     assert footer(out) == expected, said
     assert not list(out.glob("work-*"))
+
+
+# Kills in each state of a run: one long case with a violation, shorter ones, and a hazardous case with a violation, which
+# runs last in a guest of its own.
+
+CASES = (
+    "bind_mw/completions/completion-events",
+    "bind_mw/bound_anew/type-2-rights-and-range",
+    "dealloc_mw/deallocation/bound-type-1",
+    "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104",
+)
+CHOSEN = (
+    *("--guest", "--yes", "-q", "--guests"),
+    *("1", *(word for case in CASES for word in ("--only", case))),
+)
+
+
+def recorded(out: Path) -> list[bytes]:
+    """Returns the complete lines of the results file."""
+    with suppress(FileNotFoundError):
+        return (out / "results.jsonl").read_bytes().splitlines(keepends=True)
+    return []
+
+
+def results(out: Path) -> list[bytes]:
+    return [line for line in recorded(out) if b'"type":"result"' in line]
+
+
+def guests_with(*parts: str) -> list[int]:
+    lines = {pid: " ".join(words) for pid, words in command_lines().items() if "qemu" in words[0]}
+    return [pid for pid, line in lines.items() if all(part in line for part in parts)]
+
+
+def booted(cache: Path) -> bool:
+    """Whether the guest that becomes a template has begun to boot."""
+    return any(path.stat().st_size for path in cache.glob("templates/*-*/console"))
+
+
+def ended(out: Path) -> bool:
+    return any(b'"type":"footer"' in line for line in recorded(out)[-1:])
+
+
+# The guests that show the state, by the directories of the run and of its cache.
+STATES: dict[str, Callable[[Path, Path], Sequence[int]]] = {
+    "the first case": lambda out, _: guests_of(out) if recorded(out) else [],
+    "the hazardous case": lambda out, _: guests_of(out) if len(results(out)) == 3 else [],
+    # only the console of a guest that repeats violations is not kept
+    "the confirmation": lambda out, _: guests_with(f"path={out}/work-", "/console.log,"),
+    "the template": lambda _, cache: guests_with(f"{cache}/templates/") if booted(cache) else [],
+    # the footer is the last record, and the reports are not yet written
+    "the end": lambda out, _: [0] if ended(out) and not (out / "report.html").exists() else [],
+}
+KILLED = [
+    (state, victim)
+    for state in STATES
+    for victim in ("SIGKILL", "SIGTERM", "QEMU")
+    if (state, victim) != ("the end", "QEMU")  # there is no guest any more
+]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: Folders) -> Path:
+    prepare()
+    out = tmp_path_factory.mktemp("undisturbed") / "out"
+    launched("run", *CHOSEN, "--out", out)
+    assert footer(out)["complete"] is True
+    return out
+
+
+@pytest.fixture
+def cache(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """The cache of the run: the usual one, or one that has the usual image, but no template."""
+    usual = cache_directory()
+    if request.node.callspec.params["state"] != "the template":
+        return usual
+    own = tmp_path / "cache"
+    own.mkdir(mode=0o700)
+    shutil.copytree(image_folder(recipe_for(), usual), image_folder(recipe_for(), own))
+    return own
+
+
+def verdicts(out: Path) -> dict[str, object]:
+    return {line["case"]: line["verdict"] for line in read_written(out).results}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("state", "victim"), KILLED)
+def test_a_kill_in_any_state_loses_at_most_the_case_in_flight(
+    undisturbed: Path, tmp_path: Path, cache: Path, state: str, victim: str
+) -> None:
+    out = tmp_path / "out"
+    environment = {**ENVIRONMENT, "RDMA_CTS_CACHE": str(cache)}
+    again = {"RDMA_CTS_CACHE": str(cache)}
+    command = ["./rdma-cts", "run", *CHOSEN, "--out", str(out)]
+    shows = STATES[state]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        await_true(lambda: shows(out, cache) or process.poll() is not None)
+        guests = shows(out, cache)
+        assert process.poll() is None, f"the run ended before {state}"
+        if victim == "QEMU":
+            for pid in guests:
+                os.kill(pid, signal.SIGKILL)
+        else:
+            process.send_signal(signal.Signals[victim])
+        process.wait(PATIENCE_S)
+    await_true(lambda: not guests_with(str(tmp_path)))
+    lines = results(out)
+    said = ""
+    if not (out / "plan.json").exists():
+        said = launched("run", *CHOSEN, "--out", out, **again).stderr
+    elif victim != "QEMU":
+        said = launched("run", "--resume", out, "-q", **again).stderr
+    print(f"{victim} during {state}: {len(lines)} of {len(CASES)} results were recorded")
+    assert results(out)[: len(lines)] == lines
+    assert verdicts(out) == verdicts(undisturbed), said
+    assert footer(out) == footer(undisturbed), said
+    assert not list(out.glob("work-*"))
+    if cache != cache_directory():  # other runs may make templates there
+        assert not list(cache.glob("templates/*-*"))
