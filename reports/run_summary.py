@@ -205,7 +205,7 @@ class Summary:
             return self._run.footer["waivers"]
         return {}
 
-    @property
+    @cached_property
     def counts(self) -> Mapping[str, int]:
         return Counter(record["effective"] for record in self._run.results)
 
@@ -218,7 +218,7 @@ class Summary:
             for record in self._run.results
         )
 
-    @property
+    @cached_property
     def points(self) -> int:
         """The number of judged calls and operations. Each point of a sweep, and each other case with a result, counts
         as one."""

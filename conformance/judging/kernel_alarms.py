@@ -3,6 +3,7 @@ AddressSanitizer about a library. A case with such an error fails, even if all i
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -210,7 +211,7 @@ _REGISTER = re.compile(r"\b[0-9a-f]{16}\b")
 
 def crash_location(log: Sequence[str]) -> str:
     """Returns the function in which a kernel died and its caller, as far as the log shows them; else an empty text."""
-    frames = _died_in(log)
+    frames = _died_in(tuple(log))
     if frames:
         return f"in {', called by '.join(frames)}"
     return ""
@@ -220,10 +221,11 @@ def site_in(log: Sequence[str]) -> tuple[str, ...]:
     """Returns the location at which a kernel died: function, caller, and the module of each; empty if the log does not
     show it. The names are the same in every build: without offsets and without the suffixes of a compiler. An unknown
     name is an empty text."""
-    return _site(_died_in(log))
+    return _site(_died_in(tuple(log)))
 
 
-def _died_in(log: Sequence[str]) -> list[str]:
+@functools.lru_cache  # many results of a large run have the same log
+def _died_in(log: tuple[str, ...]) -> Sequence[str]:
     """Returns the function in which a kernel died and its caller, without frames that are uncertain (`?`)."""
     death = next(
         (

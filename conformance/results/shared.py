@@ -66,7 +66,8 @@ class SharedValues:
                 mark = marshal.dumps(value, _VERSION)
             stored = self._values.get((key, mark))
             if stored:
-                written[key], shown[one_line(key)] = stored
+                name = key if key in self._absent else one_line(key)
+                written[key], shown[name] = stored
             else:
                 new[key] = mark
                 written[key] = _of_shared_texts(value) if self._shares_texts else value
