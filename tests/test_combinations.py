@@ -31,8 +31,14 @@ from trial.reference.access import RIGHTS
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
 from trial.reference.objects import REMOTE_READ, Domain, Region
+from trial.reference.reregistration import CHANGE_ACCESS, CHANGE_PD
 
-_CASES = {"pairs": ("pairs",), "triples": ("triples", "refused-triples")}
+_CASES = {
+    "pairs": ("model/pairs",),
+    "triples": ("model/triples", "model/refused-triples"),
+    "binds": ("binds/triples",),
+    "changes": ("changes/triples",),
+}
 
 
 def array(name: str) -> CoveringArray:
@@ -44,7 +50,7 @@ def array(name: str) -> CoveringArray:
 
 
 def _array_of(id_: str) -> CoveringArray:
-    case = load_suite().find(f"access/model/{id_}")
+    case = load_suite().find(f"access/{id_}")
     assert case is not None
     assert case.array is not None
     return case.array
@@ -59,9 +65,11 @@ def judged(device: type[Device], points: CoveringArray = PAIRS) -> Judged:
     return Judged(points, seen["combinations"])
 
 
-def test_the_reference_passes_every_point() -> None:
-    judgement = judged(Device)
-    assert judgement.verdicts == {Verdict.PASS: len(PAIRS.points)}
+@pytest.mark.parametrize("name", ["pairs", "binds", "changes"])
+def test_the_reference_passes_every_point(name: str) -> None:
+    points = array(name)
+    judgement = judged(Device, points)
+    assert judgement.verdicts == {Verdict.PASS: len(points.points)}
     assert set(judgement.rules.values()) == {Verdict.PASS}
 
 
@@ -135,6 +143,84 @@ def test_a_missing_check_violates_the_rule_of_the_check(device: type[Device], ru
     violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
     assert rule in violated
     assert violated <= {rule, "REG-26"}  # an element of a list may have the key
+
+
+class _BindsBeyond(Device):
+    """A window may begin before its region."""
+
+    def beyond(self, region: Region, addr: int, length: int) -> bool:
+        return addr >= region.iova and super().beyond(region, addr, length)
+
+
+class _KeepsEarlierKeys(Device):
+    """After a bind, the key before it still names the window."""
+
+    def replace_key(self, window: Any, key: int) -> None:
+        before = window.key
+        super().replace_key(window, key)
+        self.keys[before] = window
+
+
+class _TakesNewKeyOfOthers(Device):
+    """A bind takes the region of another domain."""
+
+    def other_domain(self, queue: Domain, window: Any, region: Region) -> bool:
+        return window.domain is not queue
+
+
+class _LosesRightsWithTheDomain(Device):
+    """A change of the domain and the rights leaves the rights as they were."""
+
+    def wanted(self, region: Region, change: Any) -> Any:
+        both = change.flags & CHANGE_PD and change.flags & CHANGE_ACCESS
+        *others, access = super().wanted(region, change)
+        return (*others, region.access if both else access)
+
+
+@pytest.mark.parametrize(
+    ("device", "points", "rules"),
+    [
+        (_BindsBeyond, "binds", {"BIND-10"}),
+        (_KeepsEarlierKeys, "binds", {"BIND-02", "BIND-15"}),
+        (_TakesNewKeyOfOthers, "binds", {"BIND-18"}),
+        (_LosesRightsWithTheDomain, "changes", {"REREG-03", "REREG-04", "REREG-12"}),
+    ],
+)
+def test_a_mistake_of_binds_or_changes_violates_its_rules(
+    device: type[Device],
+    points: str,
+    rules: set[str],
+) -> None:
+    judgement = judged(device, array(points))
+    violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
+    assert violated == rules
+
+
+class _NullRegionsKeep(Device):
+    """What a null region gives when it is read is not zero."""
+
+    def null_content(self, length: int) -> bytes:
+        return bytes([1]) * length
+
+
+class _FlushesWithoutRight(Device):
+    """A region without FLUSH_GLOBAL is flushed."""
+
+    def allows(self, region: Region, right: int) -> bool:
+        return right == RIGHTS["FLUSH_GLOBAL"] or super().allows(region, right)
+
+
+@pytest.mark.parametrize(
+    ("device", "rules"),
+    [
+        (_NullRegionsKeep, {"NUL-01", "WRX-02"}),  # a builder's list may have the region
+        (_FlushesWithoutRight, {"REG-08", "NUL-04"}),
+    ],
+)
+def test_null_regions_and_flushes_are_judged(device: type[Device], rules: set[str]) -> None:
+    judgement = judged(device)
+    violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
+    assert violated == rules
 
 
 def _combinations(points: Sequence[Point], strength: int) -> set[tuple[Any, ...]]:
@@ -359,7 +445,7 @@ def test_recorded_points_of_another_model_are_judged_by_their_recorded_answers()
 def test_the_command_of_a_point_has_the_target_of_its_run_and_a_short_name() -> None:
     case = load_suite().find("access/model/pairs")
     assert case is not None
-    points = _array_of("pairs")
+    points = _array_of("model/pairs")
     found = deviations(judged(_OpensOtherProcesses, points), case)
     assert found
     record = result(case, "FAIL", deviations=found)

@@ -15,7 +15,9 @@ from test_combinations import PAIRS, _combinations, array
 from trial.answers import TABLE, current_model, refuse_unused
 
 
-@pytest.mark.parametrize(("name", "strength"), [("pairs", 2), ("triples", 3)])
+@pytest.mark.parametrize(
+    ("name", "strength"), [("pairs", 2), ("triples", 3), ("binds", 3), ("changes", 3)]
+)
 def test_each_combination_of_a_valid_point_occurs_in_the_stored_array(
     name: str,
     strength: int,
@@ -71,14 +73,14 @@ def test_granted_and_refused_points_are_the_whole_array() -> None:
 
 def test_a_value_that_no_code_carries_out_is_a_mistake_with_its_location(tmp_path: Path) -> None:
     text = TABLE.read_text()
-    changed = text.replace("      UD: datagrams\n", "      UD: datagrams\n      XRC: extended\n")
-    line = changed.splitlines().index("      XRC: extended") + 1
+    changed = text.replace("      UD: datagrams\n", "      UD: datagrams\n      RD: reliable\n")
+    line = changed.splitlines().index("      RD: reliable") + 1
     table = tmp_path / "model.yaml"
     table.write_text(changed)
     with pytest.raises(UserError) as raised:
         current_model(table)
     assert f"cases/access/model.yaml:{line}:" in str(raised.value)
-    assert "no code carries out transport=XRC" in str(raised.value)
+    assert "no code carries out transport=RD" in str(raised.value)
 
 
 def test_a_constraint_that_leaves_no_point_with_a_value_is_a_mistake(tmp_path: Path) -> None:

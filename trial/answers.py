@@ -3,12 +3,12 @@ neither the reference nor the generator, because both results are stored with th
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from conformance.combinations.access import Access
 from conformance.combinations.objects import Objects
+from conformance.combinations.run import carried_out
 from conformance.combinations.values import VALUES
 from conformance.errors import UserError
 from conformance.judging.combinations import is_granted
@@ -33,36 +33,45 @@ from trial.arrays import covering_array
 from trial.reference.bench import ReferenceBench
 from trial.slices import dense_points
 
-SLICE_SIZE = 1500  # the points that a short run carries out: half a minute in an emulated guest
-TABLE = CASES / "access" / "model.yaml"
-TABLE_NAME = str(TABLE.relative_to(ROOT))
+# The points that a short run carries out, by the table of the model.
+SLICE_SIZES = {"model": 1500, "binds": 800, "changes": 500}
+TABLES = [CASES / "access" / f"{name}.yaml" for name in SLICE_SIZES]
+TABLE = TABLES[0]
 
 
 def execute(arguments: argparse.Namespace, *unused: object) -> int:
-    """Makes the arrays of the model. Returns the exit status."""
-    model = current_model()
-    stored = [name for name in ARRAYS if array_path(TABLE, name).exists()]
-    for name in arguments.array or stored:
-        _report(f"{name}: combinations of {ARRAYS[name]} values")
-        if name == SLICE:
-            points = dense_points(model, stored_points(model, "triples"), SLICE_SIZE)
-        else:
-            points = _covering(model, name, arguments.anew)
-        made = answered(model, ARRAYS[name], points)
-        path = array_path(TABLE, name)
-        write_atomically(path, format_array(made).encode())
-        _report(f"{path}: {len(points):,} points")
+    """Makes the arrays of the models. Returns the exit status."""
+    for table in TABLES:
+        text = table.read_text()
+        named = [name for name in ARRAYS if f"array: {name}" in text]
+        for name in arguments.array or named:
+            if name in named:
+                _make(table, name, arguments.anew)
     return 0
 
 
-def _covering(model: Model, name: str, anew: bool) -> list[Point]:
+def _make(table: Path, name: str, anew: bool) -> None:
+    """Makes an array of the model of a table. Raises UserError."""
+    model, path = current_model(table), array_path(table, name)
+    _report(f"{path.name}: combinations of {ARRAYS[name]} values")
+    if name == SLICE:
+        points = dense_points(
+            model, stored_points(model, table, "triples"), SLICE_SIZES[table.stem]
+        )
+    else:
+        points = _covering(model, table, name, anew)
+    write_atomically(path, format_array(answered(model, ARRAYS[name], points)).encode())
+    _report(f"{path.name}: {len(points):,} points")
+
+
+def _covering(model: Model, table: Path, name: str, anew: bool) -> list[Point]:
     """Returns the points of an array, first those of the stored one unless it is made `anew`. Raises UserError."""
     if anew:
         stored = []
     else:
-        stored = stored_points(model, name)
+        stored = stored_points(model, table, name)
     points = covering_array(model, ARRAYS[name], stored, _progress)
-    refuse_unused(model, points)
+    refuse_unused(model, points, table)
     return points
 
 
@@ -75,46 +84,51 @@ def _progress(count: int) -> None:
         _report(f"{count:,} points")
 
 
-def stored_points(model: Model, name: str) -> list[Point]:
+def stored_points(model: Model, table: Path, name: str) -> list[Point]:
     """Returns the points of the stored array that still have a value of each parameter; none if there is no array or
     the parameters are others."""
     try:
-        lines = array_path(TABLE, name).read_text("ascii").splitlines()
-    except FileNotFoundError:
+        lines = array_path(table, name).read_text("ascii").splitlines()
+        return points_in(model, lines[1:])
+    except (FileNotFoundError, IndexError, ValueError):
         return []
-    return points_in(model, lines[1:])
 
 
 def current_model(table: Path = TABLE) -> Model:
     """Returns the model of a table, without its stored arrays. Raises UserError."""
     registry, mistakes = read_registry([CASES], ROOT)
     reader = Reader()
-    root = read_file(table, TABLE_NAME)
+    root = read_file(table, _named(table))
     assert isinstance(root.value, dict)
     node = root.value["model"]
-    model = read_model(reader, node, "access/model", registry)
+    model = read_model(reader, node, f"access/{table.stem}", registry)
     if model is not None:
-        _note_unknown_values(reader, node)
+        _note_unknown_values(reader, node, VALUES[table.stem])
     if model is None or mistakes or reader.mistakes:
         raise UserError(*map(str, (*mistakes, *reader.mistakes)))
     return model
 
 
-def _note_unknown_values(reader: Reader, model: Node) -> None:
+def _named(table: Path) -> str:
+    """Returns the name of a table of models in mistakes."""
+    return str((TABLE.parent / table.name).relative_to(ROOT))
+
+
+def _note_unknown_values(reader: Reader, model: Node, values_here: Mapping[str, str]) -> None:
     """Notes the parameters and values that no code carries out."""
     parameters = reader.named(reader.named(model, "a model")["parameters"], "parameters")
     for parameter, values in parameters.items():
-        if parameter not in VALUES:
+        if parameter not in values_here:
             reader.note(values.location, f"no code carries out the parameter {parameter!r}")
             continue
         for label, meaning in reader.named(values, "values").items():
-            if label not in VALUES[parameter]:
+            if label not in values_here[parameter].split():
                 reader.note(meaning.location, f"no code carries out {parameter}={label}")
 
 
 def refuse_unused(model: Model, points: Sequence[Point], table: Path = TABLE) -> None:
     """Raises UserError with the location of each value in `table` that no valid point has."""
-    root = read_file(table, TABLE_NAME)
+    root = read_file(table, _named(table))
     assert isinstance(root.value, dict)
     reader, mistakes = Reader(), list[str]()
     named = reader.named(root.value["model"], "a model")
@@ -139,8 +153,9 @@ def answered(model: Model, strength: int, points: list[Point]) -> CoveringArray:
     wrong: list[str] = []
     with closing(Objects(ReferenceBench(), lambda name: True)) as objects:
         for point in points:
-            seen = Access(objects, dict(zip(model.names, point, strict=True))).observe()
             faults = conditions.faults(point)
+            values = dict(zip(model.names, point, strict=True))
+            seen = carried_out(model.name)(objects, values, faults).observe()
             if "setup_failed" in seen or is_granted(seen) is bool(faults):
                 wrong.append(f"{model.text(point)}: {faults or 'no fault'}, but {seen}")
             key = repr(seen)

@@ -4,7 +4,7 @@ observation has no address, key or number of a queue pair, so it can be compared
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -14,8 +14,9 @@ from conformance.bench.work_requests import SIGNALED, SendRequest
 from conformance.combinations import earlier
 from conformance.combinations.contents import Contents, Range
 from conformance.combinations.extent import Extent
-from conformance.combinations.objects import LEAST, Link, LinkSpec, Objects
+from conformance.combinations.objects import FLUSH, LEAST, Link, LinkSpec, Objects
 from conformance.combinations.posted import IMMEDIATE, READS, Message
+from conformance.combinations.stored import NULL
 from conformance.errors import HostLacks, SetupRefused
 from conformance.kernel import paging
 from conformance.model.case import SMALLEST_MTU_BYTES
@@ -48,10 +49,12 @@ class Element:
 
 
 class Access:
-    """One point: the values of its parameters, and the objects that carry it out."""
+    """One point: the values of its parameters, its faults, and the objects that carry it out."""
 
-    def __init__(self, objects: Objects, values: Mapping[str, str]) -> None:
-        self.objects, self.values = objects, values
+    def __init__(
+        self, objects: Objects, values: Mapping[str, str], faults: Sequence[str] = ()
+    ) -> None:
+        self.objects, self.values, self.faults = objects, values, faults
         self.operation, self.transport = values["operation"], values["transport"]
         self.side, self.inline = values["side"], values["flags"] == "inline"
         self._windows: list[Window] = []  # of this point alone
@@ -205,10 +208,14 @@ class Access:
             link.connection.stale = True
             raise SetupRefused(str(lack), "") from lack
         finally:
-            # Before a queue pair is destroyed over which they are bound.
-            for window in self._windows:
-                self.objects.deallocate(window)
-            self.objects.renew_if_stale(link)
+            self._end_point(link)
+
+    def _end_point(self, link: Link) -> None:
+        """Deallocates the windows of the point, before the queue pair is renewed over which they are bound."""
+        for window in self._windows:
+            self.objects.deallocate(window)
+        self._windows.clear()
+        self.objects.renew_if_stale(link)
 
     def _exchange(self, link: Link, extent: Extent) -> AccessSeen:
         objects, values = self.objects, self.values
@@ -257,7 +264,7 @@ class Access:
         size, sends = self.size, self.operation in SENDS
         plain = self.objects.region("reg_mr", "plain", "all").extent
         extra = _EXTRA[self.values["capacity"]]
-        if self.operation == "ATOMIC_WRITE":
+        if self.operation in ("ATOMIC_WRITE", FLUSH):
             lists = []
         else:
             lists = self.lengths(size)
@@ -353,6 +360,8 @@ class Access:
             sent = self._divided(contents, remote.place, pattern(self.size), secret)
             self._scatter(contents, sent, local)
             return
+        if self.operation == FLUSH:
+            return
         before = int.from_bytes(repeated(BEFORE, _WORD), sys.byteorder)
         if self.operation == "ATOMIC_FETCH_AND_ADD":
             after = before + _ADDED
@@ -378,6 +387,8 @@ class Access:
             place = element.place
             content, message = message[: place.length], message[place.length :]
             secret = place.tested and self.values["capacity"] != "shorter"
+            if place.tested and self.values["region"] == NULL:
+                content = bytes(len(content))
             if place.addr and self.values["place"] in _BEYOND:
                 parts += self._opened(contents, place, content)
             else:
@@ -422,14 +433,20 @@ class Access:
                 first, last = max(start, at), min(start + len(content), end)
                 if first < last and not place.addr:
                     contents.nowhere.add(place.tested)
-                elif first < last:
+                elif first < last and not self._discards(place):
                     inside = Range(place.addr + first - at, last - first, place.tested)
                     taken = content[first - start : last - start]
                     contents.expect(inside, taken, secret and not place.tested)
                 start += len(content)
             at = end
 
+    def _discards(self, place: Range) -> bool:
+        """Whether a null region takes the bytes. A peer has no key of it, and must be refused."""
+        return place.tested and self.values["region"] == NULL and self.side != "remote"
+
     def _write(self, contents: Contents, element: Element, content: bytes, secret: bool) -> None:
+        if self._discards(element.place):
+            return
         if element.place.addr:
             contents.expect(element.place, content, secret and not element.place.tested)
         else:
@@ -468,4 +485,5 @@ class Access:
             invalidated,
             _ADDED if adds else before,
             _SWAPPED,
+            self.size,
         )

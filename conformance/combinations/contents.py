@@ -1,12 +1,11 @@
 """The contents of memory before and after an operation: known bytes everywhere, and what a complete operation changes.
 Afterwards each byte of the memory is compared, also outside of the ranges of the operation."""
 
-import ctypes
 from dataclasses import dataclass, field
 
-from conformance.bench.interface import Memory
 from conformance.bench.memory_areas import CANARY
 from conformance.combinations.extent import Extent
+from conformance.combinations.stored import Stored
 from conformance.older_python import zip
 
 
@@ -24,7 +23,7 @@ class Range:
 class Contents:
     """The memory of one point: the region's (`tested`) and the other. `extent` is the memory that the key opens."""
 
-    memories: dict[bool, Memory]
+    memories: dict[bool, Stored]
     extent: Extent
     before: dict[bool, bytearray] = field(default_factory=dict)
     wanted: dict[bool, bytearray] = field(default_factory=dict)
@@ -48,7 +47,7 @@ class Contents:
         """Writes the contents to the memory, and expects no change."""
         for tested, memory in self.memories.items():
             content = bytes(self.before[tested])
-            ctypes.memmove(memory.addr, content, memory.size)
+            memory.write(content)
             self.wanted[tested] = bytearray(content)
 
     def expect(self, place: Range, content: bytes, secret: bool = False) -> None:
@@ -73,7 +72,7 @@ class Contents:
 
     def _state(self, tested: bool) -> str:
         memory = self.memories[tested]
-        now = ctypes.string_at(memory.addr, memory.size)
+        now = memory.read()
         before, wanted = bytes(self.before[tested]), bytes(self.wanted[tested])
         for where, start, end in self.ignored:
             if where is tested:

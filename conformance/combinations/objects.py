@@ -1,6 +1,8 @@
 """Keeps the objects of points: memory, regions, windows and connections, each created when a point needs it first. A
 point that ends an object gets its own. The objects are released when the last point has run."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -11,11 +13,19 @@ from conformance.bench.calls import Mr, Pd, Window, errno_name
 from conformance.bench.interface import Bench, Entry, ModifiableQueue, Queue
 from conformance.bench.work_requests import SIGNALED, BindInfo, Completion, SendRequest, next_rkey
 from conformance.combinations.extent import Extent
-from conformance.combinations.stored import DMABUF, Memories
+from conformance.combinations.stored import (
+    DEVICE_MEMORY,
+    DMABUF,
+    FORKED,
+    NULL,
+    Memories,
+    OfDevice,
+)
 from conformance.errors import HostLacks, SetupRefused
 from conformance.execution.connection import LoopbackConnection
 from conformance.execution.context import HarnessResources, release
 from conformance.execution.elsewhere import registered_elsewhere
+from conformance.kernel.child import Child, fork
 from conformance.model.case import SMALLEST_MTU, SMALLEST_MTU_BYTES
 from conformance.model.deadline import COMPLETION_DEADLINE_S
 from conformance.model.vocabulary import WINDOWS_POSTER, WR_POST
@@ -29,12 +39,27 @@ _ON_DEMAND = _ACCESS.value_of("ON_DEMAND")
 _WHOLE = (1 << 64) - 1  # the length of an implicit region
 GRANTED = "granted"  # the rights of a queue pair that ibv_modify_qp has granted
 ALIGNED = "aligned"  # bounds of a region
-_NOT_BINDABLE = ("on_demand", "implicit", DMABUF)
+_NOT_BINDABLE = ("on_demand", "implicit", DMABUF, DEVICE_MEMORY)
+BINDABLE = "bindable"  # all rights, also of a region on demand
+_NOT_FLUSHED = (DMABUF, DEVICE_MEMORY)
+FLUSH = "FLUSH_GLOBAL"  # the operation, and the right to it
+_SINGLE = {
+    "none": "",
+    "write": "REMOTE_WRITE",
+    "read": "REMOTE_READ",
+    "atomic": "REMOTE_ATOMIC",
+}
 _REMOTE = ("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC")
+_FEW_RIGHTS = {
+    "without_local_write": ("REMOTE_READ",),
+    "windows_only": ("LOCAL_WRITE", "MW_BIND"),
+    "write_alone": ("REMOTE_WRITE",),
+    "read_and_windows": ("REMOTE_READ", "MW_BIND"),
+}
 _FAR = 0x7A00_0000_0000  # the hca_va of regions that are registered far from their address
 _FIRST_WR_ID = 0x610001
 _INVENTED = 0x5A00_0000  # changes the index of a key, so that no object has the key
-_INSET = 512  # bytes by which a window is narrower than its region, at each end
+INSET = 512  # bytes by which a window is narrower than its region, at each end
 LEAST = "least"  # the smallest path MTU
 # The bytes of inline data for which queue pairs have room, by the path MTU: more than a packet of the smallest.
 _INLINE = {"usual": 8, LEAST: SMALLEST_MTU_BYTES + 8}
@@ -63,6 +88,7 @@ class Registered:
     mr: Mr
     entry: Entry
     extent: Extent
+    release: Callable[[], object] | None = None  # releases the import of the region
 
 
 @dataclass
@@ -88,7 +114,9 @@ class Objects:
             self.pds[name] = pd = bench.alloc_pd()
             self.cleanup.callback(self._release, f"domain {name}", pd.close)
         self._harnesses: dict[tuple[str, bool], HarnessResources] = {}
-        self.memories = Memories(bench, self.cleanup)
+        self.memories = Memories(bench, self.pds["pd"], self.cleanup)
+        self._child: Child | None = None  # has a copy of the forked memory
+        self.cleanup.callback(self._end_child)
         self._regions: dict[tuple[str, str, str, str, str], Registered] = {}
         self._windows: dict[tuple[object, ...], tuple[Window, Extent]] = {}
         self._elsewhere: dict[str, int] = {}  # the keys of a region of another process
@@ -125,21 +153,30 @@ class Objects:
 
     # Memory and regions
 
-    def rights(self, name: str, bindable: bool) -> int:
-        """Returns the access flags of a region. `bindable` is whether windows can be bound to its kind."""
-        if name == "without_local_write":
-            return _ACCESS.mask_of("REMOTE_READ")
-        missing = f"REMOTE_{name.removeprefix('without_').upper()}"
-        flags = [flag for flag in self._offered() if flag != missing]
+    def rights(self, name: str, how: str) -> int:
+        """Returns the access flags of a region that is registered in the way `how`."""
+        if name in _FEW_RIGHTS:
+            return _ACCESS.mask_of(*_FEW_RIGHTS[name])
+        flags = [flag for flag in self._offered() if flag != _right(name)]
         windows = self.has("mw_type_1") or self.has("mw_type_2")
-        if windows and bindable:
+        if name == BINDABLE or (windows and how not in _NOT_BINDABLE and name != "without_windows"):
             flags.append("MW_BIND")
+        on_demand = how in ("on_demand", "implicit")
+        flushed = how not in _NOT_FLUSHED and (not on_demand or self.has("odp_flush"))
+        if flushed and name != "without_flush" and self.has("flush_global"):
+            flags.append(FLUSH)
         return _ACCESS.mask_of("LOCAL_WRITE", *flags)
 
     def window_rights(self, name: str) -> int:
-        """Returns the access flags of a window or of a queue pair."""
-        missing = f"REMOTE_{name.rpartition('_')[2].upper()}"
-        return _ACCESS.mask_of(*(flag for flag in self._offered() if flag != missing))
+        """Returns the access flags of a window: `all` that peers can have, `none`, one, or all without one."""
+        if name in _SINGLE:
+            return _ACCESS.mask_of(*(flag for flag in self._offered() if flag == _SINGLE[name]))
+        return _ACCESS.mask_of(*(flag for flag in self._offered() if flag != _right(name)))
+
+    def queue_rights(self, name: str) -> int:
+        """Returns the access flags of a queue pair."""
+        flushes = self.has("flush_global") and not name.endswith("_flush")
+        return self.window_rights(name) | (_ACCESS.value_of(FLUSH) if flushes else 0)
 
     def _offered(self) -> list[str]:
         return [flag for flag in _REMOTE if flag != "REMOTE_ATOMIC" or self.has("atomics")]
@@ -156,7 +193,7 @@ class Objects:
         key = (how, memory, rights, bounds, pd)
         if key not in self._regions:
             self._regions[key] = made = self._once(key, lambda: self.register(*key))
-            self.cleanup.callback(self._deregister, made)
+            self.cleanup.callback(self.deregister, made)
         return self._regions[key]
 
     def register(self, how: str, memory: str, rights: str, bounds: str, pd: str) -> Registered:
@@ -166,7 +203,8 @@ class Objects:
         if bounds != ALIGNED:
             before += _ODD
         addr, length = stored.addr + before, self.memories.length
-        access = self.rights(rights, how not in _NOT_BINDABLE)
+        access = self.rights(rights, how)
+        release = None
         library = self.bench.entry("libibverbs")
         if how in _ENTRIES:
             entry = self.bench.entry({"ex": "reg_mr_ex"}.get(how, how))
@@ -186,6 +224,13 @@ class Objects:
         elif how == DMABUF:
             offset = stored.offset + before
             returned = entry.reg_dmabuf_mr(domain, offset, length, addr, stored.fd, access)
+        elif how == NULL:
+            returned = entry.alloc_null_mr(domain)
+        elif how == DEVICE_MEMORY:
+            assert isinstance(stored, OfDevice)
+            base = 0
+            access |= _ZERO_BASED
+            returned = entry.reg_dm_mr(domain, stored.dm, before, length, access)
         elif how == "rereg_access":
             returned = entry.reg_mr(domain, addr, length, _LOCAL_WRITE)
         elif how == "rereg_pd":
@@ -204,8 +249,32 @@ class Objects:
         mr = returned.mr
         if how.startswith("rereg_"):
             self._change(entry, mr, how, pd, addr, access)
-        extent = Extent(addr, length, base, int(mr.struct.lkey), int(mr.struct.rkey))
-        return Registered(mr, entry, extent)
+        keys = mr
+        if how == "imported":
+            keys, release = self._imported(entry, mr, domain)
+        if memory == FORKED:
+            self._fork()
+        extent = Extent(addr, length, base, int(keys.struct.lkey), int(keys.struct.rkey))
+        return Registered(mr, entry, extent, release)
+
+    def _imported(self, entry: Entry, mr: Mr, pd: Pd) -> tuple[Mr, Callable[[], object] | None]:
+        """Returns the import of a region, and what releases the import. Raises SetupRefused."""
+        returned = entry.import_mr(pd, mr.handle)
+        if returned.mr is None:
+            entry.dereg_mr(mr)
+            raise SetupRefused("ibv_import_mr", errno_name(returned.errno))
+        return returned.mr, returned.release
+
+    def _fork(self) -> None:
+        """Forks a child, which lives until the next region of the memory is registered."""
+        self._end_child()
+        self._child = fork(lambda report, wait: wait())
+
+    def _end_child(self) -> None:
+        if self._child is not None:
+            self._child.wake()
+            self._child.end()
+            self._child = None
 
     def _change(self, entry: Entry, mr: Mr, how: str, pd: str, addr: int, access: int) -> None:
         length = self.memories.length
@@ -223,7 +292,9 @@ class Objects:
             entry.dereg_mr(mr)
             raise SetupRefused(f"ibv_rereg_mr ({how})", errno_name(changed.errno))
 
-    def _deregister(self, region: Registered) -> None:
+    def deregister(self, region: Registered) -> None:
+        if region.release:
+            region.release()
         refused = region.entry.dereg_mr(region.mr).value
         if refused:
             self.left_behind.append(f"a region: {errno_name(refused)}")
@@ -231,14 +302,14 @@ class Objects:
     def ended(self, how: str, memory: str, rights: str, bounds: str) -> Extent:
         """Returns the extent of a region that was registered and deregistered. Raises SetupRefused."""
         made = self.register(how, memory, rights, bounds, "pd")
-        self._deregister(made)
+        self.deregister(made)
         return made.extent
 
     def elsewhere(self) -> Extent:
         """Returns the extent of a region of the shared memory in another process. Raises SetupRefused."""
         memory = self.memories.of_kind("shared")
         if not self._elsewhere:
-            access = self.rights("all", False)
+            access = self.rights("all", "reg_mr")
             parts = self.bench, memory, access, "none", self.cleanup
             self._elsewhere.update(registered_elsewhere(*parts)[1])
         addr, keys = memory.addr + self.memories.margin, self._elsewhere
@@ -278,7 +349,7 @@ class Objects:
                 extended = ""
             access = None
             if rights.startswith("without_"):
-                access = self.window_rights(rights)
+                access = self.queue_rights(rights)
             elif rights == GRANTED:
                 access = 0
             try:
@@ -317,9 +388,9 @@ class Objects:
         """Changes the rights of the responder's queue pair by ibv_modify_qp, if the point wants it. Raises
         SetupRefused."""
         if link.rights == GRANTED:
-            access = self.window_rights("all")
+            access = self.queue_rights("all")
         elif link.rights.startswith("revoked_"):
-            access = self.window_rights(link.rights)
+            access = self.queue_rights(link.rights)
         else:
             return
         responder = cast(ModifiableQueue, link.connection.pair.responder)
@@ -364,7 +435,7 @@ class Objects:
             window = self.allocated(kind)
             try:
                 if again:
-                    self._bound_elsewhere(link, window, kind)
+                    self.bound_elsewhere(link, window, kind)
                 kept[key] = window, self.bound(link, window, region, kind, rights, zero)
             except SetupRefused:
                 self.deallocate(window)
@@ -373,18 +444,22 @@ class Objects:
                 self.cleanup.callback(self.deallocate, window)
         return kept[key][1]
 
-    def _bound_elsewhere(self, link: Link, window: Window, kind: int) -> None:
+    def bound_elsewhere(self, link: Link, window: Window, kind: int) -> None:
         """Binds a window to the other memory of requests; a window of type 2 is then invalidated. Raises SetupRefused."""
         other = self.region("reg_mr", "plain", "all")
         rkey = self.bound(link, window, other, kind, "all", False).rkey
         if kind == 2:
-            request = SendRequest("LOCAL_INV", self.wr_id(), invalidate_rkey=rkey)
-            refused = link.connection.pair.responder.post_send(request).value
-            self._completed(link, refused, "invalidating a window")
+            self.invalidated(link, rkey)
 
-    def allocated(self, kind: int) -> Window:
+    def invalidated(self, link: Link, rkey: int) -> None:
+        """Invalidates the window of type 2 with this key. Raises SetupRefused."""
+        request = SendRequest("LOCAL_INV", self.wr_id(), invalidate_rkey=rkey)
+        refused = link.connection.pair.responder.post_send(request).value
+        self.completed(link, refused, "invalidating a window")
+
+    def allocated(self, kind: int, pd: str = "pd") -> Window:
         """Returns a new window. Raises SetupRefused."""
-        window, returned = self.bench.alloc_mw(self.pds["pd"], kind)
+        window, returned = self.bench.alloc_mw(self.pds[pd], kind)
         if window is None:
             raise SetupRefused(f"ibv_alloc_mw of type {kind}", errno_name(returned.errno))
         return window
@@ -400,7 +475,7 @@ class Objects:
     ) -> Extent:
         """Binds a window to the middle of a region. Raises SetupRefused."""
         whole, queue = region.extent, link.connection.pair.responder
-        start, length = whole.base + _INSET, whole.length - 2 * _INSET
+        start, length = whole.base + INSET, whole.length - 2 * INSET
         access = self.window_rights(rights) | (_ZERO_BASED if zero else 0)
         info = BindInfo(region.mr, start, length, access)
         if kind == 1:
@@ -411,10 +486,11 @@ class Objects:
             request = SendRequest("BIND_MW", self.wr_id(), rkey=rkey, window=window, bind=info)
             refused = queue.post_send(request).value
             window.rkey = rkey
-        self._completed(link, refused, f"binding a window of type {kind}")
-        return Extent(whole.addr + _INSET, length, 0 if zero else start, window.rkey, rkey)
+        self.completed(link, refused, f"binding a window of type {kind}")
+        return Extent(whole.addr + INSET, length, 0 if zero else start, window.rkey, rkey)
 
-    def _completed(self, link: Link, refused: int, what: str) -> None:
+    def completed(self, link: Link, refused: int, what: str) -> None:
+        """Awaits a request of the responder, which returned `refused`. Raises SetupRefused if it fails."""
         if refused:
             completions = []
         else:
@@ -426,6 +502,11 @@ class Objects:
         if status != "SUCCESS":
             link.connection.stale = True
             raise SetupRefused(what, status)
+
+
+def _right(name: str) -> str:
+    """Returns the access flag that rights such as `without_write` lack."""
+    return f"REMOTE_{name.rpartition('_')[2].upper()}"
 
 
 _ENTRIES = ("ex", "uverbs")

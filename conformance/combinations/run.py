@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from conformance.bench.interface import Bench
 from conformance.combinations.access import Access
+from conformance.combinations.binds import Bind
+from conformance.combinations.changes import Change
 from conformance.combinations.objects import Objects
 from conformance.execution.connection import MOST_TRIES
 from conformance.execution.runner import CaseRun, Progress, RunContext, run_observing
@@ -15,8 +17,13 @@ from conformance.model.observation import AccessSeen, CombinationsSeen, Observat
 from conformance.model.point_index import encode_index
 from conformance.older_python import zip
 
+_CARRIED_OUT = {"model": Access, "binds": Bind, "changes": Change}  # by the table of the model
 _PROGRESS = 100  # the number of points between two reports
-_DIVIDED = (["range"], ["length"])  # faults before which a part of a list may be written
+_DIVIDED = (
+    ["range"],
+    ["length"],
+    ["use_range"],
+)  # faults before which a part of a list may be written
 _OF_PAGES = (["memory"], ["later_memory"])  # of pages, in the first packet or in a later one
 
 
@@ -24,7 +31,10 @@ def run_combinations(case: Case, run: RunContext, progress: Progress) -> CaseRun
     """Runs the points of a case."""
 
     def declared(name: str) -> bool:
-        return not run.basis.capabilities.undeclared([name], case.entry)
+        capabilities = run.basis.capabilities
+        return not (
+            capabilities.undeclared([name], case.entry) or capabilities.unmet([name], case.entry)
+        )
 
     assert case.array is not None
     points = case.array
@@ -59,10 +69,11 @@ def observe(
                 continue
             values = dict(zip(points.model.names, point, strict=True))
             answer = points.answer(number)
-            seen = _observed(objects, values, answer)
-            reliable = values["transport"] in RELIABLE
             faults = conditions.faults(point)
-            divided = (values["side"] != "remote" and faults in _DIVIDED) or faults in _OF_PAGES
+            access = carried_out(points.model.name)(objects, values, faults)
+            seen = _observed(access, answer)
+            reliable = access.transport in RELIABLE
+            divided = (access.side != "remote" and faults in _DIVIDED) or faults in _OF_PAGES
             key = repr((answer, seen, reliable, divided))
             if key not in classes:
                 classes[key] = len(found)
@@ -100,13 +111,18 @@ def observe(
     return observation
 
 
-def _observed(objects: Objects, values: dict[str, str], answer: AccessSeen) -> AccessSeen:
+def carried_out(model: str) -> type[Access]:
+    """Returns what carries out the points of a model."""
+    return _CARRIED_OUT[model.rpartition("/")[2]]
+
+
+def _observed(access: Access, answer: AccessSeen) -> AccessSeen:
     """Carries out a point; again if an unreliable transport has lost a message that must arrive."""
-    seen = Access(objects, values).observe()
+    seen = access.observe()
     for _ in range(MOST_TRIES - 1):
-        if values["transport"] in RELIABLE or not _is_lost(seen, answer):
+        if access.transport in RELIABLE or not _is_lost(seen, answer):
             break
-        seen = Access(objects, values).observe()
+        seen = access.observe()
     return seen
 
 

@@ -31,7 +31,7 @@ from conformance.verbs import ENUMS
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _OPERATIONS = ENUMS["ibv_qp_create_send_ops_flags"]
 # By type: the operations for which queue pairs are created, and further operations for queue pairs on which windows are
-# bound. `_operations` adds atomics, and ATOMIC_WRITE for windows. Any other queue pair for ATOMIC_WRITE or FLUSH has
+# bound. `_operations` adds atomics, and ATOMIC_WRITE and FLUSH for windows. Any other queue pair for ATOMIC_WRITE or FLUSH has
 # only this operation. UC has no LOCAL_INV here, because a provider may lack it; a separate row tests it.
 _SENDS = ("SEND", "SEND_WITH_IMM")
 _WRITES = (*_SENDS, "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
@@ -100,6 +100,7 @@ class ExtendedQueue(DeviceQueue):
             *operations,
             *_ASKED_FOR_WINDOWS[kind],
             *(("ATOMIC_WRITE",) if kind == "RC" and has["atomic_write"] else ()),
+            *(("FLUSH",) if kind == "RC" and has["flush_global"] else ()),
         )
 
     @property
@@ -314,7 +315,7 @@ class XrcQueue(DeviceQueue):
     def _shared_queue(self, domain: Any) -> Any:
         from pyverbs.srq import SRQ, SrqInitAttrEx
 
-        attributes = SrqInitAttrEx(max_wr=QUEUE_DEPTH, max_sge=1)
+        attributes = SrqInitAttrEx(max_wr=QUEUE_DEPTH, max_sge=elements_on(self.device))
         attributes.comp_mask = _SRQ_TYPE | _SRQ_PD | _SRQ_XRCD | _SRQ_CQ
         attributes.srq_type = _SRQT_XRC
         attributes.pd, attributes.xrcd, attributes.cq = self.pyverbs_pd, domain, self.cq

@@ -22,6 +22,7 @@ from conformance.device.remote_peer import Destination, RemoteDevice, RemoteDoma
 from conformance.errors import NotConnected
 from conformance.model.case import QpSpec
 from conformance.model.transport import IWARP
+from conformance.model.vocabulary import WINDOWS_POSTER
 from conformance.verbs import ENUMS
 
 QUEUE_DEPTH, _CQ_DEPTH = 16, 64
@@ -227,7 +228,8 @@ class DeviceQueue:
         if self.kind == "UD":
             return 0
         available = _REMOTE | (_ATOMIC if self.device.capabilities["atomics"] else 0)
-        available |= _FLUSHES if self.spec.extended == "FLUSH" else 0
+        flushed = self.spec.extended == WINDOWS_POSTER and self.device.capabilities["flush_global"]
+        available |= _FLUSHES if flushed or self.spec.extended == "FLUSH" else 0
         if self.spec.access is None:
             return available
         return self.spec.access & available

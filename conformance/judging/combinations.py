@@ -63,9 +63,10 @@ def deviation(point_class: PointClass, iba: bool) -> Deviation | None:
         return Deviation(SET_UP, Fault(FaultKind.REFUSED, seen=(seen["setup_failed"],)))
     if is_granted(answer):
         return _of_granted(answer, seen) or _of_fields(answer, seen)
-    return (
-        _of_refused(point_class, iba) or _of_statuses(point_class, iba) or _of_fields(answer, seen)
-    )
+    refused = _of_refused(point_class, iba)
+    if refused or answer["posted"] != "0":  # then a request may be posted that completes in error
+        return refused
+    return _of_statuses(point_class, iba) or _of_fields(answer, seen)
 
 
 def _of_granted(answer: AccessSeen, seen: AccessSeen) -> Deviation | None:
@@ -111,7 +112,9 @@ def _of_refused(point_class: PointClass, iba: bool) -> Deviation | None:
     if point_class["reliable"] and not requester:
         return Deviation(REFUSED, Fault(FaultKind.NO_COMPLETION, statuses=()))
     # An unreliable transport loses what the peer refuses, and not what the device itself must refuse.
-    itself = answer["requester"] and _statuses(answer["requester"])[0] != "SUCCESS"
+    itself = answer["posted"] != "0" or (
+        answer["requester"] and _statuses(answer["requester"])[0] != "SUCCESS"
+    )
     if itself and requester[:1] == ["SUCCESS"]:
         return Deviation(REFUSED, Fault(FaultKind.ACCEPTED, statuses=("SUCCESS",)))
     if any(_is_of_message(words) for words in seen["receiver"]):

@@ -99,7 +99,7 @@ class Model:
     faults: Mapping[str, str]
     needs: Mapping[str, str]
     rare: tuple[str, ...]  # the needs that many devices lack
-    slow: str  # the points that wait for seconds, as an expression
+    slow: str  # the points that wait for seconds, as an expression; empty if there are none
     evidence: tuple[Evidence, ...]
     digest: str
 
@@ -170,8 +170,8 @@ class Conditions:
         space = Space(model.parameters)
 
         def test(text: str) -> Test:
-            if text == ALWAYS:
-                return lambda point: True
+            if text in (ALWAYS, ""):
+                return lambda point: text == ALWAYS
             return compiled(parse(text, space, {}), model.parameters)
 
         self.excluded = {reason: test(text) for reason, text in model.excluded.items()}

@@ -29,16 +29,19 @@ def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFact
     model, aspect = judged.array.model, group.deviation.aspect
     smallest = min(group.points, key=lambda point: (model.weight(point), point))
     values, text = dict(zip(model.names, smallest, strict=True)), model.text(smallest)
+    key, table = values.get("key", ""), model.name.rpartition("/")[2]
+    bound = table == "binds"
+    dead = key in ("ended", "deallocated")
     fault = replace(
         group.deviation.fault,
         verb="traffic",
-        call=f"access({text})",
+        call=f"{'access' if table == 'model' else table}({text})",
         entry=case.entry,
         operation=_operation(values, group.deviation.fault.effect),
-        key=WINDOW if values["key"].startswith(("window", "rebound")) else REGION,
+        key=WINDOW if bound or key.startswith(("window", "rebound")) else REGION,
         outside="range" in judged.conditions.faults(smallest),
-        dead=values["key"] == "ended",
-        ended="ibv_dereg_mr" if values["key"] == "ended" else "",
+        dead=dead,
+        ended="ibv_dereg_mr" if dead and not bound else "",
         region=(ON_DEMAND,) if values["region"] == "on_demand" else (),
     )
     if is_granted(group.found["answer"]):

@@ -36,7 +36,7 @@ _REMAKE = "make it anew: ./rdma-cts trial arrays"
 def read_model(reader: Reader, node: Node, name: str, registry: Registry) -> Model | None:
     """Returns the model of the table `name`, or None after mistakes."""
     before = len(reader.mistakes)
-    fields = reader.mapping(node, "a model", _KEYS, _KEYS)
+    fields = reader.mapping(node, "a model", _KEYS, [key for key in _KEYS if key != "slow"])
     meanings: dict[str, Mapping[str, str]] = {}
     axes: list[Axis] = []
     for parameter, values in reader.named(fields.get("parameters"), "parameters").items():

@@ -1,0 +1,123 @@
+"""Carries out one point of the model of a re-registration: registers a region, changes it, and then uses its keys. The
+use is a point of the model of an access."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from conformance.bench.calls import Pd, errno_name
+from conformance.combinations.access import WORDS, Access
+from conformance.combinations.binds import USUAL, not_used
+from conformance.combinations.extent import Extent
+from conformance.combinations.objects import Link, Objects, Registered
+from conformance.errors import SetupRefused
+from conformance.model.observation import AccessSeen
+from conformance.verbs import ENUMS
+
+_CODES = ENUMS["ibv_rereg_mr_err_code"]
+_CHANGE = ENUMS["ibv_rereg_mr_flags"]
+_ACCESS = ENUMS["ibv_access_flags"]
+_OTHER = {"pd": "other", "other": "pd"}
+_KINDS = ("access", "pd", "translation")
+_MORE = 1024  # bytes by which a new range is longer or shorter, at each end
+
+
+class Change(Access):
+    """One point: the change, and the use of the region."""
+
+    def __init__(self, objects: Objects, values: Mapping[str, str], faults: Sequence[str]) -> None:
+        old = values["place"] == "old"
+        used = {
+            **USUAL,
+            "region": "reg_mr",
+            "rights": "all",
+            "transport": "RC",
+            "posting": "wr_post" if values["operation"] == "ATOMIC_WRITE" else "post_send",
+            "operation": values["operation"],
+            "side": values["side"],
+            "place": "inner" if old else values["place"],
+            "size": "word" if values["operation"] in WORDS else values["size"],
+        }
+        super().__init__(objects, used, faults)
+        self.change = values
+        chosen = values["change"]
+        self.flags = [kind for kind in _KINDS if chosen == "all" or kind in chosen.split("_")]
+
+    def _observed(self, link: Link) -> AccessSeen:
+        objects = self.objects
+        # The queue pairs are in the domain `pd`, which the region has at the end, or has left or never had.
+        last = "pd" if self.change["domain"] == "own" else "other"
+        first = _OTHER[last] if "pd" in self.flags else last
+        how = {"libibverbs": self.change["region"], "kernel": "uverbs"}[self.change["entry"]]
+        region = objects.register(how, "anonymous", self.change["old_rights"], "aligned", first)
+        try:
+            self._use_before(region, first)
+            code = self._changed(region, last)
+            must_fail = self.faults[:1] == ["rights"]
+            if code and not must_fail and (self.faults or how == "iova"):
+                raise SetupRefused("the change", code)
+            if code or must_fail:
+                return not_used(code or "0", [] if code else [["SUCCESS", "change"]])
+            return self._exchange(link, self._extent(region))
+        finally:
+            objects.deregister(region)
+            self._end_point(link)
+
+    def _use_before(self, region: Registered, domain: str) -> None:
+        """Changes the region and changes it back. Raises SetupRefused."""
+        before, pds = self.change["before"], self.objects.pds
+        rights = self.objects.rights(self.change["old_rights"], "reg_mr")
+        changes: Mapping[str, Sequence[tuple[str, Pd | None, int]]] = {
+            "nothing": [],
+            "moved": [("CHANGE_PD", pds[_OTHER[domain]], 0), ("CHANGE_PD", pds[domain], 0)],
+            "revoked": [
+                ("CHANGE_ACCESS", None, _ACCESS.value_of("LOCAL_WRITE")),
+                ("CHANGE_ACCESS", None, rights),
+            ],
+        }
+        for flag, pd, access in changes[before]:
+            flags = _CHANGE.value_of(flag)
+            changed = region.entry.rereg_mr(region.mr, flags, pd, 0, 0, access)
+            if changed.value:
+                raise SetupRefused(
+                    f"ibv_rereg_mr before the point ({before})", _code(changed.value)
+                )
+
+    def _changed(self, region: Registered, domain: str) -> str:
+        """Changes the region. Returns the code of a refusal, else an empty text."""
+        flags = _CHANGE.mask_of(*(f"CHANGE_{flag.upper()}" for flag in self.flags))
+        pd = self.objects.pds[domain] if "pd" in self.flags else None
+        addr = length = access = 0
+        if "translation" in self.flags:
+            addr, length = self._new_range(region.extent)
+        if "access" in self.flags:
+            access = self.objects.rights(self.change["new_rights"], "reg_mr")
+        changed = region.entry.rereg_mr(region.mr, flags, pd, addr, length, access)
+        return _code(changed.value) if changed.value else ""
+
+    def _new_range(self, old: Extent) -> tuple[int, int]:
+        addr, length = old.addr, old.length
+        half = length // 2 & -_MORE
+        return {
+            "elsewhere": (addr + half, half),
+            "same": (addr, length),
+            "longer": (addr - _MORE, length + 2 * _MORE),
+            "shorter": (addr + _MORE, length - 2 * _MORE),
+            "odd": (addr + _MORE + 1, length - 2 * _MORE - 9),
+        }[self.change["range"]]
+
+    def _extent(self, region: Registered) -> Extent:
+        """Returns what the region opens after the change, or its old range at the place `old`."""
+        old, keys = region.extent, region.mr.struct
+        addr, length, base = old.addr, old.length, old.base
+        if "translation" in self.flags:
+            addr, length = self._new_range(old)
+            base = addr
+        if self.change["place"] == "old":
+            addr, base, length = old.addr, old.base, _MORE
+        return Extent(addr, length, base, int(keys.lkey), int(keys.rkey))
+
+
+def _code(value: int) -> str:
+    """Returns the name of a code of ibv_rereg_mr, or of an errno of the kernel."""
+    return _CODES.name_of(value) if value < 0 else errno_name(value)
