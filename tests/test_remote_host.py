@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import io
+import os
+import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from conformance.run_options import RunOptions
+from conformance.tables.suite import ROOT
 from fixtures.hosts import protocol, ssh
 from fixtures.hosts.address import Address
+from launched import ended
 from patience import await_true
 from project import QUIET_VERDICTS
 from remote_runs import Run, StandIn, run, shared, stand_in, verdicts
 from samples import footer_of
 
 __all__ = ["run", "shared", "stand_in"]  # fixtures
+
+
+@pytest.mark.parametrize(
+    ("parts", "module"),
+    [(ssh.PARTS, "fixtures.bench"), (ssh.PEER_PARTS, "fixtures.hosts.agent")],
+)
+def test_the_files_that_a_host_gets_need_no_other_file(
+    parts: tuple[str, ...],
+    module: str,
+    tmp_path: Path,
+) -> None:
+    archive = ssh.packed((ROOT / part, part) for part in parts)
+    with tarfile.open(fileobj=io.BytesIO(archive)) as sent:
+        sent.extractall(tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = ended(sys.executable, "-c", f"import {module}", cwd=tmp_path, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_violation_is_confirmed_on_the_host(run: Run, stand_in: StandIn) -> None:
