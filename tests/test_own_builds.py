@@ -4,6 +4,7 @@ that were loaded. A resumed guest loads both; at night, its results are compared
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -238,3 +239,21 @@ def test_a_run_in_a_shell_of_the_guest_is_a_run_on_a_device_of_a_host(
     )
     assert "; no rule was violated (exit status 0)" in said
     assert "status-0" in said
+
+
+@pytest.mark.nightly
+def test_the_network_of_the_guest_loses_packets_in_both_directions_and_cases_pass(
+    place: Path,
+    tmp_path: Path,
+) -> None:
+    """The cases have hundreds of packets of reliable connections, and pass on Soft-RoCE."""
+    shown = "tc -s qdisc show dev d0; ip netns exec rdma-cts-wire tc -s qdisc show dev d1"
+    said = in_a_shell(
+        place,
+        tmp_path / "shell",
+        f"./rdma-cts run --rule REG-20 -k @wire --wire-losses 20; echo status-$?; {shown}",
+    )
+    assert "status-0" in said
+    dropped = re.findall(r"qdisc .*?netem.*?dropped (\d+)", said, re.DOTALL)
+    assert len(dropped) == 2
+    assert all(map(int, dropped))

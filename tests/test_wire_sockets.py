@@ -13,14 +13,12 @@ import pytest
 
 from conformance.device import wire_peer
 from conformance.device.bench import DeviceBench
-from conformance.device.wire_losses import LossySockets
 from conformance.device.wire_sockets import V4, Datagram, Sockets
 from conformance.errors import HostLacks, PeerLost, UserError
 from conformance.model.case import QpSpec
 from conformance.model.preflight import Findings, format_findings
 from conformance.model.transport import ROCE
 from conformance.wire.icrc import RIGHT_ORDER, Order, Path
-from conformance.wire.opcodes import TRANSPORTS
 from conformance.wire.packet import Packet, build, parse
 from fixtures.hosts.peer import open_wire, value_of
 from fixtures.hosts.wire import RemoteSockets, WirePeer
@@ -199,44 +197,13 @@ def test_the_byte_order_of_the_icrc_is_that_of_the_device(
     assert link.order == end.path.order == order
 
 
-def _order(percent: float, seed: int) -> list[int]:
-    """Returns the numbers of 2000 packets as they arrive."""
-    sockets = LossySockets(_Kept(), percent, seed)
-    order: list[int] = []
-    for number in range(2000):
-        sockets.send(number.to_bytes(2, "big"), _HERE)
-        order += [int.from_bytes(datagram.payload, "big") for datagram in sockets.received(0)]
-    return order
-
-
-def test_a_bad_network_loses_repeats_and_reorders_the_same_packets_for_a_seed() -> None:
-    order = _order(5, seed=1)
-    assert order == _order(5, seed=1) != _order(5, seed=2)
-    lost = 2000 - len(set(order))
-    assert 120 < lost < 280  # 5 % in each direction
-    assert len(order) > len(set(order))
-    assert order != sorted(order)
-
-
-def test_packets_of_unreliable_connections_are_not_lost() -> None:
-    sockets = LossySockets(_Kept(), 30, seed=1)
-    payload = bytes([TRANSPORTS["UC"]])
-    for _ in range(200):
-        sockets.send(payload, _HERE)
-    assert len(sockets._sockets.received(0)) == 200
-
-
 def test_a_row_that_judges_each_packet_is_not_run_with_losses() -> None:
     bench = DeviceBench.__new__(DeviceBench)
     bench._completion_deadline_s = 1.0
     bench._wire = HostLacks("none", "")
-    bench.lose_packets(5, 0)
+    bench.expect_losses()
     with pytest.raises(HostLacks, match=r"^--wire-losses loses packets on purpose"):
         bench.pair(QpSpec("RC", "pd", wire=True), None, None)  # type: ignore[arg-type]
-
-
-def test_a_network_without_losses_changes_nothing() -> None:
-    assert _order(0, seed=1) == list(range(2000))
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,6 @@ from conformance.device.queue_pairs import ACK_TIMEOUT_S, DevicePair
 from conformance.device.remote_peer import RemoteDevice, RemoteDomain
 from conformance.device.stream_peer import SocketsOfPeer, StreamLink, StreamPair
 from conformance.device.uverbs import Uverbs
-from conformance.device.wire_losses import LossySockets
 from conformance.device.wire_peer import WireLink, WirePair
 from conformance.device.wire_requester import MOST_WITH_LOSSES, CarriedPair
 from conformance.errors import HostLacks, UserError
@@ -132,11 +131,9 @@ class DeviceBench(HostMemory):
             raise UserError(f"--poster wire: {lack.message}", hint=lack.hint) from lack
         self.carries = True
 
-    def lose_packets(self, percent: float, seed: int) -> None:
-        """Lets `percent` % of the packets of the wire peer be lost, repeated and reordered."""
+    def expect_losses(self) -> None:
+        """From now on the network between wire peer and device loses, repeats and reorders packets."""
         self._loses_packets, self._most_packets = True, MOST_WITH_LOSSES
-        if isinstance(self._wire, WireLink):
-            self._wire.sockets = LossySockets(self._wire.sockets, percent, seed)
 
     def alloc_pd(self) -> ProtectionDomain:
         return ProtectionDomain(self.device)

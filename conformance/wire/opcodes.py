@@ -78,12 +78,6 @@ def name_of(opcode: int) -> str:
     return _NAMES[opcode & OPERATION_BITS]
 
 
-def is_reliable(opcode: int) -> bool:
-    """Whether a lost packet with this opcode is sent again."""
-    transport = opcode & ~OPERATION_BITS
-    return transport not in (TRANSPORTS["UC"], TRANSPORTS["UD"])
-
-
 def is_response(name: str) -> bool:
     return name.startswith(_RESPONSES)
 
