@@ -1,8 +1,7 @@
-"""Comparisons of two runs: by case and by point."""
+"""Comparisons of two runs: by case. test_compared_points.py compares points."""
 
 import itertools
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,14 +14,12 @@ from conformance.model.case import Case
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS
 from conformance.older_python import zip
-from conformance.sweeps.outcome import Outcome
 from conformance.tables.suite import ROOT
 from kinds import Cli
-from patience import calls_of
 from reports.comparison import KINDS, Change, compare, kind_of
 from reports.comparison_formats import as_markdown, text
 from reports.digest import Digest, digest, read
-from samples import FLAGS, OUTCOMES, numbered, recorded, result, sweep, written
+from samples import numbered, recorded, result, written
 
 SUITE = numbered(4)
 # Modules that only other commands need, or only some options; loading them takes longer than reading a short run.
@@ -31,10 +28,6 @@ WAIVED: dict[str, Any] = {
     "effective": "WAIVED",
     "waiver": {"for": "REG-01", "issue": "https://bugs.example/1"},
 }
-
-
-# Outcomes of made-up sweeps; in the last, the device does not offer the call.
-NEWLY = [*OUTCOMES, Outcome("UNSUPPORTED", "success", "it is not there", "REG-15")]
 
 
 def run(
@@ -149,67 +142,6 @@ def test_a_new_divergence_of_a_recorded_random_sequence_is_a_regression(tmp_path
     ]
     assert status == 1
     assert changes(tmp_path, old, [result(case, "FAIL", deviations=[old_divergence])]) == ([], 0)
-
-
-def swept(directory: Path, *accepted: str, axes: dict[str, Any] = FLAGS) -> list[ResultRecord]:
-    """Returns the result of a sweep in which these combinations are wrongly accepted."""
-    return [sweep(directory, SUITE.cases[0], axes, lambda at: 2 if at["access"] in accepted else 0)]
-
-
-def test_points_are_compared_even_if_the_verdict_is_unchanged(tmp_path: Path) -> None:
-    old = swept(tmp_path / "old", "MW_BIND")
-    new = swept(tmp_path / "new", "LOCAL_WRITE", "LOCAL_WRITE+MW_BIND")
-    comparison, status = changes(tmp_path, old, new)
-    assert [(change.kind, change.points, change.examples) for change in comparison] == [
-        ("regressed", 2, ("access=LOCAL_WRITE",)),
-        ("fixed", 1, ("access=MW_BIND",)),
-    ]
-    assert status == 1
-
-
-def test_a_sweep_without_its_points_is_compared_by_its_verdict_only(
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
-    old, new = (run(tmp_path / name, swept(tmp_path / name, "MW_BIND")) for name in ("old", "new"))
-    shutil.rmtree(tmp_path / "new" / "points")
-    said = cli(0, "compare", old, new).out
-    assert (
-        "1 case compared (1 sweep not point by point, because a file of points is missing): nothing has changed"
-        in said
-    )
-    assert "no case that both runs tried has regressed (exit status 0)" in said
-
-
-def test_points_that_are_tries_of_one_combination_are_not_compared(tmp_path: Path) -> None:
-    old, new = (
-        swept(tmp_path / "old", "MW_BIND"),
-        swept(tmp_path / "new", "LOCAL_WRITE", "LOCAL_WRITE+MW_BIND"),
-    )
-    for record in (*old, *new):
-        record["space"] = {**record["space"], "tries": True}
-    assert changes(tmp_path, old, new) == ([], 0)
-
-
-def test_points_of_spaces_that_differ_are_compared_by_their_names(tmp_path: Path) -> None:
-    old = swept(tmp_path / "old", axes={"access": ["none", "LOCAL_WRITE"]})
-    new = swept(tmp_path / "new", "LOCAL_WRITE")
-    comparison, _ = changes(tmp_path, old, new)
-    assert {(change.kind, change.points) for change in comparison} == {
-        ("regressed", 1),
-        ("new", 6),
-    } | {
-        ("regressed", 0),
-    }
-
-
-def test_a_hundred_thousand_points_cost_little_more_than_a_call_each(tmp_path: Path) -> None:
-    axes = {"access": {"subsets": [f"FLAG_{number}" for number in range(17)]}}
-    old, new = swept(tmp_path / "old", axes=axes), swept(tmp_path / "new", "FLAG_3", axes=axes)
-    before, after = read(run(tmp_path / "old", old)), read(run(tmp_path / "new", new))
-    comparison = compare(before, after)
-    assert calls_of(lambda: compare(before, after)) < 1.5 * 2**17
-    assert [change.points for change in comparison.of("regressed")] == [0, 1]
 
 
 def test_runs_of_other_tables_are_compared_only_on_request(tmp_path: Path, cli: Cli) -> None:
@@ -370,56 +302,6 @@ def test_verdicts_of_two_runs_have_a_conclusion(
         False,
         "worst" in said or "new; " in said,
     )
-
-
-def test_a_sweep_that_is_wrong_only_where_it_is_newly_supported_has_not_regressed(
-    tmp_path: Path,
-) -> None:
-    old = [
-        sweep(
-            tmp_path / "old",
-            SUITE.cases[0],
-            FLAGS,
-            lambda at: 3 if "MW_BIND" in at["access"] else 0,
-            NEWLY,
-        ),
-    ]
-    new = [
-        sweep(
-            tmp_path / "new",
-            SUITE.cases[0],
-            FLAGS,
-            lambda at: 2 if "MW_BIND" in at["access"] else 0,
-            NEWLY,
-        ),
-    ]
-    comparison, status = changes(tmp_path, old, new)
-    assert [(change.kind, change.points) for change in comparison] == [
-        ("newly supported, and wrong", 0),
-        ("newly supported, and wrong", 4),
-    ]
-    assert status == 1
-
-
-def test_a_violation_at_points_that_are_no_longer_judged_is_neither_fixed_nor_gone(
-    tmp_path: Path,
-) -> None:
-    def with_bind(number: int, folder: Path) -> Path:
-        """Makes a run of a sweep whose points with MW_BIND have this outcome."""
-        points = sweep(
-            folder,
-            SUITE.cases[0],
-            FLAGS,
-            lambda at: number if "MW_BIND" in at["access"] else 0,
-            NEWLY,
-        )
-        return run(folder, [points])
-
-    old, new = with_bind(2, tmp_path / "old"), with_bind(3, tmp_path / "new")
-    comparison = compare(read(old), read(new))
-    assert "fixed" not in {change.kind for change in comparison.changes}
-    assert comparison.defects["gone"] == []
-    assert len(comparison.defects["not decided"]) == 1
 
 
 @pytest.mark.parametrize("command", ["compare", "report"])
