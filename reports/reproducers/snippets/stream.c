@@ -54,7 +54,7 @@ static void accept_stream(struct ibv_qp *qp)
 {
     struct rdma_ucm_event_resp event = { 0 };
     struct rdma_ucm_get_event get = { .response = (uintptr_t)&event };
-    struct rdma_ucm_accept accept = { .conn_param = { .qp_num = qp->qp_num,
+    struct rdma_ucm_accept accept = { .uid = 1, .conn_param = { .qp_num = qp->qp_num,
         .responder_resources = 1, .initiator_depth = 1, .valid = 1 } };
 
     SET_UP(!manage(RDMA_USER_CM_CMD_GET_EVENT, &get, sizeof(get), sizeof(event)));
