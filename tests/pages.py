@@ -25,7 +25,7 @@ def path_of(document: str, root: Path = ROOT) -> Path | None:
     """Returns the file of a manual page `name(3)` or of a header `infiniband/name.h`; None for another document."""
     if page := _PAGE.fullmatch(document):
         return root / f"share/man/man{page[2]}/{page[1]}.{page[2]}.gz"
-    if document.endswith(".h"):
+    if re.fullmatch(r"[\w/-]+\.h", document):
         return root / "include" / document
     return None
 
