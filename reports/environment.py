@@ -14,6 +14,7 @@ from reports.text import flat, format_value
 # keys of the user's builds in the header
 _OWN_BUILDS = ("kernel", "linux", "modules", "rdma_core", "overlay")
 _PRELOAD = "etc/ld.so.preload"
+_MOST_CHANGES = 2  # the most changes of the mended stack in a headline
 _MOST_VALUE = 60  # the most characters of an environment variable's value in a headline
 # The words for a part of what was under test, by a pattern of its key in the header; other parts are called by their key.
 _WORDS = {
@@ -144,8 +145,10 @@ def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
     """Yields each part of the stack that is not as shipped. The values in `given` may be of any type."""
     changes = given.get("changes")
     if isinstance(changes, dict) and changes:
-        names = ", ".join(f"{name} {str(digest)[:8]}" for name, digest in changes.items())
-        yield f"{format_count(len(changes), 'change')} ({names})"
+        names = [f"{name} {str(digest)[:8]}" for name, digest in changes.items()]
+        if len(names) > _MOST_CHANGES:
+            names[_MOST_CHANGES:] = [f"{len(names) - _MOST_CHANGES} more"]
+        yield f"{format_count(len(changes), 'change')} ({', '.join(names)})"
     for name in _OWN_BUILDS:
         if (build := given.get(name)) and isinstance(build, dict):
             files = build.get("files")

@@ -245,6 +245,13 @@ def test_a_defect_describes_only_its_own_points(browser: Browser, tmp_path: Path
     assert "another rule" not in card
 
 
+def test_a_defect_is_found_by_its_fingerprint(page: Browser) -> None:
+    defect = page.all("details.defect")[-1]
+    assert defect.get_attribute("open") is None
+    page.by_id("search").send_keys((defect.get_attribute("id") or "").removeprefix("defect:"))
+    page.wait(lambda: defect.get_attribute("open") is not None)
+
+
 def test_a_rule_that_is_searched_by_its_id_is_first_until_the_search_is_cleared(
     page: Browser,
 ) -> None:
@@ -265,8 +272,11 @@ def test_the_filter_is_in_the_address(page: Browser) -> None:
     page.by_id("search").send_keys("crash")
     page.wait(lambda: "?find=crash&verdict=CRASH" in page.current_url)
     expected = cases(page)
-    page.refresh()
+    address = page.current_url
+    page.get("about:blank")
+    page.get(address)
     wait_for_rows(page)
     assert page.by_id("search").get_attribute("value") == "crash"
+    assert page.js("search.getBoundingClientRect().top") < page.js("innerHeight")
     assert cases(page) == expected
     assert len(expected) == 1

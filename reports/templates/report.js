@@ -180,6 +180,7 @@
     for (const chip of chips) chip.setAttribute("aria-pressed", String(query.getAll("verdict").includes(chip.dataset.verdict)));
     verb.value = query.get("verb") ?? "";
     apply();
+    if (location.search.length > 1 && !location.hash) search.scrollIntoView();
   }
 
   let filtered = false;  // whether the filter has opened the groups
@@ -188,6 +189,8 @@
     const wanted = chips.filter((chip) => chip.getAttribute("aria-pressed") === "true").map((chip) => chip.dataset.verdict);
     place(words.length === 1 ? words[0] : "");
     remember(wanted);
+    const defect = words.length === 1 && /^[0-9a-f]{6,12}$/.test(words[0]) && $(`details.defect[id^="defect:${words[0]}"]`);
+    if (defect) { defect.open = true; defect.scrollIntoView(); }
     const filtering = words.length > 0 || wanted.length > 0;
     const has = (verdicts) => wanted.length === 0 || wanted.some((each) =>
       each === "differs" ? new Set(verdicts.filter((verdict) => verdict !== "-")).size > 1 : verdicts.includes(each));
@@ -222,7 +225,7 @@
       any ||= here.length > 0;
     }
     filtered = filtering || verb.value !== "";
-    $("#nothing").classList.toggle("hidden", any);
+    $("#nothing").classList.toggle("hidden", Boolean(any || defect));
     count.textContent = filtering || verb.value ? `${(shownCases.size + missed).toLocaleString("en")} cases` : "";
   }
   let waiting = 0;
@@ -289,7 +292,7 @@
       search.focus();
       search.select();
     } else if (event.key === "j" || event.key === "k") {
-      const rows = $$(".matrix summary").filter((row) => row.checkVisibility());
+      const rows = $$(".defect > summary, .matrix summary").filter((row) => row.checkVisibility());
       const at = rows.indexOf(document.activeElement);
       const next = rows[event.key === "j" ? at + 1 : Math.max(0, at - 1)];
       if (next) { next.focus(); next.scrollIntoView({ block: "nearest" }); }
