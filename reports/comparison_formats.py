@@ -148,9 +148,16 @@ def _defects(comparison: Comparison) -> Iterator[str]:
 
 
 def _rules(comparison: Comparison, most: int | None) -> Iterator[str]:
-    """Yields the rules that only one of the runs violates, each with both verdicts and its words."""
+    """Yields the rules that only one of the runs violates by a case that both tried, each with both verdicts and its
+    words."""
     before, after = comparison.old.verdicts.of_rules, comparison.new.verdicts.of_rules
-    both = [rule for rule in after if rule in before]
+    changed = {
+        rule
+        for change in comparison.changes
+        if change.kind not in (NEW, GONE)
+        for rule in change.record["rules"]
+    }
+    both = [rule for rule in after if rule in before and rule in changed]
     new = [rule for rule in both if after[rule] in VIOLATIONS and before[rule] not in VIOLATIONS]
     gone = [rule for rule in both if before[rule] in VIOLATIONS and after[rule] not in VIOLATIONS]
     if not new and not gone:

@@ -4,6 +4,7 @@ messages are not wrapped."""
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from conformance.defects import Defect, Severity, Symptom, answering_of, severity_of
@@ -16,7 +17,7 @@ from conformance.model.verdict import Verdict
 from conformance.tables.suite import Suite
 from reports.digest import Digest
 from reports.reproducers.findings import Finding, Run
-from reports.reproducers.of_runs import first_program
+from reports.reproducers.of_runs import Made, first_program
 from reports.text import wrapped
 
 WIDTH = 72
@@ -35,6 +36,7 @@ _OUR_CALLS = {
 _OPEN = "any result, because the document leaves the outcome open"
 # How a program ends if it cannot report its observation, by the severity of the defect.
 _ENDINGS = {
+    Severity.REMOTE_CRASH: "the program stops the kernel: run it in a virtual machine",
     Severity.KERNEL_CRASH: "the program stops the kernel: run it in a virtual machine",
     Severity.PROCESS_CRASH: "the program is killed by a signal",
     Severity.HANG: "the program hangs",
@@ -55,14 +57,29 @@ def mail(
 ) -> str:
     """Returns the whole text, the subject first, about the first symptom that has a program, or about the first symptom
     without a program. `history` has runs of other stacks."""
-    shown = first_program(symptoms, suite, basis, WIDTH)
+    shown = _shown(symptoms, suite, basis)
     lines = list(_description(shown.symptom, run, history))
     if shown.program:
         lines += [*_usage(shown.symptom, run), "", shown.program.text.rstrip()]
     else:
-        lines += _wrapped(f"There is no C program of it: {shown.why_not}. This command repeats it:")
+        lines += _wrapped(f"The text has no C program: {shown.why_not}. This command repeats it:")
         lines += ["", f"  {shown.symptom.repro}"]
     return "\n".join(lines) + "\n"
+
+
+def _shown(symptoms: Sequence[Symptom], suite: Suite, basis: Basis) -> Made:
+    """Returns the first program that needs no peer. If there is none, returns why: a mail has no place for the script of
+    a peer."""
+    first = first_program(symptoms, suite, basis, WIDTH)
+    if first.program is None or not first.program.script:
+        return first
+    for symptom in symptoms:
+        shown = first_program([symptom], suite, basis, WIDTH)
+        if shown.program and not shown.program.script:
+            return shown
+    name = shlex.quote(first.symptom.name)
+    why_not = f"a peer sends its packets; `rdma-cts reproducer {name}` writes a program and a script of the peer"
+    return Made(first.symptom, None, why_not)
 
 
 def mail_of(finding: Finding, runs: Iterable[Run], suite: Suite) -> str:

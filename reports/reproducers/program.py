@@ -132,7 +132,7 @@ def program_of(
         wire = WireScript(writer)
         wire.write()
         text = _text(writer, rules, remark)
-        return Program(case.id, text, wire.script(rules, file_name(case.id)))
+        return Program(case.id, text, wire.script(rules))
     for step in case.before:  # the calls before the judged call are a part of the set-up
         _step(writer, step, "before")
         writer.say_if("violations", 'errx(2, "not set up");')

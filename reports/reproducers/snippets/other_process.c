@@ -2,7 +2,7 @@
 static struct { uint32_t lkey, rkey; } other; /* keys of the other process */
 static int awake[2];
 
-/* Lets another process open the device, register shared memory, and wait. */
+/* A process opens the device, registers shared memory, and waits. */
 static int other_process(void *at, size_t length, int access)
 {
     int told[2];

@@ -1,6 +1,6 @@
 """@about
 
-usage: python3 @file OWN_ADDRESS PROGRAM [ARGUMENT ...]
+usage: python3 THIS_FILE OWN_ADDRESS PROGRAM [ARGUMENT ...]
 
 Runs on a machine with an ordinary network interface, whose IPv4 address is OWN_ADDRESS. PROGRAM starts the C program
 beside this script at the RDMA device, for example `ssh root@node ./a.out mlx5_0 OWN_ADDRESS`. Needs the standard library
