@@ -86,10 +86,10 @@ class Change(Access):
     def _changed(self, region: Registered, domain: str) -> str:
         """Changes the region. Returns the code of a refusal, else an empty text."""
         flags = _CHANGE.mask_of(*(f"CHANGE_{flag.upper()}" for flag in self.flags))
-        pd = self.objects.pds[domain] if "pd" in self.flags else None
-        addr = length = access = 0
-        if "translation" in self.flags:
-            addr, length = self._new_range(region.extent)
+        # No flag selects some of these arguments: they are ignored, and are not those of the region.
+        pd = self.objects.pds[domain if "pd" in self.flags else _OTHER[domain]]
+        addr, length = self._new_range(region.extent)
+        access = 0
         if "access" in self.flags:
             access = self.objects.rights(self.change["new_rights"], "reg_mr")
         changed = region.entry.rereg_mr(region.mr, flags, pd, addr, length, access)
@@ -102,7 +102,7 @@ class Change(Access):
             "elsewhere": (addr + half, half),
             "same": (addr, length),
             "longer": (addr - _MORE, length + 2 * _MORE),
-            "shorter": (addr + _MORE, length - 2 * _MORE),
+            "shorter": (addr, length - 2 * _MORE),
             "odd": (addr + _MORE + 1, length - 2 * _MORE - 9),
         }[self.change["range"]]
 
