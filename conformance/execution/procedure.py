@@ -10,8 +10,9 @@ from functools import partial
 from conformance.bench.calls import errno_name
 from conformance.errors import HarnessFailure, PeerLost, SetupRefused
 from conformance.execution.context import CaseContext, told
-from conformance.execution.steps import STEPS, alloc_window
+from conformance.execution.steps import STEPS
 from conformance.execution.traffic import run_probes
+from conformance.execution.windows import alloc_window
 from conformance.judging.faults import DONE, fault_of, outcome_of
 from conformance.kernel import paging
 from conformance.model.case import Case, MrSpec, Step, WindowSpec, format_argument
