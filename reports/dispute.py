@@ -5,15 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.defects import Defect, Symptom
+from conformance.defects import Defect, Severity, Symptom
 from conformance.errors import UserError, command, format_count
 from conformance.model.verdict import VIOLATIONS
 from conformance.results.conclusions import verdict_on
+from conformance.tables.suite import POINT
 from reports.digest import Digest
 from reports.evidence import location
 from reports.explanations import FINGERPRINT, defect_of
 from reports.terminal import device_line
 
+_REMOTE = (Severity.REMOTE_CRASH, Severity.REMOTE_MEMORY)
 _CLAIMS = """
 Keep the paragraph that is true, complete it, and delete the others.
 
@@ -57,6 +59,10 @@ def violation_about(word: str, run: Digest | None) -> tuple[Defect, Symptom, Dig
 def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     """Yields the lines of the text."""
     rules = ", ".join(symptom.rules)
+    if defect.severity in _REMOTE:
+        yield "A remote peer can trigger this. Do not send this text, the run or a program to a public place:"
+        yield "report it as SECURITY.md says, first to the kernel's security contact and the driver's maintainers."
+        yield ""
     yield "To: the maintainers of the suite (an issue in the repository from which you have it)"
     yield f"Subject: rdma-cts: {symptom.verdict} of {rules} is disputed: {defect.title}"
     yield ""
@@ -70,7 +76,7 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     yield ""
     yield from _steps(symptom)
     yield f"observed:  {symptom.line}"
-    yield f"repeated:  {run.violations.repetitions.text_of(symptom.case) or _others(defect, run)}"
+    yield f"repeated:  {_repeated(symptom, run) or _others(defect, run)}"
     yield ""
     yield from _rules(symptom, run)
     where = run.path
@@ -91,6 +97,14 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     yield from filter(None, (beside,))
     yield f"    {command('reproducer', defect.fingerprint, '--run', where, '--mail')}"
     yield f"Repeated by: {symptom.repro}"
+
+
+def _repeated(symptom: Symptom, run: Digest) -> str:
+    """Returns whether this violation was confirmed; for a point, that of the point and not of its sweep."""
+    repetitions = run.violations.repetitions
+    if symptom.name == symptom.case:
+        return repetitions.text_of(symptom.case)
+    return repetitions.text_at(symptom.case, symptom.name.removeprefix(f"{symptom.case}{POINT}"))
 
 
 def _others(defect: Defect, run: Digest) -> str:

@@ -1,5 +1,6 @@
 """Tests of behaviour that users expect: pipes, full devices, signals, mistakes in command lines, unforeseen errors."""
 
+import lzma
 import os
 import shlex
 import signal
@@ -116,6 +117,8 @@ def test_a_terminal_with_only_ascii_does_not_make_a_command_fail() -> None:
         "link",
         "night/cell.json",
         "night/run.log",
+        "copy.jsonl",
+        "copy.jsonl.xz",
     ],
 )
 def test_no_output_replaces_recorded_data(
@@ -127,6 +130,9 @@ def test_no_output_replaces_recorded_data(
     names = "run/points/1.json run/console.log run/console-2.log run/lab.json night/cell.json"
     laid(run.parent, dict.fromkeys([*names.split(), "night/run.log"], "{}"))
     (run.parent / "link").symlink_to("run/results.jsonl")
+    recorded = (run / "results.jsonl").read_bytes()
+    (run.parent / "copy.jsonl").write_bytes(recorded)
+    (run.parent / "copy.jsonl.xz").write_bytes(lzma.compress(recorded))
     before = (run.parent / out).read_bytes()
     monkeypatch.chdir(run.parent)
     said = f"rdma-cts: {out} is recorded data, which output must not replace; give another file to --out\n"

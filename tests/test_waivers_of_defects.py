@@ -53,6 +53,17 @@ def made(tmp_path: Path, *names: str) -> Waivers:
     return read_waivers(path, NO_SUITE, TODAY)
 
 
+def test_waivers_of_every_defect_of_a_recorded_run_can_be_read_and_cover_it(tmp_path: Path) -> None:
+    digest = read(ROOT / "docs/runs/rxe.jsonl.xz")
+    run = Run("rxe", digest.header, digest.results)
+    path = tmp_path / "waivers.yaml"
+    path.write_text(waivers_text([run], "the rdma team", ISSUE, EXPIRES))
+    waivers = read_waivers(path, NO_SUITE, TODAY)
+    assert 'severity: "remote: memory"' in path.read_text()
+    applied = [waivers.applied(record, digest.header) for record in digest.results]
+    assert not [record["case"] for record in applied if record["effective"] in VIOLATIONS]
+
+
 @pytest.fixture
 def waivers(tmp_path: Path) -> Waivers:
     return made(tmp_path, "forky")
@@ -188,7 +199,7 @@ WRONG = {
         "REG-25",
         "'REG-25' is not a fingerprint, which has 12 hexadecimal digits",
     ),
-    "no-severity": ("severity: kernel crash", "severity: bad", "unknown severity 'bad'"),
+    "no-severity": ('severity: "kernel crash"', 'severity: "bad"', "unknown severity 'bad'"),
     "both": (
         "title:",
         "rule: REG-25\n    about:",

@@ -111,7 +111,8 @@ def refuse_recorded(path: Path) -> None:
     of_run = _EVIDENCE.fullmatch(place.name) and any(
         os.path.lexists(place.parent / name) for name in (*recorded, plan.LAB_FILE_NAME)
     )
-    if os.path.isfile(place) and (place.name in recorded or in_points or of_run):
+    named = place.name in recorded or in_points or of_run
+    if os.path.isfile(place) and (named or records.is_recording(place)):
         raise UserError(
             f"{path} is recorded data, which output must not replace",
             hint="give another file to --out",

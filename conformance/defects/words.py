@@ -47,6 +47,8 @@ _GROUPS = {
     ACCESS: "an access",
     WIRE: "the handling of packets",
 }
+# What happened to an object when a call changed its access, at any entry.
+_CHANGES = {"ibv_rereg_mr": "a re-registration", "ibv_bind_mw": "a bind"}
 # The words before and after the word `region` in a title.
 _BEFORE = {ON_DEMAND: "on-demand (ODP) "}
 _BEHIND = {
@@ -251,7 +253,7 @@ def _use(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str
     if what == "region":
         return _THROUGH_A_REGION[more[0]].format(more[1] or "an operation")
     if what == "dead key" and more:
-        return f"a key remains valid after {more[0]} has replaced it"
+        return f"the access of before {_CHANGES.get(more[0], more[0])} remains"
     if what == "dead key":
         return "a key remains valid after its region was destroyed"
     return "requests access bytes outside of a region"

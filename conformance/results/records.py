@@ -11,6 +11,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,7 @@ PLAN_FILE = "plan.json"  # the plan of a run that can be resumed; the file is ne
 _PRIVATE = "--guest-env"  # the only private option of a command that runs a case
 # Characters without which all texts of a line of ASCII are printable: of escapes, of UTF-16 and UTF-32, and DEL.
 _UNPRINTABLE = (b"\\", b"\0", b"\x7f")
+_HEADER = b'{"type":"header","schema":"rdma-cts/'
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
@@ -323,6 +325,13 @@ def _shown(record: ResultRecord, shared: dict[tuple[str, int], Any]) -> ResultRe
         if isinstance(value, (dict, list)):
             shown[key] = shared.setdefault((key, id(record.get(key))), value)
     return shown  # type: ignore[no-any-return]
+
+
+def is_recording(path: Path) -> bool:
+    """Whether the first line of a file is the header of recorded results, whatever the file's name."""
+    with suppress(OSError):
+        return next(regular_lines(path), b"").startswith(_HEADER)
+    return False
 
 
 def read_results(path: Path) -> Shown:

@@ -375,7 +375,7 @@ def _lines_of(
     else:
         span = ""
     yield f"    where: {{driver: {as_yaml(runs[0].driver)}{span}}}"
-    yield f"    observed: {{severity: {worst.severity.label}}}"
+    yield f"    observed: {{severity: {as_yaml(worst.severity.label)}}}"
     yield f"    issue: {as_yaml(issue.replace(FINGERPRINT, worst.fingerprint))}"
     yield f"    owner: {as_yaml(owner)}"
     yield f"    expires: {expires.isoformat()}"
