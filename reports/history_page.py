@@ -21,6 +21,7 @@ from reports.comparison import CHANGED, KINDS, kind_of
 from reports.digest import read
 from reports.history import (
     OUTCOMES,
+    REGRESSED,
     Cell,
     Facts,
     History,
@@ -267,6 +268,22 @@ class HistoryPage:
         for item in news:
             by_kind[item.kind].append(item)
         return {kind: changes for kind, changes in by_kind.items() if changes}
+
+    def since_good(self, cell: Cell) -> list[News]:
+        """Returns the defects of a cell that regressed which its last good night did not have, if the latest change of
+        their lane is of an earlier night than the cell's. They are the reason for its outcome."""
+        news = []
+        for defect, track in self.defects if cell.outcome.outcome == REGRESSED else ():
+            for lane in track.lanes:
+                steps = [step for step in lane.steps if step.night > cell.outcome.against]
+                if (
+                    lane.name == cell.name
+                    and lane.is_bad
+                    and steps
+                    and steps[-1].night < cell.night
+                ):
+                    news.append(News(track, lane, steps[-1], defect))
+        return news
 
     @cached_property
     def statements(self) -> Mapping[str, RuleFacts]:

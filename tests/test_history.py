@@ -298,3 +298,15 @@ def test_each_night_links_to_its_report_unless_the_report_was_removed(short: Pat
         assert f'<a href="{gone.relative_to(short)}">' not in history_page.page_of(history)
     finally:
         gone.with_suffix(".kept").rename(gone)
+
+
+def test_a_stack_that_is_still_regressed_says_by_what(tmp_path: Path) -> None:
+    history = tmp_path / "history"
+    keep(history, 0, "forky", Outcome(BASELINE), run_of({}))
+    for night in (1, 2):
+        keep(history, night, "forky", Outcome(REGRESSED, against=name_of(0)), run_of({1: "FAIL"}))
+    text = " ".join(history_page.page_of(read_history(history)).split())
+    assert "forky, regressed in an earlier night and not fixed:" in text
+    assert text.index("not fixed:") < text.index("Nothing changed in this night.")
+    keep(history, 3, "forky", Outcome(GOOD, against=name_of(0)), run_of({}))
+    assert "not fixed:" not in history_page.page_of(read_history(history))
