@@ -193,7 +193,9 @@ class Comparison:
         return {record["case"]: record for record in self.new.results}
 
     def of(self, kind: str) -> list[Change]:
-        return [change for change in self.changes if change.kind == kind]
+        """Returns the changes of a kind: first those after which the kernel or the process dies, or hangs."""
+        changes = (change for change in self.changes if change.kind == kind)
+        return sorted(changes, key=lambda change: change.new not in _DEATHS)
 
     @property
     def status(self) -> int:
