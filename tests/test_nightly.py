@@ -217,7 +217,7 @@ def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
         forky=GOOD_RUN,
         sid=GOOD_RUN,
     )
-    said = [" ".join(command[4:]) for command in nights.commands]
+    said = [" ".join(command[command.index("run") :]) for command in nights.commands]
     (night,) = nights.history.nights
     out = nights.folder / night
     assert said == [
