@@ -5,6 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 _LONGEST = 400  # bytes of a report
+# The pipes by which this process wakes its children. A later child must not hold them: an earlier child would not
+# notice that they are closed.
+_wakes: set[int] = set()
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Child:
 
     def end(self) -> None:
         """Closes the pipes, which wakes a waiting child, and waits until the child has exited."""
+        _wakes.discard(self._wake)
         os.close(self._wake)
         os.close(self._report)
         os.waitpid(self.pid, 0)
@@ -36,10 +40,13 @@ def fork(work: Callable[[Callable[[bytes], object], Callable[[], object]], objec
     pid = os.fork()
     if pid == 0:
         try:
-            os.close(wake)
+            for inherited in (wake, *_wakes):
+                os.close(inherited)
+            _wakes.clear()
             work(lambda text: os.write(report, text[:_LONGEST]), lambda: os.read(waits, 1))
         finally:
             os._exit(0)
     os.close(waits)
     os.close(report)
+    _wakes.add(wake)
     return Child(pid, wake, said)
