@@ -207,8 +207,12 @@ def results(out: Path) -> list[bytes]:
 
 
 def guests_with(*parts: str) -> list[int]:
-    lines = {pid: " ".join(words) for pid, words in command_lines().items() if "qemu" in words[0]}
-    return [pid for pid, line in lines.items() if all(part in line for part in parts)]
+    guests = []
+    for pid, words in command_lines().items():
+        line = " ".join(words)
+        if "qemu" in words[0] and all(part in line for part in parts):
+            guests.append(pid)
+    return guests
 
 
 def booted(cache: Path) -> bool:
