@@ -176,7 +176,8 @@ def test_no_id_widens_a_page_and_a_narrow_one_begins_with_a_defect(
     digest = run(tmp_path, [bad])
     footer: Any = {**(digest.footer or {}), "confirmation": FIGURES}
     digest = replace(digest, confirmations=(repetition,), footer=footer)
-    for runs in ([digest], [digest, digest]):
+    other = run(tmp_path, [result(SUITE.cases[0], "UNSUPPORTED", case="reg_mr/of/another-length")])
+    for runs in ([digest], [digest, digest], [digest, other, other]):
         show(browser, tmp_path, *runs)
         assert browser.one(".defect").rect["y"] < 844
         build(browser)
