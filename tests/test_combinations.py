@@ -17,6 +17,7 @@ from conformance.combinations.run import observe
 from conformance.errors import UserError
 from conformance.execution import connection
 from conformance.execution.runner import no_progress
+from conformance.judging import judge
 from conformance.judging.combinations import Judged, deviation
 from conformance.model.combinations import CoveringArray, Point
 from conformance.model.fault import FaultKind
@@ -61,7 +62,7 @@ PAIRS = array("pairs")
 
 def judged(device: type[Device], points: CoveringArray = PAIRS) -> Judged:
     with closing(ReferenceBench(device())) as bench:
-        seen = observe(points, bench, lambda name: True, no_progress)
+        seen = observe(points, bench, lambda *need: True, no_progress)
     return Judged(points, seen["combinations"])
 
 
@@ -229,6 +230,16 @@ def _combinations(points: Sequence[Point], strength: int) -> set[tuple[Any, ...]
         for chosen in itertools.combinations(range(len(point)), strength):
             values.add((chosen, tuple(point[number] for number in chosen)))
     return values
+
+
+def test_a_case_of_which_no_point_can_be_run_is_unsupported() -> None:
+    case = load_suite().find("access/model/pairs")
+    assert case is not None
+    with closing(ReferenceBench(Device())) as bench:
+        nothing = observe(PAIRS, bench, lambda name: False, no_progress)
+        something = observe(PAIRS, bench, lambda name: name != "atomics", no_progress)
+    verdicts = [judge(case, (), seen).verdict for seen in (nothing, something)]
+    assert verdicts == [Verdict.UNSUPPORTED, Verdict.PASS]
 
 
 def test_combinations_that_a_device_lacks_are_counted_by_the_missing_capability() -> None:

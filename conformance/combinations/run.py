@@ -18,6 +18,7 @@ from conformance.model.point_index import encode_index
 from conformance.older_python import zip
 
 _CARRIED_OUT = {"model": Access, "binds": Bind, "changes": Change}  # by the table of the model
+_ENTRIES = {"libibverbs": "libibverbs", "kernel": "uverbs"}  # of a model's values
 _PROGRESS = 100  # the number of points between two reports
 _DIVIDED = (
     ["range"],
@@ -30,11 +31,9 @@ _OF_PAGES = (["memory"], ["later_memory"])  # of pages, in the first packet or i
 def run_combinations(case: Case, run: RunContext, progress: Progress) -> CaseRun:
     """Runs the points of a case."""
 
-    def declared(name: str) -> bool:
+    def declared(name: str, entry: str = case.entry) -> bool:
         capabilities = run.basis.capabilities
-        return not (
-            capabilities.undeclared([name], case.entry) or capabilities.unmet([name], case.entry)
-        )
+        return not (capabilities.undeclared([name], entry) or capabilities.unmet([name], entry))
 
     assert case.array is not None
     points = case.array
@@ -49,10 +48,11 @@ def run_combinations(case: Case, run: RunContext, progress: Progress) -> CaseRun
 def observe(
     points: CoveringArray,
     bench: Bench,
-    declared: Callable[[str], bool],
+    declared: Callable[..., bool],
     progress: Progress,
 ) -> Observation:
-    """Carries out each point for which the device declares what the point needs."""
+    """Carries out each point for which the device declares what the point needs: at the entry of the case or, for a
+    point that has an entry of its own, at that entry."""
     conditions = Conditions(points.model)
     classes: dict[str, int] = {}
     found: list[PointClass] = []
@@ -63,11 +63,12 @@ def observe(
         for number, point in enumerate(points.points):
             if number % _PROGRESS == 0:
                 progress(points.model.text(point), number)
-            missing = [need for need in conditions.needs(point) if not declared(need)]
+            values = dict(zip(points.model.names, point, strict=True))
+            entry = [_ENTRIES[values["entry"]]] if "entry" in values else []
+            missing = [need for need in conditions.needs(point) if not declared(need, *entry)]
             if missing:
                 index.append(LACKING + lacking.setdefault(missing[0], len(lacking)))
                 continue
-            values = dict(zip(points.model.names, point, strict=True))
             answer = points.answer(number)
             faults = conditions.faults(point)
             access = carried_out(points.model.name)(objects, values, faults)

@@ -174,6 +174,9 @@ def _judge_calls(
         return _judge_open(case, undeclared, lack, observed)
     if undeclared:
         return _judge_undeclared(case, undeclared, lack, observed)
+    if "combinations" in observed and not observed["combinations"]["classes"]:
+        lacking = ", ".join(observed["combinations"]["lacking"])
+        return Judgement(Verdict.UNSUPPORTED, f"each point needs what the device lacks: {lacking}")
     return judge_steps(case, observed)
 
 
