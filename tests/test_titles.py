@@ -107,8 +107,9 @@ def test_one_cause_at_points_with_several_rules_and_keys_is_one_defect() -> None
     assert at_points(*hung) == ["fenced requests that are sent again never complete"]
     again = {"operation": "ATOMIC_WRITE", "before": "not_ready", "key": "window"}
     on_demand = ("REG-12", FaultKind.REFUSED, {**again, "region": "on_demand"})
-    assert at_points(("IOVA-02", FaultKind.REFUSED, again), on_demand) == [
-        "an ATOMIC WRITE that is sent again goes to another address"
+    flush = ("REG-08", FaultKind.REFUSED, {**again, "operation": "FLUSH_GLOBAL"})
+    assert at_points(("IOVA-02", FaultKind.REFUSED, again), on_demand, flush) == [
+        "requests that are sent again go to another address: ATOMIC_WRITE, FLUSH_GLOBAL"
     ]
 
 

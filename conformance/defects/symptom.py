@@ -14,7 +14,7 @@ to one defect. The following facts, besides the kind of violation, determine a c
   requests.
 - A request moved bytes outside of a window: no further fact, as for a region.
 - A circumstance of points of a model that explains the failure: inline data or several elements of a builder, an atomic
-  operation after a reset of its queue pair, an ATOMIC WRITE that is sent again, a fenced request that never completes.
+  operation after a reset of its queue pair, an ATOMIC WRITE or FLUSH that is sent again, a fenced request that never completes.
   The rule and the key do not matter.
 - Another failure in the use of a window: the rule. If the window was bound although the bind must be refused, the missing
   refusal is the cause. Requests in flight that move bytes after the window has ended have one cause.

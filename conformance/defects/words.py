@@ -235,7 +235,10 @@ def _use(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str
         failed = "an RDMA READ that was cut off" if read else "a failed request"
         return f"atomic operations fail after a reset of their queue pair, which follows {failed}"
     if what == SENT_AGAIN:
-        return "an ATOMIC WRITE that is sent again goes to another address"
+        operations = {symptom.fault.operation for symptom in symptoms}
+        return (
+            f"requests that are sent again go to another address: {', '.join(sorted(operations))}"
+        )
     if what == BUILT_INLINE or more[1:] == [BUILT]:
         return f"{more[-1] if more else what}: {_effects(symptoms)}"
     if more == [FENCED]:

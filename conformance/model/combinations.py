@@ -27,7 +27,11 @@ _RESET = ("refused", "expired", CUT_READ)
 # Circumstances of points; see below. Fingerprints contain the texts.
 ATOMIC_AFTER_RESET = "an atomic operation after a reset"
 FENCED = "fenced requests"
-SENT_AGAIN = "an ATOMIC WRITE that is sent again"
+SENT_AGAIN = "an ATOMIC WRITE that is sent again"  # or a FLUSH
+_OWN_ADDRESS = (
+    "ATOMIC_WRITE",
+    "FLUSH_GLOBAL",
+)  # operations of which drivers compute the address apart
 # Before the errno of a receive that was refused when it was posted.
 RECEIVE = "receive: "
 Test = Callable[[Point], bool]
@@ -39,7 +43,7 @@ ASPECTS = GRANTED, REFUSED, POSTED, COMPLETED, STATUS, FIELDS
 
 def circumstance(values: Mapping[str, str], effect: Effect) -> str:
     """Returns why a request fails with this effect whatever it addresses: it has a fence, is an atomic operation after a
-    reset or an ATOMIC WRITE that is sent again, has inline data or several elements of a builder, or its region is on
+    reset or an ATOMIC WRITE or FLUSH that is sent again, has inline data or several elements of a builder, or its region is on
     demand; empty for other points. What a device keeps over a reset may become visible at a later point."""
     operation, before = values.get("operation"), values.get("before")
     unlike_answer = effect in (Effect.MISPLACED, Effect.REFUSED, Effect.HUNG, Effect.ACCEPTED)
@@ -51,7 +55,7 @@ def circumstance(values: Mapping[str, str], effect: Effect) -> str:
         return FENCED
     if before in _RESET and operation in ATOMICS_IN_ORDER and unlike_answer:
         return ATOMIC_AFTER_RESET
-    if before == NOT_READY and operation == "ATOMIC_WRITE" and failed:
+    if before == NOT_READY and operation in _OWN_ADDRESS and failed:
         return SENT_AGAIN
     if built and inline and effect in (Effect.REFUSED, Effect.STATUS):
         return BUILT_INLINE
