@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from conformance.model.combinations import (
     ATOMIC_AFTER_RESET,
+    BUILT_INLINE,
     COMPLETED,
     FIELDS,
     GRANTED,
@@ -253,7 +254,7 @@ class Judged:
         fault = wrong.fault
         values = dict(zip(self.array.model.names, point, strict=True))
         why = circumstance(values, fault.effect)
-        if wrong.aspect in (POSTED, COMPLETED):
+        if wrong.aspect == POSTED or (wrong.aspect == COMPLETED and why != BUILT_INLINE):
             why = ""
         blamed = [RULE_OF.get(why, blamed[0])]
         verdict = verdict_of(fault.kind)

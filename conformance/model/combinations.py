@@ -61,7 +61,8 @@ def circumstance(values: Mapping[str, str], effect: Effect) -> str:
         return BUILT_INLINE
     if on_demand and failed:
         return ON_DEMAND
-    if built and inline and (failed or effect is Effect.ACCEPTED):
+    # Of an unsignaled request without its data, only the missing completion shows that it was accepted.
+    if built and inline and (failed or effect in (Effect.ACCEPTED, Effect.HUNG)):
         return BUILT_INLINE
     if built and not inline and values.get("elements", "only") != "only" and failed:
         return BUILT_LIST
