@@ -399,3 +399,15 @@ def test_a_device_may_refuse_persistence_of_ordinary_memory_in_the_set_up_of_a_p
     judgement = refused_region(case(row % "FLUSH_GLOBAL"), seen)
     assert judgement is not None
     assert judgement.verdict == Verdict.FAIL
+
+
+def test_statuses_of_requests_in_flight_are_judged_only_where_a_document_defines_them() -> None:
+    of = load_suite().find(
+        "reg_mr/completion_status/rdma-write-in-flight-when-its-region-ends",
+    )
+    assert of is not None
+    answer = {"rc": 0, "returned": "0", "errno": "", "layer": "kernel"}
+    wrong = {**answer, "differences": ["LOC_QP_OP_ERR instead of REM_ACCESS_ERR"]}
+    seen: Any = {**answer, "afterwards": [wrong]}
+    assert judge(of, [], seen).verdict == Verdict.FAIL
+    assert judge(of, ["iba_statuses"], seen).verdict == Verdict.UNSUPPORTED

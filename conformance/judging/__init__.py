@@ -364,7 +364,12 @@ def _judge_undeclared(
     judgement = judge_steps(case, observed)
     inert = first_refused(case, observed)
     of_declared = judgement.verdict == Verdict.PASS and is_only_of_declared(case)
-    if inert or of_declared:
+    of_statuses = (
+        "iba_statuses" in undeclared
+        and judgement.fault is not None
+        and judgement.fault.verb == "await_statuses"
+    )
+    if inert or of_declared or of_statuses:
         return Judgement(
             Verdict.UNSUPPORTED,
             f"{judgement.reason} ({note})",
