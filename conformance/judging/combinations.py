@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from conformance.model.combinations import (
     ATOMIC_AFTER_RESET,
-    BUILT_INLINE,
     COMPLETED,
     FIELDS,
     GRANTED,
@@ -28,6 +27,7 @@ from conformance.model.fault import Fault, FaultKind, verdict_of
 from conformance.model.observation import AccessSeen, CombinationsSeen, PointClass
 from conformance.model.point_index import decode_index
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.model.vocabulary import BUILT_INLINE
 from conformance.older_python import zip
 from conformance.wire.statuses import FLUSHED
 
