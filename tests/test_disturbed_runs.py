@@ -63,7 +63,7 @@ def guest_of(out: Path) -> int:
 
 def in_private_mounts() -> tuple[str, ...]:
     """Returns the words before a command whose mounts are its own."""
-    return privileges.prefix() or ("unshare", "--mount")
+    return privileges.prefix() or ("unshare", "--mount", "--propagation", "unchanged")
 
 
 @contextmanager

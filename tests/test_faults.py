@@ -6,6 +6,7 @@ import pytest
 
 from conformance import judging
 from conformance.defects import Symptom, cause_of, severity_of, symptoms_of
+from conformance.judging import judgement
 from conformance.judging.sentences import sentence
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.record_shape import completed
@@ -89,7 +90,8 @@ def test_no_sentence_changes_a_defect(
         said.append(fault)
         return "xyzzy SUCCESS of 42"
 
-    monkeypatch.setattr(judging, "sentence", nonsense)
+    for module in (judging, judgement):
+        monkeypatch.setattr(module, "sentence", nonsense)
     assert found_in(file, tmp_path) == before
     assert said
 

@@ -364,10 +364,9 @@ def _judge_undeclared(
     judgement = judge_steps(case, observed)
     inert = first_refused(case, observed)
     of_declared = judgement.verdict == Verdict.PASS and is_only_of_declared(case)
-    of_statuses = (
-        "iba_statuses" in undeclared
-        and judgement.fault is not None
-        and judgement.fault.verb == "await_statuses"
+    of_statuses = "iba_statuses" in undeclared and (
+        any(step.call == "await_statuses" for step in case.afterwards)
+        and (judgement.fault is None or judgement.fault.verb == "await_statuses")
     )
     if inert or of_declared or of_statuses:
         return Judgement(

@@ -57,10 +57,11 @@ def refused_requests(cases: Collection[Case]) -> Refusals:
         unacknowledged += step.arguments.get("qp_type") in _UNACKNOWLEDGED
         faults += _faults(case)
     for array in (case.array for case in cases if case.array is not None):
-        column = array.model.names.index("transport")
-        transports = [point[column] for point in array.part("refused").points]
-        number += len(transports)
-        unacknowledged += sum(transport in _UNACKNOWLEDGED for transport in transports)
+        refused = array.part("refused").points
+        number += len(refused)
+        if "transport" in array.model.names:  # else the points are over RC
+            column = array.model.names.index("transport")
+            unacknowledged += sum(point[column] in _UNACKNOWLEDGED for point in refused)
     return Refusals(number, unacknowledged, faults)
 
 
