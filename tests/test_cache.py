@@ -324,7 +324,12 @@ def test_bytecode_is_in_the_cache_if_it_is_not_beside_the_modules(
         sys.executable,
         *("-c", _START, beside, *command.split()),
         cwd=ROOT,
-        env={**os.environ, "RDMA_CTS_CACHE": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={
+            **os.environ,
+            "RDMA_CTS_CACHE": str(tmp_path),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPYCACHEPREFIX": "",  # a command that ran in this process may have set it
+        },
     )
     assert done.stdout.split() == [str(folder if uses else None), str(not writes)], done.stderr
     if uses:
