@@ -18,7 +18,7 @@ from conformance.errors import UserError
 from conformance.execution import connection
 from conformance.execution.runner import no_progress
 from conformance.judging import judge
-from conformance.judging.combinations import Judged, deviation
+from conformance.judging.combinations import Judged, deviation, is_granted
 from conformance.model.combinations import CoveringArray, Point
 from conformance.model.fault import FaultKind
 from conformance.model.verdict import Verdict
@@ -230,6 +230,21 @@ def _combinations(points: Sequence[Point], strength: int) -> set[tuple[Any, ...]
         for chosen in itertools.combinations(range(len(point)), strength):
             values.add((chosen, tuple(point[number] for number in chosen)))
     return values
+
+
+def test_a_failed_request_without_a_completion_is_told_unless_its_inline_data_may_be_lost() -> None:
+    with closing(ReferenceBench(Device())) as bench:
+        seen = observe(PAIRS, bench, lambda name: True, no_progress)["combinations"]
+    for found in seen["classes"]:
+        answer = found["answer"]
+        if found["reliable"] and not is_granted(answer) and answer["posted"] == "0":
+            flushed = [["WR_FLUSH_ERR", "another wr_id"]]
+            found["observed"] = {**found["observed"], "requester": flushed}
+    (group,) = (group for key, group in Judged(PAIRS, seen).groups.items() if key[1] == "WC-07")
+    values = [dict(zip(PAIRS.model.names, point)) for point in group.points]
+    inline = [point for point in values if point["flags"] == "inline"]
+    assert {point["posting"] for point in inline} == {"post_send"}
+    assert {point["posting"] for point in values} > {"post_send"}
 
 
 def test_a_case_of_which_no_point_can_be_run_is_unsupported() -> None:

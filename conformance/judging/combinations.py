@@ -23,7 +23,7 @@ from conformance.model.combinations import (
     Point,
     circumstance,
 )
-from conformance.model.fault import Fault, FaultKind, verdict_of
+from conformance.model.fault import Effect, Fault, FaultKind, verdict_of
 from conformance.model.observation import AccessSeen, CombinationsSeen, PointClass
 from conformance.model.point_index import decode_index
 from conformance.model.verdict import VIOLATIONS, Verdict
@@ -254,7 +254,7 @@ class Judged:
         fault = wrong.fault
         values = dict(zip(self.array.model.names, point, strict=True))
         why = circumstance(values, fault.effect)
-        if wrong.aspect == COMPLETED and why == BUILT_INLINE:
+        if wrong.aspect == COMPLETED and circumstance(values, Effect.ACCEPTED) == BUILT_INLINE:
             # Without its data, the request may have succeeded, and then an unsignaled one is not told.
             self.verdicts[Verdict.PASS] += 1
             return

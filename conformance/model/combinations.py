@@ -28,10 +28,8 @@ _RESET = ("refused", "expired", CUT_READ)
 ATOMIC_AFTER_RESET = "an atomic operation after a reset"
 FENCED = "fenced requests"
 SENT_AGAIN = "an ATOMIC WRITE that is sent again"  # or a FLUSH
-_OWN_ADDRESS = (
-    "ATOMIC_WRITE",
-    "FLUSH_GLOBAL",
-)  # operations of which drivers compute the address apart
+# Operations of which drivers compute the address apart.
+_OWN_ADDRESS = ("ATOMIC_WRITE", "FLUSH_GLOBAL")
 # Before the errno of a receive that was refused when it was posted.
 RECEIVE = "receive: "
 Test = Callable[[Point], bool]
@@ -43,8 +41,8 @@ ASPECTS = GRANTED, REFUSED, POSTED, COMPLETED, STATUS, FIELDS
 
 def circumstance(values: Mapping[str, str], effect: Effect) -> str:
     """Returns why a request fails with this effect whatever it addresses: it has a fence, is an atomic operation after a
-    reset or an ATOMIC WRITE or FLUSH that is sent again, has inline data or several elements of a builder, or its region is on
-    demand; empty for other points. What a device keeps over a reset may become visible at a later point."""
+    reset or an ATOMIC WRITE or FLUSH that is sent again, has inline data or several elements of a builder, or its
+    region is on demand; empty for other points. What a device keeps over a reset may become visible at a later point."""
     operation, before = values.get("operation"), values.get("before")
     unlike_answer = effect in (Effect.MISPLACED, Effect.REFUSED, Effect.HUNG, Effect.ACCEPTED)
     failed = effect in (Effect.MISPLACED, Effect.REFUSED)
@@ -61,8 +59,7 @@ def circumstance(values: Mapping[str, str], effect: Effect) -> str:
         return BUILT_INLINE
     if on_demand and failed:
         return ON_DEMAND
-    # Of an unsignaled request without its data, only the missing completion shows that it was accepted.
-    if built and inline and (failed or effect in (Effect.ACCEPTED, Effect.HUNG)):
+    if built and inline and (failed or effect is Effect.ACCEPTED):
         return BUILT_INLINE
     if built and not inline and values.get("elements", "only") != "only" and failed:
         return BUILT_LIST
