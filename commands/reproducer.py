@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from commands.cli.output import STANDARD_OUTPUT, refuse_recorded, write_out
+from commands.cli.output import STANDARD_OUTPUT, has_other_content, refuse_recorded, write_out
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.defects import Symptom
@@ -103,7 +103,7 @@ def execute(arguments: argparse.Namespace) -> int:
         name, program = _program(name, symptoms, suite, basis)
         text, script = program.text, program.script
     out = arguments.out or (STANDARD_OUTPUT if arguments.mail else _FILE)
-    if arguments.out is None and _differs(out, text):
+    if arguments.out is None and has_other_content(out, text.encode()):
         raise UserError(
             f"{out} exists, and its content differs",
             hint=f"give --out FILE; --out {out} replaces it",
@@ -135,17 +135,13 @@ def _program(
     raise UserError(f"{name} cannot be expressed as a C program: {reason}", hint=hint)
 
 
-def _differs(path: Path, text: str) -> bool:
-    return path.exists() and path.read_bytes() != text.encode()
-
-
 def _write_script(out: Path, script: str) -> None:
     """Writes the script of the peer beside the C program, or after it to standard output."""
     if out == STANDARD_OUTPUT:
         write_out(out, script.encode(), "")
         return
     path = out.with_suffix(".py")
-    if _differs(path, script):
+    if has_other_content(path, script.encode()):
         raise UserError(
             f"{path}, for the script of the peer, exists, and its content differs",
             hint="give another name to --out, or remove the file",

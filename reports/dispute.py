@@ -9,7 +9,6 @@ from conformance.defects import Defect, Severity, Symptom
 from conformance.errors import UserError, command, format_count
 from conformance.model.verdict import VIOLATIONS
 from conformance.results.conclusions import verdict_on
-from conformance.tables.suite import POINT
 from reports.digest import Digest
 from reports.evidence import location
 from reports.explanations import FINGERPRINT, defect_of
@@ -102,9 +101,9 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
 def _repeated(symptom: Symptom, run: Digest) -> str:
     """Returns whether this violation was confirmed; for a point, that of the point and not of its sweep."""
     repetitions = run.violations.repetitions
-    if symptom.name == symptom.case:
-        return repetitions.text_of(symptom.case)
-    return repetitions.text_at(symptom.case, symptom.name.removeprefix(f"{symptom.case}{POINT}"))
+    if symptom.point:
+        return repetitions.text_at(symptom.case, symptom.point)
+    return repetitions.text_of(symptom.case)
 
 
 def _others(defect: Defect, run: Digest) -> str:

@@ -66,8 +66,7 @@ def of_symptom(run: Digest, symptom: Symptom) -> Iterator[str]:
     yield from run.once(_deviations, [symptom.deviation])
     yield f"answered by: {answering_of(symptom)}"
     yield f"table: {location(symptom.record)}"
-    point = ",".join(f"{axis}={label}" for axis, label in symptom.smallest.items())
-    if confirmed := run.violations.repetitions.text_at(symptom.case, point):
+    if confirmed := run.violations.repetitions.text_at(symptom.case, symptom.point):
         yield f"repeated: {confirmed}"
 
 

@@ -85,12 +85,12 @@ def write_out(path: Path, data: bytes, line: str) -> None:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         return
-    remark = _REPLACED if _has_other_content(path, data) else ""
+    remark = _REPLACED if has_other_content(path, data) else ""
     if write_named(path, data):
         show([f"{line}{remark}"])
 
 
-def _has_other_content(path: Path, data: bytes) -> bool:
+def has_other_content(path: Path, data: bytes) -> bool:
     """Returns whether the path is a file with a different content."""
     with suppress(OSError):
         return path.is_file() and (path.stat().st_size != len(data) or path.read_bytes() != data)

@@ -20,11 +20,8 @@ from conformance.older_python import zip
 _CARRIED_OUT = {"model": Access, "binds": Bind, "changes": Change}  # by the table of the model
 _ENTRIES = {"libibverbs": "libibverbs", "kernel": "uverbs"}  # of a model's values
 _PROGRESS = 100  # the number of points between two reports
-_DIVIDED = (
-    ["range"],
-    ["length"],
-    ["use_range"],
-)  # faults before which a part of a list may be written
+# Faults before which a part of a list may be written.
+_DIVIDED = (["range"], ["length"], ["use_range"])
 _OF_PAGES = (["memory"], ["later_memory"])  # of pages, in the first packet or in a later one
 
 

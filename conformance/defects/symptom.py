@@ -171,10 +171,14 @@ class Symptom:
     @property
     def name(self) -> str:
         """The id of the case, with the smallest point of a sweep, in the form that `--only` accepts."""
-        labels = ",".join(f"{axis}={label}" for axis, label in self.smallest.items())
-        if labels:
-            return f"{self.case}#{labels}"
+        if self.point:
+            return f"{self.case}#{self.point}"
         return self.case
+
+    @property
+    def point(self) -> str:
+        """The smallest deviating point of a sweep, as a text; empty for other results."""
+        return ",".join(f"{axis}={label}" for axis, label in self.smallest.items())
 
 
 def symptoms_of(record: ResultRecord) -> Iterator[Symptom]:

@@ -39,7 +39,6 @@ from conformance.model.observation import Observation
 # The access flag that the peer's memory needs for an operation whose local memory is the range under test.
 _GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "REMOTE_ATOMIC"}
 
-
 # The data that show whether the peer has responded to a request: the request's completions, the peer's completions, and
 # the request's opcode.
 _Completed = tuple[Sequence[Completion], Sequence[Completion], str]
@@ -187,9 +186,8 @@ def _receive(
     returned = receiver.post_receive((region,), wr_id)
     if returned.value:
         return observed_of(returned, [], [], kind, "receive"), None
-    if (
-        kind not in RELIABLE
-    ):  # a second SEND follows, which consumes the region's receive if the first SEND is lost
+    # A second SEND follows, which consumes the region's receive if the first SEND is lost.
+    if kind not in RELIABLE:
         post_receives(receiver, [context.next_wr_id()])
     if operation == "RECV_WITH_IMM":
         opcode = "SEND_WITH_IMM"
