@@ -1,8 +1,6 @@
 """The pages of real runs in a browser, light and dark, at the width of a desk and of a phone: nothing overlaps, no page
 scrolls sideways or is longer than twelve screens before a part is unfolded, and axe-core finds no barrier."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import subprocess
@@ -107,7 +105,7 @@ def shown(browser: Browser, path: Path, scheme: str) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_fits_and_is_short(browser: Browser, pages: Mapping[str, Path], name: str) -> None:
+def test_a_page_fits_and_is_short(browser, pages, name):
     shown(browser, pages[name], "light")
     for width in (1280, 390):
         assert_fits(browser, width)
@@ -116,11 +114,9 @@ def test_a_page_fits_and_is_short(browser: Browser, pages: Mapping[str, Path], n
 
 
 @pytest.mark.nightly  # axe-core is a download
-@pytest.mark.parametrize(("scheme", "width"), LOOKS)
+@pytest.mark.parametrize("scheme, width", LOOKS)
 @pytest.mark.parametrize("name", PAGES)
-def test_axe_finds_nothing(
-    browser: Browser, pages: Mapping[str, Path], axe: str, name: str, scheme: str, width: int
-) -> None:
+def test_axe_finds_nothing(browser, pages, axe, name, scheme, width):
     with window(browser, width):
         shown(browser, pages[name], scheme)
         browser.execute_script(axe)

@@ -1,8 +1,6 @@
 """Tests that a result is attributed to the kernel's core, the kernel or the library, and that a log of the kernel names the
 place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -25,18 +23,14 @@ ONE_REGION = "given: {mrs: {mr: {access: []}}}"
 WARNING = "WARNING: CPU: 0 PID: 7 at mm/page_alloc.c:4826 __alloc_pages+0x1/0x2"
 
 
-@pytest.mark.parametrize(("suspect", "function", "named"), JUDGED["suspects"])
-def test_a_suspect_is_recognized_only_by_its_whole_name(
-    suspect: str,
-    function: str,
-    named: bool,
-) -> None:
+@pytest.mark.parametrize("suspect, function, named", JUDGED["suspects"])
+def test_a_suspect_is_recognized_only_by_its_whole_name(suspect, function, named):
     log = [WARNING, "Call Trace:", f" {function}"]
     assert bool(kernel_alarm({"taint": 0, "log": log, "suspects": ["ib_core", suspect]})) is named
 
 
-@pytest.mark.parametrize(("name", "code", "layer"), JUDGED["answers"])
-def test_checks_of_the_kernel_core_are_attributed_to_it(name: str, code: str, layer: str) -> None:
+@pytest.mark.parametrize("name, code, layer", JUDGED["answers"])
+def test_checks_of_the_kernel_core_are_attributed_to_it(name, code, layer):
     row = f"{{rules: [IOVA-02], when: {{{name}, access: []}}, then: success}}"
     of = CASES.get(name) or case(row, "reg_mr_iova")
     seen = Observation(rc=None, returned="NULL", errno=code, layer="kernel")
@@ -54,7 +48,7 @@ REREG = "{rules: [REREG-06], %s, when: {flags: [%s], access: [%s]}, then: open}"
 
 
 @pytest.mark.parametrize(
-    ("row", "more", "core"),
+    "row, more, core",
     [
         (ADVICE, ("pd_handle: invented",), "ENOENT"),
         (ADVICE, ("flags: [bit 3]",), "EINVAL"),
@@ -64,11 +58,7 @@ REREG = "{rules: [REREG-06], %s, when: {flags: [%s], access: [%s]}, then: open}"
         (REREG, ("CHANGE_PD", "REMOTE_WRITE"), ""),
     ],
 )
-def test_only_the_core_refuses_these_advices_and_reregistrations(
-    row: str,
-    more: tuple[str, ...],
-    core: str,
-) -> None:
+def test_only_the_core_refuses_these_advices_and_reregistrations(row, more, core):
     of = case(row % (ONE_REGION, *more), "advise_mr" if row is ADVICE else "rereg_mr")
     layers = {
         code: answering_layer(of, {**status(code), "errno": code})
@@ -78,13 +68,13 @@ def test_only_the_core_refuses_these_advices_and_reregistrations(
 
 
 @pytest.mark.parametrize("name", sorted(name for name in REPORTS if "oops" in name))
-def test_the_log_of_a_dead_kernel_names_the_place(name: str) -> None:
+def test_the_log_of_a_dead_kernel_names_the_place(name):
     log, place = REPORTS[name]
     assert crash_location(log) == place
 
 
 @pytest.mark.parametrize("name", sorted(name for name in REPORTS if name.startswith("dead_")))
-def test_a_kernel_of_any_processor_that_died_fails_its_case(name: str) -> None:
+def test_a_kernel_of_any_processor_that_died_fails_its_case(name):
     log, expected = REPORTS[name]
     kind, _, text = expected.partition(": ")
     fault = judge(REGISTER, [], region(), {"log": log}).fault
@@ -93,9 +83,7 @@ def test_a_kernel_of_any_processor_that_died_fails_its_case(name: str) -> None:
     assert fault.seen[0].endswith(text)
 
 
-def test_a_report_of_kasan_fails_its_case_with_the_error_the_function_and_the_first_frames() -> (
-    None
-):
+def test_a_report_of_kasan_fails_its_case_with_the_error_the_function_and_the_first_frames():
     log, place = REPORTS["kasan"]
     judgement = judge(REGISTER, [], region(), {"taint": 32, "taint_before": 0, "log": log})
     fault = judgement.fault
@@ -116,10 +104,7 @@ def test_a_report_of_kasan_fails_its_case_with_the_error_the_function_and_the_fi
     [[], ["BUG: unrelated, and before"]],
     ids=["alone", "after another"],
 )
-def test_a_report_of_a_kernel_tool_names_the_first_function_outside_of_tools(
-    name: str,
-    before: list[str],
-) -> None:
+def test_a_report_of_a_kernel_tool_names_the_first_function_outside_of_tools(name, before):
     log, expected = REPORTS[name]
     kind, _, what = expected.partition(": ")
     fault = kernel_alarm({"taint": 0, "log": [*before, *log], "suspects": ["rdma_rxe"]})

@@ -38,20 +38,20 @@ def host(monkeypatch: Patch) -> None:
 
 
 @pytest.mark.parametrize("architecture", ROWS, ids=ARCHITECTURES)
-def test_each_architecture_has_a_package_with_its_qemu(architecture: Architecture) -> None:
+def test_each_architecture_has_a_package_with_its_qemu(architecture):
     (need, *_) = packages.needs([architecture.debian])
     assert need.proof == f"program:{architecture.program}"
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64", "s390x", "ppc64le", "riscv64"])
-def test_the_default_is_the_architecture_of_the_host(machine: str, monkeypatch: Patch) -> None:
+def test_the_default_is_the_architecture_of_the_host(machine, monkeypatch):
     set_machine(monkeypatch, machine)
     assert host_architecture().machine == machine
     assert recipe_for().packages == recipe_for("forky", host_architecture()).packages
     assert "busybox-static" not in recipe_for().packages
 
 
-def test_the_page_has_the_table() -> None:
+def test_the_page_has_the_table():
     page = Path(ROOT, "docs/architectures.md").read_text(encoding="utf-8")
     lines = []
     for row in ROWS:
@@ -62,15 +62,12 @@ def test_the_page_has_the_table() -> None:
     assert "\n".join(lines) in page
 
 
-def test_another_processor_gets_a_guest_of_amd64(monkeypatch: Patch) -> None:
+def test_another_processor_gets_a_guest_of_amd64(monkeypatch):
     set_machine(monkeypatch, "mips64")
     assert host_architecture() is AMD64
 
 
-def test_packages_of_another_architecture_are_only_unpacked(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_packages_of_another_architecture_are_only_unpacked(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "find_tool", lambda name: name)
     recipe = recipe_for("forky", S390X)
     command = build.guest_system(recipe).command(tmp_path)
@@ -83,7 +80,7 @@ def test_packages_of_another_architecture_are_only_unpacked(
     assert set(ESSENTIAL) <= set(included.partition("=")[2].split(","))
 
 
-def test_a_system_that_is_only_unpacked_knows_the_versions_of_its_packages(tmp_path: Path) -> None:
+def test_a_system_that_is_only_unpacked_knows_the_versions_of_its_packages(tmp_path):
     archives = tmp_path / "root/var/cache/apt/archives"
     for name in ("first", "second"):
         control = f"Package: {name}\nVersion: 65.0-1\nArchitecture: s390x\nMaintainer: Someone\nDescription: none\n"
@@ -104,9 +101,8 @@ def test_a_system_that_is_only_unpacked_knows_the_versions_of_its_packages(tmp_p
 
 
 def test_modules_for_another_architecture_are_compiled_by_programs_of_the_host(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(build, "find_tool", lambda name: name)
     for architecture, architectures, headers in (
         (S390X, "amd64,s390x", "linux-headers-7.2:s390x"),
@@ -119,7 +115,7 @@ def test_modules_for_another_architecture_are_compiled_by_programs_of_the_host(
         assert system.packages[-1] == build_packages(recipe, "7.2")[-1] == headers
 
 
-def test_images_of_two_architectures_have_different_names_and_digests() -> None:
+def test_images_of_two_architectures_have_different_names_and_digests():
     recipes = [recipe_for("trixie", architecture) for architecture in ROWS]
     assert len({recipe.stack for recipe in recipes}) == len(ROWS)
     assert len({recipe.digest() for recipe in recipes}) == len(ROWS)
@@ -134,7 +130,7 @@ def command_of(architecture: Architecture, memory: qemu.Freezing | None = None) 
 
 
 @pytest.mark.parametrize("architecture", ROWS, ids=ARCHITECTURES)
-def test_drives_are_told_apart_by_their_serial_numbers(architecture: Architecture) -> None:
+def test_drives_are_told_apart_by_their_serial_numbers(architecture):
     command = command_of(architecture)
     early = (SCRIPTS / "early-init.sh").read_text()
     for name in ("root", "job"):
@@ -145,7 +141,7 @@ def test_drives_are_told_apart_by_their_serial_numbers(architecture: Architectur
 
 
 @pytest.mark.parametrize("architecture", ROWS, ids=ARCHITECTURES)
-def test_only_a_whole_machine_has_persistent_memory(architecture: Architecture) -> None:
+def test_only_a_whole_machine_has_persistent_memory(architecture):
     command = command_of(architecture, qemu.Freezing(Path("/memory"), 7))
     assert ("nvdimm,memdev=persistent" in command) == architecture.whole
     board = command[command.index("-M") + 1]
@@ -153,10 +149,7 @@ def test_only_a_whole_machine_has_persistent_memory(architecture: Architecture) 
     assert "memory-backend=memory" in board
 
 
-def test_kvm_is_only_for_guests_of_the_hosts_architecture(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_kvm_is_only_for_guests_of_the_hosts_architecture(tmp_path, monkeypatch):
     monkeypatch.setattr(qemu, "kvm_present", lambda _: True)
     assert qemu.choose("nothing", tmp_path / "vmlinuz", S390X) == "tcg"
     monkeypatch.setenv("RDMA_CTS_ACCEL", "kvm")
@@ -164,7 +157,7 @@ def test_kvm_is_only_for_guests_of_the_hosts_architecture(
         qemu.choose("nothing", tmp_path / "vmlinuz", S390X)
 
 
-def test_a_missing_qemu_is_named_with_its_package(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_missing_qemu_is_named_with_its_package(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     script(tmp_path / "apt-get", "exit 0")
     monkeypatch.setattr(packages, "find_program", {"apt-get": "/bin/apt-get"}.get)
@@ -173,10 +166,7 @@ def test_a_missing_qemu_is_named_with_its_package(tmp_path: Path, monkeypatch: P
     assert error.value.hint.endswith("qemu-system-s390x")
 
 
-def test_compiled_modules_are_taken_over_if_their_sources_exist(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_compiled_modules_are_taken_over_if_their_sources_exist(tmp_path, monkeypatch):
     python = "usr/lib/python3.14"
     laid(
         tmp_path / "compiled",
@@ -191,7 +181,7 @@ def test_compiled_modules_are_taken_over_if_their_sources_exist(
 
 
 @pytest.mark.parametrize(
-    ("options", "named"),
+    "options, named",
     [
         (RunOptions(rdma_core=Path("tree")), "--rdma-core"),
         (RunOptions(kernel=Path("bzImage")), "--kernel"),
@@ -199,14 +189,14 @@ def test_compiled_modules_are_taken_over_if_their_sources_exist(
         (RunOptions(stack="forky-instrumented"), "--stack forky-instrumented"),
     ],
 )
-def test_what_the_host_cannot_execute_is_refused(options: RunOptions, named: str) -> None:
+def test_what_the_host_cannot_execute_is_refused(options, named):
     builds.refuse_foreign_builds(options)
     options = RunOptions(**{**vars(options), "arch": "s390x"})
     with user_error(f"{named} needs a host that executes programs of s390x", status=2):
         builds.refuse_foreign_builds(options)
 
 
-def test_a_python_of_32_bits_is_refused_on_a_device() -> None:
+def test_a_python_of_32_bits_is_refused_on_a_device():
     with user_error("x86_64 with 32 bits, is not supported", status=3):
         usable.check_processor(4)
     usable.check_processor(8)

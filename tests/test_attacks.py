@@ -5,8 +5,6 @@ needs a line in attacks.yaml, and a function in TRIED or CHANGES if no existing 
 supporting observation are tested in test_judge.py and test_forged_bundles.py.
 """
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import time
@@ -366,11 +364,7 @@ TRIED: dict[str, Callable[[Sequence[Line], Attack, Path, Cli], None]] = {
 }
 
 
-def test_the_runs_to_be_attacked_are_judged_correctly(
-    good: list[Line],
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_the_runs_to_be_attacked_are_judged_correctly(good, tmp_path, cli):
     cli(0, "judge", written_records(good, tmp_path / "1"))
     assert (
         "0 verdicts changed" in cli(1, "judge", written_records(failed(good), tmp_path / "2")).out
@@ -378,7 +372,7 @@ def test_the_runs_to_be_attacked_are_judged_correctly(
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.attack)
-def test_an_attack_is_reported(attack: Attack, good: list[Line], tmp_path: Path, cli: Cli) -> None:
+def test_an_attack_is_reported(attack, good, tmp_path, cli):
     if attack.by.startswith("good"):
         lines = good
     else:

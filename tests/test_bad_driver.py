@@ -48,13 +48,13 @@ def results(run: Recorded) -> dict[str, ResultRecord]:
     return by_row(run)
 
 
-def test_each_misbehaviour_affects_one_case_and_the_footer_counts_the_boots(run: Recorded) -> None:
+def test_each_misbehaviour_affects_one_case_and_the_footer_counts_the_boots(run):
     assert footer_of(run)["boots"] == 4
     assert {row: line["verdict"] for row, line in by_row(run).items()} == EXPECTED
 
 
 @pytest.mark.nightly
-def test_each_violation_occurs_again_in_a_fresh_guest(tmp_path: Path) -> None:
+def test_each_violation_occurs_again_in_a_fresh_guest(tmp_path):
     run = run_in(tmp_path)
     assert footer_of(run)["confirmation"] == {"confirmed": 6, "not_confirmed": 0, "not_tried": 0}
 
@@ -63,7 +63,7 @@ PINNED = bad_driver.PAGES["leaks"]
 
 
 @pytest.mark.parametrize(
-    ("row", "words"),
+    "row, words",
     [
         ("panics", ["the kernel under test died"]),
         ("hangs", ["no answer within its deadline"]),
@@ -73,26 +73,18 @@ PINNED = bad_driver.PAGES["leaks"]
         ("loses", ["produced no completion"]),
     ],
 )
-def test_each_misbehaviour_is_named_in_the_reason(
-    row: str,
-    words: list[str],
-    results: dict[str, ResultRecord],
-) -> None:
+def test_each_misbehaviour_is_named_in_the_reason(row, words, results):
     assert [word for word in words if word not in results[row]["reason"]] == []
 
 
-def test_the_log_has_the_lines_of_the_kernel_about_a_panic_and_a_hang(
-    results: dict[str, ResultRecord],
-) -> None:
+def test_the_log_has_the_lines_of_the_kernel_about_a_panic_and_a_hang(results):
     panic, hang = ("\n".join(results[row]["kernel"]["log"]) for row in ("panics", "hangs"))
     assert "Kernel panic - not syncing: sysrq triggered crash" in panic
     assert "handle_userfault" in hang
     assert "ib_umem_get" in hang
 
 
-def test_a_leak_and_a_taint_fail_the_case_whatever_the_call_returned(
-    results: dict[str, ResultRecord],
-) -> None:
+def test_a_leak_and_a_taint_fail_the_case_whatever_the_call_returned(results):
     assert (
         results["leaks"]["observed"]["returned"]
         == results["taints"]["observed"]["returned"]
@@ -106,7 +98,7 @@ def test_a_leak_and_a_taint_fail_the_case_whatever_the_call_returned(
     assert memory["after"]["kB pinned"] > memory["before"]["kB pinned"]
 
 
-def test_the_preloaded_library_is_known_by_its_hash(run: Recorded) -> None:
+def test_the_preloaded_library_is_known_by_its_hash(run):
     files = run.header["under_test"]["given"]["overlay"]["files"]
     assert sorted(files) == ["etc/ld.so.preload", "usr/local/lib/preload.so"]
 
@@ -133,7 +125,7 @@ MISTAKES: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_the_mistake_affects_only_its_own_cases(mistake: str, tmp_path: Path) -> None:
+def test_the_mistake_affects_only_its_own_cases(mistake, tmp_path):
     how = ("--no-confirm", "--guest-env", f"RDMA_CTS_MISTAKE={mistake}")
     recorded = bad_driver.run_with(
         tmp_path,
@@ -169,7 +161,7 @@ ATTACKED = {
 
 
 @pytest.mark.nightly
-def test_each_attack_affects_only_its_case_and_no_forged_result_is_recorded(tmp_path: Path) -> None:
+def test_each_attack_affects_only_its_case_and_no_forged_result_is_recorded(tmp_path):
     assert len(ATTACKS) >= 10
     forged = f"RDMA_CTS_FORGED={','.join(f'reg_mr/bad/{row}' for row in ATTACKED)}"
     chosen = (

@@ -13,7 +13,7 @@ from commands.bisect_step import status_of
 from conformance.errors import UserError
 from conformance.model.verdict import Verdict
 from conformance.tables.suite import ROOT
-from kinds import Cli, Patch, rows
+from kinds import rows
 from launched import git
 from samples import header, laid, numbered, result, written_records
 
@@ -44,7 +44,7 @@ def step() -> int:
     return main(["bisect-step", "--only", CASE])
 
 
-def test_git_bisect_finds_the_commit_and_skips_a_commit_that_does_not_boot(tmp_path: Path) -> None:
+def test_git_bisect_finds_the_commit_and_skips_a_commit_that_does_not_boot(tmp_path):
     tree, program = tmp_path / "tree", laid(tmp_path, {"step.py": STEP}) / "step.py"
     git(tmp_path, "init", "-q", "tree")
     for number, verdict in enumerate(
@@ -61,20 +61,15 @@ def test_git_bisect_finds_the_commit_and_skips_a_commit_that_does_not_boot(tmp_p
     assert "bisect-step: FAIL: 1" in said
 
 
-def test_no_commit_is_blamed_for_a_mistake_of_the_suite(
-    tmp_path: Path,
-    monkeypatch: Patch,
-    cli: Cli,
-) -> None:
+def test_no_commit_is_blamed_for_a_mistake_of_the_suite(tmp_path, monkeypatch, cli):
     (tmp_path / "driver").write_text("a mistake of the suite\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "execute", of_the_driver)
     assert "KeyError" in cli(128, "bisect-step", "--only", CASE).err
 
 
-@pytest.mark.parametrize(("verdicts", "status"), rows("verdicts_of_a_commit"))
+@pytest.mark.parametrize("verdicts, status", rows("verdicts_of_a_commit"))
 def test_only_a_commit_that_conforms_is_good_and_only_a_commit_that_violates_a_rule_is_bad(
-    verdicts: str,
-    status: str,
-) -> None:
+    verdicts, status
+):
     assert status_of([Verdict(verdict) for verdict in verdicts.split()]) == int(status)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from bundled import DEFAULT, LINES, NOW, SUITE, Verified, bundle, eight, loaded, run, verified
+from bundled import DEFAULT, LINES, NOW, SUITE, bundle, eight, loaded, run, verified
 from commands.__main__ import main
 from conformance.results.plan import Plan, write_plan
 from conformance.tables.suite import ROOT, Suite
-from kinds import Cli, Folders, Patch
+from kinds import Folders
 from recorded_reference import record
 from reports.bundles.archive import MANIFEST
 from samples import consistent, lines_of, written_records
@@ -33,12 +33,7 @@ def whole(tmp_path_factory: Folders) -> Path:
     return folder / "bundle"
 
 
-def test_a_file_that_is_no_key_is_refused_before_the_run_is_judged(
-    run: Path,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    cli: Cli,
-) -> None:
+def test_a_file_that_is_no_key_is_refused_before_the_run_is_judged(run, tmp_path, monkeypatch, cli):
     monkeypatch.setattr("commands.bundle.read", lambda _: pytest.fail("the run was read"))
     (tmp_path / "text").write_text("not a key\n")
     said = cli(2, "bundle", run, "--sign", tmp_path / "text").err
@@ -47,7 +42,7 @@ def test_a_file_that_is_no_key_is_refused_before_the_run_is_judged(
 
 
 @pytest.mark.nightly
-def test_a_run_in_which_nothing_is_violated(whole: Path, verified: Verified) -> None:
+def test_a_run_in_which_nothing_is_violated(whole, verified):
     said = verified(0, whole)
     last = said.splitlines()[-1]
     assert re.fullmatch(
@@ -57,11 +52,7 @@ def test_a_run_in_which_nothing_is_violated(whole: Path, verified: Verified) -> 
     assert f"{len(DEFAULT):,} results judged again" in said
 
 
-def test_a_run_in_which_every_rule_is_verified_is_conformant(
-    eight: Path,
-    cli: Cli,
-    verified: Verified,
-) -> None:
+def test_a_run_in_which_every_rule_is_verified_is_conformant(eight, cli, verified):
     cli(0, "bundle", eight)
     said = verified(0, eight.with_name("eight.rdma-cts.tar.xz"))
     assert said.splitlines()[-1] == "reference conforms to its documents (exit status 0)"
@@ -102,12 +93,7 @@ def waived_run(eight_cases: Suite, folder: Path) -> Path:
     return run
 
 
-def test_waivers_are_packed_applied_again_and_counted(
-    eight_cases: Suite,
-    tmp_path: Path,
-    cli: Cli,
-    verified: Verified,
-) -> None:
+def test_waivers_are_packed_applied_again_and_counted(eight_cases, tmp_path, cli, verified):
     cli(0, "bundle", waived_run(eight_cases, tmp_path))
     *lines, last = verified(0, tmp_path / "run.rdma-cts.tar.xz").splitlines()
     assert [line.partition(", sha256")[0] for line in lines if line.startswith("waivers:")] == [
@@ -116,30 +102,21 @@ def test_waivers_are_packed_applied_again_and_counted(
     assert last == ("reference conforms to its documents except for 1 waived rule (exit status 0)")
 
 
-def test_waivers_changed_since_the_run_are_refused(
-    eight_cases: Suite,
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_waivers_changed_since_the_run_are_refused(eight_cases, tmp_path, cli):
     run = waived_run(eight_cases, tmp_path)
     (tmp_path / "waivers.yaml").write_text("waivers: []\n")
     assert "is not the file of waivers that the run had" in cli(2, "bundle", run).err
     assert not (tmp_path / "run.rdma-cts.tar.xz").exists()
 
 
-def test_equal_runs_give_identical_bundles(
-    run: Path,
-    bundle: Path,
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_equal_runs_give_identical_bundles(run, bundle, tmp_path, cli):
     elsewhere = shutil.copytree(run, tmp_path / "elsewhere")
     os.utime(elsewhere / "results.jsonl", (0, 0))
     cli(0, "bundle", elsewhere, "--out", tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == bundle.read_bytes()
 
 
-def test_a_bundle_is_a_tar_that_others_can_read(run: Path, bundle: Path) -> None:
+def test_a_bundle_is_a_tar_that_others_can_read(run, bundle):
     with tarfile.open(bundle) as archive:
         names = archive.getnames()
         data = archive.extractfile("results.jsonl")
@@ -152,7 +129,7 @@ def test_a_bundle_is_a_tar_that_others_can_read(run: Path, bundle: Path) -> None
     assert sorted(manifest["files"]) == names[1:]
 
 
-def test_a_run_with_unfounded_verdicts_is_not_bundled(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_run_with_unfounded_verdicts_is_not_bundled(run, tmp_path, cli):
     shutil.copytree(run, tmp_path / "run")
     lines = lines_of(run)
     next(filter(LINES["passed"], lines))["observed"] = {}
@@ -161,12 +138,7 @@ def test_a_run_with_unfounded_verdicts_is_not_bundled(run: Path, tmp_path: Path,
     assert not (tmp_path / "run.rdma-cts.tar.xz").exists()
 
 
-def test_an_existing_bundle_is_not_changed_if_the_run_is_invalid(
-    run: Path,
-    bundle: Path,
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_an_existing_bundle_is_not_changed_if_the_run_is_invalid(run, bundle, tmp_path, cli):
     before = bundle.read_bytes()
     shutil.copytree(run, tmp_path / "run")
     (tmp_path / "run" / "points").joinpath("x").mkdir()
@@ -176,23 +148,18 @@ def test_an_existing_bundle_is_not_changed_if_the_run_is_invalid(
 
 
 @pytest.mark.parametrize(
-    ("option", "said"),
+    "option, said",
     [
         (["--waivers", str(ROOT / "README.md")], "had no waivers; leave out --waivers"),
         (["--profile", "/proc/none"], "/proc/none cannot be read: No such file or directory"),
         (["--profile", "/dev/null"], "/dev/null cannot be read: not a regular file"),
     ],
 )
-def test_a_file_that_the_run_did_not_use_is_refused(
-    run: Path,
-    cli: Cli,
-    option: list[str],
-    said: str,
-) -> None:
+def test_a_file_that_the_run_did_not_use_is_refused(run, cli, option, said):
     assert said in cli(2, "bundle", run, *option).err
 
 
-def test_a_console_that_is_a_link_is_left_out(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_console_that_is_a_link_is_left_out(run, tmp_path, cli):
     shutil.copytree(run, tmp_path / "run")
     (tmp_path / "run" / "console-2.log").symlink_to("/etc/passwd")
     (tmp_path / "run" / "console.log").write_text("the guest is up\n")

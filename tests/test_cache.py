@@ -1,7 +1,5 @@
 """Derived files: tables are read only once, and no outdated or damaged file is ever used."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat
@@ -44,7 +42,7 @@ def never(*_: object) -> Any:
     raise AssertionError("a cached file was made again")
 
 
-def test_a_suite_that_was_read_is_not_read_again(folder: Path, monkeypatch: Patch) -> None:
+def test_a_suite_that_was_read_is_not_read_again(folder, monkeypatch):
     first = load_suite()
     monkeypatch.setattr(suites, "_read_suite", never)
     again = load_suite()
@@ -53,10 +51,7 @@ def test_a_suite_that_was_read_is_not_read_again(folder: Path, monkeypatch: Patc
     assert [case.id for case in again.cases] == [case.id for case in first.cases]
 
 
-def test_the_file_of_a_suite_does_not_depend_on_the_directory_of_the_project(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_the_file_of_a_suite_does_not_depend_on_the_directory_of_the_project(tmp_path, monkeypatch):
     digests = set()
     for name in ("here", "there"):
         place = tmp_path / name
@@ -70,13 +65,13 @@ def test_the_file_of_a_suite_does_not_depend_on_the_directory_of_the_project(
     assert suites._digest_of_sources([place / "cases"]) not in digests
 
 
-def test_the_files_that_a_process_has_used_are_remembered(folder: Path) -> None:
+def test_the_files_that_a_process_has_used_are_remembered(folder):
     load_suite()
     (file,) = folder.glob("suite-*.pickle")
     assert file in cache.used()
 
 
-def test_tables_that_are_not_read_for_one_case_still_count_as_left_out(folder: Path) -> None:
+def test_tables_that_are_not_read_for_one_case_still_count_as_left_out(folder):
     suite_read = load_suite()
     part = load_suite([], {"import_mr/imports"})
     assert 0 < len(part.cases) < len(suite_read.cases)
@@ -84,7 +79,7 @@ def test_tables_that_are_not_read_for_one_case_still_count_as_left_out(folder: P
     assert suite_read.unread == 0
 
 
-def test_a_changed_table_is_read_again(folder: Path, tmp_path: Path) -> None:
+def test_a_changed_table_is_read_again(folder, tmp_path):
     text = (CASES / "fork_init" / "children.yaml").read_text()
     own_table = laid(tmp_path / "own", {"fork_init/own.yaml": text})
     before = load_suite([own_table])
@@ -95,7 +90,7 @@ def test_a_changed_table_is_read_again(folder: Path, tmp_path: Path) -> None:
         load_suite([own_table])
 
 
-def test_a_damaged_file_is_ignored(folder: Path, monkeypatch: Patch) -> None:
+def test_a_damaged_file_is_ignored(folder, monkeypatch):
     first = load_suite()
     (file,) = folder.glob("suite-*.pickle")
     monkeypatch.setattr(suites, "_read_suite", lambda folders: first)
@@ -104,7 +99,7 @@ def test_a_damaged_file_is_ignored(folder: Path, monkeypatch: Patch) -> None:
         assert load_suite() is first
 
 
-def test_a_fifo_in_the_place_of_a_file_is_ignored(folder: Path) -> None:
+def test_a_fifo_in_the_place_of_a_file_is_ignored(folder):
     load_suite()
     (file,) = folder.glob("suite-*.pickle")
     file.unlink()
@@ -129,11 +124,7 @@ def answered(toolchain: Toolchain, *expressions: str) -> Answers:
     return ask(toolchain, toolchain.preprocessed(), expressions, {}, ())
 
 
-def test_a_header_that_was_compared_is_not_compiled_again(
-    folder: Path,
-    toolchain: Toolchain,
-    monkeypatch: Patch,
-) -> None:
+def test_a_header_that_was_compared_is_not_compiled_again(folder, toolchain, monkeypatch):
     first = answered(toolchain, "IS", "NOWHERE")
     assert (first.values, list(first.refused)) == ({"IS": 42}, ["NOWHERE"])
     monkeypatch.setattr(Toolchain, "ask", never)
@@ -144,22 +135,14 @@ def test_a_header_that_was_compared_is_not_compiled_again(
     "damage",
     [b"", b"[]", b"[[], {}]", b'[{"IS": "42"}, {}]', b'[{"IS": 42}, {"NOWHERE": 1}]'],
 )
-def test_damaged_answers_are_compiled_again(
-    folder: Path,
-    toolchain: Toolchain,
-    damage: bytes,
-) -> None:
+def test_damaged_answers_are_compiled_again(folder, toolchain, damage):
     first = answered(toolchain, "IS")
     (file,) = folder.glob("answers-*.json")
     file.write_bytes(damage)
     assert answered(toolchain, "IS") == first
 
 
-def test_another_header_or_expression_is_compiled_again(
-    folder: Path,
-    toolchain: Toolchain,
-    tmp_path: Path,
-) -> None:
+def test_another_header_or_expression_is_compiled_again(folder, toolchain, tmp_path):
     assert answered(toolchain, "IS").values == {"IS": 42}
     assert answered(toolchain, "IS + 1").values == {"IS + 1": 43}
     (tmp_path / "infiniband" / "verbs.h").write_text(HEADER.replace("41", "6"))
@@ -167,10 +150,7 @@ def test_another_header_or_expression_is_compiled_again(
 
 
 @pytest.mark.parametrize("directory", ["", "/dev/null/below"])
-def test_nothing_is_stored_without_a_directory_that_can_be_made(
-    monkeypatch: Patch,
-    directory: str,
-) -> None:
+def test_nothing_is_stored_without_a_directory_that_can_be_made(monkeypatch, directory):
     monkeypatch.setenv(cache.DIRECTORY, directory)
     if not directory:
         monkeypatch.delenv(cache.DIRECTORY)
@@ -178,7 +158,7 @@ def test_nothing_is_stored_without_a_directory_that_can_be_made(
     assert cache.lookup("a") is None
 
 
-def test_the_files_used_last_are_kept(folder: Path) -> None:
+def test_the_files_used_last_are_kept(folder):
     for number in range(cache.KEPT):
         cache.store(f"{number}", b"")
         os.utime(folder / f"{number}", (number, number))
@@ -188,12 +168,7 @@ def test_the_files_used_last_are_kept(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [None, b"not a library"])
-def test_a_compiled_source_is_compiled_once(
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    damage: bytes | None,
-) -> None:
+def test_a_compiled_source_is_compiled_once(folder, tmp_path, monkeypatch, damage):
     source = tmp_path / "source.c"
     source.write_text(
         "const unsigned rdma_cts_layout[] = {1, 7}; int answer(void) { return 42; }\n",
@@ -217,7 +192,7 @@ def test_a_compiled_source_is_compiled_once(
 
 
 @pytest.mark.parametrize("what", ["file", "folder", "parent"])
-def test_cached_files_that_others_can_write_are_not_used(folder: Path, what: str) -> None:
+def test_cached_files_that_others_can_write_are_not_used(folder, what):
     cache.store("a", b"1")
     assert cache.lookup("a")
     writable = {"file": folder / "a", "folder": folder, "parent": folder.parent}[what]
@@ -225,7 +200,7 @@ def test_cached_files_that_others_can_write_are_not_used(folder: Path, what: str
     assert cache.lookup("a") is None
 
 
-def test_a_module_is_packed_with_the_same_time_on_every_host(tmp_path: Path) -> None:
+def test_a_module_is_packed_with_the_same_time_on_every_host(tmp_path):
     times = set()
     for number, name in enumerate(("one", "two")):
         module = laid(tmp_path / name, {"a.py": "1\n"}) / "a.py"
@@ -236,7 +211,7 @@ def test_a_module_is_packed_with_the_same_time_on_every_host(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "devices", "keeps"),
+    "arguments, devices, keeps",
     [
         (["list"], ["any0"], True),
         (["run", "--guest"], ["any0"], True),
@@ -246,12 +221,8 @@ def test_a_module_is_packed_with_the_same_time_on_every_host(tmp_path: Path) -> 
     ],
 )
 def test_a_run_on_a_device_of_this_host_stores_no_derived_files(
-    monkeypatch: Patch,
-    tmp_path: Path,
-    arguments: list[str],
-    devices: list[str],
-    keeps: bool,
-) -> None:
+    monkeypatch, tmp_path, arguments, devices, keeps
+):
     for name in devices:
         (tmp_path / name).mkdir()
     monkeypatch.setattr(system_cache, "_DEVICES", tmp_path)
@@ -263,7 +234,7 @@ def test_a_run_on_a_device_of_this_host_stores_no_derived_files(
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o757])
-def test_an_image_or_template_that_others_can_write_is_not_used(tmp_path: Path, mode: int) -> None:
+def test_an_image_or_template_that_others_can_write_is_not_used(tmp_path, mode):
     for name in ("images", "templates"):
         laid(tmp_path / name, {}).chmod(mode)
     with user_error("images can be written by other users", status=3):
@@ -273,15 +244,12 @@ def test_an_image_or_template_that_others_can_write_is_not_used(tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    ("owner", "mode", "private"),
+    "owner, mode, private",
     [(0, 0o755, True), (0, 0o775, False), (12345, 0o755, False)],
 )
 def test_a_directory_is_private_if_only_root_or_this_user_can_write_it(
-    monkeypatch: Patch,
-    owner: int,
-    mode: int,
-    private: bool,
-) -> None:
+    monkeypatch, owner, mode, private
+):
     status = SimpleNamespace(st_uid=owner, st_gid=54321, st_mode=stat.S_IFDIR | mode)
     monkeypatch.setattr("conformance.cache.os.stat", lambda _: status)
     assert cache.is_private(Path("x")) is private
@@ -297,7 +265,7 @@ print(sys.pycache_prefix, sys.dont_write_bytecode)
 
 
 @pytest.mark.parametrize(
-    ("beside", "mode", "command", "uses", "writes"),
+    "beside, mode, command, uses, writes",
     [
         ("missing", None, "list", True, True),
         ("missing", 0o777, "list", True, True),
@@ -308,13 +276,8 @@ print(sys.pycache_prefix, sys.dont_write_bytecode)
     ],
 )
 def test_bytecode_is_in_the_cache_if_it_is_not_beside_the_modules(
-    beside: str,
-    mode: int | None,
-    command: str,
-    uses: bool,
-    writes: bool,
-    tmp_path: Path,
-) -> None:
+    beside, mode, command, uses, writes, tmp_path
+):
     """Only this user can enter the folder of the cache, and a run on a device writes nothing to it."""
     folder = tmp_path / "bytecode"
     if mode is not None:
@@ -338,10 +301,7 @@ def test_bytecode_is_in_the_cache_if_it_is_not_beside_the_modules(
         assert folder.exists() == (mode is not None)
 
 
-def test_a_link_that_others_could_have_made_is_not_followed(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_link_that_others_could_have_made_is_not_followed(tmp_path, monkeypatch):
     """A cached file is executed; the file that the link names may be of this user and have another's content."""
     content = tmp_path / "unpacked"
     content.write_bytes(b"content")

@@ -1,8 +1,6 @@
 """Tests that a result of a row at the entry uverbs counts only if the kernel's own trace of the calls supports it. The
 library under test can change what its process reports, for instance by replacing the code that encodes a record."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -13,13 +11,13 @@ from typing import Literal
 
 import pytest
 
-from actors import SUITE, Actor, Stage, ran, verdicts
+from actors import SUITE, Actor, ran, verdicts
 from conformance.model.observation import Observation
 from conformance.supervision.calls import Call, contradiction
 from conformance.tables.suite import ROOT
 from fixtures.guest import call_trace
 from fixtures.guest.call_trace import BEGIN, CallTrace, calls_file
-from fixtures.system.architecture import ARCHITECTURES, Architecture
+from fixtures.system.architecture import ARCHITECTURES
 from kinds import Patch
 from patience import await_true
 from samples import case, laid
@@ -32,7 +30,7 @@ MARK = "0123456789abcdef" * 2
 
 
 @pytest.mark.parametrize(
-    ("observed", "calls"),
+    "observed, calls",
     [
         (REFUSED, [Call(9, -22)]),
         (REFUSED, [Call(3, 24), Call(9, -22), Call(4, 16)]),
@@ -41,14 +39,12 @@ MARK = "0123456789abcdef" * 2
         ({"unreachable": "no device memory"}, []),
     ],
 )
-def test_a_result_that_the_kernel_has_returned_is_supported(
-    observed: Observation, calls: list[Call]
-) -> None:
+def test_a_result_that_the_kernel_has_returned_is_supported(observed, calls):
     assert contradiction(CASE, observed, calls) == ""
 
 
 @pytest.mark.parametrize(
-    ("observed", "calls", "said"),
+    "observed, calls, said",
     [
         (REFUSED, [Call(9, 56)], "reports the errno EINVAL, but none of its 1 calls"),
         (REFUSED, [], "reports the errno EINVAL, but none of its 0 calls"),
@@ -60,13 +56,11 @@ def test_a_result_that_the_kernel_has_returned_is_supported(
         (REFUSED, None, "the kernel's trace of the calls of this case is missing"),
     ],
 )
-def test_a_result_that_no_call_had_is_a_contradiction(
-    observed: Observation, calls: list[Call] | None, said: str
-) -> None:
+def test_a_result_that_no_call_had_is_a_contradiction(observed, calls, said):
     assert said in contradiction(CASE, observed, calls)
 
 
-def test_libibverbs_issues_a_command_in_either_form() -> None:
+def test_libibverbs_issues_a_command_in_either_form():
     through_library = replace(CASE, entry="libibverbs")
     assert contradiction(through_library, REFUSED, [Call(None, -22)]) == ""
     assert contradiction(through_library, REFUSED, [Call(9, -22)]) == ""
@@ -106,7 +100,7 @@ def path(tmp_path: Path, monkeypatch: Patch) -> Path:
 
 
 @pytest.mark.parametrize("begin", ["", line("start")])
-def test_the_trace_has_the_calls_of_each_case(path: Path, begin: str) -> None:
+def test_the_trace_has_the_calls_of_each_case(path, begin):
     """The line that begins a case is a separate write, or in one write with the result before it."""
     before = (
         line("header") + line("offered") + wrote(3, 16)
@@ -121,7 +115,7 @@ def test_the_trace_has_the_calls_of_each_case(path: Path, begin: str) -> None:
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES.values(), ids=lambda one: one.name)
-def test_the_trace_is_that_of_every_architecture(architecture: Architecture, path: Path) -> None:
+def test_the_trace_is_that_of_every_architecture(architecture, path):
     """The probes name arguments, and no register of a processor; marks and types are numbers in its byte order."""
     probes = [text for text in BEGIN.splitlines() if "kprobe_events" in text]
     assert len(probes) == 4
@@ -133,7 +127,7 @@ def test_the_trace_is_that_of_every_architecture(architecture: Architecture, pat
     assert CallTrace(path, MARK).before(1) == [Call(9, -22)]
 
 
-def test_the_trace_is_copied_after_each_line_of_the_harness(tmp_path: Path) -> None:
+def test_the_trace_is_copied_after_each_line_of_the_harness(tmp_path):
     laid(tmp_path / "instances/lines/per_cpu/cpu0", {})
     lines, calls = (
         tmp_path / name for name in ("instances/lines/per_cpu/cpu0/trace_pipe_raw", "trace_pipe")
@@ -160,7 +154,7 @@ def test_the_trace_is_copied_after_each_line_of_the_harness(tmp_path: Path) -> N
         assert process.wait() == 0
 
 
-def test_the_session_that_follows_the_rows_of_the_kernel_begins_anew(path: Path) -> None:
+def test_the_session_that_follows_the_rows_of_the_kernel_begins_anew(path):
     """Its header, its capabilities and its preflight belong to no case."""
     first = line("start") + asked(0) + line("observed")
     second = line("header") + line("offered") + wrote(9, -22) + line("start") + wrote(9, 56)
@@ -170,19 +164,19 @@ def test_the_session_that_follows_the_rows_of_the_kernel_begins_anew(path: Path)
     assert trace.before(2) == [Call(9, 56)]
 
 
-def test_calls_of_several_processes_are_not_confused(path: Path) -> None:
+def test_calls_of_several_processes_are_not_confused(path):
     first, other = wrote(9, -22, 7).splitlines(True), wrote(3, 16, 8).splitlines(True)
     path.write_text(line("start") + first[0] + other[0] + first[1] + other[1] + line("observed"))
     assert CallTrace(path, MARK).before(1) == [Call(9, -22), Call(3, 16)]
 
 
-def test_lines_without_the_mark_begin_and_end_no_case(path: Path) -> None:
+def test_lines_without_the_mark_begin_and_end_no_case(path):
     foreign = line("start", mark="f" * 32) + line("observed", mark="f" * 32)
     path.write_text(line("start") + foreign + wrote(9, -22) + line("observed"))
     assert CallTrace(path, MARK).before(1) == [Call(9, -22)]
 
 
-def test_a_trace_that_ends_is_missing(path: Path) -> None:
+def test_a_trace_that_ends_is_missing(path):
     trace = CallTrace(path, MARK)
     assert trace.before(1) is None  # there is no file
     path.write_text(line("start") + wrote(9, -22))
@@ -191,7 +185,7 @@ def test_a_trace_that_ends_is_missing(path: Path) -> None:
     assert trace.before(1) == [Call(9, -22)]
 
 
-def test_a_trace_without_end_fills_neither_memory_nor_disk(path: Path, monkeypatch: Patch) -> None:
+def test_a_trace_without_end_fills_neither_memory_nor_disk(path, monkeypatch):
     monkeypatch.setattr(call_trace, "_CHUNK", 1 << 14)
     monkeypatch.setattr(call_trace, "_KEPT_BYTES", 1 << 16)
     monkeypatch.setattr(call_trace, "_MOST_CALLS", 10)
@@ -207,7 +201,7 @@ def test_a_trace_without_end_fills_neither_memory_nor_disk(path: Path, monkeypat
     assert trace.before(2) == [Call(13, 12)]
 
 
-def test_a_trace_is_awaited(path: Path, monkeypatch: Patch) -> None:
+def test_a_trace_is_awaited(path, monkeypatch):
     monkeypatch.setattr(call_trace, "_WAIT_S", 60.0)
     text = line("start") + wrote(9, -22) + line("observed")
     path.write_text(text[:150])
@@ -225,7 +219,7 @@ def test_a_trace_is_awaited(path: Path, monkeypatch: Patch) -> None:
 # A run
 
 
-def test_a_worker_whose_report_the_kernel_contradicts_gets_no_pass(stage: Stage) -> None:
+def test_a_worker_whose_report_the_kernel_contradicts_gets_no_pass(stage):
     sample = SUITE.tables[0]
     rows = tuple(replace(row, entry="uverbs") for row in sample.cases)
     traced = replace(SUITE, tables=(replace(sample, cases=rows),))

@@ -1,8 +1,6 @@
 """Tests how many guests run at the same time, given the processors, the memory and the control groups of the host, and
 what `prepare` makes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +11,7 @@ import pytest
 from commands import prepare
 from conformance.errors import UserError
 from fixtures.guest import capacity
-from kinds import Cli, Patch
+from kinds import Patch
 from samples import user_error
 
 GUEST_MB = 2048
@@ -42,7 +40,7 @@ def host(monkeypatch: Patch) -> Host:
 
 
 @pytest.mark.parametrize(
-    ("processors", "total_mb", "available_mb", "limits", "asked", "expected"),
+    "processors, total_mb, available_mb, limits, asked, expected",
     [
         (2, 200_000, 100_000, {}, None, 2),
         (64, 200_000, 10 * NEEDED_MB, {}, None, 10),
@@ -57,25 +55,19 @@ def host(monkeypatch: Patch) -> Host:
     ],
 )
 def test_one_guest_for_each_processor_as_far_as_memory_allows(
-    host: Host,
-    processors: int,
-    total_mb: int,
-    available_mb: int,
-    limits: dict[str, list[str]],
-    asked: int | None,
-    expected: int,
-) -> None:
+    host, processors, total_mb, available_mb, limits, asked, expected
+):
     host(processors, total_mb, available_mb, **limits)
     assert capacity.guests_at_once(asked, GUEST_MB) == expected
 
 
-def test_more_guests_than_fit_into_the_memory_of_the_host_are_refused(host: Host) -> None:
+def test_more_guests_than_fit_into_the_memory_of_the_host_are_refused(host):
     host(2, 10 * NEEDED_MB, 10 * NEEDED_MB)
     with user_error(r"--guests 11: each guest needs 2,304 MiB, .*; give at most 10", status=2):
         capacity.guests_at_once(11, GUEST_MB)
 
 
-def test_the_figures_of_this_host_are_sound() -> None:
+def test_the_figures_of_this_host_are_sound():
     assert 1 <= capacity.guests_at_once(None, GUEST_MB) <= (os.cpu_count() or 1)
 
 
@@ -89,10 +81,7 @@ def guests(monkeypatch: Patch) -> Mock:
     return starter
 
 
-def test_image_and_template_are_made_for_the_options_that_decide_them(
-    cli: Cli,
-    guests: Mock,
-) -> None:
+def test_image_and_template_are_made_for_the_options_that_decide_them(cli, guests):
     guests.return_value.stack = "trixie"
     said = cli(0, "prepare", "--stack", "trixie", "--guest-env", "A=1")
     options, out, *_ = guests.call_args.args
@@ -103,16 +92,12 @@ def test_image_and_template_are_made_for_the_options_that_decide_them(
     assert said.out == "image and template of trixie are ready; ./rdma-cts run --guest uses them\n"
 
 
-def test_if_a_template_cannot_be_made_the_status_is_3(cli: Cli, guests: Mock) -> None:
+def test_if_a_template_cannot_be_made_the_status_is_3(cli, guests):
     guests.return_value.run_again.side_effect = UserError("guests are booted here", status=3)
     assert "the image of forky is ready, but its template is not" in cli(3, "prepare").err
 
 
-def test_without_templates_only_the_image_is_made(
-    cli: Cli,
-    guests: Mock,
-    monkeypatch: Patch,
-) -> None:
+def test_without_templates_only_the_image_is_made(cli, guests, monkeypatch):
     guests.return_value.run_again.side_effect = UserError("must not be called", status=3)
     monkeypatch.setenv("RDMA_CTS_TEMPLATES", "off")
     assert "RDMA_CTS_TEMPLATES is off" in cli(0, "prepare").out

@@ -6,14 +6,12 @@ import os
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bundled import Verified, verified
+from bundled import verified
 from conformance.errors import UserError
-from kinds import Patch
 from reports.bundles import archive as bundle_file
 from reports.bundles.archive import MANIFEST, Manifest, Member, pack, unpack
 
@@ -25,7 +23,7 @@ SAMPLE: Mapping[str, bytes] = {
 }
 
 
-def test_every_changed_byte_and_every_truncation_is_found(tmp_path: Path) -> None:
+def test_every_changed_byte_and_every_truncation_is_found(tmp_path):
     path, folder = tmp_path / "bundle", tmp_path / "folder"
     pack(path, {"words": "as they are"}, SAMPLE)
     data = path.read_bytes()
@@ -145,10 +143,7 @@ def _packed(check: int = lzma.CHECK_SHA256) -> bytes:
     return compressor.compress(content) + compressor.flush()
 
 
-def test_a_repacked_bundle_is_refused_because_a_member_has_another_header(
-    tmp_path: Path,
-    verified: Verified,
-) -> None:
+def test_a_repacked_bundle_is_refused_because_a_member_has_another_header(tmp_path, verified):
     (tmp_path / "bundle").write_bytes(xz((named(MANIFEST, uid=1000), FIRST[1]), RESULT))
     said = verified(2, tmp_path / "bundle")
     assert "begin with" not in said
@@ -158,7 +153,7 @@ def test_a_repacked_bundle_is_refused_because_a_member_has_another_header(
     )
 
 
-def test_a_bundle_of_another_version_is_refused_as_such(tmp_path: Path, verified: Verified) -> None:
+def test_a_bundle_of_another_version_is_refused_as_such(tmp_path, verified):
     other = manifest_of(GOOD).replace(b"rdma-cts-bundle/1", b"rdma-cts-bundle/2")
     (tmp_path / "bundle").write_bytes(claimed(other))
     assert verified(2, tmp_path / "bundle") == (
@@ -168,11 +163,7 @@ def test_a_bundle_of_another_version_is_refused_as_such(tmp_path: Path, verified
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_a_hostile_file_is_refused_in_one_line_and_writes_nothing(
-    what: str,
-    tmp_path: Path,
-    verified: Verified,
-) -> None:
+def test_a_hostile_file_is_refused_in_one_line_and_writes_nothing(what, tmp_path, verified):
     path = tmp_path / "bundle"
     path.write_bytes(HOSTILE[what]())
     said = verified(2, path)
@@ -182,16 +173,12 @@ def test_a_hostile_file_is_refused_in_one_line_and_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
 
 
-def test_a_fifo_is_not_waited_for(tmp_path: Path, verified: Verified) -> None:
+def test_a_fifo_is_not_waited_for(tmp_path, verified):
     os.mkfifo(tmp_path / "fifo")
     assert "cannot be read: not a regular file" in verified(2, tmp_path / "fifo")
 
 
-def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(
-    tmp_path: Path,
-    monkeypatch: Patch,
-    verified: Verified,
-) -> None:
+def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(tmp_path, monkeypatch, verified):
     pack(tmp_path / "bundle", {}, {**GOOD, "console.log": bytes(1 << 20)})
     assert (tmp_path / "bundle").stat().st_size < 2000
     monkeypatch.setattr(bundle_file, "MOST_BYTES", 1 << 19)
@@ -201,7 +188,7 @@ def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(
     )
 
 
-def test_the_packed_sample_is_a_bundle_with_the_right_checksum(tmp_path: Path) -> None:
+def test_the_packed_sample_is_a_bundle_with_the_right_checksum(tmp_path):
     (tmp_path / "bundle").write_bytes(_packed())
     (tmp_path / "folder").mkdir()
     assert unpack(tmp_path / "bundle", tmp_path / "folder")[0].files.keys() == GOOD.keys()

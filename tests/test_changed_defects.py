@@ -23,18 +23,18 @@ def defect(results: Sequence[ResultRecord], name: str) -> Defect:
     return shown
 
 
-def test_nothing_is_new_about_the_same_defects() -> None:
+def test_nothing_is_new_about_the_same_defects():
     for shown in defects_of(records()):
         assert news_of(shown, [shown], frozenset()) == ""
 
 
-def test_another_code_of_the_same_cause_is_new() -> None:
+def test_another_code_of_the_same_cause_is_new():
     now = defect(records(), ADVICE)
     other = next(shown for shown in defects_of(records()) if shown.fingerprint != ADVICE)
     assert "wrong-code with EINVAL" in news_of(now, [other], frozenset())
 
 
-def test_a_case_that_passed_before_is_a_larger_extent() -> None:
+def test_a_case_that_passed_before_is_a_larger_extent():
     now = defect(records(), ADVICE)
     case = now.cases[-1]
     fewer = [record for record in records() if record["case"] != case]
@@ -44,7 +44,7 @@ def test_a_case_that_passed_before_is_a_larger_extent() -> None:
     assert news_of(now, [defect(fewer, ADVICE)], frozenset()) == "", "the case was not tried"
 
 
-def test_more_points_of_a_sweep_are_a_larger_extent() -> None:
+def test_more_points_of_a_sweep_are_a_larger_extent():
     swept = next(
         shown
         for shown in defects_of(records())

@@ -38,19 +38,19 @@ SCRIPTS = sorted(CI.glob("**/*.sh"))
 # The workflows
 
 
-def test_the_stacks_of_the_matrices_exist() -> None:
+def test_the_stacks_of_the_matrices_exist():
     (matrix,) = GITLAB["parallel"]["matrix"]
     assert set(GITHUB["strategy"]["matrix"]["stack"]) <= set(STACKS)
     assert set(matrix["STACK"]) <= set(STACKS)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: str(path.relative_to(CI)))
-def test_the_scripts_are_shell_scripts_that_can_be_started(script: Path) -> None:
+def test_the_scripts_are_shell_scripts_that_can_be_started(script):
     assert script.stat().st_mode & 0o111
     subprocess.run(["sh", "-n", str(script)], check=True)
 
 
-def test_two_checkouts_that_lint_at_once_install_the_tools_once(tmp_path: Path) -> None:
+def test_two_checkouts_that_lint_at_once_install_the_tools_once(tmp_path):
     python = script(
         tmp_path / "python",
         f"""case $2 in
@@ -78,7 +78,7 @@ def test_two_checkouts_that_lint_at_once_install_the_tools_once(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("place", ["lint", "lint/{}", "lint/{}/bin/ruff"])
-def test_tools_that_other_users_can_write_are_not_executed(tmp_path: Path, place: str) -> None:
+def test_tools_that_other_users_can_write_are_not_executed(tmp_path, place):
     python = script(
         tmp_path / "python",
         f"""case $1$2 in
@@ -155,7 +155,7 @@ def verdicts(*path: str) -> Recorded:
     )
 
 
-def test_a_cell_fails_on_regressions_only(scripts: Scripts) -> None:
+def test_a_cell_fails_on_regressions_only(scripts):
     nights = ((1, "PASS", "FAIL", 0), (1, "FAIL", "FAIL", 1), (0, "PASS", "PASS", 0))
     for status, first, second, expected in nights:
         scripts.will(status, verdicts(first, second))
@@ -183,9 +183,7 @@ def test_a_cell_fails_on_regressions_only(scripts: Scripts) -> None:
     )
 
 
-def test_a_cell_whose_run_is_incomplete_or_does_not_begin_has_its_status_and_is_not_kept(
-    scripts: Scripts,
-) -> None:
+def test_a_cell_whose_run_is_incomplete_or_does_not_begin_has_its_status_and_is_not_kept(scripts):
     scripts.will(3, recorded([result(SUITE.cases[0])], complete=False))
     assert scripts.call("stack.sh", "forky", "kept").returncode == 3
     assert (scripts.root / "out/forky/summary.md").exists()
@@ -196,12 +194,8 @@ def test_a_cell_whose_run_is_incomplete_or_does_not_begin_has_its_status_and_is_
     assert (mistaken.returncode, mistaken.stderr[:28]) == (2, "usage: sh ci/stack.sh STACK ")
 
 
-@pytest.mark.parametrize(("variables", "shard"), rows("shards_of_engines"))
-def test_the_variables_of_each_engine_select_the_shard(
-    scripts: Scripts,
-    variables: str,
-    shard: str,
-) -> None:
+@pytest.mark.parametrize("variables, shard", rows("shards_of_engines"))
+def test_the_variables_of_each_engine_select_the_shard(scripts, variables, shard):
     environment = dict(variable.split("=") for variable in variables.split())
     scripts.will(1, verdicts("FAIL"))
     out = f"{environment.get('OUT', 'out')}/shard-{shard[0]}"
@@ -214,13 +208,13 @@ def test_the_variables_of_each_engine_select_the_shard(
     ]
 
 
-def test_a_shard_that_is_incomplete_or_not_known_fails(scripts: Scripts) -> None:
+def test_a_shard_that_is_incomplete_or_not_known_fails(scripts):
     scripts.will(3, verdicts("PASS"))
     assert scripts.call("shard.sh", SHARD="1/2").returncode == 3
     assert "set SHARD=K/N" in scripts.call("shard.sh").stderr
 
 
-def test_a_kselftest_prints_ktap_and_nothing_else(scripts: Scripts) -> None:
+def test_a_kselftest_prints_ktap_and_nothing_else(scripts):
     scripts.will(1, verdicts("PASS", "FAIL"))
     done = scripts.call("kselftest.sh", "--tier", "smoke", RDMA_CTS_DEVICE="mlx5_0")
     assert done.returncode == 1
@@ -238,13 +232,13 @@ def test_a_kselftest_prints_ktap_and_nothing_else(scripts: Scripts) -> None:
     any(Path("/sys/class/infiniband").glob("*")),
     reason="this host has an RDMA device",
 )
-def test_a_kselftest_without_a_device_is_skipped(scripts: Scripts) -> None:
+def test_a_kselftest_without_a_device_is_skipped(scripts):
     done = scripts.call("kselftest.sh")
     skipped = "TAP version 13\n1..1\nok 1 rdma-cts # SKIP this host has no RDMA device\n"
     assert (done.returncode, done.stdout) == (4, skipped)
 
 
-def test_a_tmt_test_leaves_its_results(scripts: Scripts) -> None:
+def test_a_tmt_test_leaves_its_results(scripts):
     scripts.will(1, verdicts("PASS", "FAIL"))
     data = scripts.root / "data"
     data.mkdir()
@@ -257,7 +251,7 @@ def test_a_tmt_test_leaves_its_results(scripts: Scripts) -> None:
     assert read_written(data / "run").footer
 
 
-def test_the_tasks_of_tmt_and_restraint_require_the_packages_that_the_suite_needs() -> None:
+def test_the_tasks_of_tmt_and_restraint_require_the_packages_that_the_suite_needs():
     tasks = yaml.safe_load((CI / "tmt" / "main.fmf").read_text())
     for name, uses in (("/guest", packages.guest(AMD64)), ("/device", packages.HOST)):
         needs = {
@@ -275,7 +269,7 @@ def test_the_tasks_of_tmt_and_restraint_require_the_packages_that_the_suite_need
     assert hard | soft == hard | set(tasks["/guest"]["require"])
 
 
-def test_restraint_gets_failures_and_an_overall_result(scripts: Scripts) -> None:
+def test_restraint_gets_failures_and_an_overall_result(scripts):
     scripts.will(1, verdicts("PASS", "FAIL"))
     for name in ("rstrnt-report-result", "rstrnt-report-log"):
         script(scripts.root / name, f'echo "$*" >>{scripts.root}/{name}.calls')
@@ -304,7 +298,7 @@ def begun(monkeypatch: Patch) -> Mock:
     return run
 
 
-def test_nightly_tests_run_only_with_nightly(begun: Mock) -> None:
+def test_nightly_tests_run_only_with_nightly(begun):
     assert [
         main(["test", *more]) for more in ([], ["--nightly"], ["--", "tests/test_kills.py"])
     ] == [0, 0, 0]
@@ -318,19 +312,16 @@ def test_nightly_tests_run_only_with_nightly(begun: Mock) -> None:
     assert not command.MORE.keys() & usual.keys()
 
 
-def test_quick_also_chooses_among_the_tests_that_arguments_name(begun: Mock) -> None:
+def test_quick_also_chooses_among_the_tests_that_arguments_name(begun):
     assert main(["test", "--quick", "--", "tests/test_kills.py"]) == 0
     (call,) = begun.mock_calls
     assert call.args[0][3:] == [*command.FAST, "tests/test_kills.py"]
 
 
-@pytest.mark.parametrize(("of_pytest", "status"), [(0, 0), (1, 1), (4, 2), (5, 2)])
+@pytest.mark.parametrize("of_pytest, status", [(0, 0), (1, 1), (4, 2), (5, 2)])
 def test_a_mistake_in_arguments_of_pytest_has_the_status_and_the_last_line_of_a_mistake(
-    begun: Mock,
-    of_pytest: int,
-    status: int,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    begun, of_pytest, status, capsys
+):
     begun.return_value = subprocess.CompletedProcess((), of_pytest)
     assert main(["test", "--", "-k", "nothing"]) == status
     lines = capsys.readouterr().err.splitlines()

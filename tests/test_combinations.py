@@ -25,7 +25,6 @@ from conformance.model.verdict import Verdict
 from conformance.results.combined import deviations, with_command
 from conformance.results.reached import pairs, unreached
 from conformance.tables.suite import load_suite
-from kinds import Patch
 from reports.pair_picture import Picture
 from samples import result
 from trial.reference.access import RIGHTS
@@ -67,7 +66,7 @@ def judged(device: type[Device], points: CoveringArray = PAIRS) -> Judged:
 
 
 @pytest.mark.parametrize("name", ["pairs", "binds", "changes"])
-def test_the_reference_passes_every_point(name: str) -> None:
+def test_the_reference_passes_every_point(name):
     points = array(name)
     judgement = judged(Device, points)
     assert judgement.verdicts == {Verdict.PASS: len(points.points)}
@@ -88,7 +87,7 @@ class _LosesImmediate(Device):
         super().complete_receive(peer, done._replace(imm=None) if peer.kind == "UC" else done)
 
 
-def test_a_right_that_is_not_enforced_violates_the_rule_of_the_right() -> None:
+def test_a_right_that_is_not_enforced_violates_the_rule_of_the_right():
     judgement = judged(_GrantsReading)
     violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
     assert violated
@@ -131,7 +130,7 @@ class _TellsNoLength(Device):
 
 
 @pytest.mark.parametrize(
-    ("device", "rule"),
+    "device, rule",
     [
         (_KeepsRevokedRights, "REG-28"),
         (_OpensOtherProcesses, "REG-27"),
@@ -139,7 +138,7 @@ class _TellsNoLength(Device):
         (_TellsNoLength, "STAT-08"),
     ],
 )
-def test_a_missing_check_violates_the_rule_of_the_check(device: type[Device], rule: str) -> None:
+def test_a_missing_check_violates_the_rule_of_the_check(device, rule):
     judgement = judged(device)
     violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
     assert rule in violated
@@ -179,7 +178,7 @@ class _LosesRightsWithTheDomain(Device):
 
 
 @pytest.mark.parametrize(
-    ("device", "points", "rules"),
+    "device, points, rules",
     [
         (_BindsBeyond, "binds", {"BIND-10"}),
         (_KeepsEarlierKeys, "binds", {"BIND-02", "BIND-15"}),
@@ -187,11 +186,7 @@ class _LosesRightsWithTheDomain(Device):
         (_LosesRightsWithTheDomain, "changes", {"REREG-03", "REREG-04", "REREG-12"}),
     ],
 )
-def test_a_mistake_of_binds_or_changes_violates_its_rules(
-    device: type[Device],
-    points: str,
-    rules: set[str],
-) -> None:
+def test_a_mistake_of_binds_or_changes_violates_its_rules(device, points, rules):
     judgement = judged(device, array(points))
     violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
     assert violated == rules
@@ -212,13 +207,13 @@ class _FlushesWithoutRight(Device):
 
 
 @pytest.mark.parametrize(
-    ("device", "rules"),
+    "device, rules",
     [
         (_NullRegionsKeep, {"NUL-01", "WRX-02"}),  # a builder's list may have the region
         (_FlushesWithoutRight, {"REG-08", "NUL-04"}),
     ],
 )
-def test_null_regions_and_flushes_are_judged(device: type[Device], rules: set[str]) -> None:
+def test_null_regions_and_flushes_are_judged(device, rules):
     judgement = judged(device)
     violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
     assert violated == rules
@@ -232,7 +227,7 @@ def _combinations(points: Sequence[Point], strength: int) -> set[tuple[Any, ...]
     return values
 
 
-def test_a_failed_request_without_a_completion_is_told_unless_its_inline_data_may_be_lost() -> None:
+def test_a_failed_request_without_a_completion_is_told_unless_its_inline_data_may_be_lost():
     with closing(ReferenceBench(Device())) as bench:
         seen = observe(PAIRS, bench, lambda name: True, no_progress)["combinations"]
     for found in seen["classes"]:
@@ -247,7 +242,7 @@ def test_a_failed_request_without_a_completion_is_told_unless_its_inline_data_ma
     assert {point["posting"] for point in values} > {"post_send"}
 
 
-def test_a_case_of_which_no_point_can_be_run_is_unsupported() -> None:
+def test_a_case_of_which_no_point_can_be_run_is_unsupported():
     case = load_suite().find("access/model/pairs")
     assert case is not None
     with closing(ReferenceBench(Device())) as bench:
@@ -257,7 +252,7 @@ def test_a_case_of_which_no_point_can_be_run_is_unsupported() -> None:
     assert verdicts == [Verdict.UNSUPPORTED, Verdict.PASS]
 
 
-def test_combinations_that_a_device_lacks_are_counted_by_the_missing_capability() -> None:
+def test_combinations_that_a_device_lacks_are_counted_by_the_missing_capability():
     with closing(ReferenceBench(Device())) as bench:
         seen = observe(PAIRS, bench, lambda name: name != "atomics", no_progress)
     judgement = Judged(PAIRS, seen["combinations"])
@@ -272,7 +267,7 @@ def test_combinations_that_a_device_lacks_are_counted_by_the_missing_capability(
     assert unreached(judged(Device))[0].total() == 0
 
 
-def test_the_picture_has_a_cell_for_each_pair_of_values_in_the_colour_of_its_points() -> None:
+def test_the_picture_has_a_cell_for_each_pair_of_values_in_the_colour_of_its_points():
     facts = pairs(judged(_LosesImmediate))
     picture = Picture("access/model/pairs", facts)
     numbers = {value: number for number, value in enumerate(picture.values)}
@@ -291,7 +286,7 @@ def test_the_picture_has_a_cell_for_each_pair_of_values_in_the_colour_of_its_poi
     assert sum(picture.counts.values()) + facts["states"].count("-") == len(picture.cells)
 
 
-def test_a_value_that_is_wrong_everywhere_is_named() -> None:
+def test_a_value_that_is_wrong_everywhere_is_named():
     axes = {"one": ["a", "b"], "two": ["c", "d"], "three": ["e", "f"]}
     wrong = Picture("m", {"parameters": axes, "states": "wwrs" + "wwrr" + "rr-n"})
     assert wrong.always_wrong == ["one=a"]
@@ -299,7 +294,7 @@ def test_a_value_that_is_wrong_everywhere_is_named() -> None:
     assert wrong.paths["lacking"] == "M3 5h1v1h-1z"
 
 
-def test_a_deviation_is_explained_by_the_values_that_cause_it() -> None:
+def test_a_deviation_is_explained_by_the_values_that_cause_it():
     points = array("triples")
     judgement = judged(_LosesImmediate, points)
     wrong = [point for group in judgement.groups.values() for point in group.points]
@@ -337,7 +332,7 @@ BEHIND = ["SUCCESS", "receive", "RECV", "length 0", "no imm"]
 
 
 @pytest.mark.parametrize(
-    ("answer", "seen", "reliable", "accepted"),
+    "answer, seen, reliable, accepted",
     [
         ({}, {"receiver": [TOLD]}, True, True),
         ({"requester": [SENT]}, {"receiver": [TOLD]}, False, True),
@@ -347,12 +342,7 @@ BEHIND = ["SUCCESS", "receive", "RECV", "length 0", "no imm"]
         ({}, {"requester": [SENT]}, True, True),
     ],
 )
-def test_a_refused_request_that_is_told_as_done_is_accepted(
-    answer: dict[str, Any],
-    seen: dict[str, Any],
-    reliable: bool,
-    accepted: bool,
-) -> None:
+def test_a_refused_request_that_is_told_as_done_is_accepted(answer, seen, reliable, accepted):
     expected = REFUSED_AT_PEER | answer
     points: Any = {
         "answer": expected,
@@ -381,7 +371,7 @@ def request_length(request: Any) -> int:
     return sum(sge.length for sge in request.sges) or 8
 
 
-def test_a_posting_fails_only_for_what_the_requester_can_know(monkeypatch: Patch) -> None:
+def test_a_posting_fails_only_for_what_the_requester_can_know(monkeypatch):
     monkeypatch.setattr(connection, "SILENCE_S", 0.0)  # no error state follows later
     judgement = judged(_RefusesToPost)
     violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
@@ -392,18 +382,14 @@ def test_a_posting_fails_only_for_what_the_requester_can_know(monkeypatch: Patch
 
 
 @pytest.mark.parametrize(
-    ("posted", "receiver", "is_wrong"),
+    "posted, receiver, is_wrong",
     [
         ("EINVAL", [], True),
         ("receive: EINVAL", [], True),
         ("receive: EINVAL", [["LOC_PROT_ERR", "receive"]], False),
     ],
 )
-def test_a_receive_may_be_refused_for_its_own_elements(
-    posted: str,
-    receiver: list[list[str]],
-    is_wrong: bool,
-) -> None:
+def test_a_receive_may_be_refused_for_its_own_elements(posted, receiver, is_wrong):
     expected = REFUSED_AT_PEER | {"receiver": receiver}
     points: Any = {
         "answer": expected,
@@ -437,15 +423,15 @@ class _AddsWithoutCarry(Device):
 
 
 @pytest.mark.parametrize("device", [_TellsAnotherKey, _AddsWithoutCarry])
-def test_a_wrong_report_or_operand_violates_a_rule(device: type[Device]) -> None:
+def test_a_wrong_report_or_operand_violates_a_rule(device):
     assert set(judged(device).verdicts) > {Verdict.PASS}
 
 
-def test_what_the_key_opens_may_be_sent_before_the_fault() -> None:
+def test_what_the_key_opens_may_be_sent_before_the_fault():
     assert set(judged(_SendsPacketsBeforeTheFault, array("triples")).verdicts) == {Verdict.PASS}
 
 
-def test_a_point_is_selected_by_its_values_and_others_have_no_answer() -> None:
+def test_a_point_is_selected_by_its_values_and_others_have_no_answer():
     suite, model = load_suite(), PAIRS.model
     case = suite.find(f"access/model/pairs#{model.text(PAIRS.points[5])}")
     assert case is not None
@@ -457,7 +443,7 @@ def test_a_point_is_selected_by_its_values_and_others_have_no_answer() -> None:
         suite.find("access/model/pairs#operation=RDMA_REED")
 
 
-def test_recorded_points_of_another_model_are_judged_by_their_recorded_answers() -> None:
+def test_recorded_points_of_another_model_are_judged_by_their_recorded_answers():
     from conformance.judging.combinations import fault_at_points
 
     with closing(ReferenceBench(_LosesImmediate())) as bench:
@@ -468,7 +454,7 @@ def test_recorded_points_of_another_model_are_judged_by_their_recorded_answers()
     assert fault.kind == "wrong-immediate"
 
 
-def test_the_command_of_a_point_has_the_target_of_its_run_and_a_short_name() -> None:
+def test_the_command_of_a_point_has_the_target_of_its_run_and_a_short_name():
     case = load_suite().find("access/model/pairs")
     assert case is not None
     points = _array_of("model/pairs")

@@ -1,7 +1,5 @@
 """Tests of the page that compares the hosts of a lab."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -35,7 +33,7 @@ def node(name: str, verdicts: Sequence[str], group: str, **changes: Any) -> Node
     return Node(name, f"{name}/report.html", facts, group=group)
 
 
-def test_differences_between_equal_hosts_come_first() -> None:
+def test_differences_between_equal_hosts_come_first():
     lab = Fleet(
         (
             node("a", ["PASS", "PASS", "PASS"], "same"),
@@ -60,13 +58,13 @@ def test_differences_between_equal_hosts_come_first() -> None:
     assert "b: REG-01: FAIL, most nodes of its group: PASS" in [*differences(lab)]
 
 
-def test_the_page_of_hosts_that_do_not_differ_has_no_differences() -> None:
+def test_the_page_of_hosts_that_do_not_differ_has_no_differences():
     lab = Fleet(tuple(node(name, ["PASS", "FAIL", "UNSUPPORTED"], "same") for name in ("a", "b")))
     assert not [*differences(lab)]
     assert "Nothing." in page(lab).decode()
 
 
-def test_the_name_of_a_host_does_not_become_markup_of_the_page() -> None:
+def test_the_name_of_a_host_does_not_become_markup_of_the_page():
     text = page(Fleet((Node("<script>x</script>", problem="<i>why</i>", group="<b>"),))).decode()
     assert "<script>" not in text
     assert "<i>why" not in text

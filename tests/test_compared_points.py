@@ -6,7 +6,6 @@ from typing import Any
 
 from conformance.model.record import ResultRecord
 from conformance.sweeps.outcome import Outcome
-from kinds import Cli
 from patience import calls_of
 from reports.comparison import compare
 from reports.digest import read
@@ -22,7 +21,7 @@ def swept(directory: Path, *accepted: str, axes: dict[str, Any] = FLAGS) -> list
     return [sweep(directory, SUITE.cases[0], axes, lambda at: 2 if at["access"] in accepted else 0)]
 
 
-def test_points_are_compared_even_if_the_verdict_is_unchanged(tmp_path: Path) -> None:
+def test_points_are_compared_even_if_the_verdict_is_unchanged(tmp_path):
     old = swept(tmp_path / "old", "MW_BIND")
     new = swept(tmp_path / "new", "LOCAL_WRITE", "LOCAL_WRITE+MW_BIND")
     comparison, status = changes(tmp_path, old, new)
@@ -33,10 +32,7 @@ def test_points_are_compared_even_if_the_verdict_is_unchanged(tmp_path: Path) ->
     assert status == 1
 
 
-def test_a_sweep_without_its_points_is_compared_by_its_verdict_only(
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_a_sweep_without_its_points_is_compared_by_its_verdict_only(tmp_path, cli):
     old, new = (run(tmp_path / name, swept(tmp_path / name, "MW_BIND")) for name in ("old", "new"))
     shutil.rmtree(tmp_path / "new" / "points")
     said = cli(0, "compare", old, new).out
@@ -47,7 +43,7 @@ def test_a_sweep_without_its_points_is_compared_by_its_verdict_only(
     assert "no case that both runs tried has regressed (exit status 0)" in said
 
 
-def test_points_that_are_tries_of_one_combination_are_not_compared(tmp_path: Path) -> None:
+def test_points_that_are_tries_of_one_combination_are_not_compared(tmp_path):
     old, new = (
         swept(tmp_path / "old", "MW_BIND"),
         swept(tmp_path / "new", "LOCAL_WRITE", "LOCAL_WRITE+MW_BIND"),
@@ -57,7 +53,7 @@ def test_points_that_are_tries_of_one_combination_are_not_compared(tmp_path: Pat
     assert changes(tmp_path, old, new) == ([], 0)
 
 
-def test_points_of_spaces_that_differ_are_compared_by_their_names(tmp_path: Path) -> None:
+def test_points_of_spaces_that_differ_are_compared_by_their_names(tmp_path):
     old = swept(tmp_path / "old", axes={"access": ["none", "LOCAL_WRITE"]})
     new = swept(tmp_path / "new", "LOCAL_WRITE")
     comparison, _ = changes(tmp_path, old, new)
@@ -69,7 +65,7 @@ def test_points_of_spaces_that_differ_are_compared_by_their_names(tmp_path: Path
     }
 
 
-def test_a_hundred_thousand_points_cost_little_more_than_a_call_each(tmp_path: Path) -> None:
+def test_a_hundred_thousand_points_cost_little_more_than_a_call_each(tmp_path):
     axes = {"access": {"subsets": [f"FLAG_{number}" for number in range(17)]}}
     old, new = swept(tmp_path / "old", axes=axes), swept(tmp_path / "new", "FLAG_3", axes=axes)
     before, after = read(run(tmp_path / "old", old)), read(run(tmp_path / "new", new))
@@ -78,9 +74,7 @@ def test_a_hundred_thousand_points_cost_little_more_than_a_call_each(tmp_path: P
     assert [change.points for change in comparison.of("regressed")] == [0, 1]
 
 
-def test_a_sweep_that_is_wrong_only_where_it_is_newly_supported_has_not_regressed(
-    tmp_path: Path,
-) -> None:
+def test_a_sweep_that_is_wrong_only_where_it_is_newly_supported_has_not_regressed(tmp_path):
     old = [
         sweep(
             tmp_path / "old",
@@ -107,9 +101,7 @@ def test_a_sweep_that_is_wrong_only_where_it_is_newly_supported_has_not_regresse
     assert status == 1
 
 
-def test_a_violation_at_points_that_are_no_longer_judged_is_neither_fixed_nor_gone(
-    tmp_path: Path,
-) -> None:
+def test_a_violation_at_points_that_are_no_longer_judged_is_neither_fixed_nor_gone(tmp_path):
     def with_bind(number: int, folder: Path) -> Path:
         """Makes a run of a sweep whose points with MW_BIND have this outcome."""
         points = sweep(

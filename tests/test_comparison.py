@@ -15,7 +15,6 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS
 from conformance.older_python import zip
 from conformance.tables.suite import ROOT
-from kinds import Cli
 from reports.comparison import KINDS, Change, compare, kind_of
 from reports.comparison_formats import as_markdown, text
 from reports.digest import Digest, digest, read
@@ -71,13 +70,13 @@ BY_KIND = {
 }
 
 
-@pytest.mark.parametrize(("kind", "changes"), BY_KIND.items(), ids=BY_KIND)
-def test_a_change_of_verdict_is_of_one_kind(kind: str, changes: str) -> None:
+@pytest.mark.parametrize("kind, changes", BY_KIND.items(), ids=BY_KIND)
+def test_a_change_of_verdict_is_of_one_kind(kind, changes):
     for change in changes.split():
         assert (change, kind_of(*change.split(">"))) == (change, kind)
 
 
-def test_every_change_has_a_kind_and_no_change_has_none() -> None:
+def test_every_change_has_a_kind_and_no_change_has_none():
     for old, new in itertools.product(VERDICTS, repeat=2):
         assert (kind_of(old, new) in KINDS) == (old != new)
 
@@ -92,7 +91,7 @@ def changes(
     return list(comparison.changes), comparison.status
 
 
-def test_cases_are_compared_by_their_ids(tmp_path: Path) -> None:
+def test_cases_are_compared_by_their_ids(tmp_path):
     first, second, third, fourth = SUITE.cases
     old = [result(first), result(second, "FAIL"), result(third)]
     new = [result(first, "CRASH"), result(second), result(fourth)]
@@ -104,7 +103,7 @@ def test_cases_are_compared_by_their_ids(tmp_path: Path) -> None:
     assert status == 1
 
 
-def test_cases_of_only_one_run_are_neither_new_nor_gone(tmp_path: Path) -> None:
+def test_cases_of_only_one_run_are_neither_new_nor_gone(tmp_path):
     """The defect occurs in two cases of the old run; only one of these cases is in the new run."""
     first, second, third, fourth = SUITE.cases
     wrong = "ibv_reg_mr(access=0) should succeed, but returned NULL"
@@ -127,7 +126,7 @@ def test_cases_of_only_one_run_are_neither_new_nor_gone(tmp_path: Path) -> None:
     assert conclusion == "nothing that both runs tried has regressed (exit status 0)"
 
 
-def test_a_new_divergence_of_a_recorded_random_sequence_is_a_regression(tmp_path: Path) -> None:
+def test_a_new_divergence_of_a_recorded_random_sequence_is_a_regression(tmp_path):
     case = SUITE.cases[0]
     old_divergence, fresh = (
         {"when": when, "rules": ["REG-01"], "observed": f"of {when}", "row": "- id: x\n"}
@@ -144,7 +143,7 @@ def test_a_new_divergence_of_a_recorded_random_sequence_is_a_regression(tmp_path
     assert changes(tmp_path, old, [result(case, "FAIL", deviations=[old_divergence])]) == ([], 0)
 
 
-def test_runs_of_other_tables_are_compared_only_on_request(tmp_path: Path, cli: Cli) -> None:
+def test_runs_of_other_tables_are_compared_only_on_request(tmp_path, cli):
     old, new = (run(tmp_path / name, [result(SUITE.cases[0])], name * 64) for name in ("a", "b"))
     assert "different tables; --unlike-tables" in cli(2, "compare", old, new).err
     assert (
@@ -152,7 +151,7 @@ def test_runs_of_other_tables_are_compared_only_on_request(tmp_path: Path, cli: 
     )
 
 
-def test_a_run_of_other_tables_that_left_cases_out_has_not_lost_them(tmp_path: Path) -> None:
+def test_a_run_of_other_tables_that_left_cases_out_has_not_lost_them(tmp_path):
     old = digested(result(SUITE.cases[0]), result(SUITE.cases[1]), tables="a" * 64)
     new = digested(result(SUITE.cases[0]), tables="b" * 64)
     assert [change.kind for change in compare(old, new, unlike_tables=True).changes] == ["gone"]
@@ -161,7 +160,7 @@ def test_a_run_of_other_tables_that_left_cases_out_has_not_lost_them(tmp_path: P
     assert (comparison.changes, comparison.untried) == ((), (1, 0))
 
 
-def test_changes_under_test_come_before_changed_results() -> None:
+def test_changes_under_test_come_before_changed_results():
     env = {
         "kernel": "6.12.1",
         "rdma_core": "56.1",
@@ -216,7 +215,7 @@ def two_runs(tmp_path: Path) -> tuple[str, str]:
     return str(run(tmp_path / "old", old)), str(run(tmp_path / "new", new))
 
 
-def test_defects_are_compared_by_their_fingerprints(tmp_path: Path, cli: Cli) -> None:
+def test_defects_are_compared_by_their_fingerprints(tmp_path, cli):
     said = cli(1, "compare", *two_runs(tmp_path)).out
     assert "defects: 1 new; 1 newly supported, and wrong; 1 gone; 0 in both" in said
     listed = re.findall(
@@ -273,15 +272,8 @@ OLD_AND_NEW = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "status", "said"), OLD_AND_NEW)
-def test_verdicts_of_two_runs_have_a_conclusion(
-    old: str,
-    new: str,
-    status: int,
-    said: str,
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+@pytest.mark.parametrize("old, new, status, said", OLD_AND_NEW)
+def test_verdicts_of_two_runs_have_a_conclusion(old, new, status, said, tmp_path, cli):
     folders: list[Path] = []
     for verdicts in (old, new):
         tried = [
@@ -305,7 +297,7 @@ def test_verdicts_of_two_runs_have_a_conclusion(
 
 
 @pytest.mark.parametrize("command", ["compare", "report"])
-def test_a_reader_loads_only_what_it_needs(command: str) -> None:
+def test_a_reader_loads_only_what_it_needs(command):
     program = f"import sys, commands.{command}, reports.markdown; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True

@@ -6,14 +6,13 @@ from pathlib import Path
 
 from lxml import etree
 
-from kinds import Cli
 from samples import numbered, result
 from test_comparison import run, two_runs
 
 SUITE = numbered(4)
 
 
-def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, cli: Cli) -> None:
+def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path, cli):
     old = run(tmp_path / "old", [result(SUITE.cases[0])])
     new = run(tmp_path / "new", [result(SUITE.cases[0], "FAIL", "it\x1b[31m should not")])
     said = cli(1, "compare", old, new).out
@@ -26,7 +25,7 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, cli:
     assert last == "something has regressed: 1 new defect, the worst: wrong report (exit status 1)"
 
 
-def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path: Path, cli: Cli) -> None:
+def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path, cli):
     data = json.loads(cli(1, "compare", *two_runs(tmp_path), "--format", "json").out)
     assert (data["schema"], data["exit_status"], data["cases_compared"]) == (
         "rdma-cts-comparison/1",
@@ -51,7 +50,7 @@ def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path: Path, 
     }
 
 
-def test_a_comparison_for_ci_systems_conforms_to_the_schema(tmp_path: Path, cli: Cli) -> None:
+def test_a_comparison_for_ci_systems_conforms_to_the_schema(tmp_path, cli):
     schema = etree.XMLSchema(etree.parse(Path(__file__).with_name("junit.xsd")))
     paths = two_runs(tmp_path)
     document = etree.fromstring(cli(1, "compare", *paths, "--format", "junit").out.encode())
@@ -69,7 +68,7 @@ def test_a_comparison_for_ci_systems_conforms_to_the_schema(tmp_path: Path, cli:
     assert document[0].get("tests") == "1"
 
 
-def test_a_comparison_in_markdown_has_no_markup_from_the_runs(tmp_path: Path, cli: Cli) -> None:
+def test_a_comparison_in_markdown_has_no_markup_from_the_runs(tmp_path, cli):
     said = cli(1, "compare", *two_runs(tmp_path), "--format", "markdown").out
     assert said.startswith("## ❌ rdma-cts compare: something has regressed")
     assert "### newly supported, and wrong: 1 case" in said

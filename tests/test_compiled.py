@@ -1,9 +1,6 @@
 """The C code is compiled if there is a compiler, and is used only if its structures equal Python's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -25,12 +22,12 @@ def afresh() -> Iterator[None]:
         cached.cache_clear()
 
 
-def test_the_loop_has_the_structures_that_python_assumes() -> None:
+def test_the_loop_has_the_structures_that_python_assumes():
     assert native.compiled()
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "struct", "moved"),
+    "old, new, struct, moved",
     [
         ("    uint16_t *codes; ", "    uint64_t added;\n    uint16_t *codes; ", "loop", "codes"),
         ("    uint32_t handle, lkey, rkey;", "    uint64_t handle, lkey, rkey;", "region", "fd"),
@@ -42,13 +39,7 @@ def test_the_loop_has_the_structures_that_python_assumes() -> None:
         ),
     ],
 )
-def test_a_structure_that_differs_is_named_and_nothing_is_called(
-    old: str,
-    new: str,
-    struct: str,
-    moved: str,
-    tmp_path: Path,
-) -> None:
+def test_a_structure_that_differs_is_named_and_nothing_is_called(old, new, struct, moved, tmp_path):
     text = native.SOURCE.read_text()
     assert text.count(old) == 1, old
     copy = tmp_path / native.SOURCE.name
@@ -63,7 +54,7 @@ def test_a_structure_that_differs_is_named_and_nothing_is_called(
     assert f"offset of {moved} is " in first
 
 
-def test_a_layout_of_another_length_is_refused(tmp_path: Path) -> None:
+def test_a_layout_of_another_length_is_refused(tmp_path):
     source = tmp_path / "other.c"
     source.write_text("const unsigned rdma_cts_layout[] = {1, 8};\n")
     assert library(source, (("size", 8),)) is not None
@@ -71,10 +62,7 @@ def test_a_layout_of_another_length_is_refused(tmp_path: Path) -> None:
         library(source, (("size", 8), ("offset", 4)))
 
 
-def test_the_structures_of_exchanges_are_checked_too(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_structures_of_exchanges_are_checked_too(tmp_path, monkeypatch):
     sizes = [size for _, size in native_exchange._LAYOUT]
     source = tmp_path / "exchange.c"
     source.write_text(
@@ -91,7 +79,7 @@ def test_the_structures_of_exchanges_are_checked_too(
         native_exchange.compiled()
 
 
-def test_python_is_used_where_c_cannot_be_compiled(tmp_path: Path) -> None:
+def test_python_is_used_where_c_cannot_be_compiled(tmp_path):
     source = tmp_path / "broken.c"
     source.write_text("#error no header\n")
     assert library(source, ()) is None

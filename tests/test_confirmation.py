@@ -1,11 +1,8 @@
 """Tests of the confirmation, which repeats violations in fresh workers. A violation is confirmed, or the earlier cases that
 it depends on are found, or it is reported as not confirmed."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -14,7 +11,7 @@ from actors import HEADER, Actor, killed
 from conformance.errors import UserError
 from conformance.results.records import encode
 from conformance.supervision import Worker, WorkerEnd, confirmation
-from conformance.tables.suite import VERSION, Suite
+from conformance.tables.suite import VERSION
 from repeated import IDS, POINT, SUITE, Device, Run, after, always, counts, lines, tried
 from samples import (
     footer_of,
@@ -40,7 +37,7 @@ def deadly(case: str, before: Sequence[str]) -> str:
 VARIOUS = {IDS[3]: "FAIL", IDS[5]: "FAIL", IDS[6]: "EOPNOTSUPP", IDS[7]: "FAIL", IDS[9]: "CRASH"}
 
 
-def test_three_violations_of_a_cause_are_drawn_and_repeated(tmp_path: Path) -> None:
+def test_three_violations_of_a_cause_are_drawn_and_repeated(tmp_path):
     run = Run(tmp_path / "run", always(*range(2, 10)), confirm="drawn")
     assert counts(run()) == (3, 0, 5)
     repeated = {IDS.index(case) for worker in run.again for case in worker}
@@ -48,15 +45,13 @@ def test_three_violations_of_a_cause_are_drawn_and_repeated(tmp_path: Path) -> N
     assert len(repeated) == 3
 
 
-def test_a_cause_of_which_a_drawn_violation_does_not_occur_again_is_repeated_whole(
-    tmp_path: Path,
-) -> None:
+def test_a_cause_of_which_a_drawn_violation_does_not_occur_again_is_repeated_whole(tmp_path):
     run = Run(tmp_path / "run", passing_again(range(2, 10), but=2), confirm="drawn")
     confirmed, not_confirmed, not_tried = counts(run())
     assert (confirmed, not_confirmed, not_tried) == (7, 1, 0)
 
 
-def test_every_hang_is_repeated(tmp_path: Path) -> None:
+def test_every_hang_is_repeated(tmp_path):
     run = Run(
         tmp_path / "run",
         lambda case, before: "HANG" if IDS.index(case) in range(3, 8) else "PASS",
@@ -78,7 +73,7 @@ def passing_again(cases: Sequence[int], but: int) -> Device:
 
 
 @pytest.mark.parametrize(
-    ("device", "again", "alone", "company"),
+    "device, again, alone, company",
     [
         (
             lambda case, before: VARIOUS.get(case, "PASS"),
@@ -92,12 +87,8 @@ def passing_again(cases: Sequence[int], but: int) -> Device:
     ids=["each cause", "no violation with others", "a crash with others"],
 )
 def test_what_killed_its_worker_is_repeated_in_isolation_and_the_others_together(
-    tmp_path: Path,
-    device: Device,
-    again: list[list[int]],
-    alone: Sequence[int],
-    company: Sequence[int],
-) -> None:
+    tmp_path, device, again, alone, company
+):
     run = Run(tmp_path, device)
     recorded = run()
     assert [list(map(IDS.index, cases)) for cases in run.again] == again
@@ -108,7 +99,7 @@ def test_what_killed_its_worker_is_repeated_in_isolation_and_the_others_together
     assert counts(recorded) == (5, 0, 0)
 
 
-def test_a_violation_of_the_first_case_of_a_worker_is_not_repeated(tmp_path: Path) -> None:
+def test_a_violation_of_the_first_case_of_a_worker_is_not_repeated(tmp_path):
     run = Run(tmp_path, always(0))
     recorded = run()
     assert run.again == []
@@ -124,7 +115,7 @@ def once() -> Device:
 
 
 @pytest.mark.parametrize(
-    ("device", "verdict", "needed"),
+    "device, verdict, needed",
     [
         *((after(11, *needed), "FAIL", needed) for needed in ((0,), (5,), (10,), (3, 4))),
         (after(11, 0, 10), "FAIL", range(11)),  # each half has a case that is needed
@@ -137,11 +128,8 @@ def once() -> Device:
     ],
 )
 def test_a_violation_that_does_not_occur_in_isolation_names_the_cases_it_depends_on(
-    tmp_path: Path,
-    device: Device,
-    verdict: str,
-    needed: Sequence[int],
-) -> None:
+    tmp_path, device, verdict, needed
+):
     recorded = Run(tmp_path, device)()
     (record,) = recorded.confirmations
     assert record["confirmed"] is False
@@ -155,10 +143,7 @@ def test_a_violation_that_does_not_occur_in_isolation_names_the_cases_it_depends
     assert recorded.results[IDS.index(record["case"])]["verdict"] == verdict
 
 
-def test_a_search_uses_a_bounded_number_of_workers(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_search_uses_a_bounded_number_of_workers(tmp_path, monkeypatch):
     monkeypatch.setattr(confirmation, "MOST_WORKERS", 3)
     run = Run(tmp_path, after(11, 0))
     (record,) = run().confirmations
@@ -167,10 +152,7 @@ def test_a_search_uses_a_bounded_number_of_workers(
     assert IDS[0] in record["after"]
 
 
-def test_earlier_cases_are_searched_for_only_a_few_violations(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_earlier_cases_are_searched_for_only_a_few_violations(tmp_path, monkeypatch):
     monkeypatch.setattr(confirmation, "MOST_SEARCHED", 1)
     run = Run(
         tmp_path,
@@ -180,14 +162,14 @@ def test_earlier_cases_are_searched_for_only_a_few_violations(
     assert ["after" in record for record in recorded.confirmations] == [True, False, False, False]
 
 
-def test_a_crash_is_not_repeated_on_a_kernel_that_may_be_damaged(tmp_path: Path) -> None:
+def test_a_crash_is_not_repeated_on_a_kernel_that_may_be_damaged(tmp_path):
     run = Run(tmp_path, lambda case, before: "CRASH" if case == IDS[3] else "PASS")
     recorded = run(boot_id="this boot")
     assert run.again == []
     assert counts(recorded) == (0, 0, 1)
 
 
-def test_a_worker_that_is_killed_externally_is_started_again(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_externally_is_started_again(tmp_path):
     run = Run(tmp_path, always(3))
     ended = iter([killed(HEADER, encode({"type": "start", "case": IDS[3]})), killed(HEADER)])
 
@@ -205,18 +187,14 @@ STUCK = "process 17 is stuck in the kernel and cannot be killed"
 
 
 @pytest.mark.parametrize(
-    ("again", "said"),
+    "again, said",
     [
         (none, "not all violations are repeated: guests are booted here"),
         (lambda cases: Actor(lines(cases, always(3, 4)), WorkerEnd(), STUCK), STUCK),
         (lambda cases: Actor(iter([HEADER])), ""),  # the worker exits before the violation
     ],
 )
-def test_if_no_worker_can_repeat_a_violation_the_run_is_still_complete(
-    tmp_path: Path,
-    again: Callable[[Sequence[str]], Worker],
-    said: str,
-) -> None:
+def test_if_no_worker_can_repeat_a_violation_the_run_is_still_complete(tmp_path, again, said):
     run = Run(tmp_path, always(3, 4))
     recorded = run(again)
     assert counts(recorded) == (0, 0, 2)
@@ -224,12 +202,12 @@ def test_if_no_worker_can_repeat_a_violation_the_run_is_still_complete(
     assert footer_of(recorded)["complete"] is True
 
 
-def test_the_footer_of_a_run_without_confirmation_has_no_figures_of_it(tmp_path: Path) -> None:
+def test_the_footer_of_a_run_without_confirmation_has_no_figures_of_it(tmp_path):
     run = Run(tmp_path, always(3))
     assert "confirmation" not in footer_of(run.supervise(run.start, suite=SUITE))
 
 
-def test_violations_are_repeated_only_when_the_run_is_complete(tmp_path: Path) -> None:
+def test_violations_are_repeated_only_when_the_run_is_complete(tmp_path):
     run = Run(tmp_path, always(3))
     short: Iterator[bytes | None] = itertools.islice(lines(IDS, always(3)), 1 + 2 * 6)
     run.start = lambda cases: Actor(short)  # type: ignore[method-assign]
@@ -239,9 +217,7 @@ def test_violations_are_repeated_only_when_the_run_is_complete(tmp_path: Path) -
     assert counts(rest(carry_on=True)) == (1, 0, 0)
 
 
-def test_a_run_that_was_cut_at_any_byte_repeats_the_other_violations_when_it_is_continued(
-    tmp_path: Path,
-) -> None:
+def test_a_run_that_was_cut_at_any_byte_repeats_the_other_violations_when_it_is_continued(tmp_path):
     complete = Run(tmp_path / "whole", always(3, 5, 7))
     complete()
     data = complete.path.read_bytes()
@@ -259,7 +235,7 @@ def test_a_run_that_was_cut_at_any_byte_repeats_the_other_violations_when_it_is_
         assert sum(map(len, run.again)) == 3 - data[:cut].count(b'"}\n', begin)
 
 
-def test_a_run_that_is_continued_on_another_stack_repeats_no_violation(tmp_path: Path) -> None:
+def test_a_run_that_is_continued_on_another_stack_repeats_no_violation(tmp_path):
     head = samples.header(
         planned=IDS,
         stack="test",
@@ -308,7 +284,7 @@ def swept(needed: str) -> Device:
 
 
 @pytest.mark.parametrize(
-    ("suite", "needed", "again", "after"),
+    "suite, needed, again, after",
     [
         (SWEPT, "", [f"{SWEEP}#{POINT}"], None),
         (TRIES, SWEEP, [SWEEP], None),  # points that try the same combination are repeated together
@@ -317,12 +293,8 @@ def swept(needed: str) -> Device:
     ],
 )
 def test_the_smallest_point_of_a_deviation_is_repeated_in_isolation_or_after_the_cases_it_depends_on(
-    suite: Suite,
-    needed: str,
-    again: list[str],
-    after: list[str] | None,
-    tmp_path: Path,
-) -> None:
+    suite, needed, again, after, tmp_path
+):
     run = Run(tmp_path, swept(needed), suite)
     recorded = run()
     (record,) = recorded.confirmations

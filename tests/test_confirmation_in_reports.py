@@ -1,14 +1,11 @@
 """Tests of what reports and comparisons say about the confirmation of violations."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 
 from commands.report import renderer
-from kinds import Cli
 from repeated import Run, after, always
 from reports import terminal
 from reports.digest import read
@@ -40,7 +37,7 @@ NOT_CONFIRMED = (
 
 
 @pytest.mark.parametrize("form", ["junit", "ktap", "html"])
-def test_a_report_has_the_confirmation_next_to_each_violation(mixed: Path, form: str) -> None:
+def test_a_report_has_the_confirmation_next_to_each_violation(mixed, form):
     text = renderer(form).render([read(mixed)])
     if not (isinstance(text, str)):
         text = text.decode()
@@ -48,9 +45,7 @@ def test_a_report_has_the_confirmation_next_to_each_violation(mixed: Path, form:
     assert NOT_CONFIRMED in text
 
 
-def test_the_summaries_have_the_figures_and_the_violations_that_were_not_confirmed(
-    mixed: Path,
-) -> None:
+def test_the_summaries_have_the_figures_and_the_violations_that_were_not_confirmed(mixed):
     run = read(mixed)
     assert list(run.violations.repetitions.summary()) == [
         "confirmation: 1 of 2 violations reproduced in a fresh worker, 1 of them together with others",
@@ -71,10 +66,6 @@ def test_the_summaries_have_the_figures_and_the_violations_that_were_not_confirm
     }
 
 
-def test_a_comparison_has_the_confirmation_of_a_regression(
-    tmp_path: Path,
-    mixed: Path,
-    cli: Cli,
-) -> None:
+def test_a_comparison_has_the_confirmation_of_a_regression(tmp_path, mixed, cli):
     Run(tmp_path / "old", always())()
     assert NOT_CONFIRMED in cli(1, "compare", tmp_path / "old", mixed).out

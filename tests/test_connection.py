@@ -35,7 +35,7 @@ SIZE = 64
 
 
 @pytest.mark.parametrize(
-    ("in_c", "executed"),
+    "in_c, executed",
     [
         (lambda some: [], [[0], [0, 1], [0, 1, 2]]),
         (lambda some: some[:2], [[0, 1], [0, 1], [0, 1, 2]]),
@@ -43,10 +43,8 @@ SIZE = 64
     ],
 )
 def test_all_results_of_a_batch_are_yielded_before_the_next_is_executed(
-    in_c: Callable[[Sequence[ExchangeSpec]], Sequence[ExchangeSpec]],
-    executed: list[list[int]],
-    monkeypatch: Patch,
-) -> None:
+    in_c, executed, monkeypatch
+):
     """Python executes the exchanges that C does not execute."""
     began: list[int] = []
 
@@ -158,11 +156,8 @@ def spec(
     return ExchangeSpec(of, SendRequest(opcode, 1), areas or two_areas(), **more)
 
 
-@pytest.mark.parametrize(("with_completion", "late"), [(True, False), (False, True)])
-def test_data_of_a_read_must_be_in_memory_when_the_read_completes(
-    with_completion: bool,
-    late: bool,
-) -> None:
+@pytest.mark.parametrize("with_completion, late", [(True, False), (False, True)])
+def test_data_of_a_read_must_be_in_memory_when_the_read_completes(with_completion, late):
     remote, local = area(repeated(BEFORE, 8)), area(pattern(8))
 
     def write(_: int) -> None:
@@ -176,12 +171,8 @@ def test_data_of_a_read_must_be_in_memory_when_the_read_completes(
     assert not loopback.stale
 
 
-@pytest.mark.parametrize(("failed", "waited", "state"), [(False, 0.0, "ERR"), (True, 0.001, "RTS")])
-def test_the_error_state_is_not_awaited_on_a_pair_that_has_failed(
-    failed: bool,
-    waited: float,
-    state: str,
-) -> None:
+@pytest.mark.parametrize("failed, waited, state", [(False, 0.0, "ERR"), (True, 0.001, "RTS")])
+def test_the_error_state_is_not_awaited_on_a_pair_that_has_failed(failed, waited, state):
     """The pair is in ERR, or an earlier exchange failed: then the completion is awaited only briefly, too."""
     silent = Side(state=state)
     loopback = over(Pair(silent, Side()))
@@ -190,11 +181,8 @@ def test_the_error_state_is_not_awaited_on_a_pair_that_has_failed(
     assert loopback.stale
 
 
-@pytest.mark.parametrize(("poll", "late"), [(1, False), (2, True)])
-def test_data_of_a_write_must_be_in_memory_when_its_immediate_data_is_received(
-    poll: int,
-    late: bool,
-) -> None:
+@pytest.mark.parametrize("poll, late", [(1, False), (2, True)])
+def test_data_of_a_write_must_be_in_memory_when_its_immediate_data_is_received(poll, late):
     remote, local = area(pattern(8)), area(repeated(BEFORE, 8))
 
     def write(polls: int) -> None:
@@ -223,7 +211,7 @@ def times_asked(side: Side, loopback: LoopbackConnection, opcode: str, status: s
 
 
 @pytest.mark.usefixtures("slow_clock")
-def test_after_a_missing_error_state_the_same_connection_awaits_the_state_only_briefly() -> None:
+def test_after_a_missing_error_state_the_same_connection_awaits_the_state_only_briefly():
     pair = Pair(side := Side(), Side())
     first, second = over(pair), over(pair)
     assert times_asked(side, first, "SEND", "LOC_PROT_ERR") > 10
@@ -232,7 +220,7 @@ def test_after_a_missing_error_state_the_same_connection_awaits_the_state_only_b
 
 
 @pytest.mark.usefixtures("slow_clock")
-def test_error_states_that_no_document_requires_are_awaited_once_for_each_kind_of_refusal() -> None:
+def test_error_states_that_no_document_requires_are_awaited_once_for_each_kind_of_refusal():
     pair = Pair(side := Side(), Side(), transport=IWARP)
     first, second = over(pair), over(pair)
     assert times_asked(side, first, "SEND", "LOC_QP_OP_ERR") > 10
@@ -242,7 +230,7 @@ def test_error_states_that_no_document_requires_are_awaited_once_for_each_kind_o
         assert times_asked(side, second, opcode, "LOC_QP_OP_ERR") < 3
 
 
-def test_one_missing_flush_teaches_all_connections_of_the_device() -> None:
+def test_one_missing_flush_teaches_all_connections_of_the_device():
     """After a refusal of another kind the wait is longer than after the same kind. A flush that is not missing teaches
     nothing."""
     full = connection.SILENCE_S
@@ -266,12 +254,8 @@ def test_one_missing_flush_teaches_all_connections_of_the_device() -> None:
     assert flushing.lingering.flush_s(full) == full
 
 
-@pytest.mark.parametrize(("losses", "wait"), [(2, connection.SILENCE_S), (3, TAUGHT_S)])
-def test_a_refusal_that_ends_an_unreliable_connection_is_soon_known(
-    losses: int,
-    wait: float,
-    monkeypatch: Patch,
-) -> None:
+@pytest.mark.parametrize("losses, wait", [(2, connection.SILENCE_S), (3, TAUGHT_S)])
+def test_a_refusal_that_ends_an_unreliable_connection_is_soon_known(losses, wait, monkeypatch):
     """The SEND behind the refused request never arrives. One or two messages may have been lost by chance."""
     monkeypatch.setattr(LoopbackConnection, "check_alive", lambda self: None)
     pair = Pair(
@@ -284,7 +268,7 @@ def test_a_refusal_that_ends_an_unreliable_connection_is_soon_known(
     assert peer.waited == [*[connection.SILENCE_S] * min(losses, 3), wait]
 
 
-def test_c_learns_from_a_missing_flush_and_teaches_python(monkeypatch: Patch) -> None:
+def test_c_learns_from_a_missing_flush_and_teaches_python(monkeypatch):
     loopback = over(pair := Pair(Side(), Side()))
     refused = Exchange(Return(0, 0), [Completion(1, "REM_ACCESS_ERR")])
     patient = Mock()
@@ -298,7 +282,7 @@ def test_c_learns_from_a_missing_flush_and_teaches_python(monkeypatch: Patch) ->
     assert pair.lingering.flush_s(1.0) == TAUGHT_S
 
 
-def test_a_stale_pair_is_renewed_before_c_uses_it(monkeypatch: Patch) -> None:
+def test_a_stale_pair_is_renewed_before_c_uses_it(monkeypatch):
     pair = Pair(Side(), Side(), renews_by_reset=False)
     loopback = over(pair)
     seen: list[int] = []
@@ -309,12 +293,10 @@ def test_a_stale_pair_is_renewed_before_c_uses_it(monkeypatch: Patch) -> None:
     assert (seen, loopback.stale) == ([0, 1], False)
 
 
-@pytest.mark.parametrize(("request_", "answered"), rows("answered_requests"))
+@pytest.mark.parametrize("request_, answered", rows("answered_requests"))
 def test_after_a_request_without_a_response_another_pair_must_transfer_a_message(
-    monkeypatch: Patch,
-    request_: str,
-    answered: str,
-) -> None:
+    monkeypatch, request_, answered
+):
     kind, transport, opcode, *statuses = request_.split()
     side = Side(kind=kind)
     pair = Pair(side, side, transport={"INFINIBAND": INFINIBAND, "IWARP": IWARP}[transport])
@@ -328,14 +310,10 @@ def test_after_a_request_without_a_response_another_pair_must_transfer_a_message
 
 
 @pytest.mark.parametrize(
-    ("kind", "losses", "lost"),
+    "kind, losses, lost",
     [("RC", 0, False), ("RC", 1, True), ("UC", 2, False), ("UC", 3, True)],
 )
-def test_a_message_that_must_arrive_may_be_lost_only_by_an_unreliable_transport(
-    kind: str,
-    losses: int,
-    lost: bool,
-) -> None:
+def test_a_message_that_must_arrive_may_be_lost_only_by_an_unreliable_transport(kind, losses, lost):
     sender = Side(itertools.repeat(done("SEND")), kind=kind)
     arrived = (done("RECV") if len(sender.sent) > losses else [] for _ in itertools.count())
     loopback = over(Pair(sender, Side(arrived, kind=kind)))
@@ -345,7 +323,7 @@ def test_a_message_that_must_arrive_may_be_lost_only_by_an_unreliable_transport(
     assert loopback.stale is lost
 
 
-def test_all_branches_of_a_set_up_share_the_ids_of_requests() -> None:
+def test_all_branches_of_a_set_up_share_the_ids_of_requests():
     """A completion on a shared queue pair may belong to a request of an earlier branch."""
     case = cast(Any, SimpleNamespace(entry="libibverbs"))
     trunk = CaseContext(case, cast(Any, SimpleNamespace(entry=lambda _: None)))
@@ -356,7 +334,7 @@ def test_all_branches_of_a_set_up_share_the_ids_of_requests() -> None:
     assert not any(branch_id & BEHIND for branch_id in ids)
 
 
-def test_python_awaits_the_final_state_if_c_does_not(monkeypatch: Patch) -> None:
+def test_python_awaits_the_final_state_if_c_does_not(monkeypatch):
     pair = Pair(Side(), Side(), renews_by_reset=False)
     loopback = over(pair)
     in_c: Any = Mock(state=(True, [0, 0]), uses=lambda _: True)
@@ -370,9 +348,7 @@ def test_python_awaits_the_final_state_if_c_does_not(monkeypatch: Patch) -> None
     assert exchange.responder_state == "RTS"
 
 
-def test_a_wait_yields_the_processor_a_fixed_number_of_times_even_if_the_clock_jumps(
-    monkeypatch: Patch,
-) -> None:
+def test_a_wait_yields_the_processor_a_fixed_number_of_times_even_if_the_clock_jumps(monkeypatch):
     turns: list[None] = []
     monkeypatch.setattr("time.monotonic", itertools.count(step=60.0).__next__)
     monkeypatch.setattr("os.sched_yield", lambda: turns.append(None))

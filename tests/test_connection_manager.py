@@ -100,9 +100,7 @@ def library(monkeypatch: Patch) -> Iterator[Library]:
     os.close(stand_in.write)
 
 
-def test_two_queue_pairs_are_connected_by_their_numbers_and_released_with_the_connection(
-    library: Library,
-) -> None:
+def test_two_queue_pairs_are_connected_by_their_numbers_and_released_with_the_connection(library):
     manager = ConnectionManager("10.77.0.1", 5.0)
     listener = set(library.alive)
     ends = manager.connect(ACTIVE, PASSIVE)
@@ -113,16 +111,14 @@ def test_two_queue_pairs_are_connected_by_their_numbers_and_released_with_the_co
     assert library.alive == listener
 
 
-def test_events_of_earlier_connections_are_ignored(library: Library) -> None:
+def test_events_of_earlier_connections_are_ignored(library):
     manager = ConnectionManager("10.77.0.1", 5.0)
     library.report(DISCONNECTED, 99)
     library.reports["rdma_accept"].insert(1, (DISCONNECTED, "new"))
     manager.connect(ACTIVE, PASSIVE)
 
 
-def test_a_refused_connection_has_the_status_of_the_event_and_leaves_no_id(
-    library: Library,
-) -> None:
+def test_a_refused_connection_has_the_status_of_the_event_and_leaves_no_id(library):
     manager = ConnectionManager("10.77.0.1", 5.0)
     listener = set(library.alive)
     library.reports["rdma_connect"], library.status = [(REJECTED, "own")], -errno.ECONNRESET
@@ -132,7 +128,7 @@ def test_a_refused_connection_has_the_status_of_the_event_and_leaves_no_id(
     assert library.alive == listener
 
 
-def test_a_missing_event_ends_the_wait_with_a_time_out(library: Library) -> None:
+def test_a_missing_event_ends_the_wait_with_a_time_out(library):
     manager = ConnectionManager("10.77.0.1", 0.01)
     listener = set(library.alive)
     library.reports["rdma_accept"] = [(ESTABLISHED, "own")]
@@ -142,19 +138,19 @@ def test_a_missing_event_ends_the_wait_with_a_time_out(library: Library) -> None
     assert library.alive == listener
 
 
-def test_an_address_that_cannot_be_bound_is_named(library: Library) -> None:
+def test_an_address_that_cannot_be_bound_is_named(library):
     library.failing = "rdma_bind_addr"
     with user_error(r"cannot listen on 10\.77\.0\.1: rdma_bind_addr: No such device", status=3):
         ConnectionManager("10.77.0.1", 5.0)
 
 
-def test_a_kernel_without_the_connection_manager_is_reported(library: Library) -> None:
+def test_a_kernel_without_the_connection_manager_is_reported(library):
     library.rdma_create_event_channel = lambda: None
     with pytest.raises(UserError, match="modprobe rdma_ucm"):
         ConnectionManager("10.77.0.1", 5.0)
 
 
-def test_a_host_without_the_library_is_reported(monkeypatch: Patch) -> None:
+def test_a_host_without_the_library_is_reported(monkeypatch):
     def absent(*_: object, **__: object) -> None:
         raise OSError("no such file")
 
@@ -164,14 +160,14 @@ def test_a_host_without_the_library_is_reported(monkeypatch: Patch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "packed"),
+    "address, packed",
     [
         ("10.77.0.1", "0200 1234 0a4d0001 0000000000000000"),
         ("fd00::1", "0a00 1234 00000000 fd000000000000000000000000000001 00000000"),
         ("fe80::1%lo", "0a00 1234 00000000 fe800000000000000000000000000001 01000000"),
     ],
 )
-def test_an_address_has_the_layout_of_a_sockaddr(address: str, packed: str) -> None:
+def test_an_address_has_the_layout_of_a_sockaddr(address, packed):
     assert connection_manager._socket_address(address, 0x1234).raw == bytes.fromhex(
         packed.replace(" ", ""),
     )
@@ -192,7 +188,7 @@ class End:
 
 
 @pytest.mark.parametrize("state", ["RTS", "ERR"])
-def test_the_manager_connects_queue_pairs_that_are_in_init(library: Library, state: str) -> None:
+def test_the_manager_connects_queue_pairs_that_are_in_init(library, state):
     way = ByManager(ConnectionManager("10.77.0.1", 5.0))
     listener = set(library.alive)
     requester, responder = End(ACTIVE), End(PASSIVE)
@@ -205,14 +201,14 @@ def test_the_manager_connects_queue_pairs_that_are_in_init(library: Library, sta
     assert library.alive == listener
 
 
-def test_queue_pairs_that_stay_in_init_are_not_connected(library: Library) -> None:
+def test_queue_pairs_that_stay_in_init_are_not_connected(library):
     way = ByManager(ConnectionManager("10.77.0.1", 5.0))
     requester, responder = End(ACTIVE), End(PASSIVE)
     way.connect(cast(Any, requester), cast(Any, responder), "INIT")
     assert (requester.state, responder.state, library.connected) == ("INIT", "INIT", {})
 
 
-def test_by_states_each_queue_pair_gets_the_number_of_its_peer() -> None:
+def test_by_states_each_queue_pair_gets_the_number_of_its_peer():
     requester, responder = End(ACTIVE), End(PASSIVE)
     ByStates().connect(cast(Any, requester), cast(Any, responder), "RTR")
     assert (requester.moves, responder.moves) == ([f"INIT {PASSIVE}"], [f"RTR {ACTIVE}"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,6 @@ from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
 from conformance.supervision import Recording, Supervisor, WorkerEnd
 from fixtures.system import console
-from kinds import Patch
 from samples import observed_result
 
 KASAN = "BUG: KASAN: slab-out-of-bounds in rxe_mr_copy+0x12/0x34 [rdma_rxe]"
@@ -52,22 +50,19 @@ def with_log(kernel: dict[str, object], verdict: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("text", [KASAN, WARNING])
-def test_a_case_that_passes_beside_an_error_on_the_console_is_broken(
-    stage: Stage,
-    text: str,
-) -> None:
+def test_a_case_that_passes_beside_an_error_on_the_console_is_broken(stage, text):
     recorded = stage.play(showing(4, text))  # after the start of the second case
     assert verdicts(recorded) == ["PASS", "BROKEN", "PASS", "PASS"]
     reason = f"the guest's console has an error of the kernel that its log does not have: {text}"
     assert recorded.results[1]["reason"] == reason
 
 
-def test_an_error_between_two_cases_counts_against_the_second(stage: Stage) -> None:
+def test_an_error_between_two_cases_counts_against_the_second(stage):
     assert verdicts(stage.play(showing(3, KASAN))) == ["PASS", "BROKEN", "PASS", "PASS"]
 
 
 @pytest.mark.parametrize("when", [2, 4])
-def test_an_error_of_the_next_case_does_not_count_against_a_case(stage: Stage, when: int) -> None:
+def test_an_error_of_the_next_case_does_not_count_against_a_case(stage, when):
     """The console is read as a file, and can be ahead of the results."""
     lines = ran(0, 1, 2, 3)
     kernel = {"taint": 0, "log": [KASAN]}
@@ -77,27 +72,24 @@ def test_an_error_of_the_next_case_does_not_count_against_a_case(stage: Stage, w
     assert verdicts(recorded) == ["PASS", "FAIL", "PASS", "PASS"]
 
 
-def test_errors_before_the_first_case_count_against_no_case(stage: Stage) -> None:
+def test_errors_before_the_first_case_count_against_no_case(stage):
     assert verdicts(stage.play(showing(0, KASAN, WARNING))) == ["PASS"] * 4
 
 
 @pytest.mark.parametrize("when", [2, 4, 8])
-def test_an_error_in_the_log_of_a_case_is_its_violation_even_if_the_console_is_late(
-    stage: Stage,
-    when: int,
-) -> None:
+def test_an_error_in_the_log_of_a_case_is_its_violation_even_if_the_console_is_late(stage, when):
     lines = with_log({"taint": 0, "log": ["before", KASAN, "after"]}, "FAIL")
     recorded = stage.play(showing(when, KASAN, lines=lines))
     assert verdicts(recorded) == ["FAIL", "PASS", "PASS", "PASS"]
 
 
-def test_a_worker_cannot_say_that_the_error_is_of_another_driver(stage: Stage) -> None:
+def test_a_worker_cannot_say_that_the_error_is_of_another_driver(stage):
     kernel: dict[str, object] = {"taint": 0, "log": [KASAN], "suspects": ["other_driver"]}
     recorded = stage.play(showing(2, KASAN, lines=with_log(kernel, "PASS")))
     assert verdicts(recorded) == ["BROKEN", "PASS", "PASS", "PASS"]
 
 
-def test_an_error_after_the_last_case_is_reported(tmp_path: Path) -> None:
+def test_an_error_after_the_last_case_is_reported(tmp_path):
     stage = Stage(tmp_path)
     lines = ran(0, 1, 2, 3)
     with closing(ResultsFile(stage.path)) as file:
@@ -111,7 +103,7 @@ def test_an_error_after_the_last_case_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "doubts"),
+    "end, doubts",
     [
         (
             WorkerEnd("the kernel under test died"),
@@ -121,11 +113,7 @@ def test_an_error_after_the_last_case_is_reported(tmp_path: Path) -> None:
         (WorkerEnd("pytest ended with 0", kind=FaultKind.PROCESS_DIED), []),
     ],
 )
-def test_a_kernel_that_dies_in_silence_between_cases_is_reported(
-    end: WorkerEnd,
-    doubts: list[str],
-    tmp_path: Path,
-) -> None:
+def test_a_kernel_that_dies_in_silence_between_cases_is_reported(end, doubts, tmp_path):
     stage = Stage(tmp_path)
     with closing(ResultsFile(stage.path)) as file:
         recording = Recording(StagedRun(RunOptions(), SUITE, SUITE.cases), file, stage.audience)
@@ -137,7 +125,7 @@ def test_a_kernel_that_dies_in_silence_between_cases_is_reported(
 # The file of the console
 
 
-def test_only_lines_of_the_kernel_are_errors() -> None:
+def test_only_lines_of_the_kernel_are_errors():
     lines = [
         f"[    1.000000] {KASAN}",
         f"output of a program [   12.345678] {WARNING}",
@@ -150,7 +138,7 @@ def test_only_lines_of_the_kernel_are_errors() -> None:
     assert list(alarms_on_console(lines)) == [KASAN, WARNING, WARNING, KASAN]
 
 
-def test_each_error_on_a_console_is_found_once(tmp_path: Path) -> None:
+def test_each_error_on_a_console_is_found_once(tmp_path):
     path = tmp_path / "console.log"
     path.write_text(f"[    0.100000] {WARNING}\n")  # of the guest before it was frozen
     alarms = console.Alarms(path)
@@ -162,10 +150,7 @@ def test_each_error_on_a_console_is_found_once(tmp_path: Path) -> None:
         assert alarms.taken() == []
 
 
-def test_an_error_in_the_middle_of_a_long_console_is_found(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_an_error_in_the_middle_of_a_long_console_is_found(tmp_path, monkeypatch):
     """The middle of a long console is removed; the errors are read before."""
     monkeypatch.setattr(console, "MOST_BYTES", 1000)
     monkeypatch.setattr(console, "_KEPT_BYTES", 100)

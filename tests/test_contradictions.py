@@ -16,11 +16,11 @@ DEALLOCATED = "bind_mw/in_flight/reads-in-flight-and-the-window-deallocated-at-a
 
 
 @pytest.mark.parametrize("name", ["rxe", "mended", "siw", "trixie"])
-def test_no_recorded_violation_contradicts_a_passed_rule(name: str) -> None:
+def test_no_recorded_violation_contradicts_a_passed_rule(name):
     assert candidates(quotes.recorded(name), load_suite().cases) == []
 
 
-def test_a_row_that_does_not_name_a_rule_is_found() -> None:
+def test_a_row_that_does_not_name_a_rule_is_found():
     """The bytes that READs move through a deallocated window contradict DEREG-04 too."""
     cases = [
         replace(case, rules=("BIND-16",)) if case.id == DEALLOCATED else case
@@ -39,7 +39,7 @@ def test_a_row_that_does_not_name_a_rule_is_found() -> None:
     assert (expected in pairs) == (run.verdicts.of_rules["DEREG-04"] in ("PASS", "PARTIAL"))
 
 
-def test_every_explanation_names_a_rule_and_a_case() -> None:
+def test_every_explanation_names_a_rule_and_a_case():
     suite = load_suite()
     for rule, reasons in explained().items():
         assert rule in suite.registry

@@ -4,7 +4,6 @@ import functools
 import operator
 import random
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +15,9 @@ from trial.answers import TABLE, current_model, refuse_unused
 
 
 @pytest.mark.parametrize(
-    ("name", "strength"), [("pairs", 2), ("triples", 3), ("binds", 3), ("changes", 3)]
+    "name, strength", [("pairs", 2), ("triples", 3), ("binds", 3), ("changes", 3)]
 )
-def test_each_combination_of_a_valid_point_occurs_in_the_stored_array(
-    name: str,
-    strength: int,
-) -> None:
+def test_each_combination_of_a_valid_point_occurs_in_the_stored_array(name, strength):
     points = array(name)
     conditions = Conditions(points.model)
     faultless = [point for point in points.points if not conditions.faults(point)]
@@ -61,7 +57,7 @@ def _valid_points(points: CoveringArray, conditions: Conditions) -> list[Point]:
     return [*drawn[True], *drawn[False]]
 
 
-def test_granted_and_refused_points_are_the_whole_array() -> None:
+def test_granted_and_refused_points_are_the_whole_array():
     conditions = Conditions(PAIRS.model)
     granted, refused = PAIRS.part("granted"), PAIRS.part("refused")
     assert {*granted.points, *refused.points} == {*PAIRS.points}
@@ -71,7 +67,7 @@ def test_granted_and_refused_points_are_the_whole_array() -> None:
     assert refused.answer(3) == PAIRS.answer(number)
 
 
-def test_a_value_that_no_code_carries_out_is_a_mistake_with_its_location(tmp_path: Path) -> None:
+def test_a_value_that_no_code_carries_out_is_a_mistake_with_its_location(tmp_path):
     text = TABLE.read_text()
     changed = text.replace("      UD: datagrams\n", "      UD: datagrams\n      RD: reliable\n")
     line = changed.splitlines().index("      RD: reliable") + 1
@@ -83,7 +79,7 @@ def test_a_value_that_no_code_carries_out_is_a_mistake_with_its_location(tmp_pat
     assert "no code carries out transport=RD" in str(raised.value)
 
 
-def test_a_constraint_that_leaves_no_point_with_a_value_is_a_mistake(tmp_path: Path) -> None:
+def test_a_constraint_that_leaves_no_point_with_a_value_is_a_mistake(tmp_path):
     text = TABLE.read_text()
     table = tmp_path / "model.yaml"
     table.write_text(text.replace("  excluded:\n", "  excluded:\n    none: transport=UC\n"))

@@ -15,10 +15,9 @@ from commands import nightly
 from commands.cli.endings import Terminated
 from conformance.errors import UserError
 from conformance.results.writer import ResultsFile
-from kinds import Cli, Patch
 from launched import script
 from made_history import run_of
-from nights import Nights, nights
+from nights import nights
 from reports.history import (
     BASELINE,
     NOT_RUN,
@@ -32,7 +31,7 @@ from test_nightly import GOOD_RUN, WORSE
 __all__ = ["nights"]  # a fixture
 
 
-def test_two_nights_at_once_are_refused(nights: Nights) -> None:
+def test_two_nights_at_once_are_refused(nights):
     nights.night(0, forky=GOOD_RUN)
     with (nights.folder / "lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
@@ -67,10 +66,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-def test_a_damaged_cell_affects_only_itself_and_is_named_in_one_line(
-    nights: Nights,
-    how: str,
-) -> None:
+def test_a_damaged_cell_affects_only_itself_and_is_named_in_one_line(nights, how):
     nights.night(0, forky=GOOD_RUN, sid=GOOD_RUN)
     (night,) = nights.history.nights
     DAMAGE[how](nights.folder / night / "forky")
@@ -86,7 +82,7 @@ def test_a_damaged_cell_affects_only_itself_and_is_named_in_one_line(
     assert nights.outcomes("forky")[-1] == (BASELINE if how.startswith("it is") else UNDECIDED)
 
 
-def test_a_night_is_compared_with_the_good_night_before_a_damaged_one(nights: Nights) -> None:
+def test_a_night_is_compared_with_the_good_night_before_a_damaged_one(nights):
     for _ in range(2):
         nights.night(0, forky=run_of({}))
     first, second = nights.history.nights
@@ -95,7 +91,7 @@ def test_a_night_is_compared_with_the_good_night_before_a_damaged_one(nights: Ni
     assert nights.history.of("forky")[-1].outcome.against == first
 
 
-def test_a_night_does_not_become_the_baseline_because_results_were_removed(nights: Nights) -> None:
+def test_a_night_does_not_become_the_baseline_because_results_were_removed(nights):
     nights.night(0, forky=GOOD_RUN)
     (night,) = nights.history.nights
     (nights.folder / night / "forky" / "results.jsonl").unlink()
@@ -104,9 +100,7 @@ def test_a_night_does_not_become_the_baseline_because_results_were_removed(night
     assert nights.outcomes("forky") == [BASELINE, UNDECIDED]
 
 
-def test_a_regression_does_not_become_the_baseline_because_earlier_nights_were_removed(
-    nights: Nights,
-) -> None:
+def test_a_regression_does_not_become_the_baseline_because_earlier_nights_were_removed(nights):
     nights.night(0, forky=GOOD_RUN)
     nights.night(1, forky=WORSE)
     good = nights.history.nights[0]
@@ -120,7 +114,7 @@ def test_a_regression_does_not_become_the_baseline_because_earlier_nights_were_r
     assert nights.outcomes("forky") == [BASELINE]
 
 
-def test_only_the_last_nights_and_the_last_good_night_keep_their_results(nights: Nights) -> None:
+def test_only_the_last_nights_and_the_last_good_night_keep_their_results(nights):
     nights.night(0, forky=run_of({}))
     nights.night(1, forky=GOOD_RUN)
     sweeps = nights.history.of("forky")[1].folder / "points"
@@ -135,10 +129,8 @@ def test_only_the_last_nights_and_the_last_good_night_keep_their_results(nights:
 
 
 def test_a_night_whose_outcome_a_full_disk_does_not_take_is_undecided_and_says_so_in_its_message(
-    nights: Nights,
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+    nights, tmp_path, monkeypatch
+):
 
     def full(path: Path, content: bytes) -> None:
         raise UserError(f"{path} cannot be written: No space left on device", status=3)
@@ -157,7 +149,7 @@ def test_a_night_whose_outcome_a_full_disk_does_not_take_is_undecided_and_says_s
     assert "1 undecided (exit status 3)" in sent.read_text()
 
 
-def test_foreign_files_are_named_and_not_changed(nights: Nights) -> None:
+def test_foreign_files_are_named_and_not_changed(nights):
     nights.night(0, forky=GOOD_RUN)
     (nights.folder / "notes\n.txt").write_text("mine")
     (nights.folder / "20261122T031700Z").symlink_to("/etc")
@@ -172,24 +164,19 @@ def test_foreign_files_are_named_and_not_changed(nights: Nights) -> None:
     assert (nights.folder / "notes\n.txt").read_text() == "mine"
 
 
-def test_a_fifo_in_the_place_of_the_lock_is_refused(tmp_path: Path, cli: Cli) -> None:
+def test_a_fifo_in_the_place_of_the_lock_is_refused(tmp_path, cli):
     os.mkfifo(tmp_path / "lock")
     said = cli(3, "nightly", "--history", tmp_path, "--stack", "forky").err
     assert said == f"rdma-cts: {tmp_path}/lock cannot be written: No such device or address\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_night_that_is_terminated_leaves_no_temporary_directory(
-    nights: Nights,
-    number: int,
-) -> None:
+def test_a_night_that_is_terminated_leaves_no_temporary_directory(nights, number):
     nights.night(128 + number, forky=Terminated(number))
     assert [path.name for path in nights.folder.glob("*/*/*")] == ["run.log"]
 
 
-def test_a_night_that_is_interrupted_shows_also_the_cells_that_it_has_not_reached(
-    nights: Nights,
-) -> None:
+def test_a_night_that_is_interrupted_shows_also_the_cells_that_it_has_not_reached(nights):
     nights.night(143, forky=GOOD_RUN, sid=Terminated(signal.SIGTERM), trixie=GOOD_RUN)
     assert [(cell.name, cell.outcome.outcome) for cell in nights.history.cells] == [
         ("forky", BASELINE),
@@ -200,9 +187,7 @@ def test_a_night_that_is_interrupted_shows_also_the_cells_that_it_has_not_reache
     assert nights.history.of("trixie")[-1].outcome.reason == "the night was cut short"
 
 
-def test_files_of_a_killed_night_are_removed_unless_its_run_is_still_running(
-    nights: Nights,
-) -> None:
+def test_files_of_a_killed_night_are_removed_unless_its_run_is_still_running(nights):
     nights.night(3, forky=GOOD_RUN, sid=GOOD_RUN, trixie="the machine has lost power")
     cells = {cell.name: cell.folder for cell in nights.history.cells}
     for folder in cells.values():
@@ -215,7 +200,7 @@ def test_files_of_a_killed_night_are_removed_unless_its_run_is_still_running(
     assert not (cells["trixie"] / "results.jsonl").exists()
 
 
-def test_many_foreign_files_are_reported_in_few_lines(nights: Nights) -> None:
+def test_many_foreign_files_are_reported_in_few_lines(nights):
     nights.folder.mkdir()
     for number in range(300):
         (nights.folder / f"file-{number}").write_text("")

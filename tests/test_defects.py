@@ -5,8 +5,6 @@ crashes in different cases, one on trixie, and one with the driver siw. Headers 
 details of the machine and keys that no test reads.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Sequence
@@ -63,7 +61,7 @@ def rules_by_fingerprint(defects: Sequence[Defect]) -> dict[str, tuple[str, ...]
     return {defect.fingerprint: defect.rules for defect in defects}
 
 
-def test_a_defect_has_the_same_fingerprint_in_two_runs_with_crashes_in_different_cases() -> None:
+def test_a_defect_has_the_same_fingerprint_in_two_runs_with_crashes_in_different_cases():
     first, second = results("forky"), results("forky-again")
     died = []
     for records_seen in (first, second):
@@ -72,13 +70,13 @@ def test_a_defect_has_the_same_fingerprint_in_two_runs_with_crashes_in_different
     assert rules_by_fingerprint(defects_of(second)) == FORKY
 
 
-def test_a_defect_has_the_same_fingerprint_on_another_stack() -> None:
+def test_a_defect_has_the_same_fingerprint_on_another_stack():
     rules_there = rules_by_fingerprint(defects_of(results("trixie")))
     assert len(rules_there) == 14
     assert set(rules_there) <= set(FORKY)
 
 
-def test_one_cause_that_violates_many_rules_is_one_defect() -> None:
+def test_one_cause_that_violates_many_rules_is_one_defect():
     defects = {defect.fingerprint: defect for defect in defects_of(results("siw"))}
     ignored = defects["9d4c5e172cfa"]
     assert ignored.rules == ("IOVA-01", "IOVA-02", "IOVA-03", "IOVA-06", "REG-11")
@@ -87,9 +85,7 @@ def test_one_cause_that_violates_many_rules_is_one_defect() -> None:
 
 
 @pytest.mark.parametrize("name", ["forky", "trixie"])
-def test_fingerprint_and_severity_do_not_depend_on_which_cases_ran_and_in_which_order(
-    name: str,
-) -> None:
+def test_fingerprint_and_severity_do_not_depend_on_which_cases_ran_and_in_which_order(name):
     """The test uses each case separately, the cases of each verb, other orders, and a third or two thirds of the cases.
     The severity of one defect differs, because it kills the kernel only sometimes. The title says what a run shows, and
     depends only on the cases."""
@@ -125,7 +121,7 @@ def test_fingerprint_and_severity_do_not_depend_on_which_cases_ran_and_in_which_
                 assert defect.severity is all_defects[defect.fingerprint].severity
 
 
-def test_the_most_severe_defect_comes_first_and_each_result_counts_once() -> None:
+def test_the_most_severe_defect_comes_first_and_each_result_counts_once():
     run = results("forky")
     ranks = [defect.severity.rank for defect in defects_of(run)]
     assert ranks == sorted(ranks)
@@ -147,7 +143,7 @@ def test_the_most_severe_defect_comes_first_and_each_result_counts_once() -> Non
 
 
 @pytest.mark.parametrize("name", ["forky", "trixie", "siw"])
-def test_severity_agrees_with_the_raw_observations(name: str) -> None:
+def test_severity_agrees_with_the_raw_observations(name):
     """Only results of rows are compared, not deviations of sweeps."""
     for record in results(name):
         seen = [record["observed"], *record["observed"].get("afterwards", ())]
@@ -181,7 +177,7 @@ def test_severity_agrees_with_the_raw_observations(name: str) -> None:
                 assert severity is Severity.WRONG_REPORT
 
 
-def test_the_only_remark_of_recorded_runs_is_about_invalidated_keys() -> None:
+def test_the_only_remark_of_recorded_runs_is_about_invalidated_keys():
     remarks = {
         re.sub(r"0x[0-9a-f]+", "KEY", symptom.line.replace(symptom.call, ""))
         for name in ("forky", "trixie", "siw")
@@ -192,7 +188,7 @@ def test_the_only_remark_of_recorded_runs_is_about_invalidated_keys() -> None:
     assert remarks == {": the receiver was told nothing as the invalidated key, not KEY"}
 
 
-def test_the_answering_layer_is_reported_only_with_evidence() -> None:
+def test_the_answering_layer_is_reported_only_with_evidence():
     layers = {defect.rules: defect.answering for defect in defects_of(results("forky"))}
     assert layers["BIND-15", "BIND-19"].layer == "device"
     died = next(
@@ -222,14 +218,14 @@ def symptoms(run: str) -> list[Symptom]:
 
 
 @pytest.mark.parametrize("name", [name for name in REPORTS if name.startswith("died_")])
-def test_the_frames_of_a_dead_process_name_the_answering_layer(name: str) -> None:
+def test_the_frames_of_a_dead_process_name_the_answering_layer(name):
     log, who = REPORTS[name]
     died = next(symptom for symptom in symptoms("forky") if symptom.rules == ("BIND-21",))
     record: ResultRecord = {**died.record, "kernel": {"log": log}}
     assert answering_of(replace(died, record=record)).layer == who
 
 
-def test_wrong_results_of_the_kernel_core_count_as_the_stacks_but_crashes_do_not() -> None:
+def test_wrong_results_of_the_kernel_core_count_as_the_stacks_but_crashes_do_not():
     of_stack = [record for record in results("forky") if is_of_stack(record)]
     assert {"ADV-09", "IOVA-02"} <= {rule for record in of_stack for rule in record["rules"]}
     assert [
@@ -242,9 +238,7 @@ def test_wrong_results_of_the_kernel_core_count_as_the_stacks_but_crashes_do_not
     assert not any(map(is_of_stack, dead))
 
 
-def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fingerprint(
-    tmp_path: Path,
-) -> None:
+def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fingerprint(tmp_path):
     """The reference refuses REMOTE_WRITE. In isolation, each case has the defect of its own rule; in the whole run, all
     calls with this flag show one defect."""
     suite = load_suite()
@@ -267,7 +261,7 @@ def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fi
 
 
 @pytest.mark.parametrize(
-    ("rules", "fault", "known"),
+    "rules, fault, known",
     [
         (
             ("REG-27",),
@@ -301,11 +295,7 @@ def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fi
         ),
     ],
 )
-def test_one_missing_check_is_one_defect_however_it_is_shown(
-    rules: tuple[str, ...],
-    fault: Fault,
-    known: str,
-) -> None:
+def test_one_missing_check_is_one_defect_however_it_is_shown(rules, fault, known):
     """A region of another process is a region of another domain, and an invalidation by packets is an invalidation."""
     symptom = replace(symptoms("forky")[0], rules=rules, fault=fault)
     assert cause_of(symptom).fingerprint == known

@@ -1,8 +1,6 @@
 """Files that a guest has derived from the suite: a later guest uses them only with the modules they were made of, and
 none that a hostile guest has forged."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from launched import run_in_guest
 from samples import laid
 
 
-def test_files_that_a_guest_has_derived_get_the_same_paths_in_another_suite(tmp_path: Path) -> None:
+def test_files_that_a_guest_has_derived_get_the_same_paths_in_another_suite(tmp_path):
     same = {"a/__pycache__/x.pyc": b"x", "a/x.py": b"1", "derived/same.so": b"same"}
     new = {"a/__pycache__/x.pyc": b"changed", f"derived/new-{'0' * 32}.so": b"\0new"}
     packed, suite = laid(tmp_path / "packed", same), laid(tmp_path / "suite", {**same, **new})
@@ -30,9 +28,7 @@ def test_files_that_a_guest_has_derived_get_the_same_paths_in_another_suite(tmp_
     assert {name: (target / name).read_bytes() for name in new} == new
 
 
-def test_a_guest_gets_the_tables_that_its_host_has_parsed_but_not_the_hosts_compiled_c(
-    tmp_path: Path,
-) -> None:
+def test_a_guest_gets_the_tables_that_its_host_has_parsed_but_not_the_hosts_compiled_c(tmp_path):
     tables, library = f"suite-{'0' * 32}.pickle", f"loop-{'0' * 32}.so"
     host = laid(tmp_path / "host", {tables: b"tables", library: b"of the host"})
     suite = tmp_path / "suite"
@@ -68,12 +64,8 @@ CHANGES: dict[str, tuple[Callable[[Path], object], dict[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize(("change", "modules"), CHANGES.values(), ids=CHANGES)
-def test_a_derived_file_is_used_only_with_the_module_it_was_made_of(
-    tmp_path: Path,
-    change: Callable[[Path], object],
-    modules: dict[str, str],
-) -> None:
+@pytest.mark.parametrize("change, modules", CHANGES.values(), ids=CHANGES)
+def test_a_derived_file_is_used_only_with_the_module_it_was_made_of(tmp_path, change, modules):
     folder_kept = tmp_path / "kept"
     derivation.keep(folder_kept, {BYTECODE: "YQ=="}, MODULES)
     assert derivation.lay(folder_kept, tmp_path / "as it is", MODULES)
@@ -82,14 +74,14 @@ def test_a_derived_file_is_used_only_with_the_module_it_was_made_of(
     assert not (tmp_path / "suite").exists()
 
 
-@pytest.mark.parametrize(("name", "text"), rows("files_of_guests"))
-def test_no_other_file_of_a_guest_is_stored(tmp_path: Path, name: str, text: str) -> None:
+@pytest.mark.parametrize("name, text", rows("files_of_guests"))
+def test_no_other_file_of_a_guest_is_stored(tmp_path, name, text):
     with pytest.raises(ValueError, match=r"derived file|damaged"):
         derivation.keep(tmp_path / "cache" / "kept", {name: text}, {"conformance/errors.py": ""})
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_more_files_or_bytes_than_a_suite_can_have_are_not_stored(tmp_path: Path) -> None:
+def test_more_files_or_bytes_than_a_suite_can_have_are_not_stored(tmp_path):
     too_many = {f"a/__pycache__/x.cpython-{number}.pyc": "" for number in range(100)}
     large = {"a/__pycache__/x.cpython-314.pyc": "A" * (33 << 20)}
     for files in (too_many, large):
@@ -99,10 +91,7 @@ def test_more_files_or_bytes_than_a_suite_can_have_are_not_stored(tmp_path: Path
 
 
 @pytest.mark.parametrize("is_clean", [False, True])
-def test_files_are_stored_only_from_a_guest_without_files_of_the_user(
-    tmp_path: Path,
-    is_clean: bool,
-) -> None:
+def test_files_are_stored_only_from_a_guest_without_files_of_the_user(tmp_path, is_clean):
     job_made = job.Job((), "", derived=tmp_path / "kept", is_clean=is_clean)
     files = {BYTECODE: "YQ=="}
     freezing._keep_derived({"type": "guest", "event": "derived", "files": files}, job_made, MODULES)
@@ -149,9 +138,8 @@ def run_one_case(place: Path, out: Path, *more: str) -> tuple[Recorded, str]:
 @pytest.mark.guest
 @pytest.mark.nightly
 def test_an_honest_run_does_not_use_bytecode_that_a_guest_with_an_overlay_has_forged(
-    cache_of_images: Path,
-    tmp_path: Path,
-) -> None:
+    cache_of_images, tmp_path
+):
     files = {"forger.pth": "import forger\n", "forger.py": FORGER}
     packages = laid(tmp_path / "overlay/usr/lib/python3/dist-packages", files)
     hostile, said = run_one_case(

@@ -33,7 +33,7 @@ def mlx5(*queue_pairs: Owned) -> StandInDevice:
     return StandInDevice("mlx5", {QP: [*MANAGEMENT, *queue_pairs]})
 
 
-def test_domains_of_the_kernel_do_not_refuse_a_run(monkeypatch: Patch) -> None:
+def test_domains_of_the_kernel_do_not_refuse_a_run(monkeypatch):
     StandInKernel({"mlx5_0": mlx5(IPOIB, NVME, NVME)}).installed(monkeypatch)
     users = users_of(RdmaNetlink("mlx5_0"))
     assert not users
@@ -41,7 +41,7 @@ def test_domains_of_the_kernel_do_not_refuse_a_run(monkeypatch: Patch) -> None:
     assert users.in_words() == f"the kernel's ib_ipoib {domain}, the kernel's nvme_rdma {domain}"
 
 
-def test_the_processes_of_a_device_are_named_but_not_this_process(monkeypatch: Patch) -> None:
+def test_the_processes_of_a_device_are_named_but_not_this_process(monkeypatch):
     other = os.getppid()
     domains = [own(), Owned(other), Owned(other), Owned(kernel="ib_ipoib"), Owned()]
     StandInKernel({"mlx5_0": StandInDevice("mlx5", {PD: domains})}).installed(monkeypatch)
@@ -51,7 +51,7 @@ def test_the_processes_of_a_device_are_named_but_not_this_process(monkeypatch: P
     assert users.processes == {f"process {other} ({name})": 2, hidden: 1}
 
 
-def test_programs_whose_queue_pairs_only_the_firmware_knows_are_users(monkeypatch: Patch) -> None:
+def test_programs_whose_queue_pairs_only_the_firmware_knows_are_users(monkeypatch):
     """UCX makes its queue pairs by DevX. The driver's own domain, for its changes of memory keys, is no user."""
     domains = [Owned(kernel="ib_core"), Owned(kernel="mlx5_ib"), Owned(os.getppid())]
     kernel = StandInKernel({"mlx5_0": StandInDevice("mlx5", {QP: MANAGEMENT, PD: domains})})
@@ -60,14 +60,14 @@ def test_programs_whose_queue_pairs_only_the_firmware_knows_are_users(monkeypatc
     assert (list(users.processes.values()), users.kernel) == ([1], {})
 
 
-def test_the_users_of_a_device_cost_no_command_of_the_firmware(monkeypatch: Patch) -> None:
+def test_the_users_of_a_device_cost_no_command_of_the_firmware(monkeypatch):
     device = mlx5(*[Owned(os.getppid())] * 1000)
     StandInKernel({"mlx5_0": device}).installed(monkeypatch)
     assert users_of(RdmaNetlink("mlx5_0"))
     assert device.commands == 0
 
 
-def test_queue_pairs_of_a_type_of_the_driver_count(monkeypatch: Patch) -> None:
+def test_queue_pairs_of_a_type_of_the_driver_count(monkeypatch):
     """EFA's SRD queue pairs are listed only on request."""
     efa = StandInDevice("efa", {QP: [Owned(os.getppid(), type="SRD")]})
     StandInKernel({"rdmap0s6": efa}).installed(monkeypatch)
@@ -76,7 +76,7 @@ def test_queue_pairs_of_a_type_of_the_driver_count(monkeypatch: Patch) -> None:
     assert netlink.totals()[QP] == 1
 
 
-def test_the_list_of_a_kernel_without_this_netlink_is_empty(monkeypatch: Patch) -> None:
+def test_the_list_of_a_kernel_without_this_netlink_is_empty(monkeypatch):
     StandInKernel({}).installed(monkeypatch)
     netlink = RdmaNetlink("mlx5_0")
     assert (users_of(netlink).in_words(), netlink.totals(), netlink.count()) == ("", {}, {})
@@ -104,10 +104,7 @@ def crowded(driver: str = "mlx5", refuses_queries: bool = False) -> StandInDevic
     return StandInDevice(driver, {QP: [own(number=7), *foreign], **objects}, refuses_queries)
 
 
-def test_a_count_costs_the_device_nothing_if_no_total_has_changed(
-    monkeypatch: Patch,
-    tmp_path: Path,
-) -> None:
+def test_a_count_costs_the_device_nothing_if_no_total_has_changed(monkeypatch, tmp_path):
     device = crowded()
     counter = counter_on(device, monkeypatch, tmp_path)
     first = counter.count()
@@ -117,10 +114,7 @@ def test_a_count_costs_the_device_nothing_if_no_total_has_changed(
     assert device.commands == spent <= 1
 
 
-def test_only_queue_pairs_of_this_process_are_queried_for_a_leak(
-    monkeypatch: Patch,
-    tmp_path: Path,
-) -> None:
+def test_only_queue_pairs_of_this_process_are_queried_for_a_leak(monkeypatch, tmp_path):
     device = crowded()
     counter = counter_on(device, monkeypatch, tmp_path)
     before = counter.count()
@@ -132,10 +126,8 @@ def test_only_queue_pairs_of_this_process_are_queried_for_a_leak(
 
 @pytest.mark.parametrize("in_reset", [False, True])
 def test_a_leaked_queue_pair_is_counted_also_if_the_driver_has_no_query(
-    monkeypatch: Patch,
-    tmp_path: Path,
-    in_reset: bool,
-) -> None:
+    monkeypatch, tmp_path, in_reset
+):
     device = crowded("mana", refuses_queries=True)
     counter = counter_on(device, monkeypatch, tmp_path)
     before = counter.count()
@@ -146,10 +138,7 @@ def test_a_leaked_queue_pair_is_counted_also_if_the_driver_has_no_query(
     assert counter.count() == before
 
 
-def test_a_number_that_another_process_has_taken_over_is_no_leak(
-    monkeypatch: Patch,
-    tmp_path: Path,
-) -> None:
+def test_a_number_that_another_process_has_taken_over_is_no_leak(monkeypatch, tmp_path):
     device = crowded()
     counter = counter_on(device, monkeypatch, tmp_path)
     counter.count()
@@ -157,17 +146,14 @@ def test_a_number_that_another_process_has_taken_over_is_no_leak(
     assert counter.count()[QP] == 0
 
 
-def test_what_a_kernel_cannot_count_is_omitted_and_not_zero(
-    monkeypatch: Patch,
-    tmp_path: Path,
-) -> None:
+def test_what_a_kernel_cannot_count_is_omitted_and_not_zero(monkeypatch, tmp_path):
     device = crowded()
     counter = counter_on(device, monkeypatch, tmp_path)
     monkeypatch.setattr(RdmaNetlink, "has_queue_pair", lambda *_: True)  # a kernel before 5.0
     assert counter.count() == {CQ: 1, MR: 1, PD: 1}
 
 
-def test_a_process_works_until_it_is_killed() -> None:
+def test_a_process_works_until_it_is_killed():
     with mmap.mmap(-1, 1) as seen:
         counts: list[int] = []
 
@@ -185,7 +171,7 @@ def test_a_process_works_until_it_is_killed() -> None:
         assert not Path(f"/proc/{counts[0]}").exists()
 
 
-def test_a_rule_that_rests_on_counts_says_what_cannot_be_counted(monkeypatch: Patch) -> None:
+def test_a_rule_that_rests_on_counts_says_what_cannot_be_counted(monkeypatch):
     """Otherwise a kernel that keeps regions of killed processes, and that cannot list regions, would pass."""
     device = StandInDevice("mana", unlisted=(MR,))
     kernel = StandInKernel({"mana_0": device}).installed(monkeypatch)

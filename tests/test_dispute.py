@@ -29,10 +29,7 @@ def text_of(word: str, run: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-def test_the_text_has_the_rule_the_row_the_observation_and_the_stack(
-    run: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_text_has_the_rule_the_row_the_observation_and_the_stack(run, capsys):
     text = text_of(FINGERPRINT, run, capsys)
     (defect,) = [item for item in read(run).violations.defects if item.fingerprint == FINGERPRINT]
     assert text.splitlines()[1].endswith(defect.title)
@@ -47,20 +44,13 @@ def test_the_text_has_the_rule_the_row_the_observation_and_the_stack(
 
 
 @pytest.mark.parametrize("word", ["bind-10", "bind_mw/type_1/part-from-buf"])
-def test_a_violation_can_be_named_by_its_rule_or_its_case(
-    word: str,
-    run: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_violation_can_be_named_by_its_rule_or_its_case(word, run, capsys):
     text = text_of(word, run, capsys)
     assert word.upper() in text.upper()
     assert FINGERPRINT in text
 
 
-def test_what_a_text_tells_to_attach_can_be_made_of_a_file_of_results(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_a_text_tells_to_attach_can_be_made_of_a_file_of_results(tmp_path, capsys):
     text = text_of("34c7", SIW, capsys)
     assert f"Attach {SIW} and what is written by:" in text
     assert " bundle " not in text
@@ -72,6 +62,6 @@ def test_what_a_text_tells_to_attach_can_be_made_of_a_file_of_results(
     assert re.search(r"\nrepeated:  no, but [1-9]\d* other cases? of this defect\n", unrepeated)
 
 
-def test_only_a_violation_can_be_disputed(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_a_violation_can_be_disputed(run, capsys):
     assert main(["explain", "DEREG-02", "--dispute", "--run", str(run)]) == 2
     assert "has no violation of DEREG-02" in capsys.readouterr().err

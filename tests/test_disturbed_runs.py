@@ -2,8 +2,6 @@
 missing. test_stopped_supervisor.py, test_resume.py and test_user_environment.py have the same events without a guest;
 test_host_device.py sets the clock of a host."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -84,8 +82,8 @@ def begun(out: Path) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.nightly
 @pytest.mark.parametrize("with_guest", [False, True])
 def test_a_stop_that_is_longer_than_the_deadline_changes_no_verdict(
-    undisturbed: dict[str, object], tmp_path: Path, with_guest: bool
-) -> None:
+    undisturbed, tmp_path, with_guest
+):
     """As by Ctrl-Z, a debugger or a machine that sleeps: the supervisor alone, or with its guest."""
     out = tmp_path / "out"
     with begun(out) as process:
@@ -100,9 +98,7 @@ def test_a_stop_that_is_longer_than_the_deadline_changes_no_verdict(
 
 
 @pytest.mark.guest
-def test_a_second_run_into_the_directory_of_a_run_is_refused(
-    undisturbed: dict[str, object], tmp_path: Path
-) -> None:
+def test_a_second_run_into_the_directory_of_a_run_is_refused(undisturbed, tmp_path):
     out = tmp_path / "out"
     with begun(out):
         second = launched(*CHOSEN, "--out", out)
@@ -139,9 +135,7 @@ cp -r "$place/run" "$KEPT/run"
 
 
 @pytest.mark.guest
-def test_a_disk_that_fills_during_a_run_loses_at_most_the_case_in_flight(
-    undisturbed: dict[str, object], tmp_path: Path
-) -> None:
+def test_a_disk_that_fills_during_a_run_loses_at_most_the_case_in_flight(undisturbed, tmp_path):
     place, kept, said = tmp_path / "disk", tmp_path / "kept", tmp_path / "said"
     place.mkdir()
     kept.mkdir()
@@ -171,9 +165,7 @@ cat /dev/zero >"$root/file"
 """
 
 
-def test_a_disk_that_fills_while_an_image_is_built_is_reported_and_nothing_is_left(
-    tmp_path: Path,
-) -> None:
+def test_a_disk_that_fills_while_an_image_is_built_is_reported_and_nothing_is_left(tmp_path):
     place = tmp_path / "cache"
     place.mkdir(mode=0o700)
     script(tmp_path / "bin/mmdebstrap", BUILDER)
@@ -190,7 +182,7 @@ def test_a_disk_that_fills_while_an_image_is_built_is_reported_and_nothing_is_le
     assert int(disk.split()[3]) > 0, "what was built is removed"
 
 
-def test_a_run_in_a_system_without_proc_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_run_in_a_system_without_proc_is_refused_in_one_line(tmp_path):
     hidden = ("sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")
     run = (sys.executable, "-m", "commands", *CHOSEN, "--out", tmp_path / "out")
     done = ended(*in_private_mounts(), *hidden, *run, cwd=ROOT)

@@ -16,7 +16,7 @@ from samples import registry
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 
-def test_the_table_in_the_page_of_tables_has_no_mistake() -> None:
+def test_the_table_in_the_page_of_tables_has_no_mistake():
     page = (ROOT / "docs" / "tables.md").read_text()
     (example,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     table, mistakes = parse_table(
@@ -28,7 +28,7 @@ def test_the_table_in_the_page_of_tables_has_no_mistake() -> None:
     assert table is not None
 
 
-def test_every_kind_of_memory_and_every_call_that_is_not_a_verb_is_documented() -> None:
+def test_every_kind_of_memory_and_every_call_that_is_not_a_verb_is_documented():
     page = (ROOT / "docs" / "tables.md").read_text()
     calls = [call for call in vocabulary.CALLS if not call.startswith("ibv_")]
     missing = [
@@ -40,7 +40,7 @@ def test_every_kind_of_memory_and_every_call_that_is_not_a_verb_is_documented() 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_relative_links_have_targets(page: Path) -> None:
+def test_relative_links_have_targets(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target
 
@@ -52,7 +52,7 @@ _NOT_HERE = re.compile(
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
-def test_each_module_that_a_page_names_exists(page: Path) -> None:
+def test_each_module_that_a_page_names_exists(page):
     """A name is a path from the root, from conformance/ or, of a test, from tests/."""
     names = re.findall(r"`((?:[\w-]+/)*[\w-]+\.py)`", page.read_text())
     folders = [ROOT, ROOT / "conformance", ROOT / "tests"]
@@ -62,7 +62,7 @@ def test_each_module_that_a_page_names_exists(page: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_web_pages_are_made_of_all_pages_without_a_warning(tmp_path: Path) -> None:
+def test_web_pages_are_made_of_all_pages_without_a_warning(tmp_path):
     pytest.importorskip("myst_parser", reason="needs Debian's python3-myst-parser")
     words = [sys.executable, "-m", "sphinx", "-q", "-W", "docs", str(tmp_path)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -71,7 +71,7 @@ def test_web_pages_are_made_of_all_pages_without_a_warning(tmp_path: Path) -> No
     assert "--tier {health,smoke,default,exhaustive}" in (tmp_path / "commands.html").read_text()
 
 
-def test_the_page_of_tests_lists_the_files_with_nightly_tests() -> None:
+def test_the_page_of_tests_lists_the_files_with_nightly_tests():
     rows = re.findall(r"^\| (.*?) \|", (ROOT / "docs" / "testing.md").read_text(), re.MULTILINE)
     listed = set(re.findall(r"test_\w+\.py", " ".join(rows)))
     marked = {
@@ -86,7 +86,7 @@ HOOK = ROOT / "ci" / "hooks" / "commit-msg"
 
 
 @pytest.mark.parametrize(
-    ("message", "complaint"),
+    "message, complaint",
     [
         ("rxe: check the rkey's low byte\n\nA stale key opened the region.\n", ""),
         ("# a comment\nrxe: check the rkey\n# another\n\nWhy.\n", ""),
@@ -98,11 +98,7 @@ HOOK = ROOT / "ci" / "hooks" / "commit-msg"
         ("rxe: check the rkey\nWhy.\n", "a blank line"),
     ],
 )
-def test_a_commit_message_has_a_subject_a_blank_line_and_a_body(
-    message: str,
-    complaint: str,
-    tmp_path: Path,
-) -> None:
+def test_a_commit_message_has_a_subject_a_blank_line_and_a_body(message, complaint, tmp_path):
     path = tmp_path / "message"
     path.write_text(message)
     done = subprocess.run([HOOK, path], capture_output=True, text=True, check=False)

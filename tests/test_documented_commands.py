@@ -1,12 +1,10 @@
 """Tests that every command in the pages can be parsed, and that it runs as it is written; NOT_RUN has the commands that
 are not run here, with reasons. In the commands, RUN, OLD and NEW are runs, and DIR is a history."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,13 +95,8 @@ def desk(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(("page", "line"), COMMANDS)
-def test_every_command_of_a_page_is_parsed(
-    page: str,
-    line: str,
-    shelf: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize("page, line", COMMANDS)
+def test_every_command_of_a_page_is_parsed(page, line, shelf, monkeypatch):
     monkeypatch.chdir(shelf)
     words = words_of(line)
     try:
@@ -124,12 +117,8 @@ def runs() -> Iterator[Any]:
 
 
 @pytest.mark.usefixtures("desk")
-@pytest.mark.parametrize(("page", "words"), runs())
-def test_commands_that_need_no_device_run_as_written(
-    page: str,
-    words: Sequence[str],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.mark.parametrize("page, words", runs())
+def test_commands_that_need_no_device_run_as_written(page, words, capsys):
     status = main(words)
     output = capsys.readouterr()
     assert (status in (0, 1), output.err) == (True, ""), f"{page}: {words}"

@@ -1,7 +1,5 @@
 """Tests of the modules for the guest's drivers, which are compiled once for each kernel."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 from collections.abc import Sequence
@@ -57,10 +55,7 @@ def module(folder: Path, recipe: Recipe = FORKY, say: Progress = print) -> Path:
     return ensure_module(SIW, recipe, image, folder, say)
 
 
-def test_a_module_is_compiled_once_and_again_when_it_is_damaged(
-    tmp_path: Path,
-    compiler: Compiler,
-) -> None:
+def test_a_module_is_compiled_once_and_again_when_it_is_damaged(tmp_path, compiler):
     module_file = module(tmp_path)
     assert module_file.read_bytes() == b"\x7fELF module"
     assert module(tmp_path) == module_file
@@ -73,7 +68,7 @@ def test_a_module_is_compiled_once_and_again_when_it_is_damaged(
     )
 
 
-def test_only_the_latest_versions_are_kept(tmp_path: Path, compiler: Compiler) -> None:
+def test_only_the_latest_versions_are_kept(tmp_path, compiler):
     for number in range(once.KEPT + 2):
         recipe = dataclasses.replace(FORKY, mirror=f"http://{number}.example/debian")
         latest = module(tmp_path, recipe)
@@ -81,7 +76,7 @@ def test_only_the_latest_versions_are_kept(tmp_path: Path, compiler: Compiler) -
     assert latest.exists()
 
 
-def test_two_runs_at_once_compile_a_module_once(tmp_path: Path, compiler: Compiler) -> None:
+def test_two_runs_at_once_compile_a_module_once(tmp_path, compiler):
     compiler.may_end.clear()
     waiting = threading.Event()
     says: list[Progress] = [print, lambda text: waiting.set()]
@@ -104,10 +99,7 @@ def test_two_runs_at_once_compile_a_module_once(tmp_path: Path, compiler: Compil
         dataclasses.replace(Recipe(), mirror="http://mirror.example/debian"),
     ],
 )
-def test_every_input_of_a_module_changes_its_digest(
-    other: Recipe,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_every_input_of_a_module_changes_its_digest(other, monkeypatch):
     of_another = dataclasses.replace(SIW, option="CONFIG_OTHER")
     inputs = (
         (SIW, Recipe(), KERNEL),
@@ -121,11 +113,7 @@ def test_every_input_of_a_module_changes_its_digest(
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_a_module_is_made_from_the_suites_of_its_stack(
-    stack: str,
-    tmp_path: Path,
-    compiler: Compiler,
-) -> None:
+def test_a_module_is_made_from_the_suites_of_its_stack(stack, tmp_path, compiler):
     recipe = dataclasses.replace(recipe_for(stack), mirror="http://mirror.example/debian")
     command = module_of(SIW, recipe, KERNEL).command(tmp_path / "root")
     assert f"--include=make,xz-utils,linux-headers-{KERNEL}" in command
@@ -134,7 +122,7 @@ def test_a_module_is_made_from_the_suites_of_its_stack(
 
 
 @pytest.mark.parametrize(
-    ("log", "message"),
+    "log, message",
     [
         (
             f"E: Unable to locate package linux-headers-{KERNEL}\n",
@@ -147,12 +135,7 @@ def test_a_module_is_made_from_the_suites_of_its_stack(
         ),
     ],
 )
-def test_the_reason_why_a_module_cannot_be_made_is_one_line(
-    log: str,
-    message: str,
-    tmp_path: Path,
-    compiler: Compiler,
-) -> None:
+def test_the_reason_why_a_module_cannot_be_made_is_one_line(log, message, tmp_path, compiler):
     compiler.log = log
     with user_error(message, status=3) as caught:
         module(tmp_path)

@@ -36,7 +36,7 @@ def device_removed(_: Path, monkeypatch: Patch) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize(
-    ("happens", "says"),
+    "happens, says",
     [
         (port_down, "port 1 of mlx5_bond_0 is DOWN: it transfers no data"),
         (namespace_left, "this GID of port 1 of mlx5_bond_0 has no interface here"),
@@ -44,11 +44,8 @@ def device_removed(_: Path, monkeypatch: Patch) -> Callable[[], object]:
     ],
 )
 def test_a_device_that_can_no_longer_be_used_ends_the_run_in_one_line(
-    happens: Callable[[Path, Patch], Callable[[], object]],
-    says: str,
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+    happens, says, tmp_path, monkeypatch
+):
     """A worker exits after a request without a response. The next worker finds the reason before any case."""
     look = happens(bond().laid(tmp_path), monkeypatch)
     with pytest.raises(UserError) as caught:

@@ -1,8 +1,6 @@
 """Tests of the evidence for a rule: it is verified by granted and refused operations at each entry, and a control for each
 refusal."""
 
-from __future__ import annotations
-
 import shutil
 from contextlib import closing
 from dataclasses import replace
@@ -65,7 +63,7 @@ def concluded(*lines: ResultRecord, needs: Needs = BOTH) -> RuleConclusion:
     return conclude_rules(lines, needs)["REG-05"]
 
 
-def test_a_row_is_evidence_of_its_last_operation() -> None:
+def test_a_row_is_evidence_of_its_last_operation():
     assert shown_by(GRANTED) == (Shown("granted", "RDMA_WRITE", "libibverbs", ("RC",)),)
     assert shown_by(ON_DEMAND) == (
         Shown("refused", "RDMA_WRITE", "libibverbs", ("RC", "on demand")),
@@ -76,7 +74,7 @@ def test_a_row_is_evidence_of_its_last_operation() -> None:
     assert shown_by(OPEN) == ()
 
 
-def test_a_sweep_is_evidence_of_what_each_clause_expects_of_its_points() -> None:
+def test_a_sweep_is_evidence_of_what_each_clause_expects_of_its_points():
     space = next(
         case
         for case in SUITE.cases
@@ -92,7 +90,7 @@ def test_a_sweep_is_evidence_of_what_each_clause_expects_of_its_points() -> None
 
 
 @pytest.mark.parametrize(
-    ("lines", "needs", "restriction"),
+    "lines, needs, restriction",
     [
         ([line(GRANTED), line(REFUSED)], BOTH, ""),
         (
@@ -103,11 +101,7 @@ def test_a_sweep_is_evidence_of_what_each_clause_expects_of_its_points() -> None
         ([result(GRANTED)], Needs(), ""),  # without evidence, verdicts decide
     ],
 )
-def test_a_rule_is_verified_by_all_of_its_evidence(
-    lines: list[ResultRecord],
-    needs: Needs,
-    restriction: str,
-) -> None:
+def test_a_rule_is_verified_by_all_of_its_evidence(lines, needs, restriction):
     conclusion = concluded(*lines, needs=needs)
     assert (conclusion.verdict, bool(conclusion.missing)) == (
         ("PARTIAL", True) if restriction else ("PASS", False)
@@ -115,7 +109,7 @@ def test_a_rule_is_verified_by_all_of_its_evidence(
     assert conclusion.restriction == (restriction and f"passed in part ({restriction}")
 
 
-def test_a_rule_whose_every_outcome_is_open_did_not_pass_in_part() -> None:
+def test_a_rule_whose_every_outcome_is_open_did_not_pass_in_part():
     conclusion = concluded(line(OPEN, expected={"outcome": "open"}), needs=Needs({"REG-05": ()}))
     assert (conclusion.verdict, conclusion.label) == ("PARTIAL", "OPEN")
     assert conclusion.restriction.startswith("left open by the documents: ")
@@ -126,14 +120,14 @@ def test_a_rule_whose_every_outcome_is_open_did_not_pass_in_part() -> None:
         assert concluded(granted, needs=Needs({"REG-05": ()})).label == label
 
 
-def test_evidence_that_was_not_run_is_named_as_missing() -> None:
+def test_evidence_that_was_not_run_is_named_as_missing():
     absent = {"why": "not in this run", "because": ""}
     missing = dict.fromkeys(("refused RDMA_WRITE at libibverbs", "1 other case"), absent)
     assert concluded(line(GRANTED)).as_data() == {"needed": 3, "seen": 1, "missing": missing}
 
 
 @pytest.mark.parametrize("verdict", ["FAIL", "UNREACHABLE", "BROKEN"])
-def test_a_refusal_whose_control_was_not_seen_is_no_evidence_and_is_reported(verdict: str) -> None:
+def test_a_refusal_whose_control_was_not_seen_is_no_evidence_and_is_reported(verdict):
     """The control belongs to another rule, so that all evidence of this rule passed."""
     control = changed(line(GRANTED, verdict), {"rules": ["REG-17"]})
     needs = Needs({"REG-05": BOTH.items["REG-05"][1:]})
@@ -152,7 +146,7 @@ def test_a_refusal_whose_control_was_not_seen_is_no_evidence_and_is_reported(ver
 
 
 @pytest.mark.parametrize("effective", ["FAIL", "WAIVED", "STACK", "BROKEN"])
-def test_passed_points_are_evidence_although_the_sweep_fails(effective: str) -> None:
+def test_passed_points_are_evidence_although_the_sweep_fails(effective):
     """The granted RDMA WRITE is evidence of REG-05, and the control of the refused RDMA WRITE; other points violate
     another rule."""
     verdicts = {"REG-05": "PASS", "REG-17": "FAIL"}
@@ -174,7 +168,7 @@ def test_passed_points_are_evidence_although_the_sweep_fails(effective: str) -> 
     }
 
 
-def test_a_rule_is_not_verified_by_points_that_were_not_reached() -> None:
+def test_a_rule_is_not_verified_by_points_that_were_not_reached():
     """On Linux, the kernel's core refuses an hca_va with another offset within the page."""
     sweep = next(
         item
@@ -195,7 +189,7 @@ def test_a_rule_is_not_verified_by_points_that_were_not_reached() -> None:
     assert conclude_rules([seen], Needs({"IOVA-02": ()}))["IOVA-02"].verdict == "PASS"
 
 
-def test_evidence_that_needs_a_test_kernel_is_not_required() -> None:
+def test_evidence_that_needs_a_test_kernel_is_not_required():
     needs = replace(BOTH, cases={"REG-05": 3})
     for precondition, verdict in ((OF_TEST_KERNELS, "PASS"), ("swap", "PARTIAL")):
         observed = {"unreachable": "some reason", "precondition": [precondition]}
@@ -204,7 +198,7 @@ def test_evidence_that_needs_a_test_kernel_is_not_required() -> None:
         assert conclusion.verdict == verdict
 
 
-def test_a_rule_is_settled_if_its_control_is_not_offered() -> None:
+def test_a_rule_is_settled_if_its_control_is_not_offered():
     conclusion = concluded(line(GRANTED, "UNSUPPORTED"), line(REFUSED))
     assert (
         conclusion.missing["refused RDMA_WRITE at libibverbs"]["why"]
@@ -213,7 +207,7 @@ def test_a_rule_is_settled_if_its_control_is_not_offered() -> None:
     assert conclusion.settled
 
 
-def test_a_control_has_the_same_set_up_if_possible() -> None:
+def test_a_control_has_the_same_set_up_if_possible():
     plain, odp = shown_by(GRANTED)[0], shown_by(ON_DEMAND)[0]
     assert controls([plain, odp]) == {odp.name: plain.name}
     assert controls([plain, odp, replace(odp, direction="granted")]) == {}
@@ -226,7 +220,7 @@ def test_a_control_has_the_same_set_up_if_possible() -> None:
     assert concluded(line(GRANTED), line(ON_DEMAND), needs=near).verdict == "PASS"
 
 
-def test_every_refusal_in_the_tables_has_a_control() -> None:
+def test_every_refusal_in_the_tables_has_a_control():
     shown = {shown for of in of_tier(SUITE.cases, "default") for _, shown in shown_of_rules(of)}
     granted = {shown_item.name for shown_item in shown if shown_item.direction == "granted"}
     assert [
@@ -236,7 +230,7 @@ def test_every_refusal_in_the_tables_has_a_control() -> None:
     ] == []
 
 
-def test_each_rule_needs_evidence_unless_all_of_its_cases_are_open() -> None:
+def test_each_rule_needs_evidence_unless_all_of_its_cases_are_open():
     closed = {
         rule
         for of in of_tier(SUITE.cases, "default")
@@ -248,10 +242,7 @@ def test_each_rule_needs_evidence_unless_all_of_its_cases_are_open() -> None:
     ) - closed
 
 
-def test_evidence_that_a_rule_names_and_no_case_shows_is_a_mistake(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_evidence_that_a_rule_names_and_no_case_shows_is_a_mistake(tmp_path, monkeypatch):
     monkeypatch.setattr(suite, "CASES", tmp_path)
     folder = (
         Path(shutil.copytree(Path(__file__).with_name("own_rules"), tmp_path, dirs_exist_ok=True))
@@ -268,7 +259,7 @@ def test_evidence_that_a_rule_names_and_no_case_shows_is_a_mistake(
     assert load_suite().registry.needs.items["MINE-01"] == ("granted ibv_dealloc_mw at libibverbs",)
 
 
-def test_a_run_reports_the_evidence_that_a_rule_needs_and_that_is_missing(tmp_path: Path) -> None:
+def test_a_run_reports_the_evidence_that_a_rule_needs_and_that_is_missing(tmp_path):
     chosen = [
         case for case in SUITE.cases if case.id.startswith("reg_mr/rights/remote-write-granted")
     ]
@@ -280,7 +271,7 @@ def test_a_run_reports_the_evidence_that_a_rule_needs_and_that_is_missing(tmp_pa
     assert run.footer["rules"]["REG-05"] == "PARTIAL"
 
 
-def test_a_single_case_reports_how_many_others_its_rule_has() -> None:
+def test_a_single_case_reports_how_many_others_its_rule_has():
     only_case = numbered(3).cases[0]
     needs = Needs({"REG-01": ("granted ibv_reg_mr at libibverbs",)}, cases={"REG-01": 3})
     assert "2 other cases" in conclude_rules([line(only_case)], needs)["REG-01"].missing

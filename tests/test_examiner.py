@@ -71,7 +71,7 @@ def sent(cases: list[Case], device: Device) -> Iterator[tuple[Case, ResultRecord
     "device",
     [Device(), Device(without("odp", "rereg_mr", "mw_type_2", "atomics"))],
 )
-def test_the_line_of_an_honest_worker_is_unchanged(device: Device) -> None:
+def test_the_line_of_an_honest_worker_is_unchanged(device):
     rows = [case for case in SUITE.cases if case.kind is Kind.ROW and not case.hazardous]
     cases = [*rows[::30], *(case for case in SUITE.cases if case.id == "access/model/pairs")]
     cases += [case for case in SUITE.cases if case.sweep and case.sweep.size <= 512][::4]
@@ -110,9 +110,7 @@ def with_points(line: ResultRecord, **more: Any) -> ResultRecord:
     return changed(line, {"points_data": {**line["points_data"], **more}})
 
 
-def test_numbers_of_points_that_differ_from_the_observations_are_broken(
-    swept: tuple[Case, ResultRecord, Examiner],
-) -> None:
+def test_numbers_of_points_that_differ_from_the_observations_are_broken(swept):
     case, line, judge = swept
     judged = judge.judged(case, changed(line, {"points": {"PASS": 7}}))
     assert (judged["verdict"], judged["claimed"]) == ("BROKEN", "PASS")
@@ -122,9 +120,7 @@ def test_numbers_of_points_that_differ_from_the_observations_are_broken(
     )
 
 
-def test_points_that_contradict_their_observations_are_broken(
-    swept: tuple[Case, ResultRecord, Examiner],
-) -> None:
+def test_points_that_contradict_their_observations_are_broken(swept):
     case, line, judge = swept
     data = line["points_data"]
     bad = [
@@ -140,10 +136,7 @@ def test_points_that_contradict_their_observations_are_broken(
     "what",
     ["missing", "fewer", "other space", "no examples", "too many numbers", "no points"],
 )
-def test_points_that_differ_from_the_table_are_broken(
-    swept: tuple[Case, ResultRecord, Examiner],
-    what: str,
-) -> None:
+def test_points_that_differ_from_the_table_are_broken(swept, what):
     case, line, judge = swept
     index = Points.of_data(line["points_data"]).index
     changes: dict[str, dict[str, Any]] = {
@@ -159,7 +152,7 @@ def test_points_that_differ_from_the_table_are_broken(
     assert judged["rules"]
 
 
-def test_recorded_logs_and_notes_are_bounded() -> None:
+def test_recorded_logs_and_notes_are_bounded():
     plain = SUITE.find("reg_mr/registration/last-byte")
     assert plain is not None
     ((case, line, judge),) = sent([plain], Device())
@@ -205,11 +198,7 @@ COMPLAINT, OTHER, NAMED = (
 )
 @pytest.mark.parametrize("taint", [0, 512])
 @pytest.mark.parametrize("suspects", [{}, {"suspects": ["siw", "ib_core"]}], ids=["", "suspects"])
-def test_a_bounded_log_gives_the_verdict_of_the_whole_log(
-    log: list[str],
-    taint: int,
-    suspects: KernelEvidence,
-) -> None:
+def test_a_bounded_log_gives_the_verdict_of_the_whole_log(log, taint, suspects):
     evidence: KernelEvidence = {"taint": taint, "taint_before": 0, "log": log}
     evidence |= suspects
     bounded: KernelEvidence = {**evidence, "log": limits.bounded_log(log, decisive_lines(evidence))}
@@ -248,17 +237,17 @@ def absent(device: Device) -> dict[str, str]:
         return absent
 
 
-def test_no_capability_is_absent_on_a_complete_device() -> None:
+def test_no_capability_is_absent_on_a_complete_device():
     assert absent(Device()) == {}
 
 
 @pytest.mark.parametrize("name", CLAIMED)
-def test_declared_but_absent_capabilities_are_found(name: str) -> None:
+def test_declared_but_absent_capabilities_are_found(name):
     assert name in absent(claiming(name))
     assert name not in absent(Device(without(name)))  # an undeclared capability is not tried
 
 
-def test_other_errors_do_not_make_a_capability_absent() -> None:
+def test_other_errors_do_not_make_a_capability_absent():
     class OutOfMemory(Device):
         def alloc_mw(self, pd: int, kind: int) -> object:  # type: ignore[override]
             raise self.refusal(errno.ENOMEM)
@@ -272,7 +261,7 @@ def test_other_errors_do_not_make_a_capability_absent() -> None:
     assert absent(OutOfMemory()) == {}
 
 
-def test_a_pair_that_cannot_be_connected_does_not_make_xrc_absent() -> None:
+def test_a_pair_that_cannot_be_connected_does_not_make_xrc_absent():
     class Bench(ReferenceBench):
         def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:
             raise NotConnected(errno.EINVAL, "ibv_modify_qp")
@@ -281,7 +270,7 @@ def test_a_pair_that_cannot_be_connected_does_not_make_xrc_absent() -> None:
         assert absent_on(bench, {"xrc": True}) == {}
 
 
-def test_each_false_claim_fails_only_its_own_rule() -> None:
+def test_each_false_claim_fails_only_its_own_rule():
     every = [case for case in SUITE.cases if case.kind is Kind.ROW and not is_dear(case)]
     every = [case for case in every if not is_of_packets(case)]
     about = [case for case in every if "CAP-" in " ".join(case.rules)]
@@ -304,7 +293,7 @@ def test_each_false_claim_fails_only_its_own_rule() -> None:
     assert len(resting) > 10
 
 
-def test_a_case_about_declarations_is_judged_by_what_is_declared() -> None:
+def test_a_case_about_declarations_is_judged_by_what_is_declared():
     window = "{rules: [%s], needs: [mw_type_1], call: ibv_alloc_mw, when: {type: 1}, then: success}"
     seen: Observation = {"rc": None, "returned": "NULL", "errno": "EOPNOTSUPP", "layer": "kernel"}
     basis = Basis(Capabilities({"mw_type_1": True}, {}, {}, {"mw_type_1": "it was refused"}))
@@ -314,7 +303,7 @@ def test_a_case_about_declarations_is_judged_by_what_is_declared() -> None:
     assert verdicts == [Verdict.FAIL, Verdict.UNSUPPORTED]
 
 
-def test_absent_capabilities_are_known_when_a_run_is_rejudged() -> None:
+def test_absent_capabilities_are_known_when_a_run_is_rejudged():
     first = header()
     first["device"]["caps"] = {"mw_type_1": True, "odp": False}
     line = result(case("{rules: [REG-01], when: {access: []}, then: success}"))
@@ -329,12 +318,12 @@ def test_absent_capabilities_are_known_when_a_run_is_rejudged() -> None:
     assert set(capabilities.absent) == {"mw_type_1"}
 
 
-def test_atomics_on_demand_are_declared_for_the_transport_and_not_in_general() -> None:
+def test_atomics_on_demand_are_declared_for_the_transport_and_not_in_general():
     assert declared_capabilities(DeviceAttributes(0, 1, 1, 0b01111))["odp_atomic"] is False
     assert declared_capabilities(DeviceAttributes(0, 1, 1, 0b11111))["odp_atomic"] is True
 
 
-def test_an_entry_whose_commands_need_data_of_the_driver_is_unreachable() -> None:
+def test_an_entry_whose_commands_need_data_of_the_driver_is_unreachable():
     capabilities = Capabilities({}, {}, {"raw_registration": False})
     assert capabilities.unmet([], "uverbs") == ["raw_registration"]
     assert capabilities.unmet([], "libibverbs") == []

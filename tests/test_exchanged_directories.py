@@ -1,7 +1,5 @@
 """Tests of directories that another user exchanges while a command runs, and of links on the way to them."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -16,7 +14,6 @@ from conformance.regular_file import (
 )
 from conformance.results.files import make_directory
 from fixtures.system import console
-from kinds import Cli, Patch
 from test_prepared_directories import OLD, assert_untouched, victim
 
 __all__ = ["victim"]  # a fixture
@@ -39,12 +36,8 @@ EXCHANGES = {
 
 @pytest.mark.parametrize("name", EXCHANGES)
 def test_a_command_does_not_write_into_an_exchanged_directory(
-    tmp_path: Path,
-    victim: Path,
-    name: str,
-    cli: Cli,
-    monkeypatch: Patch,
-) -> None:
+    tmp_path, victim, name, cli, monkeypatch
+):
     """The directory is exchanged after the command has written its first file."""
     out, replaced = tmp_path / "out", os.replace
 
@@ -60,9 +53,7 @@ def test_a_command_does_not_write_into_an_exchanged_directory(
     assert_untouched(victim)
 
 
-def test_files_are_removed_only_in_the_directory_that_was_written(
-    tmp_path: Path, victim: Path
-) -> None:
+def test_files_are_removed_only_in_the_directory_that_was_written(tmp_path, victim):
     out = tmp_path / "out"
     with holding_folders():
         write_whole(out / victim.name, b"x")
@@ -74,7 +65,7 @@ def test_files_are_removed_only_in_the_directory_that_was_written(
     assert_untouched(victim)
 
 
-def test_a_removed_directory_can_be_made_again(tmp_path: Path) -> None:
+def test_a_removed_directory_can_be_made_again(tmp_path):
     with holding_folders():
         for content in (b"x", b"y"):
             write_whole(tmp_path / "out" / "file", content)
@@ -89,7 +80,7 @@ def test_a_removed_directory_can_be_made_again(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to another user")
 @pytest.mark.parametrize("below", ["", "below/further"])
-def test_a_link_of_another_user_is_not_followed(tmp_path: Path, victim: Path, below: str) -> None:
+def test_a_link_of_another_user_is_not_followed(tmp_path, victim, below):
     (tmp_path / "link").symlink_to(victim.parent)
     write_whole(tmp_path / "link" / "own" / "file", b"x")
     remove_below(victim.parent, "own")
@@ -103,7 +94,7 @@ def test_a_link_of_another_user_is_not_followed(tmp_path: Path, victim: Path, be
 
 
 @pytest.mark.parametrize("target", ["link", "../out/link", "/", ".."])
-def test_links_of_the_user_lead_where_the_kernel_leads(tmp_path: Path, target: str) -> None:
+def test_links_of_the_user_lead_where_the_kernel_leads(tmp_path, target):
     out = tmp_path / "out"
     out.mkdir()
     (out / "link").symlink_to(target)

@@ -39,17 +39,14 @@ def shown(cli: Cli) -> Shown:
     return lambda *arguments: cli(0, "explain", *arguments).out
 
 
-def test_each_verb_is_listed_in_a_line(cli: Cli) -> None:
+def test_each_verb_is_listed_in_a_line(cli):
     lines = cli(0, "list", "verbs").out.splitlines()
     assert [line.split()[0] for line in lines] == list(VERBS)
     assert lines[0].endswith(VERBS["ibv_reg_mr"].summary)
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_a_description_has_every_statement_and_fits_into_100_columns(
-    name: str,
-    shown: Shown,
-) -> None:
+def test_a_description_has_every_statement_and_fits_into_100_columns(name, shown):
     text = shown(name)
     assert max(map(len, text.splitlines())) <= 100
     verb, flat = VERBS[name], " ".join(text.split())
@@ -67,14 +64,11 @@ def test_a_description_has_every_statement_and_fits_into_100_columns(
     assert [statement for statement in statements if statement not in flat] == []
 
 
-def test_the_prefix_may_be_left_out(shown: Shown) -> None:
+def test_the_prefix_may_be_left_out(shown):
     assert shown("reg_mr") == shown("ibv_reg_mr")
 
 
-def test_the_other_dialect_is_mentioned_and_is_described_with_its_option(
-    shown: Shown,
-    cli: Cli,
-) -> None:
+def test_the_other_dialect_is_mentioned_and_is_described_with_its_option(shown, cli):
     mainline, experimental = (
         shown("ibv_rereg_mr"),
         shown("ibv_rereg_mr", "--dialect", "experimental"),
@@ -90,7 +84,7 @@ def test_the_other_dialect_is_mentioned_and_is_described_with_its_option(
     assert cli(0, "list", "verbs", "--dialect", "experimental").out.split()[0] == "ibv_rereg_mr"
 
 
-def test_structs_behind_pointers_are_not_printed(shown: Shown) -> None:
+def test_structs_behind_pointers_are_not_printed(shown):
     assert "struct ibv_device:" not in shown("ibv_reg_mr")
     assert "struct ibv_mw_bind_info:" in shown("ibv_bind_mw")
 
@@ -103,11 +97,7 @@ def explained(cli: Cli, *arguments: object) -> str:
     return " ".join(cli(0, "explain", *arguments).out.split())
 
 
-def test_every_rule_has_its_source_its_cases_and_what_a_failure_means(
-    cli: Cli,
-    monkeypatch: Patch,
-    tmp_path: Path,
-) -> None:
+def test_every_rule_has_its_source_its_cases_and_what_a_failure_means(cli, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run_arguments, "load_suite", lambda *_: SUITE)
     for rule in SUITE.registry.values():
@@ -126,11 +116,7 @@ def test_every_rule_has_its_source_its_cases_and_what_a_failure_means(
         ) in said
 
 
-def test_the_last_verdict_is_that_of_the_newest_run(
-    tmp_path: Path,
-    cli: Cli,
-    monkeypatch: Patch,
-) -> None:
+def test_the_last_verdict_is_that_of_the_newest_run(tmp_path, cli, monkeypatch):
     monkeypatch.chdir(tmp_path)
     record(tmp_path / "out" / "first", SUITE, [CASE], Device(without("odp")))
     assert "Last verdict: PARTIAL" in explained(cli, "reg-15")
@@ -140,7 +126,7 @@ def test_the_last_verdict_is_that_of_the_newest_run(
     assert f"; {read(newest).environment.when}; out/{newest.name})" in said
 
 
-def test_a_case_has_its_call_its_rules_and_its_observation(tmp_path: Path, cli: Cli) -> None:
+def test_a_case_has_its_call_its_rules_and_its_observation(tmp_path, cli):
     run = record(tmp_path / "run", SUITE, [CASE])
     said = explained(cli, CASE.id, "--run", run)
     for text in (
@@ -154,10 +140,7 @@ def test_a_case_has_its_call_its_rules_and_its_observation(tmp_path: Path, cli: 
         assert text in said
 
 
-def test_a_case_of_other_tables_is_explained_only_with_the_option_cases(
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_a_case_of_other_tables_is_explained_only_with_the_option_cases(tmp_path, cli):
     ours = record(tmp_path / "run", SUITE, [CASE])
     path = ours / "results.jsonl"
     path.write_text(
@@ -170,8 +153,8 @@ def test_a_case_of_other_tables_is_explained_only_with_the_option_cases(
     )
 
 
-@pytest.mark.parametrize(("line", "offered"), rows("completions"))
-def test_bash_offers_the_words_that_fit(line: str, offered: str, cli: Cli) -> None:
+@pytest.mark.parametrize("line, offered", rows("completions"))
+def test_bash_offers_the_words_that_fit(line, offered, cli):
     script = cli(0, "list", "completion", "bash").out
     words = line.split(" ")
     ask = (
@@ -184,10 +167,10 @@ def test_bash_offers_the_words_that_fit(line: str, offered: str, cli: Cli) -> No
 
 
 @pytest.mark.parametrize(
-    ("shell", "sign"),
+    "shell, sign",
     [("zsh", "#compdef rdma-cts\n"), ("fish", "complete -c rdma-cts")],
 )
-def test_other_shells_know_all_commands(shell: str, sign: str, cli: Cli) -> None:
+def test_other_shells_know_all_commands(shell, sign, cli):
     script = cli(0, "list", "completion", shell).out
     assert sign in script
     assert all(f"{name} " in script for name in COMMANDS)
@@ -201,7 +184,7 @@ POINT = "op=RDMA_WRITE,access=write,place=before"
 GIVEN = "mr: ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=LOCAL_WRITE|REMOTE_WRITE|REMOTE_READ|MW_BIND)"
 
 
-def test_every_case_and_its_first_point_have_a_set_up_of_printable_lines() -> None:
+def test_every_case_and_its_first_point_have_a_set_up_of_printable_lines():
     for case in SUITE.cases:
         if case.kind is Kind.SWEEP:
             continue
@@ -233,9 +216,7 @@ def run(tmp_path_factory: Folders) -> Path:
     )
 
 
-def test_a_violation_has_its_set_up_and_each_deviation_that_of_its_smallest_point(
-    run: Path,
-) -> None:
+def test_a_violation_has_its_set_up_and_each_deviation_that_of_its_smallest_point(run):
     results = {result["case"]: result for result in read_written(run).results}
     assert GIVEN in results[ROW]["set_up"]["given"]
     (deviation,) = results[SWEEP]["deviations"]
@@ -250,7 +231,7 @@ def test_a_violation_has_its_set_up_and_each_deviation_that_of_its_smallest_poin
 
 
 @pytest.mark.parametrize("format_", ["html", "junit", "ktap", "markdown"])
-def test_every_report_has_the_set_up(run: Path, format_: str, cli: Cli) -> None:
+def test_every_report_has_the_set_up(run, format_, cli):
     assert GIVEN in reported(run, format_, cli).replace("\\", "").replace("&#39;", "'")
 
 
@@ -259,7 +240,7 @@ def reported(run: Path, format_: str, cli: Cli) -> str:
 
 
 @pytest.mark.parametrize("format_", ["ktap", "junit"])
-def test_a_sweep_is_reported_with_call_rule_and_clause(run: Path, format_: str, cli: Cli) -> None:
+def test_a_sweep_is_reported_with_call_rule_and_clause(run, format_, cli):
     said = reported(run, format_, cli)
     assert "points where beyond_the_range: those with " in said
     assert (
@@ -269,7 +250,7 @@ def test_a_sweep_is_reported_with_call_rule_and_clause(run: Path, format_: str, 
     assert "  expected by BIND-10: refused" in said
 
 
-def test_explain_has_the_set_up_of_a_row_and_of_a_point(run: Path, cli: Cli) -> None:
+def test_explain_has_the_set_up_of_a_row_and_of_a_point(run, cli):
     assert f"given: {GIVEN}" in explained(cli, ROW, "--run", run)
     said = explained(cli, f"{SWEEP}#{POINT}", "--run", run)
     assert f"given: {GIVEN}" in said
@@ -288,10 +269,7 @@ def test_explain_has_the_set_up_of_a_row_and_of_a_point(run: Path, cli: Cli) -> 
     )
 
 
-def test_the_explanation_of_a_sweep_has_the_command_that_explains_a_point(
-    run: Path,
-    cli: Cli,
-) -> None:
+def test_the_explanation_of_a_sweep_has_the_command_that_explains_a_point(run, cli):
     assert f"./rdma-cts explain {SWEEP}#AXIS=VALUE,..." in explained(cli, SWEEP, "--run", run)
 
 
@@ -317,7 +295,7 @@ def fingerprint(out: Path) -> str:
     return read(out / "first").violations.defects[0].fingerprint
 
 
-def test_a_defect_is_found_in_the_run_in_which_it_occurred(out: Path, cli: Cli) -> None:
+def test_a_defect_is_found_in_the_run_in_which_it_occurred(out, cli):
     fingerprint_seen = fingerprint(out)
     assert (
         f"defect {fingerprint_seen}  (fake0, host, kernel 7.2.0; 2026-01-02 03:04; out/first)"
@@ -325,30 +303,27 @@ def test_a_defect_is_found_in_the_run_in_which_it_occurred(out: Path, cli: Cli) 
     )
 
 
-def test_a_case_is_looked_up_in_the_latest_run_that_has_it(out: Path) -> None:
+def test_a_case_is_looked_up_in_the_latest_run_that_has_it(out):
     for about in (TRIED, "REG-01", "reg_mr/never/run"):
         assert run_about(about) == Path("out/second")
     write_run(out / "third", run_of({}, count=2))
     assert run_about(TRIED) == Path("out/second")
 
 
-def test_list_shows_the_cases_of_a_fingerprint(out: Path, monkeypatch: Patch, cli: Cli) -> None:
+def test_list_shows_the_cases_of_a_fingerprint(out, monkeypatch, cli):
     monkeypatch.setattr(run_arguments, "load_suite", lambda *_: EIGHT)
     (defect, *_) = read(out / "first").violations.defects
     assert defect.cases[0] in cli(0, "list", "--only", defect.fingerprint[:6]).out
 
 
-def test_failed_selects_the_cases_that_failed_or_were_not_decided(out: Path) -> None:
+def test_failed_selects_the_cases_that_failed_or_were_not_decided(out):
     expected = tuple(EIGHT.cases[number].id for number in (2, 4, 5))
     assert with_earlier(RunOptions(), out / "first").only == expected
     os.utime(out / "first/results.jsonl", (9, 9))
     assert with_earlier(RunOptions(), Path("out")).only == expected
 
 
-def test_a_run_without_failures_a_missing_run_and_an_unknown_defect_are_refused(
-    out: Path,
-    tmp_path: Path,
-) -> None:
+def test_a_run_without_failures_a_missing_run_and_an_unknown_defect_are_refused(out, tmp_path):
     with pytest.raises(UserError, match=r"no case of .*second has failed"):
         with_earlier(RunOptions(), out / "second")
     with pytest.raises(UserError, match=r"there is no run in .*nowhere"):
@@ -361,10 +336,7 @@ def test_a_run_without_failures_a_missing_run_and_an_unknown_defect_are_refused(
     "target",
     ["--guest --stack trixie", "--host root@node1 --device mlx5_0", ""],
 )
-def test_the_last_lines_name_the_program_and_the_next_run_on_the_same_target(
-    out: Path,
-    target: str,
-) -> None:
+def test_the_last_lines_name_the_program_and_the_next_run_on_the_same_target(out, target):
     file = out / "first/results.jsonl"
     run = f"./rdma-cts run {target}".strip()
     file.write_text(re.sub(r'"repro":"[^"]*--only', f'"repro":"{run} --only', file.read_text()))
@@ -373,7 +345,7 @@ def test_the_last_lines_name_the_program_and_the_next_run_on_the_same_target(
     assert f"report it: ./rdma-cts reproducer {fingerprint(out)} --run out/first --mail" in text
 
 
-def test_printed_commands_are_quoted_for_a_shell(out: Path, cli: Cli) -> None:
+def test_printed_commands_are_quoted_for_a_shell(out, cli):
     named = (out / "first").rename(out / "a b&c")
     assert (
         f"reproducer {read(named).violations.open_defects[0].fingerprint} --run '{named}' --mail"
@@ -388,7 +360,7 @@ def test_printed_commands_are_quoted_for_a_shell(out: Path, cli: Cli) -> None:
     )
 
 
-def test_a_point_of_a_model_is_explained_by_its_values_its_fault_and_its_answer(cli: Cli) -> None:
+def test_a_point_of_a_model_is_explained_by_its_values_its_fault_and_its_answer(cli):
     (case,) = (case for case in load_suite().cases if case.id == "access/model/slice")
     assert case.array is not None
     refused = case.array.part("refused")

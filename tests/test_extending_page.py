@@ -81,17 +81,11 @@ def tree(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("heading", "files", "cases", "rule"),
+    "heading, files, cases, rule",
     [("An access flag", 6, -4, "REG-99"), ("A verb", 6, 2, "PROBE-01")],
 )
 @pytest.mark.nightly
-def test_the_steps_of_the_page_suffice(
-    heading: str,
-    files: int,
-    cases: int,
-    rule: str,
-    tree: Path,
-) -> None:
+def test_the_steps_of_the_page_suffice(heading, files, cases, rule, tree):
     before = counted(tree)
     assert len(followed(tree, section(heading))) == files
     assert counted(tree) - before == cases

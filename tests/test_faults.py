@@ -15,7 +15,7 @@ from conformance.results.points import store_points
 from conformance.results.records import read_written
 from conformance.results.rejudge import rejudge
 from conformance.tables.suite import load_suite
-from kinds import Folders, Patch
+from kinds import Folders
 from recorded_reference import record as recorded_run
 from trial.catalogue import named
 
@@ -70,12 +70,7 @@ def of_reference(tmp_path_factory: Folders) -> Path:
 
 
 @pytest.mark.parametrize("name", ["forky", "trixie", "siw", "reference"])
-def test_no_sentence_changes_a_defect(
-    name: str,
-    of_reference: Path,
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_no_sentence_changes_a_defect(name, of_reference, tmp_path, monkeypatch):
     """The renderer of sentences is replaced by a function that returns the same nonsense for every fault."""
     if name == "reference":
         file = of_reference
@@ -97,7 +92,7 @@ def test_no_sentence_changes_a_defect(
 
 
 @pytest.mark.parametrize("kind", FaultKind)
-def test_every_kind_has_a_sentence_and_is_equal_when_read_from_data(kind: FaultKind) -> None:
+def test_every_kind_has_a_sentence_and_is_equal_when_read_from_data(kind):
     fault = Fault(
         kind,
         "ibv_reg_mr(access=0)",

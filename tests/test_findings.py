@@ -1,15 +1,11 @@
 """Tests of the page of findings, and of the trial that compares programs with the verdicts of their run."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from conformance.tables.suite import ROOT
-from kinds import Cli
 from programs import ADVICE, FORKY, RECORDED, WRITE, forky, page_of, programs, records
 from reports.digest import read
 from samples import laid, written_records
@@ -25,9 +21,7 @@ from trial.reproduction import (
 )
 
 
-def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(
-    tmp_path: Path,
-) -> None:
+def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tmp_path):
     fingerprint = forky().violations.defects[0].fingerprint
     places = f"{fingerprint}: rxe_mw.c, rxe_invalidate_mw\n"
     laid(tmp_path / "findings", {"old.c": "stale\n", "places.yaml": places})
@@ -48,12 +42,8 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(
     assert "; not on: " not in page
 
 
-@pytest.mark.parametrize(("verdict", "says"), [("PASS", "not on"), ("UNSUPPORTED", "not tried on")])
-def test_the_page_of_findings_names_the_stacks_without_the_defect(
-    tmp_path: Path,
-    verdict: str,
-    says: str,
-) -> None:
+@pytest.mark.parametrize("verdict, says", [("PASS", "not on"), ("UNSUPPORTED", "not tried on")])
+def test_the_page_of_findings_names_the_stacks_without_the_defect(tmp_path, verdict, says):
     head, *passing = records()
     head["stack"] = "sid"
     for record in passing:
@@ -70,7 +60,7 @@ def test_the_page_of_findings_names_the_stacks_without_the_defect(
     assert {says} == set(re.findall("; (not.* on): ", page))
 
 
-def test_unconfirmed_violations_are_not_findings(tmp_path: Path) -> None:
+def test_unconfirmed_violations_are_not_findings(tmp_path):
     defect = next(
         defect
         for defect in forky().violations.defects
@@ -91,7 +81,7 @@ def test_unconfirmed_violations_are_not_findings(tmp_path: Path) -> None:
     assert f"`{defect.fingerprint}`" not in page
 
 
-def test_the_programs_of_the_documented_findings_are_up_to_date(tmp_path: Path) -> None:
+def test_the_programs_of_the_documented_findings_are_up_to_date(tmp_path):
     """The programs of three findings are in docs/; without --programs, the command rewrites only existing programs."""
     documented = {path.name: path.read_text() for path in (ROOT / "docs" / "findings").glob("*.c")}
     assert len(documented) == 3
@@ -104,7 +94,7 @@ def test_the_programs_of_the_documented_findings_are_up_to_date(tmp_path: Path) 
     assert len(list((tmp_path / "findings").glob("*.c"))) > 10
 
 
-def test_places_that_are_not_a_mapping_of_texts_are_refused(tmp_path: Path, cli: Cli) -> None:
+def test_places_that_are_not_a_mapping_of_texts_are_refused(tmp_path, cli):
     laid(tmp_path / "findings", {"places.yaml": "- a list\n"})
     assert (
         "expected a mapping from fingerprints to texts"
@@ -113,7 +103,7 @@ def test_places_that_are_not_a_mapping_of_texts_are_refused(tmp_path: Path, cli:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "end", "outcome"),
+    "verdict, end, outcome",
     [
         ("FAIL", 1, REPRODUCED),
         ("FAIL", 0, DIFFERS),
@@ -128,15 +118,11 @@ def test_places_that_are_not_a_mapping_of_texts_are_refused(tmp_path: Path, cli:
         ("FAIL", "it does not compile", DIFFERS),
     ],
 )
-def test_the_exit_of_a_program_is_compared_with_the_verdict_of_the_run(
-    verdict: str,
-    end: int | str,
-    outcome: str,
-) -> None:
+def test_the_exit_of_a_program_is_compared_with_the_verdict_of_the_run(verdict, end, outcome):
     assert _finding(Trying("a/b/c", verdict, None), end, "last\n\n").outcome == outcome
 
 
-def test_a_trial_passes_if_95_of_100_violations_are_reproduced() -> None:
+def test_a_trial_passes_if_95_of_100_violations_are_reproduced():
     findings = [_finding(Trying(str(number), "FAIL", None), 1, "") for number in range(95)]
     lost = [
         replace(_finding(Trying(str(number), "FAIL", None), 0, ""), outcome=NOT_MADE)
@@ -149,7 +135,7 @@ def test_a_trial_passes_if_95_of_100_violations_are_reproduced() -> None:
 
 
 @pytest.mark.guest
-def test_programs_have_the_results_of_the_run_in_the_guest(tmp_path: Path) -> None:
+def test_programs_have_the_results_of_the_run_in_the_guest(tmp_path):
     verdicts = {"reg_mr/registration/last-byte": "PASS", **dict.fromkeys((ADVICE, WRITE), "FAIL")}
     verdicts["bind_mw/type_1/part-from-buf"] = "FAIL"
     programs_made = programs()[0]

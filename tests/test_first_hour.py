@@ -71,7 +71,7 @@ def rows_of(screen: list[str]) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("host", "rows"),
+    "host, rows",
     [
         (
             vlans_and_pods(),
@@ -96,19 +96,13 @@ def rows_of(screen: list[str]) -> dict[str, list[str]]:
     ],
     ids=["VLANs and pods", "EFA", "MANA", "VF", "bond"],
 )
-def test_the_screen_lists_what_a_host_has(
-    host: StandInHost,
-    rows: dict[str, list[str]],
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_the_screen_lists_what_a_host_has(host, rows, tmp_path, monkeypatch):
     assert rows_of(screen_of(host, tmp_path, monkeypatch)) == rows
 
 
 def test_the_screen_of_eight_devices_has_the_commands_for_one_for_all_and_for_the_guest(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+    tmp_path, monkeypatch
+):
     screen = screen_of(dgx(), tmp_path, monkeypatch, RunOptions(tier="smoke"))
     assert len(screen) < 24, "the screen does not fit a terminal"
     rows = rows_of(screen)
@@ -123,20 +117,14 @@ def test_the_screen_of_eight_devices_has_the_commands_for_one_for_all_and_for_th
     assert in_guest == "./rdma-cts run --guest --tier smoke"
 
 
-def test_the_command_for_a_device_names_one_that_is_ready(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_the_command_for_a_device_names_one_that_is_ready(tmp_path, monkeypatch):
     busy = dgx()
     ports = {**busy.ports, "mlx5_0": (infiniband(0, "1: DOWN"),)}
     screen = screen_of(StandInHost(busy.devices, ports), tmp_path, monkeypatch)
     assert "    ./rdma-cts run --device mlx5_2" in screen, "mlx5_1 is in use by a process"
 
 
-def test_the_command_for_a_device_names_the_port_that_is_up(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_the_command_for_a_device_names_the_port_that_is_up(tmp_path, monkeypatch):
     host = virtual_function()
     alone = StandInHost(
         {"mlx5_0": host.devices["mlx5_0"]},
@@ -148,10 +136,7 @@ def test_the_command_for_a_device_names_the_port_that_is_up(
     assert "    ./rdma-cts run --device mlx5_0 --port 2" in screen
 
 
-def test_the_doctor_says_of_a_device_what_a_run_would_refuse(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_the_doctor_says_of_a_device_what_a_run_would_refuse(tmp_path, monkeypatch):
     host = dgx()
     ports = {**host.ports, "mlx5_0": (infiniband(0, "1: DOWN"),)}
     down = StandInHost(host.devices, ports)
@@ -167,10 +152,7 @@ def test_the_doctor_says_of_a_device_what_a_run_would_refuse(
     assert "--shared" in in_use.remedy
 
 
-def test_the_command_for_a_device_names_one_without_storage(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_the_command_for_a_device_names_one_without_storage(tmp_path, monkeypatch):
     """A driver that crashes takes the file systems over its devices with it."""
     host = dgx()
     names = ("mlx5_7", "mlx5_1", "mlx5_3")
@@ -181,25 +163,17 @@ def test_the_command_for_a_device_names_one_without_storage(
 
 
 @pytest.mark.parametrize(
-    ("tier", "hazardous", "refused"),
+    "tier, hazardous, refused",
     [("smoke", False, True), (None, False, True), (HEALTH, False, False), (None, True, False)],
 )
-def test_a_host_that_a_warning_would_end_is_refused(
-    tier: str | None,
-    hazardous: bool,
-    refused: bool,
-    tmp_path: Path,
-) -> None:
+def test_a_host_that_a_warning_would_end_is_refused(tier, hazardous, refused, tmp_path):
     laid(tmp_path, {"sys/kernel/panic_on_warn": "1\n"})
     with user_error("kernel.panic_on_warn is 1", status=2) if refused else nullcontext():
         check_warnings(tier, hazardous, tmp_path)
     check_warnings(tier, hazardous, tmp_path / "elsewhere")
 
 
-def test_options_of_the_guest_are_only_in_the_command_for_the_guest(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_options_of_the_guest_are_only_in_the_command_for_the_guest(tmp_path, monkeypatch):
     options = RunOptions(stack="trixie", port=2)
     screen = screen_of(bond(), tmp_path, monkeypatch, options)
     on_one, _, in_guest = (line.strip() for line in screen if line.startswith("    "))
@@ -207,7 +181,7 @@ def test_options_of_the_guest_are_only_in_the_command_for_the_guest(
     assert in_guest == "./rdma-cts run --guest --stack trixie"
 
 
-def test_the_file_of_the_lab_has_each_device(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_the_file_of_the_lab_has_each_device(tmp_path, monkeypatch):
     screen = screen_of(virtual_function(), tmp_path, monkeypatch)
     written, _, _ = screen[-3].strip().partition(" && ")
     subprocess.run(["sh", "-c", written], check=True, cwd=tmp_path)
@@ -218,11 +192,7 @@ def test_the_file_of_the_lab_has_each_device(tmp_path: Path, monkeypatch: Patch)
 
 
 @pytest.mark.parametrize("names", [[], ["rxe0"], ["rxe0", "siw0"]])
-def test_software_devices_need_not_be_named(
-    names: list[str],
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_software_devices_need_not_be_named(names, tmp_path, monkeypatch):
     devices = {name: StandInDevice(name[:3]) for name in names}
     host = StandInHost(devices, {name: (StandInPort(),) for name in names})
     host.installed(tmp_path, monkeypatch)
@@ -230,10 +200,7 @@ def test_software_devices_need_not_be_named(
     assert (options.device, options.guest) == (("rxe0", False) if len(names) == 1 else (None, True))
 
 
-def test_a_nic_beside_a_software_device_is_not_passed_over(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_a_nic_beside_a_software_device_is_not_passed_over(tmp_path, monkeypatch):
     nic = bond()
     host = StandInHost(
         {**nic.devices, "rxe0": StandInDevice("rxe")},
@@ -248,11 +215,7 @@ def test_a_nic_beside_a_software_device_is_not_passed_over(
 
 
 @pytest.mark.parametrize("name", HOSTS)
-def test_a_device_is_refused_only_because_of_processes(
-    name: str,
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_a_device_is_refused_only_because_of_processes(name, tmp_path, monkeypatch):
     host = HOSTS[name]()
     host.installed(tmp_path, monkeypatch)
     for device, on_device in host.devices.items():
@@ -270,7 +233,7 @@ def test_a_device_is_refused_only_because_of_processes(
 
 
 @pytest.mark.parametrize("name", HOSTS)
-def test_the_plan_on_each_host_is_announced(name: str, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_the_plan_on_each_host_is_announced(name, tmp_path, monkeypatch):
     """In the default tier: the refused requests, the longest waits, and what the driver writes."""
     host = HOSTS[name]()
     host.installed(tmp_path, monkeypatch)
@@ -289,17 +252,14 @@ def test_the_plan_on_each_host_is_announced(name: str, tmp_path: Path, monkeypat
     assert next(iter(errors_on_purpose(few, host.devices))).startswith("up to 1")
 
 
-def test_a_device_of_another_host_is_named_if_it_is_hardware(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_a_device_of_another_host_is_named_if_it_is_hardware(tmp_path, monkeypatch):
     bond().installed(tmp_path, monkeypatch)
     listed = "the host has RDMA devices: mlx5_bond_0 mlx5 28.43.2026 1 ACTIVE -"
     with pytest.raises(UserError, match=listed):
         usable.the_only_device()
 
 
-def test_the_screen_is_printed_without_a_prefix(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_screen_is_printed_without_a_prefix(capsys):
     error = UserError("name it", screen=["  mlx5_0  mlx5", shlex.join(["a", "b"])])
     assert _report_error(error, ["run"]) == 2
     assert capsys.readouterr().err == "rdma-cts: name it\n  mlx5_0  mlx5\na b\n"

@@ -99,7 +99,7 @@ def told(status: int, folder: Path, cli: Cli) -> tuple[dict[str, Any], str]:
     return json.loads((folder.parent / "out" / "fleet.json").read_text()), said
 
 
-def test_exactly_the_real_differences_are_found(tmp_path: Path, cli: Cli) -> None:
+def test_exactly_the_real_differences_are_found(tmp_path, cli):
     changes = {7 * number + 3: change for number, (change, _) in enumerate(DIFFERENCES.values())}
     data, said = told(1, nodes(tmp_path / "nodes", 100, changes), cli)
     (group,) = data["groups"]
@@ -117,7 +117,7 @@ def test_exactly_the_real_differences_are_found(tmp_path: Path, cli: Cli) -> Non
     assert page.count('<tr id="n') == 100
 
 
-def test_many_nodes_of_another_firmware_are_a_separate_group(tmp_path: Path, cli: Cli) -> None:
+def test_many_nodes_of_another_firmware_are_a_separate_group(tmp_path, cli):
     other = changing("stack", "firmware", to="2")
     data, _ = told(1, nodes(tmp_path / "nodes", 40, dict.fromkeys(range(0, 40, 4), other)), cli)
     assert [len(group["nodes"]) for group in data["groups"]] == [30, 10]
@@ -132,7 +132,7 @@ def fewer_cases(data: dict[str, Any]) -> None:
     del data["rules"]["DEREG-01"]
 
 
-def test_a_node_that_ran_other_cases_does_not_differ(tmp_path: Path, cli: Cli) -> None:
+def test_a_node_that_ran_other_cases_does_not_differ(tmp_path, cli):
     data, said = told(1, nodes(tmp_path / "nodes", 4, {3: fewer_cases}), cli)
     assert [group["nodes"] for group in data["groups"]] == [["n0", "n1", "n2"], ["n3"]]
     assert data["groups"][1]["name"].endswith(", 2 cases")
@@ -140,7 +140,7 @@ def test_a_node_that_ran_other_cases_does_not_differ(tmp_path: Path, cli: Cli) -
     assert (tmp_path / "out" / "drain.sh").read_text() == ""
 
 
-def test_nodes_without_a_readable_run_have_no_verdict(tmp_path: Path, cli: Cli) -> None:
+def test_nodes_without_a_readable_run_have_no_verdict(tmp_path, cli):
     (tmp_path / "nodes" / "empty").mkdir(parents=True)
     _, said = told(3, tmp_path / "nodes", cli)
     assert (
@@ -148,7 +148,7 @@ def test_nodes_without_a_readable_run_have_no_verdict(tmp_path: Path, cli: Cli) 
     )
 
 
-def test_an_unreadable_node_affects_only_its_row(tmp_path: Path, cli: Cli) -> None:
+def test_an_unreadable_node_affects_only_its_row(tmp_path, cli):
     folder = nodes(tmp_path / "nodes", 5)
     (folder / "empty").mkdir()
     (folder / "n1" / "summary.json").write_text("{")
@@ -167,7 +167,7 @@ def test_an_unreadable_node_affects_only_its_row(tmp_path: Path, cli: Cli) -> No
     assert "3 without a complete run" in said
 
 
-def test_a_directory_of_another_user_is_reported_as_the_problem_of_its_node(tmp_path: Path) -> None:
+def test_a_directory_of_another_user_is_reported_as_the_problem_of_its_node(tmp_path):
     folder = nodes(tmp_path, 1) / "n0"
     folder.chmod(0)
     with as_another_user():
@@ -178,13 +178,13 @@ def test_a_directory_of_another_user_is_reported_as_the_problem_of_its_node(tmp_
     folder.chmod(0o700)
 
 
-def test_results_under_two_names_are_reported(tmp_path: Path, cli: Cli) -> None:
+def test_results_under_two_names_are_reported(tmp_path, cli):
     folder = nodes(tmp_path / "nodes", 5)
     (folder / "n4" / "summary.json").write_bytes((folder / "n2" / "summary.json").read_bytes())
     assert "n4: the run is a copy of the run of n2" in told(1, folder, cli)[1]
 
 
-def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, cli: Cli) -> None:
+def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path, cli):
     folder = nodes(tmp_path / "nodes", 9, dict.fromkeys((2, 5), DIFFERENCES["limit"][0]))
     # For Slurm, `all` means every node, in any case; `gpu` is the name of a set of nodes.
     for name in ("a b'$(touch x)", "ALL", "all", "aLL", "n[0-9]", "gpu", "-h", "n2,n3", "n"):
@@ -210,7 +210,7 @@ def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, cl
     assert not (tmp_path / "x").exists()
 
 
-def test_two_nodes_of_one_name_are_refused(tmp_path: Path, cli: Cli) -> None:
+def test_two_nodes_of_one_name_are_refused(tmp_path, cli):
     folders = [str(nodes(tmp_path / name, 2)) for name in ("a", "b")]
     assert (
         "two nodes are called n0: "

@@ -13,9 +13,6 @@ from bundled import (
     LINES,
     NOT_FOUNDED,
     SUITE,
-    Forged,
-    Line,
-    Verified,
     bundle,
     eight,
     forged,
@@ -24,7 +21,7 @@ from bundled import (
     verified,
 )
 from conformance.results.records import footer_record
-from conformance.tables.suite import Selection, Suite
+from conformance.tables.suite import Selection
 from conformance.tables.tiers import left_out
 from reports.bundles.archive import pack
 from reports.bundles.claims import claims
@@ -37,7 +34,7 @@ FAILED, PASSED = ({"verdict": verdict, "effective": verdict} for verdict in ("FA
 
 
 @pytest.mark.parametrize(
-    ("which", "change", "status", "said"),
+    "which, change, status, said",
     [
         (
             "unsupported",
@@ -91,14 +88,7 @@ FAILED, PASSED = ({"verdict": verdict, "effective": verdict} for verdict in ("FA
         ),
     ],
 )
-def test_forged_lines_are_found(
-    run: Path,
-    forged: Forged,
-    which: str,
-    change: Line,
-    status: int,
-    said: str,
-) -> None:
+def test_forged_lines_are_found(run, forged, which, change, status, said):
     lines = lines_of(run)
     line = next(filter(LINES[which], lines))
     case = line.get("case")
@@ -108,13 +98,13 @@ def test_forged_lines_are_found(
     assert which not in ("passed", "unsupported") or NOT_FOUNDED in output
 
 
-def test_a_violation_forged_as_missed_is_undecided(eight: Path, forged: Forged) -> None:
+def test_a_violation_forged_as_missed_is_undecided(eight, forged):
     lines = lines_of(eight)
     next(filter(LINES["passed"], lines)).update(verdict="MISSED", effective="MISSED", observed=None)
     assert "1 without an observation (1 MISSED)" in forged(3, lines)
 
 
-def test_planned_cases_without_a_result_are_counted(eight: Path, forged: Forged) -> None:
+def test_planned_cases_without_a_result_are_counted(eight, forged):
     lines = lines_of(eight)
     del lines[5:8]
     output = forged(3, lines)
@@ -122,7 +112,7 @@ def test_planned_cases_without_a_result_are_counted(eight: Path, forged: Forged)
     assert re.search(r"partial: .*3 planned cases without a result.* \(exit status 3\)", output)
 
 
-def test_an_unreachable_sweep_needs_only_its_reason_as_evidence(run: Path, forged: Forged) -> None:
+def test_an_unreachable_sweep_needs_only_its_reason_as_evidence(run, forged):
     lines = lines_of(run)
     sweep = next(filter(LINES["swept"], lines))
     for key in ("points", "points_file", "rule_verdicts", "deviations", "space"):
@@ -142,11 +132,7 @@ def test_an_unreachable_sweep_needs_only_its_reason_as_evidence(run: Path, forge
     assert "PASS of" in forged(1, lines)
 
 
-def test_a_case_left_out_of_the_plan_is_missed(
-    eight: Path,
-    eight_cases: Suite,
-    forged: Forged,
-) -> None:
+def test_a_case_left_out_of_the_plan_is_missed(eight, eight_cases, forged):
     lines = lines_of(eight)
     gone = lines.pop(5)
     lines[0]["planned"].remove(gone["case"])
@@ -174,12 +160,7 @@ def packed_by_another(folder: Path, to: Path, **change: Any) -> Path:
     return to
 
 
-def test_a_manifest_of_another_version_may_use_other_words(
-    run: Path,
-    bundle: Path,
-    tmp_path: Path,
-    verified: Verified,
-) -> None:
+def test_a_manifest_of_another_version_may_use_other_words(run, bundle, tmp_path, verified):
     verified_here, lines = (
         verified(3, bundle),
         verified(3, packed_by_another(run, tmp_path / "other")).splitlines(),
@@ -196,7 +177,7 @@ def test_a_manifest_of_another_version_may_use_other_words(
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "by_another"),
+    "name, value, by_another",
     [
         ("words", "127 of 127 documented rules verified", False),
         ("run", {"kernel": "6.1"}, True),
@@ -206,14 +187,7 @@ def test_a_manifest_of_another_version_may_use_other_words(
         ("certified", "yes", False),
     ],
 )
-def test_a_manifest_with_false_facts_is_refused(
-    run: Path,
-    tmp_path: Path,
-    verified: Verified,
-    name: str,
-    value: object,
-    by_another: bool,
-) -> None:
+def test_a_manifest_with_false_facts_is_refused(run, tmp_path, verified, name, value, by_another):
     if by_another:
         more = {}
     else:
@@ -225,9 +199,7 @@ def test_a_manifest_with_false_facts_is_refused(
     )
 
 
-def test_the_remark_does_not_call_true_what_was_not_compared(
-    run: Path, tmp_path: Path, verified: Verified
-) -> None:
+def test_the_remark_does_not_call_true_what_was_not_compared(run, tmp_path, verified):
     """A different version states facts that this version does not know, or calls by other names."""
     stated = {**claims(read(run))["run"], "exit status": "0", "certified": "yes"}
     output = verified(3, packed_by_another(run, tmp_path / "other", run=stated))
@@ -238,18 +210,13 @@ def test_the_remark_does_not_call_true_what_was_not_compared(
 
 
 @pytest.mark.parametrize("by", [None, {"version": ["x"], "engine_sha256": 7}])
-def test_a_bundle_without_a_known_version_counts_as_another_versions(
-    run: Path,
-    tmp_path: Path,
-    verified: Verified,
-    by: object,
-) -> None:
+def test_a_bundle_without_a_known_version_counts_as_another_versions(run, tmp_path, verified, by):
     output = verified(3, packed_by_another(run, tmp_path / "other", bundled_by=by))
     assert "its other entries were not compared, because a different version wrote them: " in output
     assert output.isascii()
 
 
-def test_another_version_may_describe_a_rule_by_other_keys(run: Path, forged: Forged) -> None:
+def test_another_version_may_describe_a_rule_by_other_keys(run, forged):
     lines = lines_of(run)
     for texts in lines[0]["rules"].values():
         del texts["failure_means"]
@@ -260,7 +227,7 @@ def test_another_version_may_describe_a_rule_by_other_keys(run: Path, forged: Fo
 
 
 @pytest.mark.parametrize("tier", ["smoke", "default"])
-def test_planned_cases_outside_their_tier_are_refused(run: Path, forged: Forged, tier: str) -> None:
+def test_planned_cases_outside_their_tier_are_refused(run, forged, tier):
     lines = lines_of(run)
     if tier == "default":
         larger = [case.id for case in SUITE.cases if case.tier == "exhaustive"][:1]
@@ -271,10 +238,7 @@ def test_planned_cases_outside_their_tier_are_refused(run: Path, forged: Forged,
     assert re.search(rf"planned cases are not of the tier {tier}$", forged(2, lines))
 
 
-def test_a_part_of_a_tier_is_accepted_and_named_cases_may_be_of_any_tier(
-    run: Path,
-    forged: Forged,
-) -> None:
+def test_a_part_of_a_tier_is_accepted_and_named_cases_may_be_of_any_tier(run, forged):
     lines = lines_of(run)
     planned = [case.id for case in Selection(tier="exhaustive").apply(SUITE) if not case.hazardous]
     lines[0].update(
@@ -299,10 +263,8 @@ def given_file(content: bytes) -> dict[str, str]:
 
 
 def test_a_bad_line_is_reported_with_the_name_of_the_bundle_and_of_the_member(
-    run: Path,
-    tmp_path: Path,
-    forged: Forged,
-) -> None:
+    run, tmp_path, forged
+):
     lines = lines_of(run)
     lines[0].update({"waivers": given_file(EMPTY), "tier": 5})
     output = forged(2, lines, waivers_yaml=EMPTY)
@@ -313,16 +275,12 @@ def test_a_bad_line_is_reported_with_the_name_of_the_bundle_and_of_the_member(
 
 
 @pytest.mark.parametrize(
-    ("member", "content"),
+    "member, content",
     [("waivers_yaml", b"waivers: 7"), ("profile_yaml", b"]")],
 )
 def test_a_bad_member_is_reported_with_the_name_of_the_bundle(
-    run: Path,
-    tmp_path: Path,
-    forged: Forged,
-    member: str,
-    content: bytes,
-) -> None:
+    run, tmp_path, forged, member, content
+):
     lines = lines_of(run)
     lines[0][member.removesuffix("_yaml")] = given_file(content)
     output = forged(2, lines, **{member: content})

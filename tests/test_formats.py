@@ -71,7 +71,7 @@ PASS        -       ok          pass
 """
 
 
-def test_each_verdict_has_its_word_in_each_format() -> None:
+def test_each_verdict_has_its_word_in_each_format():
     run = one_of_each()
     suite = parsed(junit.render([run]))
     elements = []
@@ -89,7 +89,7 @@ def test_each_verdict_has_its_word_in_each_format() -> None:
     assert counts == [len(suite.findall("testcase")), 3, 2, 4] == [10, 3, 2, 4]
 
 
-def test_a_testcase_is_named_by_verb_and_case_and_its_failure_has_call_table_and_command() -> None:
+def test_a_testcase_is_named_by_verb_and_case_and_its_failure_has_call_table_and_command():
     line = result(
         SUITE.cases[0],
         "FAIL",
@@ -112,7 +112,7 @@ def test_a_testcase_is_named_by_verb_and_case_and_its_failure_has_call_table_and
     assert "kernel: WARNING: here" in failure.text
 
 
-def test_a_planned_case_without_result_is_an_error() -> None:
+def test_a_planned_case_without_result_is_an_error():
     planned = [SUITE.cases[0].id, "reg_mr/sample/lost"]
     suite = parsed(
         junit.render([digested(result(SUITE.cases[0]), complete=False, planned=planned)]),
@@ -121,7 +121,7 @@ def test_a_planned_case_without_result_is_an_error() -> None:
     assert suite.find("testcase/error").get("message").startswith("MISSED")
 
 
-def test_hostile_text_is_kept_as_far_as_xml_can_represent_it() -> None:
+def test_hostile_text_is_kept_as_far_as_xml_can_represent_it():
     line = result(SUITE.cases[0], "FAIL", HOSTILE, kernel={"log": [HOSTILE]}, repro=HOSTILE)
     run = digested(line, device={"name": HOSTILE, "driver": HOSTILE, "fw": HOSTILE})
     failure = parsed(junit.render([run])).find("testcase/failure")
@@ -130,9 +130,7 @@ def test_hostile_text_is_kept_as_far_as_xml_can_represent_it() -> None:
     assert "\U0001f600" in failure.text
 
 
-def test_if_the_page_cannot_be_written_the_smaller_reports_are_still_written(
-    tmp_path: Path,
-) -> None:
+def test_if_the_page_cannot_be_written_the_smaller_reports_are_still_written(tmp_path):
     run = tmp_path / "run"
     write_run(run, run_of({2: "FAIL"}))
     for name in ("summary.json", "junit.xml", "report.html"):
@@ -144,7 +142,7 @@ def test_if_the_page_cannot_be_written_the_smaller_reports_are_still_written(
     assert "failure" in (run / "junit.xml").read_text()
 
 
-def test_tmt_gets_a_name_and_a_duration_for_each_case() -> None:
+def test_tmt_gets_a_name_and_a_duration_for_each_case():
     entries = yaml.safe_load(tmt.render([one_of_each()]))
     assert [entry["name"] for entry in entries] == [f"/{case.id}" for case in SUITE.cases]
     for item in entries:
@@ -213,7 +211,7 @@ def tables(text: str) -> list[list[str]]:
     return rows
 
 
-def test_ktap_describes_a_failure_before_the_line_of_its_case() -> None:
+def test_ktap_describes_a_failure_before_the_line_of_its_case():
     lines = ktap.render([digested(result(SUITE.cases[0], "FAIL", "it should not"))]).splitlines()
     assert lines.index("# reg_mr/sample/c0: FAIL REG-01: it should not") < lines.index(
         "not ok 1 reg_mr/sample/c0",
@@ -221,7 +219,7 @@ def test_ktap_describes_a_failure_before_the_line_of_its_case() -> None:
     assert "# reproduce: ./rdma-cts run --only reg_mr/sample/c0" in lines
 
 
-def test_parsers_of_ktap_count_the_tests_and_failures_and_no_error(tmp_path: Path) -> None:
+def test_parsers_of_ktap_count_the_tests_and_failures_and_no_error(tmp_path):
     odd = result(SUITE.cases[1], case="reg_mr/a#b")
     runs = [one_of_each(), digested(result(SUITE.cases[0]), odd)]
     for text, tests in ((ktap.render(runs[:1]), len(VERDICTS)), (ktap.render(runs), 2)):
@@ -238,13 +236,13 @@ def test_parsers_of_ktap_count_the_tests_and_failures_and_no_error(tmp_path: Pat
         )
 
 
-def test_several_runs_are_subtests_of_one_ktap_document() -> None:
+def test_several_runs_are_subtests_of_one_ktap_document():
     text = ktap.render([one_of_each(), digested(result(SUITE.cases[0]))])
     assert [line.ok for line in results_in(text)] == [False, True]
     assert "  KTAP version 1\n  # Subtest: fake0, host, kernel 7.2.0\n  1..1\n" in text
 
 
-def test_markdown_has_the_verdict_and_a_row_for_each_defect() -> None:
+def test_markdown_has_the_verdict_and_a_row_for_each_defect():
     text = markdown.render([digested(result(SUITE.cases[0], "FAIL", "a | b <b> [x](y)"))])
     rows = tables(text)
     assert ["FAIL", "1", "1"] in rows
@@ -255,7 +253,7 @@ def test_markdown_has_the_verdict_and_a_row_for_each_defect() -> None:
 
 
 @given(ANY_TEXT)
-def test_no_text_makes_a_document_invalid_or_becomes_a_line_or_markup_of_it(text: str) -> None:
+def test_no_text_makes_a_document_invalid_or_becomes_a_line_or_markup_of_it(text):
     line = result(
         SUITE.cases[0],
         "FAIL",
@@ -287,8 +285,8 @@ DOCUMENTED = [
 ]
 
 
-@pytest.mark.parametrize(("texts", "said"), DOCUMENTED, ids=["quoted", "unquoted", "old"])
-def test_the_quote_of_the_document_is_next_to_a_violation(texts: dict[str, str], said: str) -> None:
+@pytest.mark.parametrize("texts, said", DOCUMENTED, ids=["quoted", "unquoted", "old"])
+def test_the_quote_of_the_document_is_next_to_a_violation(texts, said):
     run = digested(result(SUITE.cases[0], "FAIL"), result(SUITE.cases[1]), rules={"REG-01": texts})
     assert ktap.render([run]).splitlines().count(f"# document of REG-01: {said}") == 1
     assert (
@@ -306,7 +304,7 @@ def test_the_quote_of_the_document_is_next_to_a_violation(texts: dict[str, str],
     )
 
 
-def test_only_violated_rules_of_a_result_are_documented() -> None:
+def test_only_violated_rules_of_a_result_are_documented():
     verdicts, (texts, said) = {"REG-01": "PASS", "REG-02": "FAIL"}, DOCUMENTED[0]
     line = result(SUITE.cases[0], "FAIL", rules=[*verdicts], rule_verdicts=verdicts)
     assert list(digested(line, rules=dict.fromkeys(verdicts, texts)).verdicts.quotes(line)) == [
@@ -314,7 +312,7 @@ def test_only_violated_rules_of_a_result_are_documented() -> None:
     ]
 
 
-def test_the_summary_conforms_to_its_published_schema() -> None:
+def test_the_summary_conforms_to_its_published_schema():
     jsonschema.Draft202012Validator.check_schema(SUMMARY)
     data = json.loads(summary.render([one_of_each()]))
     jsonschema.validate(data, SUMMARY)

@@ -3,8 +3,6 @@
 The files of `formats_1_0` are never written again. The run is one of the reference, which refuses REMOTE_WRITE; its header
 has only the rules of its cases. If a test fails, the code needs a migration, or the suite a new major version."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -45,7 +43,7 @@ def private(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_results() -> None:
+def test_results():
     run = read(RUN)
     assert run.header["suite"]["version"] == "1.0.0"
     assert run.summary.counts == {Verdict.PASS: 3, Verdict.FAIL: 2}
@@ -55,7 +53,7 @@ def test_results() -> None:
     assert CASE not in defect.cases
 
 
-def test_points_of_a_sweep() -> None:
+def test_points_of_a_sweep():
     records = [record for record in read(RUN).results if record["points_file"]]
     (swept,) = records
     points = read_points(RUN, swept)
@@ -63,7 +61,7 @@ def test_points_of_a_sweep() -> None:
     assert sum(points.counts()) == sum(swept["points"].values())
 
 
-def test_a_summary_has_the_keys_that_version_1_0_wrote() -> None:
+def test_a_summary_has_the_keys_that_version_1_0_wrote():
     written = json.loads((RUN / "summary.json").read_text())
     now = json.loads(str(summary.render([read(RUN)])))
     assert now["schema"] == written["schema"] == "rdma-cts-summary/1"
@@ -72,14 +70,14 @@ def test_a_summary_has_the_keys_that_version_1_0_wrote() -> None:
     assert now["exit_status"] == written["exit_status"] == 1
 
 
-def test_waivers() -> None:
+def test_waivers():
     waivers = read_waivers(OF_1_0 / "waivers.yaml", load_suite(), date(2026, 12, 1))
     (waiver,) = waivers.defects
     assert waiver.owner == "RDMA team"
     assert DEFECT in (waiver.defect, *waiver.also)
 
 
-def test_plans(private: Path) -> None:
+def test_plans(private):
     plan, lab = read_plan(private), read_lab_plan(private)
     assert isinstance(plan, Plan)
     assert plan.argv == ("--device", "rxe0")
@@ -87,13 +85,13 @@ def test_plans(private: Path) -> None:
     assert lab == LabPlan(("--lab", "lab.yaml"), "/tmp", "/tmp/lab.yaml")
 
 
-def test_a_bundle(tmp_path: Path) -> None:
+def test_a_bundle(tmp_path):
     manifest, _ = unpack(OF_1_0 / "run.bundle", tmp_path)
     assert manifest.about["words"].startswith("0 of 5 documented rules verified")
     assert compare(read(RUN), read(tmp_path)).changes == ()
 
 
-def test_a_history_of_nights() -> None:
+def test_a_history_of_nights():
     history = read_history(OF_1_0 / "history", "")
     (cell,) = history.cells
     assert (cell.night, cell.name, cell.outcome.outcome) == (
@@ -106,11 +104,11 @@ def test_a_history_of_nights() -> None:
     assert history.problems == ()
 
 
-def test_durations() -> None:
+def test_durations():
     assert list(Durations(OF_1_0 / "durations.json").read().values()) == [1.5]
 
 
-def test_a_profile_and_tables_of_a_user() -> None:
+def test_a_profile_and_tables_of_a_user():
     read_profile(OF_1_0 / "profile.yaml")
     suite = load_suite([OF_1_0 / "tables"])
     assert suite.find("dealloc_mw/mine/done") is not None
@@ -124,7 +122,7 @@ CHANGE = "kind case old new points examples rules reason repro"
 FLEET = "schema headline exit_status groups missing"
 
 
-def test_a_comparison_has_the_keys_that_version_1_0_wrote() -> None:
+def test_a_comparison_has_the_keys_that_version_1_0_wrote():
     run = read(RUN)
     worse = replace(
         run, results=tuple({**record, "effective": Verdict.FAIL} for record in run.results)
@@ -136,10 +134,7 @@ def test_a_comparison_has_the_keys_that_version_1_0_wrote() -> None:
     assert all(change.keys() >= set(CHANGE.split()) for change in data["changes"])
 
 
-def test_the_data_of_nodes_have_the_keys_that_version_1_0_wrote(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_data_of_nodes_have_the_keys_that_version_1_0_wrote(tmp_path, capsys):
     for name in ("one", "two"):
         shutil.copytree(RUN, tmp_path / "nodes" / name)
     main(["compare", "--nodes", str(tmp_path / "nodes"), "--out", str(tmp_path)])
@@ -150,7 +145,7 @@ def test_the_data_of_nodes_have_the_keys_that_version_1_0_wrote(
     assert data["groups"][0].keys() >= {"name", "nodes", "differences", "rules"}
 
 
-def test_each_recorded_format_of_the_page_has_a_file() -> None:
+def test_each_recorded_format_of_the_page_has_a_file():
     page = (ROOT / "docs" / "stability.md").read_text()
     written = {
         match

@@ -1,14 +1,10 @@
 """Tests of what the freezing of a guest rests on: QEMU's control channel, with a thread in place of QEMU; the files of the
 memory; and the session in the guest that waits for a request."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
 import threading
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +14,6 @@ from fixtures.guest.freezing import checksum, save
 from fixtures.guest.qmp import Qmp, QmpError
 from fixtures.guest.ready import ReadySession
 from fixtures.guest.request import Request, recorded_to
-from kinds import Patch
 from patience import PATIENCE_S
 
 
@@ -49,7 +44,7 @@ def migration(status: str) -> dict[str, Any]:
     return {"event": "MIGRATION", "data": {"status": status}}
 
 
-def test_a_command_returns_its_value_and_earlier_events_are_kept() -> None:
+def test_a_command_returns_its_value_and_earlier_events_are_kept():
     channel, sent = qemu_says(
         [{"event": "STOP"}, migration("active"), migration("completed"), {"return": {"a": 1}}],
     )
@@ -62,7 +57,7 @@ def test_a_command_returns_its_value_and_earlier_events_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("responses", "reason"),
+    "responses, reason",
     [
         ([{"error": {"desc": "no such command"}}], "migrate: no such command"),
         ([[migration("failed"), {"return": {}}]], "the migration has the status failed"),
@@ -70,19 +65,19 @@ def test_a_command_returns_its_value_and_earlier_events_are_kept() -> None:
         (["text"], "closed its control channel"),
     ],
 )
-def test_refusals_of_qemu_are_errors(responses: Sequence[object], reason: str) -> None:
+def test_refusals_of_qemu_are_errors(responses, reason):
     channel, _ = qemu_says(*responses)
     with channel, pytest.raises(QmpError, match=reason):
         migrate(Qmp(channel, PATIENCE_S))
 
 
-def test_a_silent_qemu_is_an_error() -> None:
+def test_a_silent_qemu_is_an_error():
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(QmpError, match="did not reply in time"):
         Qmp(ours, 0.05)
 
 
-def test_the_checksum_depends_on_content_and_place_but_not_on_holes(tmp_path: Path) -> None:
+def test_the_checksum_depends_on_content_and_place_but_not_on_holes(tmp_path):
     sparse, dense = tmp_path / "sparse", tmp_path / "dense"
     content = b"x" * 100 + bytes((1 << 20) - 100) + b"y" * 70000 + bytes(5 << 16)
     dense.write_bytes(content)
@@ -101,7 +96,7 @@ def test_the_checksum_depends_on_content_and_place_but_not_on_holes(tmp_path: Pa
     assert checksum(empty) == 0
 
 
-def test_a_file_in_memory_is_saved_whole_and_with_holes(tmp_path: Path) -> None:
+def test_a_file_in_memory_is_saved_whole_and_with_holes(tmp_path):
     content = bytes(1 << 20) + b"x" * 100 + bytes(1 << 20) + b"y"
     with open(os.memfd_create("test"), "wb", buffering=0) as file:
         file.write(content)
@@ -110,10 +105,7 @@ def test_a_file_in_memory_is_saved_whole_and_with_holes(tmp_path: Path) -> None:
     assert (tmp_path / "saved").stat().st_blocks * 512 < len(content) / 4
 
 
-def test_a_file_is_no_longer_trusted_after_a_write_or_a_reboot_of_the_host(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_a_file_is_no_longer_trusted_after_a_write_or_a_reboot_of_the_host(tmp_path, monkeypatch):
     path = tmp_path / "file"
     path.write_text("a")
     assert not kept.is_trusted(tmp_path, ["file"])
@@ -145,7 +137,7 @@ def asked_for(cases: str = "", *more: str, port: str = PORT) -> Request:
 
 
 @pytest.mark.parametrize(
-    ("line", "asked", "serves"),
+    "line, asked, serves",
     [
         (READY, asked_for(), True),
         (READY, asked_for("reg_mr/b"), True),  # a sweep
@@ -157,18 +149,14 @@ def asked_for(cases: str = "", *more: str, port: str = PORT) -> Request:
         (READY[:-1], asked_for(), False),
     ],
 )
-def test_a_ready_session_serves_collected_cases_with_its_own_options(
-    line: bytes,
-    asked: Request,
-    serves: bool,
-) -> None:
+def test_a_ready_session_serves_collected_cases_with_its_own_options(line, asked, serves):
     output, end = os.pipe()
     os.write(end, line)
     os.close(end)
     assert ReadySession(1, output, 0).serves(asked, PORT, OPTIONS) is serves
 
 
-def test_a_ready_session_gets_the_line_of_the_request() -> None:
+def test_a_ready_session_gets_the_line_of_the_request():
     received, requests = os.pipe()
     output, end = os.pipe()
     os.close(end)

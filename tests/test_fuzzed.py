@@ -1,8 +1,6 @@
 """Tests that each reader survives the files in tests/fuzzed/READER, which tests/fuzz_readers.py has found: an earlier
 version ended with a traceback, or needed too long. A file that a night finds is moved there when the reader is mended."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 from pathlib import Path
@@ -16,7 +14,7 @@ FUZZED = Path(__file__).parent / "fuzzed"
 
 
 @pytest.mark.parametrize("name", [str(path.relative_to(FUZZED)) for path in FUZZED.glob("*/*")])
-def test_a_reader_survives_what_fuzzing_has_found(name: str, tmp_path: Path) -> None:
+def test_a_reader_survives_what_fuzzing_has_found(name, tmp_path):
     reader = fuzz_readers.readers()[name.partition("/")[0]]
     folder = Path(shutil.copytree(OLD, tmp_path / "run"))
     folder.chmod(0o700)

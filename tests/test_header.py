@@ -78,7 +78,7 @@ def struct_with(name: str, old: str, new: str) -> Edit:
     return body, body.replace(old, new)
 
 
-def test_a_header_like_the_descriptions_passes_in_everything(checked: Checked) -> None:
+def test_a_header_like_the_descriptions_passes_in_everything(checked):
     checks = checked()
     assert findings(checks) == {}
     items = [check.item for check in checks if check.outcome == PASS]
@@ -90,7 +90,7 @@ def test_a_header_like_the_descriptions_passes_in_everything(checked: Checked) -
     assert len(items) == values + len(CONSTANTS) + len(VERBS) + len(STRUCTS) + 3 * fields
 
 
-def test_the_vendors_dialect_is_unreachable_with_a_mainline_header(checked: Checked) -> None:
+def test_the_vendors_dialect_is_unreachable_with_a_mainline_header(checked):
     vendor = [check for check in checked() if check.item.endswith("(experimental)")]
     assert {check.item: check.outcome for check in vendor} == {
         "struct ibv_rereg_mr_attr (experimental)": UNREACHABLE,
@@ -100,7 +100,7 @@ def test_the_vendors_dialect_is_unreachable_with_a_mainline_header(checked: Chec
     assert {check.reason for check in vendor} == {"vendor-only: this header does not have it"}
 
 
-def test_a_vendors_header_is_compared_with_the_vendors_dialect(checked: Checked) -> None:
+def test_a_vendors_header_is_compared_with_the_vendors_dialect(checked):
     checks = checked(
         (
             VERBS["ibv_rereg_mr"].signature,
@@ -137,10 +137,7 @@ def doctored() -> list[list[dict[str, Any]]]:
     doctored(),
     ids=lambda pieces: f"{pieces[0]['name']} and {len(pieces) - 1} more",
 )
-def test_a_doctored_header_gives_the_findings_of_its_pieces_and_no_others(
-    pieces: list[dict[str, Any]],
-    checked: Checked,
-) -> None:
+def test_a_doctored_header_gives_the_findings_of_its_pieces_and_no_others(pieces, checked):
     edits = [
         struct_with(*edit) if len(edit) == 3 else edit
         for piece in pieces
@@ -156,9 +153,7 @@ def test_a_doctored_header_gives_the_findings_of_its_pieces_and_no_others(
             assert [*astuple(only(checks, item))[1:]][: len(said)] == said
 
 
-def test_a_struct_that_embeds_a_missing_struct_is_compared_in_its_other_fields(
-    checked: Checked,
-) -> None:
+def test_a_struct_that_embeds_a_missing_struct_is_compared_in_its_other_fields(checked):
     text = own_header()
     start = text.index("struct ibv_mw_bind_info {")
     middle = text[start : text.index("struct ibv_sge {", start)]
@@ -169,7 +164,7 @@ def test_a_struct_that_embeds_a_missing_struct_is_compared_in_its_other_fields(
     assert only(checks, "struct ibv_mw_bind.wr_id type").outcome == PASS
 
 
-def test_a_header_without_anything_described_fails_item_by_item(tmp_path: Path) -> None:
+def test_a_header_without_anything_described_fails_item_by_item(tmp_path):
     laid(tmp_path, {"infiniband/verbs.h": "/* empty */\n"})
     checks = check_header(include_dirs=[tmp_path])
     assert PASS not in {check.outcome for check in checks}
@@ -179,7 +174,7 @@ def test_a_header_without_anything_described_fails_item_by_item(tmp_path: Path) 
     assert len(failed) == values + len(CONSTANTS) + len(STRUCTS) + len(VERBS)
 
 
-def test_a_header_need_not_have_what_is_newer_than_its_release(checked: Checked) -> None:
+def test_a_header_need_not_have_what_is_newer_than_its_release(checked):
     gone = ("IBV_ACCESS_HUGETLB = 128,", ""), ("IBV_ACCESS_LOCAL_WRITE = 1,", "")
     flag, old = "enum ibv_access_flags.HUGETLB", checked(*gone, release=27)
     check = only(old, flag)
@@ -191,7 +186,7 @@ def test_a_header_need_not_have_what_is_newer_than_its_release(checked: Checked)
     assert only(checked(*gone, release=28), flag).outcome == FAIL
 
 
-def test_without_a_header_the_check_is_unreachable_and_names_the_package(tmp_path: Path) -> None:
+def test_without_a_header_the_check_is_unreachable_and_names_the_package(tmp_path):
     # -nostdinc hides an installed header. If the compiler had no directory to search, its message would be different.
     checks = check_header(compiler="cc -nostdinc", include_dirs=[tmp_path])
     assert checks == [
@@ -203,7 +198,7 @@ def test_without_a_header_the_check_is_unreachable_and_names_the_package(tmp_pat
     ]
 
 
-def test_without_a_compiler_the_check_is_unreachable(monkeypatch: Patch, tmp_path: Path) -> None:
+def test_without_a_compiler_the_check_is_unreachable(monkeypatch, tmp_path):
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     [check] = check_header()
@@ -214,7 +209,7 @@ def test_without_a_compiler_the_check_is_unreachable(monkeypatch: Patch, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("compiler", "edits", "reason"),
+    "compiler, edits, reason",
     [
         ("no-such-compiler -O2", [], "the C compiler 'no-such-compiler' was not found"),
         ("cc 'unclosed", [], "the compiler's command line \"cc 'unclosed\" is malformed"),
@@ -233,19 +228,15 @@ def test_without_a_compiler_the_check_is_unreachable(monkeypatch: Patch, tmp_pat
     ],
 )
 def test_a_useless_compiler_in_CC_or_header_is_unreachable_with_the_first_error(
-    compiler: str,
-    edits: list[Edit],
-    reason: str,
-    monkeypatch: Patch,
-    checked: Checked,
-) -> None:
+    compiler, edits, reason, monkeypatch, checked
+):
     monkeypatch.setenv("CC", compiler)
     [check] = checked(*edits)
     assert check.outcome == UNREACHABLE
     assert re.match(reason, check.reason)
 
 
-def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path):
     child = tmp_path / "child"
     hanging = script(tmp_path / "hanging", f"sleep infinity &\necho $! > {child}\nwait")
     for timeout_s in longer_and_longer(0.5):
@@ -264,12 +255,7 @@ def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("edits", [[], [("struct ibv_mr {", "?")]])
-def test_nothing_is_left_behind(
-    edits: list[Edit],
-    monkeypatch: Patch,
-    checked: Checked,
-    tmp_path: Path,
-) -> None:
+def test_nothing_is_left_behind(edits, monkeypatch, checked, tmp_path):
     checked(*edits)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -294,13 +280,13 @@ def bindings() -> ModuleType:
     return module
 
 
-def test_bindings_like_the_descriptions_pass() -> None:
+def test_bindings_like_the_descriptions_pass():
     checks = check_bindings(bindings())
     assert {check.outcome for check in checks} == {PASS}
     assert len(checks) == sum(len(described.values) for described in ENUMS.values())
 
 
-def test_a_wrong_an_absent_and_an_added_name_of_the_bindings_are_distinguished() -> None:
+def test_a_wrong_an_absent_and_an_added_name_of_the_bindings_are_distinguished():
     module = with_value(bindings(), "ibv_access_flags", "IBV_ACCESS_REMOTE_READ", 1024)
     del vars(module)["_IBV_ADVISE_MR_FLAG_FLUSH"]
     with_value(module, "ibv_send_flags", "IBV_SEND_NEW", 512)
@@ -339,7 +325,7 @@ def no_pyverbs(monkeypatch: Patch, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("module", ["libibverbs_enums", "enums"])
-def test_bindings_are_found_under_the_new_and_the_old_name(module: str, no_pyverbs: Path) -> None:
+def test_bindings_are_found_under_the_new_and_the_old_name(module, no_pyverbs):
     laid(
         no_pyverbs / "pyverbs",
         {"__init__.py": "", f"{module}.py": "IBV_ACCESS_REMOTE_READ = 5\n"},
@@ -347,7 +333,7 @@ def test_bindings_are_found_under_the_new_and_the_old_name(module: str, no_pyver
     assert only(check_bindings(), "pyverbs enum ibv_access_flags.REMOTE_READ").found == "5"
 
 
-def test_bindings_that_are_absent_or_do_not_load_are_unreachable(no_pyverbs: Path) -> None:
+def test_bindings_that_are_absent_or_do_not_load_are_unreachable(no_pyverbs):
     [absent] = check_bindings()
     broken = "raise ImportError('libibverbs.so.1: cannot open')\n"
     laid(no_pyverbs / "pyverbs", {"__init__.py": "", "libibverbs_enums.py": broken})
@@ -357,7 +343,7 @@ def test_bindings_that_are_absent_or_do_not_load_are_unreachable(no_pyverbs: Pat
     assert "libibverbs.so.1: cannot open" in unloaded.reason
 
 
-def test_the_installed_header_differs_only_by_its_age() -> None:
+def test_the_installed_header_differs_only_by_its_age():
     checks = check_header()
     assert [check.outcome for check in checks] != [UNREACHABLE], (
         f"nothing was compared: {checks[0].reason}"

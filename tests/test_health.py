@@ -1,7 +1,6 @@
 """Tests of the tier health: what its cases may do on a node in production, and what they detect."""
 
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -14,11 +13,10 @@ from conformance.tables.refused_requests import refused_requests
 from conformance.tables.suite import Selection, load_suite
 from conformance.tables.tiers import of_tier
 from fixtures.targets.target import with_target
-from kinds import Patch
 from samples import user_error
 from stand_in_hosts import HOSTS, StandInHost
 from trial.catalogue import VIOLATIONS
-from trial.personas.persona import PERSONAS, Persona
+from trial.personas.persona import PERSONAS
 from trial.personas.trying import outcome, run_clean
 from trial.trying import KILLED, try_violation
 
@@ -43,18 +41,18 @@ def cases() -> list[Case]:
     return Selection(tier=HEALTH).apply(load_suite())
 
 
-def test_the_tier_has_exactly_its_cases() -> None:
+def test_the_tier_has_exactly_its_cases():
     assert {case.id for case in cases()} == set(CASES)
     rows = [case for case in cases() if case.point is None]
     assert of_tier(load_suite().cases, HEALTH) == rows
 
 
-def test_only_a_few_requests_are_refused() -> None:
+def test_only_a_few_requests_are_refused():
     assert 10 < refused_requests(cases()).number <= MOST_REFUSED
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_no_case_can_harm_a_node(name: str) -> None:
+def test_no_case_can_harm_a_node(name):
     (case,) = (case for case in cases() if case.id == name)
     steps = case.steps
     assert {step.call for step in steps} <= CALLS
@@ -70,7 +68,7 @@ def test_no_case_can_harm_a_node(name: str) -> None:
 
 
 @pytest.mark.parametrize("persona", PERSONAS, ids=lambda persona: persona.name)
-def test_a_device_of_each_driver_is_healthy(persona: Persona) -> None:
+def test_a_device_of_each_driver_is_healthy(persona):
     ran = run_clean(persona, cases())
     assert ran.nic_s < MOST_S
     found = outcome(persona, ran)
@@ -83,13 +81,13 @@ def test_a_device_of_each_driver_is_healthy(persona: Persona) -> None:
 
 
 @pytest.mark.parametrize("rule", ESSENTIAL)
-def test_a_device_that_violates_an_essential_rule_is_not_healthy(rule: str) -> None:
+def test_a_device_that_violates_an_essential_rule_is_not_healthy(rule):
     of_rule = [violation for violation in VIOLATIONS if violation.rule == rule]
     assert any(try_violation(violation, cases()).outcome == KILLED for violation in of_rule)
 
 
 @pytest.mark.parametrize("name", HOSTS)
-def test_the_tier_runs_beside_other_users(name: str, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_the_tier_runs_beside_other_users(name, tmp_path, monkeypatch):
     host: StandInHost = HOSTS[name]()
     host.installed(tmp_path, monkeypatch)
     for device, ports in host.ports.items():
@@ -97,6 +95,6 @@ def test_the_tier_runs_beside_other_users(name: str, tmp_path: Path, monkeypatch
         assert with_target(options).device == device
 
 
-def test_hazardous_cases_are_refused_in_one_line() -> None:
+def test_hazardous_cases_are_refused_in_one_line():
     with user_error("--tier health and --hazardous exclude each other", status=2):
         with_target(RunOptions(device="mlx5_0", tier=HEALTH, hazardous=True))

@@ -66,10 +66,7 @@ def two_devices() -> StandInHost:
     return StandInHost({}, ports)
 
 
-def test_each_device_with_a_link_is_tested_on_its_first_active_port(
-    call: Call,
-    tmp_path: Path,
-) -> None:
+def test_each_device_with_a_link_is_tested_on_its_first_active_port(call, tmp_path):
     said, status = call("node.sh", "--shared", host=two_devices())
     results = next((tmp_path / "tmp").iterdir(), None)
     assert results is None, "results of healthy devices remain"
@@ -86,16 +83,10 @@ def test_each_device_with_a_link_is_tested_on_its_first_active_port(
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "status"),
+    "first, second, status",
     [("0", "3", 3), ("1", "3", 1), ("3", "1", 1), ("3", "0", 3), ("0", "1", 1)],
 )
-def test_the_status_is_the_worst_and_its_results_are_kept(
-    call: Call,
-    tmp_path: Path,
-    first: str,
-    second: str,
-    status: int,
-) -> None:
+def test_the_status_is_the_worst_and_its_results_are_kept(call, tmp_path, first, second, status):
     said, code = call("node.sh", host=two_devices(), mlx5_0=first, mlx5_1=second)
     assert code == status
     folder = Path(said.splitlines()[-1].removeprefix("results: "))
@@ -103,10 +94,7 @@ def test_the_status_is_the_worst_and_its_results_are_kept(
     assert {path.name for path in folder.iterdir()} == kept
 
 
-def test_a_violation_that_was_seen_before_the_time_was_over_counts(
-    call: Call,
-    tmp_path: Path,
-) -> None:
+def test_a_violation_that_was_seen_before_the_time_was_over_counts(call, tmp_path):
     """slurmd ends a health check after a minute, here when the first device has been tested."""
     two_devices().laid(tmp_path)
     suite = tmp_path / "suite"
@@ -130,11 +118,11 @@ def test_a_violation_that_was_seen_before_the_time_was_over_counts(
     assert "mlx5_1: the time was over before it was tested" in said
 
 
-def test_a_node_without_devices_is_healthy(call: Call) -> None:
+def test_a_node_without_devices_is_healthy(call):
     assert call("node.sh") == ("", 0)
 
 
-def test_a_health_check_of_slurm_drains_the_node_and_a_prolog_fails(call: Call) -> None:
+def test_a_health_check_of_slurm_drains_the_node_and_a_prolog_fails(call):
     said, status = call("slurm.sh", host=two_devices(), mlx5_1="1", SLURMD_NODENAME="n7")
     assert (
         "scontrol update NodeName=n7 State=DRAIN Reason=rdma-cts: mlx5_1: run --tier health" in said
@@ -145,25 +133,21 @@ def test_a_health_check_of_slurm_drains_the_node_and_a_prolog_fails(call: Call) 
     assert status == 1
 
 
-def test_without_a_conclusion_a_node_stays_in_service(call: Call, tmp_path: Path) -> None:
+def test_without_a_conclusion_a_node_stays_in_service(call, tmp_path):
     options = {"RDMA_CTS_HEALTH": "--port 1 --peer mlx5_1"}
     assert call("slurm.sh", host=two_devices(), mlx5_0="3", **options) == ("", 0)
     assert "--peer mlx5_1 (exit status 3)" in (tmp_path / "tmp/logged").read_text()
 
 
-@pytest.mark.parametrize(("of_suite", "status"), [("0", 0), ("1", 1), ("3", 2)])
-def test_node_problem_detector_gets_one_line_and_its_own_statuses(
-    call: Call,
-    of_suite: str,
-    status: int,
-) -> None:
+@pytest.mark.parametrize("of_suite, status", [("0", 0), ("1", 1), ("3", 2)])
+def test_node_problem_detector_gets_one_line_and_its_own_statuses(call, of_suite, status):
     said, code = call("node-problem-detector.sh", host=two_devices(), mlx5_1=of_suite)
     assert code == status
     assert len(said.splitlines()) == 1
     assert ("every RDMA device protects memory" in said) is (of_suite == "0")
 
 
-def test_the_monitor_names_a_script_of_the_suite() -> None:
+def test_the_monitor_names_a_script_of_the_suite():
     monitor = json.loads((ROOT / "ci/health/node-problem-detector.json").read_text())
     (rule,) = monitor["rules"]
     assert (ROOT / rule["path"].removeprefix("/rdma-cts/")).is_file()
@@ -171,6 +155,6 @@ def test_the_monitor_names_a_script_of_the_suite() -> None:
     assert monitor["plugin"] == "custom"
 
 
-def test_a_dgx_has_eight_lines(call: Call) -> None:
+def test_a_dgx_has_eight_lines(call):
     said, _ = call("node.sh", host=dgx())
     assert len(said.splitlines()) == 8

@@ -1,7 +1,5 @@
 """Tests of silent workers: which of them are busy, which were stopped, and which hang."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -36,14 +34,14 @@ def process(code: str) -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("code", "stop", "held"),
+    "code, stop, held",
     [
         ("time.sleep(999)", True, True),
         ("time.sleep(999)", False, False),
         ("exec('while 1: pass')", True, True),
     ],
 )
-def test_a_stopped_process_counts_as_held_up(code: str, stop: bool, held: bool) -> None:
+def test_a_stopped_process_counts_as_held_up(code, stop, held):
     with process(code) as pid:
         pulse = Pulse(pid)
         if stop:
@@ -70,50 +68,39 @@ def pulse_after(folder: Path, monkeypatch: Patch, before: str, after: str, secon
     return pulse
 
 
-def test_a_short_stop_does_not_excuse_a_long_loop(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_short_stop_does_not_excuse_a_long_loop(tmp_path, monkeypatch):
     assert pulse_after(tmp_path, monkeypatch, "T", "R", 100).held_up() == ""
 
 
-@pytest.mark.parametrize(("seconds", "busy"), [(0, False), (5, False), (7, True)])
-def test_a_silent_process_that_uses_the_processor_is_busy(
-    seconds: int,
-    busy: bool,
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+@pytest.mark.parametrize("seconds, busy", [(0, False), (5, False), (7, True)])
+def test_a_silent_process_that_uses_the_processor_is_busy(seconds, busy, tmp_path, monkeypatch):
     assert pulse_after(tmp_path, monkeypatch, "S", "S", seconds).busy() is busy
 
 
-@pytest.mark.parametrize(("seconds", "starved"), [(5, False), (7, True), (60, False)])
+@pytest.mark.parametrize("seconds, starved", [(5, False), (7, True), (60, False)])
 def test_a_busy_process_with_little_processor_time_is_starved(
-    seconds: int,
-    starved: bool,
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+    seconds, starved, tmp_path, monkeypatch
+):
     assert pulse_after(tmp_path, monkeypatch, "S", "S", seconds).starved(60.0) is starved
 
 
-def test_a_worker_that_starts_slowly_is_awaited_while_it_is_busy(tmp_path: Path) -> None:
+def test_a_worker_that_starts_slowly_is_awaited_while_it_is_busy(tmp_path):
     slow = Actor(iter([SILENCE, HEADER, SILENCE, *ran(0, 1, 2, 3)[1:]]), WorkerEnd(), works=True)
     assert verdicts(Stage(tmp_path).play(slow)) == ["PASS"] * 4
     assert not slow.killed
 
 
-@pytest.mark.parametrize(("works", "longest"), [(False, 900.0), (True, 0.0)])
+@pytest.mark.parametrize("works, longest", [(False, 900.0), (True, 0.0)])
 def test_a_worker_that_idles_or_starts_too_slowly_is_an_error(
-    works: bool,
-    longest: float,
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+    works, longest, tmp_path, monkeypatch
+):
     monkeypatch.setattr("conformance.supervision.worker.LONGEST_START_S", longest)
     silent = [Actor(iter([SILENCE, *ran(0)]), WorkerEnd(), works=works) for _ in range(9)]
     with pytest.raises(UserError, match="no answer within its deadline"):
         Stage(tmp_path).play(*silent)
 
 
-def test_a_frozen_control_group_counts_as_held_up(tmp_path: Path) -> None:
+def test_a_frozen_control_group_counts_as_held_up(tmp_path):
     frozen = {"1/cgroup": "0::/a/b\n", "a/b/cgroup.events": "populated 1\nfrozen 1\n"}
     laid(tmp_path, {"1/stat": "1 (x) S" + " 0" * 20, **frozen})
     assert "with its control group" in Pulse(1, tmp_path, tmp_path).held_up()

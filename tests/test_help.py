@@ -3,7 +3,6 @@
 import io
 import os
 import re
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,6 @@ from commands.__main__ import main
 from commands.cli.catalogue import COMMANDS, GROUPS
 from commands.variables import VARIABLES
 from conformance.tables.suite import ROOT
-from kinds import Cli, Patch, Says
 from launched import ended
 from reports.text import fitted
 
@@ -31,7 +29,7 @@ INTERNAL = {
 }
 
 
-def test_every_variable_is_printed_and_on_its_page(cli: Cli) -> None:
+def test_every_variable_is_printed_and_on_its_page(cli):
     files = ended("git", "ls-files", "-z", cwd=ROOT, check=True).stdout
     parts = ("commands", "conformance", "fixtures", "reports", "rdma-cts")
     paths = [ROOT / name for name in files.split("\0") if name.startswith(parts)]
@@ -64,12 +62,8 @@ FORMER = {
 }
 
 
-@pytest.mark.parametrize(("former", "today"), FORMER.items())
-def test_a_former_spelling_works_and_tells_the_spelling_of_today(
-    former: str,
-    today: str,
-    capsys: Says,
-) -> None:
+@pytest.mark.parametrize("former, today", FORMER.items())
+def test_a_former_spelling_works_and_tells_the_spelling_of_today(former, today, capsys):
     status = main(today.split())
     expected = capsys.readouterr()
     assert main(former.split()) == status
@@ -79,7 +73,7 @@ def test_a_former_spelling_works_and_tells_the_spelling_of_today(
     assert (output.out, rest) == (expected.out, expected.err)
 
 
-def test_the_help_text_has_at_most_18_commands_in_groups(capsys: Says) -> None:
+def test_the_help_text_has_at_most_18_commands_in_groups(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
@@ -92,11 +86,7 @@ def test_the_help_text_has_at_most_18_commands_in_groups(capsys: Says) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_fits_80_columns_and_breaks_no_word(
-    command: str,
-    monkeypatch: Patch,
-    capsys: Says,
-) -> None:
+def test_help_fits_80_columns_and_breaks_no_word(command, monkeypatch, capsys):
     said = []
     for columns in ("80", "1000"):
         monkeypatch.setenv("COLUMNS", columns)
@@ -108,7 +98,7 @@ def test_help_fits_80_columns_and_breaks_no_word(
 
 
 @pytest.mark.parametrize(
-    ("line", "shown"),
+    "line, shown",
     [
         ("  FAIL a/b: 1234567890 123456", "  FAIL a/b: 1234567890\n    123456"),
         (
@@ -118,11 +108,7 @@ def test_help_fits_80_columns_and_breaks_no_word(
         ("a-very-long-word-in-one-piece", "a-very-long-word-in-one-piece"),
     ],
 )
-def test_a_terminal_line_is_broken_between_words_and_not_in_a_command(
-    line: str,
-    shown: str,
-    monkeypatch: Patch,
-) -> None:
+def test_a_terminal_line_is_broken_between_words_and_not_in_a_command(line, shown, monkeypatch):
     monkeypatch.setenv("COLUMNS", "24")
     master, slave = os.openpty()
     with open(master, "rb"), open(slave, "w") as terminal:
@@ -131,19 +117,14 @@ def test_a_terminal_line_is_broken_between_words_and_not_in_a_command(
 
 
 @pytest.mark.parametrize("value", ["\n", "a\nb", "\x1b[2J"])
-def test_variables_of_the_guest_are_printable_lines(
-    value: str,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    cli: Cli,
-) -> None:
+def test_variables_of_the_guest_are_printable_lines(value, tmp_path, monkeypatch, cli):
     monkeypatch.chdir(tmp_path)
     said = cli(2, "run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x").err
     assert said.endswith("a value is one line of printable characters\n")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_list_prints_how_many_of_its_cases_are_in_a_run(cli: Cli) -> None:
+def test_list_prints_how_many_of_its_cases_are_in_a_run(cli):
     *cases, last = cli(0, "list").out.splitlines()
     *default, short = cli(0, "list", "--tier", "default").out.splitlines()
     assert (

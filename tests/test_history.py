@@ -20,7 +20,7 @@ from commands.__main__ import main
 from conformance.model.printable import plain
 from conformance.older_python import UTC
 from conformance.results.records import Recorded, footer_record, read_written
-from kinds import Cli, Folders
+from kinds import Folders
 from made_history import RULES, SUITE, run_of, write_run
 from reports import history_page, summary
 from reports.digest import digest
@@ -141,7 +141,7 @@ def lane(page: Browser, track: str, stack: str) -> str:
     return next(text for text in lanes if text.startswith(stack))
 
 
-def test_each_rule_has_the_date_of_its_last_change_on_each_stack(page: Browser) -> None:
+def test_each_rule_has_the_date_of_its_last_change_on_each_stack(page):
     assert lane(page, "REG-01", "trixie") == "trixie FAIL in all 7 nights"
     assert (
         lane(page, "REG-02", "trixie")
@@ -154,7 +154,7 @@ def test_each_rule_has_the_date_of_its_last_change_on_each_stack(page: Browser) 
     assert lane(page, "REG-01", "sid") == "sid PASS never violated"
 
 
-def test_a_change_of_a_verdict_names_what_was_different_under_test(page: Browser) -> None:
+def test_a_change_of_a_verdict_names_what_was_different_under_test(page):
     track = page.by_id("REG-02")
     track.find_element(By.TAG_NAME, "summary").click()
     mended, broken = (element.text for element in track.find_elements(By.TAG_NAME, "li"))
@@ -170,7 +170,7 @@ def test_a_change_of_a_verdict_names_what_was_different_under_test(page: Browser
     assert "2026-05-04 03:17, trixie: kernel 6.12.1 → 6.12.2" in text
 
 
-def test_the_strip_has_a_square_for_each_result_and_a_gap_without_a_result(short: Path) -> None:
+def test_the_strip_has_a_square_for_each_result_and_a_gap_without_a_result(short):
     rules = HistoryPage(read_history(short)).rules
     paths = {(track.id, lane.name): dict(lane.paths) for track in rules for lane in track.lanes}
     assert paths["REG-15", "trixie"] == {
@@ -180,7 +180,7 @@ def test_the_strip_has_a_square_for_each_result_and_a_gap_without_a_result(short
     assert paths["REG-01", "sid"] == {"PASS": "M0 0h4v1h-4zM5 0h2v1h-2z"}
 
 
-def test_the_top_shows_the_latest_night(page: Browser) -> None:
+def test_the_top_shows_the_latest_night(page):
     assert page.one("h1").text == "Latest night: 2 good"
     news = [item.text for item in page.all(".news li")]
     title = "valid refused a valid registration is refused: REMOTE_WRITE without LOCAL_WRITE"
@@ -196,7 +196,7 @@ def test_the_top_shows_the_latest_night(page: Browser) -> None:
     assert "trixie good 2 rules violated, 2 defects; kernel 6.12.2, rdma-core 56.1" in now
 
 
-def test_nothing_in_a_history_becomes_markup(browser: Browser, tmp_path: Path) -> None:
+def test_nothing_in_a_history_becomes_markup(browser, tmp_path):
     run = run_of(
         {1: "FAIL"},
         device={"name": "fake0", "driver": MARKUP, "fw": MARKUP},
@@ -219,10 +219,7 @@ def test_nothing_in_a_history_becomes_markup(browser: Browser, tmp_path: Path) -
     assert_fits(browser)
 
 
-def test_the_page_of_many_nights_is_small_and_fits_a_narrow_window(
-    browser: Browser,
-    tmp_path: Path,
-) -> None:
+def test_the_page_of_many_nights_is_small_and_fits_a_narrow_window(browser, tmp_path):
     history = long_history(tmp_path / "long", 30)
     assert not read_history(history).problems
     shown(browser, history, tmp_path)
@@ -235,8 +232,8 @@ def test_the_page_of_many_nights_is_small_and_fits_a_narrow_window(
 
 
 def test_a_defect_is_the_same_under_any_of_its_fingerprints_and_has_its_worst_severity_of_all_nights(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     first_id, other = "a" * 12, "b" * 12
     for number, (name, also, severity) in enumerate(
         (
@@ -254,11 +251,11 @@ def test_a_defect_is_the_same_under_any_of_its_fingerprints_and_has_its_worst_se
     assert defect.severity == "kernel crash"
 
 
-def test_an_empty_history_has_a_page(tmp_path: Path) -> None:
+def test_an_empty_history_has_a_page(tmp_path):
     assert "No night has run yet" in history_page.page_of(read_history(tmp_path))
 
 
-def test_a_damaged_summary_without_results_is_named(tmp_path: Path, cli: Cli) -> None:
+def test_a_damaged_summary_without_results_is_named(tmp_path, cli):
     empty, fifo = (keep(tmp_path, 0, name, Outcome(GOOD)) for name in ("empty", "fifo"))
     (empty / "summary.json").write_text("{}")
     os.mkfifo(fifo / "summary.json")
@@ -272,7 +269,7 @@ def test_a_damaged_summary_without_results_is_named(tmp_path: Path, cli: Cli) ->
     ]
 
 
-def test_a_history_has_every_cell_that_was_written(short: Path) -> None:
+def test_a_history_has_every_cell_that_was_written(short):
     history = read_history(short)
     assert (len(history.nights), len(history.cells), history.problems) == (7, 14, ())
     lost: Cell = history.of("sid")[4]
@@ -281,7 +278,7 @@ def test_a_history_has_every_cell_that_was_written(short: Path) -> None:
     assert SUITE.cases[2].id in history.of("trixie")[4].facts.violating  # type: ignore[union-attr]
 
 
-def test_each_night_links_to_its_report_unless_the_report_was_removed(short: Path) -> None:
+def test_each_night_links_to_its_report_unless_the_report_was_removed(short):
     history = read_history(short)
     reports = {
         cell.folder / "report.html"
@@ -300,7 +297,7 @@ def test_each_night_links_to_its_report_unless_the_report_was_removed(short: Pat
         gone.with_suffix(".kept").rename(gone)
 
 
-def test_a_stack_that_is_still_regressed_says_by_what(tmp_path: Path) -> None:
+def test_a_stack_that_is_still_regressed_says_by_what(tmp_path):
     history = tmp_path / "history"
     keep(history, 0, "forky", Outcome(BASELINE), run_of({}))
     for night in (1, 2):

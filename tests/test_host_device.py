@@ -33,7 +33,7 @@ def outputs(tmp_path_factory: Folders) -> Any:
     )
 
 
-def test_a_device_that_others_use_is_refused(outputs: dict[str, Any]) -> None:
+def test_a_device_that_others_use_is_refused(outputs):
     output = outputs["in use"]
     assert output["refused"]["status"] == 2
     assert "rxe0 is in use by process" in output["refused"]["said"]
@@ -44,13 +44,13 @@ def test_a_device_that_others_use_is_refused(outputs: dict[str, Any]) -> None:
     assert output["left"] is False
 
 
-def test_an_absent_device_is_reported_with_the_present_ones(outputs: dict[str, Any]) -> None:
+def test_an_absent_device_is_reported_with_the_present_ones(outputs):
     output = outputs["in use"]["missing"]
     assert "no RDMA device 'rxe9'; devices of this host: rxe0" in output["said"]
     assert output["status"] == 2
 
 
-def test_a_stuck_process_ends_the_run(outputs: dict[str, Any]) -> None:
+def test_a_stuck_process_ends_the_run(outputs):
     output = outputs["stuck"]
     assert output["status"] == 1
     assert output["verdicts"]["works"].startswith("PASS")
@@ -62,8 +62,8 @@ def test_a_stuck_process_ends_the_run(outputs: dict[str, Any]) -> None:
 
 
 def test_a_run_that_a_stuck_process_ended_can_be_resumed_and_a_dead_process_affects_one_case(
-    outputs: dict[str, Any],
-) -> None:
+    outputs,
+):
     output = outputs["stuck"]["at last"]
     assert output["footer"]["complete"] is True
     assert output["verdicts"]["works-too"].startswith("PASS")
@@ -72,7 +72,7 @@ def test_a_run_that_a_stuck_process_ended_can_be_resumed_and_a_dead_process_affe
     assert "died of SIGSEGV" in output["verdicts"]["dies"]
 
 
-def test_a_run_writes_only_into_its_directory_and_opens_no_port(outputs: dict[str, Any]) -> None:
+def test_a_run_writes_only_into_its_directory_and_opens_no_port(outputs):
     output = outputs["stuck"]
     # Memory of the kind `bar` is mapped from a file of /sys that belongs to a PCI test device.
     allowed = (output["out"], "/dev/", "/proc/", "/run/audit/", "/sys/bus/pci/devices/")
@@ -104,16 +104,14 @@ def disturbed(tmp_path_factory: Folders) -> Any:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("who", ["supervisor", "pytest"])
-def test_a_kill_at_any_moment_loses_nothing(disturbed: dict[str, Any], who: str) -> None:
+def test_a_kill_at_any_moment_loses_nothing(disturbed, who):
     assert len(disturbed[who]) == MOMENTS
     for output in disturbed[who]:
         assert output["same"], output
 
 
 @pytest.mark.nightly
-def test_a_clock_that_jumps_by_an_hour_during_a_run_changes_nothing(
-    disturbed: dict[str, Any],
-) -> None:
+def test_a_clock_that_jumps_by_an_hour_during_a_run_changes_nothing(disturbed):
     for output in disturbed["jumps"]:
         assert output["running"]
         assert output["footer"] == disturbed["footer"]
@@ -121,7 +119,7 @@ def test_a_clock_that_jumps_by_an_hour_during_a_run_changes_nothing(
 
 
 @pytest.mark.nightly
-def test_a_run_as_another_user_has_the_same_results(disturbed: dict[str, Any]) -> None:
+def test_a_run_as_another_user_has_the_same_results(disturbed):
     own_results, other = (disturbed["isolated"][name] for name in ("own", "other"))
     assert (own_results["user"], other["user"]) == (None, "nobody"), other
     assert other["log"], "the other user cannot read the kernel's log"
@@ -131,7 +129,7 @@ def test_a_run_as_another_user_has_the_same_results(disturbed: dict[str, Any]) -
 
 
 @pytest.mark.nightly
-def test_with_isolate_no_attack_on_the_supervisor_succeeds(disturbed: dict[str, Any]) -> None:
+def test_with_isolate_no_attack_on_the_supervisor_succeeds(disturbed):
     for name, answers in (
         ("own", {"can"}),
         ("other", {"Permission denied", "Operation not permitted"}),
@@ -144,7 +142,7 @@ def test_with_isolate_no_attack_on_the_supervisor_succeeds(disturbed: dict[str, 
 
 
 @pytest.mark.nightly
-def test_a_closed_terminal_leaves_a_report_and_nothing_temporary(disturbed: dict[str, Any]) -> None:
+def test_a_closed_terminal_leaves_a_report_and_nothing_temporary(disturbed):
     output = disturbed["closed"]
     assert output["status"] == 128 + signal.SIGHUP, output
     assert "report.html" in output["left"]
@@ -155,9 +153,7 @@ def test_a_closed_terminal_leaves_a_report_and_nothing_temporary(disturbed: dict
 
 
 @pytest.mark.nightly
-def test_two_devices_of_one_kind_share_the_cases_while_another_process_uses_one(
-    disturbed: dict[str, Any],
-) -> None:
+def test_two_devices_of_one_kind_share_the_cases_while_another_process_uses_one(disturbed):
     output = disturbed["shared"]
     assert output["devices"] == ["rxe0", "rxe1"], output
     assert output["footer"]["complete"], output

@@ -1,8 +1,6 @@
 """Tests of hosts that attack the program that connects to them. A host can report a wrong device, but must not choose a
 name, a size or a waiting time on this machine."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time
@@ -52,15 +50,15 @@ MALFORMED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("message", "said"), MALFORMED, ids=[said for _, said in MALFORMED])
-def test_malformed_messages_of_the_agent_are_refused(message: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize("message, said", MALFORMED, ids=[said for _, said in MALFORMED])
+def test_malformed_messages_of_the_agent_are_refused(message, said):
     problem = messages.wrong(message)
     assert said in problem
     assert len(problem) < 300
     assert problem.isprintable()
 
 
-def test_valid_messages_of_the_agent_are_accepted() -> None:
+def test_valid_messages_of_the_agent_are_accepted():
     good: list[dict[str, Any]] = [HELLO, CHECKED, ENDED, CLOSED, ERROR]
     good += [{"event": "opened", "facts": FACTS}, {"event": "output", "text": "x"}]
     good += [
@@ -111,7 +109,7 @@ def hostile(tmp_path: Path, monkeypatch: Patch) -> Hostile:
 
 
 @pytest.mark.parametrize(
-    ("device", "responses", "said"),
+    "device, responses, said",
     [
         (
             "",
@@ -130,12 +128,7 @@ def hostile(tmp_path: Path, monkeypatch: Patch) -> Hostile:
     ],
     ids=lambda value: value[:24] if isinstance(value, str) else "",
 )
-def test_a_host_cannot_choose_device_names(
-    hostile: Hostile,
-    device: str,
-    responses: dict[str, Any],
-    said: str,
-) -> None:
+def test_a_host_cannot_choose_device_names(hostile, device, responses, said):
     hostile.sends(**responses)
     with pytest.raises(UserError) as caught:
         hostile.open(device)
@@ -144,9 +137,7 @@ def test_a_host_cannot_choose_device_names(
     assert caught.value.status == 3
 
 
-def test_a_worker_that_sends_a_malformed_message_counts_as_killed_externally(
-    hostile: Hostile,
-) -> None:
+def test_a_worker_that_sends_a_malformed_message_counts_as_killed_externally(hostile):
     hostile.sends(start=[{**ENDED, "external": 1}])
     with hostile.open() as host:
         worker = hostile.worker(host)
@@ -158,10 +149,8 @@ def test_a_worker_that_sends_a_malformed_message_counts_as_killed_externally(
 
 @pytest.mark.parametrize("flooded", ["start", "tail", "close"])
 def test_a_host_that_prints_forever_does_not_fill_the_disk_or_block_the_run(
-    hostile: Hostile,
-    monkeypatch: Patch,
-    flooded: str,
-) -> None:
+    hostile, monkeypatch, flooded
+):
     for name in ("_ANSWER_S", "_CLOSED_S"):
         monkeypatch.setattr(remote_worker, name, 0.5)
     monkeypatch.setattr(consoles, "MOST_BYTES", 1 << 20)
@@ -177,10 +166,7 @@ def test_a_host_that_prints_forever_does_not_fill_the_disk_or_block_the_run(
     assert hostile.console.stat().st_size < 2 << 20
 
 
-def test_an_interrupted_program_does_not_wait_for_the_host(
-    hostile: Hostile,
-    monkeypatch: Patch,
-) -> None:
+def test_an_interrupted_program_does_not_wait_for_the_host(hostile, monkeypatch):
     monkeypatch.setattr(remote_worker, "_CLOSED_S", 2 * PATIENCE_S)
     hostile.sends(close=[{"event": "silence"}])
     began = time.monotonic()
@@ -193,13 +179,13 @@ def test_an_interrupted_program_does_not_wait_for_the_host(
     assert time.monotonic() - began < PATIENCE_S
 
 
-def test_the_output_of_ssh_is_bounded(hostile: Hostile) -> None:
+def test_the_output_of_ssh_is_bounded(hostile):
     hostile.sends(stderr=100)
     connection = link.Link.connected(ADDRESS, b"", 60.0)
     connection.cut()
     assert len(connection._messages()) <= 1 << 16
 
 
-def test_the_size_and_values_of_a_message_are_bounded() -> None:
+def test_the_size_and_values_of_a_message_are_bounded():
     for content in (b"[" * 100_000, b"[" + b"0," * 5_000_000 + b"0]", b'{"event": 1e999}'):
         assert protocol.parse_line(b"s", b"s M " + content + b"\n") is None

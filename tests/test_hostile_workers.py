@@ -110,11 +110,7 @@ def stand(tmp_path: Path) -> Stand:
 
 
 @pytest.mark.parametrize("what", EXPECTED)
-def test_a_hostile_worker_affects_only_one_case_and_gets_no_wrong_pass(
-    stand: Stand,
-    what: str,
-    monkeypatch: Patch,
-) -> None:
+def test_a_hostile_worker_affects_only_one_case_and_gets_no_wrong_pass(stand, what, monkeypatch):
     recorded = stand.run(what)
     assert verdicts(recorded) == ["PASS", EXPECTED[what], "PASS", "PASS"]
     assert footer_of(recorded)["complete"] is True

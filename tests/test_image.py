@@ -69,7 +69,7 @@ def manifest_with(**changes: Any) -> Callable[[Path], object]:
 
 
 @pytest.mark.parametrize(
-    ("name", "damage", "output"),
+    "name, damage, output",
     [
         *((name, flip, "damaged") for name in FILES),
         *((name, Path.unlink, "damaged") for name in (*FILES, MANIFEST)),
@@ -81,12 +81,8 @@ def manifest_with(**changes: Any) -> Callable[[Path], object]:
     ],
 )
 def test_a_damaged_or_foreign_image_is_detected_and_built_again(
-    tmp_path: Path,
-    fake_build: FakeBuild,
-    name: str,
-    damage: Callable[[Path], object],
-    output: str,
-) -> None:
+    tmp_path, fake_build, name, damage, output
+):
     damage(ensure_image(Recipe(), tmp_path, print).root.with_name(name))
     said: list[str] = []
     image_here = ensure_image(Recipe(), tmp_path, said.append)
@@ -96,11 +92,7 @@ def test_a_damaged_or_foreign_image_is_detected_and_built_again(
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "broken link"])
-def test_a_file_or_link_at_the_path_of_an_image_is_replaced(
-    tmp_path: Path,
-    fake_build: FakeBuild,
-    kind: str,
-) -> None:
+def test_a_file_or_link_at_the_path_of_an_image_is_replaced(tmp_path, fake_build, kind):
     folder, elsewhere = image.image_folder(Recipe(), tmp_path), tmp_path / "elsewhere"
     folder.parent.mkdir()
     if kind == "file":
@@ -118,10 +110,7 @@ def test_a_file_or_link_at_the_path_of_an_image_is_replaced(
 EXPIRED = "E: Release file for http://mirror.example/debian/dists/forky/InRelease is expired (invalid since 3d)."
 
 
-def test_expired_lists_are_used_only_if_apt_reports_that_they_have_expired(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_expired_lists_are_used_only_if_apt_reports_that_they_have_expired(tmp_path, monkeypatch):
     tried: list[tuple[str, ...]] = []
 
     def run(command: Sequence[str], log: Path, *_: object) -> int:
@@ -138,11 +127,7 @@ def test_expired_lists_are_used_only_if_apt_reports_that_they_have_expired(
     assert "forky on this mirror have expired" in said[0]
 
 
-def test_an_image_of_expired_lists_is_recorded_or_refused(
-    tmp_path: Path,
-    fake_build: FakeBuild,
-    monkeypatch: Patch,
-) -> None:
+def test_an_image_of_expired_lists_is_recorded_or_refused(tmp_path, fake_build, monkeypatch):
     fake_build.said = EXPIRED
     monkeypatch.setattr(packages, "ensure_tools", lambda *_, **__: "")
     monkeypatch.setenv("RDMA_CTS_CACHE", str(tmp_path))
@@ -153,7 +138,7 @@ def test_an_image_of_expired_lists_is_recorded_or_refused(
     assert "RDMA_CTS_MIRROR" in (refused.value.hint or "")
 
 
-def test_a_build_that_is_killed_leaves_no_mount_and_no_process(tmp_path: Path) -> None:
+def test_a_build_that_is_killed_leaves_no_mount_and_no_process(tmp_path):
     """The building program is killed after its command has mounted a file system."""
     (tmp_path / "place").mkdir()
     script = f"mount -t tmpfs none {tmp_path}/place && echo mounted && exec sleep 1000.125"
@@ -170,7 +155,7 @@ def test_a_build_that_is_killed_leaves_no_mount_and_no_process(tmp_path: Path) -
     assert str(tmp_path) not in Path("/proc/mounts").read_text()
 
 
-def test_a_second_run_waits_for_the_first_to_build(tmp_path: Path, fake_build: FakeBuild) -> None:
+def test_a_second_run_waits_for_the_first_to_build(tmp_path, fake_build):
     waiting = threading.Event()
     (tmp_path / "images").mkdir()
     with (tmp_path / "image-forky.lock").open("w") as lock:
@@ -188,7 +173,7 @@ def test_a_second_run_waits_for_the_first_to_build(tmp_path: Path, fake_build: F
     assert fake_build.count == 2
 
 
-def test_the_files_of_a_killed_build_are_removed(tmp_path: Path, fake_build: FakeBuild) -> None:
+def test_the_files_of_a_killed_build_are_removed(tmp_path, fake_build):
     leftover = laid(tmp_path / "images" / "building-forky+killed", {})
     ensure_image(Recipe(), tmp_path, print)
     assert not leftover.exists()
@@ -198,15 +183,10 @@ FULL = "not enough disk space"
 
 
 @pytest.mark.parametrize(
-    ("number", "message"),
+    "number, message",
     [(errno.ENOSPC, FULL), (errno.EDQUOT, FULL), (errno.EIO, "Input/output error")],
 )
-def test_a_build_that_fails_is_reported_and_leaves_nothing(
-    tmp_path: Path,
-    fake_build: FakeBuild,
-    number: int,
-    message: str,
-) -> None:
+def test_a_build_that_fails_is_reported_and_leaves_nothing(tmp_path, fake_build, number, message):
     fake_build.failure = OSError(number, os.strerror(number))
     with user_error(message, status=3) as caught:
         ensure_image(Recipe(), tmp_path, print)
@@ -214,10 +194,7 @@ def test_a_build_that_fails_is_reported_and_leaves_nothing(
     assert not list((tmp_path / "images").iterdir())
 
 
-def test_old_images_of_a_stack_are_removed_except_the_latest_and_those_in_use(
-    tmp_path: Path,
-    fake_build: FakeBuild,
-) -> None:
+def test_old_images_of_a_stack_are_removed_except_the_latest_and_those_in_use(tmp_path, fake_build):
     using = ensure_image(Recipe(layout=9), tmp_path, print)
     os.utime(using.root.parent, (0, 0))
     for number in range(1, 5):
@@ -236,10 +213,7 @@ def aged(tmp_path: Path, days: float) -> Image:
     return image
 
 
-def test_an_old_image_is_renewed_with_the_current_packages(
-    tmp_path: Path,
-    fake_build: FakeBuild,
-) -> None:
+def test_an_old_image_is_renewed_with_the_current_packages(tmp_path, fake_build):
     old = aged(tmp_path, days=3)
     renew_image(Recipe(), tmp_path, 4, print)
     assert fake_build.count == 1
@@ -251,7 +225,7 @@ def test_an_old_image_is_renewed_with_the_current_packages(
     assert [path.name for path in (tmp_path / "images").iterdir()] == [new.root.parent.name]
 
 
-def test_an_image_that_cannot_be_renewed_is_kept(tmp_path: Path, fake_build: FakeBuild) -> None:
+def test_an_image_that_cannot_be_renewed_is_kept(tmp_path, fake_build):
     old = aged(tmp_path, days=3)
     fake_build.failure = UserError("no network", status=3)
     with pytest.raises(UserError, match="no network"):
@@ -273,7 +247,7 @@ def installed(fake_build: FakeBuild, monkeypatch: Patch) -> list[Sequence[str]]:
     return calls
 
 
-def test_packages_are_added_to_a_copy_once(tmp_path: Path, installed: list[Sequence[str]]) -> None:
+def test_packages_are_added_to_a_copy_once(tmp_path, installed):
     plain = ensure_image(Recipe(), tmp_path, print)
     first = ensure_image(Recipe(), tmp_path, print, ("strace", "gdb"))
     assert ensure_image(Recipe(), tmp_path, print, ("gdb", "strace")) == first
@@ -290,10 +264,7 @@ def test_packages_are_added_to_a_copy_once(tmp_path: Path, installed: list[Seque
     )
 
 
-def test_images_with_packages_do_not_displace_images_without(
-    tmp_path: Path,
-    installed: list[Sequence[str]],
-) -> None:
+def test_images_with_packages_do_not_displace_images_without(tmp_path, installed):
     plain = ensure_image(Recipe(), tmp_path, print).root
     for name in ("one", "two", "three", "four"):
         ensure_image(Recipe(), tmp_path, print, (name,))
@@ -302,7 +273,7 @@ def test_images_with_packages_do_not_displace_images_without(
 
 
 @pytest.mark.parametrize(
-    ("log", "status", "message"),
+    "log, status, message",
     [
         ("E: Unable to locate package gbd\n", 2, "the Debian suite 'forky' has no package 'gbd'"),
         ("E: Package 'kmod-x' has no installation candidate\n", 2, "has no package 'kmod-x'"),
@@ -314,12 +285,7 @@ def test_images_with_packages_do_not_displace_images_without(
         ),
     ],
 )
-def test_why_packages_could_not_be_added_is_reported(
-    tmp_path: Path,
-    log: str,
-    status: int,
-    message: str,
-) -> None:
+def test_why_packages_could_not_be_added_is_reported(tmp_path, log, status, message):
     (tmp_path / "log").write_text(log)
     error = added.explain(Recipe(), tmp_path / "image", tmp_path / "log")
     assert message in error.message
@@ -334,7 +300,7 @@ PLANS = {
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=["nothing", "upgrade", "removal"])
-def test_packages_that_would_replace_others_are_not_installed(tmp_path: Path, plan: str) -> None:
+def test_packages_that_would_replace_others_are_not_installed(tmp_path, plan):
     responses = (
         f'case "$*" in *--simulate*) cat <<\'END\'\n{plan}\nEND\n;; *) echo "installed: $*" ;; esac'
     )

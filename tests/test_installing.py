@@ -1,24 +1,20 @@
 """Tests of the installation from Python of packages that a command needs."""
 
-from __future__ import annotations
-
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
-from borrowed_host import INSTALL, Host, host, python_host
+from borrowed_host import INSTALL, host, python_host
 from fixtures.system import packages
 from fixtures.system.architecture import host_architecture
-from kinds import Patch
 from launched import script
 from samples import user_error
 
 __all__ = ["host", "python_host"]  # fixtures
 
 
-def test_only_missing_packages_are_installed(python_host: Host) -> None:
+def test_only_missing_packages_are_installed(python_host):
     said: list[str] = []
     assert packages.missing(packages.guest(host_architecture())) == [
         "qemu-system-x86",
@@ -37,13 +33,13 @@ def test_only_missing_packages_are_installed(python_host: Host) -> None:
     assert len(said) == 1
 
 
-def test_packages_missing_after_installation_are_named(python_host: Host) -> None:
+def test_packages_missing_after_installation_are_named(python_host):
     python_host.stub("apt-get", "exit 0")
     with user_error("not found: qemu-system-x86, mmdebstrap", status=3):
         packages.ensure_tools(packages.guest(host_architecture()), assume_yes=True, say=print)
 
 
-def test_without_a_yes_nothing_is_installed(python_host: Host, monkeypatch: Patch) -> None:
+def test_without_a_yes_nothing_is_installed(python_host, monkeypatch):
     with open(os.devnull) as nothing:
         monkeypatch.setattr(packages, "_INPUT", nothing)
         with user_error(f"give --yes .*: {INSTALL} qemu-system-x86 mmdebstrap", status=3):
@@ -51,15 +47,13 @@ def test_without_a_yes_nothing_is_installed(python_host: Host, monkeypatch: Patc
     assert python_host.calls() == []
 
 
-def test_a_busybox_that_is_not_static_does_not_count(python_host: Host) -> None:
+def test_a_busybox_that_is_not_static_does_not_count(python_host):
     (python_host.bin / "busybox").unlink()
     (python_host.bin / "busybox").symlink_to(python_host.bin / "sh")
     assert "busybox-static" in packages.missing(packages.guest(host_architecture()))
 
 
-def test_if_no_python_has_all_modules_those_missing_in_debians_python_are_installed(
-    monkeypatch: Patch,
-) -> None:
+def test_if_no_python_has_all_modules_those_missing_in_debians_python_are_installed(monkeypatch):
     monkeypatch.setattr(packages, "SYSTEM_PYTHON", "/debian/python3")
     proofs = [need.proof.partition(":") for need in packages.needs(("suite", "test"))]
     every = {what for kind, _, what in proofs if kind == "module"}
@@ -84,7 +78,7 @@ def test_if_no_python_has_all_modules_those_missing_in_debians_python_are_instal
     assert sorted(installed) == ["python3-jsonschema", "python3-lxml", "python3-pytest-xdist"]
 
 
-def test_a_python_with_all_modules_is_preferred(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_python_with_all_modules_is_preferred(tmp_path, monkeypatch):
     other = script(tmp_path / "python3", f'exec {sys.executable} "$@"')
     monkeypatch.setattr(packages, "SYSTEM_PYTHON", str(other))
     assert packages.python_for(["suite"]) == sys.executable
@@ -99,6 +93,6 @@ def test_a_python_with_all_modules_is_preferred(tmp_path: Path, monkeypatch: Pat
     assert packages.python_for(["suite"]) is None
 
 
-def test_an_unknown_use_of_packages_raises_a_value_error() -> None:
+def test_an_unknown_use_of_packages_raises_a_value_error():
     with pytest.raises(ValueError, match="gest"):
         packages.needs(["gest"])

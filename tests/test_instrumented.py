@@ -4,7 +4,7 @@ from conformance.tables.suite import load_suite
 from reports.instrumented import _recorded, headline_of, refuted
 
 
-def test_only_passed_rules_of_the_same_release_are_refuted() -> None:
+def test_only_passed_rules_of_the_same_release_are_refuted():
     verdicts = {"ADV-05": "PASS", "ADV-15": "FAIL", "REG-01": "PASS"}
     sentences = refuted("rxe", "7.2.12+deb14-amd64", verdicts)
     assert list(sentences) == ["ADV-05"]
@@ -15,7 +15,7 @@ def test_only_passed_rules_of_the_same_release_are_refuted() -> None:
     assert headline_of({}) == ""
 
 
-def test_every_recorded_rule_exists() -> None:
+def test_every_recorded_rule_exists():
     rules = {rule for entry in _recorded() for rule in entry["rules"]}
     assert rules
     assert rules <= set(load_suite().registry)

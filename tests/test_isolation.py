@@ -15,7 +15,6 @@ from conformance.errors import UserError
 from conformance.run_options import RunOptions
 from fixtures.system.host import HostWorker, OtherUser
 from fixtures.targets import builds, hosts
-from kinds import Patch
 from patience import PATIENCE_S
 
 USER = "nobody"
@@ -62,11 +61,7 @@ def place() -> Iterator[Path]:
     reason="needs root; the refusal for other users is tested below",
 )
 class TestAsRoot:
-    def test_the_worker_is_another_user_without_any_right(
-        self,
-        place: Path,
-        monkeypatch: Patch,
-    ) -> None:
+    def test_the_worker_is_another_user_without_any_right(self, place, monkeypatch):
         (place / "kmsg").touch(0o600)  # a container has no log of the kernel
         monkeypatch.setattr("conformance.kernel.log._KMSG", str(place / "kmsg"))
         results, python = place / "results.jsonl", place / "python"
@@ -91,20 +86,14 @@ class TestAsRoot:
         assert not list(place.glob("work-*"))
 
     @pytest.mark.parametrize(
-        ("name", "mode", "said"),
+        "name, mode, said",
         [
             ("closed", 0o700, "cannot read {}/closed"),
             ("open", 0o777, "can write {}/open"),
             ("python", 0o600, "cannot run {}/python"),
         ],
     )
-    def test_a_user_with_too_few_or_too_many_rights_is_refused(
-        self,
-        place: Path,
-        name: str,
-        mode: int,
-        said: str,
-    ) -> None:
+    def test_a_user_with_too_few_or_too_many_rights_is_refused(self, place, name, mode, said):
         folder = place / name
         folder.mkdir()
         folder.chmod(mode)
@@ -117,23 +106,23 @@ class TestAsRoot:
         OtherUser.named(USER).check(sys.executable, [place], [Path("/etc/passwd")])
 
 
-def test_a_user_who_is_not_root_is_refused(monkeypatch: Patch) -> None:
+def test_a_user_who_is_not_root_is_refused(monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(UserError, match="only root can start a process as another user"):
         OtherUser.named(USER)
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    "name, said",
     [("nobdy", "this host has no user 'nobdy'"), ("root", "root can change everything")],
 )
-def test_a_name_that_isolates_nothing_is_refused(name: str, said: str, monkeypatch: Patch) -> None:
+def test_a_name_that_isolates_nothing_is_refused(name, said, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 0)  # no real rights are needed
     with pytest.raises(UserError, match=said):
         OtherUser.named(name)
 
 
-def test_isolate_is_only_for_a_device_of_this_host() -> None:
+def test_isolate_is_only_for_a_device_of_this_host():
     with pytest.raises(
         UserError,
         match="a process on another host cannot change files of this host",

@@ -17,7 +17,7 @@ from conformance.results.records import read_written
 from conformance.results.rejudge import rejudge
 from conformance.sweeps.outcome import OUTSIDE, Points
 from conformance.tables.suite import Suite, load_suite
-from kinds import Cli, Folders
+from kinds import Folders
 from recorded_reference import record
 from reports.digest import read
 from samples import consistent, lines_of, written_records
@@ -59,7 +59,7 @@ def edited(run: Path, to: Path, **changes: object) -> Path:
     return written_records(consistent(lines), to)
 
 
-def test_the_same_rules_give_the_same_lines(run: Path) -> None:
+def test_the_same_rules_give_the_same_lines(run):
     results = again(SUITE, run)
     for line in read_written(run).results:
         new, old_result = results[line["case"]]
@@ -73,7 +73,7 @@ def test_the_same_rules_give_the_same_lines(run: Path) -> None:
     assert {line["verdict"] for line, _ in results.values()} >= {"PASS", "UNSUPPORTED"}
 
 
-def test_capabilities_missing_only_in_points_count_as_missing(tmp_path: Path, cli: Cli) -> None:
+def test_capabilities_missing_only_in_points_count_as_missing(tmp_path, cli):
     sweep = next(
         case for case in SUITE.cases if case.id == "reg_mr/access_space/huge-pages@libibverbs"
     )
@@ -89,7 +89,7 @@ def test_capabilities_missing_only_in_points_count_as_missing(tmp_path: Path, cl
     assert "not the points of a sweep" in cli(2, "judge", alone).err
 
 
-def test_the_present_rules_decide(run: Path) -> None:
+def test_the_present_rules_decide(run):
     """The expectation of a row is inverted, so that a PASS becomes a FAIL with a reason."""
     before = {line["case"]: line for line in read_written(run).results}
     refused = {"outcome": "refused"}
@@ -117,7 +117,7 @@ def test_the_present_rules_decide(run: Path) -> None:
     assert "should succeed" in changed[passed]["reason"]
 
 
-def test_a_forged_verdict_is_corrected(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_forged_verdict_is_corrected(run, tmp_path, cli):
     forged = edited(run, tmp_path / "forged", verdict="FAIL", effective="FAIL", reason="made up")
     said = cli(0, "judge", forged).out
     first = plain(run)
@@ -126,7 +126,7 @@ def test_a_forged_verdict_is_corrected(run: Path, tmp_path: Path, cli: Cli) -> N
     assert "1 verdict changed" in said
 
 
-def test_a_rejudged_run_can_be_written(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_rejudged_run_can_be_written(run, tmp_path, cli):
     out = tmp_path / "again"
     cli(0, "judge", run, "--out", out)
     assert "nothing has changed" in cli(0, "compare", run, out).out
@@ -135,11 +135,7 @@ def test_a_rejudged_run_can_be_written(run: Path, tmp_path: Path, cli: Cli) -> N
     cli(2, "judge", run, "--out", out)
 
 
-def test_a_run_of_which_only_the_results_were_kept_is_judged_without_its_sweeps(
-    run: Path,
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_a_run_of_which_only_the_results_were_kept_is_judged_without_its_sweeps(run, tmp_path, cli):
     alone = written_records(lines_of(run), tmp_path / "alone")
     swept = sum(bool(record.get("points_file")) for record in read_written(run).results)
     out = tmp_path / "again"
@@ -151,11 +147,8 @@ def test_a_run_of_which_only_the_results_were_kept_is_judged_without_its_sweeps(
 
 
 def test_if_a_report_cannot_be_written_the_conclusion_is_still_printed(
-    run: Path,
-    tmp_path: Path,
-    cli: Cli,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    run, tmp_path, cli, monkeypatch
+):
     def write_beside(out: Path) -> None:
         raise UserError(f"{out / 'report.html'}: No space left on device")
 
@@ -165,10 +158,7 @@ def test_if_a_report_cannot_be_written_the_conclusion_is_still_printed(
     assert "report.html" in err
 
 
-def test_a_result_of_another_call_than_the_present_one_is_not_judged(
-    run: Path,
-    tmp_path: Path,
-) -> None:
+def test_a_result_of_another_call_than_the_present_one_is_not_judged(run, tmp_path):
     first = plain(run)["case"]
     assert (
         again(SUITE, edited(run, tmp_path / "edited", call="ibv_other()"))[first][1]
@@ -176,9 +166,7 @@ def test_a_result_of_another_call_than_the_present_one_is_not_judged(
     )
 
 
-def test_points_of_another_model_keep_the_verdicts_of_their_rules(
-    run: Path, tmp_path: Path
-) -> None:
+def test_points_of_another_model_keep_the_verdicts_of_their_rules(run, tmp_path):
     lines = lines_of(run)
     (pairs,) = (line for line in lines if line.get("case") == "access/model/pairs")
     pairs["observed"]["combinations"]["model"] = "that of last year"
@@ -188,18 +176,14 @@ def test_points_of_another_model_keep_the_verdicts_of_their_rules(
     assert len(set(record["rule_verdicts"].values())) > 1
 
 
-def test_a_run_that_names_no_tables_is_judged(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_run_that_names_no_tables_is_judged(run, tmp_path, cli):
     lines = lines_of(run)
     del lines[0]["suite"]
     shutil.copytree(run / "points", tmp_path / "points")
     assert cli(0, "judge", written_records(lines, tmp_path)).err == ""
 
 
-def test_a_malformed_observation_is_reported_in_one_line(
-    run: Path,
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_a_malformed_observation_is_reported_in_one_line(run, tmp_path, cli):
     first = plain(run)["case"]
     (line,) = cli(
         2,
@@ -209,11 +193,7 @@ def test_a_malformed_observation_is_reported_in_one_line(
     assert f"the observation of {first} cannot be judged" in line
 
 
-def test_a_point_that_was_removed_from_a_sweep_is_reported(
-    run: Path,
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_a_point_that_was_removed_from_a_sweep_is_reported(run, tmp_path, cli):
     forged = edited(run, tmp_path / "forged")
     (line,) = (line for line in read_written(run).results if line.get("points_file"))
     file = forged / line["points_file"]
@@ -233,10 +213,7 @@ def test_a_point_that_was_removed_from_a_sweep_is_reported(
     )
 
 
-def test_a_run_that_was_cut_short_during_its_confirmation_can_be_judged(
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_a_run_that_was_cut_short_during_its_confirmation_can_be_judged(tmp_path, cli):
     chosen = [
         case
         for case in SUITE.cases

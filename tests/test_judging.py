@@ -15,9 +15,8 @@ from conformance.defects import Severity, defects_of
 from conformance.defects.severity import severity_of_fault
 from conformance.judging import judge, refused_region
 from conformance.judging.circumstances import located
-from conformance.model.case import Case
 from conformance.model.fault import OWN_ADDRESSES, Fault, FaultKind
-from conformance.model.observation import AskedRange, KernelEvidence, Observation
+from conformance.model.observation import AskedRange, Observation
 from conformance.model.record_shape import RESULT, completed
 from conformance.model.verdict import Verdict
 from conformance.results.records import result_record
@@ -228,18 +227,12 @@ def judgements() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    ("of", "undeclared", "seen", "kernel", "verdict", "fault", "words"),
+    "of, undeclared, seen, kernel, verdict, fault, words",
     judgements(),
 )
 def test_an_observation_has_its_verdict_its_fault_and_its_words(
-    of: Case,
-    undeclared: list[str],
-    seen: Observation,
-    kernel: KernelEvidence,
-    verdict: str,
-    fault: str,
-    words: list[str],
-) -> None:
+    of, undeclared, seen, kernel, verdict, fault, words
+):
     before = copy.deepcopy((undeclared, seen, kernel))
     judgement = judge(of, undeclared, seen, kernel)
     assert judgement.verdict == verdict, judgement.reason
@@ -260,7 +253,7 @@ def test_an_observation_has_its_verdict_its_fault_and_its_words(
     assert (undeclared, seen, kernel) == before
 
 
-def test_requests_of_one_kind_that_never_complete_are_one_defect_whatever_their_rules() -> None:
+def test_requests_of_one_kind_that_never_complete_are_one_defect_whatever_their_rules():
     of, seen = CASES["REFUSED"], silent()
     record = completed(result_record(of, registry(), judge(of, [], seen), seen))
     (defect,) = defects_of([record, {**record, "case": "reg_mr/other/row", "rules": ["REG-15"]}])
@@ -268,17 +261,14 @@ def test_requests_of_one_kind_that_never_complete_are_one_defect_whatever_their_
 
 
 @pytest.mark.parametrize(
-    ("returned", "kind"),
+    "returned, kind",
     [
         ("changed", FaultKind.MOVED),
         ("leaked", FaultKind.MOVED),
         ("no completion", FaultKind.REFUSED),
     ],
 )
-def test_bytes_that_move_by_an_invalid_key_are_a_fault_of_the_request_in_flight(
-    returned: str,
-    kind: FaultKind,
-) -> None:
+def test_bytes_that_move_by_an_invalid_key_are_a_fault_of_the_request_in_flight(returned, kind):
     window = "windows: {mw: {type: 1, bound: {access: [REMOTE_READ]}}}"
     bound_window = f"given: {{{REGION}, {window}, qps: {{qp: {{type: RC}}}}}}"
     in_flight = case(
@@ -298,17 +288,13 @@ def test_bytes_that_move_by_an_invalid_key_are_a_fault_of_the_request_in_flight(
 
 
 @pytest.mark.parametrize(
-    ("key", "call", "title"),
+    "key, call, title",
     [
         ("mr.rkey", "ibv_dereg_mr", "a key remains valid after its region was destroyed"),
         ("mr.old_rkey", "ibv_rereg_mr", "the access of before a re-registration remains"),
     ],
 )
-def test_a_key_that_still_works_is_a_defect_of_the_call_that_ended_the_key(
-    key: str,
-    call: str,
-    title: str,
-) -> None:
+def test_a_key_that_still_works_is_a_defect_of_the_call_that_ended_the_key(key, call, title):
     arguments = "mr: mr" if call == "ibv_dereg_mr" else "mr: mr, flags: [CHANGE_ACCESS], access: []"
     with_traffic = case(
         f"{{rules: [DEREG-01], given: {{{REGION}}}, call: {call}, when: {{{arguments}}}, then: success, "
@@ -323,7 +309,7 @@ def test_a_key_that_still_works_is_a_defect_of_the_call_that_ended_the_key(
     assert defect.title == title
 
 
-def test_at_uverbs_a_call_is_named_by_the_kernels_command() -> None:
+def test_at_uverbs_a_call_is_named_by_the_kernels_command():
     rows = "{rules: [REREG-11], entries: [uverbs], given: {mrs: {mr: {access: []}}}, when: {flags: [CHANGE_ACCESS]}, "
     at_kernel = case(
         rows + "then: success, afterwards: [{call: ibv_dereg_mr, mr: mr, then: success}]}",
@@ -337,14 +323,8 @@ def test_at_uverbs_a_call_is_named_by_the_kernels_command() -> None:
 BOUND = "qps: {qp: {type: RC}}, windows: {mw: {type: 1, bound: {addr: buf + 64, length: 256, access: [REMOTE_WRITE]}}}"
 
 
-@pytest.mark.parametrize(("given", "key", "place", "outside", "kinds"), JUDGED["places"])
-def test_a_fault_says_whether_the_bytes_are_outside_of_their_key(
-    given: str,
-    key: str,
-    place: str,
-    outside: bool,
-    kinds: list[str],
-) -> None:
+@pytest.mark.parametrize("given, key, place, outside, kinds", JUDGED["places"])
+def test_a_fault_says_whether_the_bytes_are_outside_of_their_key(given, key, place, outside, kinds):
     given += ", access: [LOCAL_WRITE]" * ("access" not in given)
     objects = f"mrs: {{mr: {{{given}}}}}, {BOUND if key == 'mw' else 'pds: [other]'}"
     when = f"op: RDMA_WRITE, rkey: {key}.rkey, {place}"
@@ -358,37 +338,30 @@ def test_a_fault_says_whether_the_bytes_are_outside_of_their_key(
 
 
 @pytest.mark.parametrize(
-    ("row_name", "kinds"),
+    "row_name, kinds",
     [("iova-4-gib", (OWN_ADDRESSES,)), ("a-reason-for-remote-write", ())],
 )
-def test_a_region_of_reg_mr_ex_has_addresses_of_its_own_only_with_an_iova(
-    row_name: str,
-    kinds: tuple[str, ...],
-) -> None:
+def test_a_region_of_reg_mr_ex_has_addresses_of_its_own_only_with_an_iova(row_name, kinds):
     (row,) = [row for row in load_suite().cases if row.id == f"reg_mr_ex/registration/{row_name}"]
     fault = located(Fault(FaultKind.REFUSED), row, min(1, len(row.afterwards)))
     assert (fault.region, fault.outside) == (kinds, False)
 
 
 @pytest.mark.parametrize(
-    ("code", "call", "verdict"),
+    "code, call, verdict",
     [
         ("EINVAL", "ibv_reg_mr", Verdict.FAIL),
         ("EOPNOTSUPP", "ibv_reg_mr", None),
         ("EINVAL", "ibv_alloc_mw", None),
     ],
 )
-def test_a_valid_region_that_the_set_up_of_a_point_needs_must_be_registered(
-    code: str,
-    call: str,
-    verdict: Verdict | None,
-) -> None:
+def test_a_valid_region_that_the_set_up_of_a_point_needs_must_be_registered(code, call, verdict):
     seen: Observation = {"setup_failed": "registering mr", "errno": code, "setup_call": call}
     found = refused_region(case("{rules: [REG-05], when: {access: []}, then: success}"), seen)
     assert (found.verdict if found else None) == verdict
 
 
-def test_a_device_may_refuse_persistence_of_ordinary_memory_in_the_set_up_of_a_point() -> None:
+def test_a_device_may_refuse_persistence_of_ordinary_memory_in_the_set_up_of_a_point():
     seen: Observation = {
         "setup_failed": "registering mr",
         "errno": "EINVAL",
@@ -401,7 +374,7 @@ def test_a_device_may_refuse_persistence_of_ordinary_memory_in_the_set_up_of_a_p
     assert judgement.verdict == Verdict.FAIL
 
 
-def test_statuses_of_requests_in_flight_are_judged_only_where_a_document_defines_them() -> None:
+def test_statuses_of_requests_in_flight_are_judged_only_where_a_document_defines_them():
     of = load_suite().find(
         "reg_mr/completion_status/rdma-write-in-flight-when-its-region-ends",
     )

@@ -1,11 +1,8 @@
 """Tests that rows and sweeps whose calls are all commands of the kernel run in a process without libibverbs and its providers: a
 provider that changes the code of the process that loads it cannot change their results."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -35,7 +32,7 @@ sys.addaudithook(watch)
 """
 
 
-def test_the_rows_of_the_kernel_need_nothing_of_a_library() -> None:
+def test_the_rows_of_the_kernel_need_nothing_of_a_library():
     of_the_kernel = [case for case in load_suite().cases if case.is_of_the_kernel]
     kinds = Counter(case.kind for case in of_the_kernel)
     text = " ".join((ROOT / "docs/supervision.md").read_text().split())
@@ -49,7 +46,7 @@ def test_the_rows_of_the_kernel_need_nothing_of_a_library() -> None:
 
 
 @pytest.mark.guest
-def test_a_provider_cannot_change_a_row_of_the_kernel(tmp_path: Path) -> None:
+def test_a_provider_cannot_change_a_row_of_the_kernel(tmp_path):
     provider = library(tmp_path / "provider.so", "hostile_provider.c")
     overlay = laid(
         tmp_path / "overlay",

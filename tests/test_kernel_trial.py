@@ -8,7 +8,6 @@ import itertools
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -21,7 +20,6 @@ from conformance.model.verdict import Verdict
 from conformance.tables.suite import ROOT, load_suite
 from fixtures.guest.changes import Change
 from fixtures.guest.driver import DRIVERS
-from kinds import Patch
 from trial import kernel_runs
 from trial.kernel import inside, trying
 from trial.kernel.guest import MORE, Answer, Guests, Lost, NoSession
@@ -173,7 +171,7 @@ NAME = mutant().name
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_every_mutant_has_a_case_of_its_rules(driver: str) -> None:
+def test_every_mutant_has_a_case_of_its_rules(driver):
     mutants = read_mutants(FOLDER / driver)
     assert mutants
     assert all(mutant.rules or mutant.permitted for mutant in mutants)
@@ -183,7 +181,7 @@ def test_every_mutant_has_a_case_of_its_rules(driver: str) -> None:
             assert own_cases(item, cases) or item.equivalent, f"{item.name}: no case of its rules"
 
 
-def test_a_mistake_is_named_by_file_and_line_in_any_document(tmp_path: Path) -> None:
+def test_a_mistake_is_named_by_file_and_line_in_any_document(tmp_path):
     text = (
         DOCUMENT.format(name="one") + "---\n" + DOCUMENT.format(name="two").replace("kind:", "kin:")
     )
@@ -192,7 +190,7 @@ def test_a_mistake_is_named_by_file_and_line_in_any_document(tmp_path: Path) -> 
         read_mutants(tmp_path)
 
 
-def test_a_mutant_as_a_patch_changes_the_sources_when_git_applies_it(tmp_path: Path) -> None:
+def test_a_mutant_as_a_patch_changes_the_sources_when_git_applies_it(tmp_path):
     before = {"linux/rxe_mr.c": "int a;\nint b;\nint c;\n", "linux/rxe_mw.c": "int d;\n"}
     after = {**before, "linux/rxe_mr.c": "int a;\nint z;\nint b;\nint c;\n"}
     for file, text in before.items():
@@ -209,7 +207,7 @@ def test_a_mutant_as_a_patch_changes_the_sources_when_git_applies_it(tmp_path: P
     assert {file: (tmp_path / file).read_text() for file in before} == after
 
 
-def test_own_cases_are_those_of_its_rules_rows_before_sweeps() -> None:
+def test_own_cases_are_those_of_its_rules_rows_before_sweeps():
     cases = suited(SUITE.cases)
     kinds = [case.kind for case in cases if not case.hazardous]
     assert list(dict.fromkeys(kinds)) == [Kind.ROW, Kind.SWEEP, Kind.COMBINATIONS]
@@ -226,7 +224,7 @@ def seen(case: Case, rule: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("driver", "which", "only", "outcome", "reason"),
+    "driver, which, only, outcome, reason",
     [
         (seen(OWN, "REG-20"), {}, (), BY_ITS_RULE, "why"),
         (seen(OTHER, "REG-05"), {}, (OTHER.id,), ELSEWHERE, "why"),
@@ -240,12 +238,8 @@ def seen(case: Case, rule: str) -> dict[str, Any]:
     ],
 )
 def test_a_mutant_has_the_outcome_of_its_cases_or_of_its_build(
-    driver: dict[str, Any],
-    which: dict[str, Any],
-    only: Sequence[str],
-    outcome: str,
-    reason: str,
-) -> None:
+    driver, which, only, outcome, reason
+):
     finding = tried(Driver(**driver), mutant(**which), only)
     assert finding.outcome == outcome
     assert not reason or finding.reason == reason
@@ -253,13 +247,13 @@ def test_a_mutant_has_the_outcome_of_its_cases_or_of_its_build(
         assert (finding.by, finding.tried) == ((OWN.id,), 1)
 
 
-def test_violations_of_the_unmutated_driver_do_not_kill_a_mutant() -> None:
+def test_violations_of_the_unmutated_driver_do_not_kill_a_mutant():
     trial = Driver({("", OWN.id): "REG-20"}).trial()
     assert [trial.try_alone(mutant(name)).tried for name in ("one", "two")] == [1, 0]
     assert trial.try_alone(mutant("two")).outcome == SURVIVED
 
 
-def test_cases_that_detect_several_mutants_are_run_together_without_a_mutant() -> None:
+def test_cases_that_detect_several_mutants_are_run_together_without_a_mutant():
     driver = Driver({(name, OWN.id): "REG-20" for name in ("one", "two", "kills")})
     several = [
         mutant("one"),
@@ -284,13 +278,13 @@ def test_cases_that_detect_several_mutants_are_run_together_without_a_mutant() -
     )
 
 
-def test_the_case_that_detected_a_mutant_before_comes_first() -> None:
+def test_the_case_that_detected_a_mutant_before_comes_first():
     trial = Driver({("one", OTHER.id): "REG-20"}).trial()
     (finding,) = trial.try_each([mutant("one")], EVERY, {"one": {"by": [OTHER.id]}})
     assert (finding.outcome, finding.tried) == (BY_ITS_RULE, 1)
 
 
-def test_a_kernel_crash_in_a_case_counts_as_detection() -> None:
+def test_a_kernel_crash_in_a_case_counts_as_detection():
     driver = Driver(events={(NAME, OWN.id): Lost(Verdict.CRASH, f"in {OWN.id}", OWN.id)})
     finding = tried(driver)
     assert (finding.outcome, finding.by, finding.verdict) == (BY_ITS_RULE, (OWN.id,), "CRASH")
@@ -298,29 +292,27 @@ def test_a_kernel_crash_in_a_case_counts_as_detection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "outcome"),
+    "event, outcome",
     [
         (Lost(Verdict.HANG, "while a module was exchanged"), HANG),
         (Lost(Verdict.CRASH, "while a module was exchanged"), NOT_LOADED),
         (NoSession("nobody answers"), BROKEN),
     ],
 )
-def test_a_lost_guest_ends_only_the_trial_of_one_mutant(event: Exception, outcome: str) -> None:
+def test_a_lost_guest_ends_only_the_trial_of_one_mutant(event, outcome):
     trial = Driver({("other", OWN.id): "REG-20"}, events={(NAME, ""): event}).trial()
     assert trial.try_alone(mutant()).outcome == outcome
     assert trial.try_alone(mutant("other")).outcome == BY_ITS_RULE
 
 
-def test_survivors_are_tried_together_and_distinguished_where_a_case_fails() -> None:
+def test_survivors_are_tried_together_and_distinguished_where_a_case_fails():
     driver = Driver({("two", OTHER.id): "REG-05"})
     findings = list(driver.trial().try_together([mutant(name) for name in ("one", "two", "three")]))
     assert outcomes(findings) == {"one": SURVIVED, "two": ELSEWHERE, "three": SURVIVED}
     assert [finding.by for finding in findings if finding.name == "two"] == [(OTHER.id,)]
 
 
-def test_the_mutant_that_a_case_detects_is_found_by_halves_and_others_are_not_compiled_separately() -> (
-    None
-):
+def test_the_mutant_that_a_case_detects_is_found_by_halves_and_others_are_not_compiled_separately():
     names = [f"of-{n}" for n in range(8)]
     driver = Driver({("of-5", OTHER.id): "REG-05"})
     outcomes_seen = outcomes(driver.trial().try_together(permitted(*names)))
@@ -328,9 +320,7 @@ def test_the_mutant_that_a_case_detects_is_found_by_halves_and_others_are_not_co
     assert driver.made & set(names) == {"of-4", "of-5"}
 
 
-def test_a_case_that_is_broken_or_fails_only_with_several_changes_is_an_outcome_of_its_changes() -> (
-    None
-):
+def test_a_case_that_is_broken_or_fails_only_with_several_changes_is_an_outcome_of_its_changes():
     names = [f"of-{n}" for n in range(4)]
     driver = Driver({("of-2", OTHER.id): "BROKEN", ("", OWN.id): "BROKEN"})
     findings = list(driver.trial().try_together(permitted(*names)))
@@ -344,15 +334,15 @@ def test_a_case_that_is_broken_or_fails_only_with_several_changes_is_an_outcome_
     assert kernel_runs._refused(several, undecided) == names
 
 
-def test_a_recommendation_that_a_change_does_not_follow_is_not_a_false_alarm() -> None:
+def test_a_recommendation_that_a_change_does_not_follow_is_not_a_false_alarm():
     trial = Driver({("one", OTHER.id): "REG-05"}).trial()
     (finding,) = trial.try_together([mutant("one", permitted=True, departs_from=("REG-05",))])
     assert (finding.outcome, finding.reason) == (ACCEPTED, "")
 
 
 def test_a_run_of_many_cases_reports_its_progress_and_each_case_that_fails_or_is_broken(
-    monkeypatch: Patch,
-) -> None:
+    monkeypatch,
+):
     driver, said = Driver({("one", OWN.id): "REG-20", ("one", OTHER.id): "BROKEN"}), list[str]()
     monkeypatch.setattr(trying, "_PROGRESS_S", -1.0)
     assert outcomes(driver.trial(said.append).try_together(permitted("one"))) == {
@@ -362,7 +352,7 @@ def test_a_run_of_many_cases_reports_its_progress_and_each_case_that_fails_or_is
     assert said == [f"{OWN.id}: FAIL: why", after[0], f"{OTHER.id}: BROKEN: why", after[1]]
 
 
-def test_a_change_that_hides_others_is_not_combined_with_them(monkeypatch: Patch) -> None:
+def test_a_change_that_hides_others_is_not_combined_with_them(monkeypatch):
     tried_together = list[list[str]]()
 
     def try_together(mutants: Sequence[Mutant]) -> Iterator[Finding]:
@@ -379,7 +369,7 @@ def test_a_change_that_hides_others_is_not_combined_with_them(monkeypatch: Patch
     assert tried_together == [["one", "two"], ["no-odp"]]
 
 
-def test_permitted_mutants_that_do_not_load_together_or_do_not_fit_are_not_accepted() -> None:
+def test_permitted_mutants_that_do_not_load_together_or_do_not_fit_are_not_accepted():
     several = permitted("one", "two", "three")
     driver = Driver(refused={"two"}, unfit={"three"})
     outcomes_seen = outcomes(driver.trial().try_together(several))
@@ -392,7 +382,7 @@ def test_permitted_mutants_that_do_not_load_together_or_do_not_fit_are_not_accep
     assert kernel_runs._refused([mutant("one")], refused) == []
 
 
-def test_a_seed_shuffles_the_cases_but_hazardous_cases_stay_last() -> None:
+def test_a_seed_shuffles_the_cases_but_hazardous_cases_stay_last():
     orders = [suited(SUITE.cases, seed) for seed in (1, 1, 2)]
     assert orders[0] == orders[1] != orders[2]
     assert {case.id for case in orders[0]} == {case.id for case in suited(SUITE.cases)}
@@ -405,9 +395,8 @@ def finding(name: str, outcome: str) -> Finding:
 
 
 def test_objects_that_the_driver_keeps_are_counted_by_the_functions_that_allocated_them(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(inside, "_FENCED", tmp_path)
     allocated = "kfence-#1: 0x1-0x2, size=8, cache=kmalloc-8\n\nallocated by task 1 on cpu 0 at 1.0s (1.0s ago):\n"
     ours, other = (
@@ -423,7 +412,7 @@ def test_objects_that_the_driver_keeps_are_counted_by_the_functions_that_allocat
     assert inside._kept() == {"rxe_reg < ib_reg": 1}
 
 
-def test_what_runs_in_a_guest_imports_only_what_the_guest_gets() -> None:
+def test_what_runs_in_a_guest_imports_only_what_the_guest_gets():
     shipped = {path.removesuffix(".py").replace("/", ".") for path in MORE}
     for path in MORE:
         text = (ROOT / path).read_text(encoding="utf-8")

@@ -2,8 +2,6 @@
 then use --resume. RDMA_CTS_MOMENTS is the number of kills of each kind at random moments; the moments are computed from a
 seed, and are printed."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil
@@ -128,13 +126,8 @@ def unbroken(request: pytest.FixtureRequest, tmp_path_factory: Folders) -> Unbro
 
 
 @pytest.mark.parametrize("number", range(MOMENTS))
-@pytest.mark.parametrize(("unbroken", "victim"), KILLS, indirect=["unbroken"])
-def test_a_kill_at_any_moment_loses_nothing(
-    unbroken: Unbroken,
-    tmp_path: Path,
-    victim: str,
-    number: int,
-) -> None:
+@pytest.mark.parametrize("unbroken, victim", KILLS, indirect=["unbroken"])
+def test_a_kill_at_any_moment_loses_nothing(unbroken, tmp_path, victim, number):
     out = tmp_path / "out"
     chosen = unbroken.arguments
     moment = random.Random(f"{SEED} {victim} {number}").uniform(0.0, unbroken.took_s)
@@ -268,10 +261,10 @@ def verdicts(out: Path) -> dict[str, object]:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("state", "victim"), KILLED)
+@pytest.mark.parametrize("state, victim", KILLED)
 def test_a_kill_in_any_state_loses_at_most_the_case_in_flight(
-    undisturbed: Path, tmp_path: Path, cache: Path, state: str, victim: str
-) -> None:
+    undisturbed, tmp_path, cache, state, victim
+):
     out = tmp_path / "out"
     environment = {**ENVIRONMENT, "RDMA_CTS_CACHE": str(cache)}
     again = {"RDMA_CTS_CACHE": str(cache)}

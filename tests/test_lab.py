@@ -1,7 +1,5 @@
 """Tests of a lab: located mistakes in its file, and runs on several hosts at once."""
 
-from __future__ import annotations
-
 import io
 import os
 import re
@@ -11,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -50,7 +48,7 @@ def lab_file(folder: Path, text: str) -> Path:
 # The file
 
 
-def test_the_hosts_of_a_group_share_its_options(tmp_path: Path) -> None:
+def test_the_hosts_of_a_group_share_its_options(tmp_path):
     shared = {"device": "mlx5_0", "profile": tmp_path / "profiles/cx7.yaml", "return_within": 600.0}
     assert read_lab(lab_file(tmp_path, GOOD), {}) == [
         LabHost(
@@ -76,10 +74,10 @@ MISTAKES = rows("mistakes_in_labs")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    "text, said",
     [row for row in MISTAKES if not row[0].startswith("run ")],
 )
-def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, said: str) -> None:
+def test_a_mistake_in_the_file_has_its_place(tmp_path, text, said):
     path = lab_file(tmp_path, text.replace("\\n", "\n") + "\n")
     with user_error(f"^{re.escape(f'{path}{said}')}", status=2, one_line=False):
         read_lab(path, {})
@@ -112,7 +110,7 @@ def run(folder: Path, status: int, *arguments: str, first: str = "") -> Said:
     return Said(out.getvalue(), err.getvalue())
 
 
-def test_an_unreachable_host_affects_only_its_column(tmp_path: Path) -> None:
+def test_an_unreachable_host_affects_only_its_column(tmp_path):
     lab_file(tmp_path, "hosts: [{host: one, device: a}, {host: two, device: a}]\n")
     done = run(tmp_path, 3, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw")
     for host in ("one", "two"):
@@ -137,9 +135,7 @@ def open_files(most: int) -> Iterator[None]:
 
 
 @pytest.mark.nightly
-def test_a_lab_of_500_hosts_raises_the_limit_of_open_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lab_of_500_hosts_raises_the_limit_of_open_files(tmp_path, monkeypatch):
     """All 500 connections are open at the same time: no client ends before the last one has started."""
     hosts = ", ".join(f"{{host: node{number}, device: a}}" for number in range(500))
     lab_file(tmp_path, f"hosts: [{hosts}]\n")
@@ -165,9 +161,7 @@ def test_a_lab_of_500_hosts_raises_the_limit_of_open_files(
     assert done.err == ""
 
 
-def test_a_lab_that_needs_more_open_files_than_are_permitted_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lab_that_needs_more_open_files_than_are_permitted_is_refused(tmp_path, monkeypatch):
     def refuse(*_: object) -> None:
         raise ValueError("not allowed to raise maximum limit")
 
@@ -181,7 +175,7 @@ def test_a_lab_that_needs_more_open_files_than_are_permitted_is_refused(
     assert "a lab of 500 hosts needs 1600 open files, and this process may open" in line
 
 
-def test_runs_of_a_lab_with_the_same_selection_share_the_chosen_cases() -> None:
+def test_runs_of_a_lab_with_the_same_selection_share_the_chosen_cases():
     chosen = choose(RunOptions(verbs=("dealloc_mw",)))
     assert choose(RunOptions(verbs=("dealloc_mw",), host="one"), chosen).cases is chosen.cases
     other = choose(RunOptions(verbs=("alloc_mw",)), chosen)
@@ -215,7 +209,7 @@ def complete(folder: Path, *argv: str, verdicts: str = "PASS PASS PASS") -> None
 ON_ONE = ("--host", "one", "--device", "a")
 
 
-def test_a_resumed_lab_skips_hosts_with_a_complete_run(tmp_path: Path) -> None:
+def test_a_resumed_lab_skips_hosts_with_a_complete_run(tmp_path):
     """The run of one host is complete, one was cut short, and one has not begun. No host can be reached now."""
     unreached(tmp_path, "{host: one, device: a}, {host: two, device: a}")
     complete(tmp_path / "out/one", *ON_ONE)
@@ -243,10 +237,7 @@ def test_a_resumed_lab_skips_hosts_with_a_complete_run(tmp_path: Path) -> None:
         ("--device", "a"),
     ],
 )
-def test_the_run_of_another_host_device_or_target_is_not_taken_for_that_of_a_host(
-    tmp_path: Path,
-    argv: Sequence[str],
-) -> None:
+def test_the_run_of_another_host_device_or_target_is_not_taken_for_that_of_a_host(tmp_path, argv):
     unreached(tmp_path, "{host: root@one, name: one, device: a}")
     complete(tmp_path / "run", *argv, verdicts="FAIL PASS PASS")
     (tmp_path / "out/one").symlink_to(tmp_path / "run")
@@ -262,7 +253,7 @@ def test_the_run_of_another_host_device_or_target_is_not_taken_for_that_of_a_hos
     assert before == {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
 
 
-def test_results_without_a_plan_are_not_taken_for_those_of_a_host(tmp_path: Path) -> None:
+def test_results_without_a_plan_are_not_taken_for_those_of_a_host(tmp_path):
     unreached(tmp_path, "{host: one, device: a}")
     complete(tmp_path / "out/one")
     done = run(tmp_path, 3, "--resume", "out")
@@ -273,7 +264,7 @@ def test_results_without_a_plan_are_not_taken_for_those_of_a_host(tmp_path: Path
     assert "there is no plan.json" in done.out
 
 
-def test_a_lab_in_which_all_hosts_are_complete_is_reported_again(tmp_path: Path) -> None:
+def test_a_lab_in_which_all_hosts_are_complete_is_reported_again(tmp_path):
     file = unreached(tmp_path, "{host: one, device: a}")
     complete(tmp_path / "out/one", *ON_ONE)
     file.rename(tmp_path / "other.yaml")
@@ -284,7 +275,7 @@ def test_a_lab_in_which_all_hosts_are_complete_is_reported_again(tmp_path: Path)
     assert "left out" not in done.out
 
 
-def test_a_run_whose_host_has_left_the_file_is_reported(tmp_path: Path) -> None:
+def test_a_run_whose_host_has_left_the_file_is_reported(tmp_path):
     unreached(tmp_path, "{host: one, device: a}")
     planned(tmp_path / "out/one", *ON_ONE)
     (tmp_path / "moved.yaml").write_text("hosts: [{host: two, device: a}]\n")
@@ -297,7 +288,7 @@ def test_a_run_whose_host_has_left_the_file_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "output"),
+    "name, content, output",
     [
         ("waivers", None, "waivers: {}/x.yaml: cannot be read: No such file"),
         ("profile", None, "profile: {}/x.yaml: cannot be read: No such file"),
@@ -307,11 +298,8 @@ def test_a_run_whose_host_has_left_the_file_is_reported(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_in_a_file_that_the_lab_names_is_reported_before_a_host_is_connected(
-    tmp_path: Path,
-    name: str,
-    content: str | None,
-    output: str,
-) -> None:
+    tmp_path, name, content, output
+):
     if content is not None:
         (tmp_path / "x.yaml").write_text(content)
     option = f"{name}: x.yaml"
@@ -328,7 +316,7 @@ def test_a_mistake_in_a_file_that_the_lab_names_is_reported_before_a_host_is_con
 
 
 @pytest.mark.parametrize(
-    ("arguments", "there", "why"),
+    "arguments, there, why",
     [
         (
             ["--lab", "lab.yaml"],
@@ -348,12 +336,7 @@ def test_a_mistake_in_a_file_that_the_lab_names_is_reported_before_a_host_is_con
         ),
     ],
 )
-def test_no_run_starts_in_a_directory_that_has_something_else(
-    tmp_path: Path,
-    arguments: list[str],
-    there: str,
-    why: str,
-) -> None:
+def test_no_run_starts_in_a_directory_that_has_something_else(tmp_path, arguments, there, why):
     lab_file(tmp_path, "hosts: [{host: one}]\n")
     path = tmp_path / "out" / there
     if there.endswith("/"):
@@ -366,7 +349,7 @@ def test_no_run_starts_in_a_directory_that_has_something_else(
     assert not (tmp_path / "connecting").exists()
 
 
-def test_a_terminated_lab_prints_how_to_resume_it(tmp_path: Path) -> None:
+def test_a_terminated_lab_prints_how_to_resume_it(tmp_path):
     lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
     client_of(tmp_path, "exec sleep 36000")
     command = [sys.executable, "-m", "commands", "run", "--lab", "lab.yaml", "--out", "out"]
@@ -387,14 +370,10 @@ def test_a_terminated_lab_prints_how_to_resume_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "output"),
+    "command, output",
     [row for row in MISTAKES if row[0].startswith("run ")],
 )
-def test_a_mistake_in_a_command_is_one_line_and_connects_to_no_host(
-    tmp_path: Path,
-    command: str,
-    output: str,
-) -> None:
+def test_a_mistake_in_a_command_is_one_line_and_connects_to_no_host(tmp_path, command, output):
     lab_file(tmp_path, "hosts: [{host: one}, {host: two}]\n")
     laid(tmp_path, {"bad/lab.json": '{"schema": "rdma-cts-lab/1", "argv": 5}'})
     done = run(tmp_path, 2, *shlex.split(command)[1:])

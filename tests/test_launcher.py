@@ -1,15 +1,12 @@
 """Tests of the launcher: the Python that it chooses, the packages that it installs, and the code that it does not run."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from borrowed_host import FOR_A_RUN, INSTALL, INSTALLING, LAUNCHER, NEEDED, Host, host, python_host
+from borrowed_host import FOR_A_RUN, INSTALL, INSTALLING, LAUNCHER, NEEDED, host, python_host
 from commands import doctor
 from conformance.tables.suite import ROOT
 from fixtures.guest.recipe import recipe_for
@@ -23,7 +20,7 @@ __all__ = ["host", "python_host"]  # fixtures
 START = ROOT / "commands" / "cli" / "start.py"
 
 
-def test_a_suitable_python_is_used_without_a_message(host: Host) -> None:
+def test_a_suitable_python_is_used_without_a_message(host):
     (host.bin / "python3").symlink_to("new-python")
     done = host.launch(0, "run", "-k", "a b")
     assert done.err == ""
@@ -32,14 +29,14 @@ def test_a_suitable_python_is_used_without_a_message(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "folder", "said"),
+    "program, folder, said",
     [
         ("./rdma-cts", "", "./rdma-cts"),
         ("../rdma-cts", "docs", "../rdma-cts"),
         ("rdma-cts", "docs", "rdma-cts"),
     ],
 )
-def test_hints_name_the_suite_as_it_was_started(program: str, folder: str, said: str) -> None:
+def test_hints_name_the_suite_as_it_was_started(program, folder, said):
     environment = {
         **os.environ,
         "RDMA_CTS_PYTHON": sys.executable,
@@ -50,7 +47,7 @@ def test_hints_name_the_suite_as_it_was_started(program: str, folder: str, said:
     assert f"; `{said} list` shows all cases" in done.stderr
 
 
-def test_the_log_of_an_installation_is_written_through_no_link(host: Host) -> None:
+def test_the_log_of_an_installation_is_written_through_no_link(host):
     target = laid(host.root, {"target": "precious\n", "cache/x": ""}) / "target"
     host.log.symlink_to(target)
     host.launch(0, "--yes", "run")
@@ -62,7 +59,7 @@ def test_the_log_of_an_installation_is_written_through_no_link(host: Host) -> No
     "arguments",
     [("--yes", "run", "-k", "a b"), ("run", "-k", "a b", "--yes")],
 )
-def test_yes_installs_without_asking(host: Host, arguments: tuple[str, ...]) -> None:
+def test_yes_installs_without_asking(host, arguments):
     done = host.launch(0, *arguments)
     assert host.calls() == INSTALLING
     assert done.out == f"python: {START} run -k a b; {ROOT}; 1\n"
@@ -71,14 +68,14 @@ def test_yes_installs_without_asking(host: Host, arguments: tuple[str, ...]) -> 
 
 
 @pytest.mark.parametrize("answer", ["y\n", "Yes\n"])
-def test_on_a_terminal_the_launcher_asks_and_then_installs(host: Host, answer: str) -> None:
+def test_on_a_terminal_the_launcher_asks_and_then_installs(host, answer):
     done = host.launch(0, "run", answer=answer)
     assert f"These packages are needed: {FOR_A_RUN}\nInstall them with apt-get? [y/N]" in done.err
     assert host.calls() == INSTALLING
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", "yikes\n", "\x04"])
-def test_any_other_answer_installs_nothing(host: Host, answer: str) -> None:
+def test_any_other_answer_installs_nothing(host, answer):
     said = host.refused("run", answer=answer)
     assert said.endswith(
         f"rdma-cts: packages are needed and were not installed; install them: {INSTALL} {FOR_A_RUN}\n",
@@ -93,8 +90,8 @@ LATER = (
 STUB = r'stub() { printf "#!$PWD/bin/sh\n%s\n" "$2" >bin/$1; chmod +x bin/$1; }'
 
 
-@pytest.mark.parametrize(("given", "said"), rows("refusals_of_the_launcher"))
-def test_the_launcher_refuses_in_one_line(given: str, said: str, host: Host) -> None:
+@pytest.mark.parametrize("given, said", rows("refusals_of_the_launcher"))
+def test_the_launcher_refuses_in_one_line(given, said, host):
     done, _, arguments = given.rpartition("; ")
     subprocess.run(["sh", "-c", f"{STUB}\n{done}"], cwd=host.root, check=True)
     line = (
@@ -106,7 +103,7 @@ def test_the_launcher_refuses_in_one_line(given: str, said: str, host: Host) -> 
     assert host.refused(*arguments.split()) == f"rdma-cts: {line}\n"
 
 
-def test_a_python_without_a_module_starts_the_launcher_again(tmp_path: Path) -> None:
+def test_a_python_without_a_module_starts_the_launcher_again(tmp_path):
     """The launcher starts a Python outside of the system's directories once, and that Python finds out what it lacks."""
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\necho "$1" >>{tmp_path}/starts\nexec {sys.executable} -S "$@"\n')
@@ -122,13 +119,13 @@ def test_a_python_without_a_module_starts_the_launcher_again(tmp_path: Path) -> 
     assert (tmp_path / "starts").read_text().split() == ["-S", str(START), "-c"]
 
 
-def test_a_named_python_that_does_not_exist_is_refused(host: Host) -> None:
+def test_a_named_python_that_does_not_exist_is_refused(host):
     host.more["RDMA_CTS_PYTHON"] = f"{host.bin}/python3"
     fault = f"{host.bin}/python3 was not found; set it to another Python, or unset it"
     assert host.refused("list", "--yes") == f"rdma-cts: RDMA_CTS_PYTHON: {fault}\n"
 
 
-def test_a_python_that_cannot_start_is_not_mended_by_packages(host: Host) -> None:
+def test_a_python_that_cannot_start_is_not_mended_by_packages(host):
     host.more |= {"RDMA_CTS_PYTHON": "", "PYTHONHASHSEED": "x"}
     host.stub("python3", "exit 1")
     said = host.refused("list", "--yes")
@@ -137,7 +134,7 @@ def test_a_python_that_cannot_start_is_not_mended_by_packages(host: Host) -> Non
 
 
 @pytest.mark.parametrize(
-    ("manager", "installing"),
+    "manager, installing",
     [
         (
             "dnf",
@@ -149,20 +146,14 @@ def test_a_python_that_cannot_start_is_not_mended_by_packages(host: Host) -> Non
         ),
     ],
 )
-def test_other_package_managers_get_their_own_names_of_packages(
-    manager: str,
-    installing: str,
-    host: Host,
-) -> None:
+def test_other_package_managers_get_their_own_names_of_packages(manager, installing, host):
     (host.bin / "apt-get").unlink()
     host.stub(manager, f'echo "$*" >>{host.root}/calls\nln -s new-python {host.bin}/python3')
     host.launch(0, "list", "--yes")
     assert host.calls() == [installing]
 
 
-def test_a_package_without_a_known_name_is_reported_before_anything_is_installed(
-    host: Host,
-) -> None:
+def test_a_package_without_a_known_name_is_reported_before_anything_is_installed(host):
     (host.bin / "apt-get").unlink()
     host.stub("zypper", f'echo "$*" >>{host.root}/calls')
     command = [str(host.bin / "sh"), str(packages.INSTALLER), "erofs-utils", "mmdebstrap"]
@@ -175,7 +166,7 @@ def test_a_package_without_a_known_name_is_reported_before_anything_is_installed
     assert host.calls() == []
 
 
-def test_the_doctor_uses_the_names_of_packages_on_this_system(python_host: Host) -> None:
+def test_the_doctor_uses_the_names_of_packages_on_this_system(python_host):
     (python_host.bin / "apt-get").unlink()
     python_host.stub("dnf", "exit 0")
     findings = _by_subject(doctor.guest_findings(recipe_for(), python_host.root))
@@ -183,7 +174,7 @@ def test_the_doctor_uses_the_names_of_packages_on_this_system(python_host: Host)
 
 
 @pytest.mark.parametrize(
-    ("script", "reason"),
+    "script, reason",
     [
         (
             '[ "$1" = update ] || { echo "E: no such package"; exit 100; }',
@@ -196,18 +187,14 @@ def test_the_doctor_uses_the_names_of_packages_on_this_system(python_host: Host)
         ("exit 0", "no Python is suitable, though the packages are installed: "),
     ],
 )
-def test_a_failed_installation_is_reported_in_one_line(
-    host: Host,
-    script: str,
-    reason: str,
-) -> None:
+def test_a_failed_installation_is_reported_in_one_line(host, script, reason):
     host.stub("apt-get", script)
     progress, line = host.launch(3, "run", "--yes").err.splitlines()
     assert progress.startswith("rdma-cts: installing")
     assert line.startswith(f"rdma-cts: {reason}")
 
 
-def test_in_ci_and_in_a_container_packages_are_installed_without_a_question(host: Host) -> None:
+def test_in_ci_and_in_a_container_packages_are_installed_without_a_question(host):
     for more in (
         {"CI": "true"},
         {"RDMA_CTS_CONTAINER": "1"},
@@ -221,17 +208,14 @@ def test_in_ci_and_in_a_container_packages_are_installed_without_a_question(host
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("doctor",)])
-def test_help_and_doctor_report_that_there_is_no_python_and_install_nothing(
-    arguments: tuple[str, ...],
-    host: Host,
-) -> None:
+def test_help_and_doctor_report_that_there_is_no_python_and_install_nothing(arguments, host):
     said = host.launch(4 if arguments == ("doctor",) else 0, *arguments).out
     assert "No suitable Python is installed yet: python3 was not found." in said
     assert host.calls() == []
 
 
 @pytest.mark.slow
-def test_no_code_of_the_working_directory_runs(tmp_path: Path) -> None:
+def test_no_code_of_the_working_directory_runs(tmp_path):
     modules = (
         "yaml.py",
         "jinja2.py",
@@ -252,7 +236,7 @@ def test_no_code_of_the_working_directory_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    "name, value",
     [
         ("PYTHONPATH", ":/nonexistent"),
         ("PYTHONPATH", "/nonexistent:"),
@@ -267,9 +251,7 @@ def test_no_code_of_the_working_directory_runs(tmp_path: Path) -> None:
         ("HOME", "."),
     ],
 )
-def test_no_variable_leads_python_into_the_working_directory(
-    name: str, value: str, tmp_path: Path
-) -> None:
+def test_no_variable_leads_python_into_the_working_directory(name, value, tmp_path):
     ran = tmp_path / "ran"
     code = f"open({str(ran)!r}, 'w').close()\n"
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
@@ -291,7 +273,7 @@ def test_no_variable_leads_python_into_the_working_directory(
     assert not ran.exists()
 
 
-def test_absolute_directories_of_pythonpath_remain(tmp_path: Path) -> None:
+def test_absolute_directories_of_pythonpath_remain(tmp_path):
     ran = tmp_path / "ran"
     folder = laid(tmp_path / "a *", {"sitecustomize.py": f"open({str(ran)!r}, 'w').close()\n"})
     path = f":{folder}::."

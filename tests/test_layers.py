@@ -39,7 +39,7 @@ def imported(file: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_a_layer_imports_only_itself_and_the_layers_above_it() -> None:
+def test_a_layer_imports_only_itself_and_the_layers_above_it():
     for file in FILES:
         parts = file.relative_to(ROOT / "conformance").with_suffix("").parts
         above = LAYERS[: LAYERS.index(parts[0]) + 1] if parts[0] != "__init__" else ()
@@ -51,7 +51,7 @@ def test_a_layer_imports_only_itself_and_the_layers_above_it() -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_a_folder_imports_only_itself_and_allowed_folders(folder: str) -> None:
+def test_a_folder_imports_only_itself_and_allowed_folders(folder):
     inside = {path.name for path in ROOT.iterdir() if path.is_dir()} - {folder, *FOLDERS[folder]}
     for file in sorted((ROOT / folder).rglob("*.py")):
         for module in imported(file):
@@ -60,7 +60,7 @@ def test_a_folder_imports_only_itself_and_allowed_folders(folder: str) -> None:
             )
 
 
-def test_every_module_has_a_layer() -> None:
+def test_every_module_has_a_layer():
     assert {
         path.stem for path in (ROOT / "conformance").iterdir() if path.name[0] not in "_."
     } == set(LAYERS)

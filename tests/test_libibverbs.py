@@ -102,13 +102,13 @@ CALLS: list[tuple[str, Any, Any]] = [
 ]
 
 
-def test_arguments_and_results_are_passed_unchanged(library: Path) -> None:
+def test_arguments_and_results_are_passed_unchanged(library):
     calls_seen = calls(library, *(expression for expression, _, _ in CALLS))
     assert calls_seen == [(arguments, result) for _, arguments, result in CALLS]
 
 
 @pytest.mark.parametrize(
-    ("addr", "length", "access", "code", "layer"),
+    "addr, length, access, code, layer",
     [
         (4096, 2**64 - 1, 0x41, errno.EINVAL, "libibverbs"),
         (0, 2**64 - 1, 0x41, errno.EINVAL, "kernel"),
@@ -118,14 +118,14 @@ def test_arguments_and_results_are_passed_unchanged(library: Path) -> None:
     ],
 )
 def test_libibverbs_itself_refuses_an_implicit_region_at_an_address(
-    addr: int, length: int, access: int, code: int, layer: str
-) -> None:
+    addr, length, access, code, layer
+):
     refused = Return(0, code, layer="kernel")
     entry = cast(Any, SimpleNamespace(name="libibverbs"))
     assert Libibverbs._by_its_layer(entry, refused, addr, length, access).layer == layer
 
 
-def test_an_object_refused_without_errno_is_not_refused_with_an_earlier_errno() -> None:
+def test_an_object_refused_without_errno_is_not_refused_with_an_earlier_errno():
     location = ctypes.CDLL(None).__errno_location
     location.restype = ctypes.POINTER(ctypes.c_int)
     location()[0] = errno.EBUSY
@@ -133,7 +133,7 @@ def test_an_object_refused_without_errno_is_not_refused_with_an_earlier_errno() 
     assert location()[0] == 0
 
 
-def test_calls_that_an_older_library_lacks_are_not_offered(tmp_path: Path) -> None:
+def test_calls_that_an_older_library_lacks_are_not_offered(tmp_path):
     source = STUB.replace("ibv_reg_dmabuf_mr(void", "another(void").replace(
         "ibv_reg_mr_iova2(void",
         "yet_another(void",
@@ -147,7 +147,7 @@ def test_calls_that_an_older_library_lacks_are_not_offered(tmp_path: Path) -> No
     assert plain[0] == f"ibv_reg_mr_iova 77 4096 8 4096 {1 << 20}"
 
 
-def test_the_experimental_call_is_found_only_if_the_library_exports_it(library: Path) -> None:
+def test_the_experimental_call_is_found_only_if_the_library_exports_it(library):
     expression = "library.experimental_rereg_mr(mr, 4, pd, 0, 0, 1 << 40)"
     if library.name.startswith("vendor"):
         [(seen, result)] = calls(library, expression)
@@ -158,7 +158,7 @@ def test_the_experimental_call_is_found_only_if_the_library_exports_it(library: 
             calls(library, expression)
 
 
-def test_the_dialect_calls_ibv_rereg_mr_with_an_attr_of_null(library: Path) -> None:
+def test_the_dialect_calls_ibv_rereg_mr_with_an_attr_of_null(library):
     expression = "library.experimental_rereg_mr(mr, 4, pd, 0, 12, 0)"
     [(seen, result)] = calls(library, expression, dialect="experimental")
     assert seen == "ibv_rereg_mr 4 77 12 1"
@@ -191,7 +191,7 @@ def attributes(command: bytes) -> dict[int, tuple[int, bytes]]:
     return {number: (size, field) for number, size, _, _, field in every}
 
 
-def test_a_value_of_four_bytes_is_in_the_first_bytes_of_its_field(sent: list[bytes]) -> None:
+def test_a_value_of_four_bytes_is_in_the_first_bytes_of_its_field(sent):
     region = Uverbs(3, 14).reg_dmabuf_mr(PD, 5, 6, 7, -1, 0x01020304).mr
     assert region is not None
     assert region.handle == 7
@@ -203,7 +203,7 @@ def test_a_value_of_four_bytes_is_in_the_first_bytes_of_its_field(sent: list[byt
     assert fields[3] == (8, (6).to_bytes(8, sys.byteorder))
 
 
-def test_advice_has_a_constant_of_eight_bytes_and_flags_of_four(sent: list[bytes]) -> None:
+def test_advice_has_a_constant_of_eight_bytes_and_flags_of_four(sent):
     assert Uverbs(3, 14).advise_mr(PD, 2, 1, [Sge(1, 2, 3)]).value == 0
     fields = attributes(sent[0])
     assert fields[1] == (8, (2).to_bytes(8, sys.byteorder))
@@ -211,7 +211,7 @@ def test_advice_has_a_constant_of_eight_bytes_and_flags_of_four(sent: list[bytes
     assert fields[3][0] == 16
 
 
-def test_without_a_driver_id_of_the_kernel_no_ioctl_is_issued(sent: list[bytes]) -> None:
+def test_without_a_driver_id_of_the_kernel_no_ioctl_is_issued(sent):
     uverbs = Uverbs(3, 0)
     for returned in (uverbs.advise_mr(PD, 0, 0, ()), uverbs.reg_dmabuf_mr(PD, 0, 1, 0, 3, 0)):
         assert (returned.value, returned.errno, returned.mr) == (

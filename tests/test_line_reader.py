@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -24,7 +23,6 @@ from conformance.results.files import write_atomically
 from conformance.tables.suite import ROOT
 from fixtures.system import console, line_reader
 from fixtures.system.line_reader import LineReader, new_mark, unmarked
-from kinds import Patch
 from patience import PATIENCE_S
 from samples import user_error
 
@@ -55,13 +53,13 @@ def all_of(reader: LineReader) -> list[bytes]:
 
 
 @given(st.lists(st.sampled_from([b"a", b"\n", b"bc\n", b"d\nef", b"\n\n"])))
-def test_lines_are_whole_however_they_are_written(parts: list[bytes]) -> None:
+def test_lines_are_whole_however_they_are_written(parts):
     with written(*parts) as reader:
         assert all_of(reader) == re.findall(rb"[^\n]*\n|[^\n]+", b"".join(parts))
         assert reader.next_line(PATIENCE_S) == b""
 
 
-def test_a_descriptor_that_select_refuses_is_read() -> None:
+def test_a_descriptor_that_select_refuses_is_read():
     """Processes of a lab of more than 337 hosts have descriptors above 1023."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 1025), limits[1]))
@@ -78,7 +76,7 @@ def test_a_descriptor_that_select_refuses_is_read() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def test_an_overlong_line_is_cut_after_its_beginning(monkeypatch: Patch) -> None:
+def test_an_overlong_line_is_cut_after_its_beginning(monkeypatch):
     monkeypatch.setattr(line_reader, "MAX_LINE", 100_000)
     with written(b"mark " + b"x" * 1_000_000 + b"\nnext\n") as reader:
         first, last = all_of(reader)
@@ -88,14 +86,14 @@ def test_an_overlong_line_is_cut_after_its_beginning(monkeypatch: Patch) -> None
     assert last == b"next\n"
 
 
-def test_the_time_out_expires_although_the_pipe_always_has_bytes() -> None:
+def test_the_time_out_expires_although_the_pipe_always_has_bytes():
     with written(b"x" * 4096, repeat=1 << 20) as reader:
         began = time.monotonic()
         assert reader.next_line(0.5) is None
         assert time.monotonic() - began < PATIENCE_S / 2
 
 
-def test_the_stream_ends_with_its_process_although_the_pipe_stays_open(tmp_path: Path) -> None:
+def test_the_stream_ends_with_its_process_although_the_pipe_stays_open(tmp_path):
     """The pipe has no end of file, because this test itself keeps it open for writing."""
     path, mark = tmp_path / "stream", new_mark()
     os.mkfifo(path)
@@ -110,10 +108,7 @@ def test_the_stream_ends_with_its_process_although_the_pipe_stays_open(tmp_path:
         os.close(descriptor)
 
 
-def test_the_last_lines_of_a_console_are_read_and_its_middle_is_cut(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_the_last_lines_of_a_console_are_read_and_its_middle_is_cut(tmp_path, monkeypatch):
     path = tmp_path / "console.log"
     console.create(path)
     with path.open("ab") as file:
@@ -130,16 +125,14 @@ def test_the_last_lines_of_a_console_are_read_and_its_middle_is_cut(
     assert path.read_bytes() == before
 
 
-def test_a_console_is_not_created_through_a_link(tmp_path: Path) -> None:
+def test_a_console_is_not_created_through_a_link(tmp_path):
     (tmp_path / "console.log").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(FileExistsError):
         console.create(tmp_path / "console.log")
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_file_and_its_folder_are_created_and_a_link_in_its_place_is_not_followed(
-    tmp_path: Path,
-) -> None:
+def test_a_file_and_its_folder_are_created_and_a_link_in_its_place_is_not_followed(tmp_path):
     path = tmp_path / "deep" / "er" / "file"
     for data in (b"first and long", b"second", b"third"):
         write_atomically(path, data)
@@ -155,19 +148,13 @@ def test_a_file_and_its_folder_are_created_and_a_link_in_its_place_is_not_follow
 
 @pytest.mark.parametrize("failing", ["os.fsync", "os.replace"])
 @pytest.mark.parametrize(
-    ("error", "said"),
+    "error, said",
     [
         (OSError(28, "No space left on device"), "cannot be written: No space"),
         (KeyboardInterrupt, ""),
     ],
 )
-def test_nothing_changes_if_writing_fails(
-    failing: str,
-    error: BaseException,
-    said: str,
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_nothing_changes_if_writing_fails(failing, error, said, tmp_path, monkeypatch):
     path = tmp_path / "file"
     write_atomically(path, b"old")
     monkeypatch.setattr(failing, Mock(side_effect=error))
@@ -178,9 +165,7 @@ def test_nothing_changes_if_writing_fails(
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_name_that_is_too_long_is_refused_and_the_longest_valid_name_is_written(
-    tmp_path: Path,
-) -> None:
+def test_a_name_that_is_too_long_is_refused_and_the_longest_valid_name_is_written(tmp_path):
     with user_error("cannot be written: File name too long", status=2):
         write_atomically(tmp_path / ("n" * 256), b"")
     write_atomically(tmp_path / ("n" * 255), b"data")

@@ -85,7 +85,7 @@ FRAGMENTS = st.sampled_from(_SIGNS.split("¦"))
 
 @quick
 @given(st.lists(FRAGMENTS, max_size=30).map("".join))
-def test_random_yaml_syntax_is_read_or_refused_with_a_location(text: str) -> None:
+def test_random_yaml_syntax_is_read_or_refused_with_a_location(text):
     load(text.encode())
 
 
@@ -130,12 +130,7 @@ def excerpt(path: Path) -> bytes:
 @pytest.mark.parametrize("path", REAL, ids=lambda path: f"{path.parent.name}/{path.stem}")
 @few
 @given(mutation=st.sampled_from(MUTATIONS), seed=st.integers(0, 2**32))
-def test_a_mutated_table_has_cases_or_located_mistakes(
-    path: Path,
-    mutation: Mutation,
-    seed: int,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+def test_a_mutated_table_has_cases_or_located_mistakes(path, mutation, seed, tmp_path_factory):
     chance = random.Random(seed)
     if path.name == "rules.yaml":
         load_rules(mutation(path.read_bytes(), chance), tmp_path_factory.getbasetemp())
@@ -166,7 +161,7 @@ def dump(hash_seed: str) -> str:
     return done.stdout
 
 
-def test_expansion_does_not_depend_on_the_hash_seed() -> None:
+def test_expansion_does_not_depend_on_the_hash_seed():
     first, second = dump("1"), dump("4242")
     assert first == second
     assert len(first.splitlines()) > 100

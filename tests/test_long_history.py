@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from conformance.results.checked_json import parse
-from kinds import Patch
 from made_history import run_of, write_run
 from reports import history
 from reports.history import Facts, FactsReader
@@ -31,10 +30,7 @@ def night(data: dict[str, Any], number: int) -> dict[str, Any]:
     return {**data, "started": started, "duration_s": number / 8, "stack": stack}
 
 
-def test_nights_that_differ_in_start_and_duration_are_parsed_once(
-    data: dict[str, Any],
-    monkeypatch: Patch,
-) -> None:
+def test_nights_that_differ_in_start_and_duration_are_parsed_once(data, monkeypatch):
     parsed: list[int] = []
 
     def counted(text: bytes) -> Any:
@@ -63,14 +59,14 @@ DIFFERENT: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", DIFFERENT)
-def test_a_night_that_differs_in_more_has_its_own_facts(data: dict[str, Any], what: str) -> None:
+def test_a_night_that_differs_in_more_has_its_own_facts(data, what):
     reader = FactsReader()
     reader.of_summary(content(night(data, 1)))
     changed = content({**night(data, 2), **DIFFERENT[what]})
     assert reader.of_summary(changed) == Facts.of(parse(changed))
 
 
-def test_equal_parts_of_different_summaries_are_stored_once(data: dict[str, Any]) -> None:
+def test_equal_parts_of_different_summaries_are_stored_once(data):
     reader = FactsReader()
     first = reader.of_summary(content(data))
     second = reader.of_summary(content({**data, "headline": "another"}))
@@ -80,11 +76,7 @@ def test_equal_parts_of_different_summaries_are_stored_once(data: dict[str, Any]
 
 @pytest.mark.parametrize("value", ["[]", "{}", '"\\ud800', "nan", "1e999", '"x" "y"', ""])
 @pytest.mark.parametrize("name", ["started", "duration_s"])
-def test_a_damaged_line_after_a_good_summary_is_refused(
-    data: dict[str, Any],
-    name: str,
-    value: str,
-) -> None:
+def test_a_damaged_line_after_a_good_summary_is_refused(data, name, value):
     reader = FactsReader()
     good = content(night(data, 1))
     reader.of_summary(good)

@@ -1,7 +1,6 @@
 """Tests that a lost connection is no refusal by the device, and that refusals pass after pairs that died in a reset."""
 
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 
 import pytest
@@ -65,17 +64,17 @@ class DeadAfterWrappedReset(Device):
         return super().carry_out(queue, request)
 
 
-def test_a_device_whose_pairs_are_dead_after_some_resets_gets_new_pairs() -> None:
+def test_a_device_whose_pairs_are_dead_after_some_resets_gets_new_pairs():
     with closing(ReferenceBench(DeadAfterWrappedReset())) as bench:
         assert preflight(bench).renews_by_reset is False
 
 
-def test_a_pair_that_cannot_leave_reset_is_created_again_without_a_further_try() -> None:
+def test_a_pair_that_cannot_leave_reset_is_created_again_without_a_further_try():
     (irdma,) = (persona for persona in PERSONAS if persona.name == "irdma")
     assert run_clean(irdma, []).findings.renews_by_reset is False
 
 
-def test_a_device_whose_pairs_are_dead_after_reset_gets_new_pairs_after_refusals() -> None:
+def test_a_device_whose_pairs_are_dead_after_reset_gets_new_pairs_after_refusals():
     with closing(ReferenceBench(DeadAfterReset())) as bench:
         findings = preflight(bench)
         assert findings.renews_by_reset is False
@@ -88,9 +87,7 @@ def test_a_device_whose_pairs_are_dead_after_reset_gets_new_pairs_after_refusals
     [refusing(95), lambda was, queue: queue.asked_state],
     ids=["none", "the program's"],
 )
-def test_without_states_of_the_device_pairs_are_created_again_and_refusals_pass(
-    query: Callable[..., str],
-) -> None:
+def test_without_states_of_the_device_pairs_are_created_again_and_refusals_pass(query):
     """ibv_query_qp is refused, or returns the state that the program set, and not that of the device."""
     with closing(ReferenceBench(device(query_qp=query))) as bench:
         findings = preflight(bench)
@@ -99,7 +96,7 @@ def test_without_states_of_the_device_pairs_are_created_again_and_refusals_pass(
         assert_refusals_pass(bench)
 
 
-def test_a_responder_without_an_error_state_after_a_refusal_fails_cases_about_the_state() -> None:
+def test_a_responder_without_an_error_state_after_a_refusal_fails_cases_about_the_state():
     with closing(ReferenceBench(device(fail=lambda *_: None))) as bench:
         assert preflight(bench).tells_state is True
         judged_by_state = [case for case in REFUSED if case.rules[0] == "STAT-01"]
@@ -119,7 +116,7 @@ class LostLater(Device):
         return "RETRY_EXC_ERR"
 
 
-def test_a_refusal_over_a_lost_connection_does_not_count() -> None:
+def test_a_refusal_over_a_lost_connection_does_not_count():
     device = LostLater()
     with closing(ReferenceBench(device)) as bench:
         preflight(bench)
@@ -131,7 +128,7 @@ def test_a_refusal_over_a_lost_connection_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("call", ["post_send_with_inv", "list_traffic", "local_traffic"])
-def test_a_lost_connection_is_not_a_refusal_for_any_call(call: str) -> None:
+def test_a_lost_connection_is_not_a_refusal_for_any_call(call):
     rows = [case for case in SUITE.cases if case.kind is Kind.ROW and case.when.call == call]
     refused = [case for case in rows if case.when.then.outcome == "refused" and not case.before][:5]
     assert refused
@@ -147,7 +144,7 @@ def test_a_lost_connection_is_not_a_refusal_for_any_call(call: str) -> None:
                 run_case(case, run)
 
 
-def test_a_pair_that_dies_in_a_later_reset_is_not_a_refusal() -> None:
+def test_a_pair_that_dies_in_a_later_reset_is_not_a_refusal():
     with closing(
         ReferenceBench(DeadAfterReset()),
     ) as bench:  # without preflight, which would have detected this
@@ -158,7 +155,7 @@ def test_a_pair_that_dies_in_a_later_reset_is_not_a_refusal() -> None:
             run_case(refused_twice, on_the_reference(bench))
 
 
-def test_a_refused_receive_of_the_harness_is_a_failure_of_the_harness() -> None:
+def test_a_refused_receive_of_the_harness_is_a_failure_of_the_harness():
     case = next(case for case in REFUSED if case.when.call == "traffic")
     output = "a receive of the harness on a queue pair of type RC was refused with ENOMEM"
     no_receives = device(post_receive=lambda was, queue, sges, wr_id: 12)

@@ -1,34 +1,25 @@
 """Tests of runs over ssh whose connection breaks, or whose host or client fails."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from far_host import HELLO
 from fixtures.hosts import link, protocol, ssh
-from kinds import Patch, rows
+from kinds import rows
 from patience import PATIENCE_S, await_true
-from project import Project
-from remote_runs import ADDRESS, Run, StandIn, run, shared, stand_in, verdicts, when_it_hangs
+from remote_runs import ADDRESS, Run, run, shared, stand_in, verdicts, when_it_hangs
 from samples import footer_of, laid, user_error
 
 __all__ = ["run", "shared", "stand_in"]  # fixtures
 
 
-def test_a_line_torn_by_a_broken_connection_is_ignored(
-    stand_in: StandIn,
-    project: Project,
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_a_line_torn_by_a_broken_connection_is_ignored(stand_in, project, tmp_path, monkeypatch):
     """The first connection breaks after a random number of bytes."""
     rows = ("works", "wrongly-accepted", "not-supported")
     dice = random.Random(24)
@@ -47,7 +38,7 @@ def test_a_line_torn_by_a_broken_connection_is_ignored(
 CRASHED = {"works": "PASS", "hangs": "CRASH", "not-supported": "UNSUPPORTED"}
 
 
-def test_a_host_that_reboots_in_a_case_makes_that_case_a_crash(run: Run, stand_in: StandIn) -> None:
+def test_a_host_that_reboots_in_a_case_makes_that_case_a_crash(run, stand_in):
     with stand_in.host() as host:
         recorded = run.on(host, *CRASHED, begins=when_it_hangs(stand_in.boot, stand_in.cut))
     assert verdicts(recorded) == CRASHED
@@ -56,11 +47,7 @@ def test_a_host_that_reboots_in_a_case_makes_that_case_a_crash(run: Run, stand_i
     assert boots == ["boot-1", "boot-2"]
 
 
-def test_a_host_that_does_not_return_is_reset_and_its_console_is_evidence(
-    stand_in: StandIn,
-    run: Run,
-    tmp_path: Path,
-) -> None:
+def test_a_host_that_does_not_return_is_reset_and_its_console_is_evidence(stand_in, run, tmp_path):
     reset = f"echo x >>{tmp_path}/resets; rm -f {stand_in.dead}; echo boot-9 >{stand_in.boot_id}"
     begins = when_it_hangs(
         stand_in.dead.touch,
@@ -82,10 +69,7 @@ def test_a_host_that_does_not_return_is_reset_and_its_console_is_evidence(
     assert footer_of(recorded)["complete"] is True
 
 
-def test_a_run_is_resumed_after_its_host_was_lost_and_the_case_is_a_crash(
-    stand_in: StandIn,
-    run: Run,
-) -> None:
+def test_a_run_is_resumed_after_its_host_was_lost_and_the_case_is_a_crash(stand_in, run):
     with stand_in.host(return_s=0.5) as host:
         recorded = run.on(host, *CRASHED, begins=when_it_hangs(stand_in.dead.touch, stand_in.cut))
         assert f"{ADDRESS} did not return within 0.5 s: " in host.gone
@@ -100,7 +84,7 @@ def test_a_run_is_resumed_after_its_host_was_lost_and_the_case_is_a_crash(
     assert again.results[1]["reason"].endswith("the host went down while the case ran")
 
 
-def test_a_host_that_returns_with_another_kernel_is_reported(stand_in: StandIn) -> None:
+def test_a_host_that_returns_with_another_kernel_is_reported(stand_in):
     with stand_in.host() as host:
         assert host.first
         host._same["kernel"] = "5.4.0-another"
@@ -110,11 +94,7 @@ def test_a_host_that_returns_with_another_kernel_is_reported(stand_in: StandIn) 
 
 
 @pytest.mark.parametrize("noise", ["yes", "while :; do echo hi; sleep 0.1; done"])
-def test_a_host_that_sends_only_noise_is_reported_as_silent(
-    stand_in: StandIn,
-    monkeypatch: Patch,
-    noise: str,
-) -> None:
+def test_a_host_that_sends_only_noise_is_reported_as_silent(stand_in, monkeypatch, noise):
     monkeypatch.setattr(link, "_ENDING_S", 0.1)
     stand_in.client(f"{noise}\n:")  # a separate process, which does not read its input
     with user_error(r"^host\.invalid did not respond in time$", status=3):
@@ -125,11 +105,7 @@ def test_a_host_that_sends_only_noise_is_reported_as_silent(
     "noise",
     ["yes", "while :; do echo hi; sleep 0.1; done", "cat /dev/zero", "sleep 999"],
 )
-def test_a_connection_with_only_noise_is_lost(
-    stand_in: StandIn,
-    monkeypatch: Patch,
-    noise: str,
-) -> None:
+def test_a_connection_with_only_noise_is_lost(stand_in, monkeypatch, noise):
     monkeypatch.setattr(protocol, "SILENCE_S", 0.5)
     hello = f"read -r program; read -r secret size; echo \"$secret M \"'{json.dumps(HELLO)}'"
     stand_in.client(f"{hello}\n{noise}")
@@ -141,11 +117,7 @@ def test_a_connection_with_only_noise_is_lost(
         connection.cut()
 
 
-def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
-    stand_in: StandIn,
-    run: Run,
-    monkeypatch: Patch,
-) -> None:
+def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(stand_in, run, monkeypatch):
     monkeypatch.setattr(protocol, "SILENCE_S", PATIENCE_S)
     monkeypatch.setattr(protocol, "PANIC_S", 4.0)
     panic = "Kernel panic - not syncing: Fatal exception\n"
@@ -156,13 +128,8 @@ def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
     assert verdicts(recorded) == {"works": "PASS", "hangs": "CRASH"}
 
 
-@pytest.mark.parametrize(("given", "output"), rows("messages_of_ssh"))
-def test_a_failure_of_ssh_is_reported_in_one_line(
-    stand_in: StandIn,
-    tmp_path: Path,
-    given: str,
-    output: str,
-) -> None:
+@pytest.mark.parametrize("given, output", rows("messages_of_ssh"))
+def test_a_failure_of_ssh_is_reported_in_one_line(stand_in, tmp_path, given, output):
     status, _, says = given.partition(" ")
     laid(tmp_path, {"says": says.replace("\\n", "\n")})
     stand_in.goes_wrong(says=tmp_path / "says", status=status)
@@ -170,7 +137,7 @@ def test_a_failure_of_ssh_is_reported_in_one_line(
         stand_in.host()
 
 
-def test_an_ssh_client_that_is_killed_is_reported(stand_in: StandIn) -> None:
+def test_an_ssh_client_that_is_killed_is_reported(stand_in):
     stand_in.client("kill -9 $$")
     with user_error(
         "^host.invalid: ssh was killed by signal 9; try: ssh -- host.invalid true$",
@@ -179,20 +146,20 @@ def test_an_ssh_client_that_is_killed_is_reported(stand_in: StandIn) -> None:
         stand_in.host()
 
 
-def test_an_ssh_client_that_cannot_be_executed_is_reported(stand_in: StandIn) -> None:
+def test_an_ssh_client_that_cannot_be_executed_is_reported(stand_in):
     (stand_in.folder / "bin/ssh").write_text("just text\n")
     with user_error(r"/bin/ssh cannot be started: Exec format error$", status=3):
         stand_in.host()
 
 
-def test_a_full_disk_is_reported(stand_in: StandIn) -> None:
+def test_a_full_disk_is_reported(stand_in):
     stand_in.goes_wrong(prefix="ulimit -f 8; ")
     with user_error(r"host\.invalid: the suite cannot be written to .*: File too large", status=3):
         stand_in.host()
     await_true(lambda: not stand_in.left())
 
 
-def test_a_python_that_is_too_old_or_of_another_architecture_is_reported() -> None:
+def test_a_python_that_is_too_old_or_of_another_architecture_is_reported():
     opening = ssh.opening(b"secret", 0)
     for have, output in (
         ("sys.version_info = (3, 8)", b"Python 3.9 or later is needed"),
@@ -210,7 +177,7 @@ def test_a_python_that_is_too_old_or_of_another_architecture_is_reported() -> No
         assert isinstance(protocol.parse_line(b"secret", done.stdout), dict)
 
 
-def test_a_hazardous_case_runs_in_its_own_boot(stand_in: StandIn, run: Run, tmp_path: Path) -> None:
+def test_a_hazardous_case_runs_in_its_own_boot(stand_in, run, tmp_path):
     resets = tmp_path / "resets"
     reset = f"echo x >>{resets}; wc -l <{resets} >{stand_in.boot_id}"
     hazardous = ("reg_mr/fake/works", "reg_mr/fake/wrongly-accepted")
@@ -231,7 +198,7 @@ def test_a_hazardous_case_runs_in_its_own_boot(stand_in: StandIn, run: Run, tmp_
     assert stand_in.left() == []
 
 
-def test_a_power_command_that_fails_is_reported(stand_in: StandIn) -> None:
+def test_a_power_command_that_fails_is_reported(stand_in):
     with stand_in.host(power_cycle="echo the outlet is on fire; exit 4") as host:
         assert host.first
         with user_error("the power command failed with status 4: the outlet is on fire", status=3):

@@ -1,7 +1,5 @@
 """Tests of mails about defects, which have the program of a case."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +9,6 @@ from conformance.defects import answering_of
 from conformance.model.fault import Effect
 from conformance.results.records import Recorded
 from conformance.tables.suite import ROOT
-from kinds import Cli
 from programs import (
     DEFECT,
     FORKY,
@@ -31,7 +28,7 @@ from samples import changed, result, written_records
 DEADLY = "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104"
 
 
-def test_a_mail_has_every_part_in_72_columns() -> None:
+def test_a_mail_has_every_part_in_72_columns():
     symptom = symptom_named(WRITE)
     text = mail_of(symptom, read(RECORDED / "trixie.jsonl"))
     # the kernel log of this run has no long line
@@ -55,10 +52,10 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layer", "part"),
+    "layer, part",
     [("device", "rxe"), ("provider", "rdma-core, providers/rxe"), ("kernel core", "RDMA/core")],
 )
-def test_the_subject_of_a_mail_names_the_part_of_the_stack(layer: str, part: str) -> None:
+def test_the_subject_of_a_mail_names_the_part_of_the_stack(layer, part):
     symptom = next(
         defect.symptoms[0]
         for defect in forky().violations.defects
@@ -68,7 +65,7 @@ def test_the_subject_of_a_mail_names_the_part_of_the_stack(layer: str, part: str
     assert text.startswith(f"Subject: {part}: ")
 
 
-def test_a_mail_has_the_kernels_messages_unchanged_and_the_function_that_crashed() -> None:
+def test_a_mail_has_the_kernels_messages_unchanged_and_the_function_that_crashed():
     symptom = symptom_named(DEADLY)
     log = symptom.record["kernel"]["log"]
     first = next(number for number, line in enumerate(log) if "Oops: general protection" in line)
@@ -85,7 +82,7 @@ def test_a_mail_has_the_kernels_messages_unchanged_and_the_function_that_crashed
     assert "the program stops the kernel" in spaced(text)
 
 
-def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite() -> None:
+def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite():
     symptoms = (symptom for defect in forky().violations.defects for symptom in defect.symptoms)
     symptom = next(symptom for symptom in symptoms if symptom.fault.effect is Effect.PROCESS_DIED)
     provider = 'Binary file "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav65.so", at +0x484f [0x7fa1d566384f]'
@@ -105,7 +102,7 @@ def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite() -> None:
 
 
 @pytest.mark.parametrize(
-    ("digits", "shown"),
+    "digits, shown",
     [
         ("34c7", "reg_mr/rights/remote-read-refused-by-none"),  # not by its first case
         ("85a6", ""),  # needs list_traffic
@@ -113,8 +110,8 @@ def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite() -> None:
     ],
 )
 def test_every_defect_has_a_mail_and_a_program_if_one_of_its_cases_has_one(
-    digits: str, shown: str, tmp_path: Path, cli: Cli
-) -> None:
+    digits, shown, tmp_path, cli
+):
     run = ("--run", ROOT / "docs/runs/siw.jsonl.xz")
     said = cli(0 if shown else 2, "reproducer", digits, *run, "--out", tmp_path / "shown.c")
     text = cli(0, "reproducer", digits, *run, "--mail").out
@@ -129,7 +126,7 @@ def test_every_defect_has_a_mail_and_a_program_if_one_of_its_cases_has_one(
     assert spaced(body).startswith(spaced(title).partition(": ")[2] + ".")
 
 
-def test_a_mail_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: Cli) -> None:
+def test_a_mail_distinguishes_builds_of_the_same_versions(tmp_path, cli):
     built, *later = records()
     built["under_test"]["given"]["linux"] = {"sha256": "e4" * 32}
     built["under_test"]["modules"]["rdma_rxe"]["build_id"] = "ce" * 20
@@ -140,18 +137,14 @@ def test_a_mail_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: C
 
 
 @pytest.mark.parametrize(
-    ("verdict", "says"),
+    "verdict, says",
     [
         ("PASS", "does not have the defect (the case is PASS)"),
         ("UNSUPPORTED", "leaves the defect undecided (the case is UNSUPPORTED)"),
         ("MISSED", "was not tested for the defect"),
     ],
 )
-def test_a_mail_describes_another_stack_by_the_verdict_of_its_run(
-    tmp_path: Path,
-    verdict: str,
-    says: str,
-) -> None:
+def test_a_mail_describes_another_stack_by_the_verdict_of_its_run(tmp_path, verdict, says):
     symptom, run = symptom_named(WRITE), forky()
     head = changed(run.header, {"device": {**run.header["device"], "driver": "siw"}})
     case = next(row for row in ROWS if row.id == symptom.case)
@@ -161,7 +154,7 @@ def test_a_mail_describes_another_stack_by_the_verdict_of_its_run(
     assert "- rxe, kernel 7.2.12+deb14-amd64, rdma-core 65.0: has the defect" in said
 
 
-def test_the_text_about_a_defect_names_the_stacks_that_have_it(tmp_path: Path, cli: Cli) -> None:
+def test_the_text_about_a_defect_names_the_stacks_that_have_it(tmp_path, cli):
     runs = (FORKY, RECORDED / "trixie.jsonl")
     said = cli(0, "findings", *runs, "--format", "mail", "--out", tmp_path).out
     texts = sorted((tmp_path / "findings").glob("*.txt"))

@@ -23,7 +23,6 @@ from commands.run import _kept as kept_text
 from conformance.results import folder as run_folders
 from conformance.results.records import read_written
 from conformance.tables.suite import ROOT
-from kinds import Cli, Patch, Says
 from launched import ended
 from samples import footer_of, laid, numbered, recorded, result, user_error, written
 
@@ -57,7 +56,7 @@ def run(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", ["list", "report run --out -"])
-def test_a_full_device_is_reported_in_one_line(command: str, run: Path) -> None:
+def test_a_full_device_is_reported_in_one_line(command, run):
     done = shell(f'"$@" {command} >/dev/full', run.parent)
     assert (done.returncode, done.stderr) == (
         3,
@@ -76,12 +75,12 @@ WITHOUT = ("| true", ">&-", "<&- >&- 2>&-")
         "reproducer advise_mr/codes/region-of-another-pd@libibverbs",
     ],
 )
-def test_a_file_that_is_replaced_is_named(command: str, tmp_path: Path, cli: Cli) -> None:
+def test_a_file_that_is_replaced_is_named(command, tmp_path, cli):
     out = tmp_path / "file"
     words = command.replace("OLD", str(OLD)).split()
 
     def said() -> str:
-        return cli(0, *words, "--out", out).out
+        return str(cli(0, *words, "--out", out).out)
 
     assert "replaces" not in said()
     content = out.read_bytes()
@@ -95,12 +94,12 @@ def test_a_file_that_is_replaced_is_named(command: str, tmp_path: Path, cli: Cli
     "command",
     ["list | true", "explain REG-0 2>/dev/full", "explain REG-0 >&- 2>&-"],
 )
-def test_unread_output_does_not_change_the_status(command: str, tmp_path: Path) -> None:
+def test_unread_output_does_not_change_the_status(command, tmp_path):
     done = shell(f'"$@" {command}; exit ${{PIPESTATUS[0]}}', tmp_path)
     assert (done.returncode, done.stderr) == (0 if "list" in command else 2, "")
 
 
-def test_a_terminal_with_only_ascii_does_not_make_a_command_fail() -> None:
+def test_a_terminal_with_only_ascii_does_not_make_a_command_fail():
     assert (
         shell('PYTHONIOENCODING=ascii "$@" explain REG-15 --run old_results', TESTS).returncode == 0
     )
@@ -121,12 +120,7 @@ def test_a_terminal_with_only_ascii_does_not_make_a_command_fail() -> None:
         "copy.jsonl.xz",
     ],
 )
-def test_no_output_replaces_recorded_data(
-    out: str,
-    run: Path,
-    monkeypatch: Patch,
-    cli: Cli,
-) -> None:
+def test_no_output_replaces_recorded_data(out, run, monkeypatch, cli):
     names = "run/points/1.json run/console.log run/console-2.log run/lab.json night/cell.json"
     laid(run.parent, dict.fromkeys([*names.split(), "night/run.log"], "{}"))
     (run.parent / "link").symlink_to("run/results.jsonl")
@@ -144,13 +138,13 @@ def test_no_output_replaces_recorded_data(
     "command",
     ["judge", "list --cases", "run --guest --overlay", "patches --out p --linux"],
 )
-def test_a_path_that_is_too_long_is_refused_in_one_line(command: str, tmp_path: Path) -> None:
+def test_a_path_that_is_too_long_is_refused_in_one_line(command, tmp_path):
     done = shell(f'"$@" {command} {tmp_path}/{"x" * 300}', tmp_path)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_an_output_in_a_removed_working_directory_is_refused_without_a_traceback(run: Path) -> None:
+def test_an_output_in_a_removed_working_directory_is_refused_without_a_traceback(run):
     (run.parent / "gone").mkdir()
     done = shell(
         f'cd gone; rmdir ../gone; "$@" report {run} --format summary --out s.json',
@@ -160,13 +154,13 @@ def test_an_output_in_a_removed_working_directory_is_refused_without_a_traceback
     assert "Traceback" not in done.stderr
 
 
-def test_with_closed_streams_no_file_takes_their_place(run: Path) -> None:
+def test_with_closed_streams_no_file_takes_their_place(run):
     done = shell('"$@" report run --format summary --out summary.json <&- >&- 2>&-', run.parent)
     assert done.returncode == 0
     assert (run.parent / "summary.json").read_text().startswith("{")
 
 
-def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Path) -> None:
+def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run):
     done = shell(
         '{ echo before; "$@" report run --format summary --out /dev/stdout; echo after; } >all',
         run.parent,
@@ -178,11 +172,8 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
 
 @pytest.mark.parametrize("mistake", [line for line in MISTAKES.splitlines() if line[0] != "#"])
 def test_a_mistake_in_a_command_line_is_reported_in_one_line_with_status_2_or_128(
-    mistake: str,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    cli: Cli,
-) -> None:
+    mistake, tmp_path, monkeypatch, cli
+):
     monkeypatch.chdir(tmp_path)
     command, said = mistake.replace("RECORDED", str(TESTS / "recorded_violations")).split(" => ")
     if command.startswith("bisect-step"):
@@ -215,11 +206,7 @@ patches --linux {0} --out s
 """
 
 
-def test_a_locked_directory_is_reported_in_one_line(
-    open_folder: Path,
-    monkeypatch: Patch,
-    cli: Cli,
-) -> None:
+def test_a_locked_directory_is_reported_in_one_line(open_folder, monkeypatch, cli):
     locked, work = open_folder / "locked", open_folder / "work"
     (locked / "run").mkdir(parents=True)
     locked.chmod(0)
@@ -238,7 +225,7 @@ def test_a_locked_directory_is_reported_in_one_line(
         assert said.startswith(f"rdma-cts: {locked}"), command
 
 
-def test_a_run_directory_with_output_is_kept(tmp_path: Path) -> None:
+def test_a_run_directory_with_output_is_kept(tmp_path):
     out = tmp_path / "out" / "run"
     with run_folders.run_folder(out, "rxe0"):
         out.mkdir(parents=True)
@@ -247,7 +234,7 @@ def test_a_run_directory_with_output_is_kept(tmp_path: Path) -> None:
     assert [path.name for path in out.iterdir()] == ["console.log"]
 
 
-def test_an_interrupted_run_names_its_results_and_has_reports(run: Path) -> None:
+def test_an_interrupted_run_names_its_results_and_has_reports(run):
     assert (
         kept_text(run, 0, 7)
         == f"no case has a result yet; ./rdma-cts run --resume {run} starts the run again"
@@ -269,7 +256,7 @@ sys.exit(program.main(["report", "run", "--out", "page.html"]))
 """
 
 
-def test_a_signal_while_a_report_is_written_leaves_no_part_of_it(run: Path) -> None:
+def test_a_signal_while_a_report_is_written_leaves_no_part_of_it(run):
     number = signal.SIGTERM
     done = ended(
         sys.executable,
@@ -295,25 +282,22 @@ except KeyboardInterrupt:
 """
 
 
-def test_a_terminal_that_is_closed_sends_sighup_twice_and_ends_a_command_once() -> None:
+def test_a_terminal_that_is_closed_sends_sighup_twice_and_ends_a_command_once():
     done = ended(sys.executable, "-c", CLOSED, cwd=ROOT, check=True)
     assert done.stdout == "the report is written\n"
 
 
 @pytest.mark.parametrize("word", ["--\x1b[2J", "\x1b]0;owned\x07", "\udcff"])
-def test_a_command_line_cannot_control_the_terminal(word: str, cli: Cli) -> None:
+def test_a_command_line_cannot_control_the_terminal(word, cli):
     assert all(line.isprintable() for line in cli(2, "list", word).err.split("\n"))
 
 
-def test_foreign_text_cannot_control_the_terminal(capsys: Says) -> None:
+def test_foreign_text_cannot_control_the_terminal(capsys):
     show(["a\x1b[31mb", "two\nlines\x07"])
     assert capsys.readouterr().out == "a?[31mb\ntwo\nlines?\n"
 
 
-def test_an_unexpected_exception_is_one_line_and_a_file_with_its_traceback(
-    monkeypatch: Patch,
-    cli: Cli,
-) -> None:
+def test_an_unexpected_exception_is_one_line_and_a_file_with_its_traceback(monkeypatch, cli):
     def fail(arguments: object) -> int:
         raise RuntimeError("a\nb\x1b")
 
@@ -332,7 +316,7 @@ def test_an_unexpected_exception_is_one_line_and_a_file_with_its_traceback(
     "sink",
     [">/dev/full", *(pytest.param(words, marks=pytest.mark.nightly) for words in WITHOUT)],
 )
-def test_a_run_continues_without_its_output(sink: str, tmp_path: Path) -> None:
+def test_a_run_continues_without_its_output(sink, tmp_path):
     only = "reg_mr/registration/last-byte"
     done = shell(
         f'"$@" run --guest --yes --only {only} --out out {sink}; exit ${{PIPESTATUS[0]}}',
@@ -342,10 +326,7 @@ def test_a_run_continues_without_its_output(sink: str, tmp_path: Path) -> None:
     assert footer_of(read_written(tmp_path / "out"))["complete"] is True
 
 
-def test_runs_without_a_given_directory_get_different_directories(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_runs_without_a_given_directory_get_different_directories(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folders = {run_folders._new_folder("rxe0") for _ in range(5)}
     assert len(folders) == 5

@@ -47,7 +47,7 @@ def pages(start: int, length: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "protections"),
+    "kind, protections",
     [
         ("anonymous", ["rw-p"] * 3),
         ("read_only", ["r--p"] * 3),
@@ -62,7 +62,7 @@ def pages(start: int, length: int) -> list[str]:
         ("locked", ["rw-p"] * 3),
     ],
 )
-def test_each_kind_is_mapped_as_described(kind: str, protections: list[str]) -> None:
+def test_each_kind_is_mapped_as_described(kind, protections):
     with closing(allocate(kind, SIZE)) as memory_made:
         assert pages(memory_made.addr, memory_made.size) == protections
         assert memory_made.addr % PAGE == 0
@@ -71,10 +71,7 @@ def test_each_kind_is_mapped_as_described(kind: str, protections: list[str]) -> 
 
 @pytest.mark.parametrize("kind", SMALL_KINDS)
 @pytest.mark.parametrize("size", [1, PAGE, PAGE + 1, SIZE])
-def test_both_neighbours_of_a_range_are_inaccessible_and_nothing_is_left_after_close(
-    kind: str,
-    size: int,
-) -> None:
+def test_both_neighbours_of_a_range_are_inaccessible_and_nothing_is_left_after_close(kind, size):
     if kind == "hole":
         size = SIZE
     with closing(allocate(kind, size)) as memory_made:
@@ -92,7 +89,7 @@ def free_hugepages() -> int:
     )
 
 
-def test_huge_memory_has_huge_pages_or_an_error_about_them() -> None:
+def test_huge_memory_has_huge_pages_or_an_error_about_them():
     before = free_hugepages()
     if before == 0:
         with pytest.raises(HostLacks, match="huge pages") as caught:
@@ -115,9 +112,7 @@ def dax(tmp_path: Path, monkeypatch: Patch) -> persistent.Device:
     return device_made
 
 
-def test_each_allocation_of_persistent_memory_is_a_separate_part_of_the_device(
-    dax: persistent.Device,
-) -> None:
+def test_each_allocation_of_persistent_memory_is_a_separate_part_of_the_device(dax):
     first, second = allocate("persistent", PAGE), allocate("persistent", 2 * PAGE)
     assert (first.addr % dax.alignment, first.size, protection(first.addr)) == (0, PAGE, "rw-s")
     assert protection(first.addr - 1) == protection(first.addr + dax.alignment) == "---p"
@@ -134,17 +129,14 @@ def test_each_allocation_of_persistent_memory_is_a_separate_part_of_the_device(
         part.close()
 
 
-def test_without_the_variable_no_persistent_memory_is_used(monkeypatch: Patch) -> None:
+def test_without_the_variable_no_persistent_memory_is_used(monkeypatch):
     monkeypatch.delenv(persistent.VARIABLE, raising=False)
     assert persistent.device() is None
     with pytest.raises(UserError, match="no persistent memory was specified"):
         allocate("persistent", PAGE)
 
 
-def test_alignment_and_size_of_a_device_dax_are_those_in_sysfs(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_alignment_and_size_of_a_device_dax_are_those_in_sysfs(tmp_path, monkeypatch):
     # A DAX device is recognised by its device number, here that of /dev/null.
     monkeypatch.setenv(persistent.VARIABLE, "/dev/null")
     folder = laid(tmp_path / "1:3", {"align": "2097152\n", "size": "1073741824\n"})
@@ -153,24 +145,20 @@ def test_alignment_and_size_of_a_device_dax_are_those_in_sysfs(
 
 
 @pytest.mark.parametrize(
-    ("named", "said"),
+    "named, said",
     [
         ("/dev/null", "is not a device DAX"),
         ("/etc", "is not a device DAX"),
         ("/dev/nosuch", "No such file"),
     ],
 )
-def test_a_file_that_is_not_a_device_dax_is_not_written(
-    named: str,
-    said: str,
-    monkeypatch: Patch,
-) -> None:
+def test_a_file_that_is_not_a_device_dax_is_not_written(named, said, monkeypatch):
     monkeypatch.setenv(persistent.VARIABLE, named)
     with user_error(said, status=2):
         persistent.device()
 
 
-def test_memory_that_cannot_be_filled_leaves_nothing_mapped(monkeypatch: Patch) -> None:
+def test_memory_that_cannot_be_filled_leaves_nothing_mapped(monkeypatch):
     fail = Mock(side_effect=OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)))
     monkeypatch.setitem(memory._FILL, "anonymous", fail)
     with pytest.raises(OSError, match="memory"):
@@ -208,13 +196,13 @@ def check_the_limit() -> None:
     assert state() == before
 
 
-def test_the_limit_applies_within_the_block_and_is_restored_also_after_an_exception() -> None:
+def test_the_limit_applies_within_the_block_and_is_restored_also_after_an_exception():
     code = f"import sys; sys.path[:0] = {sys.path!r}; import test_memory; test_memory.check_the_limit()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_more_memory_than_the_process_may_lock_is_reported_as_lacking_on_this_host() -> None:
+def test_more_memory_than_the_process_may_lock_is_reported_as_lacking_on_this_host():
     soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (2 * PAGE, hard))
     try:
@@ -229,7 +217,7 @@ def test_more_memory_than_the_process_may_lock_is_reported_as_lacking_on_this_ho
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (soft, hard))
 
 
-def test_repeated_memory_repeats_its_pages_after_an_uneven_number() -> None:
+def test_repeated_memory_repeats_its_pages_after_an_uneven_number():
     with closing(allocate("repeated", (REPEATED_PAGES + 2) * PAGE)) as memory_made:
         ctypes.memset(memory_made.addr + 8, 0x5A, 1)
         again = memory_made.addr + REPEATED_PAGES * PAGE
@@ -238,7 +226,7 @@ def test_repeated_memory_repeats_its_pages_after_an_uneven_number() -> None:
     assert all((2**high - 2**low) % REPEATED_PAGES for high in range(64) for low in range(high))
 
 
-def test_pages_that_were_only_read_do_not_belong_to_the_process() -> None:
+def test_pages_that_were_only_read_do_not_belong_to_the_process():
     with closing(allocate("untouched", SIZE)) as memory_made:
         ctypes.string_at(memory_made.addr, SIZE)
         assert paging.own_pages(memory_made.addr, SIZE)[0] == 0
@@ -247,7 +235,7 @@ def test_pages_that_were_only_read_do_not_belong_to_the_process() -> None:
         assert not paging.kept_from_children(memory_made.addr)
 
 
-def test_a_child_inherits_the_pages_that_are_not_excluded() -> None:
+def test_a_child_inherits_the_pages_that_are_not_excluded():
     with closing(allocate("anonymous", SIZE)) as memory_made:
         assert paging.inherited(memory_made.addr, SIZE) == (3, 3)
         ctypes.CDLL(None).madvise(
@@ -280,14 +268,14 @@ def target(buffer: Memory, length: int = 16, contents: str = "made") -> Area:
     return area
 
 
-def test_sent_bytes_differ_from_the_fillings_and_between_pages_and_words() -> None:
+def test_sent_bytes_differ_from_the_fillings_and_between_pages_and_words():
     assert not set(pattern(1000)) & {BEFORE, CANARY, EMPTY, 0}
     assert pattern(8192)[:4096] != pattern(8192)[4096:]
     assert pattern(16)[:8] != pattern(16)[8:]
 
 
 @pytest.mark.parametrize(
-    ("length", "written", "changed"),
+    "length, written, changed",
     [
         (
             16,
@@ -303,26 +291,21 @@ def test_sent_bytes_differ_from_the_fillings_and_between_pages_and_words() -> No
     ],
     ids=["behind", "before and pages away", "torn"],
 )
-def test_every_changed_stretch_is_detected_whatever_its_bytes(
-    buffer: Memory,
-    length: int,
-    written: dict[int, bytes],
-    changed: list[list[int]],
-) -> None:
+def test_every_changed_stretch_is_detected_whatever_its_bytes(buffer, length, written, changed):
     area = target(buffer, length)
     for offset, new in written.items():
         ctypes.memmove(area.start + offset, new, len(new))
     assert area.changed() == changed
 
 
-def test_changes_of_memory_without_the_known_contents_are_not_reported(buffer: Memory) -> None:
+def test_changes_of_memory_without_the_known_contents_are_not_reported(buffer):
     assert target(buffer, contents="zeros").changed() == []
     ctypes.memset(buffer.addr, BEFORE, buffer.size)
     assert target(buffer, contents="filled").changed() == []
 
 
-@pytest.mark.parametrize(("arrived", "moved"), [(16, "all"), (0, "nothing"), (8, "part")])
-def test_an_area_reports_how_much_has_moved(buffer: Memory, arrived: int, moved: str) -> None:
+@pytest.mark.parametrize("arrived, moved", [(16, "all"), (0, "nothing"), (8, "part")])
+def test_an_area_reports_how_much_has_moved(buffer, arrived, moved):
     area = target(buffer)
     ctypes.memmove(area.start, pattern(16), arrived)
     assert area.moved() == moved
@@ -330,7 +313,7 @@ def test_an_area_reports_how_much_has_moved(buffer: Memory, arrived: int, moved:
 
 
 @pytest.mark.parametrize(
-    ("new", "received"),
+    "new, received",
     [
         (b"", "nothing"),
         (pattern(16), "all"),
@@ -343,10 +326,8 @@ def test_an_area_reports_how_much_has_moved(buffer: Memory, arrived: int, moved:
     ],
 )
 def test_received_bytes_of_unknown_origin_are_distinguished_from_those_of_the_peer(
-    buffer: Memory,
-    new: bytes,
-    received: str,
-) -> None:
+    buffer, new, received
+):
     source = Area(buffer, buffer.addr + 100, 16, CANARY, pattern(16), pattern(16))
     source.fill()
     with closing(allocate("anonymous", 256)) as own_memory:
@@ -366,10 +347,7 @@ ADDR, LENGTH = 4096 + 100, 200
     "operation",
     ["RDMA_WRITE", "SEND", "ATOMIC_WRITE", "ATOMIC_FETCH_AND_ADD"],
 )
-def test_a_position_is_inside_or_outside_the_range_according_to_its_name(
-    operation: str,
-    position: str,
-) -> None:
+def test_a_position_is_inside_or_outside_the_range_according_to_its_name(operation, position):
     offset, size = locate(position, operation, ADDR, LENGTH)
     inside = range(LENGTH)
     touched = [byte in inside for byte in range(offset, offset + size)]
@@ -384,15 +362,12 @@ def test_a_position_is_inside_or_outside_the_range_according_to_its_name(
 
 @pytest.mark.parametrize("operation", WORD_OPERATIONS)
 @pytest.mark.parametrize("position", sorted(set(POSITIONS) - {"empty", "exact"}))
-def test_words_are_aligned_although_the_range_begins_and_ends_within_a_word(
-    operation: str,
-    position: str,
-) -> None:
+def test_words_are_aligned_although_the_range_begins_and_ends_within_a_word(operation, position):
     offset, size = locate(position, operation, ADDR, LENGTH)
     assert ((ADDR + offset) % 8, size) == (0, 8)
 
 
-def test_operations_on_words_have_no_empty_position() -> None:
+def test_operations_on_words_have_no_empty_position():
     assert locate("empty", "RDMA_WRITE", ADDR, LENGTH) == (0, 0)
     with pytest.raises(LookupError, match="no position 'empty'"):
         locate("empty", "ATOMIC_WRITE", ADDR, LENGTH)

@@ -19,7 +19,7 @@ from fixtures.guest.mending import (
     ensure_mended,
 )
 from fixtures.guest.recipe import recipe_for
-from kinds import Cli, Patch
+from kinds import Patch
 from launched import built_by, root_of
 from reports import html, markdown, terminal
 from reports.digest import digest
@@ -113,10 +113,7 @@ def workshop(tmp_path: Path, monkeypatch: Patch) -> Workshop:
     return workshop_made
 
 
-def test_module_and_provider_are_built_once_and_again_if_damaged(
-    tmp_path: Path,
-    workshop: Workshop,
-) -> None:
+def test_module_and_provider_are_built_once_and_again_if_damaged(tmp_path, workshop):
     build = workshop.mended([WHY, PROVIDER])
     assert build.module.read_text() == "first\nmore\nlast\n"
     assert {name: path.read_text() for name, path in build.laid.items()} == {
@@ -136,10 +133,7 @@ def test_module_and_provider_are_built_once_and_again_if_damaged(
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
-def test_modules_of_another_driver_are_compiled_in_the_same_workshop(
-    tmp_path: Path,
-    workshop: Workshop,
-) -> None:
+def test_modules_of_another_driver_are_compiled_in_the_same_workshop(tmp_path, workshop):
     change = Change(
         "mutant",
         "why",
@@ -158,10 +152,7 @@ def test_modules_of_another_driver_are_compiled_in_the_same_workshop(
     assert (workshop.made, workshop.compiled) == (1, 3)
 
 
-def test_several_sets_are_built_in_one_workshop_each_from_the_unchanged_sources(
-    tmp_path: Path,
-    workshop: Workshop,
-) -> None:
+def test_several_sets_are_built_in_one_workshop_each_from_the_unchanged_sources(tmp_path, workshop):
     sets = [[WHY, PROVIDER], [PROVIDER], [WHY], []]
     builds = list(ensure_each(sets, RECIPE, workshop.image, tmp_path, print))
     assert (workshop.made, workshop.compiled) == (1, 4)
@@ -176,9 +167,7 @@ def test_several_sets_are_built_in_one_workshop_each_from_the_unchanged_sources(
     )
 
 
-def test_a_change_that_does_not_fit_is_reported_in_one_line_and_the_others_are_built(
-    workshop: Workshop,
-) -> None:
+def test_a_change_that_does_not_fit_is_reported_in_one_line_and_the_others_are_built(workshop):
     for _ in range(
         2,
     ):  # the stack is built in the first pass, and read from the cache in the second
@@ -191,8 +180,8 @@ def test_a_change_that_does_not_fit_is_reported_in_one_line_and_the_others_are_b
     assert build.module.read_text() == "first\nmore\nlast\n"
 
 
-def test_the_error_of_a_compiler_is_quoted(workshop: Workshop, monkeypatch: Patch) -> None:
-    def fails(command: Sequence[str], log: Path) -> int:
+def test_the_error_of_a_compiler_is_quoted(workshop, monkeypatch):
+    def fails(command, log):
         if "mmdebstrap" not in command:
             workshop.log = (
                 "rxe_m.c:3:1: error: unknown type name 'more'\nE: rxe could not be compiled\n"
@@ -208,9 +197,7 @@ def test_the_error_of_a_compiler_is_quoted(workshop: Workshop, monkeypatch: Patc
     assert "build-mended-forky.log" in caught.value.log
 
 
-def test_if_the_mirror_has_another_kernel_the_message_names_the_image_to_remove(
-    workshop: Workshop,
-) -> None:
+def test_if_the_mirror_has_another_kernel_the_message_names_the_image_to_remove(workshop):
     workshop.log = f"E: Unable to locate package linux-headers-{KERNEL}\n"
     with pytest.raises(
         UserError,
@@ -220,7 +207,7 @@ def test_if_the_mirror_has_another_kernel_the_message_names_the_image_to_remove(
     assert "forky-0123" in caught.value.hint
 
 
-def test_a_change_can_be_left_out() -> None:
+def test_a_change_can_be_left_out():
     names = [change.name for change in chosen_changes(())]
     assert "window-bounds" in names
     assert [change.name for change in chosen_changes(("window-bounds",))] == [
@@ -228,7 +215,7 @@ def test_a_change_can_be_left_out() -> None:
     ]
 
 
-def test_the_headline_of_every_report_names_the_changes_of_the_stack(tmp_path: Path) -> None:
+def test_the_headline_of_every_report_names_the_changes_of_the_stack(tmp_path):
     lines = [result(numbered(1).cases[0])]
     plain, changed = (
         digest(recorded(lines, under_test=under_test).shown(), tmp_path)
@@ -246,19 +233,19 @@ CASES = numbered(3 * SAMPLE).cases
 IDS = [case.id for case in CASES]
 
 
-def test_the_mended_trial_runs_violated_cases_their_rules_and_a_sample() -> None:
+def test_the_mended_trial_runs_violated_cases_their_rules_and_a_sample():
     shipped = {IDS[5]: result(CASES[5], "FAIL")}
     assert selected(["BIND-10"], CASES, shipped) == [IDS[5], IDS[SAMPLE], IDS[2 * SAMPLE]]
     assert selected(["REG-01"], CASES, shipped) == IDS
 
 
-def test_the_mended_trial_runs_only_rows_of_the_exhaustive_tier() -> None:
+def test_the_mended_trial_runs_only_rows_of_the_exhaustive_tier():
     dear = [replace(case, tier="exhaustive") for case in CASES]
     assert selected(["REG-01"], [dear[0], replace(dear[1], kind=Kind.SWEEP)], {}) == [IDS[0]]
     assert selected(["BIND-10"], dear, {IDS[5]: result(CASES[5], "FAIL")}) == []
 
 
-def test_only_the_rules_of_a_change_are_violated_if_it_is_left_out() -> None:
+def test_only_the_rules_of_a_change_are_violated_if_it_is_left_out():
     results_before = {case.id: result(case) for case in CASES[:3]} | {
         IDS[3]: result(CASES[3], "FAIL")
     }
@@ -275,7 +262,7 @@ def test_only_the_rules_of_a_change_are_violated_if_it_is_left_out() -> None:
     assert "| window-bounds | REG-01 | 1 | 1 |" in table([problems])
 
 
-def test_a_violation_of_other_rules_and_the_absence_of_violations_are_reported() -> None:
+def test_a_violation_of_other_rules_and_the_absence_of_violations_are_reported():
     results_before = {IDS[0]: result(CASES[0])}
     assert (
         left_out("a", ["BIND-10"], [], results_before, [result(CASES[0], "CRASH")]).outcome
@@ -287,5 +274,5 @@ def test_a_violation_of_other_rules_and_the_absence_of_violations_are_reported()
     )
 
 
-def test_the_changes_of_the_mended_stack_are_listed(cli: Cli) -> None:
+def test_the_changes_of_the_mended_stack_are_listed(cli):
     assert cli(0, "trial", "mended", "run", "--list").out

@@ -2,7 +2,6 @@
 their files."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -51,7 +50,7 @@ def applied(*edits: Edit) -> str:
 
 
 @pytest.mark.parametrize(
-    ("edit", "text"),
+    "edit, text",
     [
         (
             Edit(FILE, "check", "before", "/* the end */", "\tone();\n"),
@@ -103,7 +102,7 @@ def applied(*edits: Edit) -> str:
         ",",
     ),
 )
-def test_an_edit_changes_one_place_and_is_not_applied_twice(edit: Edit, text: str) -> None:
+def test_an_edit_changes_one_place_and_is_not_applied_twice(edit, text):
     changed = applied(edit)
     assert text in changed
     assert changed.count(edit.text or text) == 1, "the same words in another function were changed"
@@ -113,15 +112,10 @@ def test_an_edit_changes_one_place_and_is_not_applied_twice(edit: Edit, text: st
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "stays"),
+    "before, after, stays",
     [("Copy a", "Do copy a", True), ("\t", "\t\t", False)],
 )
-def test_only_the_edits_determine_the_identity_of_a_change(
-    before: str,
-    after: str,
-    stays: bool,
-    tmp_path: Path,
-) -> None:
+def test_only_the_edits_determine_the_identity_of_a_change(before, after, stays, tmp_path):
     texts = "subject: Copy a word\nabout: It is lost.\nrules: [BIND-10]\ncase: x\nedits:\n"
     edits = '  - {file: linux/rxe_mw.c, before: first, text: "\tone();"}\n'
     path = tmp_path / "sample.yaml"
@@ -132,7 +126,7 @@ def test_only_the_edits_determine_the_identity_of_a_change(
     assert (hashes[0] == hashes[1]) is stays
 
 
-def test_changes_at_one_place_are_applied_in_their_order() -> None:
+def test_changes_at_one_place_are_applied_in_their_order():
     first_change = change(Edit(FILE, "check", "before", "/* the end */", "\tone();\n"), name="one")
     two = change(Edit(FILE, "check", "before", "/* the end */", "\ttwo();\n"), name="two")
     assert (
@@ -141,7 +135,7 @@ def test_changes_at_one_place_are_applied_in_their_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("edit", "reason"),
+    "edit, reason",
     [
         (
             Edit(FILE, "check", "before", "no such words", ""),
@@ -167,10 +161,7 @@ def test_changes_at_one_place_are_applied_in_their_order() -> None:
         ),
     ],
 )
-def test_a_change_that_does_not_fit_is_left_out_as_a_whole_and_the_others_are_applied(
-    edit: Edit,
-    reason: str,
-) -> None:
+def test_a_change_that_does_not_fit_is_left_out_as_a_whole_and_the_others_are_applied(edit, reason):
     fits = Edit(FILE, "check", "after", "/* the end */", "\tfits();\n")
     half = change(Edit(FILE, "check", "after", "/* the end */", "\thalf();\n"), edit, name="half")
     changed, misfits = apply([half, change(fits, name="whole")], {FILE: SOURCE})
@@ -180,7 +171,7 @@ def test_a_change_that_does_not_fit_is_left_out_as_a_whole_and_the_others_are_ap
     assert "half();" not in changed[FILE]
 
 
-def test_two_changes_that_replace_the_same_words_do_not_fit_together() -> None:
+def test_two_changes_that_replace_the_same_words_do_not_fit_together():
     first, second = (
         change(Edit(FILE, "check", "instead", "qp->state", name), name=name) for name in ("a", "b")
     )
@@ -190,7 +181,7 @@ def test_two_changes_that_replace_the_same_words_do_not_fit_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("edits", "more", "message"),
+    "edits, more, message",
     [
         ("  - {file: linux/a.c, before: x}", "", r"sample.yaml:6:5: an edit lacks the key `text`"),
         ("  - {file: linux/a.c, lines: x, text: new}", "", r"`lines` and `until` go together"),
@@ -216,12 +207,7 @@ def test_two_changes_that_replace_the_same_words_do_not_fit_together() -> None:
         ),
     ],
 )
-def test_a_mistake_in_a_change_is_located(
-    tmp_path: Path,
-    edits: str,
-    more: str,
-    message: str,
-) -> None:
+def test_a_mistake_in_a_change_is_located(tmp_path, edits, more, message):
     head = (
         f"subject: what\nabout: why\nrules: [BIND-10]\ncase: bind_mw/type_1/part-from-buf\n{more}"
     )
@@ -230,7 +216,7 @@ def test_a_mistake_in_a_change_is_located(
         read_changes(tmp_path)
 
 
-def test_each_change_of_the_project_names_existing_rules_and_has_short_anchors() -> None:
+def test_each_change_of_the_project_names_existing_rules_and_has_short_anchors():
     suite = load_suite()
     rules = suite.registry
     changes = read_changes()

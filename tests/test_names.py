@@ -1,8 +1,6 @@
 """Tests that each name at the top level of a module is assigned only once, and that no key of an observation is
 misspelt; mypy does not detect misspelt keys."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterator
@@ -36,7 +34,7 @@ def assigned(source: str) -> Iterator[str]:
             )
 
 
-def test_no_module_assigns_a_name_twice() -> None:
+def test_no_module_assigns_a_name_twice():
     times = {str(file.relative_to(ROOT)): Counter(assigned(file.read_text())) for file in FILES}
     assert [
         (file, name) for file, names in times.items() for name in names if names[name] > 1
@@ -69,7 +67,7 @@ def used_keys(source: str) -> Iterator[str]:
                 yield key
 
 
-def test_a_key_that_is_read_is_a_key_of_an_observation() -> None:
+def test_a_key_that_is_read_is_a_key_of_an_observation():
     keys_read = {
         (str(file.relative_to(ROOT)), key)
         for file in JUDGING

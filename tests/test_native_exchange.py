@@ -1,8 +1,6 @@
 """Tests of exchanges in C, and of the completions from which the operation of a request is known. Python's exchanges are
 tested in test_connection.py."""
 
-from __future__ import annotations
-
 import ctypes
 import time
 from collections.abc import Callable
@@ -106,18 +104,13 @@ def native(
     [{"receives": 12}, {"renewable": True}],
     ids=["receive refused", "stale"],
 )
-def test_c_does_not_execute_an_exchange_that_only_python_can_execute(
-    provided: Any,
-    cannot: dict[str, Any],
-) -> None:
+def test_c_does_not_execute_an_exchange_that_only_python_can_execute(provided, cannot):
     """The provider refuses receives, or the pair is stale and only Python can renew it."""
     connection, _ = provided((1, 0, 0), (0, 0, RECV), **cannot)
     assert native_exchange.exchanges([native(connection, "RDMA_WRITE", two_areas())]) == []
 
 
-def test_c_does_not_await_the_final_state_of_a_pair_that_reset_does_not_renew(
-    provided: Any,
-) -> None:
+def test_c_does_not_await_the_final_state_of_a_pair_that_reset_does_not_renew(provided):
     """Requests complete with an error, and neither end reports a state."""
     connection, _ = provided((1, LOC_QP_OP_ERR, 0))
     two = [native(connection, "RDMA_WRITE", two_areas()) for _ in range(2)]
@@ -127,7 +120,7 @@ def test_c_does_not_await_the_final_state_of_a_pair_that_reset_does_not_renew(
     assert [status.moved() for status in two[0][-1]] == ["nothing", "nothing"]
 
 
-def test_c_waits_for_the_first_missing_flush_only(provided: Any) -> None:
+def test_c_waits_for_the_first_missing_flush_only(provided):
     """No receive is flushed after the refused request."""
     waited_s = []
     for flush_s in (0.2, 0.0):
@@ -141,7 +134,7 @@ def test_c_waits_for_the_first_missing_flush_only(provided: Any) -> None:
     assert waited_s[0] >= 0.2
 
 
-def test_a_flushed_send_is_not_taken_for_a_completion_of_the_next_request(provided: Any) -> None:
+def test_a_flushed_send_is_not_taken_for_a_completion_of_the_next_request(provided):
     """The first exchange succeeds. The second fails before the SEND that follows the first request is acknowledged, so
     that this SEND is flushed."""
     flushed, failed = (1 | BEHIND, WR_FLUSH_ERR, 0), (2, LOC_QP_OP_ERR, 0)
@@ -160,7 +153,7 @@ def test_a_flushed_send_is_not_taken_for_a_completion_of_the_next_request(provid
     ]
 
 
-def test_c_reports_data_of_a_read_that_arrives_after_its_completion(provided: Any) -> None:
+def test_c_reports_data_of_a_read_that_arrives_after_its_completion(provided):
     remote, local = area(repeated(BEFORE, 8)), area(pattern(8))
 
     def arrive() -> None:
@@ -196,12 +189,12 @@ def completed(opcode: str, status: str = "SUCCESS") -> list[Completion]:
 
 
 @pytest.mark.parametrize("request_", [*WR_OPCODES, *EXTENDED_OPCODES])
-def test_a_completion_names_the_operation_of_its_request(request_: str) -> None:
+def test_a_completion_names_the_operation_of_its_request(request_):
     assert other_opcode(request_, completed(COMPLETED[request_])) == []
     assert other_opcode(request_, completed("TSO")) == ["TSO", COMPLETED[request_]]
 
 
-def test_the_completion_of_a_receive_distinguishes_a_message_from_a_write() -> None:
+def test_the_completion_of_a_receive_distinguishes_a_message_from_a_write():
     message, write = completed("RECV"), completed("RECV_RDMA_WITH_IMM")
     assert other_opcode("SEND", completed("SEND"), message) == []
     assert other_opcode("SEND", completed("SEND"), write) == ["RECV_RDMA_WITH_IMM", "RECV"]
@@ -212,7 +205,7 @@ def test_the_completion_of_a_receive_distinguishes_a_message_from_a_write() -> N
     ]
 
 
-def test_the_opcode_of_a_failed_completion_is_ignored() -> None:
+def test_the_opcode_of_a_failed_completion_is_ignored():
     assert (
         other_opcode("RDMA_READ", completed("", "REM_ACCESS_ERR"), completed("", "WR_FLUSH_ERR"))
         == []

@@ -1,7 +1,5 @@
 """The table of packages has every module that the project imports and every program that it calls."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Iterator
@@ -88,7 +86,7 @@ def provided(kinds: set[str]) -> set[str]:
     return {what for kind, _, what in proofs if kind in kinds}
 
 
-def test_every_imported_module_is_in_a_package_for_the_tests() -> None:
+def test_every_imported_module_is_in_a_package_for_the_tests():
     foreign = {name for tree in sources().values() for name in imported(tree)}
     foreign -= own_modules() | sys.stdlib_module_names
     assert "pyverbs" in foreign
@@ -96,7 +94,7 @@ def test_every_imported_module_is_in_a_package_for_the_tests() -> None:
     assert needed <= provided({"module"})
 
 
-def test_every_called_program_is_in_a_package_for_the_tests() -> None:
+def test_every_called_program_is_in_a_package_for_the_tests():
     words = {word for tree in sources().values() for word in called(tree)}
     programs = {word for word in words if word and not set(word) & set("/ ")}
     assert {"ssh-keygen", "git", "mkfs.erofs"} <= programs

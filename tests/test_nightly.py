@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
@@ -15,14 +14,12 @@ from commands import nightly
 from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.results.folder import RUN_LOG, check_free
-from conformance.results.records import Recorded
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
 from fixtures.targets.builds import environment_from
-from kinds import Cli, Patch
 from launched import script
 from made_history import SUITE, run_of
-from nights import CASE, Nights, nights, option
+from nights import CASE, nights, option
 from patience import await_true, is_running
 from reports.history import (
     BASELINE,
@@ -42,7 +39,7 @@ from test_under_test import bzimage
 __all__ = ["nights"]  # a fixture
 
 
-def test_a_run_may_begin_where_a_night_has_begun_its_log(tmp_path: Path) -> None:
+def test_a_run_may_begin_where_a_night_has_begun_its_log(tmp_path):
     (tmp_path / RUN_LOG).touch()
     check_free(tmp_path)
     (tmp_path / "letter.txt").touch()
@@ -53,9 +50,7 @@ def test_a_run_may_begin_where_a_night_has_begun_its_log(tmp_path: Path) -> None
 GOOD_RUN, WORSE = run_of({1: "FAIL"}), run_of({1: "FAIL", 2: "FAIL"})
 
 
-def test_a_regression_is_new_in_one_night_known_in_the_next_and_fixed_in_the_third(
-    nights: Nights,
-) -> None:
+def test_a_regression_is_new_in_one_night_known_in_the_next_and_fixed_in_the_third(nights):
     assert "1 baseline (exit status 0)" in nights.night(0, forky=GOOD_RUN)
     said = nights.night(1, forky=WORSE)
     assert re.search(rf"regressed, since this night: PASS -> FAIL +REG-01 +{CASE}", said)
@@ -69,7 +64,7 @@ def test_a_regression_is_new_in_one_night_known_in_the_next_and_fixed_in_the_thi
     assert against == ["", *[nights.history.nights[0]] * 3]
 
 
-def test_earlier_regressions_of_a_case_are_counted(nights: Nights) -> None:
+def test_earlier_regressions_of_a_case_are_counted(nights):
     for status, verdicts in ((0, {}), (1, {3: "FAIL"}), (0, {}), (1, {3: "FAIL"})):
         said = nights.night(status, forky=run_of(verdicts))
     assert "since this night, and earlier in 1 of 3 nights" in said
@@ -77,9 +72,7 @@ def test_earlier_regressions_of_a_case_are_counted(nights: Nights) -> None:
     assert f"new, first seen {second}, seen in 2 of these 3 nights: valid refused" in said
 
 
-def test_changed_cases_stand_below_their_defect_and_others_after_the_defects(
-    nights: Nights,
-) -> None:
+def test_changed_cases_stand_below_their_defect_and_others_after_the_defects(nights):
     nights.night(0, forky=run_of({1: "FAIL"}))
     said = nights.night(1, forky=run_of({1: "FAIL", 2: "FAIL", 4: "UNSUPPORTED"}))
     lines = [line.split(":")[0] for line in said.splitlines() if line.startswith("    ")]
@@ -98,7 +91,7 @@ def test_changed_cases_stand_below_their_defect_and_others_after_the_defects(
     assert "        fixed, was present since" in said
 
 
-def test_a_defect_without_a_result_in_a_night_is_still_present(nights: Nights) -> None:
+def test_a_defect_without_a_result_in_a_night_is_still_present(nights):
     nights.night(0, forky=GOOD_RUN)
     said = nights.night(3, forky=run_of({1: "MISSED"}))
     assert "no longer decided: FAIL -> MISSED" in said
@@ -115,7 +108,7 @@ def test_a_defect_without_a_result_in_a_night_is_still_present(nights: Nights) -
     )
 
 
-def test_a_night_cut_short_does_not_count_as_free_of_a_defect(nights: Nights) -> None:
+def test_a_night_cut_short_does_not_count_as_free_of_a_defect(nights):
     nights.night(0, forky=run_of({}))
     for status, verdict in ((1, "FAIL"), (3, "MISSED")):
         nights.night(status, forky=run_of({1: verdict}))
@@ -126,16 +119,14 @@ def test_a_night_cut_short_does_not_count_as_free_of_a_defect(nights: Nights) ->
     assert "and earlier in" not in said
 
 
-def test_newly_unsupported_cases_are_named_and_cases_that_were_not_run_are_counted(
-    nights: Nights,
-) -> None:
+def test_newly_unsupported_cases_are_named_and_cases_that_were_not_run_are_counted(nights):
     nights.night(0, forky=run_of({}))
     said = nights.night(0, forky=run_of({4: "UNSUPPORTED"}, count=7))
     assert f"newly unsupported: PASS -> UNSUPPORTED  REG-01  {SUITE.cases[4].id}" in said
     assert "; 1 case of that night not tried" in said
 
 
-def test_changes_under_test_are_named(nights: Nights) -> None:
+def test_changes_under_test_are_named(nights):
     for kernel, build_id, mutant in (("7.2.0", "a" * 40, "1"), ("7.2.1", "b" * 40, "2")):
         under_test = {
             "kernel": {"build_id": build_id},
@@ -153,7 +144,7 @@ def test_changes_under_test_are_named(nights: Nights) -> None:
     assert f"under test: kernel 7.2.0 -> 7.2.1; {changed}" in said
 
 
-def test_a_cell_that_cannot_run_affects_only_itself(nights: Nights) -> None:
+def test_a_cell_that_cannot_run_affects_only_itself(nights):
     nights.night(0, forky=GOOD_RUN, sid=GOOD_RUN)
     said = nights.night(3, sid="rdma-cts: the mirror cannot be reached\n", forky=GOOD_RUN)
     assert re.search(
@@ -169,19 +160,14 @@ def test_a_cell_that_cannot_run_affects_only_itself(nights: Nights) -> None:
     "run",
     [run_of({1: "FAIL"}, complete=False), run_of({1: "FAIL", 5: "MISSED"})],
 )
-def test_a_run_cut_short_is_not_decided_and_nothing_is_compared_with_it(
-    nights: Nights,
-    run: Recorded,
-) -> None:
+def test_a_run_cut_short_is_not_decided_and_nothing_is_compared_with_it(nights, run):
     nights.night(0, forky=GOOD_RUN)
     nights.night(3, forky=run)
     nights.night(1, forky=WORSE)
     assert nights.outcomes("forky") == [BASELINE, UNDECIDED, REGRESSED]
 
 
-def test_an_image_that_cannot_be_renewed_is_reported_and_the_old_image_is_used(
-    nights: Nights,
-) -> None:
+def test_an_image_that_cannot_be_renewed_is_reported_and_the_old_image_is_used(nights):
     nights.no_network = True
     kernel = bzimage(nights.folder.parent / "k", "7.3.0")
     said = nights.night(
@@ -197,14 +183,14 @@ def test_an_image_that_cannot_be_renewed_is_reported_and_the_old_image_is_used(
     assert nights.ages == {"forky": 1, "sid": 1}
 
 
-def test_runs_of_other_cases_are_not_compared(nights: Nights) -> None:
+def test_runs_of_other_cases_are_not_compared(nights):
     nights.night(0, "--tier", "smoke", forky=GOOD_RUN)
     nights.night(0, forky=WORSE)
     assert nights.outcomes("forky") == [BASELINE, BASELINE]
     nights.night(1, "--tier", "smoke", forky=WORSE)
 
 
-def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
+def test_each_cell_is_a_run_with_the_options_given(nights):
     modules = nights.folder.parent
     kernel = bzimage(modules / "k", "7.3.0")
     nights.night(
@@ -229,9 +215,8 @@ def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
 
 
 def test_a_cell_whose_run_failed_after_its_results_is_undecided_with_the_reason(
-    nights: Nights,
-    monkeypatch: Patch,
-) -> None:
+    nights, monkeypatch
+):
     def full_disk(command: list[str], environment: Mapping[str, str], output: int) -> int:
         os.write(output, b"rdma-cts: report.html cannot be written: No space left on device\n")
         nights.finished(command, environment, output)
@@ -245,13 +230,10 @@ def test_a_cell_whose_run_failed_after_its_results_is_undecided_with_the_reason(
     assert "1 baseline (exit status 0)" in nights.night(0, forky=GOOD_RUN)
 
 
-def test_variables_of_the_guest_have_no_effect_on_the_host(
-    nights: Nights,
-    monkeypatch: Patch,
-) -> None:
+def test_variables_of_the_guest_have_no_effect_on_the_host(nights, monkeypatch):
     seen: list[dict[str, str]] = []
 
-    def observed(command: list[str], environment: Mapping[str, str], output: int) -> int:
+    def observed(command, environment, output):
         with monkeypatch.context() as process:
             process.setattr(os, "environ", {**environment})
             named = option(command, "--guest-env")
@@ -268,14 +250,10 @@ def test_variables_of_the_guest_have_no_effect_on_the_host(
     assert guest["LD_PRELOAD"].startswith("libasan.so")
 
 
-def test_a_running_night_is_shown_as_running(
-    nights: Nights,
-    monkeypatch: Patch,
-    tmp_path: Path,
-) -> None:
+def test_a_running_night_is_shown_as_running(nights, monkeypatch, tmp_path):
     shown: list[str] = []
 
-    def observed(command: list[str], environment: Mapping[str, str], output: int) -> int:
+    def observed(command, environment, output):
         cell = nights.history.of("forky")[-1]
         shown.append(cell.outcome.outcome)
         assert not nights.history.problems
@@ -298,7 +276,7 @@ _finished(["sh", "-c", f"echo $$ >{sys.argv[1]}; exec sleep 36000"], os.environ,
 """
 
 
-def test_the_run_ends_with_a_night_that_is_killed(tmp_path: Path) -> None:
+def test_the_run_ends_with_a_night_that_is_killed(tmp_path):
     file = tmp_path / "pid"
     command = [sys.executable, "-c", NIGHT_OF_ONE_RUN, str(file)]
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}) as night:
@@ -307,7 +285,7 @@ def test_the_run_ends_with_a_night_that_is_killed(tmp_path: Path) -> None:
     await_true(lambda: not is_running(int(file.read_text())))
 
 
-def test_a_night_can_test_a_driver_from_a_source_tree(nights: Nights, tmp_path: Path) -> None:
+def test_a_night_can_test_a_driver_from_a_source_tree(nights, tmp_path):
     laid(tmp_path, dict.fromkeys(("drivers/infiniband/sw/rxe/rxe.c", "include/rdma/x.h"), ""))
     for words in ("init --quiet", "add .", "-c user.name=a -c user.email=a@b commit --quiet -m a"):
         subprocess.run(["git", "-C", tmp_path, *words.split()], check=True)
@@ -321,10 +299,8 @@ def test_a_night_can_test_a_driver_from_a_source_tree(nights: Nights, tmp_path: 
 
 
 def test_the_output_of_a_night_is_also_a_message_and_the_data_of_a_webhook(
-    nights: Nights,
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+    nights, tmp_path, monkeypatch
+):
     sent, hook = tmp_path / "sent", tmp_path / "hook.json"
     sendmail = script(tmp_path / "bin" / "sendmail", f"[ $1 = -t ] && cat >{sent}")
     monkeypatch.setenv("PATH", f"{sendmail.parent}:{os.environ['PATH']}")
@@ -350,16 +326,12 @@ def test_the_output_of_a_night_is_also_a_message_and_the_data_of_a_webhook(
     assert "is not a night" not in nights.night(0, forky=GOOD_RUN)
 
 
-def test_a_night_in_the_future_is_reported(nights: Nights) -> None:
+def test_a_night_in_the_future_is_reported(nights):
     (nights.folder / "99990101T000000Z").mkdir(parents=True)
     assert "the history has a later night" in nights.night(0, forky=GOOD_RUN)
 
 
-def test_the_error_message_of_a_run_is_reported(
-    tmp_path: Path,
-    cli: Cli,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_error_message_of_a_run_is_reported(tmp_path, cli, monkeypatch):
     """The run is a real process, and not a simulated run."""
     cache = tmp_path / "cache"
     cache.mkdir()
@@ -379,10 +351,7 @@ def test_the_error_message_of_a_run_is_reported(
 
 @pytest.mark.guest
 @pytest.mark.nightly
-def test_a_regression_in_the_guest_is_reported_in_one_night_and_fixed_in_the_next(
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_a_regression_in_the_guest_is_reported_in_one_night_and_fixed_in_the_next(tmp_path, cli):
     case = "reg_mr/access_flags/remote-write-without-local-write+none"
     history = tmp_path / "history"
     command = f"nightly --history {history} --stack forky --only {case} --no-confirm --yes --renew 99999".split()

@@ -1,16 +1,12 @@
 """Tests of the trial of mutants at night: which mutants it tries, and what it keeps of earlier nights."""
 
-from __future__ import annotations
-
 import argparse
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conformance.errors import UserError
 from conformance.tables.tiers import Shard
-from kinds import Patch
 from test_kernel_trial import finding
 from trial import kernel_runs
 from trial.kernel import report
@@ -22,9 +18,7 @@ from trial.kernel.trying import (
 )
 
 
-def test_the_history_keeps_mutants_that_were_not_tried_and_reports_those_no_longer_killed(
-    tmp_path: Path,
-) -> None:
+def test_the_history_keeps_mutants_that_were_not_tried_and_reports_those_no_longer_killed(tmp_path):
     report.write(tmp_path, [finding("one", BY_ITS_RULE), finding("two", BY_ITS_RULE)], {})
     before = report.read_history(tmp_path)
     now = [finding("one", SURVIVED)]
@@ -39,9 +33,7 @@ def test_the_history_keeps_mutants_that_were_not_tried_and_reports_those_no_long
         report.read_history(tmp_path)
 
 
-def test_a_night_tries_the_mutants_that_survived_or_are_new_and_a_tenth_of_all(
-    monkeypatch: Patch,
-) -> None:
+def test_a_night_tries_the_mutants_that_survived_or_are_new_and_a_tenth_of_all(monkeypatch):
     mutants = read_mutants()
     before: report.History = {
         mutant.name: {"outcome": ACCEPTED if mutant.permitted else BY_ITS_RULE}

@@ -24,7 +24,7 @@ def against_trixie(forky: Digest) -> Novelty:
     return news
 
 
-def test_each_defect_is_either_new_or_not_new(forky: Digest) -> None:
+def test_each_defect_is_either_new_or_not_new(forky):
     news = against_trixie(forky)
     new = [item.defect.fingerprint for item in news.new]
     earlier = [defect.fingerprint for defect in news.earlier]
@@ -35,14 +35,14 @@ def test_each_defect_is_either_new_or_not_new(forky: Digest) -> None:
     assert "6c8e18b350a5" in earlier
 
 
-def test_nothing_is_new_against_the_run_itself(forky: Digest) -> None:
+def test_nothing_is_new_against_the_run_itself(forky):
     news = novelty(forky, forky)
     assert news is not None
     assert list(news.new) == []
     assert news.sentence == f"0 defects new against {forky.path}, 23 not new, 0 gone"
 
 
-def test_new_defects_come_first_and_the_most_severe_of_them_on_top(forky: Digest) -> None:
+def test_new_defects_come_first_and_the_most_severe_of_them_on_top(forky):
     news = against_trixie(forky)
     lines = summary(forky, RUNS, news=news).splitlines()
     assert lines[1] == news.sentence
@@ -56,7 +56,7 @@ def test_new_defects_come_first_and_the_most_severe_of_them_on_top(forky: Digest
     assert summary(forky, RUNS, level=QUIET, news=news).startswith(news.sentence)
 
 
-def test_the_page_against_an_earlier_run_is_of_one_run(tmp_path: Path) -> None:
+def test_the_page_against_an_earlier_run_is_of_one_run(tmp_path):
     shutil.copy(RUNS / "forky.jsonl", tmp_path / "results.jsonl")
     arguments = ["report", str(tmp_path), "--against", str(RUNS / "trixie.jsonl")]
     assert main(arguments) == 0

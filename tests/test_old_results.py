@@ -6,8 +6,6 @@ RDMA_CTS_FUZZED is the number of damaged files; a fixed seed determines the dama
 or refuses it in one line, without a traceback.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -34,7 +32,7 @@ from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
 from conformance.supervision import Recording, Supervisor, Worker
 from conformance.tables.suite import load_suite
-from kinds import Cli, words
+from kinds import words
 from patience import calls_of
 from reports import explanations, terminal
 from reports.comparison import compare
@@ -47,12 +45,12 @@ VERDICTS = words("FAIL PASS FAIL UNREACHABLE PASS PASS FAIL UNSUPPORTED PASS UNS
 SWEEP = "advise_mr/advice_space/advice-and-flags@libibverbs"
 
 
-def test_each_record_is_written_byte_for_byte_as_it_was_read() -> None:
+def test_each_record_is_written_byte_for_byte_as_it_was_read():
     lines = (OLD / "results.jsonl").read_bytes().splitlines(keepends=True)
     assert [encode(decode(line)) for line in lines] == lines
 
 
-def test_an_old_file_is_read_as_recorded() -> None:
+def test_an_old_file_is_read_as_recorded():
     recorded = read_written(OLD)
     assert [record["verdict"] for record in recorded.results] == VERDICTS
     assert all(isinstance(record["effective"], Verdict) for record in recorded.results)
@@ -63,22 +61,19 @@ def test_an_old_file_is_read_as_recorded() -> None:
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_an_old_run_has_a_report_in_each_format(
-    format_: str,
-    capsysbinary: pytest.CaptureFixture[bytes],
-) -> None:
+def test_an_old_run_has_a_report_in_each_format(format_, capsysbinary):
     assert main(["report", str(OLD), "--format", format_, "--out", "-"]) == 0
     assert SWEEP.partition("@")[0].encode() in capsysbinary.readouterr().out.replace(b"\\", b"")
 
 
-def test_an_old_run_has_severities_and_defects() -> None:
+def test_an_old_run_has_severities_and_defects():
     """The records have no faults, so severities and defects are derived only from verdicts."""
     assert (
         read(OLD).summary.headline == "6 defects in 4 cases: 1 kernel crash (1), 5 wrong report (3)"
     )
 
 
-def test_an_old_run_can_be_rejudged(cli: Cli, tmp_path: Path) -> None:
+def test_an_old_run_can_be_rejudged(cli, tmp_path):
     assert "of 11 results judged again" in cli(1, "judge", OLD, "--out", tmp_path / "judged").out
     headline = (
         "5 defects in 4 cases: 1 kernel crash (1), 1 memory safety (1), 1 not refused (1), 1 valid refused (2), "
@@ -90,14 +85,14 @@ def test_an_old_run_can_be_rejudged(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("id_", "expected"),
+    "id_, expected",
     [("ADV-01", "Last verdict: FAIL"), (SWEEP, "32 of 96 points: those with !LOCAL_WRITE")],
 )
-def test_a_rule_and_a_case_of_it_are_explained(id_: str, expected: str, cli: Cli) -> None:
+def test_a_rule_and_a_case_of_it_are_explained(id_, expected, cli):
     assert expected in cli(0, "explain", id_, "--run", OLD).out
 
 
-def test_an_old_run_can_be_resumed(tmp_path: Path) -> None:
+def test_an_old_run_can_be_resumed(tmp_path):
     copy = shutil.copytree(OLD, tmp_path / "old")
     path = copy / "results.jsonl"
     before = path.read_bytes()
@@ -234,7 +229,7 @@ def read_to_resume(folder: Path) -> None:
         file.cut_back(file.recorded())
 
 
-def test_each_damaged_file_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
+def test_each_damaged_file_is_read_or_refused_in_one_line(tmp_path):
     dice = random.Random(SEED)
     folder = Path(shutil.copytree(OLD, tmp_path / "run"))
     lines = (OLD / "results.jsonl").read_bytes().splitlines(keepends=True)
@@ -274,11 +269,8 @@ COMMANDS = (
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("raw", RAW[:3], ids=range(3))
 def test_each_command_refuses_a_file_with_text_that_no_reader_can_handle(
-    command: str,
-    raw: bytes,
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+    command, raw, tmp_path, cli
+):
     folder = Path(shutil.copytree(OLD, tmp_path / "run"))
     path = folder / "results.jsonl"
     path.write_bytes(
@@ -302,10 +294,7 @@ def planned_run(folder: Path, number: int) -> str:
 
 
 @pytest.mark.parametrize("command", READERS)
-def test_no_command_is_slow_because_of_cases_that_were_only_planned(
-    command: str,
-    tmp_path: Path,
-) -> None:
+def test_no_command_is_slow_because_of_cases_that_were_only_planned(command, tmp_path):
     few, large = (planned_run(tmp_path / str(number), number) for number in (1000, 3000))
     words = command.replace("OLD", str(OLD)).split()
     main([*words, few])  # this call fills the cache for the next call

@@ -13,7 +13,6 @@ import pytest
 from conformance.device import bindings, fork_settings
 from conformance.errors import HostLacks
 from conformance.tables.suite import ROOT
-from kinds import Patch
 from launched import ended
 
 OLDEST = (3, 9)
@@ -21,7 +20,7 @@ FOLDERS = ("conformance", "cases", "fixtures", "reports", "trial", "commands")
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_the_oldest_python_can_parse_every_module(folder: str) -> None:
+def test_the_oldest_python_can_parse_every_module(folder):
     for path in sorted(Path(ROOT, folder).rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text, str(path), feature_version=OLDEST)
@@ -29,7 +28,7 @@ def test_the_oldest_python_can_parse_every_module(folder: str) -> None:
             assert [f"{path}:{line}: {what}" for line, what in newer_parts(tree)] == []
 
 
-def test_every_module_can_be_imported() -> None:
+def test_every_module_can_be_imported():
     """On the oldest Python, this also evaluates what no parser sees, such as `int | None` outside of annotations."""
     for folder in ("conformance", "fixtures", "reports", "trial", "commands"):
         for path in sorted(Path(ROOT, folder).rglob("*.py")):
@@ -40,7 +39,7 @@ def test_every_module_can_be_imported() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a system")
-def test_the_unit_tests_pass_on_the_oldest_python_with_its_own_packages() -> None:
+def test_the_unit_tests_pass_on_the_oldest_python_with_its_own_packages():
     done = ended(ROOT / "ci/oldest.sh")
     assert "Python 3.9" in done.stdout
     assert done.returncode == 0, done.stdout[-4000:]
@@ -85,16 +84,14 @@ def newer_parts(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, "dataclass(slots=, kw_only=)"
 
 
-def test_newer_parts_of_python_are_found() -> None:
+def test_newer_parts_of_python_are_found():
     text = "from enum import StrEnum\nfrom dataclasses import dataclass\nzip(a, b, strict=True)\n"
     text += "n.bit_count() or types.UnionType\n@dataclass(kw_only=True)\nclass A: pass\n"
     text += "Counter(a).total()\n"
     assert sorted(line for line, _ in newer_parts(ast.parse(text))) == [1, 3, 4, 4, 5, 7]
 
 
-def test_the_stand_ins_of_an_older_python_do_what_python_does(
-    monkeypatch: Patch,
-) -> None:
+def test_the_stand_ins_of_an_older_python_do_what_python_does(monkeypatch):
     name = "conformance.older_python"
     newer = importlib.import_module(name)
     monkeypatch.setattr(sys, "version_info", (*OLDEST, 0, "final", 0))
@@ -115,7 +112,7 @@ def test_the_stand_ins_of_an_older_python_do_what_python_does(
         assert len(digest) == 64
 
 
-def test_the_keys_of_a_record_are_the_same_in_an_older_python() -> None:
+def test_the_keys_of_a_record_are_the_same_in_an_older_python():
     from typing import TypedDict
 
     from conformance.older_python import NotRequired, optional_keys, required_keys
@@ -129,7 +126,7 @@ def test_the_keys_of_a_record_are_the_same_in_an_older_python() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "lacking"),
+    "error, lacking",
     [
         (ImportError("cannot import name 'CQEX' from 'pyverbs.cq' (/usr/x.so)"), "cq.CQEX"),
         (
@@ -141,16 +138,12 @@ def test_the_keys_of_a_record_are_the_same_in_an_older_python() -> None:
         (ImportError("cannot import name 'x' from 'conformance'"), ""),
     ],
 )
-def test_what_an_old_pyverbs_lacks_is_named(
-    error: Exception,
-    lacking: str,
-    monkeypatch: Patch,
-) -> None:
+def test_what_an_old_pyverbs_lacks_is_named(error, lacking, monkeypatch):
     monkeypatch.setattr(bindings, "library_version", lambda: "33.2")
     assert bindings.lacking_binding(error) == (lacking and f"pyverbs 33 has no {lacking}")
 
 
-def test_an_old_library_cannot_report_fork_protection(monkeypatch: Patch) -> None:
+def test_an_old_library_cannot_report_fork_protection(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
     with pytest.raises(HostLacks, match="this libibverbs has no ibv_is_fork_initialized"):
         fork_settings.observe("rxe0", "ibv_fork_init", "asked")

@@ -69,9 +69,7 @@ def omissions(guests: Guests, stage: Path) -> Omissions:
     return Omissions(guests, CASES, stage)
 
 
-def test_a_case_that_ends_its_guest_or_its_process_is_a_crash_and_the_others_run(
-    tmp_path: Path,
-) -> None:
+def test_a_case_that_ends_its_guest_or_its_process_is_a_crash_and_the_others_run(tmp_path):
     guests = Guests(_2=Lost(Verdict.CRASH, "in a case", NAMES[2]), _5=None)
     answers = omissions(guests, tmp_path).answers(tmp_path / "good.ko", NAMES)
     assert list(answers) == NAMES
@@ -82,24 +80,19 @@ def test_a_case_that_ends_its_guest_or_its_process_is_a_crash_and_the_others_run
 
 
 @pytest.mark.parametrize(
-    ("module", "ends", "reason"),
+    "module, ends, reason",
     [
         ("bad", {}, "bad: the module does not load: no such symbol"),
         ("good", {"_0": NoSession("no port")}, "good: no session begins: no port"),
         ("good", {"_0": Lost(Verdict.BROKEN, "hangs")}, "good: the guest runs no case"),
     ],
 )
-def test_a_guest_that_runs_no_case_ends_the_trial(
-    module: str,
-    ends: dict[str, Any],
-    reason: str,
-    tmp_path: Path,
-) -> None:
+def test_a_guest_that_runs_no_case_ends_the_trial(module, ends, reason, tmp_path):
     with pytest.raises(UserError, match=reason):
         omissions(Guests(**ends), tmp_path).answers(tmp_path / f"{module}.ko", NAMES)
 
 
-def test_the_cases_are_those_of_the_changes_rules_and_some_rows_of_each_defect() -> None:
+def test_the_cases_are_those_of_the_changes_rules_and_some_rows_of_each_defect():
     shipped = {case.id: result(case, "FAIL") for case in CASES[1:]} | {NAMES[0]: result(CASES[0])}
     violated = violated_by(CASES, shipped)
     assert {case.id for case in violated} == set(NAMES[1:])
@@ -107,7 +100,7 @@ def test_the_cases_are_those_of_the_changes_rules_and_some_rows_of_each_defect()
     assert len(picked(["REG-01"], violated, shipped)) == len(violated)
 
 
-def test_a_change_of_libibverbs_cannot_be_exchanged_in_a_running_guest() -> None:
+def test_a_change_of_libibverbs_cannot_be_exchanged_in_a_running_guest():
     changes = {change.name: is_exchangeable(change) for change in read_changes()}
     assert changes["window-bounds"]
     assert changes["early-posting"]
@@ -116,7 +109,7 @@ def test_a_change_of_libibverbs_cannot_be_exchanged_in_a_running_guest() -> None
     assert not is_exchangeable(Change("a", "why", ("REG-01",), (), (edit,), "1" * 64))
 
 
-def test_the_defects_of_each_change_are_compared() -> None:
+def test_the_defects_of_each_change_are_compared():
     shipped = {case.id: result(case, "FAIL") for case in CASES[:3]}
     whole = {case.id: result(case) for case in CASES[:3]}
     other = Fault(FaultKind.REFUSED, call="ibv_reg_mr()", verb="ibv_reg_mr", errno="ENOMEM")
@@ -137,7 +130,7 @@ def test_the_defects_of_each_change_are_compared() -> None:
     assert causes([second]) == ""
 
 
-def test_a_sweep_that_shows_several_defects_does_not_tell_which_of_them_a_change_cures() -> None:
+def test_a_sweep_that_shows_several_defects_does_not_tell_which_of_them_a_change_cures():
     deviations = [
         {
             "when": "always",

@@ -28,7 +28,7 @@ from conformance.results.rule_conclusions import (
 )
 from conformance.tables.suite import Selection, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
-from kinds import Cli, Folders
+from kinds import Folders
 from patience import calls_of
 from recorded_reference import is_dear, record
 from reports import markdown
@@ -62,12 +62,7 @@ def passing_run(tmp_path_factory: Folders) -> Path:
 
 
 @pytest.mark.parametrize("of", ["html", "junit", "ktap", "markdown", "summary"])
-def test_no_report_of_one_case_says_that_the_device_conforms(
-    passing_run: Path,
-    tmp_path: Path,
-    of: str,
-    cli: Cli,
-) -> None:
+def test_no_report_of_one_case_says_that_the_device_conforms(passing_run, tmp_path, of, cli):
     out = tmp_path / "report"
     cli(0, "report", passing_run, "--format", of, "--out", out)
     text = out.read_text()
@@ -76,17 +71,13 @@ def test_no_report_of_one_case_says_that_the_device_conforms(
 
 
 @pytest.mark.parametrize("level", [QUIET, NORMAL, VERBOSE])
-def test_the_terminal_does_not_say_that_one_case_conforms(passing_run: Path, level: int) -> None:
+def test_the_terminal_does_not_say_that_one_case_conforms(passing_run, level):
     text = summary(read(passing_run), passing_run, level=level)
     assert text.splitlines()[-1] == f"{PARTIAL}; no rule was violated (exit status 0)"
     assert not CONFORMS.search(text)
 
 
-def test_judge_bundle_and_verify_do_not_say_that_one_case_conforms(
-    passing_run: Path,
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_judge_bundle_and_verify_do_not_say_that_one_case_conforms(passing_run, tmp_path, cli):
     bundle = tmp_path / "bundle"
     for status, *command in (
         (0, "judge", passing_run),
@@ -103,10 +94,7 @@ class Refusing(Device):
         return 22
 
 
-def test_every_command_reports_a_violation_of_a_run_that_was_cut_short(
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_every_command_reports_a_violation_of_a_run_that_was_cut_short(tmp_path, cli):
     run = record(tmp_path, SUITE, [CASE], Refusing(), started="2026-01-02T03:04:05+00:00")
     run_read = read(written_records(lines_of(run)[:-1], run))
     assert run_read.summary.status == 1
@@ -154,7 +142,7 @@ def run_concluded(
     )
 
 
-def test_a_whole_run_without_undecided_rules_conforms() -> None:
+def test_a_whole_run_without_undecided_rules_conforms():
     conclusion = run_concluded(["PASS", "UNSUPPORTED", "WAIVED"], other="UNREACHABLE")
     assert (conclusion.words, conclusion.conforms) == (
         "x0 conforms to its documents except for 1 waived rule",
@@ -163,7 +151,7 @@ def test_a_whole_run_without_undecided_rules_conforms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "left"),
+    "found, left",
     [
         (run_concluded(["PASS", "UNREACHABLE"]), "1 rule unreachable here"),
         (run_concluded(["PASS"], left_out=2), "2 cases of the default tier not in the run"),
@@ -177,12 +165,12 @@ def test_a_whole_run_without_undecided_rules_conforms() -> None:
         (run_concluded([]), "no rule verified"),
     ],
 )
-def test_an_incomplete_run_is_partial_and_names_the_gap(found: RunConclusion, left: str) -> None:
+def test_an_incomplete_run_is_partial_and_names_the_gap(found, left):
     assert found.words == f"partial: {left}; no rule was violated"
     assert not found.conforms
 
 
-def test_a_violation_outranks_every_gap() -> None:
+def test_a_violation_outranks_every_gap():
     conclusion = run_concluded(["PASS", "FAIL", "CRASH"], left_out=7)
     assert (conclusion.words, conclusion.status) == (
         "x0 does not conform to its documents: 2 rules violated",
@@ -190,12 +178,12 @@ def test_a_violation_outranks_every_gap() -> None:
     )
 
 
-def test_violated_musts_and_shoulds_are_counted_apart() -> None:
+def test_violated_musts_and_shoulds_are_counted_apart():
     conclusion = run_concluded(["FAIL", "FAIL", "HANG"], levels=["should", "must", "should"])
     assert conclusion.words == "x0 does not conform to its documents: 1 must and 2 shoulds violated"
 
 
-def test_a_run_of_other_tables_cannot_claim_to_be_whole(passing_run: Path, tmp_path: Path) -> None:
+def test_a_run_of_other_tables_cannot_claim_to_be_whole(passing_run, tmp_path):
     header, *results, footer = lines_of(passing_run)
     header["suite"]["tables_sha256"] = "1" * 64
     said = read(written_records([header, *results, footer], tmp_path)).summary.conclusion
@@ -209,11 +197,7 @@ def test_a_run_of_other_tables_cannot_claim_to_be_whole(passing_run: Path, tmp_p
     "changed",
     [{"conclusion": "x0 conforms to its documents"}, {"exit_status": 0}],
 )
-def test_a_summary_that_contradicts_itself_is_damaged(
-    passing_run: Path,
-    tmp_path: Path,
-    changed: dict[str, object],
-) -> None:
+def test_a_summary_that_contradicts_itself_is_damaged(passing_run, tmp_path, changed):
     summary = json.loads(str(renderer("summary").render([read(passing_run)])))
     rule = next(iter(summary["rules"]))
     violated = {**summary, "rules": {**summary["rules"], rule: "FAIL"}, "exit_status": 1}
@@ -242,17 +226,13 @@ DEVICES: Mapping[str, Callable[[], Device]] = {
 
 
 @pytest.mark.parametrize(
-    ("device", "most_points"),
+    "device, most_points",
     [
         ("without-odp", 256),
         *(pytest.param(name, 2048, marks=pytest.mark.nightly) for name in DEVICES),
     ],
 )
-def test_equal_results_of_calls_have_equal_verdicts(
-    tmp_path: Path,
-    device: str,
-    most_points: int,
-) -> None:
+def test_equal_results_of_calls_have_equal_verdicts(tmp_path, device, most_points):
     cases = [
         case
         for case in of_tier(SUITE.cases, DEFAULT)
@@ -273,7 +253,7 @@ SMOKE = of_tier(SUITE.cases, "smoke")
 # The smallest tier
 
 
-def test_smoke_has_each_direction_of_every_rule() -> None:
+def test_smoke_has_each_direction_of_every_rule():
     shown = {(rule, shown.direction) for of in SMOKE for rule, shown in shown_of_rules(of)}
     everything = {
         (rule, shown.direction)
@@ -284,14 +264,14 @@ def test_smoke_has_each_direction_of_every_rule() -> None:
     assert {rule for of in SMOKE for rule in of.rules} == set(SUITE.registry)
 
 
-def test_the_smoke_tier_is_computed_once() -> None:
+def test_the_smoke_tier_is_computed_once():
     """So the forks of a process, one for each host of a lab, need not compute the tier."""
     suite = replace(SUITE)
     first, again = (calls_of(lambda: Selection(tier="smoke").apply(suite)) for _ in range(2))
     assert again < first / 5
 
 
-def test_a_tier_restricts_every_other_selection() -> None:
+def test_a_tier_restricts_every_other_selection():
     smoke = Selection(rules=["REG-15"], tier="smoke").apply(SUITE)
     assert {of.id for of in smoke} == {of.id for of in SMOKE if "REG-15" in of.rules}
     for tier in TIERS:
@@ -299,7 +279,7 @@ def test_a_tier_restricts_every_other_selection() -> None:
         assert {of.id for of in Selection(verbs=["bind_mw"], tier=tier).apply(SUITE)} <= ids
 
 
-def test_a_smoke_run_verifies_no_rule(tmp_path: Path) -> None:
+def test_a_smoke_run_verifies_no_rule(tmp_path):
     run = read(record(tmp_path, SUITE, SMOKE, Device(), tier="smoke"))
     assert run.summary.status == 0
     assert "verified" not in run.summary.sentence

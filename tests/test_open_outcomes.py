@@ -4,7 +4,6 @@ other reasons why a row does not judge the outcome of its call."""
 import importlib
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -68,25 +67,25 @@ def decided() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("word", ["", EITHER])
-def test_no_row_leaves_open_what_another_row_judges(word: str, decided: dict[str, str]) -> None:
+def test_no_row_leaves_open_what_another_row_judges(word, decided):
     judged = {case.id: decided.get(call_of(case)) for case in undecided(word)}
     assert {case: row for case, row in judged.items() if row} == {}
 
 
-def test_a_row_that_permits_both_outcomes_judges_what_follows() -> None:
+def test_a_row_that_permits_both_outcomes_judges_what_follows():
     rows = undecided(EITHER)
     assert len(rows) > 50
     for case in rows:
         assert any(step.then.outcome != "open" for step in case.afterwards), case.id
 
 
-def test_an_open_row_says_why_no_document_decides() -> None:
+def test_an_open_row_says_why_no_document_decides():
     rows = undecided("")
     assert rows
     assert [case.id for case in rows if not (case.about or case.note)] == []
 
 
-def test_what_is_judged_elsewhere_is_judged_there() -> None:
+def test_what_is_judged_elsewhere_is_judged_there():
     """The rule that judges the call has a row or a clause with a decided outcome."""
     deciding = {
         rule
@@ -103,9 +102,7 @@ def test_what_is_judged_elsewhere_is_judged_there() -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_no_recorded_open_outcome_is_a_missing_verb_or_an_undeclared_capability(
-    stack: str, tmp_path: Path
-) -> None:
+def test_no_recorded_open_outcome_is_a_missing_verb_or_an_undeclared_capability(stack, tmp_path):
     """The recorded observations of all open rows are judged again, by the present rules."""
     recorded = quotes.recorded(stack)
     rows = {case.id: case for case in undecided("")}
@@ -124,7 +121,7 @@ def test_no_recorded_open_outcome_is_a_missing_verb_or_an_undeclared_capability(
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_no_rule_is_verified_by_open_outcomes_alone(stack: str) -> None:
+def test_no_rule_is_verified_by_open_outcomes_alone(stack):
     """A rule is verified, completely or for what the device offers, only if a result shows a documented outcome."""
     recorded = quotes.recorded(stack)
     conclusions = conclude_rules(recorded.results, Needs.of_header(recorded.header))

@@ -36,7 +36,7 @@ def ran(kind: str, out: Path, *options: str) -> tuple[Recorded, str]:
     return recorded, done.stdout
 
 
-def test_cases_on_iwarp_have_the_expected_verdicts(tmp_path: Path) -> None:
+def test_cases_on_iwarp_have_the_expected_verdicts(tmp_path):
     """The module of siw is compiled for the kernel of the guest."""
     recorded, _ = ran("siw", tmp_path / "out", "--driver", "siw")
     device = recorded.header["device"]
@@ -50,7 +50,7 @@ def test_cases_on_iwarp_have_the_expected_verdicts(tmp_path: Path) -> None:
     assert plan["argv"][:3] == ["--guest", "--driver", "siw"]
 
 
-def test_a_mutant_of_siw_is_killed_by_a_case_that_passes_without_it(tmp_path: Path) -> None:
+def test_a_mutant_of_siw_is_killed_by_a_case_that_passes_without_it(tmp_path):
     case, name = "reg_mr/extent/rdma-write-of-200-at-0", "last-byte-refused"
     words = (
         "--driver",
@@ -69,7 +69,7 @@ def test_a_mutant_of_siw_is_killed_by_a_case_that_passes_without_it(tmp_path: Pa
     assert (entry["outcome"], entry["by"]) == (BY_ITS_RULE, [case])
 
 
-def test_mended_cases_pass_and_the_report_names_the_changes(tmp_path: Path) -> None:
+def test_mended_cases_pass_and_the_report_names_the_changes(tmp_path):
     recorded, said = ran("mended", tmp_path / "out", "--stack", "forky-mended")
     changes = {change.name: change.sha256 for change in read_changes()}
     assert recorded.header["stack"] == "forky-mended"
@@ -78,6 +78,6 @@ def test_mended_cases_pass_and_the_report_names_the_changes(tmp_path: Path) -> N
     assert all("--stack forky-mended" in result["repro"] for result in recorded.results)
 
 
-def test_cases_without_their_resource_are_unreachable_with_a_remedy(tmp_path: Path) -> None:
+def test_cases_without_their_resource_are_unreachable_with_a_remedy(tmp_path):
     """The guest has no huge pages, dma-bufs, swap space, persistent memory or C compiler, and little memory to lock."""
     ran("bare", tmp_path / "out", "--guest-env", "RDMA_CTS_BARE=8192")

@@ -86,7 +86,7 @@ def run_of(out: Path, *options: str | Path, **environment: str) -> Recorded:
     return read_written(out)
 
 
-def test_the_given_module_was_loaded(resumed: Recorded, place: Path) -> None:
+def test_the_given_module_was_loaded(resumed, place):
     under_test = resumed.header["under_test"]
     assert under_test["modules"]["rdma_rxe"]["build_id"] == MARK.hex()
     assert under_test["modules"]["ib_core"]["build_id"] != MARK.hex()
@@ -94,7 +94,7 @@ def test_the_given_module_was_loaded(resumed: Recorded, place: Path) -> None:
     assert modules == {"rdma_rxe.ko": sha256_of(place / "modules/rdma_rxe.ko")}
 
 
-def test_the_given_libraries_were_loaded(resumed: Recorded, place: Path) -> None:
+def test_the_given_libraries_were_loaded(resumed, place):
     (provider,) = (place / "prefix/lib/libibverbs").iterdir()
     under_test = resumed.header["under_test"]
     assert under_test["libraries"][provider.name] == sha256_of(provider)
@@ -105,7 +105,7 @@ def verdicts(recorded: Recorded) -> dict[str, tuple[str, str]]:
     return {line["case"]: (line["verdict"], line["reason"]) for line in recorded.results}
 
 
-def test_the_taint_by_an_unsigned_module_fails_no_case(resumed: Recorded) -> None:
+def test_the_taint_by_an_unsigned_module_fails_no_case(resumed):
     assert resumed.header["env"]["tainted"] != 0
     assert [verdicts(resumed)[case][0] for case in CHOSEN] == ["PASS", "FAIL"]
 
@@ -122,12 +122,7 @@ def others(recorded: Recorded) -> dict[str, object]:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("options", [(), ("--deadline", "100")])
-def test_resumed_guests_have_the_results_of_a_booted_guest(
-    options: tuple[str, ...],
-    booted: Recorded,
-    resumed: Recorded,
-    tmp_path: Path,
-) -> None:
+def test_resumed_guests_have_the_results_of_a_booted_guest(options, booted, resumed, tmp_path):
     """The booted guest is compared with a resumed guest with the same builds, and with a guest without them, once with
     the default deadline and once with another. The builds are those of the image, except for the build id."""
     for results in (resumed, run_of(tmp_path / "out", *options)):
@@ -137,7 +132,7 @@ def test_resumed_guests_have_the_results_of_a_booted_guest(
 
 
 @pytest.mark.nightly
-def test_a_kept_guest_can_be_started_again(booted: Recorded, place: Path) -> None:
+def test_a_kept_guest_can_be_started_again(booted, place):
     assert booted.header["under_test"]["given"]["environment"] == {"COLOUR": "blue"}
     assert sorted(path.name for path in (place / "out/guest").iterdir()) == [
         "job.erofs",
@@ -187,10 +182,7 @@ def in_a_shell(place: Path, out: Path, commands: str, *options: str | Path) -> s
     return done.stdout
 
 
-def test_a_shell_in_the_guest_has_the_devices_and_the_given_options(
-    place: Path,
-    tmp_path: Path,
-) -> None:
+def test_a_shell_in_the_guest_has_the_devices_and_the_given_options(place, tmp_path):
     word = 'it\'s "$quoted"'
     laid(tmp_path, {"overlay/opt/report.py": REPORT})
     options = (
@@ -228,10 +220,7 @@ def test_a_shell_in_the_guest_has_the_devices_and_the_given_options(
 
 
 @pytest.mark.nightly
-def test_a_run_in_a_shell_of_the_guest_is_a_run_on_a_device_of_a_host(
-    place: Path,
-    tmp_path: Path,
-) -> None:
+def test_a_run_in_a_shell_of_the_guest_is_a_run_on_a_device_of_a_host(place, tmp_path):
     said = in_a_shell(
         place,
         tmp_path / "shell",
@@ -242,10 +231,7 @@ def test_a_run_in_a_shell_of_the_guest_is_a_run_on_a_device_of_a_host(
 
 
 @pytest.mark.nightly
-def test_the_network_of_the_guest_loses_packets_in_both_directions_and_cases_pass(
-    place: Path,
-    tmp_path: Path,
-) -> None:
+def test_the_network_of_the_guest_loses_packets_in_both_directions_and_cases_pass(place, tmp_path):
     """The cases have hundreds of packets of reliable connections, and pass on Soft-RoCE."""
     shown = "tc -s qdisc show dev d0; ip netns exec rdma-cts-wire tc -s qdisc show dev d1"
     said = in_a_shell(

@@ -41,7 +41,7 @@ def layer_of(place: str) -> str:
     return _LAYERS[first]
 
 
-def test_the_evidence_names_the_layer_of_the_source() -> None:
+def test_the_evidence_names_the_layer_of_the_source():
     shown = {name for stack in STACKS for name in defects(stack)} & PLACES.keys()
     layer_count = 0
     for fingerprint in sorted(shown):
@@ -55,12 +55,12 @@ def test_the_evidence_names_the_layer_of_the_source() -> None:
 
 
 @pytest.mark.parametrize("stack", ["rxe", "trixie"])
-def test_every_defect_of_rxe_has_a_place_in_the_sources(stack: str) -> None:
+def test_every_defect_of_rxe_has_a_place_in_the_sources(stack):
     assert [name for name in defects(stack) if name not in PLACES] == []
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_no_device_fails_for_a_defect_of_another_layer(stack: str) -> None:
+def test_no_device_fails_for_a_defect_of_another_layer(stack):
     for defect in defects(stack).values():
         if defect.answering.layer in (CORE, LIBIBVERBS):
             records = [symptom.record for symptom in defect.symptoms]
@@ -79,7 +79,7 @@ def sections() -> Mapping[str, Mapping[str, str]]:
 
 
 @pytest.mark.parametrize("fingerprint", sections())
-def test_a_defect_of_the_findings_is_owned_by_the_layer_of_its_place(fingerprint: str) -> None:
+def test_a_defect_of_the_findings_is_owned_by_the_layer_of_its_place(fingerprint):
     section = sections()[fingerprint]
     layer, _, evidence = section["answered by"].partition(" (")
     assert layer == layer_of(section["where"])

@@ -111,7 +111,7 @@ def stanza(text: str, field: str) -> set[str]:
     return {name for name in names if not name.startswith("$")}
 
 
-def test_the_package_depends_on_the_packages_of_the_table() -> None:
+def test_the_package_depends_on_the_packages_of_the_table():
     control = (ROOT / "debian" / "control").read_text().split("\n\n")[1]
     host = {need.package for need in packages.needs(("suite", *packages.HOST))}
     guest = {need.package for need in packages.needs(packages.guest(AMD64))}
@@ -135,7 +135,7 @@ def files_of_rpm(path: Path) -> set[str]:
 
 
 @pytest.mark.nightly
-def test_lintian_reports_nothing(deb: Packages) -> None:
+def test_lintian_reports_nothing(deb):
     (changes,) = deb.suite.parent.glob("*.changes")
     command = (
         "lintian",
@@ -149,7 +149,7 @@ def test_lintian_reports_nothing(deb: Packages) -> None:
 
 
 @pytest.mark.nightly
-def test_the_trial_is_a_package_of_its_own(deb: Packages, rpm: Packages) -> None:
+def test_the_trial_is_a_package_of_its_own(deb, rpm):
     files = files_of_deb(deb.trial)
     assert files_of_rpm(rpm.trial) == files
     assert f"{SUITE}/commands/trial.py" in files
@@ -159,7 +159,7 @@ def test_the_trial_is_a_package_of_its_own(deb: Packages, rpm: Packages) -> None
 
 
 @pytest.mark.nightly
-def test_both_packages_have_the_same_files_of_the_suite(deb: Packages, rpm: Packages) -> None:
+def test_both_packages_have_the_same_files_of_the_suite(deb, rpm):
     from_deb = files_of_deb(deb.suite)
     assert files_of_rpm(rpm.suite) == from_deb
     assert {
@@ -183,7 +183,7 @@ def files(tmp_path_factory: Folders) -> Path:
     return folder
 
 
-def test_the_manual_page_has_every_command(files: Path) -> None:
+def test_the_manual_page_has_every_command(files):
     (path,) = (files / "usr/share/man/man1").glob("rdma-cts.1*")
     page = run("man", "--warnings=w", "-l", str(path))
     for command in COMMANDS:
@@ -192,13 +192,13 @@ def test_the_manual_page_has_every_command(files: Path) -> None:
     assert "warning:" not in page
 
 
-def test_the_suite_runs_from_the_installed_files(files: Path) -> None:
+def test_the_suite_runs_from_the_installed_files(files):
     shown = run(str(files / "usr/bin/rdma-cts"), "--version")
     assert re.fullmatch(rf"rdma-cts {re.escape(VERSION)}( \(commit [0-9a-f]+\+?\))?\n", shown)
     assert CASE in run(str(files / "usr/bin/rdma-cts"), "list")
 
 
-def test_without_the_trial_its_command_names_the_package(tmp_path: Path) -> None:
+def test_without_the_trial_its_command_names_the_package(tmp_path):
     suite, trial = tmp_path / "suite", tmp_path / "trial"
     run("sh", "ci/packaging/install.sh", str(suite), str(trial), cwd=ROOT)
     program = suite / "usr/bin/rdma-cts"
@@ -349,7 +349,7 @@ def installed(deb: Packages) -> Iterator[Tree]:
 
 
 @pytest.mark.nightly
-def test_the_autopkgtest_passes(installed: Tree) -> None:
+def test_the_autopkgtest_passes(installed):
     shutil.copy(
         ROOT / "debian" / "tests" / "installed",
         installed.root / HOME.relative_to("/") / "installed",
@@ -360,9 +360,7 @@ def test_the_autopkgtest_passes(installed: Tree) -> None:
 
 
 @pytest.mark.nightly
-def test_nothing_is_written_into_the_directories_of_the_package_even_by_root(
-    installed: Tree,
-) -> None:
+def test_nothing_is_written_into_the_directories_of_the_package_even_by_root(installed):
     before = installed.state(SUITE)
     assert any(name.endswith(".pyc") for name in before), "the package has no bytecode"
     for command in ("list", "list coverage", "list schema table", "explain REG-15", "doctor"):
@@ -373,7 +371,7 @@ def test_nothing_is_written_into_the_directories_of_the_package_even_by_root(
 
 @pytest.mark.guest
 @pytest.mark.nightly
-def test_a_user_runs_a_case_in_the_guest(installed: Tree) -> None:
+def test_a_user_runs_a_case_in_the_guest(installed):
     ensure_image(recipe_for(), cache_directory(), print)  # this needs root
     installed.lend_cache()
     before = installed.state(SUITE)

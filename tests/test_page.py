@@ -1,8 +1,5 @@
 """Tests of report.html of one run in a real browser."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +11,6 @@ from browser import (
     MARKUP,
     RULES,
     SUITE,
-    Browser,
     assert_legible,
     browser,
     build,
@@ -36,7 +32,7 @@ from samples import FLAGS, sweep
 __all__ = ["browser", "page", "varied_page"]  # fixtures
 
 
-def test_no_text_of_the_results_runs_as_a_script_and_all_texts_are_shown(page: Browser) -> None:
+def test_no_text_of_the_results_runs_as_a_script_and_all_texts_are_shown(page):
     build(page)
     assert page.js("window.ran") is None
     assert page.js("document.querySelectorAll('img[src=x], b b, title script').length") == 0
@@ -60,7 +56,7 @@ def test_no_text_of_the_results_runs_as_a_script_and_all_texts_are_shown(page: B
     assert page.js("window.ran") is None
 
 
-def test_each_violated_rule_is_next_to_the_quote_of_its_document(page: Browser) -> None:
+def test_each_violated_rule_is_next_to_the_quote_of_its_document(page):
     build(page)
     (card, *_) = page.find_elements(
         By.XPATH,
@@ -74,7 +70,7 @@ def test_each_violated_rule_is_next_to_the_quote_of_its_document(page: Browser) 
     )
 
 
-def test_verdicts_are_filters_of_cases(page: Browser) -> None:
+def test_verdicts_are_filters_of_cases(page):
     everything = cases(page)
     chip = page.one("button[data-verdict=CRASH]")
     chip.click()
@@ -87,7 +83,7 @@ def test_verdicts_are_filters_of_cases(page: Browser) -> None:
     assert cases(page) == everything
 
 
-def test_the_search_finds_kernel_lines_and_opens_their_rules(page: Browser) -> None:
+def test_the_search_finds_kernel_lines_and_opens_their_rules(page):
     page.press("/")
     assert focused(page) == "search"
     page.press("zebra")
@@ -99,7 +95,7 @@ def test_the_search_finds_kernel_lines_and_opens_their_rules(page: Browser) -> N
     assert focused(page) == "BODY"
 
 
-def test_rows_are_focused_and_opened_by_keyboard(page: Browser) -> None:
+def test_rows_are_focused_and_opened_by_keyboard(page):
     page.press("j")
     first = focused(page)
     page.press("j")
@@ -112,7 +108,7 @@ def test_rows_are_focused_and_opened_by_keyboard(page: Browser) -> None:
     assert rule.get_attribute("open") is not None
 
 
-def test_a_result_has_its_call_outcome_reason_entry_table_and_command(page: Browser) -> None:
+def test_a_result_has_its_call_outcome_reason_entry_table_and_command(page):
     case = SUITE.cases[VERDICTS.index("FAIL")]
     page.execute_script("location.hash = arguments[0]", case.id)
     page.wait(lambda: focused(page) == case.id)
@@ -128,7 +124,7 @@ def test_a_result_has_its_call_outcome_reason_entry_table_and_command(page: Brow
         assert needed in text
 
 
-def test_a_waived_violation_is_shown_with_its_verdict(page: Browser) -> None:
+def test_a_waived_violation_is_shown_with_its_verdict(page):
     build(page)
     (case,) = page.all("details.case[data-verdicts=WAIVED]")
     text = case.get_attribute("textContent") or ""
@@ -136,7 +132,7 @@ def test_a_waived_violation_is_shown_with_its_verdict(page: Browser) -> None:
     assert "javascript:alert(1)" in text
 
 
-def test_a_sweep_has_its_formula_its_map_and_a_legend(page: Browser) -> None:
+def test_a_sweep_has_its_formula_its_map_and_a_legend(page):
     build(page)
     (first, *_) = page.all("details.sweep:has(.FAIL)")
     assert "4 points: those with MW_BIND" in first.text
@@ -155,7 +151,7 @@ def test_a_sweep_has_its_formula_its_map_and_a_legend(page: Browser) -> None:
     ] == ["4", "4"]
 
 
-def test_a_point_of_a_map_is_described_by_keyboard_and_by_pointer(page: Browser) -> None:
+def test_a_point_of_a_map_is_described_by_keyboard_and_by_pointer(page):
     build(page)
     (first, *_) = page.all("details.sweep:has(.FAIL)")
     dot, shown = (
@@ -172,7 +168,7 @@ def test_a_point_of_a_map_is_described_by_keyboard_and_by_pointer(page: Browser)
     page.wait(lambda: dot.text.startswith("access=none"))
 
 
-def test_the_data_path_is_a_table_of_signs(page: Browser) -> None:
+def test_the_data_path_is_a_table_of_signs(page):
     build(page)
     tables = page.all("table.cells")
     assert [table.find_element(By.TAG_NAME, "caption").text for table in tables] == [
@@ -186,7 +182,7 @@ def test_the_data_path_is_a_table_of_signs(page: Browser) -> None:
     assert signs == [["✓", "✓", "⊘"]] * 2 + [["✓", "✓", "✗"]] * 2
 
 
-def test_the_essentials_need_no_script(browser: Browser, tmp_path: Path) -> None:
+def test_the_essentials_need_no_script(browser, tmp_path):
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         show(browser, tmp_path, run(tmp_path, varied(tmp_path)))
@@ -205,7 +201,7 @@ def test_the_essentials_need_no_script(browser: Browser, tmp_path: Path) -> None
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-def test_the_map_has_a_cell_for_each_rule_that_leads_to_the_rule(page: Browser) -> None:
+def test_the_map_has_a_cell_for_each_rule_that_leads_to_the_rule(page):
     cells = page.all(".rule-map a")
     assert len(cells) == len(page.all("details.rule"))
     (cell,) = [cell for cell in cells if cell.get_attribute("aria-label").startswith("REG-15:")]
@@ -216,7 +212,7 @@ def test_the_map_has_a_cell_for_each_rule_that_leads_to_the_rule(page: Browser) 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_has_enough_contrast_with_its_background(page: Browser, scheme: str) -> None:
+def test_every_text_has_enough_contrast_with_its_background(page, scheme):
     media(page, scheme)
     build(page)
     try:
@@ -225,7 +221,7 @@ def test_every_text_has_enough_contrast_with_its_background(page: Browser, schem
         media(page)
 
 
-def test_a_defect_describes_only_its_own_points(browser: Browser, tmp_path: Path) -> None:
+def test_a_defect_describes_only_its_own_points(browser, tmp_path):
     swept = sweep(tmp_path, SUITE.cases[0], FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0)
     (deviation,) = swept["deviations"]
     other: Deviation = {
@@ -245,16 +241,14 @@ def test_a_defect_describes_only_its_own_points(browser: Browser, tmp_path: Path
     assert "another rule" not in card
 
 
-def test_a_defect_is_found_by_its_fingerprint(page: Browser) -> None:
+def test_a_defect_is_found_by_its_fingerprint(page):
     defect = page.all("details.defect")[-1]
     assert defect.get_attribute("open") is None
     page.by_id("search").send_keys((defect.get_attribute("id") or "").removeprefix("defect:"))
     page.wait(lambda: defect.get_attribute("open") is not None)
 
 
-def test_a_rule_that_is_searched_by_its_id_is_first_until_the_search_is_cleared(
-    page: Browser,
-) -> None:
+def test_a_rule_that_is_searched_by_its_id_is_first_until_the_search_is_cleared(page):
     order = (
         "return [...document.querySelectorAll('details.rule')].filter(each => !each.closest('.hidden'))"
         ".map(each => each.id)"
@@ -267,7 +261,7 @@ def test_a_rule_that_is_searched_by_its_id_is_first_until_the_search_is_cleared(
     page.wait(lambda: page.execute_script(order) == before)
 
 
-def test_the_filter_is_in_the_address(page: Browser) -> None:
+def test_the_filter_is_in_the_address(page):
     page.one(".tools [data-verdict=CRASH]").click()
     page.by_id("search").send_keys("crash")
     page.wait(lambda: "?find=crash&verdict=CRASH" in page.current_url)

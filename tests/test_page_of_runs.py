@@ -1,14 +1,11 @@
 """Tests of report.html in a real browser: several runs side by side, a run beside an earlier one, and pages of real or
 large runs."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re
 import zlib
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +15,6 @@ from browser import (
     FIGURES,
     RECORDED,
     SUITE,
-    Browser,
     assert_fits,
     browser,
     build,
@@ -39,10 +35,7 @@ from samples import OUTCOMES, numbered, result, sweep
 __all__ = ["browser"]  # a fixture
 
 
-def test_several_runs_are_columns_and_differing_cases_can_be_selected(
-    browser: Browser,
-    tmp_path: Path,
-) -> None:
+def test_several_runs_are_columns_and_differing_cases_can_be_selected(browser, tmp_path):
     old = [result(case) for case in SUITE.cases[:4]]
     new = [result(case, "FAIL" if case is SUITE.cases[2] else "PASS") for case in SUITE.cases[1:5]]
     show(browser, tmp_path, run(tmp_path, old, stack="trixie"), run(tmp_path, new, stack="forky"))
@@ -70,9 +63,8 @@ def test_several_runs_are_columns_and_differing_cases_can_be_selected(
 
 
 def test_the_defects_of_a_real_run_fit_on_the_first_screen_and_the_page_on_twelve_sheets(
-    browser: Browser,
-    tmp_path: Path,
-) -> None:
+    browser, tmp_path
+):
     show(browser, tmp_path, read(RECORDED))
     lines = browser.all(".defect > summary")
     severities = ["kernel crash"] * 2 + ["memory safety"] * 2 + ["process crash"]
@@ -92,20 +84,14 @@ def test_the_defects_of_a_real_run_fit_on_the_first_screen_and_the_page_on_twelv
     assert_fits(browser)
 
 
-def test_each_run_of_several_has_the_numbers_of_its_defects(
-    browser: Browser,
-    tmp_path: Path,
-) -> None:
+def test_each_run_of_several_has_the_numbers_of_its_defects(browser, tmp_path):
     names = ("rxe", "trixie", "siw")
     show(browser, tmp_path, *(read(ROOT / f"docs/runs/{name}.jsonl.xz") for name in names))
     about = " ".join(browser.all(".of-run")[2].text.split())
     assert re.match(r"[0-9]+ defects in [0-9]+ cases(?: \(and [0-9]+ not confirmed\))?:", about)
 
 
-def test_a_crash_begins_with_what_happened_and_hashes_have_names(
-    browser: Browser,
-    tmp_path: Path,
-) -> None:
+def test_a_crash_begins_with_what_happened_and_hashes_have_names(browser, tmp_path):
     show(browser, tmp_path, read(ROOT / "docs/runs/rxe.jsonl.xz"))
     text = browser.js("document.querySelector('.defect li').textContent")
     assert text.split()[:6] == ["CRASH", "the", "kernel", "under", "test", "died"]
@@ -114,10 +100,7 @@ def test_a_crash_begins_with_what_happened_and_hashes_have_names(
     assert not [name for name in names if "given." in name]
 
 
-def test_a_matrix_shows_which_of_three_runs_has_a_defect_and_when(
-    browser: Browser,
-    tmp_path: Path,
-) -> None:
+def test_a_matrix_shows_which_of_three_runs_has_a_defect_and_when(browser, tmp_path):
     case = SUITE.cases[0]
     runs = [
         run(tmp_path, [result(case, verdict)], stack=stack, started=f"2026-01-0{day}T00:00:00")
@@ -138,10 +121,7 @@ def test_a_matrix_shows_which_of_three_runs_has_a_defect_and_when(
     assert browser.one("h1").text == "trixie and forky and sid, side by side"
 
 
-def test_the_page_of_two_runs_says_which_is_worse_and_lists_what_differs_first(
-    browser: Browser,
-    tmp_path: Path,
-) -> None:
+def test_the_page_of_two_runs_says_which_is_worse_and_lists_what_differs_first(browser, tmp_path):
     trixie, forky = (read(RECORDED.with_name(f"{stack}.jsonl")) for stack in ("trixie", "forky"))
     show(browser, tmp_path, trixie, forky)
     assert browser.one("h1").text == "trixie and forky, side by side"
@@ -164,11 +144,7 @@ def test_the_page_of_two_runs_says_which_is_worse_and_lists_what_differs_first(
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_no_id_widens_a_page_and_a_narrow_one_begins_with_a_defect(
-    browser: Browser,
-    tmp_path: Path,
-    width: int,
-) -> None:
+def test_no_id_widens_a_page_and_a_narrow_one_begins_with_a_defect(browser, tmp_path, width):
     id_ = f"reg_mr/{'x' * 400}"
     texts: dict[str, Any] = dict.fromkeys(("call", "repro"), id_)
     bad = result(SUITE.cases[0], "HANG", case=id_, notes=[id_], **texts)
@@ -184,10 +160,7 @@ def test_no_id_widens_a_page_and_a_narrow_one_begins_with_a_defect(
         assert_fits(browser, width)
 
 
-def test_what_is_new_against_an_earlier_run_is_above_the_other_defects(
-    browser: Browser,
-    tmp_path: Path,
-) -> None:
+def test_what_is_new_against_an_earlier_run_is_above_the_other_defects(browser, tmp_path):
     old = read(RECORDED)
     defect = old.violations.open_defects[0]
     without = [record for record in old.results if record["case"] not in defect.cases]
@@ -204,7 +177,7 @@ def test_what_is_new_against_an_earlier_run_is_above_the_other_defects(
     assert len(rest) == len(old.violations.defects) - 1
 
 
-def test_a_hundred_thousand_points_have_no_elements(browser: Browser, tmp_path: Path) -> None:
+def test_a_hundred_thousand_points_have_no_elements(browser, tmp_path):
     flags: Subsets = {"subsets": [f"FLAG_{number}" for number in range(11)]}
     axes: Axes = {"access": flags, "start": [str(index) for index in range(50)]}
     cases = numbered(700)
@@ -221,7 +194,7 @@ def test_a_hundred_thousand_points_have_no_elements(browser: Browser, tmp_path: 
     assert browser.one(".map").is_displayed()
 
 
-def test_the_data_have_the_fields_of_each_result() -> None:
+def test_the_data_have_the_fields_of_each_result():
     """The test reads the data like the script of the page (reports/page_data.py has the format)."""
     run_ = read(RECORDED)
     marked = r'<script type="application/octet-stream" id="data">([^<]*)</script>'
@@ -248,7 +221,7 @@ def test_the_data_have_the_fields_of_each_result() -> None:
     assert data["unrecorded"] == []
 
 
-def test_rows_are_built_two_hundred_at_a_time(browser: Browser, tmp_path: Path) -> None:
+def test_rows_are_built_two_hundred_at_a_time(browser, tmp_path):
     cases = numbered(450)
     show(browser, tmp_path, run(tmp_path, [result(case) for case in cases.cases]))
     # A link leads to a case that is not among the first 200.

@@ -9,7 +9,7 @@ import pytest
 import commands.patches
 from commands.__main__ import main
 from fixtures.guest.changes import Change, Edit
-from kinds import Patch, Says
+from kinds import Patch
 from launched import git
 from reports.patches.message import trimmed
 from samples import laid
@@ -77,7 +77,7 @@ def made(tree: Path, series: str = "linux") -> list[Path]:
     return sorted((tree.parent / "out" / series).iterdir())
 
 
-def test_git_am_applies_the_series_and_then_the_features(tree: Path) -> None:
+def test_git_am_applies_the_series_and_then_the_features(tree):
     assert patches(tree, "--features", "--signoff", "A Name <name@example.org>") == 0
     git(tree, "am", "--quiet", *map(str, made(tree)))
     assert (tree / DRIVER / "rxe_mw.c").read_text() == LATER.replace(
@@ -94,7 +94,7 @@ def test_git_am_applies_the_series_and_then_the_features(tree: Path) -> None:
     ]
 
 
-def test_a_message_has_the_document_and_the_commit_at_fault_but_not_the_program(tree: Path) -> None:
+def test_a_message_has_the_document_and_the_commit_at_fault_but_not_the_program(tree):
     assert patches(tree, "--signoff", "A Name <name@example.org>") == 0
     mail = made(tree)[1].read_text()
     fault = git(tree, "log", "-1", "--format=%H")[:12]
@@ -112,11 +112,7 @@ def test_a_message_has_the_document_and_the_commit_at_fault_but_not_the_program(
     assert git(tree, "log", "-1", "--skip=1", "--format=%B").count("Fixes: ") == 1
 
 
-def test_a_tree_without_history_has_the_same_patches_without_fixes(
-    tree: Path,
-    tmp_path: Path,
-    capsys: Says,
-) -> None:
+def test_a_tree_without_history_has_the_same_patches_without_fixes(tree, tmp_path, capsys):
     bare = tmp_path / "bare" / "tree"
     laid(bare / DRIVER, {"rxe_mw.c": LATER})
     assert patches(bare) == 0
@@ -126,11 +122,7 @@ def test_a_tree_without_history_has_the_same_patches_without_fixes(
     git(tree, "am", "--quiet", *map(str, made(bare)))
 
 
-def test_the_first_commit_of_a_history_is_not_named_in_fixes(
-    tmp_path: Path,
-    tree: Path,
-    capsys: Says,
-) -> None:
+def test_the_first_commit_of_a_history_is_not_named_in_fixes(tmp_path, tree, capsys):
     imported = tmp_path / "imported" / "tree"
     commit(imported, LATER, "Import")
     assert patches(imported) == 0
@@ -141,7 +133,7 @@ def test_the_first_commit_of_a_history_is_not_named_in_fixes(
     assert ["Fixes:" in letter.read_text() for letter in made(cut)] == [False, True]
 
 
-def test_a_commit_that_only_moves_the_driver_is_not_blamed(tree: Path) -> None:
+def test_a_commit_that_only_moves_the_driver_is_not_blamed(tree):
     old = tree.parent / "moved" / "tree"
     for text, subject in (("\n", "Begin"), (FIRST, "Add binding"), (LATER, "Add the check")):
         commit(old, text, subject, "staging")
@@ -153,10 +145,7 @@ def test_a_commit_that_only_moves_the_driver_is_not_blamed(tree: Path) -> None:
     assert '("Add the check")' in made(old)[1].read_text()
 
 
-def test_a_tree_with_uncommitted_files_is_named_and_the_series_is_for_head(
-    tree: Path,
-    capsys: Says,
-) -> None:
+def test_a_tree_with_uncommitted_files_is_named_and_the_series_is_for_head(tree, capsys):
     laid(tree / DRIVER, {"rxe_mw.c": "int other;\n"})
     assert patches(tree) == 0
     assert (
@@ -167,7 +156,7 @@ def test_a_tree_with_uncommitted_files_is_named_and_the_series_is_for_head(
     assert (tree / DRIVER / "rxe_mw.c").read_text() == "int other;\n"
 
 
-def test_no_program_that_the_tree_names_is_started(tree: Path, tmp_path: Path) -> None:
+def test_no_program_that_the_tree_names_is_started(tree, tmp_path):
     started = tmp_path / "started"
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\ntouch {started}\ncat\n")
@@ -188,11 +177,7 @@ def test_no_program_that_the_tree_names_is_started(tree: Path, tmp_path: Path) -
     assert not started.exists()
 
 
-def test_a_change_that_does_not_fit_is_named_and_left_out(
-    tree: Path,
-    monkeypatch: Patch,
-    capsys: Says,
-) -> None:
+def test_a_change_that_does_not_fit_is_named_and_left_out(tree, monkeypatch, capsys):
     monkeypatch.setattr(
         commands.patches,
         "read_changes",
@@ -210,7 +195,7 @@ def test_a_change_that_does_not_fit_is_named_and_left_out(
     assert [path.name for path in made(tree)] == ["0001-RDMA-rxe-Bind-it.patch"]
 
 
-def test_patches_fails_if_no_change_fits(tree: Path, capsys: Says) -> None:
+def test_patches_fails_if_no_change_fits(tree, capsys):
     commit(tree, "int other;\n", "Another driver")
     assert patches(tree) == 2
     assert (
@@ -218,7 +203,7 @@ def test_patches_fails_if_no_change_fits(tree: Path, capsys: Says) -> None:
     )
 
 
-def test_bad_input_is_reported(tree: Path, capsys: Says, monkeypatch: Patch) -> None:
+def test_bad_input_is_reported(tree, capsys, monkeypatch):
     out = str(tree.parent / "out")
     (tree.parent / "empty").mkdir()
     assert patches(tree, "--signoff", "Name") == 2
@@ -236,7 +221,7 @@ def test_bad_input_is_reported(tree: Path, capsys: Says, monkeypatch: Patch) -> 
     assert capsys.readouterr().err == "rdma-cts: git, which makes the series, is not installed\n"
 
 
-def test_an_oops_is_trimmed_to_its_certain_lines() -> None:
+def test_an_oops_is_trimmed_to_its_certain_lines():
     log = [
         "[    1.000000] rxe0: qp#17 before",
         "[    2.000000] BUG: kernel NULL pointer dereference, address: 0000000000000160",

@@ -1,7 +1,5 @@
 """Tests of the connection to the host of a peer."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from conformance.device.remote_peer import RemoteQueue
 from conformance.errors import LoopbackLost, PeerLost
 from conformance.model.transport import ROCE
 from conformance.tables.suite import ROOT
-from far_host import Far, host
+from far_host import host
 from fixtures.hosts import peer
 from fixtures.hosts.ssh import PARTS, PEER_PARTS
 from patience import PATIENCE_S
@@ -22,7 +20,7 @@ from samples import user_error
 __all__ = ["host"]  # a fixture
 
 
-def test_calls_are_sent_over_ssh(host: Far) -> None:
+def test_calls_are_sent_over_ssh(host):
     channel, device = peer.open_remote("root@node2:fake0", PATIENCE_S)
     with closing(channel):
         assert (device.name, device.transport, device.lid, device.active_mtu) == (
@@ -36,12 +34,12 @@ def test_calls_are_sent_over_ssh(host: Far) -> None:
     assert not host.left()
 
 
-def test_a_peer_without_the_device_is_reported_in_one_line(host: Far) -> None:
+def test_a_peer_without_the_device_is_reported_in_one_line(host):
     with user_error(r"^node2: no RDMA device 'rxe9'; this host has none$", status=4):
         peer.open_remote("node2:rxe9", PATIENCE_S)
 
 
-def test_a_lost_peer_is_a_failure_of_the_loopback_and_not_of_the_device(host: Far) -> None:
+def test_a_lost_peer_is_a_failure_of_the_loopback_and_not_of_the_device(host):
     channel, _ = peer.open_remote("node2:fake0", PATIENCE_S)
     host.cut()
     for _ in range(2):  # the second call fails without waiting
@@ -52,7 +50,7 @@ def test_a_lost_peer_is_a_failure_of_the_loopback_and_not_of_the_device(host: Fa
     channel.close()
 
 
-def test_a_peer_that_does_not_respond_is_lost(host: Far) -> None:
+def test_a_peer_that_does_not_respond_is_lost(host):
     channel, _ = peer.open_remote("node2:fake0", 0.5)
     with pytest.raises(PeerLost, match="the peer is lost: node2 did not respond in time"):
         channel.call("hang")
@@ -60,7 +58,7 @@ def test_a_peer_that_does_not_respond_is_lost(host: Far) -> None:
     channel.close()
 
 
-def test_the_host_of_the_device_has_what_the_peers_host_gets() -> None:
+def test_the_host_of_the_device_has_what_the_peers_host_gets():
     """A worker on the host of the device sends the peer's part of the suite to the host of the peer."""
     names = {
         path.relative_to(ROOT)
@@ -70,7 +68,7 @@ def test_the_host_of_the_device_has_what_the_peers_host_gets() -> None:
     assert names.issuperset(map(Path, PEER_PARTS))
 
 
-def test_each_end_of_xrc_gets_the_numbers_of_the_other_end() -> None:
+def test_each_end_of_xrc_gets_the_numbers_of_the_other_end():
     """Each end gets the numbers of the other end's queue pairs and shared receive queue."""
     connected: list[Any] = []
 

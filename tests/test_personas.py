@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -27,7 +26,6 @@ from conformance.results.waivers import with_effective
 from conformance.tables.carried import is_of_packets
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
-from kinds import Patch, Says
 from recorded_reference import is_dear
 from samples import header
 from trial import report
@@ -74,14 +72,14 @@ some_by_day = pytest.mark.parametrize(
 
 
 @some_by_day
-def test_a_persona_fails_exactly_the_rules_its_driver_violates(persona: Persona) -> None:
+def test_a_persona_fails_exactly_the_rules_its_driver_violates(persona):
     outcome_seen = outcome(persona, clean(persona.name))
     assert (outcome_seen.wrong, outcome_seen.passed) == ((), True)
     assert outcome_seen.verdicts[Verdict.PASS] > 300
     assert Verdict.BROKEN not in outcome_seen.verdicts
 
 
-def test_a_bind_checked_at_access_fails_only_rules_about_its_refusal() -> None:
+def test_a_bind_checked_at_access_fails_only_rules_about_its_refusal():
     """The firmware of mlx5 may check a bind only when a peer uses the window, so that an invalid bind succeeds."""
     mlx5 = BY_NAME["mlx5"]
     persona = replace(mlx5, behaves={**mlx5.behaves, "binds-checked-at-access": ""})
@@ -92,9 +90,7 @@ def test_a_bind_checked_at_access_fails_only_rules_about_its_refusal() -> None:
     assert results.broken == ()
 
 
-def test_requests_that_a_fast_device_has_completed_are_no_evidence_about_requests_in_flight() -> (
-    None
-):
+def test_requests_that_a_fast_device_has_completed_are_no_evidence_about_requests_in_flight():
     persona = BY_NAME["mlx5"]
     fast = replace(persona, behaves={**persona.behaves, "completes-at-once": ""})
     racing = []
@@ -111,11 +107,11 @@ def test_requests_that_a_fast_device_has_completed_are_no_evidence_about_request
     assert (quick.failed, quick.broken) == (usual.failed, ())
 
 
-def test_a_type_that_is_refused_without_errno_is_not_offered() -> None:
+def test_a_type_that_is_refused_without_errno_is_not_offered():
     assert run_clean(BY_NAME["bnxt_re"], []).findings.pairs["UC"] == NOT_OFFERED
 
 
-def test_another_process_may_also_read_on_iwarp() -> None:
+def test_another_process_may_also_read_on_iwarp():
     """Memory that receives the response of a READ needs REMOTE_WRITE on some iWARP devices."""
     persona = BY_NAME["cxgb4"]
     some = [case for case in cases() if case.id.startswith("reg_mr/keys_of_others/second-element")]
@@ -124,7 +120,7 @@ def test_another_process_may_also_read_on_iwarp() -> None:
     assert (ran.failed, ran.broken) == ((), ())
 
 
-def test_a_passing_case_that_detects_no_violation_is_vacuous() -> None:
+def test_a_passing_case_that_detects_no_violation_is_vacuous():
     persona = BY_NAME["mlx5"]
     some = [case for case in cases() if case.rules == ("REG-22",) and case.kind is Kind.ROW]
     ran = run_clean(persona, some)
@@ -136,7 +132,7 @@ def test_a_passing_case_that_detects_no_violation_is_vacuous() -> None:
     assert outcome(persona, ran, [killed], ids[:1]).vacuous == ()
 
 
-def test_a_refusal_without_a_granted_control_proves_nothing() -> None:
+def test_a_refusal_without_a_granted_control_proves_nothing():
     """mana has no atomics, so that a refused atomic does not show that a right was taken away."""
     name = "reg_mr/modified_access/atomics-taken-away"
     tables = ("reg_mr/modified_access/", "reg_mr/rights/")
@@ -149,7 +145,7 @@ def test_a_refusal_without_a_granted_control_proves_nothing() -> None:
 
 
 @in_turn
-def test_the_port_of_a_persona_is_chosen_and_has_its_transport(persona: Persona) -> None:
+def test_the_port_of_a_persona_is_chosen_and_has_its_transport(persona):
     transport, chosen = persona.port.begin()
     assert chosen == persona.port.chosen
     assert transport.iba is persona.stack.has("iba_statuses")
@@ -157,7 +153,7 @@ def test_the_port_of_a_persona_is_chosen_and_has_its_transport(persona: Persona)
 
 
 @some_by_day
-def test_a_device_conforms_if_only_the_kernel_core_violates_rules(persona: Persona) -> None:
+def test_a_device_conforms_if_only_the_kernel_core_violates_rules(persona):
     """A run about the device has exit status 1 only if the driver itself violates a rule, or declares a capability
     that it lacks."""
     failing = {id_ for id_, _, _ in clean(persona.name).failed}
@@ -184,7 +180,7 @@ def test_a_device_conforms_if_only_the_kernel_core_violates_rules(persona: Perso
 
 
 @some_by_day
-def test_statuses_are_required_only_if_the_transport_defines_them(persona: Persona) -> None:
+def test_statuses_are_required_only_if_the_transport_defines_them(persona):
     status_cases = [case for case in cases() if "STAT-" in " ".join(case.rules)]
     passed = [case for case in status_cases if case.id in clean(persona.name).passed]
     if persona.name in IWARP:
@@ -193,7 +189,7 @@ def test_statuses_are_required_only_if_the_transport_defines_them(persona: Perso
         assert passed or not persona.stack.has("rc")
 
 
-def test_a_violation_of_each_rule_is_detected() -> None:
+def test_a_violation_of_each_rule_is_detected():
     """For each violation, cases run until one fails: first the cases of its rule, then all; cheap cases come first."""
     rows_first = sorted(cases(), key=lambda case: case.cost)
     elsewhere = 0
@@ -213,7 +209,7 @@ def detected(violation: Violation, cases: Sequence[Case]) -> bool:
 
 
 @pytest.mark.nightly
-def test_no_violation_of_the_reference_survives_and_few_are_misattributed() -> None:
+def test_no_violation_of_the_reference_survives_and_few_are_misattributed():
     # Only violations that survive the fast cases are tried with the slow cases.
     slow = [case for case in load_suite().cases if case not in cases()]
     findings = [
@@ -226,7 +222,7 @@ def test_no_violation_of_the_reference_survives_and_few_are_misattributed() -> N
 
 @pytest.mark.nightly
 @in_turn
-def test_violations_are_killed(persona: Persona) -> None:
+def test_violations_are_killed(persona):
     findings = []
     for violation in VIOLATIONS[PERSONAS.index(persona) :: len(PERSONAS)]:
         killers = try_violation(violation, cases()).by
@@ -240,7 +236,7 @@ def test_violations_are_killed(persona: Persona) -> None:
     assert offered
 
 
-def test_a_name_of_the_tables_has_one_meaning() -> None:
+def test_a_name_of_the_tables_has_one_meaning():
     """Mutants and behaviours use the names of these modules; the last module with a name would hide the others."""
     meanings: dict[str, tuple[str, object]] = {}
     for module in VOCABULARY:
@@ -254,7 +250,7 @@ def test_a_name_of_the_tables_has_one_meaning() -> None:
 
 
 @in_turn
-def test_every_behaviour_changes_the_reference(persona: Persona) -> None:
+def test_every_behaviour_changes_the_reference(persona):
     kinds = persona.kind().__mro__
     behaves = [BEHAVIOURS[name] for name in persona.behaves]
     assert [kind for kind in behaves if kind not in kinds or kind is Device] == []
@@ -263,7 +259,7 @@ def test_every_behaviour_changes_the_reference(persona: Persona) -> None:
 
 
 @some_by_day
-def test_a_masked_violation_fails_no_row_of_its_rule(persona: Persona) -> None:
+def test_a_masked_violation_fails_no_row_of_its_rule(persona):
     run = clean(persona.name)
     passed = [case for case in cases() if case.id in run.passed and case.kind is Kind.ROW]
     rows = [case for case in passed if not is_of_packets(case)]
@@ -274,9 +270,7 @@ def test_a_masked_violation_fails_no_row_of_its_rule(persona: Persona) -> None:
         assert (violation.name, seen) == (violation.name, [])
 
 
-def test_a_violation_is_skipped_if_not_offered_and_survives_if_undetected(
-    monkeypatch: Patch,
-) -> None:
+def test_a_violation_is_skipped_if_not_offered_and_survives_if_undetected(monkeypatch):
     wraps = named("end-of-a-bind-wraps")
     few = [case for case in cases() if "BIND-17" in case.rules and case.kind is Kind.ROW]
     killers = try_violation(wraps, few).by
@@ -296,11 +290,7 @@ def test_a_violation_is_skipped_if_not_offered_and_survives_if_undetected(
     assert not outcome(BY_NAME["mlx5"], outcomes["mlx5"][1], [survived]).passed
 
 
-def test_the_command_writes_its_table_and_suggests_personas(
-    tmp_path: Path,
-    monkeypatch: Patch,
-    capsys: Says,
-) -> None:
+def test_the_command_writes_its_table_and_suggests_personas(tmp_path, monkeypatch, capsys):
     about = {named("one-byte-too-short").rule, *BY_NAME["efa"].violates}
     few = [case for case in cases() if about.intersection(case.rules)]
     monkeypatch.setattr("trial.violation_runs.of_tier", lambda *_: few)
@@ -315,14 +305,14 @@ def test_the_command_writes_its_table_and_suggests_personas(
     assert "has immediate_data and does not declare it (providers/erdma/" in capsys.readouterr().out
 
 
-def test_personas_can_be_tried_without_violations() -> None:
+def test_personas_can_be_tried_without_violations():
     mana = BY_NAME["mana"]
     few = [case for case in cases() if not mana.violates.keys().isdisjoint(case.rules)]
     (finding,) = try_personas([mana], [], few, jobs=1)
     assert (finding.passed, finding.findings) == (True, ())
 
 
-def test_a_sweep_may_fail_only_by_the_expected_rule(monkeypatch: Patch) -> None:
+def test_a_sweep_may_fail_only_by_the_expected_rule(monkeypatch):
     persona = BY_NAME["mlx5"]
     (sweep,) = [case for case in cases() if case.id == "bind_mw/rights_space/type-1"]
     ran = run_clean(persona, [sweep])
@@ -336,7 +326,7 @@ def _another_rule(done: CaseRun) -> frozenset[str]:
     return violated_by(done) | {"BIND-09"}
 
 
-def test_a_device_may_refuse_requests_and_receives_in_the_error_state() -> None:
+def test_a_device_may_refuse_requests_and_receives_in_the_error_state():
     """On cxgb4, and a READ is refused there if its local memory lacks REMOTE_WRITE."""
     cxgb4 = BY_NAME["cxgb4"]
     names = {

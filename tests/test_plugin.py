@@ -36,7 +36,7 @@ def errors(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line]
 
 
-def test_each_case_is_recorded_with_its_verdict(project: Project) -> None:
+def test_each_case_is_recorded_with_its_verdict(project):
     done = project.run("-rs")
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     assert verdicts(project) == EXPECTED
@@ -70,9 +70,7 @@ def test_each_case_is_recorded_with_its_verdict(project: Project) -> None:
     assert "Traceback" not in done.stdout
 
 
-def test_the_command_that_reproduces_a_case_names_the_sessions_device_and_tables(
-    project: Project,
-) -> None:
+def test_the_command_that_reproduces_a_case_names_the_sessions_device_and_tables(project):
     tables = project.tables.relative_to(project.root)
     only = project.only("works")
     project.pytest(
@@ -106,7 +104,7 @@ def pytest_runtestloop(session):
 
 
 @pytest.mark.parametrize("more", ["", DIRECTLY], ids=["by pytest", "directly"])
-def test_a_lost_connection_is_broken_once_and_ends_the_session(project: Project, more: str) -> None:
+def test_a_lost_connection_is_broken_once_and_ends_the_session(project, more):
     lost = "from conformance.errors import LoopbackLost\nfrom unittest.mock import Mock\n"
     extend(
         project,
@@ -123,7 +121,7 @@ def test_a_lost_connection_is_broken_once_and_ends_the_session(project: Project,
     assert "LoopbackLost: a pair is lost" in done.stdout + done.stderr
 
 
-def test_a_failing_fixture_makes_its_cases_broken(project: Project) -> None:
+def test_a_failing_fixture_makes_its_cases_broken(project):
     extend(project, "@pytest.fixture\ndef bench():\n    raise OSError('the bench fell over')\n")
     done = project.run(rows=("works", "wrongly-accepted"))
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
@@ -142,9 +140,7 @@ def without_times(project: Project) -> dict[str, dict[str, Any]]:
     return results
 
 
-def test_two_workers_and_a_session_without_pytests_protocol_have_the_results_of_one_worker(
-    project: Project,
-) -> None:
+def test_two_workers_and_a_session_without_pytests_protocol_have_the_results_of_one_worker(project):
     project.run()
     alone, planned = without_times(project), project.results().header["planned"]
     (project.root / "out").rename(project.root / "alone")
@@ -161,9 +157,7 @@ def test_two_workers_and_a_session_without_pytests_protocol_have_the_results_of_
     assert without_times(project) == alone
 
 
-def test_only_the_named_cases_of_their_folder_run_and_no_run_is_overwritten(
-    project: Project,
-) -> None:
+def test_only_the_named_cases_of_their_folder_run_and_no_run_is_overwritten(project):
     name = "dereg_mr/test_dereg_mr.py"
     laid(project.root / "cases", {name: (CASES / name).read_bytes()})
     done = project.run(rows=("works",))
@@ -179,14 +173,14 @@ def test_only_the_named_cases_of_their_folder_run_and_no_run_is_overwritten(
     assert (project.root / "out/results.jsonl").read_bytes() == before
 
 
-def test_only_with_an_unknown_case_is_a_usage_error_with_a_suggestion(project: Project) -> None:
+def test_only_with_an_unknown_case_is_a_usage_error_with_a_suggestion(project):
     done = project.run(rows=("workz",))
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     (error,) = errors(done)
     assert "unknown case 'reg_mr/fake/workz' (did you mean reg_mr/fake/works?)" in error
 
 
-def test_mistakes_in_a_table_are_usage_errors_of_one_line_each(project: Project) -> None:
+def test_mistakes_in_a_table_are_usage_errors_of_one_line_each(project):
     table = project.tables / "reg_mr" / "fake.yaml"
     table.write_text(
         "verb: ibv_reg_mr\ncases: 1\nrows:\n  - {id: a, rules: [REG-99], then: succes}\n",
@@ -200,7 +194,7 @@ def test_mistakes_in_a_table_are_usage_errors_of_one_line_each(project: Project)
     assert any("did you mean success?" in line for line in messages)
 
 
-def test_an_unknown_device_is_a_usage_error_of_one_line(project: Project) -> None:
+def test_an_unknown_device_is_a_usage_error_of_one_line(project):
     command = [
         sys.executable,
         "-m",
@@ -226,7 +220,7 @@ def test_an_unknown_device_is_a_usage_error_of_one_line(project: Project) -> Non
     assert not (project.root / "out").exists()
 
 
-def test_collect_only_records_nothing(project: Project) -> None:
+def test_collect_only_records_nothing(project):
     done = project.run("--collect-only", "-q")
     assert done.returncode == pytest.ExitCode.OK
     assert "test_reg_mr[reg_mr/fake/works]" in done.stdout

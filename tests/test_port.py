@@ -10,7 +10,6 @@ from dataclasses import replace
 from ipaddress import IPv6Address
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,6 @@ from conformance.errors import UserError
 from conformance.kernel.interfaces import Interfaces, local_addresses
 from conformance.kernel.netlink import RdmaNetlink
 from conformance.model.transport import INFINIBAND, ROCE
-from kinds import Patch
 from samples import laid, user_error
 from stand_in_hosts import (
     ADDRESS,
@@ -83,7 +81,7 @@ def port_of(tmp_path: Path) -> Callable[..., Port]:
 
 
 @pytest.mark.parametrize(
-    ("link_layer", "gids", "index"),
+    "link_layer, gids, index",
     [
         ("Ethernet", ((LINK_LOCAL, V1, "d0"), (MAPPED, V2, "d0"), (NONE, "", "")), 1),
         ("Ethernet", ((MAPPED, V2, "d0"), (MAPPED, V1, "d0")), 0),  # version 2 at any index
@@ -110,12 +108,7 @@ def port_of(tmp_path: Path) -> Callable[..., Port]:
         ("Unknown", ((LINK_LOCAL, V1, ""),), 0),  # EFA
     ],
 )
-def test_the_best_gid_whose_interface_is_up_is_used(
-    port_of: Any,
-    link_layer: str,
-    gids: tuple[Entry, ...],
-    index: int,
-) -> None:
+def test_the_best_gid_whose_interface_is_up_is_used(port_of, link_layer, gids, index):
     port = port_of(
         link_layer,
         *gids,
@@ -128,13 +121,13 @@ def test_the_best_gid_whose_interface_is_up_is_used(
             port.check(usable)
 
 
-def test_an_empty_gid_is_refused_and_the_usable_gids_are_listed(port_of: Any) -> None:
+def test_an_empty_gid_is_refused_and_the_usable_gids_are_listed(port_of):
     with pytest.raises(UserError, match="this GID of port 1 of any0 is empty") as caught:
         port_of("Unknown", (LINK_LOCAL, V1, "")).check(1)
     assert caught.value.hint == f"usable: 0 ({LINK_LOCAL})"
 
 
-def test_a_port_without_any_gid_is_refused(port_of: Any) -> None:
+def test_a_port_without_any_gid_is_refused(port_of):
     port = port_of("Unknown")
     with user_error(
         "port 1 of any0 has no GID, so .* sent; select another with --port or --device$",
@@ -144,18 +137,14 @@ def test_a_port_without_any_gid_is_refused(port_of: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gids", "hint"),
+    "gids, hint",
     [
         ((), "add an address to its network interface"),
         (((MAPPED, V2, "d0"),), "ip link set d0 up"),
         (((MAPPED, V2, "elsewhere"),), "run in the network namespace of that interface"),
     ],
 )
-def test_a_port_without_a_usable_gid_is_reported_with_what_to_do(
-    port_of: Any,
-    gids: tuple[Entry, ...],
-    hint: str,
-) -> None:
+def test_a_port_without_a_usable_gid_is_reported_with_what_to_do(port_of, gids, hint):
     port = port_of("Ethernet", *gids, interfaces=(("d0", 0x1002, "down"),))
     with user_error("port 1 of any0 has no GID whose network interface is up", status=3) as caught:
         port.choose(port.gids())
@@ -163,7 +152,7 @@ def test_a_port_without_a_usable_gid_is_reported_with_what_to_do(
 
 
 @pytest.mark.parametrize(
-    ("index", "what"),
+    "index, what",
     [
         (2, "is empty"),
         (9, "is empty"),
@@ -171,11 +160,7 @@ def test_a_port_without_a_usable_gid_is_reported_with_what_to_do(
         (4, "has no interface here"),
     ],
 )
-def test_a_gid_that_cannot_be_used_is_refused_and_the_usable_gids_are_listed(
-    port_of: Any,
-    index: int,
-    what: str,
-) -> None:
+def test_a_gid_that_cannot_be_used_is_refused_and_the_usable_gids_are_listed(port_of, index, what):
     gids = (
         (LINK_LOCAL, V1, "d0"),
         (MAPPED, V2, "d0"),
@@ -196,22 +181,19 @@ def test_a_gid_that_cannot_be_used_is_refused_and_the_usable_gids_are_listed(
 
 
 @pytest.mark.parametrize("state", ["0: NOP", "1: DOWN", "2: INIT", "17: NEW"])
-def test_a_port_that_is_not_active_is_refused(port_of: Any, state: str) -> None:
+def test_a_port_that_is_not_active_is_refused(port_of, state):
     with user_error(f"port 1 of any0 is {state[3:].strip()}", status=3):
         port_of("InfiniBand", (LINK_LOCAL, V1, ""), state=state).check()
 
 
-def test_a_port_that_does_not_exist_is_refused_and_the_existing_ports_are_listed(
-    port_of: Any,
-    tmp_path: Path,
-) -> None:
+def test_a_port_that_does_not_exist_is_refused_and_the_existing_ports_are_listed(port_of, tmp_path):
     port_of()
     with pytest.raises(UserError, match="any0 has no port 2; its ports: 1"):
         Port("any0", 2, tmp_path / "ib").check()
 
 
 @pytest.mark.parametrize(
-    ("pkeys", "index"),
+    "pkeys, index",
     [
         ((0xFFFF,), 0),
         ((0x7FFF, 0x8001, 0xFFFF), 2),
@@ -221,11 +203,7 @@ def test_a_port_that_does_not_exist_is_refused_and_the_existing_ports_are_listed
         ((0, 0x8005), 1),
     ],
 )
-def test_the_partition_has_full_membership_if_possible(
-    port_of: Any,
-    pkeys: tuple[int, ...],
-    index: int,
-) -> None:
+def test_the_partition_has_full_membership_if_possible(port_of, pkeys, index):
     assert port_of("InfiniBand", pkeys=pkeys).pkey_index == index
 
 
@@ -241,7 +219,7 @@ def chosen_on(host: StandInHost, folder: Path, number: int = 1) -> str:
     return next(gid.address for gid in port.gids() if gid.index == index)
 
 
-def test_a_gid_of_a_pod_with_the_names_of_this_host_is_not_used(tmp_path: Path) -> None:
+def test_a_gid_of_a_pod_with_the_names_of_this_host_is_not_used(tmp_path):
     """The pod's macvlan and this host's interface are both eth0 with the number 2."""
     host = vlans_and_pods()
     assert chosen_on(host, tmp_path) == ADDRESS.format(1)
@@ -251,7 +229,7 @@ def test_a_gid_of_a_pod_with_the_names_of_this_host_is_not_used(tmp_path: Path) 
         port.check(7)
 
 
-def test_gids_of_vlans_are_behind_those_of_the_port(tmp_path: Path) -> None:
+def test_gids_of_vlans_are_behind_those_of_the_port(tmp_path):
     host = vlans_and_pods()
     without = [address for address in host.addresses if address[0] != "eth0"]
     only_vlan = replace(host, addresses=tuple(without))
@@ -262,11 +240,11 @@ def test_gids_of_vlans_are_behind_those_of_the_port(tmp_path: Path) -> None:
         assert chosen_on(replace(host, devices={"bnxt_re0": device}), tmp_path) == ADDRESS.format(1)
 
 
-def test_a_bond_is_the_interface_of_its_ports(tmp_path: Path) -> None:
+def test_a_bond_is_the_interface_of_its_ports(tmp_path):
     assert chosen_on(bond(), tmp_path) == ADDRESS.format(4)
 
 
-def test_a_virtual_function_and_the_second_port_have_their_own_gids(tmp_path: Path) -> None:
+def test_a_virtual_function_and_the_second_port_have_their_own_gids(tmp_path):
     """The representors of virtual functions have no GIDs."""
     host = virtual_function()
     assert chosen_on(host, tmp_path, number=2) == ADDRESS.format(3)
@@ -278,7 +256,7 @@ def test_a_virtual_function_and_the_second_port_have_their_own_gids(tmp_path: Pa
     )
 
 
-def test_an_infiniband_port_in_init_waits_for_a_subnet_manager(tmp_path: Path) -> None:
+def test_an_infiniband_port_in_init_waits_for_a_subnet_manager(tmp_path):
     host = StandInHost({}, {"mlx5_0": (infiniband(0, INIT), StandInPort(state=INIT))})
     host.laid(tmp_path)
     with user_error("mlx5_0 is INIT: .*; no subnet manager has configured it", status=3):
@@ -287,7 +265,7 @@ def test_an_infiniband_port_in_init_waits_for_a_subnet_manager(tmp_path: Path) -
         host.port(tmp_path, "mlx5_0", 2).check()
 
 
-def test_the_addresses_of_this_namespace_are_those_that_the_kernel_lists() -> None:
+def test_the_addresses_of_this_namespace_are_those_that_the_kernel_lists():
     addresses = local_addresses()
     # Not from /sys, which a chroot may lack.
     assert {number for number, _ in addresses} <= {number for number, _ in socket.if_nameindex()}
@@ -313,7 +291,7 @@ def device(layer: str, lid: int = 7, flags: int = 0, gid_index: int | None = Non
 
 
 @pytest.mark.parametrize(
-    ("of", "used"),
+    "of, used",
     [
         (device("InfiniBand"), False),
         (device("InfiniBand", gid_index=0), True),
@@ -322,14 +300,11 @@ def device(layer: str, lid: int = 7, flags: int = 0, gid_index: int | None = Non
         (device("Ethernet", lid=0), True),
     ],
 )
-def test_infiniband_uses_the_lid_and_has_a_global_route_only_if_necessary(
-    of: Device,
-    used: bool,
-) -> None:
+def test_infiniband_uses_the_lid_and_has_a_global_route_only_if_necessary(of, used):
     assert of.uses_grh is used
 
 
-def test_the_transport_is_that_of_the_node_and_its_link(tmp_path: Path) -> None:
+def test_the_transport_is_that_of_the_node_and_its_link(tmp_path):
     for node, layer, name in (
         ("1: CA", "InfiniBand", "InfiniBand"),
         ("1: CA", "Ethernet", "RoCE"),
@@ -340,11 +315,7 @@ def test_the_transport_is_that_of_the_node_and_its_link(tmp_path: Path) -> None:
         assert transport_of(tmp_path / name, 1).name == name
 
 
-def test_a_device_uses_the_gid_table_of_the_stack_if_there_is_one(
-    port_of: Any,
-    monkeypatch: Patch,
-    tmp_path: Path,
-) -> None:
+def test_a_device_uses_the_gid_table_of_the_stack_if_there_is_one(port_of, monkeypatch, tmp_path):
     port_of("Ethernet", (MAPPED, "", ""), (VLAN, "", ""))
     monkeypatch.setattr(device_module, "SYSFS", tmp_path / "ib")
     for indices, chosen in (([0], 0), (None, 1)):
@@ -354,7 +325,7 @@ def test_a_device_uses_the_gid_table_of_the_stack_if_there_is_one(
         assert device_made.source_gid_index == chosen
 
 
-def test_a_device_that_may_not_be_opened_is_reported_in_one_line(monkeypatch: Patch) -> None:
+def test_a_device_that_may_not_be_opened_is_reported_in_one_line(monkeypatch):
     class PyverbsError(Exception):
         pass
 
@@ -375,7 +346,7 @@ def test_a_device_that_may_not_be_opened_is_reported_in_one_line(monkeypatch: Pa
         Device("any0")
 
 
-def test_a_program_of_32_bits_is_refused_in_one_line(monkeypatch: Patch) -> None:
+def test_a_program_of_32_bits_is_refused_in_one_line(monkeypatch):
     monkeypatch.setattr("ctypes.sizeof", lambda _: 4)
     with user_error("this Python is a 32-bit program", status=3):
         Device("any0")

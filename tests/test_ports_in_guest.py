@@ -19,7 +19,7 @@ def seen(tmp_path_factory: Folders) -> Any:
 
 
 @pytest.mark.parametrize("where", ["first", "second", "beside", "ipv6", "large"])
-def test_traffic_works_on_each_device(seen: dict[str, Any], where: str) -> None:
+def test_traffic_works_on_each_device(seen, where):
     facts = seen[where]
     assert facts["pairs"] == PAIRS
     assert (facts["refused_write"], facts["renews_by_reset"], facts["tells_state"]) == (
@@ -30,7 +30,7 @@ def test_traffic_works_on_each_device(seen: dict[str, Any], where: str) -> None:
     assert facts["kind"] == "RoCE v2"
 
 
-def test_each_device_has_the_address_of_its_own_interface(seen: dict[str, Any]) -> None:
+def test_each_device_has_the_address_of_its_own_interface(seen):
     assert (seen["first"]["gid"], seen["first"]["interface"]) == (
         "0000:0000:0000:0000:0000:ffff:0a4d:0001",
         "d0",
@@ -46,16 +46,16 @@ def test_each_device_has_the_address_of_its_own_interface(seen: dict[str, Any]) 
     )
 
 
-def test_every_type_of_gid_that_the_port_has_can_be_selected(seen: dict[str, Any]) -> None:
+def test_every_type_of_gid_that_the_port_has_can_be_selected(seen):
     assert seen["each"]
     assert set(seen["each"].values()) == {"works"}
 
 
-def test_large_frames_have_the_largest_path_mtu(seen: dict[str, Any]) -> None:
+def test_large_frames_have_the_largest_path_mtu(seen):
     assert seen["large"]["mtu"] == MTU_4096 > seen["second"]["mtu"]
 
 
-def test_a_vlan_is_chosen_by_its_gid(seen: dict[str, Any]) -> None:
+def test_a_vlan_is_chosen_by_its_gid(seen):
     facts = seen["vlan"]
     assert (facts["gid"], facts["interface"]) == ("0000:0000:0000:0000:0000:ffff:0a4f:0001", "e1.7")
     assert (facts["pairs"], facts["refused_write"], facts["kind"]) == (
@@ -67,18 +67,14 @@ def test_a_vlan_is_chosen_by_its_gid(seen: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "line"),
+    "what, line",
     [
         ("down", "port 1 of rxe2 "),
         ("interface down", "port 1 of rxe1 "),
         ("elsewhere", "port 1 of rxe0 has no GID whose network interface is up"),
     ],
 )
-def test_a_port_that_cannot_be_used_is_reported_in_one_line(
-    seen: dict[str, Any],
-    what: str,
-    line: str,
-) -> None:
+def test_a_port_that_cannot_be_used_is_reported_in_one_line(seen, what, line):
     said, status = seen[what]
     assert said.startswith(line)
     assert "\n" not in said

@@ -4,7 +4,6 @@ every operation. In most tests, an operation of preflight fails on the reference
 import errno
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
@@ -21,7 +20,6 @@ from conformance.model.preflight import Findings, format_findings
 from conformance.pytest_plugin.recorder import tell_supervisor
 from conformance.results.records import encode
 from devices import device, refusing
-from kinds import Patch
 from samples import user_error
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
@@ -77,7 +75,7 @@ def found_on(device: Device) -> Findings:
 
 
 @pytest.mark.parametrize("lacks", [(), ("iba_statuses", "immediate_data")])
-def test_a_device_that_moves_bytes_is_accepted_and_nothing_is_left(lacks: tuple[str, ...]) -> None:
+def test_a_device_that_moves_bytes_is_accepted_and_nothing_is_left(lacks):
     with closing(ReferenceBench(Device(without(*lacks)))) as bench:
         before = bench.resources()
         preflight(bench)
@@ -85,7 +83,7 @@ def test_a_device_that_moves_bytes_is_accepted_and_nothing_is_left(lacks: tuple[
 
 
 @pytest.mark.parametrize(
-    ("made", "message"),
+    "made, message",
     [
         (
             lost("SEND", "RETRY_EXC_ERR"),
@@ -108,14 +106,14 @@ def test_a_device_that_moves_bytes_is_accepted_and_nothing_is_left(lacks: tuple[
         ),
     ],
 )
-def test_lost_requests_of_preflight_end_the_run(made: Device, message: str) -> None:
+def test_lost_requests_of_preflight_end_the_run(made, message):
     with user_error(message, status=3) as caught:
         found_on(made)
     assert "--gid-index" in caught.value.hint
 
 
 @pytest.mark.parametrize(
-    ("made", "operation", "reason"),
+    "made, operation, reason",
     [
         (
             lost("RDMA_WRITE", "SUCCESS"),
@@ -145,11 +143,7 @@ def test_lost_requests_of_preflight_end_the_run(made: Device, message: str) -> N
         ),
     ],
 )
-def test_refusals_in_preflight_are_left_to_the_cases(
-    made: Device,
-    operation: str,
-    reason: str,
-) -> None:
+def test_refusals_in_preflight_are_left_to_the_cases(made, operation, reason):
     findings = found_on(made)
     assert [name for name, what in findings.operations.items() if what != "works"] == [operation]
     assert reason in findings.operations[operation]
@@ -161,7 +155,7 @@ def test_refusals_in_preflight_are_left_to_the_cases(
     assert line.endswith("; the cases judge this")
 
 
-def test_a_device_that_registers_nothing_is_accepted() -> None:
+def test_a_device_that_registers_nothing_is_accepted():
     findings = found_on(registering(lambda access: 14))
     refused = "registering the local side's memory was refused with EFAULT"
     assert set(findings.operations.values()) == {refused}
@@ -169,13 +163,13 @@ def test_a_device_that_registers_nothing_is_accepted() -> None:
     assert findings.pairs == {"RC": "works", "UC": refused, "UD": refused, "RC_SRQ": refused}
 
 
-def test_preflight_registers_memory_only_with_local_write() -> None:
+def test_preflight_registers_memory_only_with_local_write():
     with closing(ReferenceBench(registering(lambda access: 0 if access & 1 else 22))) as bench:
         assert set(preflight(bench).operations.values()) == {"works"}
         assert bench.capabilities() == ReferenceBench().capabilities()
 
 
-def test_the_findings_of_preflight_are_reported() -> None:
+def test_the_findings_of_preflight_are_reported():
     findings = found_on(Device())
     assert findings.as_data() == {
         "pairs": {"RC": "works", "UC": "works", "UD": "works", "RC_SRQ": "works"},
@@ -191,7 +185,7 @@ def test_the_findings_of_preflight_are_reported() -> None:
 
 
 @pytest.mark.parametrize("errno", [95, 38, 93, 22])
-def test_a_device_without_reliable_connections_is_accepted(errno: int) -> None:
+def test_a_device_without_reliable_connections_is_accepted(errno):
     findings = found_on(unmade(errno, *RELIABLE))
     assert findings.pairs == {
         "RC": "not offered",
@@ -203,12 +197,12 @@ def test_a_device_without_reliable_connections_is_accepted(errno: int) -> None:
     assert format_findings(findings.as_data()) == []
 
 
-def test_a_device_without_any_queue_pair_is_accepted() -> None:
+def test_a_device_without_any_queue_pair_is_accepted():
     findings = found_on(Device(without("rc", "uc", "ud", "rc_srq")))
     assert set(findings.pairs.values()) == {"not offered"}
 
 
-def test_queue_pairs_that_cannot_be_made_or_connected_end_the_run() -> None:
+def test_queue_pairs_that_cannot_be_made_or_connected_end_the_run():
     with user_error("making a queue pair of type RC was refused with ENOMEM", status=3) as caught:
         found_on(unmade(12, *RELIABLE))
     assert "--gid-index" not in caught.value.hint
@@ -221,7 +215,7 @@ def test_queue_pairs_that_cannot_be_made_or_connected_end_the_run() -> None:
 
 
 @pytest.mark.parametrize("kind", ["RC", "UD", "RC_SRQ"])
-def test_a_limit_of_locked_memory_is_reported_with_its_value(kind: str, monkeypatch: Patch) -> None:
+def test_a_limit_of_locked_memory_is_reported_with_its_value(kind, monkeypatch):
     monkeypatch.setattr("conformance.execution.preflight.lockable", lambda: 64 << 10)
     said = f"making a queue pair of type {kind} was refused with ENOMEM; this process may lock 64 KiB of memory"
     with user_error(said, status=3) as caught:
@@ -237,10 +231,7 @@ def test_a_limit_of_locked_memory_is_reported_with_its_value(kind: str, monkeypa
         PeerLost("gone, too"),
     ],
 )
-def test_a_device_that_vanishes_during_preflight_is_reported(
-    monkeypatch: Patch,
-    error: Exception,
-) -> None:
+def test_a_device_that_vanishes_during_preflight_is_reported(monkeypatch, error):
     bench: Any = SimpleNamespace(device=SimpleNamespace(name="mlx5_0"))
     monkeypatch.setattr(fixtures.bench, "preflight", Mock(side_effect=error))
     monkeypatch.setattr(fixtures.bench, "device_names", lambda: [])
@@ -255,7 +246,7 @@ def test_a_device_that_vanishes_during_preflight_is_reported(
         fixtures.bench.look_at(bench)
 
 
-def test_further_types_that_cannot_be_connected_are_reported_and_count_as_offered() -> None:
+def test_further_types_that_cannot_be_connected_are_reported_and_count_as_offered():
     with closing(ReferenceBench(unconnected("UC"))) as bench:
         findings = preflight(bench)
         assert (
@@ -267,7 +258,7 @@ def test_further_types_that_cannot_be_connected_are_reported_and_count_as_offere
     assert line.startswith("two queue pairs of type UC were created, but ")
 
 
-def test_verbs_that_need_a_region_do_not_count_as_absent_without_one() -> None:
+def test_verbs_that_need_a_region_do_not_count_as_absent_without_one():
     with closing(ReferenceBench(device(reg_mr=refusing(errno.EBUSY)))) as bench:
         preflight(bench)
         offered = offered_by(bench, "libibverbs")
@@ -276,7 +267,7 @@ def test_verbs_that_need_a_region_do_not_count_as_absent_without_one() -> None:
         assert reachable_on(library, offered)["rereg_absent"] is False
 
 
-def test_the_status_of_a_refused_write_is_reported() -> None:
+def test_the_status_of_a_refused_write_is_reported():
     everything = device(target=lambda was, queue, request, length: request.remote_addr)
     assert found_on(everything).refused_write == "SUCCESS, and its data arrived"
     assert found_on(Device(without("iba_statuses", "immediate_data"))).refused_write == "SUCCESS"
@@ -294,9 +285,8 @@ ERROR = UserError("no loopback", hint="mend it")
 
 @pytest.mark.parametrize("mark", ["", "abc"])
 def test_a_supervisor_gets_marked_lines_before_the_header_and_the_file_of_the_mark_is_removed(
-    tmp_path: Path,
-    mark: str,
-) -> None:
+    tmp_path, mark
+):
     port, file = tmp_path / "port", tmp_path / "mark"
     port.touch()
     if mark:
@@ -309,5 +299,5 @@ def test_a_supervisor_gets_marked_lines_before_the_header_and_the_file_of_the_ma
     assert port.read_bytes() == 2 * (b"abc " * bool(mark) + line)
 
 
-def test_without_a_supervisor_nothing_is_sent() -> None:
+def test_without_a_supervisor_nothing_is_sent():
     tell_supervisor(config(""), ERROR)

@@ -1,8 +1,6 @@
 """Tests that no command writes through what another user has prepared in a directory: a link, a hard link, a FIFO, a
 device or a directory that is exchanged while the command runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -23,7 +21,6 @@ from conformance.results.files import make_directory, write_atomically
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import ROOT
 from fixtures.system import console
-from kinds import Cli, Patch
 from samples import header
 
 OLD = Path(__file__).with_name("old_results")
@@ -66,12 +63,7 @@ def run_of_somebody(folder: Path) -> Path:
     return Path(shutil.copytree(OLD, folder))
 
 
-def test_a_report_replaces_what_has_its_name(
-    tmp_path: Path,
-    victim: Path,
-    prepare: Callable[[Path], None],
-    cli: Cli,
-) -> None:
+def test_a_report_replaces_what_has_its_name(tmp_path, victim, prepare, cli):
     run = run_of_somebody(tmp_path / "run")
     prepare(run / "report.html")
     cli(0, "report", run)
@@ -79,12 +71,7 @@ def test_a_report_replaces_what_has_its_name(
     assert_untouched(victim)
 
 
-def test_a_page_of_a_history_replaces_what_has_its_name(
-    tmp_path: Path,
-    victim: Path,
-    prepare: Callable[[Path], None],
-    cli: Cli,
-) -> None:
+def test_a_page_of_a_history_replaces_what_has_its_name(tmp_path, victim, prepare, cli):
     history = tmp_path / "history"
     (history / "20261122T031700Z").mkdir(parents=True)
     prepare(history / "history.html")
@@ -94,12 +81,7 @@ def test_a_page_of_a_history_replaces_what_has_its_name(
 
 
 @pytest.mark.parametrize("form", ["markdown", "mail"])
-def test_findings_replace_what_has_their_names(
-    tmp_path: Path,
-    victim: Path,
-    form: str,
-    cli: Cli,
-) -> None:
+def test_findings_replace_what_has_their_names(tmp_path, victim, form, cli):
     out, names = tmp_path / "out", {}
     command = ["findings", OLD, "--programs", "--format", form, "--out"]
     cli(0, *command, tmp_path / "first")
@@ -117,11 +99,7 @@ def test_findings_replace_what_has_their_names(
     assert_untouched(victim)
 
 
-def test_findings_are_not_written_through_a_link_to_a_directory(
-    tmp_path: Path,
-    victim: Path,
-    cli: Cli,
-) -> None:
+def test_findings_are_not_written_through_a_link_to_a_directory(tmp_path, victim, cli):
     for form in ("markdown", "mail"):
         out = tmp_path / form
         out.mkdir()
@@ -132,7 +110,7 @@ def test_findings_are_not_written_through_a_link_to_a_directory(
     assert_untouched(victim)
 
 
-def test_reproducers_replace_what_has_their_names(tmp_path: Path, victim: Path, cli: Cli) -> None:
+def test_reproducers_replace_what_has_their_names(tmp_path, victim, cli):
     run = run_of_somebody(tmp_path / "run")
     cli(0, "reproducer", "--all", "--run", run)
     names = list((run / "reproducers").iterdir())
@@ -154,12 +132,7 @@ def test_reproducers_replace_what_has_their_names(tmp_path: Path, victim: Path, 
     ],
     ids=lambda command: " ".join(map(str, command[:1] + command[2:-1])),
 )
-def test_a_named_file_that_is_a_link_is_refused(
-    tmp_path: Path,
-    victim: Path,
-    command: list[object],
-    cli: Cli,
-) -> None:
+def test_a_named_file_that_is_a_link_is_refused(tmp_path, victim, command, cli):
     (tmp_path / "out").symlink_to(victim)
     said = cli(2, *command, tmp_path / "out").err
     assert said.count("\n") == 1
@@ -168,11 +141,8 @@ def test_a_named_file_that_is_a_link_is_refused(
 
 
 def test_a_program_in_the_working_directory_is_not_written_through_a_link(
-    tmp_path: Path,
-    victim: Path,
-    cli: Cli,
-    monkeypatch: Patch,
-) -> None:
+    tmp_path, victim, cli, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "repro.c").symlink_to(victim.with_name("authorized_keys"))
     cli(2, "reproducer", "reg_mr/access_flags/local-write-alone", "--run", OLD)
@@ -182,10 +152,7 @@ def test_a_program_in_the_working_directory_is_not_written_through_a_link(
 # A run's own directory
 
 
-def test_a_run_is_not_written_into_a_directory_that_others_can_write(
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_a_run_is_not_written_into_a_directory_that_others_can_write(tmp_path, cli):
     out = tmp_path / "shared"
     out.mkdir()
     out.chmod(0o777)
@@ -199,14 +166,14 @@ def test_a_run_is_not_written_into_a_directory_that_others_can_write(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
-def test_a_run_is_not_written_into_a_directory_of_another_user(tmp_path: Path) -> None:
+def test_a_run_is_not_written_into_a_directory_of_another_user(tmp_path):
     os.chown(tmp_path, 65534, 65534)
     with pytest.raises(UserError, match="belongs to another user"):
         ResultsFile(tmp_path / "results.jsonl")
 
 
 @pytest.mark.parametrize("name", ["plan.json", "."])
-def test_a_plan_that_others_can_write_is_not_resumed(tmp_path: Path, name: str, cli: Cli) -> None:
+def test_a_plan_that_others_can_write_is_not_resumed(tmp_path, name, cli):
     touched = tmp_path / "touched"
     arguments = ["--host", "root@nowhere.invalid", "--device", "x", "--console", f"touch {touched}"]
     plan = {
@@ -233,18 +200,14 @@ def test_a_plan_that_others_can_write_is_not_resumed(tmp_path: Path, name: str, 
 # The functions that write
 
 
-def test_a_console_replaces_what_has_its_name(
-    tmp_path: Path,
-    victim: Path,
-    prepare: Callable[[Path], None],
-) -> None:
+def test_a_console_replaces_what_has_its_name(tmp_path, victim, prepare):
     prepare(tmp_path / "console.log")
     console.renew(tmp_path / "console.log", b"booting\n")
     assert (tmp_path / "console.log").read_bytes() == b"booting\n"
     assert_untouched(victim)
 
 
-def test_the_points_of_sweeps_are_not_written_through_a_link(tmp_path: Path, victim: Path) -> None:
+def test_the_points_of_sweeps_are_not_written_through_a_link(tmp_path, victim):
     run = tmp_path / "run"
     run.mkdir()
     (run / "points").symlink_to(victim.parent)
@@ -255,7 +218,7 @@ def test_the_points_of_sweeps_are_not_written_through_a_link(tmp_path: Path, vic
     assert_untouched(victim)
 
 
-def test_a_name_outside_of_its_directory_is_refused(tmp_path: Path, victim: Path) -> None:
+def test_a_name_outside_of_its_directory_is_refused(tmp_path, victim):
     run = tmp_path / "run"
     run.mkdir()
     with pytest.raises(UserError, match="outside of its directory"):
@@ -263,11 +226,7 @@ def test_a_name_outside_of_its_directory_is_refused(tmp_path: Path, victim: Path
     assert_untouched(victim)
 
 
-def test_a_directory_that_is_exchanged_during_a_write_has_no_effect(
-    tmp_path: Path,
-    victim: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_a_directory_that_is_exchanged_during_a_write_has_no_effect(tmp_path, victim, monkeypatch):
     """Another user renames the directory, and makes a link in its place, after the suite has opened the directory."""
     run, opened = tmp_path / "run", os.open
 
@@ -285,10 +244,8 @@ def test_a_directory_that_is_exchanged_during_a_write_has_no_effect(
 
 
 def test_a_special_file_that_is_exchanged_before_it_is_opened_is_refused(
-    tmp_path: Path,
-    victim: Path,
-    monkeypatch: Patch,
-) -> None:
+    tmp_path, victim, monkeypatch
+):
     opened = os.open
     os.mkfifo(tmp_path / "out")
 
@@ -303,7 +260,7 @@ def test_a_special_file_that_is_exchanged_before_it_is_opened_is_refused(
     assert victim.read_text() == VICTIM
 
 
-def test_a_file_in_place_of_a_directory_is_refused(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_directory_is_refused(tmp_path):
     (tmp_path / "points").write_text("")
 
     def entered() -> Iterator[int]:
@@ -314,7 +271,7 @@ def test_a_file_in_place_of_a_directory_is_refused(tmp_path: Path) -> None:
         list(entered())
 
 
-def test_a_header_is_written_into_a_new_directory(tmp_path: Path) -> None:
+def test_a_header_is_written_into_a_new_directory(tmp_path):
     """The checks of the directory do not refuse what a run makes itself."""
     file = ResultsFile(tmp_path / "a" / "b" / "results.jsonl")
     file.append(header())
@@ -336,7 +293,7 @@ PERMITTED = re.compile(
 )
 
 
-def test_output_is_written_in_one_place() -> None:
+def test_output_is_written_in_one_place():
     sources = [
         path
         for folder in ("commands", "conformance", "fixtures", "reports", "trial")

@@ -4,26 +4,24 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 from conformance.tables.suite import ROOT
 from fixtures.guest.build import run_logged
 from fixtures.system import processes
-from kinds import Patch
 from launched import script
 from patience import PATIENCE_S, await_true, is_running
 
 LEAVES = "sleep 36000 & echo $! >{}; echo said; echo wrong >&2; exit 3"
 
 
-def test_a_process_that_outlives_a_program_is_killed_and_delays_nobody(tmp_path: Path) -> None:
+def test_a_process_that_outlives_a_program_is_killed_and_delays_nobody(tmp_path):
     pid = tmp_path / "pid"
     done = processes.ran(["sh", "-c", LEAVES.format(pid)])
     assert (done.returncode, done.stdout, done.stderr) == (3, "said\n", "wrong\n")
     await_true(lambda: not is_running(int(pid.read_text())))
 
 
-def test_a_process_that_outlives_a_build_is_killed_and_delays_nobody(tmp_path: Path) -> None:
+def test_a_process_that_outlives_a_build_is_killed_and_delays_nobody(tmp_path):
     pid, log = tmp_path / "pid", tmp_path / "log"
     steps: list[str] = []
     assert run_logged(["sh", "-c", LEAVES.format(pid)], log, steps.append, {"said": "a step"}) == 3
@@ -31,7 +29,7 @@ def test_a_process_that_outlives_a_build_is_killed_and_delays_nobody(tmp_path: P
     assert steps[-1] == "a step"
 
 
-def test_a_program_that_does_not_end_is_killed_with_its_children(tmp_path: Path) -> None:
+def test_a_program_that_does_not_end_is_killed_with_its_children(tmp_path):
     pid = tmp_path / "pid"
     done = processes.ran(["sh", "-c", f"sleep 36000 & echo $! >{pid}; echo said; wait"], 1.0)
     assert (done.returncode, done.stdout) == (124, "said\n")
@@ -40,7 +38,7 @@ def test_a_program_that_does_not_end_is_killed_with_its_children(tmp_path: Path)
         await_true(lambda: not is_running(int(pid.read_text())))
 
 
-def test_a_file_that_a_program_fills_has_a_limit_even_if_nobody_looks(tmp_path: Path) -> None:
+def test_a_file_that_a_program_fills_has_a_limit_even_if_nobody_looks(tmp_path):
     """A supervisor that is stopped cannot shorten the console of a guest that prints without end."""
     console = tmp_path / "console"
     fills = f"for part in 1 2 3 4; do head -c 400000 /dev/zero; done >>{console} 2>/dev/null; echo lives"
@@ -50,7 +48,7 @@ def test_a_file_that_a_program_fills_has_a_limit_even_if_nobody_looks(tmp_path: 
     assert console.stat().st_size == 1 << 20
 
 
-def test_programs_find_the_programs_of_the_system(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_programs_find_the_programs_of_the_system(tmp_path, monkeypatch):
     """The default PATH of Debian's ordinary users has no sbin."""
     script(tmp_path / "sbin" / "depmod-of-a-test", "echo it runs")
     monkeypatch.setattr(processes, "_SYSTEM_PROGRAMS", (str(tmp_path / "sbin"),))
@@ -59,7 +57,7 @@ def test_programs_find_the_programs_of_the_system(tmp_path: Path, monkeypatch: P
         assert run_logged(command, tmp_path / "log", print, {}) == 0
 
 
-def test_a_process_has_ended_even_if_nobody_has_waited_for_it() -> None:
+def test_a_process_has_ended_even_if_nobody_has_waited_for_it():
     child = subprocess.Popen(["true"])
     assert processes.has_ended(child.pid, PATIENCE_S)
     assert not processes.has_ended(os.getpid())
@@ -90,7 +88,7 @@ while True:
 """
 
 
-def test_process_1_waits_for_orphans_and_passes_signals_on() -> None:
+def test_process_1_waits_for_orphans_and_passes_signals_on():
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", INIT]
     done = subprocess.run(

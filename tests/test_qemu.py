@@ -68,9 +68,8 @@ CONSOLE = "console=$(echo \"$*\" | sed 's/.*id=console,path=//; s/[ ,].*//'); "
 
 
 def test_if_qemu_is_killed_externally_before_the_guest_is_up_another_guest_is_started(
-    fake_qemu: FakeQemu,
-    tmp_path: Path,
-) -> None:
+    fake_qemu, tmp_path
+):
     tried = tmp_path / "tried"
     fake_qemu.put(
         f"echo >>{tried}; [ $(wc -l <{tried}) -lt {TRIES} ] && kill -9 $$; echo '{UP}'; exec sleep 60",
@@ -81,13 +80,8 @@ def test_if_qemu_is_killed_externally_before_the_guest_is_up_another_guest_is_st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("script", "message"), rows("guests_that_do_not_start"))
-def test_a_guest_that_cannot_start_is_reported(
-    fake_qemu: FakeQemu,
-    tmp_path: Path,
-    script: str,
-    message: str,
-) -> None:
+@pytest.mark.parametrize("script, message", rows("guests_that_do_not_start"))
+def test_a_guest_that_cannot_start_is_reported(fake_qemu, tmp_path, script, message):
     fake_qemu.put(CONSOLE + script)
     error = fake_qemu.fails(message)
     # an empty console is not named
@@ -97,7 +91,7 @@ def test_a_guest_that_cannot_start_is_reported(
 
 
 @pytest.mark.slow
-def test_a_guest_that_hangs_is_killed_at_its_deadline(fake_qemu: FakeQemu) -> None:
+def test_a_guest_that_hangs_is_killed_at_its_deadline(fake_qemu):
     fake_qemu.put("exec sleep infinity")
     for deadline_s in longer_and_longer(0.5):
         fake_qemu.fails(f"did not come up within {deadline_s:g} s", deadline_s)
@@ -108,10 +102,7 @@ def test_a_guest_that_hangs_is_killed_at_its_deadline(fake_qemu: FakeQemu) -> No
     assert not fake_qemu.runs()
 
 
-def test_a_starved_guest_is_awaited_beyond_its_deadline(
-    fake_qemu: FakeQemu,
-    monkeypatch: Patch,
-) -> None:
+def test_a_starved_guest_is_awaited_beyond_its_deadline(fake_qemu, monkeypatch):
     fake_qemu.put(f"echo '{UP}'; echo '{WARM}'; exec sleep infinity")
     monkeypatch.setattr(Guest, "starved", lambda guest, limit_s: limit_s == 0.0)
     with fake_qemu.boot(deadline_s=0.0) as guest:
@@ -119,10 +110,8 @@ def test_a_starved_guest_is_awaited_beyond_its_deadline(
 
 
 def test_temporary_files_are_only_next_to_the_console_and_are_removed(
-    fake_qemu: FakeQemu,
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+    fake_qemu, tmp_path, monkeypatch
+):
     monkeypatch.setattr("tempfile.tempdir", "/proc/no/such/place")
     place = tmp_path / "out"
     fake_qemu.put(f"echo '{UP}'; exec sleep infinity")
@@ -131,10 +120,7 @@ def test_temporary_files_are_only_next_to_the_console_and_are_removed(
     assert list(place.iterdir()) == [place / "console"]
 
 
-def test_each_line_is_returned_as_soon_as_it_is_complete(
-    fake_qemu: FakeQemu,
-    tmp_path: Path,
-) -> None:
+def test_each_line_is_returned_as_soon_as_it_is_complete(fake_qemu, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     fake_qemu.put(f"echo '{UP}'; exec cat {pipe}")
@@ -150,10 +136,7 @@ def test_each_line_is_returned_as_soon_as_it_is_complete(
         assert guest.wait() == 0
 
 
-def test_qemu_is_killed_with_the_program_that_started_it(
-    fake_qemu: FakeQemu,
-    tmp_path: Path,
-) -> None:
+def test_qemu_is_killed_with_the_program_that_started_it(fake_qemu, tmp_path):
     fake_qemu.put(f"echo '{UP}'; exec sleep infinity")
     with killed_after(
         b"up\n",
@@ -170,7 +153,7 @@ def test_qemu_is_killed_with_the_program_that_started_it(
 
 
 @pytest.mark.parametrize(
-    ("script", "found"),
+    "script, found",
     [
         ("exit 0", "kvm"),
         ("echo 'qemu: some warning' >&2; exit 0", "kvm"),
@@ -178,13 +161,7 @@ def test_qemu_is_killed_with_the_program_that_started_it(
         ("echo 'KVM internal error. Suberror: 1' >&2; exec sleep infinity", "tcg"),
     ],
 )
-def test_kvm_is_used_if_the_kernel_starts_under_it(
-    fake_qemu: FakeQemu,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    script: str,
-    found: str,
-) -> None:
+def test_kvm_is_used_if_the_kernel_starts_under_it(fake_qemu, tmp_path, monkeypatch, script, found):
     monkeypatch.setenv("RDMA_CTS_ACCEL", "auto")
     monkeypatch.setattr(qemu, "kvm_present", lambda _: True)
     fake_qemu.put(script)
@@ -195,7 +172,7 @@ def test_kvm_is_used_if_the_kernel_starts_under_it(
     assert not fake_qemu.pid.exists(), "QEMU was started again"
 
 
-def test_the_accelerator_can_be_named(monkeypatch: Patch) -> None:
+def test_the_accelerator_can_be_named(monkeypatch):
     monkeypatch.setenv("RDMA_CTS_ACCEL", "kvm")
     assert qemu.choose("nothing", Path("/nowhere")) == "kvm"
     monkeypatch.setenv("RDMA_CTS_ACCEL", "xen")
@@ -203,7 +180,7 @@ def test_the_accelerator_can_be_named(monkeypatch: Patch) -> None:
         qemu.choose("nothing", Path("/nowhere"))
 
 
-def test_without_a_device_node_there_is_no_kvm(tmp_path: Path) -> None:
+def test_without_a_device_node_there_is_no_kvm(tmp_path):
     (tmp_path / "kvm").write_bytes(b"")
     assert not qemu.kvm_present(tmp_path / "kvm")
     assert not qemu.kvm_present(tmp_path / "none")

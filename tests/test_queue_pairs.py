@@ -1,8 +1,6 @@
 """Tests of queue pairs without a device, with objects in place of those of pyverbs: attributes, deadlines and asynchronous
 events."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys
@@ -23,7 +21,6 @@ from conformance.model.case import QpSpec
 from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S, completion_deadline_s
 from conformance.model.transport import ROCE
 from conformance.older_python import zip
-from kinds import Patch
 
 PEER, AH = 17, 0x5000
 
@@ -72,7 +69,7 @@ def queue(kind: str = "RC", deadline_s: float = 1.0) -> Any:
 
 
 @pytest.mark.usefixtures("bindings")
-def test_datagrams_have_the_queue_key_of_their_receiver() -> None:
+def test_datagrams_have_the_queue_key_of_their_receiver():
     datagrams = queue("UD")
     datagrams._create_address_handle(PEER)
     assert datagrams.connection_attributes(PEER).qkey == DATAGRAM_QKEY
@@ -82,7 +79,7 @@ def test_datagrams_have_the_queue_key_of_their_receiver() -> None:
 
 
 @pytest.mark.usefixtures("bindings")
-def test_the_path_leads_to_the_device_of_the_peer() -> None:
+def test_the_path_leads_to_the_device_of_the_peer():
     device_queue = queue("RC")
     attributes = device_queue.connection_attributes(PEER)
     assert (attributes.path_mtu, attributes.ah_attr.gr.dgid, attributes.ah_attr.gr.sgid_index) == (
@@ -102,7 +99,7 @@ def test_the_path_leads_to_the_device_of_the_peer() -> None:
 
 @pytest.mark.usefixtures("bindings")
 @pytest.mark.parametrize("used", [False, True])
-def test_the_path_has_a_global_route_or_none(used: bool) -> None:
+def test_the_path_has_a_global_route_or_none(used):
     device_queue = queue("RC")
     vars(device_queue.device)["uses_grh"] = used
     path = device_queue.connection_attributes(PEER).ah_attr
@@ -110,7 +107,7 @@ def test_the_path_has_a_global_route_or_none(used: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "masks"),
+    "kind, masks",
     [
         # The bits of enum ibv_qp_attr_mask that ibv_modify_qp(3) requires for INIT, RTR and RTS.
         ("RC", ((0, 3, 4, 5), (0, 7, 8, 12, 15, 17, 20), (0, 9, 10, 11, 13, 16))),
@@ -120,10 +117,7 @@ def test_the_path_has_a_global_route_or_none(used: bool) -> None:
         ("XRC_RECV", ((0, 3, 4, 5), (0, 7, 8, 12, 15, 17, 20))),
     ],
 )
-def test_each_transition_sets_the_attributes_that_the_manual_page_requires(
-    kind: str,
-    masks: tuple[tuple[int, ...], ...],
-) -> None:
+def test_each_transition_sets_the_attributes_that_the_manual_page_requires(kind, masks):
     expected = []
     for state, bits in zip((1, 2, 3), masks, strict=False):
         expected.append((state, sum(1 << bit for bit in bits)))
@@ -132,7 +126,7 @@ def test_each_transition_sets_the_attributes_that_the_manual_page_requires(
 
 
 @pytest.mark.parametrize(
-    ("since", "to", "expected"),
+    "since, to, expected",
     [
         ("RESET", "RTS", [1, 2, 3]),
         ("INIT", "RTS", [2, 3]),
@@ -142,11 +136,7 @@ def test_each_transition_sets_the_attributes_that_the_manual_page_requires(
         ("RESET", "INIT", [1]),
     ],
 )
-def test_a_queue_pair_is_moved_from_its_current_state(
-    since: str,
-    to: str,
-    expected: list[int],
-) -> None:
+def test_a_queue_pair_is_moved_from_its_current_state(since, to, expected):
     taken: list[int] = []
     attributes = SimpleNamespace(qp_state=0)
     qp = SimpleNamespace(modify=lambda attributes, mask: taken.append(attributes.qp_state))
@@ -192,9 +182,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[Events]:
     os.close(stand_in.writer)
 
 
-def test_each_event_is_acknowledged_and_the_events_of_the_queue_pair_are_named(
-    events: Events,
-) -> None:
+def test_each_event_is_acknowledged_and_the_events_of_the_queue_pair_are_named(events):
     assert events_of(QP, events.context) == [], "the call does not wait"
     for qp, kind in ((QP, 3), (OTHER, 1), (QP, 16), (QP, 99)):
         events.write(qp, kind)
@@ -207,14 +195,12 @@ def test_each_event_is_acknowledged_and_the_events_of_the_queue_pair_are_named(
 
 
 @given(st.floats(1e-6, 1e9))
-def test_a_case_deadline_is_longer_than_the_waits_for_several_missing_completions(
-    deadline: float,
-) -> None:
+def test_a_case_deadline_is_longer_than_the_waits_for_several_missing_completions(deadline):
     assert 0 < completion_deadline_s(deadline) <= COMPLETION_DEADLINE_S
     assert 5 * completion_deadline_s(deadline) < deadline
 
 
-def test_a_queue_waits_for_a_completion_until_its_deadline_or_a_given_deadline() -> None:
+def test_a_queue_waits_for_a_completion_until_its_deadline_or_a_given_deadline():
     device_queue = queue(deadline_s=1.5)
     assert (
         device_queue.completions()
@@ -225,7 +211,7 @@ def test_a_queue_waits_for_a_completion_until_its_deadline_or_a_given_deadline()
     assert device_queue.awaited == [1.5, 0.25, 0.0]
 
 
-def test_exchanges_in_c_wait_for_a_completion_as_long_as_the_queues() -> None:
+def test_exchanges_in_c_wait_for_a_completion_as_long_as_the_queues():
     struct = NativeConnection(
         queue(deadline_s=1.5),
         queue(deadline_s=2.5),
@@ -241,7 +227,7 @@ def test_exchanges_in_c_wait_for_a_completion_as_long_as_the_queues() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "extended", "pair"),
+    "kind, extended, pair",
     [
         ("RC", "", "DevicePair"),
         ("UD", "", "DevicePair"),
@@ -251,12 +237,7 @@ def test_exchanges_in_c_wait_for_a_completion_as_long_as_the_queues() -> None:
         ("UC", "wr_post", "ExtendedPair"),
     ],
 )
-def test_the_bench_passes_the_deadline_to_each_pair(
-    kind: str,
-    extended: str,
-    pair: str,
-    monkeypatch: Patch,
-) -> None:
+def test_the_bench_passes_the_deadline_to_each_pair(kind, extended, pair, monkeypatch):
     pairs: list[Any] = []
 
     def recording(spec: Any) -> Any:
@@ -270,5 +251,5 @@ def test_the_bench_passes_the_deadline_to_each_pair(
     assert pairs == [(pair, "device", spec, "requester", "responder", 1.5)]
 
 
-def test_the_default_deadline_of_a_completion_is_the_longest() -> None:
+def test_the_default_deadline_of_a_completion_is_the_longest():
     assert completion_deadline_s(CASE_DEADLINE_S) == COMPLETION_DEADLINE_S

@@ -1,7 +1,5 @@
 """Tests of the doctor: what it says about this machine, and the remedies."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys
@@ -10,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from borrowed_host import INSTALL, Host, host, python_host
+from borrowed_host import INSTALL, host, python_host
 from commands import doctor
 from conformance.errors import UserError
 from conformance.kernel.netlink import driver_name
@@ -21,7 +19,6 @@ from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import recipe_for
 from fixtures.system import readiness
 from fixtures.system.architecture import host_architecture
-from kinds import Cli, Patch
 from samples import laid
 
 __all__ = ["host", "python_host"]  # fixtures
@@ -31,7 +28,7 @@ def _by_subject(findings: list[readiness.Finding]) -> dict[str, readiness.Findin
     return {finding.about: finding for finding in findings}
 
 
-def test_a_host_with_a_device_works(tmp_path: Path) -> None:
+def test_a_host_with_a_device_works(tmp_path):
     (tmp_path / "sys/class/infiniband/mlx5_0").mkdir(parents=True)
     pages = "HugePages_Total:  16\nHugePages_Free:   7\n"
     laid(tmp_path, {"dev/infiniband/uverbs0": "", "proc/meminfo": pages})
@@ -45,7 +42,7 @@ def test_a_host_with_a_device_works(tmp_path: Path) -> None:
     assert (findings["Python"].state, findings["Python"].text) == (readiness.OK, sys.executable)
 
 
-def test_a_host_with_nothing_gets_remedies(tmp_path: Path) -> None:
+def test_a_host_with_nothing_gets_remedies(tmp_path):
     findings = _by_subject(readiness.device_findings(root=tmp_path))
     assert findings["RDMA devices"].state == readiness.MISSING
     assert "no module rdma_rxe" in findings["RDMA devices"].text
@@ -54,7 +51,7 @@ def test_a_host_with_nothing_gets_remedies(tmp_path: Path) -> None:
     assert not readiness.works(findings.values())
 
 
-def test_modules_that_only_need_loading_are_distinguished(tmp_path: Path) -> None:
+def test_modules_that_only_need_loading_are_distinguished(tmp_path):
     modules = "kernel/x/rdma_rxe.ko.xz: kernel/y/ib-core.ko\nkernel/y/ib-uverbs.ko:\n"
     laid(tmp_path, {f"lib/modules/{os.uname().release}/modules.dep": modules})
     findings = _by_subject(readiness.device_findings(root=tmp_path))
@@ -62,10 +59,7 @@ def test_modules_that_only_need_loading_are_distinguished(tmp_path: Path) -> Non
     assert findings["device nodes"].remedy == "modprobe ib_uverbs"
 
 
-def test_missing_programs_are_reported_with_the_command(
-    python_host: Host,
-    monkeypatch: Patch,
-) -> None:
+def test_missing_programs_are_reported_with_the_command(python_host, monkeypatch):
     for user, sudo in ((1000, "sudo "), (0, "")):
         monkeypatch.setattr("os.geteuid", lambda user=user: user)
         findings = _by_subject(doctor.guest_findings(recipe_for(), python_host.root))
@@ -76,14 +70,10 @@ def test_missing_programs_are_reported_with_the_command(
 
 
 @pytest.mark.parametrize(
-    ("known", "said"),
+    "known, said",
     [("kvm", "/dev/kvm$"), ("tcg", "software emulation"), ("", "tried at the")],
 )
-def test_the_doctor_reports_what_runs_have_recorded_about_kvm(
-    known: str,
-    said: str,
-    monkeypatch: Patch,
-) -> None:
+def test_the_doctor_reports_what_runs_have_recorded_about_kvm(known, said, monkeypatch):
     monkeypatch.delenv("RDMA_CTS_ACCEL", raising=False)
     monkeypatch.setattr(qemu, "kvm_present", lambda _: True)
     monkeypatch.setattr(qemu, "remembered", lambda _: known)
@@ -91,10 +81,7 @@ def test_the_doctor_reports_what_runs_have_recorded_about_kvm(
     assert re.search(said, finding.text)
 
 
-def test_a_cache_that_cannot_be_used_is_named_with_its_variable(
-    monkeypatch: Patch,
-    cli: Cli,
-) -> None:
+def test_a_cache_that_cannot_be_used_is_named_with_its_variable(monkeypatch, cli):
     monkeypatch.setenv("RDMA_CTS_CACHE", "/proc/x")
     said = cli(4, "doctor", "--stack", "forky-mended").out
     assert re.search("guest image +not built yet.*\\)$", said, re.MULTILINE)
@@ -102,7 +89,7 @@ def test_a_cache_that_cannot_be_used_is_named_with_its_variable(
         ensure_image(recipe_for(), Path("/proc/x"), print)
 
 
-def test_a_cache_that_cannot_be_searched_is_named_with_its_variable(monkeypatch: Patch) -> None:
+def test_a_cache_that_cannot_be_searched_is_named_with_its_variable(monkeypatch):
     """A stand-in refuses access to the cache, because root may read every directory."""
     refused = PermissionError(13, "Permission denied", "/home/other/cache")
     monkeypatch.setattr(Path, "stat", Mock(side_effect=refused))
@@ -113,10 +100,7 @@ def test_a_cache_that_cannot_be_searched_is_named_with_its_variable(monkeypatch:
         raise refused
 
 
-def test_the_doctor_reports_what_is_known_about_the_driver_of_a_device(
-    cli: Cli,
-    monkeypatch: Patch,
-) -> None:
+def test_the_doctor_reports_what_is_known_about_the_driver_of_a_device(cli, monkeypatch):
     monkeypatch.setattr(
         doctor,
         "device_findings",
@@ -136,7 +120,7 @@ def test_the_doctor_reports_what_is_known_about_the_driver_of_a_device(
     )
 
 
-def test_each_row_about_nics_is_found_by_the_driver_that_the_kernel_names() -> None:
+def test_each_row_about_nics_is_found_by_the_driver_that_the_kernel_names():
     page = (ROOT / "docs" / "nics.md").read_text()
     named = {
         name
@@ -159,7 +143,7 @@ def test_each_row_about_nics_is_found_by_the_driver_that_the_kernel_names() -> N
 
 
 @pytest.mark.usefixtures("python_host")
-def test_the_doctor_fails_when_no_way_works(cli: Cli, monkeypatch: Patch) -> None:
+def test_the_doctor_fails_when_no_way_works(cli, monkeypatch):
     findings = [readiness.Finding(readiness.MISSING, "it", "is not", "fix it")]
     monkeypatch.setattr(doctor, "device_findings", lambda: findings)
     assert "Neither way works" in cli(4, "doctor").out

@@ -4,7 +4,6 @@ import importlib
 import lzma
 import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -27,13 +26,13 @@ def recorded() -> Digest:
 
 
 @pytest.mark.parametrize("name", quotes.PAGES)
-def test_a_page_quotes_the_recorded_run(name: str) -> None:
+def test_a_page_quotes_the_recorded_run(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     assert "<!-- quoted: " in text
     assert quotes.quoted(text, recorded()) == text, "outdated: run python3 docs/quotes.py"
 
 
-def test_the_page_of_findings_has_the_current_words_of_the_rules() -> None:
+def test_the_page_of_findings_has_the_current_words_of_the_rules():
     text = quotes.FINDINGS.read_text(encoding="utf-8")
     assert text.count("\n- the document: ") > 30
     assert quotes.with_present_words(text) == text, "outdated: run python3 docs/quotes.py"
@@ -48,13 +47,13 @@ STACKS = [
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_equal_results_of_a_recorded_run_have_equal_verdicts(stack: str, tmp_path: Path) -> None:
+def test_equal_results_of_a_recorded_run_have_equal_verdicts(stack, tmp_path):
     path = tmp_path / FILE_NAME
     path.write_bytes(lzma.decompress((quotes.RUNS / f"{stack}.jsonl.xz").read_bytes()))
     assert unequal_verdicts(load_suite(), read_written(tmp_path), tmp_path) == []
 
 
-def test_shards_are_divided_by_the_durations_of_the_recorded_run() -> None:
+def test_shards_are_divided_by_the_durations_of_the_recorded_run():
     assert DURATIONS.read_text(encoding="ascii") == quotes.durations(recorded()), (
         "outdated: run python3 docs/quotes.py"
     )

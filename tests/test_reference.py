@@ -50,29 +50,29 @@ def faults(judged_cases: Iterator[tuple[Case, judging.Judgement]], *allowed: str
     ]
 
 
-def test_every_case_of_the_tables_passes_on_the_reference(suite: Suite) -> None:
+def test_every_case_of_the_tables_passes_on_the_reference(suite):
     assert faults(on_reference(suite.cases), Verdict.PASS) == []
 
 
-def test_every_row_of_packets_passes_on_the_reference() -> None:
+def test_every_row_of_packets_passes_on_the_reference():
     rows = [case for case in load_suite().cases if case.when.call == WIRE]
     assert faults(on_reference(rows), Verdict.PASS) == []
 
 
-def test_rows_pass_if_a_wire_peer_carries_them() -> None:
+def test_rows_pass_if_a_wire_peer_carries_them():
     copies = [case for case in load_suite().cases if case.id.endswith("@wire")]
     chosen = [case for case in copies if case.verb in ("ibv_bind_mw", "ibv_rereg_mr")]
     assert faults(on_reference(chosen[::3]), Verdict.PASS, Verdict.UNREACHABLE) == []
 
 
-def test_every_point_of_the_larger_spaces_passes_on_the_reference() -> None:
+def test_every_point_of_the_larger_spaces_passes_on_the_reference():
     larger = [case for case in of_tier(load_suite().cases, DEFAULT) if case.sweep]
     larger = [case for case in larger if not is_small(case)]
     assert len(larger) > 5
     assert faults(on_reference(larger), Verdict.PASS) == []
 
 
-def test_every_case_has_a_stack_that_reaches_it(suite: Suite) -> None:
+def test_every_case_has_a_stack_that_reaches_it(suite):
     assert [case.id for case in suite.cases if stack_for(case) is None] == []
 
 
@@ -89,10 +89,7 @@ BY_DAY = [("odp",), OPTIONAL]
     [pytest.param(group, marks=() if group in BY_DAY else pytest.mark.nightly) for group in GROUPS],
     ids=lambda names: "+".join(names),
 )
-def test_cases_that_need_undeclared_capabilities_do_not_fail(
-    undeclared: tuple[str, ...],
-    suite: Suite,
-) -> None:
+def test_cases_that_need_undeclared_capabilities_do_not_fail(undeclared, suite):
     capability_rules = {OWN_RULES.get(name) for name in undeclared}
     cases = [
         case for case in suite.cases if not capability_rules & set(case.rules) and not is_dear(case)
@@ -112,7 +109,7 @@ def test_cases_that_need_undeclared_capabilities_do_not_fail(
         assert said or Verdict.UNSUPPORTED in {judgement.verdict for _, judgement in judged_cases}
 
 
-def test_a_row_that_needs_a_type_of_queue_pair_is_unsupported_without_it(suite: Suite) -> None:
+def test_a_row_that_needs_a_type_of_queue_pair_is_unsupported_without_it(suite):
     """Later steps of this row examine the effects of requests that the device cannot execute."""
     cases = [case for case in suite.cases if "peers-write-to-a-region" in case.id]
     assert all("rc" in case.needs for case in cases)
@@ -120,7 +117,7 @@ def test_a_row_that_needs_a_type_of_queue_pair_is_unsupported_without_it(suite: 
     assert verdicts == [Verdict.UNSUPPORTED] * 2
 
 
-def test_an_undeclared_capability_is_also_not_offered() -> None:
+def test_an_undeclared_capability_is_also_not_offered():
     for undeclared in OPTIONAL:
         with closing(ReferenceBench(Device(without(undeclared)))) as bench:
             capabilities = bench.capabilities()
@@ -129,7 +126,7 @@ def test_an_undeclared_capability_is_also_not_offered() -> None:
             assert undeclared in DECLARABLE or capabilities.offered["uverbs"][undeclared] is False
 
 
-def test_a_batch_with_a_wrong_request_executes_no_request() -> None:
+def test_a_batch_with_a_wrong_request_executes_no_request():
     with closing(ReferenceBench()) as bench:
         pair = bench.pair(
             QpSpec("UC", "pd", extended=WR_POST),
@@ -143,10 +140,10 @@ def test_a_batch_with_a_wrong_request_executes_no_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "every"),
+    "size, every",
     [(64 << 10, 4), *(pytest.param(size << 10, 1, marks=pytest.mark.nightly) for size in (16, 64))],
 )
-def test_cases_pass_with_larger_pages(size: int, every: int) -> None:
+def test_cases_pass_with_larger_pages(size, every):
     """By day, every fourth case is run."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = ended(sys.executable, "tests/on_large_pages.py", size, every, cwd=ROOT, env=environment)

@@ -18,7 +18,6 @@ import pytest
 
 from conformance.older_python import zip
 from conformance.tables.suite import load_suite
-from kinds import Cli, Patch
 
 TESTS = Path(__file__).parent
 
@@ -75,12 +74,7 @@ KNOWN = dict(
 
 
 @pytest.mark.parametrize("refusal", KNOWN.values(), ids=KNOWN)
-def test_a_file_with_a_mistake_is_refused_with_this_message(
-    refusal: Refusal,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    cli: Cli,
-) -> None:
+def test_a_file_with_a_mistake_is_refused_with_this_message(refusal, tmp_path, monkeypatch, cli):
     monkeypatch.chdir(tmp_path)
     for name, content in refusal.files.items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
@@ -98,16 +92,10 @@ def test_a_file_with_a_mistake_is_refused_with_this_message(
 
 
 @pytest.mark.parametrize(
-    ("name", "command"),
+    "name, command",
     [("results.jsonl", "report ."), ("plan.json", "run --resume .")],
 )
-def test_a_file_nested_too_deeply_is_refused(
-    name: str,
-    command: str,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    cli: Cli,
-) -> None:
+def test_a_file_nested_too_deeply_is_refused(name, command, tmp_path, monkeypatch, cli):
     monkeypatch.chdir(tmp_path)
     lines = (
         f"{text}\n" for text in ('{"type": "header", "schema": "rdma-cts/1"}', "[" * 100_000, "")

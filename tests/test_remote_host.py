@@ -1,12 +1,9 @@
 """Tests of runs on a host that is reached over ssh: the same verdicts as a local run."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys
 import tarfile
-from pathlib import Path
 
 import pytest
 
@@ -17,21 +14,17 @@ from fixtures.hosts.address import Address
 from launched import ended
 from patience import await_true
 from project import QUIET_VERDICTS
-from remote_runs import Run, StandIn, run, shared, stand_in, verdicts
+from remote_runs import run, shared, stand_in, verdicts
 from samples import footer_of
 
 __all__ = ["run", "shared", "stand_in"]  # fixtures
 
 
 @pytest.mark.parametrize(
-    ("parts", "module"),
+    "parts, module",
     [(ssh.PARTS, "fixtures.bench"), (ssh.PEER_PARTS, "fixtures.hosts.agent")],
 )
-def test_the_files_that_a_host_gets_need_no_other_file(
-    parts: tuple[str, ...],
-    module: str,
-    tmp_path: Path,
-) -> None:
+def test_the_files_that_a_host_gets_need_no_other_file(parts, module, tmp_path):
     archive = ssh.packed((ROOT / part, part) for part in parts)
     with tarfile.open(fileobj=io.BytesIO(archive)) as sent:
         sent.extractall(tmp_path)
@@ -40,7 +33,7 @@ def test_the_files_that_a_host_gets_need_no_other_file(
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_violation_is_confirmed_on_the_host(run: Run, stand_in: StandIn) -> None:
+def test_a_violation_is_confirmed_on_the_host(run, stand_in):
     """The connection breaks when the violation is repeated."""
     began: list[str] = []
 
@@ -64,7 +57,7 @@ def test_a_violation_is_confirmed_on_the_host(run: Run, stand_in: StandIn) -> No
     await_true(lambda: not stand_in.left())  # the host removes its files when it detects the break
 
 
-def test_a_run_over_ssh_has_the_verdicts_of_a_local_run(run: Run, stand_in: StandIn) -> None:
+def test_a_run_over_ssh_has_the_verdicts_of_a_local_run(run, stand_in):
     with stand_in.host() as host:
         recorded = run.on(
             host,
@@ -84,11 +77,8 @@ def test_a_run_over_ssh_has_the_verdicts_of_a_local_run(run: Run, stand_in: Stan
 
 
 def test_a_host_reports_whether_its_silent_process_uses_the_processor(
-    run: Run,
-    stand_in: StandIn,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    run, stand_in, tmp_path, monkeypatch
+):
     computes = tmp_path / "computes"
     computes.touch()
     monkeypatch.setenv("FAKE_BENCH_COMPUTES", str(computes))
@@ -98,7 +88,7 @@ def test_a_host_reports_whether_its_silent_process_uses_the_processor(
 
         def is_busy() -> bool:
             lines.append(worker.next_line(0.05))
-            return worker.busy()
+            return bool(worker.busy())
 
         await_true(
             lambda: is_busy() and any(line and b'"type":"start"' in line for line in lines),
@@ -110,7 +100,7 @@ def test_a_host_reports_whether_its_silent_process_uses_the_processor(
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments"),
+    "text, arguments",
     [
         ("lab7", ["--", "lab7"]),
         ("root@lab7", ["--", "root@lab7"]),
@@ -119,14 +109,14 @@ def test_a_host_reports_whether_its_silent_process_uses_the_processor(
         ("[fd00::1]", ["--", "fd00::1"]),
     ],
 )
-def test_an_address_becomes_arguments_of_ssh(text: str, arguments: list[str]) -> None:
+def test_an_address_becomes_arguments_of_ssh(text, arguments):
     address = Address.parse(text)
     assert str(address) == text
     assert address.arguments == arguments
     assert ssh.command_line("ssh", address)[-len(arguments) - 1 : -1] == arguments
 
 
-def test_lines_that_are_not_messages_with_the_secret_are_ignored() -> None:
+def test_lines_that_are_not_messages_with_the_secret_are_ignored():
     message = protocol.message(b"s", "hello", folder="x")
     assert protocol.parse_line(b"s", message) == {"event": "hello", "folder": "x"}
     assert (

@@ -1,7 +1,5 @@
 """Tests of a requester on another host, or on another device of this host: its memory, its calls and its errors."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import multiprocessing
@@ -35,7 +33,7 @@ SIZE = 3 * memory.PAGE - 100
 
 
 @pytest.mark.parametrize(
-    ("text", "host", "device"),
+    "text, host, device",
     [
         ("mlx5_1", None, "mlx5_1"),
         ("node2:mlx5_1", Address("node2"), "mlx5_1"),
@@ -43,11 +41,7 @@ SIZE = 3 * memory.PAGE - 100
         ("[fd00::1]:rxe0", Address("fd00::1"), "rxe0"),
     ],
 )
-def test_a_peer_is_named_with_or_without_its_host(
-    text: str,
-    host: Address | None,
-    device: str,
-) -> None:
+def test_a_peer_is_named_with_or_without_its_host(text, host, device):
     assert peer_of(text) == (host, device)
     assert usable.on_another_host(text) is bool(host)
 
@@ -65,7 +59,7 @@ def other_end(pipe: Connection, addr: int) -> None:
     pipe.send((seen, mirror.changes(), mirror.changes()))
 
 
-def test_both_ends_have_the_same_memory() -> None:
+def test_both_ends_have_the_same_memory():
     place = memory.allocate("anonymous", SIZE)
     here, (near, far) = Mirror(), multiprocessing.Pipe()
     here.add(place.addr, SIZE)
@@ -90,7 +84,7 @@ def test_both_ends_have_the_same_memory() -> None:
     place.close()
 
 
-def test_memory_at_an_address_that_is_in_use_is_refused() -> None:
+def test_memory_at_an_address_that_is_in_use_is_refused():
     with (
         closing(memory.allocate("anonymous", memory.PAGE)) as place,
         pytest.raises(FileExistsError),
@@ -207,10 +201,7 @@ def made(
     return queue, cast(Any, far._queues[queue._id])
 
 
-def test_calls_of_a_queue_pair_are_executed_at_the_peer(
-    domain: RemoteDomain,
-    far: requester.Requesters,
-) -> None:
+def test_calls_of_a_queue_pair_are_executed_at_the_peer(domain, far):
     queue, there = made(domain, far, access=3)
     assert (queue.number, queue.kind, queue.sq_sig_all, queue.state) == (77, "RC", False, "RESET")
     assert (there.spec, there.deadline_s, there.pd) == (QpSpec("RC", "pd", access=3), 1.5, "pd")
@@ -228,10 +219,7 @@ def test_calls_of_a_queue_pair_are_executed_at_the_peer(
     assert there.did.pop() == "close"
 
 
-def test_a_request_has_its_memory_and_region_at_the_peer(
-    domain: RemoteDomain,
-    far: requester.Requesters,
-) -> None:
+def test_a_request_has_its_memory_and_region_at_the_peer(domain, far):
     place = memory.allocate("anonymous", memory.PAGE)
     registered = domain.device.reg_mr(domain, place.addr, memory.PAGE, 1)
     assert registered.mr is not None
@@ -254,10 +242,7 @@ def test_a_request_has_its_memory_and_region_at_the_peer(
     place.close()
 
 
-def test_errors_at_the_peer_are_reported_locally(
-    domain: RemoteDomain,
-    far: requester.Requesters,
-) -> None:
+def test_errors_at_the_peer_are_reported_locally(domain, far):
     with pytest.raises(PeerRefused, match="at the peer: ") as refused:
         made(domain, far, inline=64)
     assert refused.value.error_code == 12
@@ -276,11 +261,7 @@ class LocalPair(DevicePair):
 
 
 @pytest.mark.parametrize("renewed", [False, True])
-def test_a_pair_has_its_requester_at_the_peer(
-    domain: RemoteDomain,
-    far: requester.Requesters,
-    renewed: bool,
-) -> None:
+def test_a_pair_has_its_requester_at_the_peer(domain, far, renewed):
     device = SimpleNamespace(
         gid="h",
         lid=2,
@@ -316,7 +297,7 @@ def device(name: str, transport: Transport = ROCE, **declared: bool) -> Any:
 
 
 @pytest.mark.parametrize("peer", ["loopback", "another"])
-def test_the_requester_is_on_the_device_of_its_protection_domain(peer: str) -> None:
+def test_the_requester_is_on_the_device_of_its_protection_domain(peer):
     under_test = device("dut")
     if peer == "another":
         other = device("peer")
@@ -335,7 +316,7 @@ def test_the_requester_is_on_the_device_of_its_protection_domain(peer: str) -> N
     assert (responder.device, responder.pd, responder.remote) == (under_test, responder_pd, other)
 
 
-def test_a_peer_needs_the_capabilities_that_both_ends_of_a_request_need() -> None:
+def test_a_peer_needs_the_capabilities_that_both_ends_of_a_request_need():
     check_peer(device("a", atomics=True, odp=True), device("b", atomics=True, odp=False))
     check_peer(device("a", atomics=False), device("b", atomics=True))
     for other, output in (
@@ -350,7 +331,7 @@ def test_a_peer_needs_the_capabilities_that_both_ends_of_a_request_need() -> Non
             check_peer(device("a", atomics=True), other)
 
 
-def test_the_peer_is_another_device_of_the_host(monkeypatch: Patch) -> None:
+def test_the_peer_is_another_device_of_the_host(monkeypatch):
     monkeypatch.setattr(usable, "device_names", lambda: ["a", "b"])
     usable.check_peer("b", "a")
     for other, output in (

@@ -1,7 +1,5 @@
 """Tests of C programs of cases: which cases have a program, its form, its compilation, and the command that writes it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -16,7 +14,6 @@ from commands.__main__ import main
 from conformance.defects import symptoms_of
 from conformance.older_python import zip
 from conformance.tables.suite import ROOT
-from kinds import Cli, Patch, Says
 from launched import ended
 from programs import ADVICE, DEFECT, FORKY, ROWS, SUITE, WRITE, forky, programs, spaced, text_of
 from reports.reproducers.layout import WIDTH
@@ -32,7 +29,7 @@ from reports.reproducers.writer import Inexpressible
 from samples import result
 
 
-def test_programs_have_a_limited_size_and_include_no_header_of_the_suite() -> None:
+def test_programs_have_a_limited_size_and_include_no_header_of_the_suite():
     programs_made, reasons = programs()
     assert len(programs_made) >= 450, reasons.most_common(5)
     for id_, program in programs_made.items():
@@ -45,7 +42,7 @@ def test_programs_have_a_limited_size_and_include_no_header_of_the_suite() -> No
         assert id_ in program.text.replace("\n * ", "")
 
 
-def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
+def test_programs_compile_without_a_warning(tmp_path):
     """Compiles a subset of the programs. For helpers, verbs or opcodes A and B: if any program uses A and B, one of the
     subset does too; if any program uses A without B, one of the subset does too."""
     compiler = shutil.which("cc") or shutil.which("gcc")
@@ -81,7 +78,7 @@ def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_program_that_finds_no_device_exits_with_status_2(tmp_path: Path) -> None:
+def test_a_program_that_finds_no_device_exits_with_status_2(tmp_path):
     (tmp_path / "repro.c").write_text(text_of(WRITE))
     built = ended("cc", "repro.c", "-libverbs", cwd=tmp_path)
     assert (built.returncode, built.stderr) == (0, "")
@@ -91,7 +88,7 @@ def test_a_program_that_finds_no_device_exits_with_status_2(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("id_", "has", "lacks"),
+    "id_, has, lacks",
     [
         (
             ADVICE,
@@ -119,17 +116,13 @@ def test_a_program_that_finds_no_device_exits_with_status_2(tmp_path: Path) -> N
         ),
     ],
 )
-def test_the_program_makes_the_calls_of_the_case_at_its_entry(
-    id_: str,
-    has: list[str],
-    lacks: str,
-) -> None:
+def test_the_program_makes_the_calls_of_the_case_at_its_entry(id_, has, lacks):
     text = spaced(text_of(id_))
     assert [part for part in has if part not in text] == []
     assert lacks not in text
 
 
-def test_a_program_keeps_only_the_steps_up_to_the_violation() -> None:
+def test_a_program_keeps_only_the_steps_up_to_the_violation():
     case = next(
         row
         for row in ROWS
@@ -161,7 +154,7 @@ def test_a_program_keeps_only_the_steps_up_to_the_violation() -> None:
     assert len(steps) <= number + 1
 
 
-def test_the_program_of_a_kernel_warning_mentions_the_kernels_log() -> None:
+def test_the_program_of_a_kernel_warning_mentions_the_kernels_log():
     deallocated = [row for row in ROWS if row.when.call == "ibv_dealloc_mw" and not row.before]
     case = next(program for program in deallocated if program.when.then.outcome == "success")
     record = result(
@@ -182,7 +175,7 @@ def test_the_program_of_a_kernel_warning_mentions_the_kernels_log() -> None:
     assert "kernel's log" not in reproducer(case.id, SUITE, unknown_device()).text
 
 
-def test_a_point_is_expressed_and_a_sweep_is_not() -> None:
+def test_a_point_is_expressed_and_a_sweep_is_not():
     sweep = next(
         case
         for case in SUITE.cases
@@ -196,7 +189,7 @@ def test_a_point_is_expressed_and_a_sweep_is_not() -> None:
         reproducer(sweep.id, SUITE, unknown_device())
 
 
-def test_most_violations_of_a_recorded_run_are_expressed() -> None:
+def test_most_violations_of_a_recorded_run_are_expressed():
     programs_made = list(programs_of(forky().results, SUITE, basis_of(FORKY)))
     expressed = [program for program in programs_made if program.program]
     assert len(expressed) >= 0.9 * len(programs_made), Counter(
@@ -206,12 +199,7 @@ def test_most_violations_of_a_recorded_run_are_expressed() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9-]+\.c", name) for name in names)
 
 
-def test_the_command_writes_a_program_a_mail_and_all_programs(
-    tmp_path: Path,
-    monkeypatch: Patch,
-    capsys: Says,
-    cli: Cli,
-) -> None:
+def test_the_command_writes_a_program_a_mail_and_all_programs(tmp_path, monkeypatch, capsys, cli):
     monkeypatch.chdir(tmp_path)
     assert "repro.c: " in cli(0, "reproducer", ADVICE).out
     assert "; cc 'of mine.c' -libverbs" in cli(0, "reproducer", ADVICE, "--out", "of mine.c").out
@@ -233,10 +221,7 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(
     assert f"{count} of " in capsys.readouterr().out.splitlines()[-1]
 
 
-def test_a_defect_is_reproduced_by_a_case_that_the_tables_still_have(
-    tmp_path: Path,
-    capsys: Says,
-) -> None:
+def test_a_defect_is_reproduced_by_a_case_that_the_tables_still_have(tmp_path, capsys):
     symptoms = next(
         defect for defect in forky().violations.defects if defect.fingerprint == DEFECT
     ).symptoms
@@ -256,7 +241,7 @@ def test_a_defect_is_reproduced_by_a_case_that_the_tables_still_have(
     )
 
 
-def test_a_row_of_packets_has_a_program_and_a_script_of_the_peer() -> None:
+def test_a_row_of_packets_has_a_program_and_a_script_of_the_peer():
     name = "wire/repeated/foreign-region-by-flush-and-a-repeated-read"
     program = reproducer(name, SUITE, unknown_device())
     assert program.lines <= MOST_LINES
@@ -267,7 +252,7 @@ def test_a_row_of_packets_has_a_program_and_a_script_of_the_peer() -> None:
     assert sent == ["RDMA_READ_REQUEST", "FLUSH", "RDMA_READ_REQUEST"]
 
 
-def test_the_script_of_a_device_that_asks_answers_its_request() -> None:
+def test_the_script_of_a_device_that_asks_answers_its_request():
     script = reproducer(
         "wire/requester/atomic-answered-by-acknowledge", SUITE, unknown_device()
     ).script
@@ -279,7 +264,7 @@ def test_the_script_of_a_device_that_asks_answers_its_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "device", "status", "said"),
+    "row, device, status, said",
     [
         ("write-of-the-last-bytes", "right", 0, "kept: RDMA_WRITE should get ACK, got ACK"),
         ("write-at-the-end", "right", 0, "got DDP_BASE_BOUNDS\nkept: the state should get ERR"),
@@ -287,12 +272,8 @@ def test_the_script_of_a_device_that_asks_answers_its_request() -> None:
     ],
 )
 def test_the_script_of_a_row_of_segments_judges_what_a_device_does(
-    row: str,
-    device: str,
-    status: int,
-    said: str,
-    tmp_path: Path,
-) -> None:
+    row, device, status, said, tmp_path
+):
     script = tmp_path / "repro.py"
     script.write_text(reproducer(f"wire/stream_ranges/{row}", SUITE, unknown_device()).script)
     program = (sys.executable, str(Path(__file__).with_name("stream_device.py")), device)
@@ -309,7 +290,7 @@ def test_the_script_of_a_row_of_segments_judges_what_a_device_does(
     assert ("8 bytes of buf are not as expected" in done.stdout) == (device == "wrong")
 
 
-def test_most_rows_of_packets_have_a_script_that_waits_as_often_as_its_program() -> None:
+def test_most_rows_of_packets_have_a_script_that_waits_as_often_as_its_program():
     names = [case.id for case in SUITE.cases if case.verb == "wire"]
     scripts = 0
     for name in names:

@@ -1,8 +1,6 @@
 """Tests of the kernel's counts: the resources of a process, missing counts and leaks, and memory that modules never
 free."""
 
-from __future__ import annotations
-
 import os
 import socket
 import struct
@@ -78,7 +76,7 @@ def counter(system: Path, netlink: Any, alone: bool = True) -> resources.Resourc
     )
 
 
-def test_objects_that_only_the_control_group_counts_are_others(system: Path) -> None:
+def test_objects_that_only_the_control_group_counts_are_others(system):
     assert count(system, Netlink(QP=2, MR=1, PD=1)) == {
         "QP": 2,
         "MR": 1,
@@ -90,7 +88,7 @@ def test_objects_that_only_the_control_group_counts_are_others(system: Path) -> 
     }
 
 
-def test_only_new_objects_of_the_process_are_leaked(system: Path) -> None:
+def test_only_new_objects_of_the_process_are_leaked(system):
     netlink = Netlink(QP=2, MR=1)
     counting = counter(system, netlink)
     first = counting.count()
@@ -112,7 +110,7 @@ def summary(*entries: tuple[bytes, int]) -> bytes:
     [(b"pd", b"cq", b"qp", b"mr"), (b"pd", b"cq", b"qp")],
     ids=["all", "an older kernel"],
 )
-def test_one_message_of_the_kernel_has_the_numbers_of_all_kinds(names: tuple[bytes, ...]) -> None:
+def test_one_message_of_the_kernel_has_the_numbers_of_all_kinds(names):
     netlink = RdmaNetlink.__new__(RdmaNetlink)
     netlink._index = 0
     # there is only one message
@@ -126,7 +124,7 @@ def test_one_message_of_the_kernel_has_the_numbers_of_all_kinds(names: tuple[byt
 
 
 @pytest.mark.parametrize("lack", ["proc/self/cgroup", "cgroup/cases/rdma.current", "proc/vmstat"])
-def test_counts_that_a_system_does_not_provide_are_omitted(system: Path, lack: str) -> None:
+def test_counts_that_a_system_does_not_provide_are_omitted(system, lack):
     assert resources.PAGES not in count(system, Netlink(), alone=False), (
         "pages that another process pinned are counted"
     )
@@ -136,7 +134,7 @@ def test_counts_that_a_system_does_not_provide_are_omitted(system: Path, lack: s
     }
 
 
-def test_counts_only_of_the_control_group_are_remarks_and_not_leaks() -> None:
+def test_counts_only_of_the_control_group_are_remarks_and_not_leaks():
     assert resources.leaked({"MR": 1, resources.OTHERS: 2}, {"MR": 1, resources.OTHERS: 5}) == ""
     assert (
         resources.kept({resources.OTHERS: 2}, {resources.OTHERS: 5})
@@ -159,7 +157,7 @@ def test_counts_only_of_the_control_group_are_remarks_and_not_leaks() -> None:
     assert (judgement.verdict, judgement.notes) == ("PASS", ("noticed",))
 
 
-def test_only_a_larger_count_than_before_is_a_leak() -> None:
+def test_only_a_larger_count_than_before_is_a_leak():
     assert (
         resources.leaked({"MR": 1, resources.PINNED: 4}, {"MR": 3, resources.PINNED: 16})
         == "the kernel still counts 2 MR, 12 kB pinned"
@@ -167,14 +165,14 @@ def test_only_a_larger_count_than_before_is_a_leak() -> None:
     assert resources.leaked({"MR": 1, resources.PINNED: 4}, {"MR": 0}) == ""
 
 
-def test_resources_freed_a_little_later_are_not_leaks(monkeypatch: Patch) -> None:
+def test_resources_freed_a_little_later_are_not_leaks(monkeypatch):
     counts = iter([{"MR": 1}, {"MR": 1}, {"MR": 0}])
     assert resources.count_when_settled({"MR": 0}, lambda: next(counts)) == {"MR": 0}
     monkeypatch.setattr(resources, "SETTLING_S", 0.02)
     assert resources.count_when_settled({"MR": 0}, lambda: {"MR": 1}) == {"MR": 1}
 
 
-def test_the_evidence_separates_objects_from_memory() -> None:
+def test_the_evidence_separates_objects_from_memory():
     assert resources.resource_evidence(
         {"MR": 0, resources.PINNED: 0},
         {"MR": 1, resources.PINNED: 4},
@@ -187,7 +185,7 @@ def test_the_evidence_separates_objects_from_memory() -> None:
 TEXT = "VmPinned: 3 kB\nVmPin:\t      16 kB\nnr_released 5\nnr_acquired 12"
 
 
-def test_each_reading_returns_the_current_text(tmp_path: Path) -> None:
+def test_each_reading_returns_the_current_text(tmp_path):
     path = tmp_path / "status"
     file = KernelFile(path)
     with pytest.raises(FileNotFoundError):
@@ -198,7 +196,7 @@ def test_each_reading_returns_the_current_text(tmp_path: Path) -> None:
     assert file.read() == file.read() == "short"
 
 
-def test_a_forked_process_reads_its_own_file() -> None:
+def test_a_forked_process_reads_its_own_file():
     file = KernelFile(Path("/proc/self/stat"))
     assert file.read().startswith(f"{os.getpid()} ")
     if not (child := os.fork()):
@@ -207,7 +205,7 @@ def test_a_forked_process_reads_its_own_file() -> None:
     assert file.read().startswith(f"{os.getpid()} ")
 
 
-def test_a_file_is_closed_when_it_is_no_longer_used() -> None:
+def test_a_file_is_closed_when_it_is_no_longer_used():
     def is_open() -> bool:
         return any(
             os.path.realpath(f"/proc/self/fd/{name}") == "/proc/version"
@@ -222,7 +220,7 @@ def test_a_file_is_closed_when_it_is_no_longer_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "number"),
+    "text, name, number",
     [
         (TEXT, "VmPin:", 16),
         (TEXT, "VmPinned:", 3),
@@ -234,11 +232,7 @@ def test_a_file_is_closed_when_it_is_no_longer_used() -> None:
         ("VmPin: none", "VmPin:", None),
     ],
 )
-def test_a_number_is_read_from_the_line_that_begins_with_its_name(
-    text: str,
-    name: str,
-    number: int | None,
-) -> None:
+def test_a_number_is_read_from_the_line_that_begins_with_its_name(text, name, number):
     assert number_after(text, name) == number
 
 
@@ -259,7 +253,7 @@ def idle() -> None:
     """What the process does until it is killed."""
 
 
-def test_a_process_is_counted_alive_and_after_its_kill_until_nothing_is_left() -> None:
+def test_a_process_is_counted_alive_and_after_its_kill_until_nothing_is_left():
     count = Counted(3, 2, 1, 0)
     assert killed(lambda: idle, count) == {"CQ": 0, "MR": 0, "PD": 0}
     assert count.alive == [True, False, False, False]
@@ -268,7 +262,7 @@ def test_a_process_is_counted_alive_and_after_its_kill_until_nothing_is_left() -
     )
 
 
-def test_the_process_is_killed_with_its_parent() -> None:
+def test_the_process_is_killed_with_its_parent():
     """A child that survives would keep the pipes of a trial open."""
     number, report = os.pipe()
 
@@ -285,7 +279,7 @@ def test_the_process_is_killed_with_its_parent() -> None:
     os.close(report)
 
 
-def test_the_reason_for_missing_counts_is_reported() -> None:
+def test_the_reason_for_missing_counts_is_reported():
     refused = SetupRefused("registering the MR 'mr'", "ENOMEM")
     with pytest.raises(SetupRefused, match="registering the MR 'mr'"):
         killed(Mock(side_effect=refused), Counted(0))
@@ -345,7 +339,7 @@ def leaks(memory: ModuleMemory, case: Callable[[], object]) -> dict[str, list[in
     return {leak["function"]: leak["objects"] for leak in memory.leaked_by(lambda number: case())}
 
 
-def test_memory_is_leaked_if_each_repetition_keeps_more(kernel: Kernel) -> None:
+def test_memory_is_leaked_if_each_repetition_keeps_more(kernel):
     memory = kernel.memory()
     leaks_seen = leaks(memory, lambda: kernel.runs({"rxe_mr_init_user": 2}, ["alloc_uobj"]))
     assert leaks_seen == {"rxe_mr_init_user": [2] * (1 + REPETITIONS)}
@@ -354,23 +348,20 @@ def test_memory_is_leaked_if_each_repetition_keeps_more(kernel: Kernel) -> None:
     )
 
 
-def test_memory_that_only_the_first_run_keeps_is_not_a_leak(kernel: Kernel) -> None:
+def test_memory_that_only_the_first_run_keeps_is_not_a_leak(kernel):
     memory, first = kernel.memory(), iter([1])
     for ran in (2, 3):  # the first case is repeated once, and the second case never
         assert leaks(memory, lambda: kernel.runs({"pool_grow": next(first, 0)})) == {}
         assert kernel.ran == ran
 
 
-def test_a_case_is_not_repeated_for_objects_that_wait_to_be_freed(kernel: Kernel) -> None:
+def test_a_case_is_not_repeated_for_objects_that_wait_to_be_freed(kernel):
     memory = kernel.memory()
     assert [leaks(memory, lambda: kernel.runs({}, ["alloc_uobj"])) for _ in range(20)] == [{}] * 20
     assert kernel.ran == 20
 
 
-def test_memory_that_is_freed_after_the_repetitions_is_not_a_leak(
-    kernel: Kernel,
-    monkeypatch: Patch,
-) -> None:
+def test_memory_that_is_freed_after_the_repetitions_is_not_a_leak(kernel, monkeypatch):
     monkeypatch.setattr(module_memory, "FREED_S", 9.0)
     monkeypatch.setattr(module_memory, "POLL_S", 0.0)
     numbers = iter(range(100))
@@ -384,7 +375,7 @@ def test_memory_that_is_freed_after_the_repetitions_is_not_a_leak(
     assert kernel.held["rxe_odp_work"] == 0
 
 
-def test_a_leak_in_a_function_whose_objects_are_freed_late_is_detected(kernel: Kernel) -> None:
+def test_a_leak_in_a_function_whose_objects_are_freed_late_is_detected(kernel):
     memory = kernel.memory()
     for _ in range(3):
         assert leaks(memory, lambda: kernel.runs({}, ["alloc_uobj"])) == {}
@@ -393,7 +384,7 @@ def test_a_leak_in_a_function_whose_objects_are_freed_late_is_detected(kernel: K
 
 
 @pytest.mark.parametrize("lack", ["sys/vm/mem_profiling", "allocinfo", "0"])
-def test_a_kernel_without_memory_profiling_is_not_watched(kernel: Kernel, lack: str) -> None:
+def test_a_kernel_without_memory_profiling_is_not_watched(kernel, lack):
     assert ModuleMemory.of_kernel(kernel.proc)
     if lack == "0":
         (kernel.proc / "sys/vm/mem_profiling").write_text("0\n")
@@ -411,7 +402,7 @@ class Driver(ReferenceBench):
 
 
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
-def test_a_leak_fails_its_case_and_is_a_separate_defect(kernel: Kernel, row: str) -> None:
+def test_a_leak_fails_its_case_and_is_a_separate_defect(kernel, row):
     with closing(Driver()) as bench:
         bench.kernel = kernel
         run = replace(on_the_reference(bench), memory=kernel.memory())

@@ -10,7 +10,6 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from actors import Stage
 from conformance import regular_file
 from conformance.errors import UserError
 from conformance.judging import Judgement
@@ -32,7 +31,6 @@ from conformance.results.records import (
 )
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.results.writer import ResultsFile
-from kinds import Cli, Patch
 from samples import (
     case,
     header,
@@ -58,7 +56,7 @@ def footer(*verdicts: str, planned: int | None = None) -> FooterRecord:
     return footer_record(ids, lines, registry(), duration_s=1.23456)
 
 
-def test_a_result_has_every_field_of_the_contract() -> None:
+def test_a_result_has_every_field_of_the_contract():
     observed: Observation = {"rc": None, "returned": "NULL", "errno": "EPERM", "layer": "kernel"}
     judgement = Judgement(Verdict.FAIL, "one line", ("a note",))
     line = result_record(
@@ -92,14 +90,14 @@ def test_a_result_has_every_field_of_the_contract() -> None:
     }
 
 
-def test_json_of_the_most_levels_is_read_and_one_level_more_is_refused() -> None:
+def test_json_of_the_most_levels_is_read_and_one_level_more_is_refused():
     most = "[" * MOST_LEVELS + "]" * MOST_LEVELS
     assert parse(most)
     with pytest.raises(ValueError, match="nested too deeply"):
         parse(f"[{most}]")
 
 
-def test_a_footer_has_every_field_of_the_contract() -> None:
+def test_a_footer_has_every_field_of_the_contract():
     line = footer("PASS", "PASS", "FAIL")
     assert line == {
         "type": "footer",
@@ -112,8 +110,8 @@ def test_a_footer_has_every_field_of_the_contract() -> None:
     }
 
 
-@pytest.mark.parametrize(("worse", "other"), list(itertools.combinations(VERDICTS, 2)))
-def test_the_verdict_of_a_rule_is_the_worst_of_its_cases(worse: str, other: str) -> None:
+@pytest.mark.parametrize("worse, other", list(itertools.combinations(VERDICTS, 2)))
+def test_the_verdict_of_a_rule_is_the_worst_of_its_cases(worse, other):
     first, second = numbered(2).cases
     lines = [result(first, other), result(second, worse)]
     absent = other == "PASS" and worse in ("UNSUPPORTED", "UNREACHABLE")
@@ -125,7 +123,7 @@ def test_the_verdict_of_a_rule_is_the_worst_of_its_cases(worse: str, other: str)
     assert rule_verdicts(lines[::-1]) == {"REG-01": expected}
 
 
-def test_a_rule_that_is_verified_in_part_names_what_the_device_does_not_offer() -> None:
+def test_a_rule_that_is_verified_in_part_names_what_the_device_does_not_offer():
     cases = numbered(4).cases
     lines = [
         result(cases[0]),
@@ -150,9 +148,7 @@ def test_a_rule_that_is_verified_in_part_names_what_the_device_does_not_offer() 
     assert "not_offered" not in footer_record([cases[0].id], lines[:1], registry(), duration_s=1.0)
 
 
-def test_open_outcomes_verify_no_unsupported_rule_and_waivers_count_by_the_effective_verdict() -> (
-    None
-):
+def test_open_outcomes_verify_no_unsupported_rule_and_waivers_count_by_the_effective_verdict():
     first, second = numbered(2).cases
     lines = [result(first, "PASS", expected={"outcome": "open"}), result(second, "UNSUPPORTED")]
     lines.append(result(CASE, "FAIL", effective="PASS", waiver={"issue": "1"}))
@@ -160,7 +156,7 @@ def test_open_outcomes_verify_no_unsupported_rule_and_waivers_count_by_the_effec
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "missing", "complete", "status"),
+    "verdicts, missing, complete, status",
     [
         ("PASS", 0, True, 0),
         ("PASS UNSUPPORTED UNREACHABLE", 0, True, 0),
@@ -175,22 +171,19 @@ def test_open_outcomes_verify_no_unsupported_rule_and_waivers_count_by_the_effec
     ],
 )
 def test_a_run_with_a_gap_is_incomplete_and_its_status_says_violated_before_undecided_before_conformant(
-    verdicts: str,
-    missing: int,
-    complete: bool,
-    status: int,
-) -> None:
+    verdicts, missing, complete, status
+):
     last = footer(*verdicts.split(), planned=len(verdicts.split()) + missing)
     assert (last["complete"], exit_status(last)) == (complete, status)
 
 
-def test_written_records_are_read_back(tmp_path: Path) -> None:
+def test_written_records_are_read_back(tmp_path):
     run = recorded([result(CASE)])
     assert read_written(written(run, tmp_path)) == run
     assert read_written(tmp_path / "results.jsonl") == run
 
 
-def test_a_compressed_file_is_read_like_the_file(tmp_path: Path) -> None:
+def test_a_compressed_file_is_read_like_the_file(tmp_path):
     path = written(recorded([result(CASE)]), tmp_path / "run") / records.FILE_NAME
     compressed = tmp_path / "rxe.jsonl.xz"
     compressed.write_bytes(lzma.compress(path.read_bytes()))
@@ -198,37 +191,34 @@ def test_a_compressed_file_is_read_like_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "wrong"),
+    "content, wrong",
     [
         (lzma.compress(b"{}")[:-4], "not one whole stream of xz"),
         (lzma.compress(b"{}") + b"{}", "not one whole stream of xz"),
         (b"{}" * 16, "not a file of xz"),
     ],
 )
-def test_a_damaged_compressed_file_is_refused(content: bytes, wrong: str, tmp_path: Path) -> None:
+def test_a_damaged_compressed_file_is_refused(content, wrong, tmp_path):
     (tmp_path / "run.jsonl.xz").write_bytes(content)
     with pytest.raises(UserError, match=wrong):
         read_results(tmp_path / "run.jsonl.xz")
 
 
-def test_a_compressed_file_that_expands_too_far_is_refused(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_compressed_file_that_expands_too_far_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(regular_file, "MOST_BYTES", 1 << 16)
     (tmp_path / "run.jsonl.xz").write_bytes(lzma.compress(b"0" * (1 << 17)))
     with pytest.raises(UserError, match="larger than 65,536 bytes"):
         read_results(tmp_path / "run.jsonl.xz")
 
 
-def test_each_line_is_in_the_file_as_soon_as_it_is_appended(tmp_path: Path) -> None:
+def test_each_line_is_in_the_file_as_soon_as_it_is_appended(tmp_path):
     file = ResultsFile(tmp_path / "deep" / "er" / "results.jsonl")
     file.append(header())
     assert file.path.read_bytes() == encode(header())
     file.close()
 
 
-def test_a_record_is_one_line_of_ascii_whatever_its_texts() -> None:
+def test_a_record_is_one_line_of_ascii_whatever_its_texts():
     data = encode({"reason": "b\u00f6se \U0001f600 \x1b[31m\nnext\u2028line \ud800"})
     assert data.isascii()
     assert data.count(b"\n") == 1
@@ -236,10 +226,7 @@ def test_a_record_is_one_line_of_ascii_whatever_its_texts() -> None:
 
 
 @pytest.mark.parametrize("folder", ["file", "n" * 300, "link"])
-def test_a_place_that_cannot_be_written_is_refused_with_status_2(
-    tmp_path: Path,
-    folder: str,
-) -> None:
+def test_a_place_that_cannot_be_written_is_refused_with_status_2(tmp_path, folder):
     (tmp_path / "file").write_text("")
     (tmp_path / "link").mkdir()
     (tmp_path / "link" / "results.jsonl").symlink_to(tmp_path / "elsewhere")
@@ -250,12 +237,12 @@ def test_a_place_that_cannot_be_written_is_refused_with_status_2(
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_file_without_a_record_is_removed_when_it_is_closed(tmp_path: Path) -> None:
+def test_a_file_without_a_record_is_removed_when_it_is_closed(tmp_path):
     ResultsFile(tmp_path / "results.jsonl").close()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_reported_with_status_3() -> None:
+def test_a_full_disk_is_reported_with_status_3():
     full = ResultsFile.__new__(ResultsFile)
     full.path = Path("/dev/full")
     with Path("/dev/full").open("wb", buffering=0) as device:
@@ -266,10 +253,7 @@ def test_a_full_disk_is_reported_with_status_3() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 20, len(encode(result(CASE))) - 2])
-def test_a_file_without_footer_is_a_run_cut_short_and_a_torn_last_line_is_left_out(
-    tmp_path: Path,
-    cut: int,
-) -> None:
+def test_a_file_without_footer_is_a_run_cut_short_and_a_torn_last_line_is_left_out(tmp_path, cut):
     recorded_run = recorded([result(CASE)], complete=False)
     with (written(recorded_run, tmp_path) / "results.jsonl").open("ab") as file:
         file.write(encode(result(CASE))[:cut])
@@ -281,15 +265,12 @@ TYPES: dict[str, Any] = {
 }
 
 
-def test_each_key_of_a_result_except_those_that_are_never_in_a_file_has_a_default() -> None:
+def test_each_key_of_a_result_except_those_that_are_never_in_a_file_has_a_default():
     """mypy checks that the defaults fit the types."""
     assert set(shape.RESULT) == set(TYPES["result"].__annotations__) - {"points_data"}
 
 
-def test_a_large_result_leaves_room_for_the_results_of_all_other_cases(
-    stage: Stage,
-    monkeypatch: Patch,
-) -> None:
+def test_a_large_result_leaves_room_for_the_results_of_all_other_cases(stage, monkeypatch):
     monkeypatch.setattr(writer, "MOST_RESULTS_BYTES", 160_000)
     suite = numbered(20)
     lines = [encode(header())]
@@ -307,10 +288,8 @@ def test_a_large_result_leaves_room_for_the_results_of_all_other_cases(
 
 
 def test_a_run_whose_results_might_not_fit_into_a_file_is_refused_before_it_begins(
-    tmp_path: Path,
-    monkeypatch: Patch,
-    cli: Cli,
-) -> None:
+    tmp_path, monkeypatch, cli
+):
     monkeypatch.setattr("commands.cli.choice.MOST_CASES", 3)
     said = cli(2, "run", "--guest", "--out", tmp_path / "out").err
     assert "are more than the 3 that a results file can have; select fewer cases\n" in said

@@ -1,7 +1,5 @@
 """Runs that are cut short at any moment and resumed lose no recorded result, and have the footer of a whole run."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -26,7 +24,6 @@ from actors import (
 )
 from bad_places import full_disk
 from conformance.errors import UserError
-from conformance.model.record import ResultRecord
 from conformance.regular_file import is_partial
 from conformance.results.folder import check_free, tidied
 from conformance.results.plan import Plan, read_plan, write_plan
@@ -69,10 +66,7 @@ def rest(stage: Stage) -> list[bytes]:
     ]
 
 
-def test_a_run_that_was_cut_anywhere_and_resumed_has_the_footer_of_an_unbroken_run(
-    stage: Stage,
-    whole: tuple[bytes, Recorded],
-) -> None:
+def test_a_run_that_was_cut_anywhere_and_resumed_has_the_footer_of_an_unbroken_run(stage, whole):
     data, unbroken = whole
     ends = [number + 1 for number, byte in enumerate(data) if byte == 10]
     cuts = sorted(
@@ -92,10 +86,7 @@ def test_a_run_that_was_cut_anywhere_and_resumed_has_the_footer_of_an_unbroken_r
 
 
 @pytest.mark.parametrize("cut", [100, -1, None])
-def test_a_session_without_a_record_leaves_the_file_as_it_was(
-    stage: Stage,
-    cut: int | None,
-) -> None:
+def test_a_session_without_a_record_leaves_the_file_as_it_was(stage, cut):
     """The file is cut in the header, or cut in the footer, or complete."""
     stage.play(ran(0), [HEADER])
     data = stage.path.read_bytes()[:cut]
@@ -107,7 +98,7 @@ def test_a_session_without_a_record_leaves_the_file_as_it_was(
     assert verdicts(stage.play(rest(stage), carry_on=True)) == ["PASS", "FAIL", "PASS", "PASS"]
 
 
-def test_the_footer_counts_the_sessions_and_their_workers(stage: Stage) -> None:
+def test_the_footer_counts_the_sessions_and_their_workers(stage):
     first = stage.play(ran(0), [HEADER])
     assert (footer_of(first)["boots"], footer_of(first)["resumed"]) == (2, 0)
     second = stage.play(ran(1), [HEADER], carry_on=True)
@@ -124,7 +115,7 @@ def test_the_footer_counts_the_sessions_and_their_workers(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "output"),
+    "change, output",
     [
         (
             {"env": {**header()["env"], "kernel": "7.3.0"}},
@@ -139,11 +130,7 @@ def test_the_footer_counts_the_sessions_and_their_workers(stage: Stage) -> None:
         ),
     ],
 )
-def test_another_stack_is_refused_and_nothing_is_lost(
-    stage: Stage,
-    change: ResultRecord,
-    output: str,
-) -> None:
+def test_another_stack_is_refused_and_nothing_is_lost(stage, change, output):
     stage.play(ran(0), [HEADER])
     with pytest.raises(UserError, match=output) as caught:
         stage.play([encode(header(**change)), start(1), passed(1)], carry_on=True)
@@ -153,7 +140,7 @@ def test_another_stack_is_refused_and_nothing_is_lost(
     assert verdicts(stage.play(ran(1, 2, 3), carry_on=True)) == ["PASS"] * 4
 
 
-def test_a_file_with_a_result_after_its_footer_is_refused_and_not_changed(stage: Stage) -> None:
+def test_a_file_with_a_result_after_its_footer_is_refused_and_not_changed(stage):
     stage.play(ran(0), [HEADER])
     with stage.path.open("ab") as file:
         file.write(passed(1))
@@ -163,7 +150,7 @@ def test_a_file_with_a_result_after_its_footer_is_refused_and_not_changed(stage:
     assert stage.path.read_bytes() == data
 
 
-def test_the_case_in_flight_is_a_crash_if_this_host_booted_again(stage: Stage) -> None:
+def test_the_case_in_flight_is_a_crash_if_this_host_booted_again(stage):
     begun = header(planned=IDS, stack="test", suite=OWN)
     del begun["left_out"]
     head = encode(begun) + encode({"type": "worker", "boot_id": "before"})
@@ -175,9 +162,7 @@ def test_the_case_in_flight_is_a_crash_if_this_host_booted_again(stage: Stage) -
     assert verdicts(stage.play(ran(1, 2, 3), carry_on=True, boot_id="before")) == ["PASS"] * 4
 
 
-def test_starts_of_cases_are_recorded_if_a_crash_of_the_kernel_would_end_the_supervisor(
-    stage: Stage,
-) -> None:
+def test_starts_of_cases_are_recorded_if_a_crash_of_the_kernel_would_end_the_supervisor(stage):
     stage.play(ran(0, 1, 2, 3), boot_id="x")
     started = [
         json.loads(line)["case"]
@@ -189,9 +174,7 @@ def test_starts_of_cases_are_recorded_if_a_crash_of_the_kernel_would_end_the_sup
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4])
-def test_a_disk_that_fills_during_a_run_loses_only_the_line_that_it_does_not_take(
-    stage: Stage, count: int
-) -> None:
+def test_a_disk_that_fills_during_a_run_loses_only_the_line_that_it_does_not_take(stage, count):
     whole = figures(stage.play(ran(0, 1, 2, 3)))
     lines = stage.path.read_bytes().splitlines(keepends=True)
     stage.path.unlink()
@@ -207,7 +190,7 @@ def test_a_disk_that_fills_during_a_run_loses_only_the_line_that_it_does_not_tak
 # One run at a time
 
 
-def test_two_runs_into_one_directory_are_refused(tmp_path: Path) -> None:
+def test_two_runs_into_one_directory_are_refused(tmp_path):
     path = tmp_path / "results.jsonl"
     first = ResultsFile(path)
     for carry_on in (False, True):
@@ -220,7 +203,7 @@ def test_two_runs_into_one_directory_are_refused(tmp_path: Path) -> None:
     ResultsFile(path, carry_on=True).close()
 
 
-def test_a_killed_run_no_longer_locks_its_directory(tmp_path: Path) -> None:
+def test_a_killed_run_no_longer_locks_its_directory(tmp_path):
     path = tmp_path / "results.jsonl"
     code = "from pathlib import Path; from conformance.results.writer import ResultsFile; "
     code += f"ResultsFile(Path({str(path)!r})); print(flush=True); input()"
@@ -252,8 +235,8 @@ write_atomically(Path(sys.argv[1]), b"new")
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 @pytest.mark.parametrize("name", ["plan.json", "report.html", "points/reg_mr.x.json"])
 def test_a_kill_while_a_file_is_written_leaves_nothing_that_the_next_session_keeps(
-    name: str, call: str, tmp_path: Path
-) -> None:
+    name, call, tmp_path
+):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     command = [sys.executable, "-c", KILLED.format(call=call), str(path)]
@@ -268,7 +251,7 @@ def test_a_kill_while_a_file_is_written_leaves_nothing_that_the_next_session_kee
 
 
 @pytest.mark.parametrize("name", ["notes.partial", ".1-x.partial", "x.1-a.partial"])
-def test_a_file_of_a_similar_name_is_kept(name: str, tmp_path: Path) -> None:
+def test_a_file_of_a_similar_name_is_kept(name, tmp_path):
     (tmp_path / name).touch()
     with tidied(tmp_path):
         pass
@@ -289,16 +272,13 @@ PLAN = Plan(
 )
 
 
-def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_plan_is_read_as_it_was_written(tmp_path):
     write_plan(PLAN, tmp_path)
     assert read_plan(tmp_path) == PLAN
     PLAN.check(read_plan(tmp_path))
 
 
-def test_the_plan_of_another_user_is_not_run(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_plan_of_another_user_is_not_run(tmp_path, monkeypatch):
     write_plan(PLAN, tmp_path)
     if os.geteuid() == 0:
         os.chown(tmp_path / "plan.json", 12345, 12345)
@@ -309,7 +289,7 @@ def test_the_plan_of_another_user_is_not_run(
 
 
 @pytest.mark.parametrize(
-    ("change", "output"),
+    "change, output",
     [
         ({"stack": "sid"}, "the stack differs"),
         ({"planned": ("reg_mr/a",)}, "other cases are selected"),
@@ -317,12 +297,12 @@ def test_the_plan_of_another_user_is_not_run(
         ({"given": {"image": "2"}}, "the builds under test have changed"),
     ],
 )
-def test_a_run_with_another_plan_is_not_resumed(change: ResultRecord, output: str) -> None:
+def test_a_run_with_another_plan_is_not_resumed(change, output):
     with pytest.raises(UserError, match=output):
         PLAN.check(Plan(**{**vars(PLAN), **change}))
 
 
-def test_a_worker_that_is_killed_in_its_last_case_gives_no_verdict(stage: Stage) -> None:
+def test_a_worker_that_is_killed_in_its_last_case_gives_no_verdict(stage):
     recorded = stage.play(killed(*ran(0, 1, 2), start(3)), [SILENCE])
     assert verdicts(recorded) == ["PASS", "PASS", "PASS", "MISSED"]
     assert verdicts(stage.play(ran(3), carry_on=True)) == ["PASS"] * 4

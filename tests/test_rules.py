@@ -1,8 +1,6 @@
 """The registry of rules: permanent ids, mistakes in files of rules, and the cases of each rule. Malformed files of
 rules are in tests/malformed; test_tables.py reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +15,6 @@ from conformance.model.record import ResultRecord
 from conformance.model.rules import Registry
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import Suite
-from kinds import Cli
 from samples import laid, registry
 
 RULE = """\
@@ -41,7 +38,7 @@ def read(tmp_path: Path, **files: str) -> tuple[Registry, list[str]]:
     return registry, [str(mistake) for mistake in mistakes]
 
 
-def test_a_rule_is_read_with_all_its_keys(tmp_path: Path) -> None:
+def test_a_rule_is_read_with_all_its_keys(tmp_path):
     registry, mistakes = read(
         tmp_path, reg_mr="verb: ibv_reg_mr\nrules:\n" + RULE.format(id="VND-01")
     )
@@ -53,7 +50,7 @@ def test_a_rule_is_read_with_all_its_keys(tmp_path: Path) -> None:
     assert str(rule.location) == "reg_mr/rules.yaml:3:9"
 
 
-def test_a_rule_without_a_quote_has_the_reason(tmp_path: Path) -> None:
+def test_a_rule_without_a_quote_has_the_reason(tmp_path):
     text = RULE.format(id="VND-01").replace("quote: Something holds", "unquoted: It is secret.")
     text = text.replace("must", "should")
     registry, mistakes = read(tmp_path, reg_mr="verb: ibv_reg_mr\nrules:\n" + text)
@@ -63,7 +60,7 @@ def test_a_rule_without_a_quote_has_the_reason(tmp_path: Path) -> None:
     assert texts["unquoted"] == "It is secret."
 
 
-def test_rules_are_in_the_order_of_the_files(tmp_path: Path) -> None:
+def test_rules_are_in_the_order_of_the_files(tmp_path):
     files = {
         verb: f"verb: api\nrules:\n{RULE.format(id=id_)}"
         for verb, id_ in (("b", "AB-01"), ("a", "ZZ-01"))
@@ -77,7 +74,7 @@ RETIRED = "verb: api\nrules: []\nretired:\n  - {id: AB-01, why: it said the same
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "mistake"),
+    "a, b, mistake",
     [
         (USED, USED, "b/rules.yaml:3:9: duplicate rule id AB-01 (first at a/rules.yaml:3:9)"),
         (
@@ -92,16 +89,11 @@ RETIRED = "verb: api\nrules: []\nretired:\n  - {id: AB-01, why: it said the same
         ),
     ],
 )
-def test_an_id_is_used_or_retired_once_in_all_files(
-    tmp_path: Path,
-    a: str,
-    b: str,
-    mistake: str,
-) -> None:
+def test_an_id_is_used_or_retired_once_in_all_files(tmp_path, a, b, mistake):
     assert read(tmp_path, a=a, b=b)[1] == [mistake]
 
 
-def test_mistakes_are_reported_file_by_file_from_top_to_bottom(tmp_path: Path) -> None:
+def test_mistakes_are_reported_file_by_file_from_top_to_bottom(tmp_path):
     bad = "verb: api\nrules:\n" + RULE.format(id="AB-01").replace("must", "shall").replace(
         "section",
         "sektion",
@@ -117,14 +109,14 @@ def test_mistakes_are_reported_file_by_file_from_top_to_bottom(tmp_path: Path) -
     ]
 
 
-def test_every_rule_has_a_unique_short_name() -> None:
+def test_every_rule_has_a_unique_short_name():
     shorts = [rule.short for rule in registry().values()]
     without = [rule.id for rule in registry().values() if not 0 < len(rule.short) <= 60]
     assert without == [], "titles of defects need the key `short`, of at most 60 characters"
     assert len(set(shorts)) == len(shorts)
 
 
-def test_an_argument_against_a_rule_is_one_sentence_and_explained(cli: Cli) -> None:
+def test_an_argument_against_a_rule_is_one_sentence_and_explained(cli):
     debatable = [rule for rule in registry().values() if rule.argument_against]
     assert {"IOVA-02a", "ADV-08", "REG-09a", "FORK-04", "REREG-18", "REREG-19", "ADV-09"} <= {
         rule.id for rule in debatable
@@ -188,7 +180,7 @@ def numbers(coverage: Coverage) -> dict[str, tuple[int, int, int, int]]:
     }
 
 
-def test_cases_count_for_each_of_their_rules_in_each_direction() -> None:
+def test_cases_count_for_each_of_their_rules_in_each_direction():
     counts = numbers(cover(suite()))
     assert counts == {
         "REG-01": (2, 1, 1, 0),
@@ -198,7 +190,7 @@ def test_cases_count_for_each_of_their_rules_in_each_direction() -> None:
     }
 
 
-def test_rules_without_a_case_and_rules_with_only_open_cases_are_listed() -> None:
+def test_rules_without_a_case_and_rules_with_only_open_cases_are_listed():
     coverage = cover(suite(["REG-01", "REG-02", "REG-03", "REG-04", "REG-23"]))
     assert coverage.without_case == ["REG-04"]
     assert coverage.only_open == ["REG-03"]
@@ -208,7 +200,7 @@ def test_rules_without_a_case_and_rules_with_only_open_cases_are_listed() -> Non
     assert "5 rules, 4 with a case: 2 in both directions, 1 in one direction; 4 cases" in text
 
 
-def test_documented_codes_are_counted_where_a_case_expects_them() -> None:
+def test_documented_codes_are_counted_where_a_case_expects_them():
     coverage = cover(
         suite(
             [],
@@ -223,7 +215,7 @@ def test_documented_codes_are_counted_where_a_case_expects_them() -> None:
     )
 
 
-def test_a_rule_has_the_worst_verdict_of_its_cases(tmp_path: Path) -> None:
+def test_a_rule_has_the_worst_verdict_of_its_cases(tmp_path):
     suite_made = suite(FOUR)
     verdicts = {"works": "PASS", "fails": "FAIL", "both": "UNSUPPORTED"}
     lines = [
@@ -245,7 +237,7 @@ ENUMERATED = "IBV_REREG_MR_ERR_INPUT"
 
 
 @pytest.mark.parametrize(
-    ("table", "observed", "provoked"),
+    "table, observed, provoked",
     [
         (ADVICE, {"returned": "EFAULT", "errno": ""}, "EFAULT"),
         (ADVICE, {"returned": "EOPNOTSUPP", "errno": ""}, ""),
@@ -269,12 +261,7 @@ ENUMERATED = "IBV_REREG_MR_ERR_INPUT"
         ),
     ],
 )
-def test_returned_codes_are_counted(
-    tmp_path: Path,
-    table: str,
-    observed: dict[str, Any],
-    provoked: str,
-) -> None:
+def test_returned_codes_are_counted(tmp_path, table, observed, provoked):
     if table == REREG:
         verb = "rereg_mr"
     else:
@@ -287,13 +274,13 @@ def test_returned_codes_are_counted(
     )
 
 
-def test_a_verdict_that_rests_on_open_cases_is_in_brackets(tmp_path: Path) -> None:
+def test_a_verdict_that_rests_on_open_cases_is_in_brackets(tmp_path):
     suite_made = suite(FOUR)
     coverage = covered(suite_made, tmp_path, samples.result(suite_made.cases[3]))
     assert any(line.startswith("REG-03 ") and " (PASS) " in line for line in render(coverage))
 
 
-def test_codes_of_later_steps_count_for_the_verb_they_call(tmp_path: Path) -> None:
+def test_codes_of_later_steps_count_for_the_verb_they_call(tmp_path):
     suite_made = suite([], samples.table("advise_mr/sample", ADVICE))
     line = samples.result(
         suite_made.cases[0],
@@ -305,7 +292,7 @@ def test_codes_of_later_steps_count_for_the_verb_they_call(tmp_path: Path) -> No
     assert {code.code for code in coverage.codes if code.observed} == {"EPERM"}
 
 
-def test_a_smoke_run_verifies_no_rule_and_a_dialect_is_not_judged(tmp_path: Path) -> None:
+def test_a_smoke_run_verifies_no_rule_and_a_dialect_is_not_judged(tmp_path):
     suite_made = suite()
     smoke = {"tier": "smoke", "rules": suite_made.registry.as_data()}
     totals = "\n".join(
@@ -319,19 +306,14 @@ def test_a_smoke_run_verifies_no_rule_and_a_dialect_is_not_judged(tmp_path: Path
     assert " without a result, 6 of a vendor's dialect not judged" in totals
 
 
-def test_results_of_a_run_cut_short_are_called_incomplete(tmp_path: Path) -> None:
+def test_results_of_a_run_cut_short_are_called_incomplete(tmp_path):
     suite_made = suite()
     coverage = covered(suite_made, tmp_path, samples.result(suite_made.cases[0]), complete=False)
     assert coverage.complete is False
     assert "these results are from an incomplete run" in list(render(coverage))
 
 
-@pytest.mark.parametrize(("rules", "status"), [(FOUR, 0), ([], 1)])
-def test_the_exit_status_says_whether_a_rule_has_no_case(
-    rules: list[str],
-    status: int,
-    monkeypatch: pytest.MonkeyPatch,
-    cli: Cli,
-) -> None:
+@pytest.mark.parametrize("rules, status", [(FOUR, 0), ([], 1)])
+def test_the_exit_status_says_whether_a_rule_has_no_case(rules, status, monkeypatch, cli):
     monkeypatch.setattr("commands.cli.run_arguments.load_suite", lambda folders: suite(rules))
     assert cli(status, "list", "coverage").out.startswith("rule ")

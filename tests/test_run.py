@@ -20,7 +20,7 @@ from conformance.model.record import FooterRecord, ResultRecord
 from conformance.results.records import Recorded, footer_record, read_written
 from conformance.tables.suite import ROOT, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
-from kinds import Cli, Folders
+from kinds import Folders
 from launched import launched, run_in_guest, script
 
 pytestmark = pytest.mark.guest
@@ -103,9 +103,7 @@ def footer(results: list[ResultRecord]) -> FooterRecord:
     )
 
 
-def test_the_run_is_complete_and_its_exit_status_says_that_the_driver_does_not_conform(
-    whole_run: Run,
-) -> None:
+def test_the_run_is_complete_and_its_exit_status_says_that_the_driver_does_not_conform(whole_run):
     assert whole_run.footer["complete"] is True
     assert not {"BROKEN", "MISSED"} & set(whole_run.footer["verdicts"])
     assert whole_run.done.returncode == 1
@@ -114,7 +112,7 @@ def test_the_run_is_complete_and_its_exit_status_says_that_the_driver_does_not_c
     )
 
 
-def test_the_header_names_the_kernel_driver_and_library_under_test(whole_run: Run) -> None:
+def test_the_header_names_the_kernel_driver_and_library_under_test(whole_run):
     header = whole_run.recorded.header
     assert header["env"]["kernel"].startswith("7.")
     assert header["device"]["driver"] == "rxe"
@@ -124,12 +122,12 @@ def test_the_header_names_the_kernel_driver_and_library_under_test(whole_run: Ru
 
 
 @pytest.mark.parametrize("rule", [*RULES, *NOT_OFFERED])
-def test_the_rule_passes_at_least_in_part_on_soft_roce(whole_run: Run, rule: str) -> None:
+def test_the_rule_passes_at_least_in_part_on_soft_roce(whole_run, rule):
     assert whole_run.footer["rules"][rule] in ("PASS", "PARTIAL")
 
 
 @pytest.mark.nightly
-def test_rules_pass_or_lack_only_what_soft_roce_does_not_offer(footer: FooterRecord) -> None:
+def test_rules_pass_or_lack_only_what_soft_roce_does_not_offer(footer):
     assert {rule: footer["rules"][rule] for rule in RULES} == dict.fromkeys(RULES, "PASS")
     for rule, not_offered in NOT_OFFERED.items():
         assert footer["rules"][rule] == "PARTIAL"
@@ -140,7 +138,7 @@ def test_rules_pass_or_lack_only_what_soft_roce_does_not_offer(footer: FooterRec
 
 
 @pytest.mark.parametrize("length", ["2-gib", "4-gib"])
-def test_the_known_violations_of_soft_roce_are_reported(whole_run: Run, length: str) -> None:
+def test_the_known_violations_of_soft_roce_are_reported(whole_run, length):
     (line,) = [
         line
         for line in whole_run.recorded.results
@@ -152,7 +150,7 @@ def test_the_known_violations_of_soft_roce_are_reported(whole_run: Run, length: 
     assert whole_run.footer["rules"]["REG-25"] == "FAIL"
 
 
-def test_the_last_lines_name_each_defect_and_explain_describes_it(whole_run: Run, cli: Cli) -> None:
+def test_the_last_lines_name_each_defect_and_explain_describes_it(whole_run, cli):
     defect = r"^valid refused +([0-9a-f]{12}) .* \(REG-25\) x\d+$"
     (fingerprint,) = re.findall(defect, whole_run.done.stdout, re.MULTILINE)
     said = cli(0, "explain", fingerprint, "--run", whole_run.out).out
@@ -160,7 +158,7 @@ def test_the_last_lines_name_each_defect_and_explain_describes_it(whole_run: Run
     assert re.search(r"^  reproduce: \./rdma-cts run --guest --only reg_mr/", said, re.MULTILINE)
 
 
-def test_the_run_writes_a_page_and_a_summary_with_the_verdict_in_words(whole_run: Run) -> None:
+def test_the_run_writes_a_page_and_a_summary_with_the_verdict_in_words(whole_run):
     summary = json.loads((whole_run.out / "summary.json").read_text())
     jsonschema.validate(summary, json.loads((ROOT / "docs" / "summary.schema.json").read_text()))
     assert summary["exit_status"] == 1
@@ -174,7 +172,7 @@ def test_the_run_writes_a_page_and_a_summary_with_the_verdict_in_words(whole_run
     assert f"report: {whole_run.out}/report.html" in whole_run.done.stdout
 
 
-def test_judging_a_real_run_again_changes_nothing(whole_run: Run, tmp_path: Path, cli: Cli) -> None:
+def test_judging_a_real_run_again_changes_nothing(whole_run, tmp_path, cli):
     again = tmp_path / "again"
     assert (
         "results judged again: 0 verdicts changed"
@@ -193,10 +191,7 @@ def without_keys(line: ResultRecord, names: Sequence[str]) -> str:
 
 
 @pytest.mark.nightly
-def test_a_case_has_the_same_result_in_one_guest_and_in_several(
-    results: list[ResultRecord],
-    tmp_path: Path,
-) -> None:
+def test_a_case_has_the_same_result_in_one_guest_and_in_several(results, tmp_path):
     """Only the kernel's counters and messages differ from run to run."""
     out = tmp_path / "out"
     chosen = ("--rule", "BIND-15", "--rule", "BIND-17", "--no-confirm")
@@ -213,7 +208,7 @@ def test_a_case_has_the_same_result_in_one_guest_and_in_several(
             assert without_keys(line, keys) == without_keys(other_results[line["case"]], keys)
 
 
-def test_observations_are_recorded_raw(whole_run: Run) -> None:
+def test_observations_are_recorded_raw(whole_run):
     (line,) = [
         line
         for line in whole_run.recorded.results
@@ -226,9 +221,8 @@ def test_observations_are_recorded_raw(whole_run: Run) -> None:
 
 
 def test_the_printed_command_repeats_a_violation_which_is_confirmed_and_can_be_waived(
-    whole_run: Run,
-    tmp_path: Path,
-) -> None:
+    whole_run, tmp_path
+):
     """A second violation with the same cause is confirmed too."""
     cases = [f"reg_mr/huge_lengths/on-demand-of-{length}-gib" for length in (2, 6)]
     (line,) = [line for line in whole_run.recorded.results if line["case"] == cases[0]]
@@ -265,7 +259,7 @@ def test_the_printed_command_repeats_a_violation_which_is_confirmed_and_can_be_w
     assert [record for record in recorded.confirmations if not record["confirmed"]] == []
 
 
-def test_a_guest_that_cannot_boot_is_reported_in_one_line_with_status_3(tmp_path: Path) -> None:
+def test_a_guest_that_cannot_boot_is_reported_in_one_line_with_status_3(tmp_path):
     script(tmp_path / "qemu-system-x86_64", "echo no such machine >&2\nexit 1")
     done = launched(
         "run",

@@ -3,14 +3,12 @@
 import json
 import runpy
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from conformance.errors import UserError
 from conformance.tables.suite import ROOT
-from kinds import Patch, Says
 from launched import git
 from samples import laid
 
@@ -31,7 +29,7 @@ def night(ratio: float) -> str:
 
 
 @pytest.mark.parametrize(
-    ("before", "seconds", "part", "status"),
+    "before, seconds, part, status",
     [
         ([], 12.0, "not compared: 0 earlier nights, 5 are needed", 0),
         ([1.0] * 4, 60.0, "not compared: 4 earlier nights, 5 are needed", 0),
@@ -46,14 +44,8 @@ def night(ratio: float) -> str:
     ],
 )
 def test_a_night_is_compared_with_the_median_of_earlier_nights(
-    before: Sequence[float],
-    seconds: float,
-    part: str,
-    status: int,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    capsys: Says,
-) -> None:
+    before, seconds, part, status, tmp_path, monkeypatch, capsys
+):
     history = tmp_path / "costs"
     history.write_text("".join(f"{night(ratio)}\n" for ratio in before))
     monkeypatch.setattr(run_cost, "repeat", lambda *_: (Cost(seconds, 10.5, 50.0), 2.0))
@@ -68,7 +60,7 @@ def test_a_night_is_compared_with_the_median_of_earlier_nights(
 
 
 @pytest.mark.parametrize(
-    ("second", "why"),
+    "second, why",
     [
         ("{", "not JSON: "),
         ("[]", "no figures"),
@@ -78,12 +70,8 @@ def test_a_night_is_compared_with_the_median_of_earlier_nights(
     ],
 )
 def test_a_damaged_history_is_reported_before_anything_is_measured(
-    second: str,
-    why: str,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    capsys: Says,
-) -> None:
+    second, why, tmp_path, monkeypatch, capsys
+):
     history = tmp_path / "costs"
     history.write_text(f"{night(1)}\n{second}\n")
     monkeypatch.setattr(sys, "argv", ["run_cost.py", "--history", str(history)])
@@ -93,7 +81,7 @@ def test_a_damaged_history_is_reported_before_anything_is_measured(
     assert line.startswith(f"run_cost.py: {history}:2: not a night of run_cost.py: {why}")
 
 
-def test_two_trees_are_measured_in_turn_and_the_ratios_are_of_pairs(tmp_path: Path) -> None:
+def test_two_trees_are_measured_in_turn_and_the_ratios_are_of_pairs(tmp_path):
     order: list[str] = []
     seconds = iter((9.0, 9.0, 2.0, 1.0, 8.0, 6.0, 4.0, 4.0))  # the first pair fills caches
 
@@ -111,7 +99,7 @@ def test_two_trees_are_measured_in_turn_and_the_ratios_are_of_pairs(tmp_path: Pa
     assert "| 1 | 2.00 s | 1.00 s | 0.50 (" in beside("once", run, 0, (tmp_path, tmp_path))
 
 
-def test_the_tree_of_a_commit_is_removed_and_an_unknown_commit_is_one_line(tmp_path: Path) -> None:
+def test_the_tree_of_a_commit_is_removed_and_an_unknown_commit_is_one_line(tmp_path):
     project = tmp_path / "project"
     project.mkdir()
     git(project, "init", "--quiet")

@@ -31,7 +31,7 @@ from fixtures.guest.recipe import STACKS
 from fixtures.system import usable
 from fixtures.system.architecture import ARCHITECTURES
 from fixtures.targets import builds, target
-from kinds import Folders, Patch, words
+from kinds import words
 
 ROWS = """\
 - {id: harmless, rules: [REG-01], when: {access: []}, then: open}
@@ -135,7 +135,7 @@ def without(options: RunOptions, names: set[str]) -> RunOptions:
     return replace(options, **defaults)
 
 
-def test_every_field_has_one_option() -> None:
+def test_every_field_has_one_option():
     assert list(OPTIONS) == [field.name for field in fields(RunOptions)]
     assert len({option.flag for option in OPTIONS.values()}) == len(OPTIONS)
     assert {name for name, option in OPTIONS.items() if not option.decides} == NOT_DECIDING
@@ -146,9 +146,8 @@ def test_every_field_has_one_option() -> None:
 @UNTIMED
 @given(SETTLED, CASES)
 def test_the_command_that_reproduces_a_case_or_a_point_runs_it_alone_in_the_same_place(
-    options: RunOptions,
-    case: Any,
-) -> None:
+    options, case
+):
     point = "#access=LOCAL_WRITE+MW_BIND,flags=none"
     program, command, *arguments, last = shlex.split(f"{options.reproduction(case)}{point}")
     assert (program, command, last) == ("./rdma-cts", "run", f"{case.id}{point}")
@@ -160,7 +159,7 @@ def test_the_command_that_reproduces_a_case_or_a_point_runs_it_alone_in_the_same
     assert parsed(arguments) == replace(expected, only=(case.id,))
 
 
-def test_a_reproducing_command_has_only_options_that_differ_from_the_defaults() -> None:
+def test_a_reproducing_command_has_only_options_that_differ_from_the_defaults():
     assert (
         RunOptions().on("").reproduction(HARMLESS) == f"./rdma-cts run --guest --only {HARMLESS.id}"
     )
@@ -172,10 +171,7 @@ def test_a_reproducing_command_has_only_options_that_differ_from_the_defaults() 
 
 
 @pytest.mark.usefixtures("project")
-def test_a_hazardous_case_runs_on_a_host_by_its_own_command(
-    monkeypatch: Patch,
-    tmp_path: Path,
-) -> None:
+def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch, tmp_path):
     """The target gets only this case."""
     table = f"verb: ibv_reg_mr\ncases: 2\n{MEMORY}rows:\n{ROWS}"
     table_folder = samples.laid(tmp_path / "own", {"reg_mr/sample.yaml": table})
@@ -193,7 +189,7 @@ def test_a_hazardous_case_runs_on_a_host_by_its_own_command(
     assert chosen.planned == (HAZARDOUS.id,)
 
 
-def test_a_case_that_can_end_only_its_process_runs_on_every_host() -> None:
+def test_a_case_that_can_end_only_its_process_runs_on_every_host():
     deadly = replace(HARMLESS, ends_process=True)
     cases = [HARMLESS, deadly, HAZARDOUS]
     messages: list[str] = []
@@ -205,9 +201,7 @@ def test_a_case_that_can_end_only_its_process_runs_on_every_host() -> None:
 
 @UNTIMED
 @given(GIVEN)
-def test_a_command_resolved_from_the_projects_directory_names_the_same_files(
-    options: RunOptions,
-) -> None:
+def test_a_command_resolved_from_the_projects_directory_names_the_same_files(options):
     assert options.seen_from_project(ROOT) == options
     seen = options.seen_from_project(Path("/elsewhere"))
     assert seen.cases == tuple(Path("/elsewhere") / folder for folder in options.cases)
@@ -218,7 +212,7 @@ def test_a_command_resolved_from_the_projects_directory_names_the_same_files(
 
 @UNTIMED
 @given(GIVEN)
-def test_a_plan_keeps_all_options_of_a_run(tmp_path_factory: Folders, options: RunOptions) -> None:
+def test_a_plan_keeps_all_options_of_a_run(tmp_path_factory, options):
     folder = tmp_path_factory.mktemp("plan")
     write_plan(Plan(tuple(options.arguments()), "/", (), "0", "host", {}), folder)
     assert parsed(list(read_plan(folder).argv)) == options
@@ -226,9 +220,7 @@ def test_a_plan_keeps_all_options_of_a_run(tmp_path_factory: Folders, options: R
 
 @UNTIMED
 @given(SETTLED)
-def test_pytest_gets_the_same_options_on_a_host_and_in_the_guest_its_own_device_and_files(
-    options: RunOptions,
-) -> None:
+def test_pytest_gets_the_same_options_on_a_host_and_in_the_guest_its_own_device_and_files(options):
     # pytest does not get the tier, because --rdma-only names the cases.
     guest_options: dict[str, Any] = {"tier": RunOptions().tier}
     on_host = options.on("rxe0")
@@ -260,7 +252,7 @@ def test_pytest_gets_the_same_options_on_a_host_and_in_the_guest_its_own_device_
     assert options_here == {name: getattr(in_guest, name) for name in options_here} | guest_options
 
 
-def test_the_refusal_of_a_guest_option_on_this_hosts_device_names_the_missing_option() -> None:
+def test_the_refusal_of_a_guest_option_on_this_hosts_device_names_the_missing_option():
     """The other refusals are in tests/mistakes.txt."""
     with pytest.raises(
         UserError,

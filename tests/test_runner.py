@@ -1,7 +1,5 @@
 """Tests of the runners of each kind of case. The kernel log, resource counts and the profile apply to all kinds."""
 
-from __future__ import annotations
-
 import itertools
 import resource
 from collections.abc import Iterable, Iterator
@@ -27,7 +25,7 @@ from conformance.results.case_record import case_record
 from conformance.sweeps.run import SweepRun
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import ROOT, load_suite
-from kinds import Patch, rows
+from kinds import rows
 from samples import ROW, SPACE
 from trial.catalogue import named
 from trial.reference.bench import ReferenceBench
@@ -63,7 +61,7 @@ class Kernel:
 WARNING: KernelEvidence = {"taint": 0, "log": ["[ 1.0] WARNING: something"]}
 
 
-def test_each_kind_has_a_runner_and_a_case_of_each_passes_on_the_reference(run: RunContext) -> None:
+def test_each_kind_has_a_runner_and_a_case_of_each_passes_on_the_reference(run):
     sweep = samples.case(SPACE)
     assert sweep.sweep is not None
     point = sweep.sweep.point_case(sweep, "access=REMOTE_WRITE")
@@ -77,7 +75,7 @@ def test_each_kind_has_a_runner_and_a_case_of_each_passes_on_the_reference(run: 
         assert judgement_on(case, run).verdict == Verdict.PASS
 
 
-def test_a_point_is_judged_by_the_expectation_that_applies_to_it(run: RunContext) -> None:
+def test_a_point_is_judged_by_the_expectation_that_applies_to_it(run):
     space = samples.case(SPACE)
     assert space.sweep is not None
     done = run_case(space.sweep.point_case(space, "access=REMOTE_WRITE"), run)
@@ -89,7 +87,7 @@ def test_a_point_is_judged_by_the_expectation_that_applies_to_it(run: RunContext
     assert done.case.id.endswith("#access=REMOTE_WRITE")
 
 
-def test_a_sweep_has_its_points_in_its_record(run: RunContext) -> None:
+def test_a_sweep_has_its_points_in_its_record(run):
     done = run_case(samples.case(SPACE), run)
     assert isinstance(done, SweepRun)
     record = case_record(done, samples.registry())
@@ -98,10 +96,7 @@ def test_a_sweep_has_its_points_in_its_record(run: RunContext) -> None:
 
 
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
-def test_a_kernel_warning_during_a_case_fails_it_and_an_earlier_warning_does_not(
-    run: RunContext,
-    row: str,
-) -> None:
+def test_a_kernel_warning_during_a_case_fails_it_and_an_earlier_warning_does_not(run, row):
     quiet: KernelEvidence = {"taint": 0, "log": []}
     before, meanwhile = Kernel(WARNING), Kernel(*[quiet] * (2 if row is SPACE else 1), WARNING)
     case = samples.case(row)
@@ -111,7 +106,7 @@ def test_a_kernel_warning_during_a_case_fails_it_and_an_earlier_warning_does_not
     assert "WARNING: something" in failed.reason
 
 
-def test_messages_and_counts_of_the_kernel_are_in_the_evidence(run: RunContext) -> None:
+def test_messages_and_counts_of_the_kernel_are_in_the_evidence(run):
     kernel = run_case(samples.case(ROW), replace(run, watch=Kernel())).kernel
     assert (kernel["taint"], kernel["log"]) == (0, [])
     assert kernel["resources"]["before"] == kernel["resources"]["after"]
@@ -128,7 +123,7 @@ class Counted(ReferenceBench):
         return {"mr": next(self.counts)}
 
 
-def test_an_increased_count_of_objects_fails_the_case(monkeypatch: Patch) -> None:
+def test_an_increased_count_of_objects_fails_the_case(monkeypatch):
     monkeypatch.setattr(resources, "SETTLING_S", 0.0)
     with closing(Counted(itertools.count())) as bench:
         done = run_case(samples.case(ROW), on_the_reference(bench))
@@ -137,16 +132,12 @@ def test_an_increased_count_of_objects_fails_the_case(monkeypatch: Patch) -> Non
 
 
 @pytest.mark.parametrize(
-    ("counts", "before"),
+    "counts, before",
     [([3, 3, 3, 3], [3, 3, 3]), ([3, 2, 1, 1, 1], [3, 1, 1])],
     ids=["unchanged", "an object is released late"],
 )
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
-def test_the_kernel_is_counted_before_a_case_only_if_a_count_may_have_changed(
-    counts: list[int],
-    before: list[int],
-    row: str,
-) -> None:
+def test_the_kernel_is_counted_before_a_case_only_if_a_count_may_have_changed(counts, before, row):
     with closing(Counted(counts)) as bench:
         run = on_the_reference(bench)
         first = run_case(samples.case(ROW), run)
@@ -167,10 +158,10 @@ def on_demand_point() -> Case:
 
 
 @pytest.mark.parametrize(
-    ("present", "verdict"),
+    "present, verdict",
     [({}, "UNSUPPORTED"), ({"odp": "the data sheet"}, "FAIL")],
 )
-def test_a_profile_applies_to_rows_and_points_alike(present: dict[str, str], verdict: str) -> None:
+def test_a_profile_applies_to_rows_and_points_alike(present, verdict):
     with closing(ReferenceBench(Device(without("odp")))) as bench:
         run = on_the_reference(bench)
         run = replace(run, basis=replace(run.basis, profile=Profile("rxe", present)))
@@ -180,9 +171,7 @@ def test_a_profile_applies_to_rows_and_points_alike(present: dict[str, str], ver
             assert done.observation["lacking"] == ["odp"]
 
 
-def test_capabilities_that_contradict_the_profile_are_remarks_on_rows_and_points(
-    run: RunContext,
-) -> None:
+def test_capabilities_that_contradict_the_profile_are_remarks_on_rows_and_points(run):
     run = replace(
         run,
         basis=replace(run.basis, profile=Profile("rxe", absent={"odp": "not in this driver"})),
@@ -196,7 +185,7 @@ def test_capabilities_that_contradict_the_profile_are_remarks_on_rows_and_points
 
 
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
-def test_unreachable_cases_are_not_run(run: RunContext, row: str) -> None:
+def test_unreachable_cases_are_not_run(run, row):
     capabilities = replace(run.basis.capabilities, reachable={"swap": False})
     case = replace(samples.case(row), needs=("swap",))
     done = run_case(case, replace(run, basis=Basis(capabilities), runners={}))
@@ -208,7 +197,7 @@ def test_unreachable_cases_are_not_run(run: RunContext, row: str) -> None:
     assert case_record(done, samples.registry())["verdict"] == Verdict.UNREACHABLE
 
 
-def test_exceptions_of_the_harness_make_a_case_broken(run: RunContext) -> None:
+def test_exceptions_of_the_harness_make_a_case_broken(run):
     for error, text in (
         (RuntimeError("odd\nmore"), "RuntimeError: odd"),
         (UserError("install it"), "install it"),
@@ -234,11 +223,7 @@ ON_DEMAND_SPACE = """
 
 @pytest.mark.parametrize("row", [ON_DEMAND, ON_DEMAND_SPACE], ids=["row", "sweep"])
 @pytest.mark.parametrize("declared", [True, False])
-def test_an_undeclared_capability_is_reported_before_unreachable(
-    declared: bool,
-    row: str,
-    run: RunContext,
-) -> None:
+def test_an_undeclared_capability_is_reported_before_unreachable(declared, row, run):
     fail = Mock(side_effect=HostLacks("no such memory", "buy some"))
     capabilities = replace(run.basis.capabilities, declared={"odp": declared})
     run = replace(run, basis=Basis(capabilities), runners=dict.fromkeys(Kind, fail))
@@ -249,7 +234,7 @@ def test_an_undeclared_capability_is_reported_before_unreachable(
 
 
 @pytest.mark.parametrize(
-    ("failure", "expected", "verdict"),
+    "failure, expected, verdict",
     [
         (LoopbackLost("lost"), "refused", "FAIL"),
         (SetupRefused("a receive", "EINVAL"), "refused", "FAIL"),
@@ -259,13 +244,7 @@ def test_an_undeclared_capability_is_reported_before_unreachable(
         (PeerLost("gone"), "refused", ""),
     ],
 )
-def test_the_first_failing_step_decides(
-    run: RunContext,
-    monkeypatch: Patch,
-    failure: Exception,
-    expected: str,
-    verdict: str,
-) -> None:
+def test_the_first_failing_step_decides(run, monkeypatch, failure, expected, verdict):
     """If the judged call fails, a later failure of the harness does not count. If the judged call passes, a refused
     set-up makes the case BROKEN, and a lost connection ends the session. A lost peer always ends the session."""
 
@@ -292,14 +271,14 @@ WORKED = Judgement(Verdict.PASS, "the call returned 0", ("seen",))
 FAILED = Judgement(Verdict.FAIL, "the call should succeed, but returned EINVAL", ("seen",))
 
 
-def test_the_profile_that_is_shipped_can_be_read() -> None:
+def test_the_profile_that_is_shipped_can_be_read():
     profile = read_profile(ROOT / "ci/rxe/profile.yaml")
     assert profile.device == "rxe"
     assert set(profile.present) & {"odp", "atomics"}
     assert "xrc" in profile.absent
 
 
-def test_absent_but_required_capabilities_fail() -> None:
+def test_absent_but_required_capabilities_fail():
     refused = Judgement(
         Verdict.UNSUPPORTED,
         "the call was refused; the device does not declare odp",
@@ -325,7 +304,7 @@ BY_THE_PROFILE = f"{REFUSED.reason} (by the profile: {WHY})"
 
 
 @pytest.mark.parametrize(
-    ("judgement", "needs", "undeclared", "changes"),
+    "judgement, needs, undeclared, changes",
     [
         (REFUSED, ("xrc", "odp"), ("xrc",), {"reason": BY_THE_PROFILE}),
         (WORKED, ("xrc",), (), {"notes": ("seen", REMARK)}),
@@ -341,17 +320,12 @@ BY_THE_PROFILE = f"{REFUSED.reason} (by the profile: {WHY})"
         (Judgement(Verdict.BROKEN, "no memory"), ("xrc",), (), {}),
     ],
 )
-def test_an_absent_capability_is_the_reason_or_a_remark(
-    judgement: Judgement,
-    needs: tuple[str, ...],
-    undeclared: tuple[str, ...],
-    changes: dict[str, object],
-) -> None:
-    assert apply_profile(judgement, needs, undeclared, ABSENT) == replace(judgement, **changes)  # type: ignore[arg-type]
+def test_an_absent_capability_is_the_reason_or_a_remark(judgement, needs, undeclared, changes):
+    assert apply_profile(judgement, needs, undeclared, ABSENT) == replace(judgement, **changes)
 
 
-@pytest.mark.parametrize(("given", "reason"), rows("calls_of_many_steps"))
-def test_calls_of_many_steps_report_the_step_that_failed(given: str, reason: str) -> None:
+@pytest.mark.parametrize("given, reason", rows("calls_of_many_steps"))
+def test_calls_of_many_steps_report_the_step_that_failed(given, reason):
     name, mutant = given.split()
     case = SUITE.find(f"reg_mr/{name}")
     assert case is not None
@@ -362,7 +336,7 @@ def test_calls_of_many_steps_report_the_step_that_failed(given: str, reason: str
 
 
 @pytest.mark.parametrize(
-    ("code", "limit", "said"),
+    "code, limit, said",
     [
         ("ENOMEM", 8 << 20, ["RLIMIT_MEMLOCK of the process: 8192 KiB"]),
         ("EPERM", resource.RLIM_INFINITY, ["RLIMIT_MEMLOCK of the process: none"]),
@@ -370,11 +344,8 @@ def test_calls_of_many_steps_report_the_step_that_failed(given: str, reason: str
     ],
 )
 def test_a_refused_valid_registration_comes_with_the_limit_on_locked_memory(
-    code: str,
-    limit: int,
-    said: list[str] | None,
-    monkeypatch: Patch,
-) -> None:
+    code, limit, said, monkeypatch
+):
     monkeypatch.setattr(resource, "getrlimit", lambda which: (limit, limit))
     step = Step("ibv_reg_mr", {}, Expectation("success"))
     assert remark_on_limit(step, {"errno": code}).get("remarks") == said

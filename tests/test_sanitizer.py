@@ -1,7 +1,5 @@
 """Tests the reports of AddressSanitizer about the libraries under test."""
 
-from pathlib import Path
-
 from conformance.judging.kernel_alarms import kernel_alarm
 from conformance.judging.sentences import sentence
 from conformance.kernel.sanitizer import VARIABLE, SanitizerLog
@@ -24,7 +22,7 @@ freed by thread T0 here:
 """
 
 
-def test_a_report_is_a_violation_with_its_function() -> None:
+def test_a_report_is_a_violation_with_its_function():
     fault = kernel_alarm({"taint": 0, "log": [], "sanitizer": _REPORT.splitlines()})
     assert fault is not None
     assert verdict_of(fault.kind) is Verdict.FAIL
@@ -34,19 +32,19 @@ def test_a_report_is_a_violation_with_its_function() -> None:
     )
 
 
-def test_an_error_of_the_kernel_comes_first() -> None:
+def test_an_error_of_the_kernel_comes_first():
     log = ["WARNING: drivers/infiniband/sw/rxe/rxe_mr.c:1 at rxe_mr_copy+0x1/0x2 [rdma_rxe]"]
     fault = kernel_alarm({"taint": 0, "log": log, "sanitizer": _REPORT.splitlines()})
     assert fault is not None
     assert fault.kind is FaultKind.KERNEL_WARNED
 
 
-def test_a_file_without_a_report_is_no_violation() -> None:
+def test_a_file_without_a_report_is_no_violation():
     warning = "==149==WARNING: AddressSanitizer failed to allocate 0xfffffffffffff000 bytes"
     assert kernel_alarm({"taint": 0, "log": [], "sanitizer": [warning]}) is None
 
 
-def test_each_report_is_read_once(tmp_path: Path) -> None:
+def test_each_report_is_read_once(tmp_path):
     (tmp_path / "asan.1").write_text("before\n", encoding="utf-8")
     log = SanitizerLog({VARIABLE: f"detect_leaks=0:log_path={tmp_path}/asan"})
     assert log.since_last() == []
@@ -59,12 +57,12 @@ def test_each_report_is_read_once(tmp_path: Path) -> None:
     assert log.since_last() == []
 
 
-def test_without_a_path_nothing_is_read() -> None:
+def test_without_a_path_nothing_is_read():
     assert SanitizerLog({}).since_last() == []
     assert SanitizerLog({VARIABLE: "detect_leaks=0"}).since_last() == []
 
 
-def test_the_guest_gets_the_runtime_before_all_libraries() -> None:
+def test_the_guest_gets_the_runtime_before_all_libraries():
     options = RunOptions(sanitize=True, guest_env=("COLOUR=blue",))
     environment = environment_from(options)
     assert environment["COLOUR"] == "blue"

@@ -1,8 +1,6 @@
 """Tests of the batches for workers: every case is in one batch, long cases are first, and hazardous cases are alone.
 Also tests the file of durations, and selections of cases."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,9 +32,8 @@ def batches(schedule: Schedule) -> list[list[str]]:
 
 @given(st.integers(1, 5), SECONDS)
 def test_each_case_is_in_one_batch_and_each_hazardous_case_in_a_separate_batch_at_the_end(
-    workers: int,
-    seconds: dict[str, float],
-) -> None:
+    workers, seconds
+):
     batches_made = batches(Schedule(MIXED, workers, seconds))
     assert sorted(case for batch in batches_made for case in batch) == sorted(
         case.id for case in MIXED
@@ -50,13 +47,11 @@ def test_each_case_is_in_one_batch_and_each_hazardous_case_in_a_separate_batch_a
 
 
 @given(SECONDS)
-def test_a_single_worker_gets_all_cases_that_need_not_run_alone_in_one_batch(
-    seconds: dict[str, float],
-) -> None:
+def test_a_single_worker_gets_all_cases_that_need_not_run_alone_in_one_batch(seconds):
     assert Schedule(MIXED, 1, seconds).take() == [case.id for case in MIXED if not case.alone]
 
 
-def test_with_known_durations_each_worker_gets_its_share_and_the_longest_come_first() -> None:
+def test_with_known_durations_each_worker_gets_its_share_and_the_longest_come_first():
     seconds = dict(zip(IDS, [1, 1, 1, 40, 1, 1, 1, 1, 30, 1, 1, 1], strict=True))
     first, second = batches(Schedule(CASES, 2, seconds))
     assert (sum(seconds[case] for case in first), sum(seconds[case] for case in second)) == (40, 40)
@@ -64,7 +59,7 @@ def test_with_known_durations_each_worker_gets_its_share_and_the_longest_come_fi
     assert IDS[8] in second
 
 
-def test_with_unknown_durations_the_batches_become_smaller() -> None:
+def test_with_unknown_durations_the_batches_become_smaller():
     # Only half of the durations are known, so that the others are estimated.
     schedule = Schedule(CASES, 2, dict.fromkeys(IDS[:6], 40.0))
     lengths = [len(batch) for batch in batches(schedule)]
@@ -72,12 +67,12 @@ def test_with_unknown_durations_the_batches_become_smaller() -> None:
     assert sum(lengths) == COUNT
 
 
-def test_short_cases_are_one_batch() -> None:
+def test_short_cases_are_one_batch():
     seconds = dict.fromkeys(IDS, START_S / COUNT / 2)
     assert batches(Schedule(CASES, 4, seconds)) == [IDS]
 
 
-def test_cases_left_by_a_worker_are_handed_out_again() -> None:
+def test_cases_left_by_a_worker_are_handed_out_again():
     schedule = Schedule(CASES, 2, dict.fromkeys(IDS, 10.0))
     first = schedule.take()
     schedule.take()
@@ -98,31 +93,27 @@ DAMAGED = [
 class TestDurations:
     """The file of durations in the cache."""
 
-    def test_measured_durations_are_updated_and_others_kept(self, tmp_path: Path) -> None:
+    def test_measured_durations_are_updated_and_others_kept(self, tmp_path):
         durations = Durations(tmp_path / "cache" / "forky-tcg.json")
         durations.update({IDS[0]: 1.5, IDS[1]: 0.0021})
         durations.update({IDS[0]: 0.5})
         assert durations.read() == {IDS[0]: 0.5, IDS[1]: 0.002}
 
     @pytest.mark.parametrize("content", DAMAGED)
-    def test_a_damaged_file_counts_as_empty_and_is_replaced(
-        self,
-        tmp_path: Path,
-        content: bytes,
-    ) -> None:
+    def test_a_damaged_file_counts_as_empty_and_is_replaced(self, tmp_path, content):
         durations = Durations(tmp_path / "forky-tcg.json")
         durations.path.write_bytes(content)
         assert durations.read() == {}
         durations.update({IDS[0]: 1.0})
         assert durations.read() == {IDS[0]: 1.0}
 
-    def test_a_cache_of_durations_that_cannot_be_written_is_ignored(self, tmp_path: Path) -> None:
+    def test_a_cache_of_durations_that_cannot_be_written_is_ignored(self, tmp_path):
         (tmp_path / "file").touch()
         Durations(tmp_path / "file" / "forky-tcg.json").update({IDS[0]: 1.0})
 
 
 @given(st.integers(1, 5))
-def test_cases_that_need_kept_memory_are_the_first_batch(workers: int) -> None:
+def test_cases_that_need_kept_memory_are_the_first_batch(workers):
     fields = "rules: [REREG-07], when: {flags: []}, then: open, given: {mrs: {mr: {access: []}}}"
     keeping = table(
         "rereg_mr/sample",
@@ -157,7 +148,7 @@ ALL = [
 
 
 @pytest.mark.parametrize(
-    ("selection", "chosen"),
+    "selection, chosen",
     [
         (Selection(), ALL),
         (Selection(verbs=["reg_mr"]), ALL[:3]),
@@ -171,8 +162,5 @@ ALL = [
         (Selection(verbs=["reg_mr"], words=["plain"]), [ALL[0]]),
     ],
 )
-def test_a_selection_has_the_cases_that_match_all_criteria_in_the_suites_order(
-    selection: Selection,
-    chosen: list[str],
-) -> None:
+def test_a_selection_has_the_cases_that_match_all_criteria_in_the_suites_order(selection, chosen):
     assert [case.id for case in selection.apply(SUITE)] == chosen

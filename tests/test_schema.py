@@ -1,7 +1,5 @@
 """Tests that the published JSON Schemas are up to date, agree with the loader, and detect mistakes."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from pathlib import Path
@@ -46,7 +44,7 @@ def with_row(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("of", command.SCHEMAS)
-def test_a_schema_is_valid_by_draft_2020_12_and_its_published_copy_is_up_to_date(of: str) -> None:
+def test_a_schema_is_valid_by_draft_2020_12_and_its_published_copy_is_up_to_date(of):
     jsonschema.Draft202012Validator.check_schema(json.loads(command.text(of)))
     path = ROOT / "docs" / f"{of}.schema.json"
     assert path.read_text() == command.text(of) + "\n", (
@@ -54,7 +52,7 @@ def test_a_schema_is_valid_by_draft_2020_12_and_its_published_copy_is_up_to_date
     )
 
 
-def test_the_schemas_of_summaries_and_waivers_have_all_verdicts_and_severities() -> None:
+def test_the_schemas_of_summaries_and_waivers_have_all_verdicts_and_severities():
     summary, waivers = (json.loads(command.text(of)) for of in ("summary", "waivers"))
     properties, severities = summary["properties"], [severity.label for severity in Severity]
     assert [*properties["cases"]["properties"]] == [*VERDICTS]
@@ -67,14 +65,14 @@ def test_the_schemas_of_summaries_and_waivers_have_all_verdicts_and_severities()
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_every_real_file_validates(name: str) -> None:
+def test_every_real_file_validates(name):
     data = yaml.load((CASES / name).read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     validator = VALIDATORS["rules" if Path(name).name == rules_file.FILE_NAME else "table"]
     assert [error.message for error in validator.iter_errors(data)] == []
 
 
 @pytest.mark.parametrize("name", corpus.DOCUMENTS)
-def test_a_malformed_document_does_not_validate_unless_it_is_beyond_the_schema(name: str) -> None:
+def test_a_malformed_document_does_not_validate_unless_it_is_beyond_the_schema(name):
     try:
         data = yaml.safe_load(corpus.DOCUMENTS[name])
     except (yaml.YAMLError, ValueError):
@@ -84,7 +82,7 @@ def test_a_malformed_document_does_not_validate_unless_it_is_beyond_the_schema(n
     )
 
 
-def test_the_schema_has_the_expectations_of_the_loader() -> None:
+def test_the_schema_has_the_expectations_of_the_loader():
     definitions = table_schema()["$defs"]
     keys = set()
     for name in (name for name in definitions if name.partition(" ")[0] == "then"):
@@ -96,9 +94,7 @@ def test_the_schema_has_the_expectations_of_the_loader() -> None:
     assert keys == set(arguments._THEN_KEYS)
 
 
-def test_a_new_call_and_a_new_kind_of_memory_appear_in_the_schema(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_new_call_and_a_new_kind_of_memory_appear_in_the_schema(monkeypatch):
     vocabulary_made = {"access": ArgumentSpec("flags", "ibv_access_flags")}
     with monkeypatch.context() as with_both:
         with_both.setattr(
@@ -140,7 +136,7 @@ def test_a_new_call_and_a_new_kind_of_memory_appear_in_the_schema(
         {"needs": ["$need"], "entries": ["$entry"], "hazardous": "$hazard"},
     ],
 )
-def test_an_axis_may_be_used_wherever_a_value_may_be_used(changes: dict[str, Any]) -> None:
+def test_an_axis_may_be_used_wherever_a_value_may_be_used(changes):
     assert accepts(with_row(**changes))
 
 
@@ -161,5 +157,5 @@ NOT_FITTING = ["", "007", "1 2", "buf +", "1.5", "buf * 2"]
 
 
 @pytest.mark.parametrize("text", [*FITTING, *NOT_FITTING])
-def test_quantities_are_checked_as_in_the_loader(text: str | int) -> None:
+def test_quantities_are_checked_as_in_the_loader(text):
     assert accepts(with_row(when={"access": [], "length": text})) == (text in FITTING)

@@ -18,7 +18,6 @@ from conformance.run_options import RunOptions
 from conformance.tables.suite import load_suite
 from fixtures.guest.job import Job
 from fixtures.targets.builds import environment_from
-from kinds import Cli, Patch
 
 SECRET = "hunter2"
 ARGUMENTS = {
@@ -39,7 +38,7 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize("what", ARGUMENTS)
-def test_the_recorded_command_line_has_no_value_of_a_private_option(what: str) -> None:
+def test_the_recorded_command_line_has_no_value_of_a_private_option(what):
     given, recorded = ARGUMENTS[what]
     assert without_values(["run", *given, "--tier", "smoke"]) == [
         "run",
@@ -49,7 +48,7 @@ def test_the_recorded_command_line_has_no_value_of_a_private_option(what: str) -
     ]
 
 
-def test_the_command_that_repeats_a_case_names_variables_without_their_values() -> None:
+def test_the_command_that_repeats_a_case_names_variables_without_their_values():
     case = load_suite().cases[0]
     options = RunOptions(guest=True, guest_env=(f"TOKEN={SECRET}", "COLOUR"))
     repeated = options.reproduction(case)
@@ -57,7 +56,7 @@ def test_the_command_that_repeats_a_case_names_variables_without_their_values() 
     assert "--guest-env TOKEN --guest-env COLOUR" in repeated
 
 
-def test_only_values_that_select_code_are_recorded() -> None:
+def test_only_values_that_select_code_are_recorded():
     variables = {"TOKEN": SECRET, "LD_PRELOAD": "/x.so", "RDMAV_DRIVERS": "/y", "XLD_Z": SECRET}
     assert recorded_environment(variables) == {
         "TOKEN": "left out",
@@ -67,7 +66,7 @@ def test_only_values_that_select_code_are_recorded() -> None:
     }
 
 
-def test_a_variable_without_a_value_has_the_value_of_the_environment(monkeypatch: Patch) -> None:
+def test_a_variable_without_a_value_has_the_value_of_the_environment(monkeypatch):
     monkeypatch.setenv("TOKEN", SECRET)
     monkeypatch.delenv("NOTHING", raising=False)
     options = RunOptions(guest=True, guest_env=("TOKEN", "EMPTY=", "COLOUR=blue"))
@@ -80,13 +79,13 @@ def test_a_variable_without_a_value_has_the_value_of_the_environment(monkeypatch
     "text",
     [f"A\n={SECRET}", f"={SECRET}", f"A B={SECRET}", f"X=\x1b{SECRET}"],
 )
-def test_a_message_about_a_variable_does_not_show_its_value(text: str) -> None:
+def test_a_message_about_a_variable_does_not_show_its_value(text):
     with pytest.raises(UserError) as refused:
         environment_from(RunOptions(guest_env=(text,)))
     assert SECRET not in str(refused.value)
 
 
-def test_only_the_user_of_a_run_can_read_its_plan(tmp_path: Path) -> None:
+def test_only_the_user_of_a_run_can_read_its_plan(tmp_path):
     options = RunOptions(guest=True, guest_env=(f"TOKEN={SECRET}",))
     plan = Plan(tuple(options.arguments()), str(tmp_path), (), "", "forky", {})
     write_plan(plan, tmp_path)
@@ -125,17 +124,13 @@ def written_by_hand(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_no_reader_shows_a_value_that_somebody_has_written_by_hand(
-    written_by_hand: Path, form: str, cli: Cli
-) -> None:
+def test_no_reader_shows_a_value_that_somebody_has_written_by_hand(written_by_hand, form, cli):
     said = cli(0, "report", written_by_hand, "--format", form, "--out", "-")
     assert SECRET not in said.out + said.err
     assert "/x.so" in said.out or form != "html"
 
 
-def test_no_file_made_from_such_results_has_the_values(
-    written_by_hand: Path, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_no_file_made_from_such_results_has_the_values(written_by_hand, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     main(["judge", str(written_by_hand), "--out", "again"])
     main(["findings", str(written_by_hand), "--programs", "--out", "findings"])
@@ -148,9 +143,7 @@ def test_no_file_made_from_such_results_has_the_values(
     assert not [path for path, text in texts.items() if SECRET in text]
 
 
-def test_a_bundle_of_such_results_does_not_have_the_values(
-    written_by_hand: Path, tmp_path: Path, cli: Cli
-) -> None:
+def test_a_bundle_of_such_results_does_not_have_the_values(written_by_hand, tmp_path, cli):
     """Lines without a value are packed as they are."""
     data = (written_by_hand / "results.jsonl").read_bytes()
     packed = published_file(data)
@@ -162,7 +155,7 @@ def test_a_bundle_of_such_results_does_not_have_the_values(
     assert published_file(clean) == clean
 
 
-def test_the_guest_gets_the_value(tmp_path: Path) -> None:
+def test_the_guest_gets_the_value(tmp_path):
     """The value is not lost on the way that keeps it out of the results."""
     variables = environment_from(RunOptions(guest_env=(f"TOKEN={SECRET}",)))
     assert Job((), "true", variables).environment == {"TOKEN": SECRET}

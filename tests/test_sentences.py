@@ -149,7 +149,7 @@ def concluded(root: Path, runs: list[str]) -> list[Any]:
     return list(map(json.loads, process.stdout.splitlines()))
 
 
-def test_nothing_depends_on_a_sentence(nonsensical: Path, tmp_path: Path) -> None:
+def test_nothing_depends_on_a_sentence(nonsensical, tmp_path):
     plain, nonsense = tmp_path / "plain", tmp_path / "nonsense"
     plain.mkdir()
     nonsense.mkdir()

@@ -76,7 +76,7 @@ def supervised(folder: Path, starter: Callable[[Sequence[str]], Worker], at_once
 
 
 @pytest.mark.parametrize("at_once", [2, 3, 8])
-def test_the_results_are_those_of_one_worker(tmp_path: Path, at_once: int) -> None:
+def test_the_results_are_those_of_one_worker(tmp_path, at_once):
     alone, several = Together(1), Together(at_once)
     one_worker = supervised(tmp_path / "one", alone, 1)
     several_workers = supervised(tmp_path / "many", several, at_once)
@@ -119,7 +119,7 @@ def on_devices(folder: Path, devices_found: dict[str, str], **differing: object)
     return Stage(folder).supervise(*starts, suite=SUITE, facts=facts, durations=LONG)
 
 
-def test_equal_devices_share_the_cases_and_each_result_names_its_device(tmp_path: Path) -> None:
+def test_equal_devices_share_the_cases_and_each_result_names_its_device(tmp_path):
     recorded = on_devices(tmp_path, {"fake0": "fake0", "fake1": "fake1"})
     assert footer_of(recorded)["complete"]
     assert recorded.header["devices"] == ["fake0", "fake1"]
@@ -129,19 +129,15 @@ def test_equal_devices_share_the_cases_and_each_result_names_its_device(tmp_path
     assert len({(line["worker"], line["device"]) for line in recorded.results}) == 2
 
 
-@pytest.mark.parametrize(("found", "differing"), [("fake1", {"fw": "2"}), ("other0", {})])
-def test_a_device_of_another_kind_or_another_name_runs_no_case(
-    tmp_path: Path,
-    found: str,
-    differing: dict[str, object],
-) -> None:
+@pytest.mark.parametrize("found, differing", [("fake1", {"fw": "2"}), ("other0", {})])
+def test_a_device_of_another_kind_or_another_name_runs_no_case(tmp_path, found, differing):
     recorded = on_devices(tmp_path, {"fake0": "fake0", "fake1": found}, **differing)
     assert len({line["device"] for line in recorded.results}) == 1
     # The device whose worker sent its header first runs all cases.
     assert footer_of(recorded)["complete"]
 
 
-def test_a_dying_worker_affects_only_its_case(tmp_path: Path) -> None:
+def test_a_dying_worker_affects_only_its_case(tmp_path):
     dead: list[str] = []
 
     def dying(cases: Sequence[str]) -> Iterator[bytes | None]:
@@ -162,7 +158,7 @@ def test_a_dying_worker_affects_only_its_case(tmp_path: Path) -> None:
     assert footer_of(recorded)["complete"] is True
 
 
-def test_a_worker_that_cannot_be_started_leaves_its_cases_to_the_others(tmp_path: Path) -> None:
+def test_a_worker_that_cannot_be_started_leaves_its_cases_to_the_others(tmp_path):
     several = Together(2)
     several.first = 1  # one actor waits at the barrier; the refused start is the other party
     refused = threading.Lock()
@@ -178,7 +174,7 @@ def test_a_worker_that_cannot_be_started_leaves_its_cases_to_the_others(tmp_path
     assert len(recorded.results) == COUNT
 
 
-def test_if_no_worker_can_be_started_the_error_is_raised(tmp_path: Path) -> None:
+def test_if_no_worker_can_be_started_the_error_is_raised(tmp_path):
     def starter(cases: Sequence[str]) -> Worker:
         raise UserError("no qemu", status=3)
 
@@ -203,7 +199,7 @@ class Endless(Actor):
         self.lines.put(b"")
 
 
-def test_an_error_in_one_thread_ends_the_run_and_kills_the_other_worker(tmp_path: Path) -> None:
+def test_an_error_in_one_thread_ends_the_run_and_kills_the_other_worker(tmp_path):
     """The case in flight of the other worker is not recorded as CRASH."""
     endless = Endless(HEADER, start(0))
     in_flight = threading.Event()
@@ -229,7 +225,7 @@ def test_an_error_in_one_thread_ends_the_run_and_kills_the_other_worker(tmp_path
     assert b"CRASH" not in (tmp_path / "results.jsonl").read_bytes()
 
 
-def test_a_run_that_was_cut_short_is_continued_by_several_workers(tmp_path: Path) -> None:
+def test_a_run_that_was_cut_short_is_continued_by_several_workers(tmp_path):
     unbroken = supervised(tmp_path / "whole", Together(1), 1)
     supervised(tmp_path / "two", Together(2), 2)
     data = (tmp_path / "two" / "results.jsonl").read_bytes()
@@ -242,7 +238,7 @@ def test_a_run_that_was_cut_short_is_continued_by_several_workers(tmp_path: Path
     assert max(numbers) == footer_of(recorded)["boots"] == 4
 
 
-def test_an_idle_worker_runs_the_cases_that_a_dying_worker_leaves(stage: Stage) -> None:
+def test_an_idle_worker_runs_the_cases_that_a_dying_worker_leaves(stage):
     """Four short cases are one batch, so that a second worker is needed only if the first worker dies."""
     scripts = iter([[HEADER, start(0)], ran(1, 2, 3)])
 

@@ -20,7 +20,7 @@ from conformance.run_options import RunOptions
 from conformance.supervision import Target
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, OTHER_S, Shard, of_tier, shipped_durations
-from kinds import Cli, Folders
+from kinds import Folders
 from recorded_reference import record
 from reports.bundles.archive import SUFFIX
 from reports.comparison import compare
@@ -44,7 +44,7 @@ def seconds(ids: Sequence[str]) -> float:
 
 
 @pytest.mark.parametrize("of", [1, 2, 3, 7, 40])
-def test_shards_contain_each_case_once_and_take_equally_long(of: int) -> None:
+def test_shards_contain_each_case_once_and_take_equally_long(of):
     parts = [Shard(number, of).part(IDS, str, shipped_durations()) for number in range(1, of + 1)]
     assert sorted(id_ for part in parts for id_ in part) == sorted(IDS)
     for part in parts:
@@ -54,7 +54,7 @@ def test_shards_contain_each_case_once_and_take_equally_long(of: int) -> None:
 
 
 @pytest.mark.parametrize("of", [3, 8, 16])
-def test_shards_of_a_default_run_take_about_the_same_time(of: int) -> None:
+def test_shards_of_a_default_run_take_about_the_same_time(of):
     ids = [case.id for case in of_tier(SUITE.cases, DEFAULT)]
     times = [
         seconds(Shard(number, of).part(ids, str, shipped_durations()))
@@ -64,7 +64,7 @@ def test_shards_of_a_default_run_take_about_the_same_time(of: int) -> None:
     assert max(times) <= max(1.1 * min(times), 1.01 * longest)
 
 
-def test_a_run_plans_its_shard_and_records_the_whole() -> None:
+def test_a_run_plans_its_shard_and_records_the_whole():
     options = RunOptions(guest=True, verbs=("dereg_mr",), shard=Shard(2, 3))
     chosen_whole = choice.choose(options)
     run = replace(choice.of_target(chosen_whole, print), target=Target("forky"))
@@ -79,7 +79,7 @@ def test_a_run_plans_its_shard_and_records_the_whole() -> None:
     assert "--shard" not in run.reproduction(run.cases[0], "")
 
 
-def test_a_night_divides_its_cells(tmp_path: Path) -> None:
+def test_a_night_divides_its_cells(tmp_path):
     (tmp_path / "kernel").write_text("")
     cells: list[str] = []
     for part in ("1/2", "2/2"):
@@ -92,7 +92,7 @@ def test_a_night_divides_its_cells(tmp_path: Path) -> None:
     assert sorted(cells) == ["bookworm", "forky", "trixie"]
 
 
-def test_a_trial_divides_its_violations(cli: Cli) -> None:
+def test_a_trial_divides_its_violations(cli):
     listed = []
     for part in ("1/2", "2/2"):
         listed += cli(0, "trial", "reference", "--list", "--shard", part).out.splitlines()
@@ -147,12 +147,7 @@ def stable(recorded: Recorded) -> list[dict[str, Any]]:
     return results
 
 
-def test_the_merged_run_equals_the_unsharded_run(
-    parts: list[Path],
-    whole: Path,
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_the_merged_run_equals_the_unsharded_run(parts, whole, tmp_path, cli):
     out = tmp_path / "out"
     assert cli(read(whole).summary.status, "merge", *reversed(parts), "--out", out).err == ""
     merged_here, other = read_written(out), read_written(whole)
@@ -180,11 +175,7 @@ def test_the_merged_run_equals_the_unsharded_run(
             assert read_points(out, result) == read_points(whole, result)
 
 
-def test_a_merged_run_is_judged_and_bundled_as_any_other(
-    parts: list[Path],
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_a_merged_run_is_judged_and_bundled_as_any_other(parts, tmp_path, cli):
     out = tmp_path / "out"
     cli(1, "merge", *parts, "--out", out)
     assert (
@@ -195,11 +186,7 @@ def test_a_merged_run_is_judged_and_bundled_as_any_other(
     cli(1, "judge", f"{out}{SUFFIX}")
 
 
-def test_a_shard_that_is_missing_is_named_and_the_run_incomplete(
-    parts: list[Path],
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_a_shard_that_is_missing_is_named_and_the_run_incomplete(parts, tmp_path, cli):
     out = tmp_path / "out"
     lost = len(read_written(parts[1]).header["planned"])
     said = cli(1, "merge", parts[0], parts[2], "--out", out)
@@ -212,11 +199,7 @@ def test_a_shard_that_is_missing_is_named_and_the_run_incomplete(
     assert len(read(out).unrecorded) == lost
 
 
-def test_a_shard_cut_short_is_named_and_lacks_only_its_cases(
-    parts: list[Path],
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_a_shard_cut_short_is_named_and_lacks_only_its_cases(parts, tmp_path, cli):
     cut = shutil.copytree(parts[0], tmp_path / "cut")
     *lines, _, _ = (cut / "results.jsonl").read_bytes().splitlines(keepends=True)
     (cut / "results.jsonl").write_bytes(b"".join(lines) + b'{"type":"res')
@@ -226,11 +209,7 @@ def test_a_shard_cut_short_is_named_and_lacks_only_its_cases(
     assert len(read(tmp_path / "out").unrecorded) == 1
 
 
-def test_workers_and_confirmations_of_all_shards_are_kept(
-    parts: list[Path],
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_workers_and_confirmations_of_all_shards_are_kept(parts, tmp_path, cli):
     changed, confirmed = [], 0
     for number, part in enumerate(parts):
         lines = lines_of(part)
@@ -261,11 +240,7 @@ def test_workers_and_confirmations_of_all_shards_are_kept(
     }
 
 
-def test_a_full_disk_leaves_no_run_and_the_merge_can_be_repeated(
-    parts: list[Path],
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_a_full_disk_leaves_no_run_and_the_merge_can_be_repeated(parts, tmp_path, cli):
     out = tmp_path / "out"
     with full_disk(20_000):
         said = cli(3, "merge", *parts, "--out", out).err
@@ -274,7 +249,7 @@ def test_a_full_disk_leaves_no_run_and_the_merge_can_be_repeated(
     cli(1, "merge", *parts, "--out", out)
 
 
-def test_only_the_merged_run_reports_an_unneeded_waiver_of_a_rule(tmp_path: Path, cli: Cli) -> None:
+def test_only_the_merged_run_reports_an_unneeded_waiver_of_a_rule(tmp_path, cli):
     path = tmp_path / "waivers.yaml"
     expires = f"{datetime.now() + timedelta(days=30):%Y-%m-%d}"
     unneeded = {**WAIVER, "rule": "ADV-01", "where": {"driver": "reference"}, "expires": expires}

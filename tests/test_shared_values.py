@@ -1,13 +1,10 @@
 """Tests of results that repeat values: they are read like single lines, and a repeated value counts once."""
 
-from __future__ import annotations
-
 import cProfile
 import itertools
 import json
 import re
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,11 +36,7 @@ from samples import (
 
 
 @pytest.mark.parametrize("room", [1 << 20, 1])
-def test_results_that_are_read_share_equal_values(
-    room: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_results_that_are_read_share_equal_values(room, tmp_path, monkeypatch):
     """When the room for stored values is used up, results still share the values that are already stored."""
     monkeypatch.setattr(records, "MANY", 1)
     monkeypatch.setattr("conformance.results.shared._MOST_BYTES", room)
@@ -59,7 +52,7 @@ def test_results_that_are_read_share_equal_values(
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    "before, after",
     [
         (b'"observed":{"rc":0}', b'"observed":{"rc":1,"call":"x"}'),
         (b'"observed":{"rc":0}', b'"observed":{"rc":"x"}'),
@@ -83,10 +76,7 @@ def test_results_that_are_read_share_equal_values(
         (b'{"type":"result"', b'{"type":1e999}{"type":"result"'),
     ],
 )
-def test_a_line_after_similar_lines_is_accepted_or_refused_like_a_single_line(
-    before: bytes,
-    after: bytes,
-) -> None:
+def test_a_line_after_similar_lines_is_accepted_or_refused_like_a_single_line(before, after):
     record = result(
         numbered(1).cases[0],
         "FAIL",
@@ -116,10 +106,7 @@ def test_a_line_after_similar_lines_is_accepted_or_refused_like_a_single_line(
     assert shared.accept(single)[2] == 0, "a value of an earlier line counts again"
 
 
-def test_repeated_values_take_no_room_in_a_large_run(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_repeated_values_take_no_room_in_a_large_run(tmp_path, monkeypatch):
     """In a run of more than MANY cases, a repeated value counts once towards a reader's limit, also after a resume."""
     lines = [result(case, "FAIL", f"it was {case.id}") for case in numbered(40).cases]
     head = header(planned=[line["case"] for line in lines])
@@ -163,7 +150,7 @@ def test_repeated_values_take_no_room_in_a_large_run(
         assert len(read_written(file.path).results) < 20
 
 
-def test_results_that_repeat_values_are_read_like_single_lines(tmp_path: Path) -> None:
+def test_results_that_repeat_values_are_read_like_single_lines(tmp_path):
     """The lines differ from earlier lines in nested keys of the same name, numbers, escapes and the order of keys."""
     before: list[dict[str, Any]] = [
         *(
@@ -203,7 +190,7 @@ def test_results_that_repeat_values_are_read_like_single_lines(tmp_path: Path) -
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8", "utf-16-le"])
 @pytest.mark.parametrize("text", ["\x1b[2J", "a\tb", "\x7f", "‮", "é", 'a"b\\n', "plain"])
-def test_each_text_that_is_read_is_printable(tmp_path: Path, text: str, encoding: str) -> None:
+def test_each_text_that_is_read_is_printable(tmp_path, text, encoding):
     """Also in a line that has only bytes of ASCII: in UTF-16, two of them are one character."""
     kernel = {"log": [text, "‮ "]} if encoding == "utf-16-le" else {"log": [text]}
     lines = [result(case, "FAIL", text, kernel=kernel) for case in numbered(1).cases]
@@ -220,9 +207,7 @@ def test_each_text_that_is_read_is_printable(tmp_path: Path, text: str, encoding
 
 
 @pytest.mark.parametrize("name", ["read_results", "digest"])
-def test_the_work_for_a_result_does_not_grow_with_the_number_of_results(
-    name: str, tmp_path: Path
-) -> None:
+def test_the_work_for_a_result_does_not_grow_with_the_number_of_results(name, tmp_path):
     """Calls are counted, and not seconds: the test does not depend on the machine. A run of MOST_CASES is read like
     this one; a larger one is refused before it begins."""
 

@@ -1,7 +1,5 @@
 """Tests of the site of a history: its pages, links, badges, and how it replaces an earlier site."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import xml.etree.ElementTree as ET
@@ -14,10 +12,10 @@ import pytest
 from lxml import etree
 
 from bad_places import full_disk
-from browser import MARKUP, Browser, assert_legible, browser, media
+from browser import MARKUP, assert_legible, browser, media
 from commands.__main__ import main
 from conformance.results.records import Recorded
-from kinds import Cli, Folders
+from kinds import Folders
 from made_history import RULES, SUITE, run_of
 from reports.history import GOOD, NOT_RUN, Outcome, read_history
 from reports.history_page import HistoryPage
@@ -85,10 +83,7 @@ def broken_links(site: Path) -> Iterator[str]:
                     yield f"{path.relative_to(site.resolve())}: {address}"
 
 
-def test_every_rule_defect_and_night_has_a_page_and_every_link_has_a_target(
-    short: Path,
-    site: Path,
-) -> None:
+def test_every_rule_defect_and_night_has_a_page_and_every_link_has_a_target(short, site):
     history = read_history(short)
     assert {path.stem for path in (site / "rules").iterdir()} == set(RULES)
     assert {path.stem for path in (site / "nights").iterdir()} == set(history.nights)
@@ -97,9 +92,7 @@ def test_every_rule_defect_and_night_has_a_page_and_every_link_has_a_target(
     assert list(broken_links(site)) == []
 
 
-def test_the_page_of_a_rule_has_its_quote_and_the_nights_in_which_it_was_kept_or_violated(
-    site: Path,
-) -> None:
+def test_the_page_of_a_rule_has_its_quote_and_the_nights_in_which_it_was_kept_or_violated(site):
     page = Page(site / "rules/REG-15.html")
     assert RULES["REG-15"]["quote"] in page.text
     assert RULES["REG-15"]["statement"] in page.text
@@ -108,7 +101,7 @@ def test_the_page_of_a_rule_has_its_quote_and_the_nights_in_which_it_was_kept_or
     assert f"FAIL trixie {SUITE.cases[3].id} since 2026-05-07 03:17 on trixie" in page.text
 
 
-def test_the_page_of_a_defect_has_the_nights_in_which_it_was_seen(short: Path, site: Path) -> None:
+def test_the_page_of_a_defect_has_the_nights_in_which_it_was_seen(short, site):
     (track,) = (
         track
         for defect, track in HistoryPage(read_history(short)).defects
@@ -121,9 +114,7 @@ def test_the_page_of_a_defect_has_the_nights_in_which_it_was_seen(short: Path, s
     assert f"{name_of(3)}.html#cell%3Atrixie" in " ".join(page.addresses)
 
 
-def test_the_page_of_a_defect_has_its_program_its_letter_and_the_change_that_corrects_it(
-    tmp_path: Path,
-) -> None:
+def test_the_page_of_a_defect_has_its_program_its_letter_and_the_change_that_corrects_it(tmp_path):
     cell = tmp_path / "history" / name_of(0) / "forky"
     cell.mkdir(parents=True)
     shutil.copy(RECORDED / "forky.jsonl", cell / "results.jsonl")
@@ -140,7 +131,7 @@ def test_the_page_of_a_defect_has_its_program_its_letter_and_the_change_that_cor
     assert "in the source drivers/infiniband/sw/rxe/rxe_odp.c" in page.text
 
 
-def test_badges_are_pictures_with_the_verdict_as_text(site: Path) -> None:
+def test_badges_are_pictures_with_the_verdict_as_text(site):
     said = {
         path.stem: ET.parse(path).getroot().get("aria-label")
         for path in (site / "badges").iterdir()
@@ -152,7 +143,7 @@ def test_badges_are_pictures_with_the_verdict_as_text(site: Path) -> None:
     }
 
 
-def test_nothing_in_a_history_becomes_markup_or_leaves_the_site(tmp_path: Path) -> None:
+def test_nothing_in_a_history_becomes_markup_or_leaves_the_site(tmp_path):
     (tmp_path / "out").mkdir()
     site = made(hostile(tmp_path / "history"), tmp_path / "out" / "site")
     assert list(broken_links(site)) == []
@@ -167,8 +158,8 @@ def test_nothing_in_a_history_becomes_markup_or_leaves_the_site(tmp_path: Path) 
         ET.parse(path)
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 1280)])
-def test_pages_fit_and_can_be_read(browser: Browser, site: Path, scheme: str, width: int) -> None:
+@pytest.mark.parametrize("scheme, width", [("light", 390), ("dark", 1280)])
+def test_pages_fit_and_can_be_read(browser, site, scheme, width):
     media(browser, scheme)
     size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -186,7 +177,7 @@ def test_pages_fit_and_can_be_read(browser: Browser, site: Path, scheme: str, wi
     media(browser)
 
 
-def test_a_later_site_replaces_its_own_files_and_no_others(short: Path, tmp_path: Path) -> None:
+def test_a_later_site_replaces_its_own_files_and_no_others(short, tmp_path):
     history = tmp_path / "history"
     shutil.copytree(short, history)
     out = made(history, tmp_path / "site")
@@ -201,7 +192,7 @@ def test_a_later_site_replaces_its_own_files_and_no_others(short: Path, tmp_path
     assert not list(out.glob(".rdma*"))
 
 
-def test_a_site_cannot_name_files_elsewhere_to_be_removed(short: Path, tmp_path: Path) -> None:
+def test_a_site_cannot_name_files_elsewhere_to_be_removed(short, tmp_path):
     out = made(short, tmp_path / "site")
     data = json.loads((out / "site.json").read_text())
     data["files"] += ["../mine", "/tmp/mine", "rules/../../mine", "mine"]
@@ -213,7 +204,7 @@ def test_a_site_cannot_name_files_elsewhere_to_be_removed(short: Path, tmp_path:
     assert (out / "mine").exists()
 
 
-def test_on_a_full_disk_the_old_site_is_unchanged(short: Path, tmp_path: Path, cli: Cli) -> None:
+def test_on_a_full_disk_the_old_site_is_unchanged(short, tmp_path, cli):
     out = made(short, tmp_path / "site")
     before = {path: path.read_bytes() for path in out.rglob("*.*")}
     with full_disk(4096):
@@ -222,7 +213,7 @@ def test_on_a_full_disk_the_old_site_is_unchanged(short: Path, tmp_path: Path, c
     assert {path: path.read_bytes() for path in out.rglob("*.*")} == before
 
 
-def test_a_site_is_made_even_if_all_results_were_removed(short: Path, tmp_path: Path) -> None:
+def test_a_site_is_made_even_if_all_results_were_removed(short, tmp_path):
     history = tmp_path / "history"
     shutil.copytree(short, history)
     for path in history.glob("*/*/results.jsonl"):

@@ -41,13 +41,13 @@ def _combinations(points: Sequence[Point], strength: int) -> set[tuple[tuple[int
     return parts
 
 
-def test_the_slice_has_each_pair_of_values_of_granted_points_that_do_not_wait() -> None:
+def test_the_slice_has_each_pair_of_values_of_granted_points_that_do_not_wait():
     prompt = [point for point in GRANTED.points if not _CONDITIONS.is_slow(point)]
     granted = [point for point in SLICE.points if not _CONDITIONS.faults(point)]
     assert _combinations(granted, 2) == _combinations(prompt, 2)
 
 
-def test_the_slice_has_each_fault_with_each_value_that_it_can_meet() -> None:
+def test_the_slice_has_each_fault_with_each_value_that_it_can_meet():
     def met(points: Sequence[Point]) -> set[tuple[str, int, str]]:
         pairs = set[tuple[str, int, str]]()
         for point in points:
@@ -58,13 +58,13 @@ def test_the_slice_has_each_fault_with_each_value_that_it_can_meet() -> None:
     assert met(SLICE.points) == met(REFUSED.points)
 
 
-def test_the_slice_is_a_part_of_the_triples_and_has_no_point_that_waits() -> None:
+def test_the_slice_is_a_part_of_the_triples_and_has_no_point_that_waits():
     assert {*SLICE.points} <= {*GRANTED.points, *REFUSED.points}
     assert not any(map(_CONDITIONS.is_slow, SLICE.points))
     assert any(map(_CONDITIONS.is_slow, GRANTED.points))
 
 
-def test_points_with_more_new_combinations_are_chosen_first() -> None:
+def test_points_with_more_new_combinations_are_chosen_first():
     points = SLICE.points[:60]
     repeated = [*points, *points]
     assert len({*dense_points(SLICE.model, repeated, 60)}) == 60
@@ -80,14 +80,14 @@ def _judged(lacking: str) -> Judged:
     return Judged(SLICE, seen["combinations"])
 
 
-def test_a_rule_whose_points_need_what_the_device_lacks_is_unsupported() -> None:
+def test_a_rule_whose_points_need_what_the_device_lacks_is_unsupported():
     verdicts = verdicts_of_rules(_case("slice").rules, Verdict.PASS, "", _judged("zero_based"))
     assert verdicts["REG-11"] == Verdict.UNSUPPORTED
     others = {verdict for rule, verdict in verdicts.items() if rule != "REG-11"}
     assert others == {Verdict.PASS}
 
 
-def test_a_fault_of_the_whole_case_violates_only_the_rule_of_its_row() -> None:
+def test_a_fault_of_the_whole_case_violates_only_the_rule_of_its_row():
     rules = _case("slice").rules
     kind = FaultKind.KERNEL_WARNED
     warned = verdicts_of_rules(rules, Verdict.FAIL, kind, _judged("zero_based"))
@@ -97,7 +97,7 @@ def test_a_fault_of_the_whole_case_violates_only_the_rule_of_its_row() -> None:
     assert {*died.values()} == {Verdict.UNREACHABLE}
 
 
-def test_a_case_has_only_the_rules_for_which_a_point_counts() -> None:
+def test_a_case_has_only_the_rules_for_which_a_point_counts():
     granted, refused = _case("triples").rules, _case("refused-triples").rules
     assert "BIND-05" in granted
     assert "BIND-05" not in refused

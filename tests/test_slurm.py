@@ -44,7 +44,7 @@ RUN = "run --out out/n7 --yes --quiet --tier smoke"
 
 
 @pytest.mark.parametrize(
-    ("status", "begun", "expected", "exit_status"),
+    "status, begun, expected, exit_status",
     [
         ("0", False, RUN, 0),
         ("1", False, RUN, 0),
@@ -53,13 +53,8 @@ RUN = "run --out out/n7 --yes --quiet --tier smoke"
     ],
 )
 def test_each_node_of_an_acceptance_runs_what_is_missing(
-    call: Callable[..., tuple[str, int]],
-    tmp_path: Path,
-    status: str,
-    begun: bool,
-    expected: str,
-    exit_status: int,
-) -> None:
+    call, tmp_path, status, begun, expected, exit_status
+):
     if begun:
         (tmp_path / "out/n7").mkdir(parents=True)
         (tmp_path / "out/n7/plan.json").touch()
@@ -69,10 +64,7 @@ def test_each_node_of_an_acceptance_runs_what_is_missing(
     )
 
 
-def test_a_job_creates_the_page_and_an_array_runs_shards(
-    call: Callable[..., tuple[str, int]],
-    tmp_path: Path,
-) -> None:
+def test_a_job_creates_the_page_and_an_array_runs_shards(call, tmp_path):
     """RDMA_CTS_SUITE names the suite of a job that was submitted from another directory."""
     suite = {"RDMA_CTS_SUITE": str(tmp_path), "SLURM_SUBMIT_DIR": "/nowhere"}
     assert call("page.sbatch", "out", "page", **suite) == ("compare --nodes out --out page", 0)

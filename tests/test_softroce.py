@@ -1,8 +1,6 @@
 """Tests of the Soft-RoCE guest: its recipe, the kernel's modules, builds that cannot succeed, and its job. test_own_builds.py
 tests a real guest."""
 
-from __future__ import annotations
-
 import dataclasses
 import lzma
 import os
@@ -22,7 +20,6 @@ from fixtures.guest.job import Job
 from fixtures.guest.recipe import STACKS, Recipe, recipe_for
 from fixtures.system.cache import cache_directory
 from fixtures.targets import builds
-from kinds import Patch
 from samples import laid, user_error
 
 # The recipe
@@ -44,13 +41,13 @@ def _changed(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Recipe)])
-def test_every_input_of_the_recipe_changes_its_digest(name: str) -> None:
+def test_every_input_of_the_recipe_changes_its_digest(name):
     recipe = Recipe()
     other = dataclasses.replace(recipe, **{name: _changed(getattr(recipe, name))})
     assert other.digest() != recipe.digest()
 
 
-def test_a_kernel_of_another_suite_has_its_own_apt_source() -> None:
+def test_a_kernel_of_another_suite_has_its_own_apt_source():
     recipe = dataclasses.replace(
         recipe_for("trixie-backports"),
         mirror="http://mirror.example/debian",
@@ -79,7 +76,7 @@ Components: main
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "release", "expected"),
+    "name, text, release, expected",
     [
         ("sources.list", ONE_LINE, "debian", "http://one.example/debian"),
         ("sources.list.d/debian.sources", STANZAS, "debian", "https://two.example/debian"),
@@ -88,13 +85,7 @@ Components: main
         ("sources.list", "deb file:/mnt/debian bookworm main\n", "debian", ""),
     ],
 )
-def test_the_mirror_is_in_the_apt_sources(
-    tmp_path: Path,
-    name: str,
-    text: str,
-    release: str,
-    expected: str,
-) -> None:
+def test_the_mirror_is_in_the_apt_sources(tmp_path, name, text, release, expected):
     laid(
         tmp_path,
         {f"apt/{name}": text, "os-release": f'ID={release}\nVERSION_CODENAME="bookworm"\n'},
@@ -114,7 +105,7 @@ def _kernel_packages(root: Path) -> kernel.KernelTree:
     return kernel.KernelTree(root)
 
 
-def test_modules_are_ordered_after_the_modules_that_they_need(tmp_path: Path) -> None:
+def test_modules_are_ordered_after_the_modules_that_they_need(tmp_path):
     tree = _kernel_packages(tmp_path)
     modules = tree.closure(("top", "in_side"), ("elsewhere", "mid-dle"))
     assert [module.name for module in modules] == ["low", "mid_dle", "top"]
@@ -124,12 +115,12 @@ def test_modules_are_ordered_after_the_modules_that_they_need(tmp_path: Path) ->
     assert tree.vmlinuz().read_bytes() == b"kernel"
 
 
-def test_a_required_module_that_the_kernel_lacks_is_named(tmp_path: Path) -> None:
+def test_a_required_module_that_the_kernel_lacks_is_named(tmp_path):
     with pytest.raises(UserError, match=r"7\.0-test has no module rdma_rxe"):
         _kernel_packages(tmp_path).closure(("rdma-rxe",))
 
 
-def test_the_archive_can_be_unpacked() -> None:
+def test_the_archive_can_be_unpacked():
     files = (("dir/odd", cpio.PROGRAM, b"12345"), ("dir/even", cpio.FILE, b"1234"))
     archive = cpio.archive(
         [cpio.Entry("dir", cpio.DIRECTORY), *(cpio.Entry(*file) for file in files)],
@@ -144,7 +135,7 @@ def test_the_archive_can_be_unpacked() -> None:
     assert entries == [("dir", "drwxr-xr-x"), ("dir/odd", "-rwxr-xr-x"), ("dir/even", "-rw-r--r--")]
 
 
-def test_the_cache_is_where_the_environment_says(monkeypatch: Patch, tmp_path: Path) -> None:
+def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("RDMA_CTS_CACHE", raising=False)
@@ -158,17 +149,14 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: Patch, tmp_path: P
 # Builds that cannot succeed
 
 
-def test_a_missing_tool_is_named_with_its_package(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_missing_tool_is_named_with_its_package(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     installing = "apt-get install --no-install-recommends mmdebstrap"
     with user_error(f"mmdebstrap is not installed; {installing}$", status=3):
         ensure_image(Recipe(), tmp_path, print)
 
 
-def test_a_disk_that_is_too_small_is_reported_before_anything_is_downloaded(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_a_disk_that_is_too_small_is_reported_before_anything_is_downloaded(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "NEEDED_BYTES", 1 << 60)
     monkeypatch.setattr(privileges, "obstacle", lambda: None)  # also if this user cannot be root
     with user_error("not enough disk space", status=3):
@@ -177,7 +165,7 @@ def test_a_disk_that_is_too_small_is_reported_before_anything_is_downloaded(
 
 
 @pytest.mark.slow
-def test_a_mirror_that_does_not_respond_is_a_failed_download(tmp_path: Path) -> None:
+def test_a_mirror_that_does_not_respond_is_a_failed_download(tmp_path):
     assert os.geteuid() == 0, "only root can build an image: run the project's tests as root"
     with user_error("downloading Debian packages for the guest failed", status=3) as caught:
         ensure_image(Recipe(mirror="http://127.0.0.1:9/debian"), tmp_path, print)
@@ -185,7 +173,7 @@ def test_a_mirror_that_does_not_respond_is_a_failed_download(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    "line, message",
     [
         (
             "E: The repository 'http://x/debian forkly Release' does not have a Release file.",
@@ -201,11 +189,7 @@ def test_a_mirror_that_does_not_respond_is_a_failed_download(tmp_path: Path) -> 
         ("E: Unable to locate package python3-pyverbs", "Unable to locate package python3-pyverbs"),
     ],
 )
-def test_why_the_bootstrap_failed_is_reported_in_one_line(
-    tmp_path: Path,
-    line: str,
-    message: str,
-) -> None:
+def test_why_the_bootstrap_failed_is_reported_in_one_line(tmp_path, line, message):
     log = tmp_path / "log"
     log.write_text(f"I: running apt-get update...\n{line}\nE: mmdebstrap failed to run\n")
     error = build.explain(Recipe(), log)
@@ -213,7 +197,7 @@ def test_why_the_bootstrap_failed_is_reported_in_one_line(
     assert (error.status, error.log) == (3, str(log))
 
 
-def test_a_dynamically_linked_busybox_is_refused(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_dynamically_linked_busybox_is_refused(tmp_path, monkeypatch):
     for name, program in (("mmdebstrap", "true"), ("mkfs.erofs", "true"), ("busybox", "sh")):
         (tmp_path / name).symlink_to(f"/bin/{program}")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -225,9 +209,7 @@ def test_a_dynamically_linked_busybox_is_refused(tmp_path: Path, monkeypatch: Pa
 # The job
 
 
-def test_a_job_with_a_missing_file_or_an_invalid_name_of_a_variable_is_refused(
-    tmp_path: Path,
-) -> None:
+def test_a_job_with_a_missing_file_or_an_invalid_name_of_a_variable_is_refused(tmp_path):
     with pytest.raises(UserError, match="nothing-here cannot be copied"):
         job.pack(Job(((tmp_path / "nothing-here", "x"),), "true"), tmp_path / "job")
     with pytest.raises(ValueError, match="a;b"):
@@ -236,7 +218,7 @@ def test_a_job_with_a_missing_file_or_an_invalid_name_of_a_variable_is_refused(
 
 @pytest.mark.guest
 @pytest.mark.nightly
-def test_a_guest_without_the_driver_reports_the_reason(tmp_path: Path) -> None:
+def test_a_guest_without_the_driver_reports_the_reason(tmp_path):
     laid(tmp_path, {"overlay/etc/modprobe.d/none.conf": "install rdma_rxe /bin/false\n"})
     image = ensure_image(recipe_for(), cache_directory(), print)
     with pytest.raises(
@@ -247,7 +229,7 @@ def test_a_guest_without_the_driver_reports_the_reason(tmp_path: Path) -> None:
     assert caught.value.log == str(tmp_path / "console")
 
 
-def test_a_stack_of_two_suites_needs_a_mirror_if_the_host_names_none(monkeypatch: Patch) -> None:
+def test_a_stack_of_two_suites_needs_a_mirror_if_the_host_names_none(monkeypatch):
     monkeypatch.setattr("fixtures.guest.mirror.host_mirror", lambda: "")
     recipe = next(recipe for recipe in STACKS.values() if recipe.kernel_suite)
     with pytest.raises(UserError, match="RDMA_CTS_MIRROR"):
@@ -255,7 +237,7 @@ def test_a_stack_of_two_suites_needs_a_mirror_if_the_host_names_none(monkeypatch
 
 
 @pytest.mark.parametrize("mirror", ["here", "http://", "http:/x", "https:// x", "/srv/debian"])
-def test_a_mirror_that_is_no_address_is_refused(mirror: str, monkeypatch: Patch) -> None:
+def test_a_mirror_that_is_no_address_is_refused(mirror, monkeypatch):
     monkeypatch.setenv("RDMA_CTS_MIRROR", mirror)
     with user_error(f"RDMA_CTS_MIRROR {mirror!r} is not the address of a mirror", status=2):
         recipe_for()
@@ -264,7 +246,7 @@ def test_a_mirror_that_is_no_address_is_refused(mirror: str, monkeypatch: Patch)
         assert recipe_for().mirror == address
 
 
-def test_names_of_packages_are_separated_by_commas() -> None:
+def test_names_of_packages_are_separated_by_commas():
     assert builds.tools_from(RunOptions(tools=("strace,gdb", "g++,gdb"))) == (
         "strace",
         "gdb",

@@ -91,9 +91,7 @@ def state(tree: Path) -> list[tuple[str, int]]:
     return sorted((str(path), path.stat().st_mtime_ns) for path in [tree, *tree.rglob("*")])
 
 
-def test_the_driver_is_compiled_only_from_its_sources_and_the_tree_is_unchanged(
-    compilers: Compilers,
-) -> None:
+def test_the_driver_is_compiled_only_from_its_sources_and_the_tree_is_unchanged(compilers):
     before = state(compilers.linux)
     module = compilers.driver()
     assert (module.folder / "rdma_rxe.ko").read_text() == "rxe.c"
@@ -117,7 +115,7 @@ def test_the_driver_is_compiled_only_from_its_sources_and_the_tree_is_unchanged(
     assert module.source["sha256"] != other.source["sha256"]
 
 
-def test_only_libraries_that_the_guest_needs_are_kept_of_rdma_core(compilers: Compilers) -> None:
+def test_only_libraries_that_the_guest_needs_are_kept_of_rdma_core(compilers):
     before = state(compilers.rdma_core)
     files = compile_rdma_core(compilers.rdma_core, RECIPE, compilers.image, compilers.cache, print)
     names = ["libibverbs.so.1", "libibverbs.so.1.18.65.0", "librxe-rdmav65.so"]
@@ -131,9 +129,7 @@ def test_only_libraries_that_the_guest_needs_are_kept_of_rdma_core(compilers: Co
     assert state(compilers.rdma_core) == before
 
 
-def test_a_compile_error_is_reported_in_one_line_with_place_and_versions(
-    compilers: Compilers,
-) -> None:
+def test_a_compile_error_is_reported_in_one_line_with_place_and_versions(compilers):
     compilers.said = "make[1]: Entering\n/source/trees/rxe/rxe.c:3:1: error: unknown type name 'more'\nmore of it\n"
     linux = compilers.linux
     what = f"--linux {linux}: rxe, of Linux 7.1 with the headers of 7.2, could not be compiled: "
@@ -144,7 +140,7 @@ def test_a_compile_error_is_reported_in_one_line_with_place_and_versions(
         compilers.driver()
 
 
-def test_a_commit_is_recorded_only_if_the_tree_is_a_repository(compilers: Compilers) -> None:
+def test_a_commit_is_recorded_only_if_the_tree_is_a_repository(compilers):
     for folder, keys in (
         (compilers.linux.parent, {"sha256"}),
         (compilers.linux, {"sha256", "commit"}),
@@ -154,7 +150,7 @@ def test_a_commit_is_recorded_only_if_the_tree_is_a_repository(compilers: Compil
         assert set(compilers.driver().source) == keys
 
 
-def test_a_copy_follows_its_tree_and_changed_files_get_the_present_time(tmp_path: Path) -> None:
+def test_a_copy_follows_its_tree_and_changed_files_get_the_present_time(tmp_path):
     tree, copy = tmp_path / "tree", tmp_path / "copy"
     laid(tree, {"a": "1", "b": "1", "c/d": "1"})
 
@@ -178,7 +174,7 @@ def test_a_copy_follows_its_tree_and_changed_files_get_the_present_time(tmp_path
     assert (copy / "a.o").exists()
 
 
-def test_a_tree_of_rdma_core_is_compiled_and_a_build_is_used_as_it_is(compilers: Compilers) -> None:
+def test_a_tree_of_rdma_core_is_compiled_and_a_build_is_used_as_it_is(compilers):
     rdma_core = compilers.rdma_core
     tree = RunOptions(guest=True, rdma_core=rdma_core)
     assert builds.rdma_core_tree(tree) == rdma_core
@@ -195,10 +191,7 @@ STACK = "forky-instrumented"
 RELEASE = "7.2.12-instrumented"
 
 
-def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(tmp_path, monkeypatch):
     commands: list[Sequence[str]] = []
 
     def make(command: Sequence[str], log: Path) -> int:
@@ -230,14 +223,14 @@ def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(
     assert (kernel_build.modules / "lib/modules" / RELEASE / "modules.builtin").exists()
 
 
-def test_cases_on_the_instrumented_stack_have_more_time_by_default() -> None:
+def test_cases_on_the_instrumented_stack_have_more_time_by_default():
     options = RunOptions(guest=True, stack=STACK)
     assert with_target(options).deadline == CASE_DEADLINE_S * SLOWER
     assert with_target(RunOptions(guest=True, stack=STACK, deadline=7)).deadline == 7
     assert with_target(RunOptions(guest=True)).deadline is None
 
 
-def test_the_default_deadline_keeps_its_value_if_it_is_given() -> None:
+def test_the_default_deadline_keeps_its_value_if_it_is_given():
     arguments = ["--guest", "--stack", STACK, "--deadline", f"{CASE_DEADLINE_S:g}"]
     options = recorded_options(arguments, Path("plan.json"))
     assert with_target(options).deadline == CASE_DEADLINE_S
@@ -245,9 +238,7 @@ def test_the_default_deadline_keeps_its_value_if_it_is_given() -> None:
     assert "--rdma-deadline" in options.plugin_arguments()
 
 
-def test_allocations_can_fail_only_if_fault_injection_includes_those_that_may_wait(
-    tmp_path: Path,
-) -> None:
+def test_allocations_can_fail_only_if_fault_injection_includes_those_that_may_wait(tmp_path):
     assert not can_fail(tmp_path)
     laid(
         tmp_path,
@@ -280,11 +271,7 @@ class PageFaults(Device):
         "reg_mr/registration/failure-for-lack-of-memory-local-write",
     ],
 )
-def test_a_call_is_repeated_until_each_allocation_has_failed(
-    name: str,
-    device: type[Device],
-    tmp_path: Path,
-) -> None:
+def test_a_call_is_repeated_until_each_allocation_has_failed(name, device, tmp_path):
     (stack,) = [failure for failure in SIMULATED if failure.reach("failing_allocations")]
     suite = load_suite()
     record(tmp_path, suite, [case for case in suite.cases if case.id == name], device(stack))

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from actors import HEADER, IDS, Actor, Stage, passed, ran, start, verdicts
+from actors import HEADER, IDS, Actor, passed, ran, start, verdicts
 from conformance.model.deadline import CASE_DEADLINE_S
 from conformance.older_python import UTC
 from conformance.results.records import encode
@@ -47,25 +47,18 @@ class Silent(Actor):
 
 
 @pytest.mark.parametrize("stops", [1, 3])
-def test_a_stop_of_the_supervisor_during_a_case_is_no_hang(
-    stage: Stage,
-    monkeypatch: Patch,
-    stops: int,
-) -> None:
+def test_a_stop_of_the_supervisor_during_a_case_is_no_hang(stage, monkeypatch, stops):
     worker = Silent(Clock(monkeypatch), absent_s=3600.0, stops=stops)
     assert verdicts(stage.play(worker)) == ["PASS"] * 4
 
 
-def test_a_silent_worker_of_a_supervisor_that_listens_hangs(
-    stage: Stage,
-    monkeypatch: Patch,
-) -> None:
+def test_a_silent_worker_of_a_supervisor_that_listens_hangs(stage, monkeypatch):
     worker = Silent(Clock(monkeypatch), absent_s=1.0, stops=1)
     recorded = stage.play(worker, ran(2, 3))
     assert verdicts(recorded) == ["PASS", "HANG", "PASS", "PASS"]
 
 
-def test_a_stop_while_a_line_is_handled_is_no_hang(stage: Stage, monkeypatch: Patch) -> None:
+def test_a_stop_while_a_line_is_handled_is_no_hang(stage, monkeypatch):
     """The supervisor is stopped after it has read the start of the second case."""
     clock = Clock(monkeypatch)
 
@@ -92,7 +85,7 @@ def test_a_stop_while_a_line_is_handled_is_no_hang(stage: Stage, monkeypatch: Pa
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
-def test_a_clock_that_jumps_between_two_sessions_loses_nothing(stage: Stage, hours: int) -> None:
+def test_a_clock_that_jumps_between_two_sessions_loses_nothing(stage, hours):
     """The file was written an hour before or after its run began, as far as the clock tells."""
     began = datetime.now(UTC) + timedelta(hours=hours)
     suite = {"version": VERSION, "tables_sha256": "0" * 64}
@@ -105,11 +98,7 @@ def test_a_clock_that_jumps_between_two_sessions_loses_nothing(stage: Stage, hou
 
 
 @pytest.mark.parametrize("seconds", [-3600.0, 3600.0])
-def test_a_clock_that_jumps_during_a_run_changes_nothing(
-    stage: Stage,
-    monkeypatch: Patch,
-    seconds: float,
-) -> None:
+def test_a_clock_that_jumps_during_a_run_changes_nothing(stage, monkeypatch, seconds):
     clock = time.time
     calls = iter(range(1_000_000))
     monkeypatch.setattr(time, "time", lambda: clock() + seconds * (next(calls) % 2))
@@ -118,7 +107,7 @@ def test_a_clock_that_jumps_during_a_run_changes_nothing(
     assert 0 <= footer_of(recorded)["duration_s"] < 600
 
 
-def test_a_file_from_the_future_can_be_resumed(stage: Stage) -> None:
+def test_a_file_from_the_future_can_be_resumed(stage):
     stage.play(ran(0, 1, 2, 3))
     recorded = stage.path.read_bytes().splitlines(keepends=True)
     results = [line for line in recorded if b'"type":"result"' in line][:2]

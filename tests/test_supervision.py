@@ -28,7 +28,7 @@ from samples import footer_of, header, user_error
 REFUSAL = encode({"type": "guest", "event": "broken", "reason": "loopback does not work"})
 
 
-def test_lines_of_a_valid_worker_are_recorded(stage: Stage) -> None:
+def test_lines_of_a_valid_worker_are_recorded(stage):
     recorded = stage.play(ran(0, 1, 2, 3))
     assert verdicts(recorded) == ["PASS"] * 4
     assert recorded.header["planned"] == IDS
@@ -40,7 +40,7 @@ def test_lines_of_a_valid_worker_are_recorded(stage: Stage) -> None:
     assert stage.audience.reasons == []
 
 
-def test_a_worker_that_dies_in_a_case_affects_only_that_case(stage: Stage) -> None:
+def test_a_worker_that_dies_in_a_case_affects_only_that_case(stage):
     recorded = stage.play([*ran(0), start(1)], ran(2, 3))
     assert verdicts(recorded) == ["PASS", "CRASH", "PASS", "PASS"]
     assert stage.asked == [IDS, IDS[2:]]
@@ -53,7 +53,7 @@ def test_a_worker_that_dies_in_a_case_affects_only_that_case(stage: Stage) -> No
     assert IDS[1] in stage.audience.reasons[0]
 
 
-def test_hazardous_cases_run_last_each_in_a_separate_worker(stage: Stage) -> None:
+def test_hazardous_cases_run_last_each_in_a_separate_worker(stage):
     rows = "\n".join(
         f"- {{id: c{number}, rules: [REG-01], hazardous: {str(number < 2).lower()}, when: {{access: []}}, then: open}}"
         for number in range(4)
@@ -65,7 +65,7 @@ def test_hazardous_cases_run_last_each_in_a_separate_worker(stage: Stage) -> Non
     assert stage.audience.reasons == []
 
 
-def test_a_case_whose_worker_was_killed_externally_is_rerun(stage: Stage) -> None:
+def test_a_case_whose_worker_was_killed_externally_is_rerun(stage):
     recorded = stage.play(killed(*ran(0), start(1)), killed(HEADER), ran(1, 2, 3))
     assert verdicts(recorded) == ["PASS"] * 4
     assert stage.asked == [IDS, IDS[1:], IDS[1:]]
@@ -73,7 +73,7 @@ def test_a_case_whose_worker_was_killed_externally_is_rerun(stage: Stage) -> Non
     assert stage.audience.reasons == ["pytest was ended externally"] * 2
 
 
-def test_an_unkillable_process_makes_the_device_suspect(stage: Stage) -> None:
+def test_an_unkillable_process_makes_the_device_suspect(stage):
     stuck = "process 17 is stuck in the kernel and cannot be killed"
     recorded = stage.play(Actor(iter([*ran(0), start(1), SILENCE]), left=stuck))
     assert verdicts(recorded) == ["PASS", "HANG", "MISSED", "MISSED"]
@@ -83,17 +83,13 @@ def test_an_unkillable_process_makes_the_device_suspect(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "reason"),
+    "lines, reason",
     [
         *(([*lines], "") for lines in ([], [b"\x00\xffrubbish\n"], [SILENCE])),
         *(([*before, REFUSAL], ": loopback does not work") for before in ([], [HEADER])),
     ],
 )
-def test_a_worker_that_begins_no_case_is_an_error(
-    stage: Stage,
-    lines: list[bytes | None],
-    reason: str,
-) -> None:
+def test_a_worker_that_begins_no_case_is_an_error(stage, lines, reason):
     with user_error(f"no case was begun{reason}.*{stage.console}", status=3):
         stage.play(lines)
 
@@ -108,14 +104,14 @@ BAD_HEADERS: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("bad", BAD_HEADERS.values(), ids=BAD_HEADERS)
-def test_a_header_of_another_shape_is_refused(stage: Stage, bad: dict[str, object]) -> None:
+def test_a_header_of_another_shape_is_refused(stage, bad):
     with pytest.raises(UserError) as caught:
         stage.play([encode(bad), start(0), passed(0)])
     assert caught.value.status == 3
     assert len(str(caught.value)) < 500
 
 
-def test_a_run_whose_second_worker_cannot_start_has_an_incomplete_footer(stage: Stage) -> None:
+def test_a_run_whose_second_worker_cannot_start_has_an_incomplete_footer(stage):
     first = iter([Actor(iter([*ran(0), start(1)]))])
 
     def next_actor(cases: Sequence[str]) -> Worker:
@@ -157,7 +153,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("noise", [*NOISE, *FOREIGN])
-def test_noise_between_cases_changes_nothing(stage: Stage, noise: bytes) -> None:
+def test_noise_between_cases_changes_nothing(stage, noise):
     between = [[*ran(number)[1:], noise] for number in range(4)]
     recorded = stage.play([noise, HEADER, noise, *itertools.chain.from_iterable(between)])
     assert verdicts(recorded) == ["PASS"] * 4
@@ -165,16 +161,13 @@ def test_noise_between_cases_changes_nothing(stage: Stage, noise: bytes) -> None
 
 
 @pytest.mark.parametrize("noise", FOREIGN)
-def test_foreign_lines_do_not_change_the_case_in_flight(stage: Stage, noise: bytes) -> None:
+def test_foreign_lines_do_not_change_the_case_in_flight(stage, noise):
     recorded = stage.play([HEADER, start(0), noise, passed(0), *ran(1, 2, 3)[1:]])
     assert verdicts(recorded) == ["PASS"] * 4
 
 
 @pytest.mark.parametrize("noise", NOISE)
-def test_a_malformed_line_of_the_harness_breaks_the_case_in_flight_and_no_other(
-    stage: Stage,
-    noise: bytes,
-) -> None:
+def test_a_malformed_line_of_the_harness_breaks_the_case_in_flight_and_no_other(stage, noise):
     recorded = stage.play([HEADER, start(0), noise, passed(0), *ran(1, 2, 3)[1:]])
     assert verdicts(recorded) == ["BROKEN", "PASS", "PASS", "PASS"]
     assert recorded.results[0]["reason"].startswith("the worker sent a malformed line: ")
@@ -196,21 +189,14 @@ def let_time_pass(monkeypatch: Patch) -> None:
         [start(1), HEADER, passed(0), start(0)],  # earlier lines are repeated
     ],
 )
-def test_noise_does_not_extend_the_deadline(
-    stage: Stage,
-    monkeypatch: Patch,
-    babble: list[bytes],
-) -> None:
+def test_noise_does_not_extend_the_deadline(stage, monkeypatch, babble):
     let_time_pass(monkeypatch)
     recorded = stage.play(itertools.chain(ran(0), itertools.cycle(babble)), ran(2, 3))
     assert verdicts(recorded) == ["PASS", "HANG", "PASS", "PASS"]
     assert stage.actors[0].killed
 
 
-def test_the_time_of_a_case_lasts_until_the_next_one_begins(
-    stage: Stage,
-    monkeypatch: Patch,
-) -> None:
+def test_the_time_of_a_case_lasts_until_the_next_one_begins(stage, monkeypatch):
     let_time_pass(monkeypatch)
     stage.play([*ran(0), *[b'{"type":"still busy"}\n'] * 10, start(1), passed(1), start(2)], ran(3))
     assert list(stage.took) == [IDS[0], IDS[1], IDS[3]]  # the worker died in case 2
@@ -301,13 +287,8 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("scripts", "expected", "reason"), PLAYED.values(), ids=PLAYED)
-def test_each_behaviour_of_workers_has_these_verdicts(
-    stage: Stage,
-    scripts: Callable[[], Sequence[Any]],
-    expected: str,
-    reason: str,
-) -> None:
+@pytest.mark.parametrize("scripts, expected, reason", PLAYED.values(), ids=PLAYED)
+def test_each_behaviour_of_workers_has_these_verdicts(stage, scripts, expected, reason):
     recorded = stage.play(*scripts())
     assert "".join(verdict[0] for verdict in verdicts(recorded)) == expected
     assert any(reason in line["reason"] for line in recorded.results)
@@ -315,7 +296,7 @@ def test_each_behaviour_of_workers_has_these_verdicts(
     assert json.loads(stage.path.read_bytes().splitlines()[0])["type"] == "header"
 
 
-def test_an_exception_in_the_harness_leaves_a_footer(stage: Stage) -> None:
+def test_an_exception_in_the_harness_leaves_a_footer(stage):
     def lines() -> Iterator[bytes]:
         yield from ran(0)
         raise RuntimeError("nobody foresaw this")
@@ -352,21 +333,17 @@ class TestPytestAsWorker:
             line["case"].rpartition("/")[2]: line["verdict"] for line in recorded.results
         }, recorded
 
-    def test_a_process_that_dies_affects_one_case(self, project: Project, tmp_path: Path) -> None:
+    def test_a_process_that_dies_affects_one_case(self, project, tmp_path):
         line, recorded = self.run(project, tmp_path, "dies", *QUIET_VERDICTS)
         assert line == {**QUIET_VERDICTS, "dies": "CRASH"}
         assert recorded.header["device"]["name"] == "fake0"
         assert footer_of(recorded)["complete"] is True
 
-    def test_a_process_that_hangs_affects_one_case(self, project: Project, tmp_path: Path) -> None:
+    def test_a_process_that_hangs_affects_one_case(self, project, tmp_path):
         found, _recorded = self.run(project, tmp_path, "works", "hangs", deadline=6.0)
         assert found == {"works": "PASS", "hangs": "HANG"}
 
-    def test_the_error_of_a_process_that_cannot_start_is_in_the_console(
-        self,
-        project: Project,
-        tmp_path: Path,
-    ) -> None:
+    def test_the_error_of_a_process_that_cannot_start_is_in_the_console(self, project, tmp_path):
         (project.root / "conftest.py").write_text("raise RuntimeError('a broken installation')\n")
         with pytest.raises(UserError, match="no case was begun"):
             self.run(project, tmp_path, "works")
@@ -377,7 +354,7 @@ def stopped() -> Actor:
     return Actor(iter([HEADER, start(0), SILENCE]), WorkerEnd(), held="QEMU was stopped externally")
 
 
-def test_a_case_whose_worker_was_stopped_is_started_again(tmp_path: Path) -> None:
+def test_a_case_whose_worker_was_stopped_is_started_again(tmp_path):
     stage = Stage(tmp_path)
     recorded = stage.play(stopped(), ran(0, 1, 2, 3))
     assert verdicts(recorded) == ["PASS"] * 4

@@ -1,10 +1,7 @@
 """Tests of points, predicates over points, and the formulas that describe deviating points."""
 
-from __future__ import annotations
-
 from array import array
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -40,13 +37,13 @@ def table(text: str, care: str = "", space: Space = SMALL) -> bytes:
 
 
 @given(st.integers(0, SMALL.size - 1))
-def test_a_point_is_found_by_its_text(point: int) -> None:
+def test_a_point_is_found_by_its_text(point):
     assert SMALL.parse(SMALL.text(point)) == point
     assert SMALL.point(SMALL.values(point)) == point
 
 
 @pytest.mark.parametrize(
-    ("text", "access", "unknown", "expected"),
+    "text, access, unknown, expected",
     [
         ("REMOTE_WRITE & !LOCAL_WRITE", "REMOTE_WRITE", "none", True),
         ("REMOTE_WRITE & !LOCAL_WRITE", "LOCAL_WRITE+REMOTE_WRITE", "none", False),
@@ -62,17 +59,12 @@ def test_a_point_is_found_by_its_text(point: int) -> None:
         ("!!odp", "none", "none", True),
     ],
 )
-def test_a_predicate_is_true_at_the_expected_points(
-    text: str,
-    access: str,
-    unknown: str,
-    expected: bool,
-) -> None:
+def test_a_predicate_is_true_at_the_expected_points(text, access, unknown, expected):
     point = SMALL.parse(f"access={access},unknown={unknown}")
     assert bool(column(text) >> 8 * point & 1) is expected
 
 
-def test_a_flag_that_no_axis_has_is_false_in_a_named_predicate() -> None:
+def test_a_flag_that_no_axis_has_is_false_in_a_named_predicate():
     named = {"writes_atomically": "REMOTE_ATOMIC | REMOTE_WRITE"}
     narrow = Space((Axis("access", flags=("REMOTE_WRITE", "REMOTE_READ")),))
     parsed = predicate.parse("writes_atomically", narrow, named)
@@ -80,7 +72,7 @@ def test_a_flag_that_no_axis_has_is_false_in_a_named_predicate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "named", "why"),
+    "text, named, why",
     [
         ("(" * 100 + "odp" + ")" * 100, {}, "nested too deeply"),
         ("!" * 100 + "odp", {}, "nested too deeply"),
@@ -90,7 +82,7 @@ def test_a_flag_that_no_axis_has_is_false_in_a_named_predicate() -> None:
     ],
     ids=range(5),
 )
-def test_an_invalid_predicate_is_refused(text: str, named: dict[str, str], why: str) -> None:
+def test_an_invalid_predicate_is_refused(text, named, why):
     with pytest.raises(ValueError, match=why):
         predicate.parse(text, SMALL, named)
 
@@ -98,7 +90,7 @@ def test_an_invalid_predicate_is_refused(text: str, named: dict[str, str], why: 
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(st.lists(st.integers(0, 2), min_size=SMALL.size, max_size=SMALL.size))
-def test_a_formula_describes_exactly_the_marked_points(marks: list[int]) -> None:
+def test_a_formula_describes_exactly_the_marked_points(marks):
     text, _ = formula.describe(SMALL, bytes(marks))
     if text in (formula.ALWAYS, formula.NEVER):
         assert (1 if text == formula.ALWAYS else 2) not in marks
@@ -109,7 +101,7 @@ def test_a_formula_describes_exactly_the_marked_points(marks: list[int]) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("text", "care"),
+    "text, care",
     [
         ("MW_BIND & RELAXED_ORDERING", ""),
         ("ZERO_BASED", "!(REMOTE_WRITE & !LOCAL_WRITE) & unknown=none"),
@@ -120,7 +112,7 @@ def test_a_formula_describes_exactly_the_marked_points(marks: list[int]) -> None
         (" & ".join(FLAGS), ""),
     ],
 )
-def test_a_formula_over_all_flags_is_as_short_as_possible(text: str, care: str) -> None:
+def test_a_formula_over_all_flags_is_as_short_as_possible(text, care):
     output, minimal = formula.describe(WHOLE, table(text, care, WHOLE))
     assert minimal
     assert {frozenset(term.split("&")) for term in output.replace(" ", "").split("|")} == {
@@ -128,7 +120,7 @@ def test_a_formula_over_all_flags_is_as_short_as_possible(text: str, care: str) 
     }
 
 
-def test_a_set_without_a_pattern_is_reported_exactly_and_not_called_minimal() -> None:
+def test_a_set_without_a_pattern_is_reported_exactly_and_not_called_minimal():
     pairs = zip(FLAGS[0:10:2], FLAGS[1:10:2], strict=True)
     text = " | ".join(f"{first} & {other}" for first, other in pairs)
     output, minimal = formula.describe(WHOLE, table(text, "", WHOLE))
@@ -136,7 +128,7 @@ def test_a_set_without_a_pattern_is_reported_exactly_and_not_called_minimal() ->
     assert column(output, WHOLE) == column(text, WHOLE)
 
 
-def test_a_flag_that_two_axes_have_is_reported_with_its_axis() -> None:
+def test_a_flag_that_two_axes_have_is_reported_with_its_axis():
     two = Space(
         (
             Axis("old", ("none", "LOCAL_WRITE"), ((), ("LOCAL_WRITE",))),
@@ -161,7 +153,7 @@ def points(*marks: str) -> Points:
 
 
 @pytest.mark.parametrize(
-    ("marks", "when", "of"),
+    "marks, when, of",
     [
         ("PFPF", "A", 4),
         ("PFRF", "A", 3),
@@ -171,11 +163,7 @@ def points(*marks: str) -> Points:
         ("PPPF", "A & B", 4),
     ],
 )
-def test_points_with_another_expectation_or_without_support_do_not_count(
-    marks: str,
-    when: str,
-    of: int,
-) -> None:
+def test_points_with_another_expectation_or_without_support_do_not_count(marks, when, of):
     points_read = points(*marks)
     number = [outcome.verdict for outcome in points_read.outcomes].index("FAIL")
     explained = formula.explain(points_read, number)
@@ -183,15 +171,12 @@ def test_points_with_another_expectation_or_without_support_do_not_count(
     assert points_read.index[explained.smallest] == number
 
 
-def test_the_smallest_point_has_the_fewest_flags() -> None:
+def test_the_smallest_point_has_the_fewest_flags():
     points_read = points(*"PPFF")
     assert points_read.space.text(formula.explain(points_read, 1).smallest) == "access=B"
 
 
-def test_formulas_are_cached_for_the_next_process(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+def test_formulas_are_cached_for_the_next_process(monkeypatch, tmp_path):
     monkeypatch.setenv(cache.DIRECTORY, str(tmp_path))
     formula._found_before.cache_clear()
     description = formula.describe(SMALL, table("LOCAL_WRITE"))
@@ -205,9 +190,7 @@ def test_formulas_are_cached_for_the_next_process(
     formula._found_before.cache_clear()
 
 
-def test_without_sympy_the_formula_says_that_sympy_is_missing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_sympy_the_formula_says_that_sympy_is_missing(monkeypatch):
     monkeypatch.setattr(formula, "find_spec", lambda _: None)
     output, minimal = formula.describe(SMALL, table("LOCAL_WRITE"))
     assert "sympy is not installed" in output
@@ -215,7 +198,7 @@ def test_without_sympy_the_formula_says_that_sympy_is_missing(
 
 
 @given(st.lists(st.sampled_from("PFUR-"), min_size=4, max_size=4))
-def test_points_are_read_as_they_were_written(marks: list[str]) -> None:
+def test_points_are_read_as_they_were_written(marks):
     points_read = points(*marks)
     assert Points.of_data(points_read.as_data("reg_mr/a/b")) == points_read
 
@@ -224,6 +207,6 @@ def test_points_are_read_as_they_were_written(marks: list[str]) -> None:
     "change",
     [{"index": "AAAA"}, {"axes": {}}, {"outcomes": []}, {"index": "?"}],
 )
-def test_points_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
+def test_points_that_do_not_fit_are_refused(change):
     with pytest.raises(ValueError, match=r"points that|padding|base64|character|data"):
         Points.of_data(cast(PointsFile, {**points(*"PFPF").as_data("a")} | change))

@@ -92,7 +92,7 @@ def parts(case: Case) -> tuple[object, ...]:
     [AXES["access"], "{subsets of: [REMOTE_READ, MW_BIND]}"],
     ids=["listed", "subsets"],
 )
-def test_a_point_has_the_set_up_and_the_calls_of_a_row_with_its_values(access: str) -> None:
+def test_a_point_has_the_set_up_and_the_calls_of_a_row_with_its_values(access):
     swept_axes = ", ".join(
         f"{name}: {values}" for name, values in {**AXES, "access": access}.items()
     )
@@ -114,7 +114,7 @@ def test_a_point_has_the_set_up_and_the_calls_of_a_row_with_its_values(access: s
         assert parts(single) == parts(cases[point])
 
 
-def test_subsets_of_flags_are_stored_by_flag_and_not_by_subset() -> None:
+def test_subsets_of_flags_are_stored_by_flag_and_not_by_subset():
     case = small(
         "a: {subsets of: ibv_access_flags}, b: {unknown bits of: ibv_access_flags}",
         "access: [$a, $b]",
@@ -126,7 +126,7 @@ def test_subsets_of_flags_are_stored_by_flag_and_not_by_subset() -> None:
     assert len(pickle.dumps(access)) < 4096
 
 
-def test_values_that_no_point_combines_need_not_be_compatible() -> None:
+def test_values_that_no_point_combines_need_not_be_compatible():
     case = small(
         "a: {subsets of: [MW_BIND, REMOTE_READ]}, b: {subsets of: [MW_BIND, LOCAL_WRITE]}",
         "access: [$a, $b]",
@@ -174,11 +174,7 @@ WHOLE = COLUMNS.replace('    where: "!MW_BIND | plus!=1"\n', "").replace("120", 
     [[], ["plus"], ["access"], ["access", "plus", "more"]],
     ids="+".join,
 )
-def test_columns_have_the_arguments_of_the_row_at_each_point(
-    row: str,
-    seed: int | None,
-    outer: list[str],
-) -> None:
+def test_columns_have_the_arguments_of_the_row_at_each_point(row, seed, outer):
     case = samples.case(row)
     swept = case.sweep
     assert swept is not None
@@ -214,7 +210,7 @@ BYTES = st.integers(0, 60).flatmap(
 
 
 @given(BYTES)
-def test_a_combination_has_the_bytes_of_all_columns_at_a_place(columns: list[bytes]) -> None:
+def test_a_combination_has_the_bytes_of_all_columns_at_a_place(columns):
     combined, expected = combinations(columns), list(zip(*columns, strict=True))
     assert [combined.values[number] for number in combined.ids] == expected
     assert list(combined.values) == list(dict.fromkeys(expected))
@@ -226,13 +222,13 @@ def test_a_combination_has_the_bytes_of_all_columns_at_a_place(columns: list[byt
     ]
 
 
-def test_more_than_256_combinations_are_distinguished() -> None:
+def test_more_than_256_combinations_are_distinguished():
     columns = [bytes(range(256)) * 2, bytes(256) + bytes([1] * 256)]
     combined = combinations(columns)
     assert len(combined.values) == 512
     assert combined.renumbered(range(512)).tolist() == list(range(512))
 
 
-def test_words_are_split_into_low_and_high_bytes() -> None:
+def test_words_are_split_into_low_and_high_bytes():
     assert byte_planes(array("H", [1, 0x203, 0xFFFF])) == [b"\1\3\xff", b"\0\2\xff"]
     assert distinct(b"abba c") == b"ab c"

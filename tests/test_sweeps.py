@@ -35,10 +35,9 @@ from conformance.sweeps.judging import SweepResult
 from conformance.sweeps.run import run_sweep
 from conformance.verbs import ENUMS
 from devices import device
-from kinds import Patch
 from trial.reference.bench import HeldPair, ReferenceBench
 from trial.reference.device import Device
-from trial.reference.stack import WHOLE, Stack, without
+from trial.reference.stack import WHOLE, without
 from trial.running import on_the_reference
 
 FLAGS = ENUMS["ibv_access_flags"]
@@ -66,7 +65,7 @@ def run_on(device: Device, case: Case, seed: int | None = None) -> SweepResult:
         return run_sweep(case, replace(on_the_reference(bench), seed=seed), no_progress).result
 
 
-def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(tmp_path: Path) -> None:
+def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(tmp_path):
     both = FLAGS.mask_of("REMOTE_WRITE", "REMOTE_READ")
     wrong = device(write_alone=lambda was, access: access & both != both and was(access))
     line = sweep_record(SPACE, samples.registry(), run_on(wrong, SPACE), 1)
@@ -95,12 +94,12 @@ def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(tmp_path: P
     assert headline("REG-17", result) == (result["reason"], result["repro"])
 
 
-def test_a_missing_file_of_points_is_reported(tmp_path: Path) -> None:
+def test_a_missing_file_of_points_is_reported(tmp_path):
     with pytest.raises(UserError, match=re.escape(f"{tmp_path}/points/gone.json cannot be read")):
         read_points(tmp_path, samples.result(SPACE, points_file="points/gone.json"))
 
 
-def test_a_single_point_is_judged_as_in_the_sweep() -> None:
+def test_a_single_point_is_judged_as_in_the_sweep():
     case_here = SUITE.find("reg_mr/sample/space#length=1page,access=REMOTE_WRITE")
     assert case_here is not None
     assert case_here.sweep is not None
@@ -113,7 +112,7 @@ def test_a_single_point_is_judged_as_in_the_sweep() -> None:
     assert case_here.sweep.judged_row(needy, lambda name: True).needs == ()
 
 
-def test_every_point_is_run_in_the_order_of_the_seed() -> None:
+def test_every_point_is_run_in_the_order_of_the_seed():
     orders = []
     for seed in (None, 1, 1, 2):
         device_made: Any = Device()
@@ -132,7 +131,7 @@ def test_every_point_is_run_in_the_order_of_the_seed() -> None:
     assert sorted(orders[0]) == sorted(orders[1])
 
 
-def test_a_sweep_whose_set_up_fails_at_each_point_is_broken() -> None:
+def test_a_sweep_whose_set_up_fails_at_each_point_is_broken():
     row = """
     - id: space
       rules: [REG-06]
@@ -153,13 +152,13 @@ def test_a_sweep_whose_set_up_fails_at_each_point_is_broken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "released"),
+    "given, released",
     [
         ("", "call: ibv_dereg_mr, mr: mr"),
         (", windows: {mw: {type: 1}}", "call: ibv_dealloc_mw, mw: mw"),
     ],
 )
-def test_objects_released_by_a_point_are_not_released_twice(given: str, released: str) -> None:
+def test_objects_released_by_a_point_are_not_released_twice(given, released):
     row = f"""
     - id: space
       rules: [DEREG-01]
@@ -209,7 +208,7 @@ BINDS = """
 
 
 @pytest.mark.parametrize(
-    ("window", "stack", "verdict", "renewals"),
+    "window, stack, verdict, renewals",
     [
         ("{type: 1}", WHOLE, "PASS", 3),
         ("{type: 1}", without("mw_type_1"), "UNSUPPORTED", 0),
@@ -218,11 +217,8 @@ BINDS = """
     ],
 )
 def test_shared_queue_pairs_are_renewed_after_each_point_that_has_used_them(
-    window: str,
-    stack: Stack,
-    verdict: str,
-    renewals: int,
-) -> None:
+    window, stack, verdict, renewals
+):
     case = samples.case(BINDS.replace("{type: 1}", window), "bind_mw")
     with patch.object(HeldPair, "renew", autospec=True, side_effect=HeldPair.renew) as renew:
         assert run_on(Device(stack), case).points.by_verdict() == {verdict: 3}
@@ -236,7 +232,7 @@ def failing_binds(before: int = 0) -> Device:
 
 
 @pytest.mark.parametrize(
-    ("kind", "via", "rule", "refused"),
+    "kind, via, rule, refused",
     [
         (
             2,
@@ -248,12 +244,7 @@ def failing_binds(before: int = 0) -> Device:
         (1, '"NULL"', "BIND-01", 0),  # there are only two set-ups for all points
     ],
 )
-def test_a_set_up_that_is_refused_only_at_some_points_is_a_violation(
-    kind: int,
-    via: str,
-    rule: str,
-    refused: int,
-) -> None:
+def test_a_set_up_that_is_refused_only_at_some_points_is_a_violation(kind, via, rule, refused):
     row = WINDOWS.replace("TYPE", str(kind)).replace("VIA", via)
     case = samples.case(row, "bind_mw")
     swept = run_on(failing_binds(), case)
@@ -272,14 +263,14 @@ def test_a_set_up_that_is_refused_only_at_some_points_is_a_violation(
         )
 
 
-def test_the_points_after_a_set_up_that_was_refused_once_are_run() -> None:
+def test_the_points_after_a_set_up_that_was_refused_once_are_run():
     row = WINDOWS.replace("TYPE", "1").replace("VIA", '"NULL"')
     case = samples.case(row, "bind_mw")
     assert run_on(failing_binds(2), case).points.by_verdict() == {"PASS": 7, "FAIL": 1}
 
 
 @pytest.mark.parametrize(
-    ("via", "seconds", "reported"),
+    "via, seconds, reported",
     [
         ("qp", 0.0, [*range(9)]),
         ('"NULL"', 0.0, [*range(9)]),
@@ -287,12 +278,7 @@ def test_the_points_after_a_set_up_that_was_refused_once_are_run() -> None:
         ('"NULL"', 1e9, [0]),
     ],
 )
-def test_progress_is_reported_by_time(
-    monkeypatch: Patch,
-    via: str,
-    seconds: float,
-    reported: list[int],
-) -> None:
+def test_progress_is_reported_by_time(monkeypatch, via, seconds, reported):
     """After PROGRESS_S, progress is reported before 512 points are done, because a point can last until a time-out."""
     monkeypatch.setattr("conformance.sweeps.run.PROGRESS_S", seconds)
     case = samples.case(WINDOWS.replace("TYPE", "1").replace("VIA", via), "bind_mw")
@@ -318,19 +304,14 @@ GROUND = """
 
 
 @pytest.mark.parametrize(
-    ("memory", "axes", "where", "domains"),
+    "memory, axes, where, domains",
     [
         ("{buf: {kind: anonymous, size: 4 pages}}", "addr: [buf, buf + 64]", "$addr", 1),
         ("{buf: {kind: anonymous, size: $size}}", "size: [1 page, 2 pages]", "buf", 8),
     ],
     ids=["the same", "another size"],
 )
-def test_points_share_domains_and_memory_unless_an_axis_changes_them(
-    memory: str,
-    axes: str,
-    where: str,
-    domains: int,
-) -> None:
+def test_points_share_domains_and_memory_unless_an_axis_changes_them(memory, axes, where, domains):
     row = GROUND.replace("{MEMORY}", memory).replace("AXES", axes).replace("WHERE", where)
     case = samples.case(row)
     device_made: Any = Device()
@@ -342,7 +323,7 @@ def test_points_share_domains_and_memory_unless_an_axis_changes_them(
         assert bench.resources() == before
 
 
-def test_a_warning_of_the_kernel_fails_the_sweep_and_has_the_point_at_which_it_was_seen() -> None:
+def test_a_warning_of_the_kernel_fails_the_sweep_and_has_the_point_at_which_it_was_seen():
     said: Iterator[KernelEvidence] = iter([{}, {"taint": 0, "log": ["[ 1.0] WARNING: something"]}])
     with closing(ReferenceBench()) as bench:
         watch = SimpleNamespace(since_last=lambda: next(said, {}))
@@ -355,9 +336,7 @@ def test_a_warning_of_the_kernel_fails_the_sweep_and_has_the_point_at_which_it_w
     }
 
 
-def test_a_worker_that_dies_in_a_sweep_is_reported_with_its_last_reported_point(
-    tmp_path: Path,
-) -> None:
+def test_a_worker_that_dies_in_a_sweep_is_reported_with_its_last_reported_point(tmp_path):
     progress = {
         "type": "progress",
         "case": "reg_mr/sample/c1",
@@ -369,9 +348,7 @@ def test_a_worker_that_dies_in_a_sweep_is_reported_with_its_last_reported_point(
     assert "at the point access=REMOTE_WRITE or at one of the next points" in crash["reason"]
 
 
-def test_the_loop_in_c_stops_at_an_unexpected_region_and_at_a_region_that_remains(
-    tmp_path: Path,
-) -> None:
+def test_the_loop_in_c_stops_at_an_unexpected_region_and_at_a_region_that_remains(tmp_path):
     source = Path(__file__).with_name("stand_in_loop.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "stand_in.so", source], check=True)
     library = ctypes.CDLL(str(tmp_path / "stand_in.so"))

@@ -1,7 +1,5 @@
 """Tests of sweeps on Soft-RoCE: the results of one device are also those of two, and those without loops in C."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -128,9 +126,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFiles]:
     return {name: RunFiles(output) for name, output in lines.items()}
 
 
-def test_two_devices_have_the_cases_results_and_points_of_one_device(
-    runs: dict[str, RunFiles],
-) -> None:
+def test_two_devices_have_the_cases_results_and_points_of_one_device(runs):
     one_device, two = runs["one"], runs["two"]
     assert one_device.header["device"]["name"] == "rxe0"
     assert two.header["devices"] == ["rxe0", "rxe1"]
@@ -142,7 +138,7 @@ def test_two_devices_have_the_cases_results_and_points_of_one_device(
     }
 
 
-def test_loops_in_c_have_the_results_of_single_calls(runs: dict[str, RunFiles]) -> None:
+def test_loops_in_c_have_the_results_of_single_calls(runs):
     loops, without = runs["one"], runs["without"]
     assert {"RegistrationLoop", "ReregLoop"} <= set(loops.loops.values())
     assert loops.loops["exchanges"] == "together"

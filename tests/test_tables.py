@@ -14,11 +14,10 @@ from conformance.model.case import Case, Flags, Table
 from conformance.tables import arguments, expansion
 from conformance.tables.loader import parse_table
 from conformance.tables.suite import CASES, load_suite
-from conformance.verbs import ENUMS, Enum, EnumValue
+from conformance.verbs import ENUMS, EnumValue
 from conformance.yamldoc.nodes import Location, Node
 from conformance.yamldoc.parsing import read_bytes
 from conformance.yamldoc.reader import Reader
-from kinds import Cli
 from samples import laid, registry
 
 HEAD = "verb: ibv_reg_mr\ncases: {cases}\ngiven: {{memory: {{buf: {{kind: anonymous, size: 4 pages}}}}}}\nrows:\n"
@@ -46,10 +45,7 @@ def cases_of(rows: str, cases: int) -> tuple[Case, ...]:
 
 
 @pytest.mark.parametrize("name", corpus.DOCUMENTS)
-def test_a_malformed_document_is_refused_with_the_place_of_each_mistake(
-    name: str,
-    tmp_path: Path,
-) -> None:
+def test_a_malformed_document_is_refused_with_the_place_of_each_mistake(name, tmp_path):
     expected = corpus.expectations(corpus.DOCUMENTS[name])
     assert expected, "the document has no `# expect` lines"
     messages = corpus.mistakes(name, tmp_path)
@@ -61,7 +57,7 @@ def test_a_malformed_document_is_refused_with_the_place_of_each_mistake(
     assert len(messages) == len(expected), messages
 
 
-def test_a_row_becomes_a_case_with_all_defaults() -> None:
+def test_a_row_becomes_a_case_with_all_defaults():
     (case,) = cases_of(ROW, 1)
     assert case.id == "reg_mr/sample/a"
     assert str(case.when) == "ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=LOCAL_WRITE)"
@@ -70,7 +66,7 @@ def test_a_row_becomes_a_case_with_all_defaults() -> None:
     assert str(case.location) == "f:5:10"
 
 
-def test_a_case_has_the_location_of_its_row_and_not_of_its_axis() -> None:
+def test_a_case_has_the_location_of_its_row_and_not_of_its_axis():
     cases = cases_of(
         "  - id: a-$bit\n    rules: [REG-18]\n    each:\n      bit: [bit 21, bit 22]\n"
         "    when: {access: [$bit]}\n    then: open\n",
@@ -86,7 +82,7 @@ def test_a_case_has_the_location_of_its_row_and_not_of_its_axis() -> None:
     ]
 
 
-def test_a_row_can_have_its_own_entries_needs_and_memory() -> None:
+def test_a_row_can_have_its_own_entries_needs_and_memory():
     cases = cases_of(ROW.replace("id: a,", "id: a, entries: [libibverbs, uverbs],"), 2)
     assert [case.id for case in cases] == ["reg_mr/sample/a@libibverbs", "reg_mr/sample/a@uverbs"]
     (case,) = cases_of(ROW.replace("REG-01]", "REG-07], needs: [odp]"), 1)
@@ -99,7 +95,7 @@ def test_a_row_can_have_its_own_entries_needs_and_memory() -> None:
 
 
 @pytest.mark.parametrize("stem", ["Access", "access-flags", "_x", "two words"])
-def test_a_table_with_an_invalid_name_is_refused(stem: str) -> None:
+def test_a_table_with_an_invalid_name_is_refused(stem):
     _, (only,) = parsed(ROW, 1, stem)
     assert only == f"1:1: invalid name of a table's file: {stem!r}; use a-z, 0-9 and _"
 
@@ -115,7 +111,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("own")
-def test_a_vendors_tables_and_rules_are_added_once_to_those_of_the_project(tmp_path: Path) -> None:
+def test_a_vendors_tables_and_rules_are_added_once_to_those_of_the_project(tmp_path):
     rule = "verb: ibv_reg_mr\nrules:\n  - {id: VND-01, statement: s, document: d, section: s, level: must, "
     rule += "layer: kernel, needs: [], since: '1', failure_means: f, quote: q}\n"
     folder = laid(
@@ -129,7 +125,7 @@ def test_a_vendors_tables_and_rules_are_added_once_to_those_of_the_project(tmp_p
 
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize(
-    ("name", "message"),
+    "name, message",
     [
         ("reg_mr/flags.yml", ":1:1: would be ignored: a table's name ends in .yaml, not in .yml"),
         ("reg_mr/flags.YAML", ":1:1: would be ignored: a table's name ends in .yaml, not in .YAML"),
@@ -139,7 +135,7 @@ def test_a_vendors_tables_and_rules_are_added_once_to_those_of_the_project(tmp_p
         ("README.md", "no table in this folder"),
     ],
 )
-def test_a_file_that_would_be_ignored_is_a_mistake(tmp_path: Path, name: str, message: str) -> None:
+def test_a_file_that_would_be_ignored_is_a_mistake(tmp_path, name, message):
     folder = laid(tmp_path / "own", {name: TABLE})
     if message[0] == ":":
         place = re.escape(str(folder / name))
@@ -150,7 +146,7 @@ def test_a_file_that_would_be_ignored_is_a_mistake(tmp_path: Path, name: str, me
 
 
 @pytest.mark.usefixtures("own")
-def test_a_case_of_the_same_id_in_another_folder_is_a_mistake(tmp_path: Path) -> None:
+def test_a_case_of_the_same_id_in_another_folder_is_a_mistake(tmp_path):
     table_folder = laid(tmp_path / "own", {"reg_mr/own.yaml": TABLE})
     other = laid(tmp_path / "b", {"reg_mr/own.yaml": TABLE})
     expected = re.escape(
@@ -161,7 +157,7 @@ def test_a_case_of_the_same_id_in_another_folder_is_a_mistake(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("own")
-def test_a_broken_link_is_a_located_mistake(tmp_path: Path) -> None:
+def test_a_broken_link_is_a_located_mistake(tmp_path):
     folder = laid(tmp_path / "own", {"reg_mr/own.yaml": TABLE})
     (folder / "reg_mr" / "gone.yaml").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"gone\.yaml: cannot be read"):
@@ -169,7 +165,7 @@ def test_a_broken_link_is_a_located_mistake(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "fragment"),
+    "module, fragment",
     [
         (
             "",
@@ -184,11 +180,7 @@ def test_a_broken_link_is_a_located_mistake(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_table_without_exactly_one_test_function_is_a_mistake(
-    own: Path,
-    module: str,
-    fragment: str,
-) -> None:
+def test_a_table_without_exactly_one_test_function_is_a_mistake(own, module, fragment):
     (own / "reg_mr" / "test_reg_mr.py").write_text(module)
     with pytest.raises(UserError) as caught:
         load_suite()
@@ -197,11 +189,7 @@ def test_a_table_without_exactly_one_test_function_is_a_mistake(
 
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize("command", [["list"], ["list", "coverage"]])
-def test_the_mistakes_of_all_files_are_printed_one_per_line(
-    command: list[str],
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_the_mistakes_of_all_files_are_printed_one_per_line(command, tmp_path, cli):
     files = {
         "p": TABLE.replace("LOCAL_WRITE", "LOCAL_WIRTE, REMOTE_REED"),
         "q": TABLE.replace("REG-01", "STAT-1"),
@@ -216,9 +204,7 @@ def test_the_mistakes_of_all_files_are_printed_one_per_line(
     ]
 
 
-def test_a_bit_that_is_given_a_name_leaves_the_axis_of_unknown_bits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_bit_that_is_given_a_name_leaves_the_axis_of_unknown_bits(monkeypatch):
     def bits(which: str, number: int) -> list[str]:
         axis = f"{{bit: {{unknown bits of: ibv_access_flags, which: {which}}}}}"
         row = f"  - {{id: a-$bit, rules: [REG-18], each: {axis}, when: {{access: [$bit]}}, then: open}}\n"
@@ -237,7 +223,7 @@ def test_a_bit_that_is_given_a_name_leaves_the_axis_of_unknown_bits(
     assert bits("mandatory", len(later)) == later
 
 
-def test_an_axis_can_name_its_values_in_ids() -> None:
+def test_an_axis_can_name_its_values_in_ids():
     row = (
         "  - {id: a-$bit, rules: [REG-18], each: {bit: {bit-10: unknown bit, more: [unknown bit, LOCAL_WRITE]}},"
         " when: {access: [$bit]}, then: refused}\n"
@@ -251,7 +237,7 @@ def test_an_axis_can_name_its_values_in_ids() -> None:
 
 
 @pytest.mark.parametrize("enum", [enum for enum in ENUMS.values() if enum.flags])
-def test_only_bits_without_a_name_can_be_written_by_their_number(enum: Enum) -> None:
+def test_only_bits_without_a_name_can_be_written_by_their_number(enum):
     reader = Reader()
     for bit in range(32):
         written = Node((Node(f"bit {bit}", NOWHERE),), NOWHERE)

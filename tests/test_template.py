@@ -56,10 +56,7 @@ def overlaid(before: Ingredients, folder: Path, text: str) -> Ingredients:
     return replace(before, overlay=laid(folder, {"file": text}))
 
 
-def test_equal_ingredients_have_equal_keys_wherever_they_are(
-    ingredients: Ingredients,
-    tmp_path: Path,
-) -> None:
+def test_equal_ingredients_have_equal_keys_wherever_they_are(ingredients, tmp_path):
     laid(tmp_path / "other", {"a.py": "1\n", "__pycache__/a.pyc": ""})
     moved = replace(
         ingredients,
@@ -85,15 +82,11 @@ def test_equal_ingredients_have_equal_keys_wherever_they_are(
         lambda it, place: overlaid(it, place / "overlay", "x"),
     ],
 )
-def test_every_input_of_a_guest_changes_the_key(
-    ingredients: Ingredients,
-    tmp_path: Path,
-    change: Callable[[Ingredients, Path], Ingredients],
-) -> None:
+def test_every_input_of_a_guest_changes_the_key(ingredients, tmp_path, change):
     assert change(ingredients, tmp_path).key() != ingredients.key()
 
 
-def test_content_of_files_changes_the_key(ingredients: Ingredients, tmp_path: Path) -> None:
+def test_content_of_files_changes_the_key(ingredients, tmp_path):
     keys = {ingredients.key()}
     laid(tmp_path, {"suite/a.py": "2\n"})
     keys.add(ingredients.key())
@@ -107,7 +100,7 @@ def test_content_of_files_changes_the_key(ingredients: Ingredients, tmp_path: Pa
 # Requests
 
 
-def test_each_request_has_the_present_time_and_other_random_bytes() -> None:
+def test_each_request_has_the_present_time_and_other_random_bytes():
     (first, moment), (second, later) = (request.decode(request.encode(REQUEST)) for _ in range(2))
     assert first == second == REQUEST
     assert later.time_ns >= moment.time_ns > 0
@@ -116,7 +109,7 @@ def test_each_request_has_the_present_time_and_other_random_bytes() -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"[]", b"{}", b'{"request": 1, "moment": 2}', b'{"request"'])
-def test_a_malformed_request_is_refused(line: bytes) -> None:
+def test_a_malformed_request_is_refused(line):
     with pytest.raises(ValueError, match=r".*"):
         request.decode(line)
 
@@ -177,7 +170,7 @@ def freezer(ingredients: Ingredients, tmp_path: Path, monkeypatch: Patch) -> Fre
     return freezer_made
 
 
-def test_a_template_is_made_once(freezer: Freezer) -> None:
+def test_a_template_is_made_once(freezer):
     assert freezer.guest().up == freezer.guest().up
     assert (freezer.made, freezer.resumed) == (1, [b"memory"] * 2)
     freezer.guest(machine=replace(MACHINE, processor="max"))
@@ -203,11 +196,7 @@ class WatchedLock:
 
 
 @pytest.mark.parametrize("other_run", [False, True], ids=["of the same run", "of another run"])
-def test_one_of_two_guests_makes_a_template_and_the_other_waits(
-    freezer: Freezer,
-    other_run: bool,
-    monkeypatch: Patch,
-) -> None:
+def test_one_of_two_guests_makes_a_template_and_the_other_waits(freezer, other_run, monkeypatch):
     """Only the second run prints that it waits for another run."""
     said: list[str] = []
     waiting = threading.Event()
@@ -234,7 +223,7 @@ def _of_another_key(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "damage"),
+    "name, damage",
     [
         *(
             (name, damage)
@@ -246,11 +235,7 @@ def _of_another_key(path: Path) -> None:
         (MANIFEST, lambda path: path.write_text('{"key": 7}')),
     ],
 )
-def test_a_damaged_or_foreign_template_is_made_again(
-    freezer: Freezer,
-    name: str,
-    damage: Callable[[Path], object],
-) -> None:
+def test_a_damaged_or_foreign_template_is_made_again(freezer, name, damage):
     freezer.guest()
     damage(freezer.place / name)
     freezer.guest()
@@ -259,7 +244,7 @@ def test_a_damaged_or_foreign_template_is_made_again(
     assert freezer.made == 2
 
 
-def test_files_that_are_not_trusted_are_verified_and_then_trusted_again(freezer: Freezer) -> None:
+def test_files_that_are_not_trusted_are_verified_and_then_trusted_again(freezer):
     freezer.guest()
     note = freezer.place / "verified"
     note.write_text("[]")
@@ -268,7 +253,7 @@ def test_files_that_are_not_trusted_are_verified_and_then_trusted_again(freezer:
     assert kept.is_trusted(note.parent, FILES)
 
 
-def test_a_template_that_fails_leaves_nothing_and_is_not_retried_at_once(freezer: Freezer) -> None:
+def test_a_template_that_fails_leaves_nothing_and_is_not_retried_at_once(freezer):
     freezer.failure = QmpError("migrate: State blocked by non-migratable device")
     for _ in range(2):
         with pytest.raises(Failure, match="State blocked by non-migratable device"):
@@ -282,7 +267,7 @@ def test_a_template_that_fails_leaves_nothing_and_is_not_retried_at_once(freezer
     assert freezer.made == 2
 
 
-def test_a_guest_that_did_not_start_ends_the_run_and_leaves_its_console(freezer: Freezer) -> None:
+def test_a_guest_that_did_not_start_ends_the_run_and_leaves_its_console(freezer):
     freezer.failure = NotStarted("early start failed: no drives", log="elsewhere", status=3)
     with pytest.raises(NotStarted, match="no drives; see ") as caught:
         freezer.templates.resume(freezer.ingredients, REQUEST, freezer.folder / "console")
@@ -291,7 +276,7 @@ def test_a_guest_that_did_not_start_ends_the_run_and_leaves_its_console(freezer:
     assert not freezer.place.with_suffix(".failed").exists()
 
 
-def test_a_template_that_cannot_be_resumed_is_removed(freezer: Freezer) -> None:
+def test_a_template_that_cannot_be_resumed_is_removed(freezer):
     freezer.resume_failure = Failure("the guest was silent for 60 s")
     with pytest.raises(Failure, match="silent"):
         freezer.guest()
@@ -299,10 +284,7 @@ def test_a_template_that_cannot_be_resumed_is_removed(freezer: Freezer) -> None:
 
 
 @pytest.mark.parametrize("ends", [2, 3])
-def test_a_guest_that_was_ended_externally_is_resumed_again_and_its_template_is_kept(
-    freezer: Freezer,
-    ends: int,
-) -> None:
+def test_a_guest_that_was_ended_externally_is_resumed_again_and_its_template_is_kept(freezer, ends):
     freezer.guest()
     freezer.ends = ends
     with pytest.raises(Ended) if ends == 3 else contextlib.nullcontext():
@@ -313,16 +295,12 @@ def test_a_guest_that_was_ended_externally_is_resumed_again_and_its_template_is_
 
 
 @pytest.mark.parametrize(
-    ("script", "error"),
+    "script, error",
     [("kill -9 $$", Ended), ("exit 0", QmpError), ("exit 1", QmpError)],
 )
 def test_an_external_kill_of_qemu_is_distinguished_from_its_exit(
-    ingredients: Ingredients,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    script: str,
-    error: type[Exception],
-) -> None:
+    ingredients, tmp_path, monkeypatch, script, error
+):
     for name in (CONSOLE, STATE):
         (tmp_path / name).touch()
     monkeypatch.setattr(qemu, "command_line", lambda *_, **__: ["sh", "-c", script])
@@ -330,7 +308,7 @@ def test_an_external_kill_of_qemu_is_distinguished_from_its_exit(
         freezing.resume(tmp_path, ingredients, REQUEST, tmp_path / "out" / "console.log")
 
 
-def test_a_full_disk_is_a_failure(freezer: Freezer, monkeypatch: Patch) -> None:
+def test_a_full_disk_is_a_failure(freezer, monkeypatch):
     freezer.failure = OSError(28, "No space left on device")
     with pytest.raises(Failure, match="is full"):
         freezer.guest()
@@ -339,9 +317,7 @@ def test_a_full_disk_is_a_failure(freezer: Freezer, monkeypatch: Patch) -> None:
         freezer.guest(machine=replace(MACHINE, processor="max"))
 
 
-def test_leftovers_of_killed_runs_are_removed_but_not_unfinished_templates(
-    freezer: Freezer,
-) -> None:
+def test_leftovers_of_killed_runs_are_removed_but_not_unfinished_templates(freezer):
     place = freezer.place
     own_place, other_place, making = (
         place.with_name(f"{name}-x") for name in (place.name, "0" * 16, "1" * 16)
@@ -358,10 +334,7 @@ def test_leftovers_of_killed_runs_are_removed_but_not_unfinished_templates(
     ]
 
 
-def test_the_oldest_unused_templates_are_removed_above_the_bound(
-    freezer: Freezer,
-    monkeypatch: Patch,
-) -> None:
+def test_the_oldest_unused_templates_are_removed_above_the_bound(freezer, monkeypatch):
     three = [replace(MACHINE, processor=name) for name in ("first", "second", "third")]
     keys = [replace(freezer.ingredients, machine=machine).key() for machine in three]
     places = [freezer.place.with_name(key[:16]) for key in keys]
@@ -377,10 +350,7 @@ def test_the_oldest_unused_templates_are_removed_above_the_bound(
     assert [place.exists() for place in places] == [True, True, False]
 
 
-def test_a_run_continues_without_templates_and_reports_it_once(
-    freezer: Freezer,
-    monkeypatch: Patch,
-) -> None:
+def test_a_run_continues_without_templates_and_reports_it_once(freezer, monkeypatch):
     arguments = (freezer.ingredients, REQUEST, Path("console"))
     monkeypatch.delenv("RDMA_CTS_TEMPLATES", raising=False)
     freezer.failure = QmpError("QEMU closed its control channel")

@@ -82,9 +82,7 @@ def go(
         progress.result_recorded(result(case, verdict, f"it is {verdict}"), done, total)
 
 
-def test_a_terminal_has_a_bar_with_pace_and_time_left(
-    terminal: tuple[io.TextIOWrapper, int],
-) -> None:
+def test_a_terminal_has_a_bar_with_pace_and_time_left(terminal):
     go(Progress(terminal[0], clock=clock()))
     shown = seen(terminal).replace("\r\n", "\n")
     bars = [part for part in re.split(r"\r\x1b\[K|\n", shown) if " of 100" in part]
@@ -100,15 +98,10 @@ BAR = "  ........................ 2 of 100, 49 s left"
 
 
 @pytest.mark.parametrize(
-    ("columns", "bar"),
+    "columns, bar",
     [(30, "  ....... 2 of 100, 49 s left"), (50, BAR), (24, "  2 of 100, 49 s left")],
 )
-def test_a_narrow_terminal_still_has_the_time_left(
-    columns: int,
-    bar: str,
-    terminal: tuple[io.TextIOWrapper, int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_narrow_terminal_still_has_the_time_left(columns, bar, terminal, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     go(Progress(terminal[0], clock=clock()), ("PASS", "PASS"))
     shown = [part for part in seen(terminal).split(f"\r{ESCAPE}[K") if " of 100" in part][-1]
@@ -116,7 +109,7 @@ def test_a_narrow_terminal_still_has_the_time_left(
     assert "49 s left" in shown
 
 
-def test_the_time_left_considers_the_expected_durations_of_the_other_cases() -> None:
+def test_the_time_left_considers_the_expected_durations_of_the_other_cases():
     """Three cases took half a second each, and the last case is expected to take a hundred times as long."""
     progress = Progress(io.StringIO(), VERBOSE, clock=clock())
     first, second, third, last, _ = SUITE.cases
@@ -127,18 +120,13 @@ def test_the_time_left_considers_the_expected_durations_of_the_other_cases() -> 
     assert progress._pace(1) == ["50 s left", "2 per second"]
 
 
-def test_the_bar_is_removed_at_the_end(terminal: tuple[io.TextIOWrapper, int]) -> None:
+def test_the_bar_is_removed_at_the_end(terminal):
     go(Progress(terminal[0]), ("PASS", "PASS"), total=2)
     assert seen(terminal).endswith(f"\r{ESCAPE}[K")
 
 
-@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_colours_are_off_if_the_environment_forbids_them(
-    name: str,
-    value: str,
-    terminal: tuple[io.TextIOWrapper, int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize("name, value", [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_colours_are_off_if_the_environment_forbids_them(name, value, terminal, monkeypatch):
     monkeypatch.setenv(name, value)
     go(Progress(terminal[0]))
     print(summary_of(result(SUITE.cases[0], "FAIL"), to=terminal[0]), file=terminal[0])
@@ -148,7 +136,7 @@ def test_colours_are_off_if_the_environment_forbids_them(
     assert (ESCAPE in shown) == (name == "NO_COLOR")
 
 
-def test_without_a_terminal_progress_is_a_line_for_every_50_results() -> None:
+def test_without_a_terminal_progress_is_a_line_for_every_50_results():
     stream = io.StringIO()
     progress = Progress(stream, clock=clock(0.1))
     progress.run_started(header(), 120)
@@ -164,25 +152,23 @@ def test_without_a_terminal_progress_is_a_line_for_every_50_results() -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "cases"),
+    "level, cases",
     [(QUIET, []), (NORMAL, ["FAIL"]), (VERBOSE, ["PASS", "FAIL", "UNSUPPORTED"])],
 )
-def test_the_verbosity_of_progress_can_be_chosen(level: int, cases: list[str]) -> None:
+def test_the_verbosity_of_progress_can_be_chosen(level, cases):
     stream = io.StringIO()
     go(Progress(stream, level))
     output = [line for line in stream.getvalue().splitlines() if "sample" in line]
     assert [line.split()[0] for line in output] == cases
 
 
-def test_a_waived_violation_is_reported_as_such() -> None:
+def test_a_waived_violation_is_reported_as_such():
     stream = io.StringIO()
     Progress(stream).result_recorded(result(SUITE.cases[0], "FAIL", effective="WAIVED"), 1, 2)
     assert stream.getvalue().startswith("  WAIVED reg_mr/sample/c0")
 
 
-def test_no_control_sequence_of_a_result_reaches_the_terminal(
-    terminal: tuple[io.TextIOWrapper, int],
-) -> None:
+def test_no_control_sequence_of_a_result_reaches_the_terminal(terminal):
     progress = Progress(terminal[0])
     progress.result_recorded(
         result(SUITE.cases[0], "FAIL", HOSTILE, case=f"reg_mr/{HOSTILE}"),
@@ -195,7 +181,7 @@ def test_no_control_sequence_of_a_result_reaches_the_terminal(
 
 
 @pytest.mark.parametrize(
-    ("verdict", "next_", "status"),
+    "verdict, next_, status",
     [
         ("PASS", "./rdma-cts compare OLD out/x", 0),
         ("FAIL", "./rdma-cts explain ", 1),
@@ -204,12 +190,8 @@ def test_no_control_sequence_of_a_result_reaches_the_terminal(
     ],
 )
 def test_the_last_lines_name_the_report_and_the_next_command(
-    verdict: str,
-    next_: str,
-    status: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    verdict, next_, status, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     Path("out/x").mkdir(parents=True)
     Path("out/x/plan.json").touch()  # a run without a plan cannot be resumed
@@ -222,7 +204,7 @@ def test_the_last_lines_name_the_report_and_the_next_command(
     assert end.endswith(f"(exit status {status})")
 
 
-def test_a_reason_for_which_cases_cannot_be_reached_is_shown_once() -> None:
+def test_a_reason_for_which_cases_cannot_be_reached_is_shown_once():
     stream = io.StringIO()
     progress = Progress(stream)
     for number, case in enumerate(numbered(3).cases):
@@ -250,7 +232,7 @@ DIED = {
 REFUSED = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL", "errno": "EINVAL"}
 
 
-def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst_first() -> None:
+def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst_first():
     refused = "ibv_reg_mr(pd=pd, access=0) should succeed, but returned NULL with errno EINVAL"
     lines = [
         result(SUITE.cases[0], "FAIL", refused, fault=REFUSED),
@@ -282,14 +264,14 @@ def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst
     assert f"{'':21}./rdma-cts run --only reg_mr/sample/c0" in in_full
 
 
-def test_the_quiet_summary_is_one_line() -> None:
+def test_the_quiet_summary_is_one_line():
     died = result(SUITE.cases[0], "CRASH", "the kernel under test died", fault=DIED)
     (line,) = summary_of(died, level=QUIET).splitlines()
     assert line.startswith("1 defect in 1 case: 1 kernel crash (1); ")
     assert line.endswith("(exit status 1)")
 
 
-def test_a_waived_defect_comes_last_and_does_not_count() -> None:
+def test_a_waived_defect_comes_last_and_does_not_count():
     waived = result(
         SUITE.cases[0],
         "CRASH",
@@ -305,12 +287,12 @@ def test_a_waived_defect_comes_last_and_does_not_count() -> None:
     assert "1 defect in 1 case: 1 not refused (1), and 1 waived" in said
 
 
-def test_the_summary_mentions_that_a_run_was_cut_short() -> None:
+def test_the_summary_mentions_that_a_run_was_cut_short():
     assert "the run was cut short" in summary_of(result(SUITE.cases[0]), complete=False)
 
 
 @pytest.mark.parametrize("tables", [TABLES.tables_sha256, "other"])
-def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str) -> None:
+def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables):
     """A case's rules are found by its permanent id, even in other tables. Cases that no longer exist do not count."""
     first, second = [case for case in TABLES.cases if case.rules == ("REG-15",)][:2]
     rules = {rule.id: rule.as_data() for rule in TABLES.registry.values()}
@@ -328,17 +310,14 @@ def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str) -> No
     }
 
 
-def test_hostile_text_stays_in_its_line_and_has_no_control_characters() -> None:
+def test_hostile_text_stays_in_its_line_and_has_no_control_characters():
     text = summary_of(result(SUITE.cases[0], "FAIL", HOSTILE))
     assert all(character.isprintable() or character == "\n" for character in text)
     (shown,) = [row for row in text.splitlines() if row.startswith("wrong report")]
     assert shown.endswith("(REG-01) x1")
 
 
-def test_a_report_that_was_not_written_is_not_named(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_report_that_was_not_written_is_not_named(tmp_path, capsys):
     judged = digest(recorded([result(SUITE.cases[0])]).shown(), tmp_path)
     (tmp_path / "report.html").mkdir()
     with pytest.raises(UserError, match=r"report\.html"):

@@ -1,7 +1,5 @@
 """Tests of the trial with rdma-core's own tests and with rdma-unit-test, which run on the mutants too."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys
@@ -57,9 +55,7 @@ class WithPeers(Driver):
             yield name, "failed" if by else "passed"
 
 
-def test_rdma_cores_tests_count_if_they_pass_without_the_mutant_and_fail_twice_with_it(
-    tmp_path: Path,
-) -> None:
+def test_rdma_cores_tests_count_if_they_pass_without_the_mutant_and_fail_twice_with_it(tmp_path):
     (tmp_path / "test_mr.py").write_text("")
     driver = WithPeers()
     peers = Peers(*rdma_core(tmp_path), driver.trial(), cast(Modules, driver))
@@ -84,16 +80,14 @@ class WithoutUnmutatedModule(WithPeers):
         return "insmod: refused"
 
 
-def test_rdma_cores_tests_do_not_count_if_the_module_without_mutants_is_not_loaded(
-    tmp_path: Path,
-) -> None:
+def test_rdma_cores_tests_do_not_count_if_the_module_without_mutants_is_not_loaded(tmp_path):
     (tmp_path / "test_mr.py").write_text("")
     driver = WithoutUnmutatedModule()
     peers = Peers(*rdma_core(tmp_path), driver.trial(), cast(Modules, driver))
     assert dict(peers.seen([mutant("seen")])) == {"seen": ""}
 
 
-def test_rdma_unit_test_continues_after_a_test_that_kills_its_program(tmp_path: Path) -> None:
+def test_rdma_unit_test_continues_after_a_test_that_kills_its_program(tmp_path):
     """The program is a script. Its first run skips a test and dies in the next test; its second run has the rest."""
     (tmp_path / "program").write_bytes(
         Path(__file__).with_name("stand_in_unit_test.sh").read_bytes(),
@@ -112,7 +106,7 @@ def test_rdma_unit_test_continues_after_a_test_that_kills_its_program(tmp_path: 
     ]
 
 
-def test_the_table_compares_detections_by_kind(tmp_path: Path) -> None:
+def test_the_table_compares_detections_by_kind(tmp_path):
     seen = (
         (BY_ITS_RULE, "a.test"),
         (ELSEWHERE, ""),

@@ -16,14 +16,14 @@ ROWS = [
 PROMISES = [row for row in ROWS if not row[1].startswith("none")]
 
 
-def test_there_is_one_table() -> None:
+def test_there_is_one_table():
     assert _PAGE.count("\n|---|") == 1
     assert all(len(row) == 4 for row in ROWS)
     assert len(PROMISES) > 20
 
 
 @pytest.mark.parametrize("row", PROMISES, ids=lambda row: row[1][:60])
-def test_each_promise_has_an_attack_and_tests(row: list[str]) -> None:
+def test_each_promise_has_an_attack_and_tests(row):
     _, promise, attack, tests = row
     assert promise
     assert attack

@@ -1,7 +1,5 @@
 """Tests of the tiers: which cases each of them has."""
 
-from __future__ import annotations
-
 import samples
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import of_tier, ordered
@@ -10,7 +8,7 @@ from conformance.verbs import ENUMS
 FLAGS = ENUMS["ibv_access_flags"]
 
 
-def test_tiers_are_nested_and_the_smallest_has_a_case_of_every_rule() -> None:
+def test_tiers_are_nested_and_the_smallest_has_a_case_of_every_rule():
     suite = load_suite()
     smoke, default, exhaustive = (
         of_tier(suite.cases, tier) for tier in ("smoke", "default", "exhaustive")
@@ -26,7 +24,7 @@ def test_tiers_are_nested_and_the_smallest_has_a_case_of_every_rule() -> None:
     assert not any(case.sweep and case.sweep.size > 500 for case in smoke)
 
 
-def test_the_order_of_a_seed_does_not_depend_on_which_other_cases_are_chosen() -> None:
+def test_the_order_of_a_seed_does_not_depend_on_which_other_cases_are_chosen():
     cases = samples.numbered(9).cases
     all_ordered = ordered(cases, 7)
     assert ordered(cases, None) == list(cases)
@@ -34,7 +32,7 @@ def test_the_order_of_a_seed_does_not_depend_on_which_other_cases_are_chosen() -
     assert ordered(cases[::2], 7) == [case for case in all_ordered if case in cases[::2]]
 
 
-def test_the_exhaustive_tier_has_the_whole_spaces_of_flags_and_unknown_bits() -> None:
+def test_the_exhaustive_tier_has_the_whole_spaces_of_flags_and_unknown_bits():
     sizes = {case.id: case.sweep.size for case in load_suite().cases if case.sweep}
     masks, unknown = 1 << len(FLAGS.short_names), len(FLAGS.unnamed_bits)
     for verb in ("reg_mr", "reg_mr_iova", "reg_dmabuf_mr"):

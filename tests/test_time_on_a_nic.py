@@ -30,7 +30,7 @@ def mlx5(*more: str) -> Persona:
     return replace(persona, behaves={**persona.behaves, **dict.fromkeys(more, "")})
 
 
-def test_each_call_and_each_wait_take_time() -> None:
+def test_each_call_and_each_wait_take_time():
     device = on_a_nic(Device)()
     with closing(ReferenceBench(device)) as bench:
         pd = bench.alloc_pd()
@@ -44,7 +44,7 @@ def test_each_call_and_each_wait_take_time() -> None:
         assert device.waited_s == COMPLETION_DEADLINE_S + 0.5
 
 
-def test_a_space_over_uc_costs_a_silent_device_a_few_seconds() -> None:
+def test_a_space_over_uc_costs_a_silent_device_a_few_seconds():
     """Each of its points that are refused over UC could cost a second."""
     (space,) = (
         case
@@ -58,7 +58,7 @@ def test_a_space_over_uc_costs_a_silent_device_a_few_seconds() -> None:
     assert 0 < silent.waited_s < 10 * SILENCE_S + refused * TAUGHT_S
 
 
-def test_a_bind_that_was_not_posted_is_not_awaited() -> None:
+def test_a_bind_that_was_not_posted_is_not_awaited():
     """mana allocates windows, but binds none: eight rows would wait for 20 s each."""
     (mana,) = (persona for persona in PERSONAS if persona.name == "mana")
     rows = [case for case in load_suite().cases if case.id.startswith("bind_mw/keys_of_others/")]
@@ -66,7 +66,7 @@ def test_a_bind_that_was_not_posted_is_not_awaited() -> None:
     assert run_clean(mana, rows).waited_s == 0.0
 
 
-def test_a_write_that_iwarp_does_not_acknowledge_is_awaited_briefly() -> None:
+def test_a_write_that_iwarp_does_not_acknowledge_is_awaited_briefly():
     """A refused write completes with SUCCESS, and a shared receive queue flushes no receive."""
     (cxgb4,) = (persona for persona in PERSONAS if persona.name == "cxgb4")
     rows = [case for case in load_suite().cases if case.id.startswith("reg_mr/shared_receives/")]
@@ -76,11 +76,8 @@ def test_a_write_that_iwarp_does_not_acknowledge_is_awaited_briefly() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("more", "most_s"), [((), FAST_S), (SILENT, SILENT_S)])
-def test_the_default_tier_takes_the_stated_time_on_a_nic(
-    more: tuple[str, ...],
-    most_s: int,
-) -> None:
+@pytest.mark.parametrize("more, most_s", [((), FAST_S), (SILENT, SILENT_S)])
+def test_the_default_tier_takes_the_stated_time_on_a_nic(more, most_s):
     cases = [case for case in of_tier(load_suite().cases, DEFAULT) if not is_dear(case)]
     ran = run_clean(mlx5(*more), cases)
     assert 5 < ran.nic_s < most_s

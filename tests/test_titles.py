@@ -1,7 +1,5 @@
 """Tests of the titles of defects, which are made of the cause, the rules and what was seen."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +29,7 @@ TITLES = {
 }
 
 
-def test_a_title_is_made_of_the_cause_of_the_rules_and_of_what_was_seen() -> None:
+def test_a_title_is_made_of_the_cause_of_the_rules_and_of_what_was_seen():
     shorts = {rule.id: rule.short for rule in load_suite().registry.values()}
     titles = {defect.fingerprint: defect.title for defect in defects_of(results("forky"), shorts)}
     assert {fingerprint: titles[fingerprint] for fingerprint in TITLES} == TITLES
@@ -39,7 +37,7 @@ def test_a_title_is_made_of_the_cause_of_the_rules_and_of_what_was_seen() -> Non
     assert without["4703b67c7434"] == "a valid registration is refused with EOPNOTSUPP: REG-11"
 
 
-def test_a_title_names_the_command_the_memory_and_the_operation_of_all_its_symptoms() -> None:
+def test_a_title_names_the_command_the_memory_and_the_operation_of_all_its_symptoms():
     crash = next(
         item for item in symptoms("forky") if "6c8e18b350a5" in cause_of(item).fingerprints
     )
@@ -81,7 +79,7 @@ def at_points(*points: tuple[str, FaultKind, dict[str, str]]) -> list[str]:
     return [defect.title for defect in defects_of([record])]
 
 
-def test_one_cause_at_points_with_several_rules_and_keys_is_one_defect() -> None:
+def test_one_cause_at_points_with_several_rules_and_keys_is_one_defect():
     cut = {"operation": "ATOMIC_FETCH_AND_ADD", "before": "cut_read", "key": "window"}
     later = {**cut, "before": "refused"}
     lost = [("BIND-07", FaultKind.NOT_ARRIVED, cut), ("REG-12", FaultKind.NOT_ARRIVED, later)]
@@ -115,7 +113,7 @@ def test_one_cause_at_points_with_several_rules_and_keys_is_one_defect() -> None
     ]
 
 
-def test_the_title_of_a_wrong_completion_names_its_wrong_fields() -> None:
+def test_the_title_of_a_wrong_completion_names_its_wrong_fields():
     record = symptoms("forky")[0].record
     seen = ["the flag GRH, which is valid only for datagrams", "wr_id 5 instead of 7"]
     fault = {"kind": "different", "verb": "completion_fields", "seen": seen}
@@ -125,7 +123,7 @@ def test_the_title_of_a_wrong_completion_names_its_wrong_fields() -> None:
     )
 
 
-def test_the_title_of_a_kernel_warning_names_the_driver_and_of_an_invalidation_the_window() -> None:
+def test_the_title_of_a_kernel_warning_names_the_driver_and_of_an_invalidation_the_window():
     crash = next(item for item in symptoms("siw") if "f7496e71ec5f" in cause_of(item).fingerprints)
     (defect,) = defects_of([crash.record], {"REG-23": "memory that cannot be registered"})
     assert " below siw_umem_get (siw), during a registration" in defect.title
@@ -136,7 +134,7 @@ def test_the_title_of_a_kernel_warning_names_the_driver_and_of_an_invalidation_t
     assert defect.title.endswith("during an invalidation of a window that is not bound")
 
 
-def test_the_title_of_a_report_of_kasan_names_the_error_and_the_function() -> None:
+def test_the_title_of_a_report_of_kasan_names_the_error_and_the_function():
     (dead,) = [
         defect for defect in defects_of(results("forky")) if defect.fingerprint == "6c8e18b350a5"
     ]

@@ -1,8 +1,6 @@
 """Tests of what depends on the transport: data that are lost or late, capabilities that are not declared, and the rows that
 need immediate data."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.defects import Severity
@@ -18,13 +16,10 @@ from samples import case
 
 
 @pytest.mark.parametrize(
-    ("reported", "severity"),
+    "reported, severity",
     [(64, Severity.MEMORY), (40, Severity.VALID_REFUSED)],
 )
-def test_missing_data_of_a_completed_receive_are_misplaced_or_lost(
-    reported: int,
-    severity: Severity,
-) -> None:
+def test_missing_data_of_a_completed_receive_are_misplaced_or_lost(reported, severity):
     """A receive completion of another length belongs to the next message, and the expected message was lost."""
     when = "op: RECV, qp_type: UD, lkey: mr.lkey, addr: buf, length: 64"
     set_up = "mrs: {mr: {access: [LOCAL_WRITE]}}"
@@ -54,13 +49,13 @@ def test_missing_data_of_a_completed_receive_are_misplaced_or_lost(
     "opcode",
     ["SEND", "RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD", "FLUSH_GLOBAL"],
 )
-def test_only_requests_without_a_response_are_unacknowledged_and_only_on_iwarp(opcode: str) -> None:
+def test_only_requests_without_a_response_are_unacknowledged_and_only_on_iwarp(opcode):
     assert IWARP.acknowledges(opcode) == (opcode not in ("SEND", "RDMA_WRITE"))
     assert INFINIBAND.acknowledges(opcode)
     assert ROCE.acknowledges(opcode)
 
 
-def test_capabilities_that_a_transport_lacks_are_not_declared() -> None:
+def test_capabilities_that_a_transport_lacks_are_not_declared():
     attributes = DeviceAttributes(0, 0, 0, 0)
     lacking = {name for name, has in declared_capabilities(attributes, ROCE).items() if has}
     assert lacking - {
@@ -73,7 +68,7 @@ def test_capabilities_that_a_transport_lacks_are_not_declared() -> None:
     }
 
 
-def test_on_demand_memory_is_declared_for_each_transport() -> None:
+def test_on_demand_memory_is_declared_for_each_transport():
     """The masks are those of rxe, which declares no operation for UC."""
     attributes = DeviceAttributes(0, 0, 1, 0xFF, odp_uc_caps=0, odp_ud_caps=0x23, odp_xrc_caps=0x29)
     caps = declared_capabilities(attributes)
@@ -89,13 +84,10 @@ def test_on_demand_memory_is_declared_for_each_transport() -> None:
 
 
 @pytest.mark.parametrize(
-    ("elements", "declared"),
+    "elements, declared",
     [(0, True), (1, False), (2, False), (3, True), (32, True)],
 )
-def test_lists_of_reads_need_as_many_elements_as_the_tables_use(
-    elements: int,
-    declared: bool,
-) -> None:
+def test_lists_of_reads_need_as_many_elements_as_the_tables_use(elements, declared):
     assert declared_capabilities(DeviceAttributes(0, 0, 0, 0, elements))["read_lists"] is declared
     assert (
         declared_capabilities(DeviceAttributes(0, 0, 0, 0, max_sge=elements))["lists"] is declared
@@ -115,7 +107,7 @@ def sends_immediates(row: Case) -> bool:
     return any("WITH_IMM" in str(step) or step.call in OF_SEVERAL_MESSAGES for step in steps)
 
 
-def test_every_row_and_point_with_immediate_data_needs_this_capability() -> None:
+def test_every_row_and_point_with_immediate_data_needs_this_capability():
     cases = load_suite().cases
     rows = [case for case in cases if case.sweep is None]
     using = {row.id for row in rows if sends_immediates(row)}

@@ -24,7 +24,7 @@ from conformance.model.kind import Kind
 from conformance.tables.suite import ROOT, Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from fixtures.system.processes import die_with_parent
-from kinds import Patch, Says, rows
+from kinds import rows
 from patience import PATIENCE_S, await_true, is_running
 from samples import user_error
 from trial import report, violation_runs
@@ -51,7 +51,7 @@ def cases_of(*rules: str, suite: Suite = SUITE) -> list[Case]:
     return [case for case in suite.cases if case.kind is Kind.ROW and set(case.rules) & set(rules)]
 
 
-def test_violations_have_unique_names_descriptions_and_a_rule() -> None:
+def test_violations_have_unique_names_descriptions_and_a_rule():
     names = {violation.name for violation in VIOLATIONS}
     assert len(names) == len(VIOLATIONS)
     assert [violation.name for violation in VIOLATIONS if not violation.about.endswith(".")] == []
@@ -73,7 +73,7 @@ class RefusesEverything(Device):
         return errno.EOPNOTSUPP
 
 
-def test_a_violation_that_breaks_nothing_survives() -> None:
+def test_a_violation_that_breaks_nothing_survives():
     finding = try_violation(
         Violation("sound", "REG-15", "Nothing.", Device),
         cases_of("REG-15", "DEREG-01"),
@@ -81,14 +81,14 @@ def test_a_violation_that_breaks_nothing_survives() -> None:
     assert (finding.outcome, finding.by) == (SURVIVED, ())
 
 
-def test_a_violation_detected_only_by_other_rules_is_misattributed() -> None:
+def test_a_violation_detected_only_by_other_rules_is_misattributed():
     wrongly = replace(named("keys-outlive-the-region"), rule="REG-15")
     finding = try_violation(wrongly, cases_of("REG-15", "DEREG-01"))
     assert finding.outcome == MISATTRIBUTED
     assert {"dereg_mr", "reg_dmabuf_mr"} <= {case.split("/")[0] for case in finding.by}
 
 
-def test_a_device_that_refuses_every_registration_fails_the_rules_of_registrations() -> None:
+def test_a_device_that_refuses_every_registration_fails_the_rules_of_registrations():
     for rule in ("REG-01", "REG-03", "REG-17", "IOVA-01", "IOVA-04"):
         finding = try_violation(
             Violation("deaf", rule, "Everything is refused.", RefusesEverything),
@@ -97,13 +97,13 @@ def test_a_device_that_refuses_every_registration_fails_the_rules_of_registratio
         assert finding.outcome == KILLED
 
 
-def test_a_failing_reference_is_refused_as_baseline(monkeypatch: Patch) -> None:
+def test_a_failing_reference_is_refused_as_baseline(monkeypatch):
     monkeypatch.setattr(Device, "write_alone", lambda self, access: False)
     with user_error("reg_mr/access_flags/remote-write", status=3, one_line=False):
         check_baseline(cases_of("REG-15"))
 
 
-def test_several_processes_return_the_findings_of_one_process_in_order() -> None:
+def test_several_processes_return_the_findings_of_one_process_in_order():
     few = [violation for violation in VIOLATIONS if violation.rule in ("DEREG-03", "REG-03")]
     cases = cases_of("DEREG-03", "REG-03")
     alone = [try_violation(violation, cases) for violation in few]
@@ -111,7 +111,7 @@ def test_several_processes_return_the_findings_of_one_process_in_order() -> None
     assert {finding.outcome for finding in alone} == {KILLED}
 
 
-def test_a_process_that_dies_ends_the_trial_with_the_name_of_the_violation() -> None:
+def test_a_process_that_dies_ends_the_trial_with_the_name_of_the_violation():
     deadly = Violation("deadly", "REG-03", "A registration kills the process.", Deadly)
     with user_error(
         "a process of the trial died during deadly; try each name separately",
@@ -120,7 +120,7 @@ def test_a_process_that_dies_ends_the_trial_with_the_name_of_the_violation() -> 
         list(try_all([deadly], cases_of("REG-03"), jobs=1))
 
 
-def test_a_task_that_takes_long_is_named_while_it_runs(tmp_path: Path) -> None:
+def test_a_task_that_takes_long_is_named_while_it_runs(tmp_path):
     noticed = tmp_path / "noticed"
 
     def task(number: int) -> int:
@@ -134,10 +134,7 @@ def test_a_task_that_takes_long_is_named_while_it_runs(tmp_path: Path) -> None:
     assert list(in_processes(task, ["long"], jobs=1, waiting=waiting)) == [0]
 
 
-def test_the_progress_of_a_violation_that_survives_is_a_line_each_minute(
-    monkeypatch: Patch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_progress_of_a_violation_that_survives_is_a_line_each_minute(monkeypatch, capsys):
     now = iter([0.0, 30.0, 61.0, 90.0, 122.0])
     clock = types.SimpleNamespace(monotonic=lambda: next(now))
     monkeypatch.setattr(violation_runs, "time", clock)
@@ -148,9 +145,7 @@ def test_the_progress_of_a_violation_that_survives_is_a_line_each_minute(
     assert capsys.readouterr().err.splitlines() == lines
 
 
-def test_an_exception_in_a_process_is_reported_with_the_name_of_the_violation_and_its_place() -> (
-    None
-):
+def test_an_exception_in_a_process_is_reported_with_the_name_of_the_violation_and_its_place():
     def task(number: int) -> int:
         return {0: 0}[number]
 
@@ -163,7 +158,7 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_sigint_ends_a_trial_and_all_its_processes() -> None:
+def test_sigint_ends_a_trial_and_all_its_processes():
     """One of the processes is stopped before the signal."""
     trial_of_all = [sys.executable, "-P", "-m", "commands", "trial", "personas", "--jobs", "2"]
     # a process that a shell starts in the background ignores SIGINT
@@ -194,7 +189,7 @@ def finding(outcome: str, rule: str = "REG-15") -> Finding:
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "passed"),
+    "outcomes, passed",
     [
         ([KILLED] * 20, True),
         ([KILLED] * 19 + [MISATTRIBUTED], True),
@@ -202,16 +197,13 @@ def finding(outcome: str, rule: str = "REG-15") -> Finding:
         ([KILLED] * 99 + [SURVIVED], False),
     ],
 )
-def test_a_trial_passes_without_survivors_and_with_few_misattributed(
-    outcomes: list[str],
-    passed: bool,
-) -> None:
+def test_a_trial_passes_without_survivors_and_with_few_misattributed(outcomes, passed):
     assert (
         Trial([finding(outcome) for outcome in outcomes], {}, 1.0, "the reference").passed is passed
     )
 
 
-def test_a_violation_known_as_undetectable_must_survive() -> None:
+def test_a_violation_known_as_undetectable_must_survive():
     entry = {"name": "no page says so"}
     survived = Trial([finding(SURVIVED)], {}, 1.0, "the reference", undetected=entry)
     assert survived.passed
@@ -221,7 +213,7 @@ def test_a_violation_known_as_undetectable_must_survive() -> None:
     assert "killed        REG-15" in report.summary(detected)
 
 
-def test_a_report_has_the_kill_ratio_by_rule(tmp_path: Path) -> None:
+def test_a_report_has_the_kill_ratio_by_rule(tmp_path):
     trial = Trial(
         [finding(KILLED), finding(SURVIVED), finding(KILLED, "REG-16")],
         {"REREG-15": "why"},
@@ -239,7 +231,7 @@ def test_a_report_has_the_kill_ratio_by_rule(tmp_path: Path) -> None:
     assert "not tried: REREG-15, because why" in report.summary(trial)
 
 
-def test_each_finding_of_a_trial_is_written_at_once(tmp_path: Path) -> None:
+def test_each_finding_of_a_trial_is_written_at_once(tmp_path):
     def findings() -> Iterator[Finding]:
         yield finding(KILLED)
         yield finding(SURVIVED)
@@ -252,7 +244,7 @@ def test_each_finding_of_a_trial_is_written_at_once(tmp_path: Path) -> None:
     assert [json.loads(line)["outcome"] for line in lines] == [KILLED, SURVIVED]
 
 
-def test_a_few_violations_are_tried_by_name(monkeypatch: Patch, capsys: Says) -> None:
+def test_a_few_violations_are_tried_by_name(monkeypatch, capsys):
     rules = {
         violation.rule
         for violation in VIOLATIONS
@@ -287,13 +279,13 @@ def test_a_few_violations_are_tried_by_name(monkeypatch: Patch, capsys: Says) ->
     [variant for variant in PERMITTED_VARIANTS if not variant.written],
     ids=lambda variant: variant.name,
 )
-def test_a_permitted_variant_passes_the_cases_of_its_rule(variant: Violation) -> None:
+def test_a_permitted_variant_passes_the_cases_of_its_rule(variant):
     """All other cases are tried on the permitted variants every night (.ci/nightly)."""
     finding = try_violation(variant, [case for case in DEFAULT_CASES if variant.rule in case.rules])
     assert (finding.by, finding.broken, finding.reason) == ((), (), "")
 
 
-def test_permitted_variants_depart_only_from_recommendations() -> None:
+def test_permitted_variants_depart_only_from_recommendations():
     departing = [variant for variant in PERMITTED_VARIANTS if variant.departs_from]
     assert departing
     assert {
@@ -303,7 +295,7 @@ def test_permitted_variants_depart_only_from_recommendations() -> None:
     }
 
 
-def test_cases_of_a_recommendation_do_not_fail_its_permitted_variant() -> None:
+def test_cases_of_a_recommendation_do_not_fail_its_permitted_variant():
     variant = named("local-errors-are-queue-errors")
     cases = [case for case in DEFAULT_CASES if set(case.rules) <= {"STAT-03", "STAT-04"}]
     assert cases
@@ -312,14 +304,10 @@ def test_cases_of_a_recommendation_do_not_fail_its_permitted_variant() -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "broken", "output"),
+    "by, broken, output",
     [(("a/b/c",), (), "a/b/c: why"), ((), ("a/b/d: harness",), "a/b/d: harness"), ((), (), "")],
 )
-def test_a_permitted_variant_that_fails_or_breaks_a_case_is_a_false_alarm(
-    by: tuple[str, ...],
-    broken: tuple[str, ...],
-    output: str,
-) -> None:
+def test_a_permitted_variant_that_fails_or_breaks_a_case_is_a_false_alarm(by, broken, output):
     variant = Finding("any", "REG-21", "About it.", SURVIVED, by, "why" if by else "", 1, broken)
     trial = Trial([], UNTRIABLE, 0.0, "the reference", [variant])
     assert trial.passed is not bool(output)
@@ -354,16 +342,16 @@ def row_of(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("row", "answer"),
+    "row, answer",
     [row for row in rows("mutants_in_tables") if row[1].isdigit()],
 )
-def test_a_mutant_replaces_members_of_the_class(tmp_path: Path, row: str, answer: str) -> None:
+def test_a_mutant_replaces_members_of_the_class(tmp_path, row, answer):
     (violation,) = made(tmp_path, row_of(row))
     assert (violation.name, violation.rule, violation.about) == ("some-name", "R-1", "A sentence.")
     assert violation.kind().answer(10, 3) == int(answer)
 
 
-def test_mutants_can_be_permitted_or_blind_and_have_further_rules(tmp_path: Path) -> None:
+def test_mutants_can_be_permitted_or_blind_and_have_further_rules(tmp_path):
     row = "- one: A sentence.\n  R-1 permitted answer: 7\n- two: Another.\n  R-2 blind answer: 8\n"
     mutants = list(made(tmp_path, row + "  also: [R-3, R-4 blind three]\n"))
     assert [(mutant.name, mutant.rule, mutant.written, mutant.permitted) for mutant in mutants] == [
@@ -375,10 +363,10 @@ def test_mutants_can_be_permitted_or_blind_and_have_further_rules(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    "row, said",
     [row for row in rows("mutants_in_tables") if row[1][0] == ":"],
 )
-def test_a_mistake_in_a_table_of_mutants_is_located(tmp_path: Path, row: str, said: str) -> None:
+def test_a_mistake_in_a_table_of_mutants_is_located(tmp_path, row, said):
     place, _, message = said.partition(" ")
     with pytest.raises(UserError) as raised:
         list(made(tmp_path, row_of(row)))

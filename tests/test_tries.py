@@ -1,7 +1,5 @@
 """Tests of sweeps and rows over an unreliable transport, which may lose a message: what must arrive is tried several times."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -50,7 +48,7 @@ def losing(losses: int) -> Device:
     return device(put=put)
 
 
-def test_messages_lost_by_an_unreliable_transport_are_sent_again() -> None:
+def test_messages_lost_by_an_unreliable_transport_are_sent_again():
     case = samples.case(UNRELIABLE)
     for losses, verdicts in ((1, {"PASS": 6}), (4, {"PASS": 6}), (99, {"PASS": 3, "FAIL": 3})):
         points = run_on(losing(losses), case).points
@@ -62,14 +60,10 @@ def test_messages_lost_by_an_unreliable_transport_are_sent_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("losses", "verdict", "tries"),
+    "losses, verdict, tries",
     [(0, "PASS", None), (1, "PASS", 2), (2, "PASS", 3), (3, "FAIL", 3)],
 )
-def test_a_row_over_an_unreliable_transport_counts_its_tries(
-    losses: int,
-    verdict: str,
-    tries: int | None,
-) -> None:
+def test_a_row_over_an_unreliable_transport_counts_its_tries(losses, verdict, tries):
     with closing(ReferenceBench(losing(losses))) as bench:
         done = run_case(
             samples.case(UNRELIABLE_ROW.replace("OUTCOME", "success")),
@@ -79,7 +73,7 @@ def test_a_row_over_an_unreliable_transport_counts_its_tries(
     assert bool(done.judgement.notes) == (tries is not None)
 
 
-def test_messages_that_must_not_arrive_are_sent_once() -> None:
+def test_messages_that_must_not_arrive_are_sent_once():
     with closing(ReferenceBench(losing(0))) as bench:
         done = run_case(
             samples.case(UNRELIABLE_ROW.replace("OUTCOME", "refused")),

@@ -1,7 +1,5 @@
 """Tests of cases with requests in flight during their call: when they count as in flight, and how often they are tried."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from unittest.mock import Mock
 
@@ -11,7 +9,7 @@ from conformance.bench.memory_areas import Part
 from conformance.bench.work_requests import Completion
 from conformance.execution import runner
 from conformance.execution.in_flight import await_traffic
-from conformance.execution.runner import RunContext, run_case
+from conformance.execution.runner import run_case
 from conformance.model.case import Expectation, Step
 from test_runner import SUITE, awaited, run
 from trial.reference.bench import ReferenceBench
@@ -21,7 +19,7 @@ __all__ = ["run"]  # a fixture
 
 
 @pytest.mark.parametrize(
-    ("statuses", "overlapped"),
+    "statuses, overlapped",
     [
         (["SUCCESS"] * 12, False),
         (["SUCCESS"] * 4 + ["WR_FLUSH_ERR"] * 8, False),
@@ -30,10 +28,7 @@ __all__ = ["run"]  # a fixture
     ],
     ids=["fast", "flushed", "refused", "unfinished"],
 )
-def test_a_request_was_in_flight_if_it_was_refused_or_is_not_complete(
-    statuses: list[str],
-    overlapped: bool,
-) -> None:
+def test_a_request_was_in_flight_if_it_was_refused_or_is_not_complete(statuses, overlapped):
     completions = [[Completion(number, status) for number, status in enumerate(statuses)], []]
     with closing(ReferenceBench(Device())) as bench:
         memory = bench.allocate("anonymous", 4096)
@@ -51,7 +46,7 @@ def test_a_request_was_in_flight_if_it_was_refused_or_is_not_complete(
 
 
 @pytest.mark.parametrize(
-    ("attempts", "number", "verdict"),
+    "attempts, number, verdict",
     [
         pytest.param(["early"] * 2 + ["seen"] * 3 + ["moved"], 6, "FAIL", id="late"),
         pytest.param(["moved"], 1, "FAIL", id="at-once"),
@@ -60,12 +55,8 @@ def test_a_request_was_in_flight_if_it_was_refused_or_is_not_complete(
     ],
 )
 def test_a_case_with_requests_in_flight_is_tried_until_it_shows_a_violation(
-    run: RunContext,
-    monkeypatch: pytest.MonkeyPatch,
-    attempts: list[str],
-    number: int,
-    verdict: str,
-) -> None:
+    run, monkeypatch, attempts, number, verdict
+):
     name = "dereg_mr/in_flight/rdma-read-in-flight"
     case = next(case for case in SUITE.cases if case.id == name)
     outcomes = {

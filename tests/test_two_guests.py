@@ -2,8 +2,6 @@
 hosts. All tests use the same two guests, because booting a guest takes long. Tests that need no kernel are in
 test_remote_host.py. RDMA_CTS_TWO_GUESTS=DIR keeps the files of the runs in DIR."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -146,7 +144,7 @@ def output_of(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("option", "file", "why"),
+    "option, file, why",
     [
         ("UserKnownHostsFile", "none", "its host key is not known; "),
         ("UserKnownHostsFile", "others", "its host key is not the known key"),
@@ -154,12 +152,8 @@ def output_of(process: subprocess.Popen[str]) -> str:
     ],
 )
 def test_a_host_with_another_key_is_not_trusted_and_no_password_is_asked_for(
-    guests: dict[str, SshGuest],
-    tmp_path: Path,
-    option: str,
-    file: str,
-    why: str,
-) -> None:
+    guests, tmp_path, option, file, why
+):
     guest = guests["left"]
     keys_in(tmp_path)
     kind, key, *_ = (tmp_path / "host_key.pub").read_text().split()
@@ -170,9 +164,7 @@ def test_a_host_with_another_key_is_not_trusted_and_no_password_is_asked_for(
     assert status == 3
 
 
-def test_doctor_reports_a_full_disk_of_the_host_and_leaves_no_files_there(
-    guests: dict[str, SshGuest],
-) -> None:
+def test_doctor_reports_a_full_disk_of_the_host_and_leaves_no_files_there(guests):
     guest = guests["left"]
     assert "Works now: On an RDMA device of" in said(guests, "doctor", "--host", guest.address)[0]
     output_on(guest, "mount -t tmpfs -o size=64k small /tmp")
@@ -184,10 +176,7 @@ def test_doctor_reports_a_full_disk_of_the_host_and_leaves_no_files_there(
     assert output_on(guest, "ls /tmp; echo listed") == "listed\n"
 
 
-def test_requests_from_another_host_have_the_verdicts_of_loopback(
-    guests: dict[str, SshGuest],
-    folder: Path,
-) -> None:
+def test_requests_from_another_host_have_the_verdicts_of_loopback(guests, folder):
     """A device of the left guest is under test, and a device of the right guest posts the requests."""
     of = f"run --host {guests['left'].address} --device wire0 --no-confirm --only {' --only '.join(FEW_POINTS)}"
     for name, more in (("loopback", ()), ("peer", ("--peer", f"root@{WIRED}:wire0"))):
@@ -200,10 +189,7 @@ def test_requests_from_another_host_have_the_verdicts_of_loopback(
     assert said(guests, "compare", *outs)[1] == 0
 
 
-def test_a_reset_of_the_peers_host_affects_only_the_case_in_flight(
-    guests: dict[str, SshGuest],
-    folder: Path,
-) -> None:
+def test_a_reset_of_the_peers_host_affects_only_the_case_in_flight(guests, folder):
     """The host of the peer is reset and boots again; no other case is affected."""
     out = folder / "out"
     of = (
@@ -248,10 +234,7 @@ def boots(run: Recorded) -> int:
     return len({line["boot_id"] for line in run.others if line["type"] == "worker"})
 
 
-def test_a_lab_runs_on_both_hosts_at_once_and_no_node_differs(
-    guests: dict[str, SshGuest],
-    folder: Path,
-) -> None:
+def test_a_lab_runs_on_both_hosts_at_once_and_no_node_differs(guests, folder):
     out = folder / "out"
     of = ("--verb", "reg_mr", "-k", "access_flags", "--out", out)
     output, _ = said(guests, "run", "--lab", lab_of(guests, folder), *of)
@@ -282,10 +265,7 @@ def started_and_ended(run: Recorded) -> tuple[float, float]:
     return begin, begin + float(footer_of(run)["duration_s"])
 
 
-def test_a_panic_of_one_host_affects_one_case_there_and_nothing_elsewhere(
-    guests: dict[str, SshGuest],
-    folder: Path,
-) -> None:
+def test_a_panic_of_one_host_affects_one_case_there_and_nothing_elsewhere(guests, folder):
     out, victim = folder / "out", guests["right"]
     of = f"--verb dereg_mr -k dead_keys --no-confirm --out {out}"
     run = started(guests, "run", "--lab", str(lab_of(guests, folder)), *of.split())
@@ -319,10 +299,7 @@ def test_a_panic_of_one_host_affects_one_case_there_and_nothing_elsewhere(
     assert output_on(victim, "ls /tmp; echo listed") == "listed\n"
 
 
-def test_a_lab_that_is_killed_is_resumed_as_a_whole(
-    guests: dict[str, SshGuest],
-    folder: Path,
-) -> None:
+def test_a_lab_that_is_killed_is_resumed_as_a_whole(guests, folder):
     out = folder / "out"
     chosen = ("--verb", "dereg_mr", "-k", "dead_keys", "--no-confirm")
     run = started(guests, "run", "--lab", str(lab_of(guests, folder)), *chosen, "--out", str(out))

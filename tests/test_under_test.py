@@ -7,9 +7,7 @@ import os
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +15,7 @@ from conformance.errors import UserError
 from conformance.kernel.build_ids import suspects_of, under_test
 from conformance.tables.suite import ROOT
 from fixtures.guest import exchange
-from fixtures.guest.driver import DRIVERS, Driver
+from fixtures.guest.driver import DRIVERS
 from fixtures.guest.exchange import Exchange
 from fixtures.guest.image import Image
 from fixtures.guest.kernel import release_of
@@ -25,7 +23,6 @@ from fixtures.guest.recipe import Recipe
 from fixtures.guest.under_test import Builds, Prepared, UnderTest
 from fixtures.system.digests import below
 from fixtures.system.rdma_core import find_rdma_core
-from kinds import Patch
 from samples import laid, user_error
 
 RELEASE = "7.2.0-image"
@@ -73,27 +70,27 @@ def files_of(prepared: Prepared) -> list[str]:
     return [name for name, _ in below(prepared.overlay)]
 
 
-def test_without_builds_the_image_is_what_is_under_test(tmp_path: Path) -> None:
+def test_without_builds_the_image_is_what_is_under_test(tmp_path):
     assert own().hashes() == {"image": "digest"}
     assert own().lay_out(tmp_path / "stage").overlay is None
 
 
-def test_the_release_of_a_kernel_is_read_from_its_file(tmp_path: Path) -> None:
+def test_the_release_of_a_kernel_is_read_from_its_file(tmp_path):
     assert release_of(bzimage(tmp_path / "bzImage", "7.3.0-mine")) == "7.3.0-mine"
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", bytes(0x400), bytes(0x202) + b"HdrS"])
-def test_a_file_that_is_not_a_kernel_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_kernel_is_refused(tmp_path, content):
     (tmp_path / "vmlinux").write_bytes(content)
     with pytest.raises(UserError, match="not a bootable x86 kernel"):
         release_of(tmp_path / "vmlinux")
 
 
 @pytest.mark.parametrize(
-    ("suffix", "pack"),
+    "suffix, pack",
     [("", bytes), (".xz", lzma.compress), (".gz", gzip.compress)],
 )
-def test_a_single_module_replaces_that_of_the_image(tmp_path: Path, suffix: str, pack: Any) -> None:
+def test_a_single_module_replaces_that_of_the_image(tmp_path, suffix, pack):
     mine = own(modules=laid(tmp_path / "mine", {f"rdma_rxe.ko{suffix}": pack(module())}))
     prepared = mine.lay_out(tmp_path / "stage")
     assert files_of(prepared) == [f"usr/lib/modules/{RELEASE}/updates/rdma_rxe.ko"]
@@ -106,7 +103,7 @@ def kernel(tmp_path: Path) -> Path:
     return bzimage(tmp_path / "bzImage", MINE)
 
 
-def test_a_kernel_has_its_own_modules_and_initrd(tmp_path: Path, kernel: Path) -> None:
+def test_a_kernel_has_its_own_modules_and_initrd(tmp_path, kernel):
     mine = own(kernel=kernel, modules=tree(tmp_path / "mine", MINE))
     prepared = mine.lay_out(tmp_path / "stage")
     assert prepared.image.vmlinuz == kernel
@@ -120,10 +117,7 @@ def test_a_kernel_has_its_own_modules_and_initrd(tmp_path: Path, kernel: Path) -
     }
 
 
-def test_with_an_empty_directory_of_modules_all_modules_are_built_in(
-    tmp_path: Path,
-    kernel: Path,
-) -> None:
+def test_with_an_empty_directory_of_modules_all_modules_are_built_in(tmp_path, kernel):
     prepared = own(kernel=kernel, modules=laid(tmp_path / "none", {})).lay_out(tmp_path / "stage")
     assert b"virtio_blk" not in prepared.image.initrd.read_bytes()
     assert prepared.prepare == "depmod -a\n", (
@@ -134,11 +128,7 @@ def test_with_an_empty_directory_of_modules_all_modules_are_built_in(
 
 
 @pytest.mark.parametrize("built_in", [("virtio_blk",), ("ib_core",), ("virtio_blk", "ib_core")])
-def test_built_in_modules_are_left_out_and_known_to_modprobe(
-    tmp_path: Path,
-    kernel: Path,
-    built_in: tuple[str, ...],
-) -> None:
+def test_built_in_modules_are_left_out_and_known_to_modprobe(tmp_path, kernel, built_in):
     modules = tree(tmp_path / "mine", MINE)
     folder = modules / "lib/modules" / MINE
     for name in built_in:
@@ -154,7 +144,7 @@ def test_built_in_modules_are_left_out_and_known_to_modprobe(
     assert carried.read_text() == list_of_them
 
 
-def test_of_a_tree_for_the_images_kernel_only_the_rdma_modules_are_used(tmp_path: Path) -> None:
+def test_of_a_tree_for_the_images_kernel_only_the_rdma_modules_are_used(tmp_path):
     modules = tree(tmp_path / "mine")
     laid(modules / "lib/modules" / RELEASE, {"kernel/of_no_use.ko": module()})
     assert sorted(own(modules=modules).hashes()["modules"]["files"]) == [
@@ -171,7 +161,7 @@ def refused(**builds: Path) -> str:
     return str(caught.value)
 
 
-def test_builds_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, kernel: Path) -> None:
+def test_builds_that_do_not_fit_are_refused_in_one_line(tmp_path, kernel):
     empty, no = laid(tmp_path / "empty", {}), tmp_path / "no"
     mine = laid(tmp_path / "mine", {"rdma_rxe.ko": module("6.1.0-other")})
     early = laid(tmp_path / "early", {"virtio_blk.ko": module()})
@@ -190,9 +180,7 @@ def test_builds_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, kernel: 
     assert "has no module; give what" in refused(kernel=kernel, modules=laid(empty, {"README": ""}))
 
 
-def test_an_overlay_is_laid_below_usr_where_the_image_has_a_link_of_the_merged_usr(
-    tmp_path: Path,
-) -> None:
+def test_an_overlay_is_laid_below_usr_where_the_image_has_a_link_of_the_merged_usr(tmp_path):
     names = (
         "lib/x86_64-linux-gnu/mine.so",
         "etc/ld.so.preload",
@@ -224,10 +212,7 @@ def test_an_overlay_is_laid_below_usr_where_the_image_has_a_link_of_the_merged_u
     ],
     ids=["content", "name", "mode"],
 )
-def test_every_change_of_an_overlay_changes_its_hash(
-    tmp_path: Path,
-    change: Callable[[Path], object],
-) -> None:
+def test_every_change_of_an_overlay_changes_its_hash(tmp_path, change):
     folder = laid(tmp_path / "mine", {"file": "one"})
     before = own(overlay=folder).hashes()["overlay"]["sha256"]
     change(folder / "file")
@@ -248,7 +233,7 @@ def rdma_core(root: Path, libraries: str, providers: str, bindings: str) -> Path
 
 
 @pytest.mark.parametrize(
-    ("libraries", "providers", "bindings"),
+    "libraries, providers, bindings",
     [
         ("build/lib", "build/lib", "build/python"),
         ("lib", "lib/libibverbs", "lib/python3.14/site-packages"),
@@ -256,12 +241,7 @@ def rdma_core(root: Path, libraries: str, providers: str, bindings: str) -> Path
         ("lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu/libibverbs", "lib/python3/dist-packages"),
     ],
 )
-def test_a_build_tree_and_every_usual_prefix_are_found(
-    tmp_path: Path,
-    libraries: str,
-    providers: str,
-    bindings: str,
-) -> None:
+def test_a_build_tree_and_every_usual_prefix_are_found(tmp_path, libraries, providers, bindings):
     build = find_rdma_core(rdma_core(tmp_path, libraries, providers, bindings))
     assert sorted(name for name, _ in build.files()) == [
         "lib/libibverbs.so.1",
@@ -286,7 +266,7 @@ def note(name: bytes, kind: int, content: bytes) -> bytes:
     return struct.pack("=III", len(name), len(content), kind) + name + content
 
 
-def test_kernel_modules_and_libraries_are_identified_by_their_marks(tmp_path: Path) -> None:
+def test_kernel_modules_and_libraries_are_identified_by_their_marks(tmp_path):
     notes = (
         note(b"Xen\0", 3, b"1234")
         + note(b"GNU\0", 1, b"1234")
@@ -328,7 +308,7 @@ def test_kernel_modules_and_libraries_are_identified_by_their_marks(tmp_path: Pa
     assert suspects_of("rxe0", "rxe", sys) == ["ib_core", "ib_uverbs", "rxe0", "rxe", "rdma_rxe"]
 
 
-def test_a_system_without_build_ids_is_not_an_error(tmp_path: Path) -> None:
+def test_a_system_without_build_ids_is_not_an_error(tmp_path):
     (tmp_path / "maps").write_text("")
     assert under_test("rxe", tmp_path / "sys", tmp_path / "maps") == {
         "kernel": {},
@@ -340,7 +320,7 @@ def test_a_system_without_build_ids_is_not_an_error(tmp_path: Path) -> None:
 # Builds that a running guest can load
 
 
-def test_a_running_guest_can_exchange_the_drivers_module_and_libraries(tmp_path: Path) -> None:
+def test_a_running_guest_can_exchange_the_drivers_module_and_libraries(tmp_path):
     modules = laid(tmp_path / "mine", {"rdma_rxe.ko": module()})
     libraries = rdma_core(tmp_path / "core", "lib", "lib", "none")
     laid(libraries, {"lib/librdmacm.so.1.3.65.0": ""})
@@ -358,7 +338,7 @@ def test_a_running_guest_can_exchange_the_drivers_module_and_libraries(tmp_path:
 
 
 @pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
-def test_a_guest_exchanges_the_module_of_its_own_driver(driver: Driver) -> None:
+def test_a_guest_exchanges_the_module_of_its_own_driver(driver):
     text = "from fixtures.guest import exchange; print(exchange.DEVICE, exchange.MODULE)"
     environment = {"PATH": os.environ["PATH"], **driver.environment}
     output = subprocess.check_output(
@@ -384,17 +364,13 @@ def test_a_guest_exchanges_the_module_of_its_own_driver(driver: Driver) -> None:
     ],
     ids=["a kernel", "another module", "pyverbs", "an overlay", "nothing"],
 )
-def test_a_running_guest_cannot_load_any_other_build(
-    tmp_path: Path,
-    builds: Callable[[Path], dict[str, Path]],
-) -> None:
+def test_a_running_guest_cannot_load_any_other_build(tmp_path, builds):
     assert own(**builds(tmp_path)).lay_out(tmp_path / "stage").exchange is None
 
 
 def test_an_exchange_puts_files_and_variables_in_place_and_names_a_library_that_does_not_load(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("COLOUR", "red")
     path = str(tmp_path / "deep/file")
     exchange.make(Exchange({path: b"\0content"}, environment={"COLOUR": "blue"}).packed())
@@ -404,7 +380,7 @@ def test_an_exchange_puts_files_and_variables_in_place_and_names_a_library_that_
         exchange.make(Exchange({path: b""}, libraries=[path]).packed())
 
 
-def test_a_module_that_does_not_load_is_reported(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_module_that_does_not_load_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(exchange, "exchange", lambda path: f"{path.name}: Invalid argument")
     with pytest.raises(
         UserError,

@@ -1,8 +1,6 @@
 """Tests of violations with several outcomes: those never seen again, and those that are seen in some repetitions. A
 defect is as severe as the worst of its outcomes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +14,6 @@ from conformance.defects import Severity
 from conformance.judging import Judgement
 from conformance.model.fault import ON_DEMAND, OWN_ADDRESSES, Fault, FaultKind
 from conformance.results.records import result_record
-from kinds import Cli
 from repeated import Run
 from reports import terminal
 from reports.comparison import (
@@ -75,7 +72,7 @@ def seen(folder: Path, **ends: Sequence[str]) -> tuple[Digest, Run]:
     return read(folder), run
 
 
-def test_violations_never_seen_again_are_counted_separately(tmp_path: Path) -> None:
+def test_violations_never_seen_again_are_counted_separately(tmp_path):
     record_here, run = seen(tmp_path / "new", c4=["FAIL"])
     (record,) = record_here.confirmations
     assert (record["confirmed"], record["repetitions"]) == (False, {"seen": 0, "of": 3})
@@ -93,7 +90,7 @@ def test_violations_never_seen_again_are_counted_separately(tmp_path: Path) -> N
     )
 
 
-def test_a_hang_that_is_never_seen_again_is_undecided(tmp_path: Path) -> None:
+def test_a_hang_that_is_never_seen_again_is_undecided(tmp_path):
     """A busy host can be the reason for a request that does not complete in time, but not for any other violation."""
     once, twice = (
         seen(tmp_path / str(len(ends)), c4=ends)[0] for ends in (["HANG"], ["HANG", "HANG"])
@@ -105,7 +102,7 @@ def test_a_hang_that_is_never_seen_again_is_undecided(tmp_path: Path) -> None:
     assert seen(tmp_path / "failed", c4=["FAIL"])[0].summary.status == 1
 
 
-def test_a_hang_that_another_violation_replaces_counts_as_that_violation(tmp_path: Path) -> None:
+def test_a_hang_that_another_violation_replaces_counts_as_that_violation(tmp_path):
     """The repetition confirms that the rule is violated, but not that a request never completes."""
     digest, _ = seen(tmp_path, c4=["HANG", "FAIL"])
     (record,) = digest.confirmations
@@ -116,7 +113,7 @@ def test_a_hang_that_another_violation_replaces_counts_as_that_violation(tmp_pat
     assert digest.summary.status == 1
 
 
-def test_rules_of_points_whose_hang_is_not_confirmed_are_undecided() -> None:
+def test_rules_of_points_whose_hang_is_not_confirmed_are_undecided():
     """Other points of the sweep violate one of the two rules of the hang, and a third rule."""
     of = numbered(1).cases[0]
     hang = {
@@ -154,7 +151,7 @@ def test_rules_of_points_whose_hang_is_not_confirmed_are_undecided() -> None:
 
 
 @pytest.mark.parametrize(
-    ("id_", "call", "kind", "effective"),
+    "id_, call, kind, effective",
     [
         ("wire/first_packets/write", "wire(qp=qp)", FaultKind.REFUSED, "BROKEN"),
         ("wire/first_packets/write", "wire(qp=qp)", FaultKind.WRONG_ANSWER, "BROKEN"),
@@ -164,12 +161,7 @@ def test_rules_of_points_whose_hang_is_not_confirmed_are_undecided() -> None:
         ("reg_mr/rights/remote-write-granted", "traffic()", FaultKind.REFUSED, "FAIL"),
     ],
 )
-def test_a_lost_packet_of_the_network_violates_nothing(
-    id_: str,
-    call: str,
-    kind: FaultKind,
-    effective: str,
-) -> None:
+def test_a_lost_packet_of_the_network_violates_nothing(id_, call, kind, effective):
     """No byte moves, and no kernel warns, because a packet of the wire peer was lost. Without a repetition, or if it was
     seen again, everything counts."""
     of = numbered(1).cases[0]
@@ -185,7 +177,7 @@ def test_a_lost_packet_of_the_network_violates_nothing(
     assert Repetitions([]).decided(failed) == failed
 
 
-def test_an_unconfirmed_violation_is_not_a_regression(tmp_path: Path, cli: Cli) -> None:
+def test_an_unconfirmed_violation_is_not_a_regression(tmp_path, cli):
     good, _ = seen(tmp_path / "old")
     comparison = compare(good, seen(tmp_path / "new", c4=["FAIL"])[0])
     assert [change.kind for change in comparison.changes] == [UNCONFIRMED]
@@ -195,7 +187,7 @@ def test_an_unconfirmed_violation_is_not_a_regression(tmp_path: Path, cli: Cli) 
     assert [change.kind for change in steady.changes] == [REGRESSED]
 
 
-def test_a_defect_that_the_old_run_saw_without_confirming_it_is_not_new(tmp_path: Path) -> None:
+def test_a_defect_that_the_old_run_saw_without_confirming_it_is_not_new(tmp_path):
     unsure, sure = (
         seen(tmp_path / "old", c4=["FAIL"])[0],
         seen(tmp_path / "new", c4=["FAIL", "FAIL"])[0],
@@ -206,7 +198,7 @@ def test_a_defect_that_the_old_run_saw_without_confirming_it_is_not_new(tmp_path
     assert [len(defects[kind]) for kind in (NEW, GONE, IN_BOTH, NOT_DECIDED)] == [0, 0, 0, 1]
 
 
-def test_a_violation_seen_in_some_repetitions_is_confirmed_and_unsteady(tmp_path: Path) -> None:
+def test_a_violation_seen_in_some_repetitions_is_confirmed_and_unsteady(tmp_path):
     record_here, _ = seen(tmp_path, c4=["FAIL", "PASS", "PASS", "FAIL"])
     (record,) = record_here.confirmations
     assert (record["confirmed"], record["repetitions"]) == (True, {"seen": 1, "of": 3})
@@ -216,7 +208,7 @@ def test_a_violation_seen_in_some_repetitions_is_confirmed_and_unsteady(tmp_path
     )
 
 
-def test_a_violation_that_crashes_when_repeated_is_confirmed_as_a_crash(tmp_path: Path) -> None:
+def test_a_violation_that_crashes_when_repeated_is_confirmed_as_a_crash(tmp_path):
     record_here, _ = seen(tmp_path, c4=["FAIL", "CRASH"])
     (record,) = record_here.confirmations
     assert (record["confirmed"], record["alone"]["verdict"]) == (True, "CRASH")
@@ -232,9 +224,7 @@ def run_of(folder: Path, fault: Fault) -> Digest:
     return read(written(recorded([line]), folder))
 
 
-def test_a_defect_that_kills_the_kernel_in_one_run_is_the_same_defect_and_no_regression(
-    tmp_path: Path,
-) -> None:
+def test_a_defect_that_kills_the_kernel_in_one_run_is_the_same_defect_and_no_regression(tmp_path):
     """Whether an on-demand region whose iova is not its address kills the kernel depends on kernel memory."""
     kills = replace(
         ODP,

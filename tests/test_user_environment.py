@@ -14,7 +14,6 @@ from conformance.errors import UserError
 from fixtures.guest import privileges
 from fixtures.system import cache, processes
 from fixtures.targets import target
-from kinds import Cli, Patch
 from launched import script
 from samples import laid, user_error
 
@@ -33,9 +32,7 @@ while True:
 """
 
 
-def test_a_race_for_the_temporary_cache_is_lost_in_one_line(
-    tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_a_race_for_the_temporary_cache_is_lost_in_one_line(tmp_path, monkeypatch):
     """A second process makes and removes what has the name of the directory. Nothing but a refusal is an error."""
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     place = tmp_path / f"rdma-cts-{os.geteuid()}"
@@ -51,9 +48,7 @@ def test_a_race_for_the_temporary_cache_is_lost_in_one_line(
     assert not list((tmp_path / "victim").iterdir())
 
 
-def test_the_temporary_cache_of_another_user_that_is_gone_is_refused(
-    tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_the_temporary_cache_of_another_user_that_is_gone_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
 
     def lost(*_: object) -> None:
@@ -64,9 +59,7 @@ def test_the_temporary_cache_of_another_user_that_is_gone_is_refused(
         cache._temporary()
 
 
-def test_a_run_without_proc_is_refused_in_one_line(
-    tmp_path: Path, monkeypatch: Patch, cli: Cli
-) -> None:
+def test_a_run_without_proc_is_refused_in_one_line(tmp_path, monkeypatch, cli):
     monkeypatch.setattr(target, "_PROCESSES", tmp_path / "self")
     (line,) = cli(3, "run", "--guest", "--out", tmp_path / "out").err.splitlines()
     assert line == "rdma-cts: a run needs /proc, which is not mounted; mount -t proc proc /proc"
@@ -74,7 +67,7 @@ def test_a_run_without_proc_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize(
-    ("programs", "refused", "said", "reason", "remedy"),
+    "programs, refused, said, reason, remedy",
     [
         (
             "unshare",
@@ -100,14 +93,8 @@ def test_a_run_without_proc_is_refused_in_one_line(
     ],
 )
 def test_the_reason_why_a_user_cannot_build_an_image_is_reported(
-    programs: str,
-    refused: str,
-    said: str,
-    reason: str,
-    remedy: str,
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+    programs, refused, said, reason, remedy, tmp_path, monkeypatch
+):
     """A process that unshare leaves behind holds its output, and does not delay the answer."""
     stand_in = f'/bin/sleep 36000 &\n[ "$3" != {refused} ] || {{ echo {said} >&2 && exit 1; }}'
     for name in ("apt-get", *programs.split()):
@@ -119,7 +106,7 @@ def test_the_reason_why_a_user_cannot_build_an_image_is_reported(
     assert privileges.obstacle() == privileges.Obstacle(reason, remedy)
 
 
-def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path: Path) -> None:
+def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path):
     restriction = "kernel/apparmor_restrict_unprivileged_userns"
     laid(tmp_path, {"user/max_user_namespaces": "31000\n", restriction: "1\n"})
     assert privileges.forbidden_by(tmp_path) == [
@@ -128,10 +115,7 @@ def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path: Path) -> No
     assert privileges.forbidden_by(tmp_path / "none") == []
 
 
-def test_a_user_without_a_home_directory_has_a_private_cache(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_a_user_without_a_home_directory_has_a_private_cache(tmp_path, monkeypatch):
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 

@@ -24,7 +24,7 @@ def sections(document: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", verbs.VERBS)
-def test_the_prototype_is_in_its_page(name: str) -> None:
+def test_the_prototype_is_in_its_page(name):
     verb, release = verbs.VERBS[name], pages.installed_release()
     if release < int(verb.since or 0):
         pytest.skip(
@@ -35,7 +35,7 @@ def test_the_prototype_is_in_its_page(name: str) -> None:
     assert re.sub(r"\s|const (?=void)", "", verb.signature) in text
 
 
-def test_the_vendors_dialect_is_separate() -> None:
+def test_the_vendors_dialect_is_separate():
     verb = verbs.VENDOR_VERBS["ibv_rereg_mr"]
     assert verb.signature == (
         "int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, "
@@ -50,7 +50,7 @@ def test_the_vendors_dialect_is_separate() -> None:
     assert verbs.dialects("ibv_nothing") == ()
 
 
-def test_the_vendors_flag_has_no_number_and_is_not_a_mainline_flag() -> None:
+def test_the_vendors_flag_has_no_number_and_is_not_a_mainline_flag():
     vendors = verbs.enum_in(verbs.EXPERIMENTAL, "ibv_access_flags")
     assert vendors is verbs.VENDOR_ENUMS["ibv_access_flags"]
     assert vendors.named("ALLOCATE_MR").value is None
@@ -60,7 +60,7 @@ def test_the_vendors_flag_has_no_number_and_is_not_a_mainline_flag() -> None:
     assert "ALLOCATE_MR" not in verbs.enum_in(verbs.MAINLINE, "ibv_access_flags").short_names
 
 
-def test_a_flag_is_found_by_its_short_and_by_its_full_name() -> None:
+def test_a_flag_is_found_by_its_short_and_by_its_full_name():
     access = verbs.ENUMS["ibv_access_flags"]
     assert access.value_of("REMOTE_WRITE") == access.value_of("IBV_ACCESS_REMOTE_WRITE") == 2
     assert access.mask_of("LOCAL_WRITE", "IBV_ACCESS_MW_BIND") == 0x11
@@ -70,7 +70,7 @@ def test_a_flag_is_found_by_its_short_and_by_its_full_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mask", "names"),
+    "mask, names",
     [
         (0, []),
         (0x100003, ["LOCAL_WRITE", "REMOTE_WRITE", "RELAXED_ORDERING"]),
@@ -79,21 +79,18 @@ def test_a_flag_is_found_by_its_short_and_by_its_full_name() -> None:
         (-(1 << 31) + 1, ["LOCAL_WRITE", "0x80000000"]),
     ],
 )
-def test_a_mask_is_named_bit_by_bit_and_the_unknown_rest_stays_a_number(
-    mask: int,
-    names: list[str],
-) -> None:
+def test_a_mask_is_named_bit_by_bit_and_the_unknown_rest_stays_a_number(mask, names):
     assert verbs.ENUMS["ibv_access_flags"].names_of(mask) == names
 
 
-def test_a_single_value_is_named_or_stays_a_number() -> None:
+def test_a_single_value_is_named_or_stays_a_number():
     assert verbs.ENUMS["ibv_rereg_mr_err_code"].name_of(-4) == "ERR_CMD"
     assert verbs.ENUMS["ibv_qp_state"].name_of(0) == "RESET"
     assert verbs.ENUMS["ibv_qp_type"].name_of(77) == "77"
 
 
 @pytest.mark.parametrize(
-    ("ctype", "expected"),
+    "ctype, expected",
     [
         ("int", "int x"),
         ("struct ibv_mr *", "struct ibv_mr *x"),
@@ -102,14 +99,12 @@ def test_a_single_value_is_named_or_stays_a_number() -> None:
         ("void (*)(struct ibv_pd *, int (*)(int))", "void (*x)(struct ibv_pd *, int (*)(int))"),
     ],
 )
-def test_a_declaration_has_the_syntax_of_c(ctype: str, expected: str) -> None:
+def test_a_declaration_has_the_syntax_of_c(ctype, expected):
     assert verbs.declaration(ctype, "x") == expected
 
 
 @pytest.mark.parametrize("verb", EVERY_VERB, ids=lambda verb: f"{verb.name}-{verb.dialect}")
-def test_the_enumerations_of_a_verb_exist_and_each_meaning_is_one_sentence(
-    verb: verbs.Verb,
-) -> None:
+def test_the_enumerations_of_a_verb_exist_and_each_meaning_is_one_sentence(verb):
     owners: list[verbs.Field | verbs.Parameter] = [*verb.parameters]
     owners += [field for struct in verbs.structs_in(verb) for field in struct.fields]
     for owner in owners:
@@ -128,7 +123,7 @@ def test_the_enumerations_of_a_verb_exist_and_each_meaning_is_one_sentence(
         assert len(parameter.meaning) < 160, parameter.name
 
 
-def test_an_alias_has_the_names_and_values_of_its_enumeration() -> None:
+def test_an_alias_has_the_names_and_values_of_its_enumeration():
     for enum in verbs.ENUMS.values():
         if enum.alias_of:
             original = verbs.ENUMS[enum.alias_of]
@@ -150,7 +145,7 @@ CHECKED = [id_ for id_, rule in QUOTED.items() if rule.document not in UNCHECKED
 
 
 @pytest.mark.parametrize("id_", CHECKED)
-def test_the_document_has_the_words_of_the_quote(id_: str) -> None:
+def test_the_document_has_the_words_of_the_quote(id_):
     rule = QUOTED[id_]
     section_text = (
         text
@@ -169,5 +164,5 @@ def test_the_document_has_the_words_of_the_quote(id_: str) -> None:
     )
 
 
-def test_a_quote_is_at_most_one_sentence() -> None:
+def test_a_quote_is_at_most_one_sentence():
     assert [id_ for id_, rule in QUOTED.items() if re.search(r"[.?!] +[A-Z(]", rule.quote)] == []

@@ -1,7 +1,5 @@
 """Tests of the text of --version, and that each text about the version is the same."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -22,7 +20,7 @@ def git(folder: Path, *words: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_the_option_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_option_prints_the_version(capsys):
     with pytest.raises(SystemExit) as end:
         main(["--version"])
     assert end.value.code == 0
@@ -30,7 +28,7 @@ def test_the_option_prints_the_version(capsys: pytest.CaptureFixture[str]) -> No
     assert re.fullmatch(shown, capsys.readouterr().out)
 
 
-def test_a_checkout_has_its_commit_and_a_mark_of_changes(tmp_path: Path) -> None:
+def test_a_checkout_has_its_commit_and_a_mark_of_changes(tmp_path):
     git(tmp_path, "init", "--quiet")
     (tmp_path / "file").write_text("1")
     git(tmp_path, "add", "file")
@@ -41,13 +39,13 @@ def test_a_checkout_has_its_commit_and_a_mark_of_changes(tmp_path: Path) -> None
     assert version_text(tmp_path) == f"{VERSION} (commit {commit}+)"
 
 
-def test_a_package_has_its_commit_in_a_file(tmp_path: Path) -> None:
+def test_a_package_has_its_commit_in_a_file(tmp_path):
     assert version_text(tmp_path) == VERSION
     (tmp_path / "commit").write_text("0123456789ab\n")
     assert version_text(tmp_path) == f"{VERSION} (commit 0123456789ab)"
 
 
-def test_the_changelogs_have_this_version() -> None:
+def test_the_changelogs_have_this_version():
     for name, begin in (
         ("CHANGELOG.md", f"## {VERSION}, "),
         ("debian/changelog", f"rdma-cts ({VERSION}) "),
@@ -59,7 +57,7 @@ def test_the_changelogs_have_this_version() -> None:
 FILES = ("CHANGELOG.md", "ci/packaging/rdma-cts.spec", "ci/release.sh", "debian/changelog")
 
 
-def test_a_release_gives_its_version_to_what_is_unreleased(tmp_path: Path) -> None:
+def test_a_release_gives_its_version_to_what_is_unreleased(tmp_path):
     for name in (*FILES, "conformance/tables/suite.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)

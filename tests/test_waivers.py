@@ -66,7 +66,7 @@ def judged(waivers: Waivers, *lines: ResultRecord, **head: Any) -> tuple[list[st
 
 
 @pytest.mark.parametrize(
-    ("where", "applies"),
+    "where, applies",
     [
         (WaiverScope("fake"), True),
         (WaiverScope("rxe"), False),
@@ -82,15 +82,12 @@ def judged(waivers: Waivers, *lines: ResultRecord, **head: Any) -> tuple[list[st
         (WaiverScope("fake", "", "8"), True),
     ],
 )
-def test_a_waiver_applies_to_its_driver_kernels_and_firmware(
-    where: WaiverScope,
-    applies: bool,
-) -> None:
+def test_a_waiver_applies_to_its_driver_kernels_and_firmware(where, applies):
     top = header(device={"driver": "fake", "fw": "1.2"}, env={"kernel": "7.2.12+deb14-amd64"})
     assert where.holds(top) is applies
 
 
-def test_a_waiver_of_another_stack_is_ignored(tmp_path: Path) -> None:
+def test_a_waiver_of_another_stack_is_ignored(tmp_path):
     waivers = read_from(tmp_path, {**WAIVER, "where": {"driver": "mlx5"}})
     assert judged(waivers, failure()) == (["FAIL"], [], 1)
     assert waivers.account([], header())["elsewhere"] == 1
@@ -122,7 +119,7 @@ PASSED, CRASHED, HUNG, BROKEN, MISSED = (
 
 
 @pytest.mark.parametrize(
-    ("waivers", "lines", "effective", "problems", "status"),
+    "waivers, lines, effective, problems, status",
     [
         ([WAIVER], [failure(), result(SUITE.cases[1])], ["WAIVED", "PASS"], [], 0),
         ([WAIVER], [failure(), failure(1, "ENOMEM")], ["WAIVED", "FAIL"], [DIFFERENT], 1),
@@ -154,13 +151,8 @@ PASSED, CRASHED, HUNG, BROKEN, MISSED = (
     ],
 )
 def test_a_waiver_waives_only_what_it_describes_until_it_expires_and_its_problems_fail_the_run(
-    tmp_path: Path,
-    waivers: list[dict[str, Any]],
-    lines: list[ResultRecord],
-    effective: list[str],
-    problems: list[str],
-    status: int,
-) -> None:
+    tmp_path, waivers, lines, effective, problems, status
+):
     verdicts, said, ended = judged(read_from(tmp_path, *waivers), *lines)
     assert (verdicts, ended) == (effective, status)
     for line, problem in zip(said, problems, strict=True):
@@ -170,9 +162,7 @@ def test_a_waiver_waives_only_what_it_describes_until_it_expires_and_its_problem
         assert problem in line
 
 
-def test_a_waived_violation_keeps_its_verdict_and_other_rules_of_its_sweep_are_not_waived(
-    tmp_path: Path,
-) -> None:
+def test_a_waived_violation_keeps_its_verdict_and_other_rules_of_its_sweep_are_not_waived(tmp_path):
     line = read_from(tmp_path, WAIVER).applied(swept("ZERO_BASED"), header())
     assert (line["verdict"], line["effective"]) == ("FAIL", "WAIVED")
     assert line["waiver"] is not None
@@ -180,7 +170,7 @@ def test_a_waived_violation_keeps_its_verdict_and_other_rules_of_its_sweep_are_n
     assert (verdict_on("REG-01", line), verdict_on("REG-15", line)) == ("WAIVED", "PASS")
 
 
-def test_the_published_schema_accepts_a_valid_waiver_and_refuses_malformed_waivers() -> None:
+def test_the_published_schema_accepts_a_valid_waiver_and_refuses_malformed_waivers():
     validator = jsonschema.Draft202012Validator(SCHEMA)
     assert validator.is_valid({"waivers": [WAIVER]})
     for change in (
@@ -197,17 +187,13 @@ LATEST = TODAY + LONGEST
 
 
 @pytest.mark.parametrize(
-    ("expires", "mistake"),
+    "expires, mistake",
     [
         ("soon", f"expires must be a date such as {LATEST}, not 'soon'"),
         (str(LATEST + timedelta(days=1)), f"more than 180 days ahead; the latest is {LATEST}"),
     ],
 )
-def test_a_waiver_expires_at_a_date_that_is_not_far_ahead(
-    tmp_path: Path,
-    expires: str,
-    mistake: str,
-) -> None:
+def test_a_waiver_expires_at_a_date_that_is_not_far_ahead(tmp_path, expires, mistake):
     """The other mistakes are in tests/refusals."""
     (only,) = mistakes(tmp_path, {**WAIVER, "expires": expires})
     assert mistake in only

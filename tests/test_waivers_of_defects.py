@@ -20,7 +20,6 @@ from conformance.model.verdict import VIOLATIONS
 from conformance.results.waiver_file import Run, read_waivers, waivers_text
 from conformance.results.waivers import Waivers
 from conformance.tables.suite import ROOT, Suite
-from kinds import Cli
 from reports.digest import Digest, read
 from samples import changed, registry
 
@@ -53,7 +52,7 @@ def made(tmp_path: Path, *names: str) -> Waivers:
     return read_waivers(path, NO_SUITE, TODAY)
 
 
-def test_waivers_of_every_defect_of_a_recorded_run_can_be_read_and_cover_it(tmp_path: Path) -> None:
+def test_waivers_of_every_defect_of_a_recorded_run_can_be_read_and_cover_it(tmp_path):
     digest = read(ROOT / "docs/runs/rxe.jsonl.xz")
     run = Run("rxe", digest.header, digest.results)
     path = tmp_path / "waivers.yaml"
@@ -81,7 +80,7 @@ def left(
     return open_, list(waivers.account(applied, header)["problems"])
 
 
-def test_the_waivers_of_a_run_cover_all_its_violations_in_rows_and_sweeps(waivers: Waivers) -> None:
+def test_the_waivers_of_a_run_cover_all_its_violations_in_rows_and_sweeps(waivers):
     run = recorded("forky")
     assert len(waivers.defects) == 23
     assert left(waivers) == ([], [])
@@ -94,7 +93,7 @@ def test_the_waivers_of_a_run_cover_all_its_violations_in_rows_and_sweeps(waiver
     assert waived["issue"] == f"https://bugs.example.org/{waived['for'].removeprefix('defect ')}"
 
 
-def test_waivers_of_several_runs_name_unsteady_defects_and_cover_each_run(tmp_path: Path) -> None:
+def test_waivers_of_several_runs_name_unsteady_defects_and_cover_each_run(tmp_path):
     """In the second run, a different case has the verdict CRASH."""
     waivers = made(tmp_path, "forky", "forky-again", "trixie")
     assert left(waivers, run="forky-again") == ([], [])
@@ -110,7 +109,7 @@ def test_waivers_of_several_runs_name_unsteady_defects_and_cover_each_run(tmp_pa
     }
 
 
-def test_a_waiver_applies_to_the_kernels_of_the_runs_that_showed_the_defect(tmp_path: Path) -> None:
+def test_a_waiver_applies_to_the_kernels_of_the_runs_that_showed_the_defect(tmp_path):
     kernels = {
         waiver.defect: (waiver.where.kernel_from, waiver.where.kernel_to)
         for waiver in made(tmp_path, "forky", "trixie").defects
@@ -121,7 +120,7 @@ def test_a_waiver_applies_to_the_kernels_of_the_runs_that_showed_the_defect(tmp_
     assert len(open_) == 108
 
 
-def test_the_waiver_of_a_defect_that_no_longer_occurs_is_reported(waivers: Waivers) -> None:
+def test_the_waiver_of_a_defect_that_no_longer_occurs_is_reported(waivers):
     mended: list[ResultRecord] = [
         {**record, "verdict": record["verdict"].PASS, "deviations": []}
         if record["rules"] == ["REG-25"]
@@ -136,7 +135,7 @@ def test_the_waiver_of_a_defect_that_no_longer_occurs_is_reported(waivers: Waive
     assert left(waivers, only_one_case) == ([], [])
 
 
-def test_a_defect_that_has_become_worse_is_not_waived(waivers: Waivers) -> None:
+def test_a_defect_that_has_become_worse_is_not_waived(waivers):
     served = next(
         record
         for record in recorded("forky").results
@@ -169,7 +168,7 @@ def test_a_defect_that_has_become_worse_is_not_waived(waivers: Waivers) -> None:
     assert problems[0].endswith(f"does not fit: {served['case']} is worse, kernel crash")
 
 
-def test_a_result_with_a_second_defect_is_not_waived_for_the_first(waivers: Waivers) -> None:
+def test_a_result_with_a_second_defect_is_not_waived_for_the_first(waivers):
     sweep = next(
         record
         for record in recorded("forky").results
@@ -185,7 +184,7 @@ def test_a_result_with_a_second_defect_is_not_waived_for_the_first(waivers: Waiv
     assert left(waivers, [changed(sweep, {"deviations": [deviation, new]})])[0] == [sweep["case"]]
 
 
-def test_an_expired_waiver_of_a_defect_waives_nothing_and_is_reported(tmp_path: Path) -> None:
+def test_an_expired_waiver_of_a_defect_waives_nothing_and_is_reported(tmp_path):
     made(tmp_path, "forky")
     open_, problems = left(read_waivers(tmp_path / "waivers.yaml", NO_SUITE, date(2027, 3, 2)))
     assert len(open_) == 189
@@ -214,13 +213,8 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("old", "new", "message"), WRONG.values(), ids=WRONG)
-def test_a_mistake_in_the_file_is_reported_with_its_location(
-    tmp_path: Path,
-    old: str,
-    new: str,
-    message: str,
-) -> None:
+@pytest.mark.parametrize("old, new, message", WRONG.values(), ids=WRONG)
+def test_a_mistake_in_the_file_is_reported_with_its_location(tmp_path, old, new, message):
     made(tmp_path, "forky")
     path = tmp_path / "waivers.yaml"
     path.write_text(path.read_text().replace(old, new, 1))
@@ -244,12 +238,12 @@ def command(
 
 
 @pytest.mark.parametrize("character", ["\x85", "\u2028", "\udcff", "\n"])
-def test_an_owner_that_no_file_could_have_is_refused(character: str, cli: Cli) -> None:
+def test_an_owner_that_no_file_could_have_is_refused(character, cli):
     said = cli(2, *command("--owner", f"the{character}team")).err
     assert said == "rdma-cts: --owner has a character that cannot be printed\n"
 
 
-def test_one_defect_alone_can_be_waived(tmp_path: Path, cli: Cli) -> None:
+def test_one_defect_alone_can_be_waived(tmp_path, cli):
     every = re.findall(r'defect: "([0-9a-f]{12})"', cli(0, *command()).out)
     for digits in (every[3], every[3][:4].upper()):
         text = cli(0, *command("--defect", digits)).out
@@ -259,7 +253,7 @@ def test_one_defect_alone_can_be_waived(tmp_path: Path, cli: Cli) -> None:
         assert said == f"rdma-cts: no run has the defect {digits}\n"
 
 
-def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path: Path, cli: Cli) -> None:
+def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path, cli):
     path = tmp_path / "made.yaml"
     assert cli(0, *command("--out", str(path))).out == f"waivers: {path}\n"
     assert cli(0, *command()).out == path.read_text()
@@ -267,7 +261,7 @@ def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path: Path, cli
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments, message",
     [
         (command(expires="soon"), "--expires 'soon' is not a date such as 20"),
         (command(expires="2020-01-01"), "--expires 2020-01-01 is not between today and 20"),
@@ -279,16 +273,12 @@ def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path: Path, cli
     ],
     ids=["no-date", "past", "far", "no-issue", "empty-date", "issue", "no-run"],
 )
-def test_a_wrong_argument_is_reported_in_one_line(
-    arguments: tuple[str, ...],
-    message: str,
-    cli: Cli,
-) -> None:
+def test_a_wrong_argument_is_reported_in_one_line(arguments, message, cli):
     (line,) = cli(2, *arguments).err.splitlines()
     assert message in line
 
 
-def test_the_shipped_waivers_of_soft_roce_cover_the_severe_defects_of_its_recorded_runs() -> None:
+def test_the_shipped_waivers_of_soft_roce_cover_the_severe_defects_of_its_recorded_runs():
     path = ROOT / "ci/rxe/waivers.yaml"
     data = yaml.safe_load(path.read_text())
     jsonschema.validate(json.loads(json.dumps(data, default=str)), SCHEMA)

@@ -57,7 +57,7 @@ def _every_packet() -> list[Packet]:
 
 
 @pytest.mark.parametrize("path", [_PATH, _PATH_V6], ids=["ipv4", "ipv6"])
-def test_a_built_packet_is_parsed_without_a_mistake(path: Path) -> None:
+def test_a_built_packet_is_parsed_without_a_mistake(path):
     for packet in _every_packet():
         parsed = parse(build(packet, path), path)
         assert (parsed.transport, parsed.operation) == (packet.transport, packet.operation)
@@ -68,7 +68,7 @@ def test_a_built_packet_is_parsed_without_a_mistake(path: Path) -> None:
             assert parsed.fields[name] == _FIELDS[name]
 
 
-def test_scapy_reads_the_same_fields_and_computes_the_same_icrc() -> None:
+def test_scapy_reads_the_same_fields_and_computes_the_same_icrc():
     packets = _every_packet()
     lines = [build(packet, _PATH).hex() for packet in packets]
     answer = subprocess.run(
@@ -90,7 +90,7 @@ def test_scapy_reads_the_same_fields_and_computes_the_same_icrc() -> None:
 
 
 @pytest.mark.parametrize(
-    ("build_wrong", "message"),
+    "build_wrong, message",
     [
         ({"crc": "wrong"}, "wrong ICRC"),
         ({"crc": "twice"}, "wrong ICRC"),
@@ -100,13 +100,13 @@ def test_scapy_reads_the_same_fields_and_computes_the_same_icrc() -> None:
         ({"padding": 1}, "6 bytes after the headers, no multiple of 4"),
     ],
 )
-def test_a_packet_that_is_built_wrong_is_found(build_wrong: dict[str, int], message: str) -> None:
-    built = build(_packet("RDMA_WRITE_ONLY", data=b"hello"), _PATH, **build_wrong)  # type: ignore[arg-type]
+def test_a_packet_that_is_built_wrong_is_found(build_wrong, message):
+    built = build(_packet("RDMA_WRITE_ONLY", data=b"hello"), _PATH, **build_wrong)
     assert message in parse(built, _PATH).wrong
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    "fields, message",
     [
         ({"tver": 1}, "transport header version 1"),
         ({"reserved7": 3}, "reserved bits 0x3"),
@@ -114,17 +114,17 @@ def test_a_packet_that_is_built_wrong_is_found(build_wrong: dict[str, int], mess
         ({"opcode": 0xEA}, "reserved transport in the opcode 0xea"),
     ],
 )
-def test_a_wrong_field_is_found(fields: dict[str, int], message: str) -> None:
+def test_a_wrong_field_is_found(fields, message):
     packet = Packet("RC", "RDMA_WRITE_ONLY", {**_FIELDS, **fields}, b"hello")
     assert message in parse(build(packet, _PATH), _PATH).wrong
 
 
-def test_data_after_a_request_without_data_is_found() -> None:
+def test_data_after_a_request_without_data_is_found():
     wrong = parse(build(_packet("RDMA_READ_REQUEST", data=b"1234"), _PATH), _PATH).wrong
     assert wrong == ("4 bytes after headers that no data may follow",)
 
 
-def test_the_icrc_covers_addresses_ports_and_data_but_no_variable_field() -> None:
+def test_the_icrc_covers_addresses_ports_and_data_but_no_variable_field():
     packet = _packet("RDMA_WRITE_ONLY", data=b"hello")
     crc = build(packet, _PATH)[-4:]
     assert build(packet, Path("10.77.0.3", "10.77.0.1"))[-4:] != crc
@@ -134,13 +134,13 @@ def test_the_icrc_covers_addresses_ports_and_data_but_no_variable_field() -> Non
     assert build(congested, _PATH)[-4:] == crc
 
 
-def test_without_the_ip_header_the_icrc_is_not_checked() -> None:
+def test_without_the_ip_header_the_icrc_is_not_checked():
     built = build(_packet("SEND_ONLY", data=b"1234"), _PATH, crc="wrong")
     parsed = parse(built, _PATH, checks_icrc=False)
     assert (parsed.wrong, parsed.checked) == ((), False)
 
 
-def test_an_acknowledgement_has_the_name_of_its_syndrome() -> None:
+def test_an_acknowledgement_has_the_name_of_its_syndrome():
     for name, syndrome in SYNDROMES.items():
         packet = Packet("RC", "ACKNOWLEDGE", {"syndrome": syndrome})
         assert parse(build(packet, _PATH), _PATH).name == name
@@ -150,21 +150,21 @@ def test_an_acknowledgement_has_the_name_of_its_syndrome() -> None:
     assert name_of_syndrome(0x40) == "SYNDROME_0x40"
 
 
-def test_a_congestion_notification_has_no_transport() -> None:
+def test_a_congestion_notification_has_no_transport():
     packet = Packet("RC", "SEND_ONLY", {"opcode": 0x81})
     assert parse(build(packet, _PATH), _PATH).name == "CNP"
 
 
-def test_every_opcode_has_a_name() -> None:
+def test_every_opcode_has_a_name():
     assert {name_of(number) for number in range(32)} == {*OPERATIONS, *RESERVED}
 
 
-def test_every_header_fills_whole_bytes() -> None:
+def test_every_header_fills_whole_bytes():
     for header in HEADERS:
         assert header.size * 8 == sum(field.bits for field in header.fields)
 
 
-def test_any_bytes_can_be_parsed() -> None:
+def test_any_bytes_can_be_parsed():
     good = build(_packet("RDMA_WRITE_ONLY", data=b"hello"), _PATH)
     for length in range(len(good)):
         assert isinstance(parse(good[:length], _PATH), Parsed)

@@ -150,7 +150,7 @@ def _request(opcode: str, local: Any, length: int, **more: Any) -> SendRequest:
 
 
 @pytest.mark.parametrize("losses", [0, 0.05, 0.3])
-def test_messages_of_several_packets_arrive_whatever_is_lost(losses: float) -> None:
+def test_messages_of_several_packets_arrive_whatever_is_lost(losses):
     end = _Responder(losses, seed=3)
     requester = _requester(end)
     content = bytes(number % 251 for number in range(1500))
@@ -168,7 +168,7 @@ def test_messages_of_several_packets_arrive_whatever_is_lost(losses: float) -> N
 
 
 @pytest.mark.parametrize("losses", [0, 0.3])
-def test_an_atomic_is_executed_once_and_returns_the_old_value(losses: float) -> None:
+def test_an_atomic_is_executed_once_and_returns_the_old_value(losses):
     end = _Responder(losses, seed=5)
     requester = _requester(end)
     local = ctypes.c_uint64()
@@ -182,7 +182,7 @@ def test_an_atomic_is_executed_once_and_returns_the_old_value(losses: float) -> 
 
 
 @pytest.mark.parametrize(
-    ("answer", "status"),
+    "answer, status",
     [
         ("NAK_REMOTE_ACCESS", "REM_ACCESS_ERR"),
         ("NAK_INVALID_REQUEST", "REM_INV_REQ_ERR"),
@@ -192,10 +192,7 @@ def test_an_atomic_is_executed_once_and_returns_the_old_value(losses: float) -> 
         ("RNR_NAK", "RNR_RETRY_EXC_ERR"),
     ],
 )
-def test_a_refusal_has_the_status_of_its_nak_and_flushes_what_follows(
-    answer: str,
-    status: str,
-) -> None:
+def test_a_refusal_has_the_status_of_its_nak_and_flushes_what_follows(answer, status):
     end = _Responder()
     end.refuses = answer
     requester = _requester(end)
@@ -208,7 +205,7 @@ def test_a_refusal_has_the_status_of_its_nak_and_flushes_what_follows(
     assert requester.completions(1) == [Completion(5, "WR_FLUSH_ERR")]
 
 
-def test_a_device_that_never_answers_is_told_apart_from_a_lost_peer() -> None:
+def test_a_device_that_never_answers_is_told_apart_from_a_lost_peer():
     end = _Responder(losses=1.0)
     requester = _requester(end)
     requester.post_send(_request("RDMA_READ", ctypes.c_uint64(), _WORD))
@@ -216,7 +213,7 @@ def test_a_device_that_never_answers_is_told_apart_from_a_lost_peer() -> None:
     assert end.received == ["settled"]
 
 
-def test_a_response_of_another_size_is_a_bad_response() -> None:
+def test_a_response_of_another_size_is_a_bad_response():
     end = _Responder()
     requester = _requester(end)
     local = (ctypes.c_ubyte * 16)()
@@ -227,7 +224,7 @@ def test_a_response_of_another_size_is_a_bad_response() -> None:
     assert bytes(local) == bytes(16)
 
 
-def test_the_packets_of_each_request_are_those_of_the_specification() -> None:
+def test_the_packets_of_each_request_are_those_of_the_specification():
     end = _Responder()
     requester = _requester(end)
     local = (ctypes.c_ubyte * 600)()
@@ -242,7 +239,7 @@ def test_the_packets_of_each_request_are_those_of_the_specification() -> None:
     ]
 
 
-def test_an_unreliable_message_completes_when_it_is_sent() -> None:
+def test_an_unreliable_message_completes_when_it_is_sent():
     end = _Responder(losses=1.0)
     requester = _requester(end, "UC")
     requester.post_send(_request("RDMA_WRITE", (ctypes.c_ubyte * 600)(), 600))
@@ -250,9 +247,7 @@ def test_an_unreliable_message_completes_when_it_is_sent() -> None:
 
 
 @pytest.mark.parametrize("opcode", ["RDMA_WRITE", "RDMA_READ"])
-def test_a_request_of_too_many_packets_is_not_sent_where_packets_are_lost_on_purpose(
-    opcode: str,
-) -> None:
+def test_a_request_of_too_many_packets_is_not_sent_where_packets_are_lost_on_purpose(opcode):
     end = _Responder()
     requester = WireRequester(end, "RC", None, _DEADLINE_S, most_packets=2)  # type: ignore[arg-type]
     local = (ctypes.c_ubyte * 600)()
@@ -262,11 +257,11 @@ def test_a_request_of_too_many_packets_is_not_sent_where_packets_are_lost_on_pur
     assert [done.status for done in requester.completions(1)] == ["SUCCESS"]
 
 
-def test_each_syndrome_has_its_name() -> None:
+def test_each_syndrome_has_its_name():
     assert {name_of_syndrome(number) for number in SYNDROMES.values()} == set(SYNDROMES)
 
 
-def test_the_rows_that_a_wire_peer_carries_are_copies_of_rows_with_their_rules() -> None:
+def test_the_rows_that_a_wire_peer_carries_are_copies_of_rows_with_their_rules():
     suite = load_suite()
     copies = [case for case in suite.cases if case.id.endswith("@wire")]
     originals = {case.id: case for case in suite.cases}
@@ -283,13 +278,13 @@ def test_the_rows_that_a_wire_peer_carries_are_copies_of_rows_with_their_rules()
     "case_id",
     ["reg_mr/shared_receives/", "reg_mr/element_lists/", "bind_mw/in_flight/", "wr_post/postings/"],
 )
-def test_a_row_whose_traffic_needs_a_device_has_no_copy(case_id: str) -> None:
+def test_a_row_whose_traffic_needs_a_device_has_no_copy(case_id):
     rows = [case for case in load_suite().cases if case.id.startswith(case_id)]
     assert rows
     assert any(carried(case) is None for case in rows)
 
 
-def test_each_run_has_copies_of_rights_ranges_domains_keys_and_windows() -> None:
+def test_each_run_has_copies_of_rights_ranges_domains_keys_and_windows():
     copies = [case for case in load_suite().cases if case.id.endswith("@wire")]
     default = [case for case in copies if case.tier == "default"]
     for rule in (

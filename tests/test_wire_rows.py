@@ -54,7 +54,7 @@ def _read(event: str) -> tuple[tuple[Event, ...], list[str]]:
     return table.cases[0].when.arguments["packets"], texts  # type: ignore[return-value]
 
 
-def test_an_event_has_its_words_and_numbers() -> None:
+def test_an_event_has_its_words_and_numbers():
     (event,), mistakes = _read(
         "{op: RDMA_WRITE_ONLY, addr: buf, rkey: mr.rkey, data: 8, gets: [ACK, nothing]}",
     )
@@ -71,7 +71,7 @@ def test_an_event_has_its_words_and_numbers() -> None:
     }
 
 
-def test_a_call_between_packets_must_succeed() -> None:
+def test_a_call_between_packets_must_succeed():
     (event,), mistakes = _read("{call: ibv_dereg_mr}")
     assert not mistakes
     assert event.kind == CALL
@@ -80,7 +80,7 @@ def test_a_call_between_packets_must_succeed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "message"),
+    "event, message",
     [
         ("{op: RDMA_WIRTE_ONLY}", "unknown op 'RDMA_WIRTE_ONLY' (did you mean RDMA_WRITE_ONLY?)"),
         ("{op: SEND_ONLY, gets: OK}", "unknown gets 'OK'"),
@@ -96,12 +96,12 @@ def test_a_call_between_packets_must_succeed() -> None:
         ("{op: SEND, gets: DDP_BASE_BOUNDZ}", "did you mean DDP_BASE_BOUNDS?"),
     ],
 )
-def test_a_mistake_is_located(event: str, message: str) -> None:
+def test_a_mistake_is_located(event, message):
     _, mistakes = _read(event)
     assert any(message in text and text.startswith("12:") for text in mistakes), mistakes
 
 
-def test_an_operation_that_the_peer_does_not_have_is_located() -> None:
+def test_an_operation_that_the_peer_does_not_have_is_located():
     _, mistakes = _read("{op: RDMA_WRITE, addr: buf, rkey: mr.rkey, data: 8}")
     assert mistakes == ["8:5 RDMA_WRITE is not an operation of a peer 'wire'"]
 
@@ -122,7 +122,7 @@ def _answer(seen: str, *expected: str, **more: int) -> EventSeen:
 
 
 @pytest.mark.parametrize(
-    ("observed", "kind"),
+    "observed, kind",
     [
         (_seen(_answer("ACK", "ACK", psn=0, length=1)), None),
         (_seen(_answer("NAK_REMOTE_ACCESS", "refusal")), None),
@@ -150,13 +150,13 @@ def _answer(seen: str, *expected: str, **more: int) -> EventSeen:
         (_seen(_answer("ACK", "ACK", psn=0), unasked=["ACK"]), FaultKind.WRONG_PACKET),
     ],
 )
-def test_an_exchange_is_judged_bytes_first(observed: Observation, kind: FaultKind | None) -> None:
+def test_an_exchange_is_judged_bytes_first(observed, kind):
     fault = wire_fault(observed)
     assert (fault.kind if fault else None) is kind
 
 
 @pytest.mark.parametrize(
-    ("what", "seen", "expected", "kind"),
+    "what, seen, expected, kind",
     [
         ("completion", "SUCCESS", "REM_ACCESS_ERR", FaultKind.ACCEPTED),
         ("completion", "nothing", "SUCCESS", FaultKind.NO_COMPLETION),
@@ -168,19 +168,14 @@ def test_an_exchange_is_judged_bytes_first(observed: Observation, kind: FaultKin
         ("request", "nothing", "SEND_ONLY", FaultKind.NO_PACKET),
     ],
 )
-def test_an_event_of_the_device_is_judged(
-    what: str,
-    seen: str,
-    expected: str,
-    kind: FaultKind,
-) -> None:
+def test_an_event_of_the_device_is_judged(what, seen, expected, kind):
     event = {**_answer(seen, expected), "what": what}
     fault = wire_fault(_seen(event))  # type: ignore[arg-type]
     assert fault is not None
     assert fault.kind is kind
 
 
-def test_fields_of_a_receive_are_judged() -> None:
+def test_fields_of_a_receive_are_judged():
     event: EventSeen = {
         **_answer("SUCCESS", "SUCCESS"),
         "what": "receive",
@@ -195,7 +190,7 @@ def test_fields_of_a_receive_are_judged() -> None:
     )
 
 
-def test_what_packets_alone_cause_is_above_all_severities() -> None:
+def test_what_packets_alone_cause_is_above_all_severities():
     assert [*Severity][:2] == [Severity.REMOTE_CRASH, Severity.REMOTE_MEMORY]
     for kind, severity in (
         (FaultKind.KERNEL_DIED, Severity.REMOTE_CRASH),
@@ -207,7 +202,7 @@ def test_what_packets_alone_cause_is_above_all_severities() -> None:
     assert severity_of_fault(Fault(FaultKind.MOVED, verb="traffic")) is Severity.MEMORY
 
 
-def test_a_memory_rule_needs_no_wire_peer() -> None:
+def test_a_memory_rule_needs_no_wire_peer():
     assert not is_evidence("REG-05", "wire(qp=qp)")
     assert is_evidence("WIRE-01", "wire(qp=qp)")
     assert is_evidence("REG-05", "traffic(op=RDMA_WRITE)")
@@ -228,13 +223,13 @@ class _Silent(ReferenceBench):
 
 
 @pytest.mark.parametrize(
-    ("case_id", "verdict"),
+    "case_id, verdict",
     [
         ("wire/first_packets/write", Verdict.FAIL),
         ("reg_mr/rights/remote-read-refused-by-none@wire", Verdict.UNREACHABLE),
     ],
 )
-def test_a_silent_device_fails_rows_of_packets_alone(case_id: str, verdict: Verdict) -> None:
+def test_a_silent_device_fails_rows_of_packets_alone(case_id, verdict):
     case = load_suite().find(case_id)
     assert case is not None
     judgement = judgement_on(case, on_the_reference(_Silent()))

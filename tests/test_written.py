@@ -13,13 +13,13 @@ import pytest
 
 from conformance.regular_file import MOST_BYTES, open_regular, read_regular
 from conformance.supervision.durations import Durations
-from kinds import Cli, Patch
+from kinds import Cli
 
 OLD = str(Path(__file__).with_name("old_results"))
 KTAP = ("report", OLD, "--format", "ktap", "--out")
 
 
-def test_a_fifo_gets_the_report_and_stays_a_fifo(tmp_path: Path, cli: Cli) -> None:
+def test_a_fifo_gets_the_report_and_stays_a_fifo(tmp_path, cli):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     texts: list[bytes] = []
@@ -31,7 +31,7 @@ def test_a_fifo_gets_the_report_and_stays_a_fifo(tmp_path: Path, cli: Cli) -> No
     assert stat.S_ISFIFO(fifo.stat().st_mode)
 
 
-def test_a_link_is_refused(tmp_path: Path, cli: Cli) -> None:
+def test_a_link_is_refused(tmp_path, cli):
     (tmp_path / "target").write_text("before")
     for name, target in (("link", "target"), ("dangling", "new")):
         link = tmp_path / name
@@ -43,7 +43,7 @@ def test_a_link_is_refused(tmp_path: Path, cli: Cli) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_full_device_is_reported_in_one_line_and_stays_a_device(cli: Cli) -> None:
+def test_a_full_device_is_reported_in_one_line_and_stays_a_device(cli):
     assert (
         cli(3, *KTAP, "/dev/full").err
         == "rdma-cts: /dev/full cannot be written: No space left on device\n"
@@ -101,12 +101,7 @@ def refused(arguments: list[str], cli: Cli) -> str:
 
 
 @pytest.mark.parametrize("command", WRITING, ids=lambda command: command[0])
-def test_an_out_below_a_missing_directory_is_refused(
-    command: list[str],
-    tmp_path: Path,
-    cli: Cli,
-    monkeypatch: Patch,
-) -> None:
+def test_an_out_below_a_missing_directory_is_refused(command, tmp_path, cli, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for out, why in (
         ("a/b/c", "there is no directory a/b"),
@@ -117,7 +112,7 @@ def test_an_out_below_a_missing_directory_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_command_accepts_an_invalid_name(tmp_path: Path, cli: Cli) -> None:
+def test_no_command_accepts_an_invalid_name(tmp_path, cli):
     (tmp_path / "loop").symlink_to("loop")
     for command in WRITING:
         for name, why in (
@@ -131,17 +126,14 @@ def test_no_command_accepts_an_invalid_name(tmp_path: Path, cli: Cli) -> None:
 
 @pytest.mark.parametrize("out", ["new", "out/new", "./out/new"])
 def test_the_last_directory_of_a_path_and_the_directory_out_are_made(
-    out: str,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    cli: Cli,
-) -> None:
+    out, tmp_path, monkeypatch, cli
+):
     monkeypatch.chdir(tmp_path)
     cli(1, "judge", OLD, "--out", out)
     assert (tmp_path / out / "results.jsonl").is_file()
 
 
-def test_an_existing_run_is_reported_before_a_host_is_connected(tmp_path: Path, cli: Cli) -> None:
+def test_an_existing_run_is_reported_before_a_host_is_connected(tmp_path, cli):
     shutil.copytree(OLD, tmp_path / "run")
     command = ["run", "--host", "root@nowhere.invalid", "--out", str(tmp_path / "run")]
     there = f"{tmp_path / 'run' / 'results.jsonl'} exists: a run is recorded there; choose another --out"
@@ -161,18 +153,14 @@ def refusal_of(command: tuple[str, ...], run: Path, cli: Cli) -> str:
 
 
 @pytest.mark.parametrize("command", READING, ids=" ".join)
-def test_no_command_waits_for_a_fifo_in_the_place_of_results(
-    command: tuple[str, ...],
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_no_command_waits_for_a_fifo_in_the_place_of_results(command, tmp_path, cli):
     run = tmp_path / "run"
     run.mkdir()
     os.mkfifo(run / "results.jsonl")
     assert "not a regular file" in refusal_of(command, run, cli)
 
 
-def test_results_larger_than_the_bound_are_not_read(tmp_path: Path, cli: Cli) -> None:
+def test_results_larger_than_the_bound_are_not_read(tmp_path, cli):
     with (tmp_path / "results.jsonl").open("wb") as file:
         file.truncate(MOST_BYTES + 1)
     assert refusal_of(("report", "RUN"), tmp_path, cli).endswith(
@@ -180,7 +168,7 @@ def test_results_larger_than_the_bound_are_not_read(tmp_path: Path, cli: Cli) ->
     )
 
 
-def test_no_report_waits_for_a_fifo_in_the_place_of_points(tmp_path: Path, cli: Cli) -> None:
+def test_no_report_waits_for_a_fifo_in_the_place_of_points(tmp_path, cli):
     run = shutil.copytree(OLD, tmp_path / "run")
     (points, *_) = (run / "points").iterdir()
     points.unlink()
@@ -192,22 +180,14 @@ def test_no_report_waits_for_a_fifo_in_the_place_of_points(tmp_path: Path, cli: 
 
 
 @pytest.mark.parametrize("options", [("--resume",), ("--guest", "--out")])
-def test_no_run_waits_for_a_fifo_in_its_directory(
-    options: tuple[str, ...],
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_no_run_waits_for_a_fifo_in_its_directory(options, tmp_path, cli):
     for name in ("results.jsonl", "plan.json"):
         os.mkfifo(tmp_path / name)
     assert "not a regular file" in refusal_of(("run", *options, "RUN"), tmp_path, cli)
 
 
 @pytest.mark.parametrize("option", ["--waivers", "--profile", "--lab", "--kernel"])
-def test_no_run_waits_for_a_fifo_that_an_option_names(
-    option: str,
-    tmp_path: Path,
-    cli: Cli,
-) -> None:
+def test_no_run_waits_for_a_fifo_that_an_option_names(option, tmp_path, cli):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     assert "not a regular file" in refusal_of(
@@ -217,12 +197,12 @@ def test_no_run_waits_for_a_fifo_that_an_option_names(
     )
 
 
-def test_an_unreadable_file_of_durations_is_ignored(tmp_path: Path) -> None:
+def test_an_unreadable_file_of_durations_is_ignored(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     assert Durations(tmp_path / "fifo").read() == {}
 
 
-def test_a_file_of_exactly_the_bound_is_read_and_a_larger_file_is_not(tmp_path: Path) -> None:
+def test_a_file_of_exactly_the_bound_is_read_and_a_larger_file_is_not(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"12345")
     assert read_regular(path, 5) == b"12345"
@@ -233,10 +213,7 @@ def test_a_file_of_exactly_the_bound_is_read_and_a_larger_file_is_not(tmp_path: 
         read_regular(Path("/proc/self/maps"), 4)  # its reported size is 0
 
 
-def test_no_reader_waits_for_a_fifo_that_has_replaced_a_file(
-    tmp_path: Path,
-    monkeypatch: Patch,
-) -> None:
+def test_no_reader_waits_for_a_fifo_that_has_replaced_a_file(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     regular = (tmp_path / "file").stat()
     os.mkfifo(tmp_path / "fifo")

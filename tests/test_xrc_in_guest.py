@@ -36,7 +36,7 @@ def cases() -> list[Case]:
     return [*rows, *(case for case in plan if case.sweep and _points(case))]
 
 
-def test_all_points_of_xrc_are_in_few_spaces() -> None:
+def test_all_points_of_xrc_are_in_few_spaces():
     spaces = [case for case in cases() if case.sweep]
     assert sum(map(_points, spaces)) == 316
     assert len(cases()) - len(spaces) >= 11
@@ -53,7 +53,7 @@ def seen(tmp_path_factory: Folders) -> Any:
 
 @pytest.mark.guest
 @pytest.mark.nightly
-def test_every_row_and_point_of_xrc_passes_over_rc(seen: dict[str, Any]) -> None:
+def test_every_row_and_point_of_xrc_passes_over_rc(seen):
     print(seen["said"], seen["reasons"])
     assert set(seen["verdicts"]) == {case.id for case in cases()}
     deviating = [deviation["when"] for some in seen["deviations"].values() for deviation in some]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 
 import pytest
 
@@ -26,7 +25,7 @@ def mistakes(text: str) -> list[str]:
     return [str(mistake).removeprefix("f:") for mistake in caught.value.mistakes]
 
 
-def test_values_have_the_types_that_the_writer_expects() -> None:
+def test_values_have_the_types_that_the_writer_expects():
     text = "a: [1, -2, 0x10, word, 'yes', \"12\", true, null, ~]\nb:\n  c: >-\n    two\n    lines\n"
     assert plain(read_bytes(text.encode(), "f")) == {
         "a": [1, -2, 16, "word", "yes", "12", True, None, None],
@@ -34,7 +33,7 @@ def test_values_have_the_types_that_the_writer_expects() -> None:
     }
 
 
-def test_every_value_and_key_has_its_location() -> None:
+def test_every_value_and_key_has_its_location():
     root = read_bytes(b"a: 1\nbc:\n  - x\n  -  z\n", "f")
     assert isinstance(root.value, dict)
     assert str(root.keys["bc"] if root.keys else "") == "f:2:1"
@@ -45,19 +44,19 @@ def test_every_value_and_key_has_its_location() -> None:
     "text",
     ["08", "1.5", "1e3", "2026-01-02", "12:30", "0o17", "1_000", "NULL", ".inf"],
 )
-def test_words_that_only_some_yaml_readers_convert_stay_text(text: str) -> None:
+def test_words_that_only_some_yaml_readers_convert_stay_text(text):
     assert plain(read_bytes(f"- {text}".encode(), "f")) == [text]
 
 
 @pytest.mark.parametrize("word", ["yes", "No", "on", "OFF", "y", "N", "True", "FALSE"])
-def test_a_word_that_some_readers_convert_to_a_boolean_is_refused(word: str) -> None:
+def test_a_word_that_some_readers_convert_to_a_boolean_is_refused(word):
     (only,) = mistakes(f"a: {word}")
     assert only.startswith("1:4: ")
     assert "write true or false, or a text in quotes" in only
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    "text, expected",
     [
         ("a: ! 12", "1:4: tags are not allowed (!)"),
         ("x: {a: 1, a: 2}", "1:11: duplicate key 'a' (first in line 1)"),
@@ -66,28 +65,28 @@ def test_a_word_that_some_readers_convert_to_a_boolean_is_refused(word: str) -> 
         ("é: [\n", "1:4: this quote or bracket is never closed"),
     ],
 )
-def test_a_mistake_has_its_location_and_message(text: str, expected: str) -> None:
+def test_a_mistake_has_its_location_and_message(text, expected):
     """The other mistakes are in tests/malformed."""
     (only,) = mistakes(text)
     assert only.startswith(expected)
 
 
-def test_windows_line_ends_are_read_and_counted() -> None:
+def test_windows_line_ends_are_read_and_counted():
     assert plain(read_bytes(b"a: 1\r\nb: 2\r\n", "f")) == {"a": 1, "b": 2}
     assert mistakes("a: 1\r\nb: *x\r\n")[0].startswith("2:4: ")
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
-def test_nesting_is_bounded(opening: str) -> None:
+def test_nesting_is_bounded(opening):
     (only,) = mistakes(opening * 100_000)
     assert only == f"1:{MAX_DEPTH * len(opening) + 1}: nested deeper than {MAX_DEPTH} levels"
 
 
-def test_a_long_value_is_cut_in_messages() -> None:
+def test_a_long_value_is_cut_in_messages():
     assert len(Node("x" * 1000, read_bytes(b"a", "f").location).kind) < 80
 
 
-def test_only_files_of_bounded_size_are_read(tmp_path: Path) -> None:
+def test_only_files_of_bounded_size_are_read(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "large.yaml").write_text("#" * (MAX_BYTES + 1))
     for name in (".", "pipe"):
@@ -98,7 +97,7 @@ def test_only_files_of_bounded_size_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_libyaml_and_pure_pyyaml_read_documents_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libyaml_and_pure_pyyaml_read_documents_alike(monkeypatch):
     def read(name: str, data: bytes) -> object:
         try:
             return parsing.read_bytes(data, name)
@@ -134,7 +133,7 @@ def field_x(row: Node) -> Node:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    "text, expected",
     [
         ("x: $a-$b\neach: {a: [1, 2], b: [p, q]}", ["1-p", "1-q", "2-p", "2-q"]),
         ("x: word", ["word"]),
@@ -146,13 +145,13 @@ def field_x(row: Node) -> Node:
     ],
     ids=["the last axis varies fastest", "no axis", "values of each kind", "lists in a list"],
 )
-def test_a_row_is_expanded_by_its_axes(text: str, expected: list[object]) -> None:
+def test_a_row_is_expanded_by_its_axes(text, expected):
     node_here, mistakes = expand(text)
     assert mistakes == []
     assert [plain(field_x(node)) for node in node_here] == expected
 
 
-def test_a_value_has_its_own_location_and_a_composed_text_also_names_the_whole_text() -> None:
+def test_a_value_has_its_own_location_and_a_composed_text_also_names_the_whole_text():
     node_here, _ = expand("x: $a\neach:\n  a: [p,\n      q]\n")
     assert [str(field_x(node).location) for node in node_here] == ["f:3:7", "f:4:7"]
     (first, _), _ = expand("x: $a pages\neach:\n  a: [p, q]\n")
@@ -164,7 +163,7 @@ MANY_AXES = "\n".join(f"  a{number}: [0, 1]" for number in range(15000))
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    "text, expected",
     [
         ("x: $b\neach: {aa: [1]}", "1:4: unknown axis $b (known: aa)"),
         ("x: $a\neach: {a: [[p, $b]]}", "2:16: a value of axis 'a' cannot contain $"),
@@ -181,13 +180,13 @@ MANY_AXES = "\n".join(f"  a{number}: [0, 1]" for number in range(15000))
     ],
     ids=range(6),
 )
-def test_a_mistake_in_an_axis_has_the_location_of_its_cause(text: str, expected: str) -> None:
+def test_a_mistake_in_an_axis_has_the_location_of_its_cause(text, expected):
     _, (only,) = expand(text)
     assert only.startswith(expected)
 
 
 @pytest.mark.parametrize(
-    ("written", "expected"),
+    "written, expected",
     [
         ("[]", "none"),
         ("[A, B]", "A+B"),
@@ -197,12 +196,12 @@ def test_a_mistake_in_an_axis_has_the_location_of_its_cause(text: str, expected:
         ("buf + 1", "buf + 1"),
     ],
 )
-def test_an_axis_value_has_a_readable_label_in_ids(written: str, expected: str) -> None:
+def test_an_axis_value_has_a_readable_label_in_ids(written, expected):
     assert label(read_bytes(written.encode(), "f")) == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    "text, expected",
     [
         ("REMOTE_WRITE alone", "remote-write-alone"),
         ("buf + 1 page", "buf-+-1-page"),
@@ -210,7 +209,7 @@ def test_an_axis_value_has_a_readable_label_in_ids(written: str, expected: str) 
         ("é", ""),
     ],
 )
-def test_an_id_is_lower_case_words_joined_by_dashes(text: str, expected: str) -> None:
+def test_an_id_is_lower_case_words_joined_by_dashes(text, expected):
     assert slug(text) == expected
 
 
@@ -227,8 +226,8 @@ def value(text: str | int, page: int = PAGE) -> int:
     return parse(text).evaluate(page, HUGE, lambda name, property_: objects[name, property_])
 
 
-@pytest.mark.parametrize(("text", "expected"), rows("quantities"))
-def test_a_sum_of_terms_is_evaluated_or_refused_with_a_message(text: str, expected: str) -> None:
+@pytest.mark.parametrize("text, expected", rows("quantities"))
+def test_a_sum_of_terms_is_evaluated_or_refused_with_a_message(text, expected):
     if expected.startswith("refused: "):
         with pytest.raises(ValueError, match=re.escape(expected.removeprefix("refused: "))):
             parse(text)
@@ -236,20 +235,20 @@ def test_a_sum_of_terms_is_evaluated_or_refused_with_a_message(text: str, expect
         assert value(text) == int(expected, 0)
 
 
-def test_a_number_is_a_quantity_and_the_size_of_pages_is_that_of_the_machine() -> None:
+def test_a_number_is_a_quantity_and_the_size_of_pages_is_that_of_the_machine():
     assert [value(number) for number in (0, 4097)] == [0, 4097]
     assert value("2 pages", page=65536) == 131072
 
 
-def test_the_objects_of_a_sum_are_known_before_its_evaluation() -> None:
+def test_the_objects_of_a_sum_are_known_before_its_evaluation():
     assert parse("buf.size + SIZE_MAX - mr.rkey").names == [("buf", "size"), ("mr", "rkey")]
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    "text, why",
     [("1 " * 1000, "not a sum"), ("9" * 10000, "more than 64 bits")],
 )
-def test_a_long_text_is_cut_in_the_message(text: str, why: str) -> None:
+def test_a_long_text_is_cut_in_the_message(text, why):
     with pytest.raises(ValueError, match=why) as caught:
         parse(text)
     assert len(str(caught.value)) < 250
