@@ -25,6 +25,7 @@ from trial.reference.stream_end import ReferenceStreamPair
 from trial.reference.wire_end import ReferencePair
 from trial.running import judgement_on, on_the_reference
 
+_GAP = "NAK_PSN_SEQUENCE"
 _TABLE = """\
 verb: wire
 cases: 1
@@ -134,6 +135,9 @@ def _answer(seen: str, *expected: str, **more: int) -> EventSeen:
         (_seen(_answer("nothing", "ACK")), FaultKind.REFUSED),
         (_seen(_answer("NAK_REMOTE_ACCESS", "ACK")), FaultKind.REFUSED),
         (_seen(_answer("NAK_INVALID_REQUEST", "NAK_REMOTE_ACCESS")), FaultKind.WRONG_ANSWER),
+        (_seen(_answer(_GAP, _GAP, psn=-1, gap=0)), None),
+        (_seen(_answer(_GAP, _GAP, psn=-1, gap=1)), FaultKind.WRONG_ANSWER),
+        (_seen(_answer(_GAP, "refusal", psn=-1, gap=1)), None),
         (_seen(_answer("ACK", "refusal")), FaultKind.ACCEPTED),
         (_seen(_answer("DDP_BASE_BOUNDS", "refusal")), None),
         (_seen(_answer("closed", "refusal")), None),

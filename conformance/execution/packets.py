@@ -40,6 +40,7 @@ class _Sent:
         self.at, self.length = at, length
         self.numbers: Mapping[str, int] = {}  # those of the event, as they were then
         self.content = b""  # what the range had when the packet was sent
+        self.awaited = 0  # the distance of the PSN that the device awaited before
 
 
 class _Sequence:
@@ -47,6 +48,7 @@ class _Sequence:
 
     def __init__(self) -> None:
         self.offset = 0  # of the next request's PSN
+        self.awaited = 0  # of the PSN that the device awaits
         self.last_request = 0  # the PSN of the device's last request
         # By the distance of its PSN: a request that had no answer yet, and what was noted about it.
         self.open: dict[int, tuple[_Sent, EventSeen]] = {}
@@ -72,12 +74,16 @@ class PacketScript(Script[WireEnd]):
         if event.names.get("lost"):
             return
         sent.content = sent.content or self._content(sent.at, sent.length)
+        sequence = self._sequence(connection)
+        sent.awaited = sequence.awaited
+        if sent.offset == sequence.awaited:
+            sequence.awaited += self._psns(event.word, sent.packet.fields)
         connection.end.send(sent.packet, **wrong)
         gets = event.names.get("gets")
         if gets:
             self._await_answer(connection, sent, gets)
         else:
-            self._sequence(connection).unasked.add(sent.offset)
+            sequence.unasked.add(sent.offset)
 
     def _packet(self, connection: _Connection, event: Event) -> tuple[_Sent, dict[str, Any]]:
         """Returns a packet of an event, and the arguments of `build` that make it wrong."""
@@ -200,6 +206,8 @@ class PacketScript(Script[WireEnd]):
         if "psn" in packets[-1].fields:
             entry["psn"] = self._distance(connection, packets[-1]) - sent.offset
             entry["length"] = self._psns(sent.packet.operation, sent.packet.fields)
+            if entry["seen"] == "NAK_PSN_SEQUENCE":
+                entry["gap"] = self._distance(connection, packets[-1]) - sent.awaited
 
     def _distance(self, connection: _Connection, packet: Parsed) -> int:
         """Returns the distance of a packet's PSN from the first."""

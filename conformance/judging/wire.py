@@ -11,6 +11,7 @@ from conformance.model.observation import EventSeen, Observation
 from conformance.model.script import ANYTHING, CLOSED, NOTHING, REFUSAL, RESPONSE
 
 _GRANTED = ("ACK", RESPONSE)
+_GAP = "NAK_PSN_SEQUENCE"
 _OF_FIELDS = {
     "length": Kind.WRONG_LENGTH,
     "imm": Kind.WRONG_IMMEDIATE,
@@ -157,19 +158,22 @@ def _of_answer(event: EventSeen) -> Fault | None:
 
 
 def _of_psn(event: EventSeen) -> Fault | None:
-    """Returns the fault of a positive answer whose PSN is not the request's. The acknowledgement of a repeated request
-    may have the PSN of the last request (IBA 9.7.5.1.3), so a later PSN is right for ACK."""
-    distance = event.get("psn")
-    if distance is None or event["seen"] not in _GRANTED:
+    """Returns the fault of a positive answer whose PSN is not the request's, or of a NAK for a gap whose PSN is not that of
+    the packet that is missing. The acknowledgement of a repeated request may have the PSN of the last request (IBA
+    9.7.5.1.3), so a later PSN is right for ACK."""
+    of, distance = "request", event.get("psn")
+    if event["seen"] == _GAP and _GAP in event["expected"]:
+        of, distance = "missing packet", event.get("gap", 0)
+        right = distance == 0
+    elif distance is None or event["seen"] not in _GRANTED:
         return None
-    last = event.get("length", 1) - 1
-    if event["seen"] == "ACK":
-        right = distance >= last
+    elif event["seen"] == "ACK":
+        right = distance >= event.get("length", 1) - 1
     else:
-        right = distance == last
+        right = distance == event.get("length", 1) - 1
     if right:
         return None
-    texts = [f"{event['seen']} with the PSN of the request {distance:+d}"]
+    texts = [f"{event['seen']} with the PSN of the {of} {distance:+d}"]
     return _fault(Kind.WRONG_ANSWER, event["operation"], event["expected"], texts)
 
 

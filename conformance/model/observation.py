@@ -98,8 +98,8 @@ class CombinationsSeen(TypedDict):
 class EventSeen(TypedDict):
     """What an event of a `wire` script had to see (`expected`: any of these words), and what was seen. `what` is answer,
     request, completion, receive or state. `data` is the number of bytes of the case's memory in an answer, `psn` the
-    distance of the answer's PSN from the request's, `length` the number of the request's PSNs; `fields` are [reported,
-    sent] of a receive."""
+    distance of the answer's PSN from the request's, `length` the number of the request's PSNs, `gap` the distance of the
+    answer's PSN from the one that the device awaited; `fields` are [reported, sent] of a receive."""
 
     event: str
     what: str
@@ -109,6 +109,7 @@ class EventSeen(TypedDict):
     data: NotRequired[int]
     psn: NotRequired[int]
     length: NotRequired[int]
+    gap: NotRequired[int]
     fields: NotRequired[dict[str, list[Optional[int]]]]
 
 
