@@ -84,6 +84,14 @@ def test_a_busy_process_with_little_processor_time_is_starved(
     assert pulse_after(tmp_path, monkeypatch, "S", "S", seconds).starved(60.0) is starved
 
 
+@pytest.mark.parametrize("waited_s, busy", [(50, False), (70, True)])
+def test_a_silent_process_that_waits_for_a_processor_is_busy(waited_s, busy, tmp_path, monkeypatch):
+    pulse = pulse_after(tmp_path, monkeypatch, "R", "R", 1)
+    each_ns = waited_s * 10**9 // 2
+    laid(tmp_path, {f"1/task/{thread}/schedstat": f"5 {each_ns} 9" for thread in (1, 2)})
+    assert pulse.busy() is busy
+
+
 def test_a_worker_that_starts_slowly_is_awaited_while_it_is_busy(tmp_path):
     slow = Actor(iter([SILENCE, HEADER, SILENCE, *ran(0, 1, 2, 3)[1:]]), WorkerEnd(), works=True)
     assert verdicts(Stage(tmp_path).play(slow)) == ["PASS"] * 4
