@@ -27,6 +27,7 @@ REGRESSED, FIXED, UNSUPPORTED, UNCONFIRMED = (
 )
 NEWLY_WRONG = "newly supported, and wrong"
 NEWLY_JUDGED = "newly judged, and wrong"
+NEWLY_RIGHT = "newly supported, and right"
 IN_BOTH, NOT_DECIDED, NOT_TRIED = "in both", "not decided", "not tried by the old run"
 NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = (
     "new",
@@ -45,6 +46,7 @@ KINDS: Mapping[str, str] = {
     UNSUPPORTED: "was judged; now the device does not declare the capability, or the situation cannot be set up",
     UNNEEDED: "was waived, and is no longer a violation",
     FIXED: "was a violation, and passes now",
+    NEWLY_RIGHT: "the old stack did not support the tested feature; the new stack supports it, and no rule is violated",
     CHANGED: "any other change of the verdict",
     NEW: "only in the new run",
     GONE: "only in the old run",
@@ -137,6 +139,26 @@ class Comparison:
             if news := news_of(defect, earlier, passed):
                 changed.append((defect, news))
         return changed
+
+    @cached_property
+    def rules(self) -> Sequence[str]:
+        """The rules that only one of the runs violates by a case that both tried, in the order of KINDS."""
+        before, after = self.old.verdicts.of_rules, self.new.verdicts.of_rules
+        changed = {
+            rule
+            for change in self.changes
+            if change.kind not in (NEW, GONE)
+            for rule in change.record["rules"]
+        }
+        both = [rule for rule in after if rule in before and rule in changed]
+        differ = [
+            rule for rule in both if (after[rule] in VIOLATIONS) != (before[rule] in VIOLATIONS)
+        ]
+        order = list(KINDS)
+        return sorted(
+            differ,
+            key=lambda rule: (order.index(self.kind_of_rule(rule)), after[rule] not in VIOLATIONS),
+        )
 
     @property
     def new_defects(self) -> Sequence[Defect]:
@@ -313,6 +335,8 @@ def kind_of(old: str, new: str) -> str:
         return UNSUPPORTED
     if old in VIOLATIONS and new == Verdict.PASS:
         return FIXED
+    if old == Verdict.UNSUPPORTED and new == Verdict.PASS:
+        return NEWLY_RIGHT
     return CHANGED
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance.defects import Defect
 from conformance.errors import command, format_count
-from conformance.model.verdict import VIOLATIONS
+from conformance.model.verdict import Verdict
 from conformance.older_python import zip
 from reports.comparison import (
     FAILING,
@@ -148,23 +148,12 @@ def _defects(comparison: Comparison) -> Iterator[str]:
 
 
 def _rules(comparison: Comparison, most: int | None) -> Iterator[str]:
-    """Yields the rules that only one of the runs violates by a case that both tried, each with both verdicts and its
-    words."""
-    before, after = comparison.old.verdicts.of_rules, comparison.new.verdicts.of_rules
-    changed = {
-        rule
-        for change in comparison.changes
-        if change.kind not in (NEW, GONE)
-        for rule in change.record["rules"]
-    }
-    both = [rule for rule in after if rule in before and rule in changed]
-    new = [rule for rule in both if after[rule] in VIOLATIONS and before[rule] not in VIOLATIONS]
-    gone = [rule for rule in both if before[rule] in VIOLATIONS and after[rule] not in VIOLATIONS]
-    if not new and not gone:
+    """Yields the rules whose verdicts differ, each with both verdicts and its words."""
+    listed = comparison.rules
+    if not listed:
         return
+    before, after = comparison.old.verdicts.of_rules, comparison.new.verdicts.of_rules
     yield ""
-    order = list(KINDS)
-    listed = sorted((*new, *gone), key=lambda rule: order.index(comparison.kind_of_rule(rule)))
     counts = Counter(map(comparison.kind_of_rule, listed))
     yield f"rules: {'; '.join(f'{number} {kind}' for kind, number in counts.items())}"
     for rule in listed[:most]:
@@ -231,6 +220,16 @@ def as_json(comparison: Comparison) -> str:
         "changed_defects": {
             defect.fingerprint: news for defect, news in comparison.changed_defects
         },
+        "rules": [
+            {
+                "rule": rule,
+                "kind": comparison.kind_of_rule(rule),
+                "old": comparison.old.verdicts.of_rules[rule],
+                "new": comparison.new.verdicts.of_rules[rule],
+                "statement": comparison.new.verdicts.rules[rule].statement,
+            }
+            for rule in comparison.rules
+        ],
         "changes": [_change_data(change) for change in comparison.changes],
     }
     return json.dumps(data, indent=1) + "\n"
@@ -293,10 +292,13 @@ def _item(change: Change) -> str:
 
 
 def as_junit(comparison: Comparison) -> str:
-    """Returns the comparison as JUnit XML, with a testcase for each change. A change in FAILING is a failure, and an
-    undecided verdict is an error."""
+    """Returns the comparison as JUnit XML, with a testcase for each change. A change in FAILING is a failure, an
+    undecided verdict is an error, and what passes now is a success."""
     kinds = {**dict.fromkeys(FAILING, "failure"), UNDECIDED: "error"}
-    elements = [kinds.get(change.kind, "skipped") for change in comparison.changes]
+    elements = [
+        kinds.get(change.kind, "system-out" if change.new == Verdict.PASS else "skipped")
+        for change in comparison.changes
+    ]
     document = ET.Element("testsuites")
     suite = ET.SubElement(
         document,
@@ -326,6 +328,9 @@ def as_junit(comparison: Comparison) -> str:
             time="0.000",
         )
         message = f"{change.kind}: {change.old or 'none'} -> {change.new or 'none'}: {change.record['reason']}"
+        if kind == "system-out":
+            ET.SubElement(testcase, kind).text = clean(message)
+            continue
         child = ET.SubElement(testcase, kind, type=change.kind, message=clean(message))
         if kind != "skipped":
             child.text = clean(f"reproduce: {change.record['repro']}")

@@ -19,6 +19,9 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path, cli):
     assert "PASS -> FAIL  REG-01  reg_mr/sample/c0" in said
     assert "./rdma-cts run --only reg_mr/sample/c0" in said
     assert "\x1b" not in said
+    data = json.loads(cli(1, "compare", old, new, "--format", "json").out)
+    (rule,) = data["rules"]
+    assert "  {kind}  {old} -> {new}  {rule}  {statement}".format(**rule) in said.splitlines()
     program, last = said.splitlines()[-2:]
     command = rf"./rdma-cts reproducer [0-9a-f]{{12}} --run {new} --mail"
     assert re.fullmatch(f"report the first new defect: {command}", program)
@@ -59,8 +62,10 @@ def test_a_comparison_for_ci_systems_conforms_to_the_schema(tmp_path, cli):
         "4",
         "2",
         "1",
-        "1",
+        "0",
     ]
+    (passed,) = document.iter("system-out")
+    assert passed.text.startswith("fixed: FAIL -> PASS: ")
     document = etree.fromstring(
         cli(0, "compare", paths[0], paths[0], "--format", "junit").out.encode(),
     )
