@@ -11,8 +11,9 @@ from conformance.model.verdict import VIOLATIONS
 from conformance.results.conclusions import verdict_on
 from reports.digest import Digest
 from reports.evidence import location
-from reports.explanations import FINGERPRINT, defect_of
+from reports.explanations import ENTRIES, FINGERPRINT, defect_of
 from reports.terminal import device_line
+from reports.text import kinds_of, without_packets
 
 _REMOTE = (Severity.REMOTE_CRASH, Severity.REMOTE_MEMORY)
 _CLAIMS = """
@@ -68,13 +69,14 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     yield f"verdict:   {symptom.verdict}, {defect.severity.label}, defect {defect.fingerprint}"
     yield f"case:      {symptom.name}"
     yield f"row:       {location(symptom.record)}"
+    yield f"entry:     {ENTRIES.get(symptom.record['entry'], symptom.record['entry'])}"
     yield f"stack:     {device_line(run.header)}"
     suite = run.header["suite"]
     yield f"suite:     {suite.get('version', '?')}, tables {str(suite.get('tables_sha256', '?'))[:12]}"
     yield f"answered:  {defect.answering}"
     yield ""
     yield from _steps(symptom)
-    yield f"observed:  {symptom.line}"
+    yield f"observed:  {without_packets(symptom.line)[0]}"
     yield f"repeated:  {_repeated(symptom, run) or _others(defect, run)}"
     yield ""
     yield from _rules(symptom, run)
@@ -122,7 +124,12 @@ def _steps(symptom: Symptom) -> Iterator[str]:
         yield f"before:    {line}"
     if symptom.call != symptom.record["call"] and not symptom.deviation:
         yield f"before:    {symptom.record['call']}"
-    yield f"call:      {symptom.call}"
+    call, packets = without_packets(symptom.call)
+    yield f"call:      {call}"
+    for number, event in enumerate(packets, 1):
+        yield f"{number:>9}. {event}"
+    for kind, meaning in kinds_of(packets):
+        yield f"           {kind}: {meaning}"
     if symptom.expected:
         yield f"expected:  {symptom.expected}"
 

@@ -28,7 +28,7 @@ from reports.text import flat, wrapped
 
 _WIDTH = 100
 _CASES = 12
-_ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
+ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
 # the first digits of a fingerprint suffice
 FINGERPRINT = re.compile(r"[0-9a-f]{4,}", re.IGNORECASE)
 
@@ -92,7 +92,7 @@ def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
         yield from _wrapped(case.about)
     yield ""
     yield from _steps(case)
-    yield f"entry:      {_ENTRIES.get(case.entry, case.entry)}"
+    yield f"entry:      {ENTRIES.get(case.entry, case.entry)}"
     if case.needs:
         yield f"needs:      {', '.join(case.needs)}"
     if case.hazardous:

@@ -25,7 +25,7 @@ from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from conformance import cache
-from conformance.defects import Defect, Severity, Symptom
+from conformance.defects import Defect, Severity, Symptom, families_of
 from conformance.errors import command, format_count
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, OF_RULES, VERDICTS, VIOLATIONS, Verdict
@@ -234,17 +234,22 @@ class Page:
         return {item.defect.fingerprint: item.title for item in items}
 
     @cached_property
-    def listed(self) -> Mapping[str, list[list[Shown]]]:
-        """The defects by the heading above them: the new ones, or those that some run lacks, then the others."""
+    def listed(self) -> Mapping[str, list[tuple[str, list[list[Shown]]]]]:
+        """The families of defects, each with its heading, by the heading above them: the new ones, or those that some
+        run lacks, then the others."""
         if self.news is None and len(self.runs) == 1:
-            return {"": self.defects}
-        first, others = "not in every run", "in every run"
-        if self.news:
-            first, others = f"new against {self.news.name}", f"not new against {self.news.name}"
-        listed: dict[str, list[list[Shown]]] = {first: [], others: []}
-        for by_run in self.defects:
-            listed[first if self._is_news(by_run) else others].append(by_run)
-        return listed
+            listed = {"": self.defects}
+        else:
+            first, others = "not in every run", "in every run"
+            if self.news:
+                first, others = f"new against {self.news.name}", f"not new against {self.news.name}"
+            listed = {first: [], others: []}
+            for by_run in self.defects:
+                listed[first if self._is_news(by_run) else others].append(by_run)
+        return {
+            heading: list(families_of(rows, lambda by_run: by_run[0].defect))
+            for heading, rows in listed.items()
+        }
 
     def _is_news(self, by_run: Sequence[Shown]) -> bool:
         if self.news:
@@ -286,8 +291,8 @@ class Page:
         """The data for the script (page_data.py): cases, sweeps, maps, and for each defect the cases not shown."""
         number_of = {case: number for number, case in enumerate(self.cases)}
         more = []
-        for by_run in itertools.chain.from_iterable(self.listed.values()):
-            for shown in by_run:
+        for _, members in itertools.chain.from_iterable(self.listed.values()):
+            for shown in itertools.chain.from_iterable(members):
                 if shown.more:
                     more.append([number_of[case] for case in shown.more])
         return PageData(self.runs, self.cases).packed(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from conformance.defects import Defect, Severity
+from conformance.defects import Defect, Severity, families_of
 from conformance.errors import PROGRAM, command, format_count
 from conformance.judging import LEFT_EITHER, LEFT_ELSEWHERE, LEFT_OPEN, UNDECLARED
 from conformance.model.preflight import format_findings
@@ -166,18 +166,22 @@ def _defects(run: Digest, stream: TextIO, level: int, news: Novelty | None) -> I
     elif defects and level == NORMAL:
         yield f"defects, {_DEFECTS}"
     first_of_stack = next((defect for defect in defects if defect.of_stack), None)
-    for defect in defects:
-        if defect is first_of_stack:
+    for heading, members in families_of(defects, lambda defect: defect):
+        if first_of_stack in members:
             yield "of the stack, on every device: answered by the kernel's core or libibverbs"
-        yield from _defect(run, defect, defect.title, stream, level)
+        yield from filter(None, [heading])
+        for defect in members:
+            yield from _defect(run, defect, defect.title, stream, level)
 
 
 def _news(run: Digest, stream: TextIO, level: int, news: Novelty) -> Iterator[str]:
     yield news.sentence
     if level == NORMAL:
         yield f"defects, {_DEFECTS}"
-    for item in news.new:
-        yield from _defect(run, item.defect, item.title, stream, level)
+    for heading, members in families_of(news.new, lambda item: item.defect):
+        yield from filter(None, [heading])
+        for item in members:
+            yield from _defect(run, item.defect, item.title, stream, level)
     yield from news.hints()
     yield ""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
 from conformance.errors import PROGRAM
+from conformance.model.script import EVENTS
 
 # characters of a line on a terminal; a file of somebody else can have texts of any length
 MOST_LINE = 4000
@@ -31,6 +32,32 @@ def wrapped(
         break_long_words=long_words,
         break_on_hyphens=False,
     )
+
+
+def without_packets(line: str) -> tuple[str, list[str]]:
+    """Returns a line without the packets of a `wire` call in it, and these packets with the calls between them."""
+    start = line.find(_PACKETS)
+    if start < 0:
+        return line, []
+    events, depth, first = [], 0, start + len(_PACKETS)
+    for position in range(first, len(line)):
+        depth += _DEPTHS.get(line[position], 0)
+        if depth < 0 or (not depth and line.startswith(", ", position)):
+            events.append(line[first:position].lstrip(", ").removesuffix("()"))
+            first = position
+        if depth < 0:
+            return f"{line[:start]}{line[position + 1 :]}", events
+    return line, []
+
+
+def kinds_of(packets: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yields the kinds of the events among packets, each with its meaning."""
+    kinds = dict.fromkeys(event.partition(" ")[0] for event in packets)
+    yield from ((kind, EVENTS[kind].meaning) for kind in kinds if kind in EVENTS)
+
+
+_PACKETS = ", packets=["
+_DEPTHS = {**dict.fromkeys("([{", 1), **dict.fromkeys(")]}", -1)}
 
 
 def fitted(line: str, stream: TextIO) -> str:

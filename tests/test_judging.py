@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import yaml
 
-from conformance.defects import Severity, defects_of
+from conformance.defects import Severity, cause_of, defects_of, symptoms_of
 from conformance.defects.severity import severity_of_fault
 from conformance.judging import judge, refused_region
 from conformance.judging.circumstances import located
@@ -291,13 +291,18 @@ def test_bytes_that_move_by_an_invalid_key_are_a_fault_of_the_request_in_flight(
     "key, call, title",
     [
         ("mr.rkey", "ibv_dereg_mr", "a key remains valid after its region was destroyed"),
-        ("mr.old_rkey", "ibv_rereg_mr", "the access of before a re-registration remains"),
+        (
+            "mr.old_rkey",
+            "ibv_rereg_mr",
+            "ibv_rereg_mr with CHANGE_ACCESS: access as before remains (rights)",
+        ),
     ],
 )
 def test_a_key_that_still_works_is_a_defect_of_the_call_that_ended_the_key(key, call, title):
+    region = "mrs: {mr: {access: [REMOTE_READ]}}"
     arguments = "mr: mr" if call == "ibv_dereg_mr" else "mr: mr, flags: [CHANGE_ACCESS], access: []"
     with_traffic = case(
-        f"{{rules: [DEREG-01], given: {{{REGION}}}, call: {call}, when: {{{arguments}}}, then: success, "
+        f"{{rules: [DEREG-01], given: {{{region}}}, call: {call}, when: {{{arguments}}}, then: success, "
         f"afterwards: [{{call: traffic, op: RDMA_READ, rkey: {key}, addr: buf, then: refused}}]}}",
         "rereg_mr" if call == "ibv_rereg_mr" else "dereg_mr",
     )
@@ -307,6 +312,54 @@ def test_a_key_that_still_works_is_a_defect_of_the_call_that_ended_the_key(key, 
         [{**completed(RESULT), "verdict": Verdict.FAIL, "fault": fault.as_data()}]
     )
     assert defect.title == title
+
+
+@pytest.mark.parametrize(
+    "flags, then, changed, ended, granted",
+    [
+        ("CHANGE_ACCESS], access: [LOCAL_WRITE]", "RDMA_READ", "CHANGE_ACCESS", "rights", ""),
+        (
+            "CHANGE_ACCESS], access: [LOCAL_WRITE, REMOTE_ATOMIC]",
+            "ATOMIC_FETCH_AND_ADD",
+            "CHANGE_ACCESS",
+            "",
+            "rights",
+        ),
+        ("CHANGE_ACCESS], access: [REMOTE_READ]", "RDMA_READ", "CHANGE_ACCESS", "", ""),
+        ("CHANGE_PD], pd: other", "RDMA_READ", "CHANGE_PD", "domain", ""),
+        ("CHANGE_PD], pd: other", "RDMA_READ, pd: other", "CHANGE_PD", "", "domain"),
+        (
+            "CHANGE_TRANSLATION], addr: buf + 2 pages, length: 1 page",
+            "RDMA_READ",
+            "CHANGE_TRANSLATION",
+            "range",
+            "",
+        ),
+        (
+            "CHANGE_PD, CHANGE_ACCESS], pd: other, access: [LOCAL_WRITE]",
+            "RDMA_READ, pd: other",
+            "CHANGE_PD+CHANGE_ACCESS",
+            "rights",
+            "domain",
+        ),
+    ],
+)
+def test_a_fault_after_a_change_says_what_the_change_decides(flags, then, changed, ended, granted):
+    """What a change ends, and what it grants, are different causes. Two operations are one cause."""
+    of_change = case(
+        "{rules: [REREG-01], given: {pds: [other], mrs: {mr: {access: [LOCAL_WRITE, REMOTE_READ]}}}, "
+        f"call: ibv_rereg_mr, when: {{flags: [{flags}}}, then: success, "
+        f"afterwards: [{{call: traffic, op: {then}, rkey: mr.rkey, addr: buf, then: success}}]}}",
+        "rereg_mr",
+    )
+    keys = set()
+    for kind in (FaultKind.MOVED, FaultKind.ACCEPTED, FaultKind.REFUSED):
+        fault = located(Fault(kind), of_change, 1)
+        (symptom,) = symptoms_of(
+            {**completed(RESULT), "verdict": Verdict.FAIL, "fault": fault.as_data()}
+        )
+        keys.add(cause_of(symptom).key[2:])
+    assert keys == {(changed, ended, "moved"), (changed, granted, "refused")}
 
 
 def test_at_uverbs_a_call_is_named_by_the_kernels_command():

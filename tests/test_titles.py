@@ -7,6 +7,7 @@ from conformance.defects import (
     Severity,
     cause_of,
     defects_of,
+    families_of,
 )
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.record import ResultRecord, SetUp
@@ -111,6 +112,31 @@ def test_one_cause_at_points_with_several_rules_and_keys_is_one_defect():
     assert at_points(("IOVA-02", FaultKind.REFUSED, again), on_demand, flush) == [
         "requests that are sent again go to another address: ATOMIC_WRITE, FLUSH_GLOBAL"
     ]
+
+
+def test_defects_that_one_line_of_a_call_may_explain_stand_together():
+    """Each has its own fingerprint, because there may be several mistakes."""
+    values = {"operation": "RDMA_READ", "key": "region"}
+    points = [
+        ("REREG-03", FaultKind.MOVED, values),
+        ("REREG-03", FaultKind.NOT_ARRIVED, {**values, "change": "all"}),
+        ("REG-06", FaultKind.REFUSED, values),
+    ]
+    deviations = []
+    for rule, kind, smallest in points:
+        fault = Fault(kind, verb="traffic", operation="RDMA_READ", key="region").as_data()
+        deviations.append({"when": "always", "rules": [rule], "fault": fault, "smallest": smallest})
+    record: Any = {**symptoms("forky")[0].record, "verdict": "FAIL", "deviations": deviations}
+    record["case"] = "access/changes/slice"
+    record.pop("alarms", None)
+    families = list(families_of(defects_of([record]), lambda defect: defect))
+    (heading, family), (none, others) = sorted(families, key=lambda item: -len(item[1]))
+    assert heading == "ibv_rereg_mr with CHANGE_ACCESS: 2 symptoms, perhaps of one cause"
+    assert [defect.title for defect in family] == [
+        "ibv_rereg_mr with CHANGE_ACCESS: access as before remains (rights)",
+        "ibv_rereg_mr with CHANGE_TRANSLATION+CHANGE_PD+CHANGE_ACCESS: bytes are lost or misplaced (rights)",
+    ]
+    assert (none, len(others)) == ("", 1)
 
 
 def test_the_title_of_a_wrong_completion_names_its_wrong_fields():

@@ -7,6 +7,7 @@ condition count as one defect. judging/ determines the verdicts.
 
 from conformance.defects.defect import Defect as Defect
 from conformance.defects.defect import defects_of as defects_of
+from conformance.defects.defect import families_of as families_of
 from conformance.defects.owner import Answering as Answering
 from conformance.defects.owner import answering_of as answering_of
 from conformance.defects.owner import is_of_stack as is_of_stack

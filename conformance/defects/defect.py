@@ -7,20 +7,22 @@ successful call of the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 from conformance.defects.conditions import Condition, Granted, conditions, granted
 from conformance.defects.owner import UNKNOWN, Answering, answering_of
 from conformance.defects.severity import Severity, severity_of
 from conformance.defects.symptom import REGISTRATION, Cause, Symptom, cause_of, symptoms_of
-from conformance.defects.words import Shorts, title_of
+from conformance.defects.words import Shorts, title_of, title_of_family
 from conformance.model.fault import Effect
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS, Verdict
 
 _NONE: Shorts = {}
+_Item = TypeVar("_Item")
 _ByCause = Mapping[Cause, Sequence[Symptom]]
 
 
@@ -78,6 +80,12 @@ class Defect:
         if severity.rank >= self.severity.rank:
             return self
         return replace(self, known=severity)
+
+    @property
+    def family(self) -> tuple[object, ...]:
+        """What a defect has in common with those that one line of the stack may explain; empty for most defects."""
+        family = self.causes[0].family
+        return family and (*family, self.waived, self.of_stack)
 
     @property
     def first(self) -> Symptom:
@@ -143,6 +151,22 @@ def defects_of(
         title = title_of(causes, symptoms, succeeded, shorts)
         defects.append(Defect(tuple(causes), tuple(symptoms), title, lost))
     return sorted(defects, key=_order)
+
+
+def families_of(
+    items: Iterable[_Item], defect_of: Callable[[_Item], Defect]
+) -> Iterator[tuple[str, list[_Item]]]:
+    """Yields items, such as defects, in their order; those of one family together, with a heading."""
+    families: dict[object, list[_Item]] = {}
+    for item in items:
+        defect = defect_of(item)
+        families.setdefault(defect.family or defect.fingerprint, []).append(item)
+    for members in families.values():
+        heading = ""
+        if len(members) > 1:
+            title = title_of_family([defect_of(item).causes[0] for item in members])
+            heading = f"{title}: {len(members)} symptoms, perhaps of one cause"
+        yield heading, members
 
 
 def _merged(by_cause: _ByCause, succeeded: Granted) -> list[list[Cause]]:

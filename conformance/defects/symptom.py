@@ -18,6 +18,7 @@ to one defect. The following facts, besides the kind of violation, determine a c
   The rule and the key do not matter.
 - Another failure in the use of a window: the rule. If the window was bound although the bind must be refused, the missing
   refusal is the cause. Requests in flight that move bytes after the window has ended have one cause.
+- A region is used after its re-registration: the flags of this call, what it decides about the request, and the effect.
 - A key of a region is used after a call has ended it: this call.
 - Another failure in the use of a region: its special kind, such as on demand, without the effect, because the contents
   of memory decide whether data are misplaced or the kernel crashes. For other regions: the effect and the operation.
@@ -48,6 +49,9 @@ from conformance.model.combinations import (
 from conformance.model.fault import (
     ANSWER_FORM,
     NEWER_COMMAND,
+    OF_DOMAIN,
+    OF_RANGE,
+    OF_RIGHTS,
     OWN_ADDRESSES,
     PSN_ALONE,
     UNSENT,
@@ -69,6 +73,7 @@ from conformance.model.vocabulary import (
     WIRE,
 )
 from conformance.verbs import VERBS
+from conformance.wire.statuses import FLUSHED
 
 
 class KernelSite(NamedTuple):
@@ -348,7 +353,20 @@ class Cause:
         """The fingerprint, and those that the cause had in earlier versions: waivers and trackers still have them."""
         return self.fingerprint, *_EARLIER.get(self.key, ())
 
+    @property
+    def family(self) -> tuple[str, ...]:
+        """What the causes have in common that one line of a stack may explain: the same call has re-registered the
+        region, or the requests differ only in their operation. Empty for other causes. Such causes keep their own
+        fingerprints, because they may be several."""
+        if self.key[:2] == ("use", CHANGED):
+            return self.key[:2]
+        if self.key[:2] == ("use", "region") and len(self.key) == _WITH_OPERATION:
+            return self.key[:3]
+        return ()
 
+
+CHANGED = "ibv_rereg_mr"
+_WITH_OPERATION = 4  # the parts of the key of a cause that has an operation
 _NEWER_COMMAND = ("kernel core", "REG_MR")
 _ENDED_WINDOW = ("use", "ended window")
 _OF_BUILDERS = ("use", "region", Effect.REFUSED, BUILT)
@@ -359,6 +377,12 @@ _OF_CIRCUMSTANCE: Mapping[str, tuple[str, ...]] = {
     BUILT_INLINE: ("use", BUILT_INLINE),
     BUILT_LIST: _OF_BUILDERS,
 }
+_OF_USES = (Effect.MOVED, Effect.MISPLACED, Effect.REFUSED)
+# The model of changes; and by the words of the values of its parameter `change`, the first of which is omitted, the flags.
+_MODEL = "access/changes/"
+_FLAGS = {"translation": "CHANGE_TRANSLATION", "pd": "CHANGE_PD", "access": "CHANGE_ACCESS"}
+# By the rule of the points of such a model.
+_DECIDED = {"REREG-01": OF_RANGE, "REREG-02": OF_DOMAIN, "REREG-03": OF_RIGHTS}
 _OUTSIDE_OF_WINDOW = ("use", "window", "BIND-10")
 # By group and rule: the rule whose check also refuses this. A region of another process is a region of another domain,
 # and a comparison with the bounds also refuses long elements.
@@ -381,6 +405,8 @@ _CHECKED: Mapping[tuple[str, str, str], str] = {
     ("WIRE-06", Effect.ACCEPTED, ANSWER_FORM): "RDMA_WRITE",
     ("WIRE-04", Effect.MOVED, PSN_ALONE): PSN_ALONE,
 }
+# The rule on messages that are longer than their receives: the responder answers them, and not the check of a key.
+_OF_LENGTHS = "STAT-08"
 # The call that ends most keys. Older results do not name the call.
 _DESTRUCTION = "ibv_dereg_mr"
 # By the key of a cause: its fingerprints in earlier versions, which separated what one change of the stack cures.
@@ -407,6 +433,7 @@ _EARLIER: Mapping[tuple[str, ...], tuple[str, ...]] = {
     (WIRE, "WIRE-06", "RDMA_WRITE", Effect.ACCEPTED): ("83d091beff28",),
     (WIRE, "WIRE-08", "RDMA_WRITE_ONLY", Effect.REFUSED): ("50a91f05c63d",),
     _OUTSIDE_OF_WINDOW: ("b1a00b48da88",),
+    (Effect.STATUS, "REM_OP_ERR", _OF_LENGTHS): ("2a9af11e2b85",),
 }
 
 
@@ -473,11 +500,29 @@ def _of_access(symptom: Symptom, group: str, rule: str) -> tuple[str, ...]:
         return _of_acceptance(group_of(fault.allowed_by), rule, fault.check)
     if fault.verb == "await_traffic" and effect is Effect.MOVED and fault.key == WINDOW:
         return _ENDED_WINDOW
+    if changed := _of_change(symptom, rule):
+        return changed
     if effect in (Effect.MOVED, Effect.ACCEPTED) and _exceeds_region(fault):
         return ("use", "outside of a region")
-    if effect in (Effect.MOVED, Effect.MISPLACED, Effect.REFUSED):
+    if effect in _OF_USES:
         return _of_use(fault, rule)
     return ()
+
+
+def _of_change(symptom: Symptom, rule: str) -> tuple[str, ...]:
+    """Returns the cause of a wrong use of a region that was registered again: the flags of this call, what it decides
+    about the request, and the effect. Empty for other symptoms."""
+    fault = symptom.fault
+    flags, decides = fault.changed, fault.decides
+    if symptom.smallest and symptom.case.startswith(_MODEL) and rule.startswith("REREG-"):
+        change = symptom.smallest.get("change", "access")
+        flags = tuple(flag for word, flag in _FLAGS.items() if word in change or change == "all")
+        decides = _DECIDED.get(rule, "")
+    effect = Effect.MOVED if fault.effect is Effect.ACCEPTED else fault.effect
+    of_memory = fault.region and effect is not Effect.MOVED
+    if not flags or effect not in _OF_USES or of_memory or (fault.dead and not decides):
+        return ()
+    return ("use", CHANGED, "+".join(flags), decides, effect)
 
 
 def _of_answer(fault: Fault, group: str, rule: str) -> tuple[str, ...]:
@@ -486,6 +531,8 @@ def _of_answer(fault: Fault, group: str, rule: str) -> tuple[str, ...]:
     errno = fault.answer if fault.answer.startswith("E") else ""
     if effect is Effect.ACCEPTED and group in (BIND, INVALIDATION):
         return _of_acceptance(group, rule, fault.check)
+    if effect is Effect.STATUS and rule == _OF_LENGTHS and fault.answer != FLUSHED:
+        return (effect, fault.answer, rule)
     if effect is Effect.STATUS:
         return (effect, fault.answer)
     if effect is Effect.REMARK:

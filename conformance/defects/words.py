@@ -12,6 +12,7 @@ from conformance.defects.owner import frame_of_driver
 from conformance.defects.symptom import (
     ACCESS,
     BIND,
+    CHANGED,
     INVALIDATION,
     REGISTRATION,
     Cause,
@@ -36,6 +37,7 @@ from conformance.model.fault import (
 )
 from conformance.model.record import HeaderRecord
 from conformance.model.vocabulary import BUILT, BUILT_INLINE, WIRE
+from conformance.verbs import VERBS
 
 # The short name of each rule, which says what the rule is about, by the rule's id.
 Shorts = Mapping[str, str]
@@ -99,6 +101,16 @@ def title_of(
     if len(causes) > 1 and (flags := next(filter(None, conditions(symptoms, succeeded)), ())):
         return f"a valid registration with {' and '.join(flags[:_MOST_NAMES])} is refused{_with(first.key[2])}"
     return _TITLES[first.key[0]](first.key[1:], symptoms, shorts)
+
+
+def title_of_family(causes: Sequence[Cause]) -> str:
+    """Returns what several causes of one family (Cause.family) have in common."""
+    keys = [cause.key for cause in causes]
+    if keys[0][1] == CHANGED:
+        flags = set.intersection(*({*key[2].split("+")} for key in keys))
+        return " with ".join([CHANGED, *(["+".join(sorted(flags))] if flags else [])])
+    operations = ", ".join(key[-1] or "others" for key in keys)
+    return _THROUGH_A_REGION[keys[0][2]].format(operations)
 
 
 def _packets(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
@@ -228,6 +240,11 @@ def _process(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) ->
 
 def _use(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
     what, *more = key
+    if what == CHANGED:
+        flags, decides, effect = more
+        at_kernel = {symptom.fault.entry for symptom in symptoms} == {"uverbs"}
+        call = VERBS[CHANGED].command if at_kernel else CHANGED
+        return f"{'uverbs ' * at_kernel}{call} with {flags}: {_of_change(decides, effect)}"
     if what == "ended window":
         return "a request in flight moves bytes after its window has ended"
     if what == ATOMIC_AFTER_RESET:
@@ -260,6 +277,16 @@ def _use(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str
     if what == "dead key":
         return "a key remains valid after its region was destroyed"
     return "requests access bytes outside of a region"
+
+
+def _of_change(decides: str, effect: str) -> str:
+    words = {
+        Effect.MOVED: "access as before remains",
+        Effect.REFUSED: "access that it grants is refused",
+    }
+    if decides:
+        return f"{words.get(Effect(effect), _OF_REGION[effect])} ({decides})"
+    return _OF_REGION[effect]
 
 
 def _behind(kind: str, symptoms: Sequence[Symptom]) -> str:
@@ -415,6 +442,7 @@ def _core(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> st
     return f"the kernel's core returns {key[1] or 'an error'}{instead} for {_group(key[0])}{about}"
 
 
+_TOO_LONG = "messages that are longer than their receives"
 _INVENTED = re.compile(r"\b(\w+)=invented\b")
 _Title = Callable[[Sequence[str], Sequence[Symptom], Shorts], str]
 # The functions that make titles, by the first element of the key of a cause.
@@ -428,7 +456,7 @@ _TITLES: Mapping[str, _Title] = {
     "core": _core,
     "use": _use,
     Effect.STATUS: lambda key, symptoms, shorts: (
-        f"refused requests complete with {key[0]} instead of their own status"
+        f"{_TOO_LONG if key[1:] else 'refused requests'} complete with {key[0]} instead of their own status"
     ),
     Effect.REMARK: _remark,
     "answered": _answered,

@@ -9,14 +9,19 @@ from dataclasses import dataclass, replace
 from conformance.judging.checks import check_of, packets_of
 from conformance.model.case import Argument, Arguments, Case, Flags, MrSpec, SgeSpec, Step, mask_of
 from conformance.model.fault import (
+    DECISIONS,
     HUGE,
     NEWER_COMMAND,
+    OF_DOMAIN,
+    OF_RANGE,
+    OF_RIGHTS,
     ON_DEMAND,
     OWN_ADDRESSES,
     PERSISTENT,
     REGION,
     REGIONS,
     WINDOW,
+    Effect,
     Fault,
     FaultKind,
 )
@@ -41,6 +46,26 @@ _KEYS = ("rkey", "lkey")
 # Calls that destroy an object, each with the name of the argument for that object.
 _ENDS = {"ibv_dereg_mr": "mr", "ibv_dealloc_mw": "mw"}
 _INVALIDATIONS = ("post_local_inv", "post_send_with_inv")
+# The calls that wait for requests, each with the call that posts them.
+_WAITS = {
+    "await_traffic": "post_traffic",
+    "await_statuses": "post_traffic",
+    "send_to_receive": "post_receive",
+}
+# By operation: the right that the region needs whose rkey a request has.
+_RIGHT_OF = {
+    "RDMA_WRITE": "REMOTE_WRITE",
+    "RDMA_WRITE_WITH_IMM": "REMOTE_WRITE",
+    "ATOMIC_WRITE": "REMOTE_WRITE",
+    "RDMA_READ": "REMOTE_READ",
+    "ATOMIC_CMP_AND_SWP": "REMOTE_ATOMIC",
+    "ATOMIC_FETCH_AND_ADD": "REMOTE_ATOMIC",
+    "FLUSH_GLOBAL": "FLUSH_GLOBAL",
+    "FLUSH_PERSISTENT": "FLUSH_PERSISTENT",
+}
+_NOT_REFUSED = (Effect.MOVED, Effect.ACCEPTED)
+# Operations that only read the memory of their elements.
+_READING = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _REREGISTRATIONS = ("ibv_rereg_mr", "ibv_rereg_mr_experimental")
 # The page sizes, and the distance between two objects, that are assumed when ranges are compared. The result does not
 # depend on the page sizes, because all quantities of a table scale with these sizes.
@@ -80,6 +105,8 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
         access=tuple(name for name in _ACCESS.short_names if access & _ACCESS.value_of(name)),
         used=step.call in REGISTRATIONS
         and any(scene.uses(later) for later in case.afterwards[number:]),
+        changed=scene.changes_before(request),
+        decides=scene.decided_by_change(request, fault.effect not in _NOT_REFUSED),
     )
 
 
@@ -128,6 +155,7 @@ class _Region:
     access: int
     own_addresses: bool
     newer_command: bool = False
+    pd: str = "pd"
 
 
 class _Scene:
@@ -138,6 +166,7 @@ class _Scene:
         self._entry = case.entry
         self._memory = set_up.memory
         self._places = {**set_up.memory, **set_up.dmabufs}
+        self._queues = set_up.qps
         self._windows = {*set_up.windows}
         self._bound = {name: spec.bound for name, spec in set_up.windows.items()}
         specs = {name: spec for name, spec in set_up.mrs.items() if isinstance(spec, MrSpec)}
@@ -153,7 +182,9 @@ class _Scene:
         }
         # The last call that may have given an object a new key.
         self._changed_by: dict[str, str] = {}
-        self._posted: Step | None = None
+        # By region: the flags of its last re-registration, and the region before.
+        self._rereg: dict[str, tuple[int, _Region]] = {}
+        self._posted: dict[str, Step] = {}
         for step in (*case.before, *case.judged_steps[:number]):
             self._make(step)
 
@@ -161,8 +192,8 @@ class _Scene:
         """Creates, changes or destroys the objects of a step. A step that must be refused changes
         and destroys nothing; the object that it would create is added."""
         arguments, name = step.arguments, step.name
-        if step.call == "post_traffic":
-            self._posted = step
+        if step.call in _WAITS.values():
+            self._posted[step.call] = step
         elif step.call in REGISTRATIONS:
             self._regions[name] = _registered(step.call, arguments, self._entry)
         elif step.call in PRODUCTS and PRODUCTS[step.call][0] == WINDOW:
@@ -173,6 +204,7 @@ class _Scene:
         elif step.call in _REREGISTRATIONS and (
             region := self._regions.get(str(arguments.get("mr")))
         ):
+            self._rereg[str(arguments["mr"])] = mask_of(arguments, "flags"), region
             self._regions[str(arguments["mr"])] = _changed(region, step)
             self._changed_by[str(arguments["mr"])] = step.call
         elif step.call in BINDS:
@@ -188,9 +220,7 @@ class _Scene:
 
     def request_of(self, step: Step) -> Step:
         """Returns the step that posted the requests for which `step` waits; for other steps, the step itself."""
-        if step.call in ("await_traffic", "await_statuses"):
-            return self._posted or step
-        return step
+        return self._posted.get(_WAITS.get(step.call, ""), step)
 
     def key_of(self, step: Step) -> _Key | None:
         """Returns the key that a step uses; None if it uses no key. A number as the key counts as a region's key."""
@@ -217,6 +247,42 @@ class _Scene:
         if property_.startswith("old_"):
             return self._changed_by.get(name, "a bind")
         return ""
+
+    def changes_before(self, step: Step) -> tuple[str, ...]:
+        """Returns the flags of the last re-registration of the region whose key a request has."""
+        flags, _ = self._rereg.get(self._region_of(step), (0, None))
+        return tuple(name for name in _CHANGES.short_names if flags & _CHANGES.value_of(name))
+
+    def decided_by_change(self, step: Step, permitted: bool) -> str:
+        """Returns which of DECISIONS the last re-registration has changed so that a request must be `permitted`, or
+        refused; empty for none."""
+        name = self._region_of(step)
+        if name not in self._rereg:
+            return ""
+        now = self._permits(step, name)
+        after, self._regions[name] = self._regions[name], self._rereg[name][1]
+        before = self._permits(step, name)
+        self._regions[name] = after
+        return next((what for what in DECISIONS if before[what] != permitted == now[what]), "")
+
+    def _permits(self, step: Step, name: str) -> Mapping[str, bool]:
+        """Returns whether domain, range and rights of a region permit a request."""
+        region, operation = self._regions[name], str(step.arguments.get("op", ""))
+        if isinstance(step.arguments.get("rkey"), Quantity):
+            right = _RIGHT_OF.get(operation, "")
+        else:
+            right = "" if operation in _READING else "LOCAL_WRITE"
+        queue = self._queues.get(str(step.arguments.get("qp", "")))
+        domain = queue.pd if queue else str(step.arguments.get("pd", region.pd))
+        return {
+            OF_DOMAIN: domain == region.pd,
+            OF_RANGE: not self.is_outside(step),
+            OF_RIGHTS: not right or bool(region.access & _ACCESS.value_of(right)),
+        }
+
+    def _region_of(self, step: Step) -> str:
+        key = self.key_of(step)
+        return key.name if key and key.kind == REGION else ""
 
     def uses(self, step: Step) -> bool:
         return any(True for _ in _key_quantities(step.arguments)) and step.call not in (
@@ -402,6 +468,7 @@ def _registered(call: str, arguments: Arguments, entry: str) -> _Region:
         access,
         own_addresses,
         (call, entry) == ("ibv_reg_mr_ex", "uverbs"),
+        str(arguments.get("pd", "pd")),
     )
 
 
@@ -416,6 +483,8 @@ def _changed(region: _Region, step: Step) -> _Region:
             first=addr,
             own_addresses=False,
         )
+    if flags & _CHANGES.value_of("CHANGE_PD"):
+        region = replace(region, pd=str(step.arguments["pd"]))
     if flags & _CHANGES.value_of("CHANGE_ACCESS"):
         region = replace(region, access=mask_of(step.arguments, "access"))
     return region

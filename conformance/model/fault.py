@@ -150,6 +150,8 @@ class Fault:
     check: str = (
         ""  # what a device must check here, if a rule's text demands several checks (see CHECKS)
     )
+    changed: tuple[str, ...] = ()  # the flags of the last re-registration of the region
+    decides: str = ""  # what this re-registration has changed for the request (see DECISIONS)
     used: bool = False  # the case uses the region after its registration
     layer: str = ""  # the layer that returned the result
     returned: str = ""
@@ -231,6 +233,8 @@ ON_DEMAND, OWN_ADDRESSES, PERSISTENT, HUGE, NEWER_COMMAND = (
     "newer command REG_MR",  # the kernel's UVERBS_METHOD_REG_MR has registered the region
 )
 REGIONS = (ON_DEMAND, OWN_ADDRESSES, PERSISTENT, HUGE, NEWER_COMMAND)
+# What a re-registration decides about a request: whether it is permitted before, and not afterwards, or the reverse.
+OF_DOMAIN, OF_RANGE, OF_RIGHTS = DECISIONS = ("domain", "range", "rights")
 REGION, WINDOW = "region", "window"
 # Checks of one rule that a device makes apart.
 QUEUE_DOMAIN, UNSENT, ANSWER_FORM, REPEATED, PSN_ALONE, ICRC = CHECKS = (

@@ -18,7 +18,7 @@ from conformance.tables.suite import Suite
 from reports.digest import Digest
 from reports.reproducers.findings import Finding, Run
 from reports.reproducers.of_runs import Made, first_program
-from reports.text import wrapped
+from reports.text import kinds_of, without_packets, wrapped
 
 WIDTH = 72
 # Explanations of the calls of a case that are not functions of the library.
@@ -33,6 +33,7 @@ _OUR_CALLS = {
     "post_local_inv": "a LOCAL_INV work request",
     "post_bind_mw": "a BIND_MW work request",
 }
+_COMMAND = re.compile(r"\buverbs [A-Z_]+")
 _OPEN = "any result, because the document leaves the outcome open"
 # How a program ends if it cannot report its observation, by the severity of the defect.
 _ENDINGS = {
@@ -103,7 +104,7 @@ def _description(
     title = _subject(symptom, defect.title if defect else symptom.line)
     yield from _wrapped(f"Subject: {_at_fault(symptom, run)}: {title}", further=" ")
     yield ""
-    line = symptom.line.removeprefix("afterwards ")
+    line, _ = without_packets(symptom.line.removeprefix("afterwards "))
     yield from _wrapped(f"{title}.")
     severity = defect.severity if defect else severity_of(symptom)
     yield from _wrapped(f'This is a defect of the severity "{severity.label}": {severity.meaning}')
@@ -128,8 +129,17 @@ def _description(
     later = [step["call"] for step in later_steps(symptom.record["expected"])]
     calls = [*(f"before: {step}" for step in set_up["before"]), f"call: {called}"]
     calls += [f"then: {step}" for step in (point["afterwards"] if point else later)]
+    packets = []
     for done in (*_used(set_up["given"], calls), *calls):
-        yield from _wrapped(done, "  - ", "    ")
+        text, events = without_packets(done)
+        yield from _wrapped(text, "  - ", "    ")
+        for number, event in enumerate(events, 1):
+            yield from _wrapped(f"{number}. {event}", "    ", "       ")
+        packets += events
+    for kind, meaning in kinds_of(packets):
+        yield from _wrapped(f"{kind}: {meaning}", "  ", "    ")
+    for name in sorted({*_COMMAND.findall(" ".join(calls))}):
+        yield from _wrapped(f"{name}: this command of the kernel, without libibverbs", "  ", "    ")
     for call, words in _OUR_CALLS.items():
         if any(f" {call}(" in item for item in calls):
             yield from _wrapped(f"{call}: {words}", "  ", "    ")
