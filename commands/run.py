@@ -134,7 +134,11 @@ def _resume(arguments: argparse.Namespace) -> int:
     if isinstance(plan, Plan) and (done := _complete(arguments.resume.absolute())):
         Progress(level=arguments.level).say(f"the run in {done.directory} is complete")
         earlier = _earlier(options.against)
-        return _reported(done, done.directory, arguments.level, "", "", earlier)
+        with (
+            closing(ResultsFile(done.directory / FILE_NAME, carry_on=True)),
+            tidied(done.directory),
+        ):
+            return _reported(done, done.directory, arguments.level, "", "", earlier)
     first = argparse.Namespace(
         out=arguments.resume.absolute(),
         yes=arguments.yes,

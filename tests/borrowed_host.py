@@ -107,7 +107,8 @@ def host(tmp_path: Path) -> Host:
 NEEDED = "python3 python3-yaml python3-jinja2"  # the packages that every command needs
 FOR_A_RUN = f"{NEEDED} qemu-system-x86 mmdebstrap erofs-utils busybox-static python3-sympy"
 INSTALL = "apt-get install --no-install-recommends"
-INSTALLING = ["update", f"install -y --no-install-recommends {FOR_A_RUN}"]
+INSTALLS = "install -y -o DPkg::Lock::Timeout=900 --no-install-recommends"
+INSTALLING = ["update", f"{INSTALLS} {FOR_A_RUN}"]
 
 
 # Installation from Python, for packages that a command needs

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from borrowed_host import INSTALL, host, python_host
+from borrowed_host import INSTALL, INSTALLS, host, python_host
 from fixtures.system import packages
 from fixtures.system.architecture import host_architecture
 from launched import script
@@ -26,7 +26,7 @@ def test_only_missing_packages_are_installed(python_host):
     )
     assert python_host.calls() == [
         "update",
-        "install -y --no-install-recommends qemu-system-x86 mmdebstrap",
+        f"{INSTALLS} qemu-system-x86 mmdebstrap",
     ]
     assert said == ["installed qemu-system-x86, mmdebstrap"]
     packages.ensure_tools(packages.guest(host_architecture()), assume_yes=True, say=said.append)

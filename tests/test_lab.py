@@ -213,10 +213,12 @@ def test_a_resumed_lab_skips_hosts_with_a_complete_run(tmp_path):
     """The run of one host is complete, one was cut short, and one has not begun. No host can be reached now."""
     unreached(tmp_path, "{host: one, device: a}, {host: two, device: a}")
     complete(tmp_path / "out/one", *ON_ONE)
+    work = laid(tmp_path / "out/one", {"work-1/file": "left by a run that was killed at its end"})
     planned(tmp_path / "out/two", "--host", "two", "--device", "a")
     lab_file(tmp_path, "hosts: [{host: one, device: a}, {host: two}, {host: three, device: a}]\n")
     done = run(tmp_path / "out", 3, "--resume", ".")
     assert f"one: the run in {tmp_path / 'out/one'} is complete" in done.out
+    assert not list(work.glob("work-*"))
     # A run of other tables does not show how many cases of the default tier were left out.
     assert "one: partial: it is unknown how much of the default tier was run" in done.out
     assert f"two: not run: two {REASON}" in done.out

@@ -6,7 +6,16 @@ import sys
 
 import pytest
 
-from borrowed_host import FOR_A_RUN, INSTALL, INSTALLING, LAUNCHER, NEEDED, host, python_host
+from borrowed_host import (
+    FOR_A_RUN,
+    INSTALL,
+    INSTALLING,
+    INSTALLS,
+    LAUNCHER,
+    NEEDED,
+    host,
+    python_host,
+)
 from commands import doctor
 from conformance.tables.suite import ROOT
 from fixtures.guest.recipe import recipe_for
@@ -203,7 +212,7 @@ def test_in_ci_and_in_a_container_packages_are_installed_without_a_question(host
         host.more.clear()
         host.more.update(more)
         host.launch(0, "list")
-        assert host.calls().pop() == f"install -y --no-install-recommends {NEEDED}"
+        assert host.calls().pop() == f"{INSTALLS} {NEEDED}"
         (host.bin / "python3").unlink()
 
 
