@@ -6,15 +6,19 @@
 # all shards into one run.
 set -eu
 
+needs() {
+    echo "ci/shard.sh: $1 is not set; set it, or SHARD=K/N" >&2
+    exit 2
+}
 if [ -n "${SHARD-}" ]; then
     shard=$SHARD
 elif [ -n "${CI_NODE_INDEX-}" ]; then
-    shard=$CI_NODE_INDEX/$CI_NODE_TOTAL
+    shard=$CI_NODE_INDEX/${CI_NODE_TOTAL:-$(needs CI_NODE_TOTAL)} || exit
 elif [ -n "${SLURM_ARRAY_TASK_ID-}" ]; then
     at=$((SLURM_ARRAY_TASK_ID - ${SLURM_ARRAY_TASK_MIN:-1}))
-    shard=$((at / ${SLURM_ARRAY_TASK_STEP:-1} + 1))/$SLURM_ARRAY_TASK_COUNT
+    shard=$((at / ${SLURM_ARRAY_TASK_STEP:-1} + 1))/${SLURM_ARRAY_TASK_COUNT:-$(needs SLURM_ARRAY_TASK_COUNT)} || exit
 elif [ -n "${JOB_COMPLETION_INDEX-}" ]; then
-    shard=$((JOB_COMPLETION_INDEX + 1))/$JOB_COMPLETIONS
+    shard=$((JOB_COMPLETION_INDEX + 1))/${JOB_COMPLETIONS:-$(needs JOB_COMPLETIONS)} || exit
 else
     echo "ci/shard.sh: no variable of a CI system names the shard; set SHARD=K/N" >&2
     exit 2

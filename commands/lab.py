@@ -101,7 +101,9 @@ def run_lab(
         _conclude(lab, _left_out(out, labelled, file))
         write_atomically(out / PAGE, page(lab))
     statuses = {run.status for run in runs}
-    if not statuses <= {0, 1}:
+    if 2 in statuses:
+        print(f"correct {file} first; then {_rest(out)}")
+    elif not statuses <= {0, 1}:
         print(_rest(out))
     recorded = ", ".join(str(out / host.name) for host in labelled if _has_run(out / host.name))
     print(f"report: {out / PAGE}{recorded and f' (results: {recorded})'}")
@@ -263,9 +265,9 @@ class _HostRun:
         with self._output:
             for line in self._output:
                 text = line.rstrip()
-                if text.startswith("rdma-cts: "):
+                if text.startswith("rdma-cts: "):  # _conclude prints it
                     self._last = text.removeprefix("rdma-cts: ")
-                if text:
+                elif text:
                     self._progress.say(f"{self.host.name}: {text}")
 
     def wait(self, seconds: float | None = None) -> None:

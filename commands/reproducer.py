@@ -112,7 +112,8 @@ def execute(arguments: argparse.Namespace) -> int:
         refuse_recorded(out)
         _write_script(out, script)
     built = f"cc {shlex.quote(str(out))} -libverbs && ./a.out"
-    written = f"{out}: {text.count(chr(10))} lines that show {name}; {built}"
+    what = f"show {name}" if symptoms else f"do what {name} does, without a recorded violation"
+    written = f"{out}: {text.count(chr(10))} lines that {what}; {built}"
     write_out(out, text.encode(), f"text: {out}" if arguments.mail else written)
     return 0
 

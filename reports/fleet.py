@@ -7,8 +7,8 @@ from __future__ import annotations
 import json
 import statistics
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 
 from conformance.errors import format_count
@@ -75,12 +75,12 @@ class Node:
             f"defect {defect.fingerprint} ({defect.title})": "seen" for defect in facts.defects
         }
         return {
+            **defects,
+            **facts.rules,
+            **{f"case {case}": "violated" for case in facts.violating},
+            **{f"capability {name}": text for name, text in facts.capabilities.items()},
             **{name: text for name, text in facts.stack.items() if name not in (*_OWN, *_DEVICE)},
             **{called(name): text for name, text in facts.hashes.items()},
-            **{f"capability {name}": text for name, text in facts.capabilities.items()},
-            **facts.rules,
-            **defects,
-            **{f"case {case}": "violated" for case in facts.violating},
         }
 
     @property
@@ -117,7 +117,7 @@ class Group:
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
-        """The differences between the nodes: versions, capabilities and verdicts, then durations, then copies."""
+        """The differences between the nodes: defects and verdicts, then capabilities and versions, durations, copies."""
         differences = [*self._traits(), *self._seconds(), *self._copies()]
         versions = {
             node
@@ -140,17 +140,32 @@ class Group:
             if difference.what.startswith("case ")
         }
         return tuple(
-            difference
-            for difference in differences
-            if not causes.get(difference.what, set()).issuperset(difference.nodes)
+            self._together(
+                difference
+                for difference in differences
+                if not causes.get(difference.what, set()).issuperset(difference.nodes)
+            )
         )
 
-    @property
-    def _parts_under_test(self) -> Iterator[str]:
+    def _together(self, differences: Iterable[Difference]) -> Iterator[Difference]:
+        """Yields the differences; parts under test that differ on the same nodes are one difference."""
+        parts: dict[tuple[str, ...], list[Difference]] = {}
+        for difference in differences:
+            if difference.what in self._parts_under_test:
+                parts.setdefault(difference.nodes, []).append(difference)
+            else:
+                yield difference
+        for first, *more in parts.values():
+            if more:
+                yield replace(first, what=f"{first.what}, and {len(more)} more parts under test")
+            else:
+                yield first
+
+    @cached_property
+    def _parts_under_test(self) -> set[str]:
         """The names of the parts under test whose hashes any node has."""
-        for node in self.nodes:
-            if node.facts:
-                yield from map(called, node.facts.hashes)
+        facts = [node.facts for node in self.nodes if node.facts]
+        return {called(name) for these in facts for name in these.hashes}
 
     def _traits(self) -> Iterator[Difference]:
         names = dict.fromkeys(name for node in self.nodes for name in node.traits)

@@ -61,6 +61,7 @@ SIGNS: Mapping[str, str] = {
     Verdict.UNREACHABLE: "-",
     **dict.fromkeys((Verdict.BROKEN, Verdict.MISSED), "?"),
 }
+_DEATHS = (Verdict.CRASH, Verdict.HANG)
 _MOST_SHOWN = 3  # the most cases that are shown for a defect
 
 
@@ -322,15 +323,26 @@ class Page:
             if record["pairs"].get("states")
         ]
 
+    def _all_verdicts(self, case: str) -> list[str]:
+        """The verdicts of a case, with those of points that died or hung: the script finds the case by each."""
+        records = [record for record in self.cases[case] if record]
+        died = [
+            verdict
+            for record in records
+            for verdict in _DEATHS
+            if (record["points"] or {}).get(verdict)
+        ]
+        return [*self._verdicts(case), *died]
+
     def _verdicts(self, case: str) -> list[str]:
         return [record["effective"] for record in self.cases[case] if record]
 
     @property
     def verdicts(self) -> list[tuple[str, int]]:
-        """The verdicts, each with the number of cases that have it in some run."""
+        """The verdicts, each with the number of cases that have it, at some point, in some run."""
         total = Counter({Verdict.MISSED: len(self.unrecorded)})
         for case in self.cases:
-            total.update({Verdict(verdict) for verdict in self._verdicts(case)})
+            total.update({Verdict(verdict) for verdict in self._all_verdicts(case)})
         return [(verdict, total[verdict]) for verdict in VERDICTS if total[verdict]]
 
     @cached_property

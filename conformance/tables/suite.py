@@ -259,6 +259,10 @@ class Selection:
         if self.only:
             chosen = [case for case in chosen if case.id in self.only]
         for word in self.words:
+            if chosen and not any(word.lower() in case.id.lower() for case in chosen):
+                raise UserError(
+                    f"no chosen case has {word!r} in its id", hint=f"see {PROGRAM} list"
+                )
             chosen = [case for case in chosen if word.lower() in case.id.lower()]
         larger = chosen
         if not self.only:

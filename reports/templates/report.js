@@ -90,6 +90,8 @@
   }
   const title = (number, value) => [badge(value.effective), ` ${data.names[number]}`];
   const verdicts = (at) => data.runs.map((run) => data.texts[run.effective[at]] ?? "-");
+  const withPoints = (at) => [...verdicts(at), ...data.runs.flatMap((run) => (data.texts[run.points[at]] ?? [])
+    .map(([verdict]) => verdict).filter((verdict) => ["CRASH", "HANG"].includes(verdict)))];
   const inRuns = (at, make) => data.runs.flatMap((run, number) => run.effective[at] ? make(run, number, at) : []);
   const kept = (make) => {  // the element is made on the first call; later calls return it, with its state
     const known = new Map();
@@ -192,8 +194,8 @@
     const defect = words.length === 1 && /^[0-9a-f]{6,12}$/.test(words[0]) && $(`details.defect[id^="defect:${words[0]}"]`);
     if (defect) { defect.open = true; defect.scrollIntoView(); }
     const filtering = words.length > 0 || wanted.length > 0;
-    const has = (verdicts) => wanted.length === 0 || wanted.some((each) =>
-      each === "differs" ? new Set(verdicts.filter((verdict) => verdict !== "-")).size > 1 : verdicts.includes(each));
+    const has = (verdicts, all = verdicts) => wanted.length === 0 || wanted.some((each) =>
+      each === "differs" ? new Set(verdicts.filter((verdict) => verdict !== "-")).size > 1 : all.includes(each));
     const matches = finder(words);
     const shownCases = new Set();
     let missed = 0, any = false;
@@ -203,7 +205,7 @@
       for (const rule of group.rules) {
         const named = words.every((word) => rule.head.includes(word));
         const here = filtering
-          ? rule.cases.filter((at) => has(verdicts(at)) && (named || matches(at, rule.head))) : rule.cases;
+          ? rule.cases.filter((at) => has(verdicts(at), withPoints(at)) && (named || matches(at, rule.head))) : rule.cases;
         const visible = here.length > 0 || (wanted.length === 0 && named);
         rule.element.classList.toggle("hidden", !visible);
         list(rule, here);
