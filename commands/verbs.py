@@ -221,11 +221,10 @@ def _enum(enum: Enum) -> Iterator[str]:
     for item in enum:
         if item.value is None:
             value = "?"
+        elif enum.flags:
+            value = hex(item.value)
         else:
-            if enum.flags:
-                value = hex(item.value)
-            else:
-                value = str(item.value)
+            value = str(item.value)
         if item.since:
             since = f" (since {item.since})"
         else:

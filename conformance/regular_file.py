@@ -16,9 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-MOST_BYTES = (
-    256 << 20
-)  # the maximum size of any file of a run; the results of a default run have 4 MB
+# the maximum size of any file of a run; the results of a default run have 4 MB
+MOST_BYTES = 256 << 20
 _PARTIAL = re.compile(r"\.[0-9]+-[0-9a-f]+\.partial")
 _MEMORY = 128 << 20  # of xz; its highest level needs 65 MiB
 

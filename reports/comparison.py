@@ -370,9 +370,8 @@ def _changes(
     elif after["effective"] in VIOLATIONS:
         conditions = {deviation["when"] for deviation in before["deviations"]}
         for deviation in after["deviations"]:
-            if (
-                deviation["row"] and deviation["when"] not in conditions
-            ):  # a new violation that a random sequence has found
+            # a new violation that a random sequence has found
+            if deviation["row"] and deviation["when"] not in conditions:
                 record: ResultRecord = {**after, "reason": deviation["observed"]}
                 yield Change(REGRESSED, case, before["effective"], after["effective"], record)
     yield from of_points
@@ -401,11 +400,10 @@ def _point_changes(old: Points, new: Points, record: ResultRecord) -> Iterator[C
     for verdicts, name, number in pairs:
         if not verdicts[0]:
             kind = NEW
+        elif not verdicts[1]:
+            kind = GONE
         else:
-            if not verdicts[1]:
-                kind = GONE
-            else:
-                kind = kind_of(*verdicts)
+            kind = kind_of(*verdicts)
         if kind:
             key = (kind, *verdicts)
             count[key] += number

@@ -119,26 +119,20 @@ class Group:
     def differences(self) -> tuple[Difference, ...]:
         """The differences between the nodes: defects and verdicts, then capabilities and versions, durations, copies."""
         differences = [*self._traits(), *self._seconds(), *self._copies()]
-        versions = {
-            node
-            for difference in differences
-            if difference.what in _SETTINGS
-            for node in difference.nodes
-        }
-        by_rule = {
-            node
-            for difference in differences
-            if not difference.what.startswith("case ")
-            for node in difference.nodes
-        }
+        of_versions: set[str] = set()
+        not_of_cases: set[str] = set()
+        cases = []
+        for difference in differences:
+            if difference.what in _SETTINGS:
+                of_versions.update(difference.nodes)
+            if difference.what.startswith("case "):
+                cases.append(difference.what)
+            else:
+                not_of_cases.update(difference.nodes)
         # A difference in a case is left out if each of its nodes also has a difference that is not in a case; one of a
         # part under test, if each of its nodes has another version.
-        causes = dict.fromkeys(self._parts_under_test, versions)
-        causes |= {
-            difference.what: by_rule
-            for difference in differences
-            if difference.what.startswith("case ")
-        }
+        causes = dict.fromkeys(self._parts_under_test, of_versions)
+        causes |= dict.fromkeys(cases, not_of_cases)
         return tuple(
             self._together(
                 difference
@@ -252,12 +246,12 @@ class Fleet:
 
     @cached_property
     def differing(self) -> Mapping[str, list[Difference]]:
-        by_rule: dict[str, list[Difference]] = {}
+        by_node: dict[str, list[Difference]] = {}
         for group in self.groups:
             for difference in group.differences:
                 for node in difference.nodes:
-                    by_rule.setdefault(node, []).append(difference)
-        return by_rule
+                    by_node.setdefault(node, []).append(difference)
+        return by_node
 
     @cached_property
     def tested(self) -> list[str]:
@@ -327,10 +321,8 @@ def _grouped(device: tuple[Hashable, ...], nodes: Sequence[Node]) -> Iterator[Gr
     by_settings: dict[tuple[str, ...], list[Node]] = {}
     for node in nodes:
         assert node.facts is not None
-        by_settings.setdefault(
-            tuple(node.facts.stack.get(name, "") for name in _SETTINGS),
-            [],
-        ).append(node)
+        settings = tuple(node.facts.stack.get(name, "") for name in _SETTINGS)
+        by_settings.setdefault(settings, []).append(node)
     ordered = sorted(by_settings.items(), key=lambda item: -len(item[1]))
     (settings, largest), *rest = ordered
     enough = max(_LEAST, _LEAST_PART * len(nodes))
@@ -366,8 +358,8 @@ def drain(fleet: Fleet) -> bytes:
     by_reason: dict[str, list[str]] = {}
     left_out: list[str] = []
     reasons = {
-        node: rules[0].reason + (", and more" if len(rules) > 1 else "")
-        for node, rules in fleet.differing.items()
+        node: differences[0].reason + ", and more" * (len(differences) > 1)
+        for node, differences in fleet.differing.items()
     }
     for node, reason in {**{node.name: node.problem for node in fleet.missing}, **reasons}.items():
         if node.upper() != "ALL" and all(
@@ -376,15 +368,12 @@ def drain(fleet: Fleet) -> bytes:
             by_reason.setdefault(reason, []).append(node)
         else:
             left_out.append(node)
+    lines: list[str] = []
     if by_reason:
-        lines = [*_DRAINING]
-    else:
-        lines = []
-    lines += (
-        [f"# {len(left_out)} nodes have names that Slurm does not accept: {left_out!r:.200}"]
-        if left_out
-        else []
-    )
+        lines += _DRAINING
+    if left_out:
+        names = f"{left_out!r:.200}"
+        lines.append(f"# {len(left_out)} nodes have names that Slurm does not accept: {names}")
     for reason, nodes in by_reason.items():
         plain = "".join(
             sign if sign.isalnum() or sign in " .,:;()+-_/" else "_" for sign in reason

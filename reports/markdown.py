@@ -23,11 +23,10 @@ def render(runs: Sequence[Digest]) -> str:
 def _sections(run: Digest) -> Iterator[str]:
     if run.summary.concluded.conforms:
         sign = "✅"
+    elif run.summary.status == 1:
+        sign = "❌"
     else:
-        if run.summary.status == 1:
-            sign = "❌"
-        else:
-            sign = "⚠️"
+        sign = "⚠️"
     yield f"## {sign} rdma-cts: {escaped(run.summary.conclusion)}"
     if run.summary.headline:
         yield escaped(run.summary.headline)

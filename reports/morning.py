@@ -150,12 +150,12 @@ class Morning:
         text = ", ".join(kinds) or (
             "as on" if outcome.outcome == GOOD else "the run is incomplete; compared with"
         )
+        since_it = "since " if kinds else ""
+        text += f" {since_it}the last good night, {format_night(outcome.against)}"
         number = self.good.untried[0]
         if number:
-            untried = f"; {format_count(number, 'case')} of that night not tried"
-        else:
-            untried = ""
-        return f"{text} {'since ' if kinds else ''}the last good night, {format_night(outcome.against)}{untried}"
+            text += f"; {format_count(number, 'case')} of that night not tried"
+        return text
 
     def _changed_under_test(self) -> Iterator[str]:
         nights = (
@@ -163,15 +163,13 @@ class Morning:
         )
         old, new = next(nights, self.cell).facts, self.cell.facts
         if old and new and (differences := list(changes(old, new))):
-            text = [
+            texts = [
                 f"{name} {before or 'none'} -> {after or 'none'}"
                 for name, before, after in differences[:_MOST]
             ]
             if len(differences) > _MOST:
-                more = [f"{len(differences) - _MOST} more"]
-            else:
-                more = []
-            yield f"    under test: {'; '.join(text + more)}"
+                texts.append(f"{len(differences) - _MOST} more")
+            yield f"    under test: {'; '.join(texts)}"
 
     def _changes(
         self,
@@ -187,21 +185,15 @@ class Morning:
             has = known_nights(self._nights(), partial(Facts.violates, case=change.case))
             if kind == FIXED:
                 when = self._was_there(has)
+            elif kind in FAILING:
+                when = self._since(has)
             else:
-                if kind in FAILING:
-                    when = self._since(has)
-                else:
-                    when = ""
-            verdicts = " -> ".join(filter(None, (change.old, change.new)))
+                when = ""
+            what = " -> ".join(filter(None, (change.old, change.new)))
+            what += f"  {' '.join(change.record['rules'])}  {change.case}"
             if change.points:
-                points = f", {format_count(change.points, 'point')}"
-            else:
-                points = ""
-            yield _line(
-                text,
-                when,
-                f"{verdicts}  {' '.join(change.record['rules'])}  {change.case}{points}",
-            )
+                what += f", {format_count(change.points, 'point')}"
+            yield _line(text, when, what)
         if len(changes) > most:
             yield f"    {text}: {len(changes) - most} more"
 
@@ -217,15 +209,12 @@ class Morning:
     def _since(self, has: Mapping[str, bool]) -> str:
         first = since(has, self.cell.night) or self.cell.night
         earlier = sum(seen for night, seen in has.items() if night < first)
-        if earlier:
-            before = f", and earlier in {earlier} of {sum(n < first for n in has)} nights"
-        else:
-            before = ""
-        if first == self.cell.night:
-            when = "since this night"
-        else:
+        when = "since this night"
+        if first != self.cell.night:
             when = f"since {format_night(first)}"
-        return when + before
+        if earlier:
+            when += f", and earlier in {earlier} of {sum(night < first for night in has)} nights"
+        return when
 
     def _seen(self, has: Mapping[str, bool]) -> str:
         """Returns the first and the last night in which a defect was seen, and the number of nights with the defect if
@@ -246,13 +235,8 @@ class Morning:
             (night for night, seen in has.items() if seen and night < self.cell.night),
             default="",
         )
-        if last:
-            first = since(has, last)
-        else:
-            first = ""
-        if first:
-            return f"was present since {format_night(first)}"
-        return ""
+        first = last and since(has, last)
+        return first and f"was present since {format_night(first)}"
 
 
 def _by_defect(
@@ -281,9 +265,8 @@ def summary_of(outcomes: Sequence[Outcome]) -> tuple[str, int]:
     text = ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
     if count[REGRESSED]:
         status = 1
+    elif count[NOT_DECIDED] or count[NOT_RUN]:
+        status = 3
     else:
-        if count[NOT_DECIDED] or count[NOT_RUN]:
-            status = 3
-        else:
-            status = 0
+        status = 0
     return f"{text} (exit status {status})", status

@@ -79,8 +79,8 @@ class Novelty:
             yield f"gone: {defect.fingerprint} {defect.title}"
         regressed = [change for change in self.comparison.of(REGRESSED) if not change.points]
         if regressed:
-            shown = command("compare", self.comparison.old.path, self.comparison.new.path)
-            yield f"{format_count(len(regressed), 'case')} regressed: {shown} lists the cases"
+            listing = command("compare", self.comparison.old.path, self.comparison.new.path)
+            yield f"{format_count(len(regressed), 'case')} regressed: {listing} lists the cases"
 
 
 def novelty(run: Digest, earlier: Digest | None) -> Novelty | None:

@@ -60,9 +60,8 @@ def map_of(points: Points) -> dict[str, Any]:
     while split and width * width < size and width * digits[split - 1][1] <= _WIDEST:
         split -= 1
         width *= digits[split][1]
-    if (
-        width * width * 4 < size
-    ):  # a long axis prevents a wide map, so the points fill lines without regard to axes
+    # a long axis prevents a wide map, so the points fill lines without regard to axes
+    if width * width * 4 < size:
         width, split = min(_WIDEST, 1 << ceil(sqrt(size)).bit_length()), 0
     names = [name for name, _ in digits]
     return {
@@ -134,11 +133,10 @@ def _cell(points: Points, counts: Counter[int] | None) -> list[str] | None:
         refused = {outcomes[number].expected.startswith("refused") for number in worst}
         if len(refused) > 1:
             sign = "✓⊘"
+        elif True in refused:
+            sign = "⊘"
         else:
-            if True in refused:
-                sign = "⊘"
-            else:
-                sign = "✓"
+            sign = "✓"
     number, total = sum(counts[verdict] for verdict in worst), sum(counts.values())
     lines = (
         f"{count:,} {outcomes[verdict].verdict}: {outcome_text(outcomes[verdict])}"

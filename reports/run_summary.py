@@ -187,9 +187,8 @@ class Summary:
     def _left_out(self) -> int | None:
         """The number of cases of the default tier that were not planned; None if the run was made with other tables and
         the number cannot be checked."""
-        if (
-            "left_out" in self._run.header and not self._run.suite
-        ):  # a 0 in the header of a run with other tables is not trusted
+        # a 0 in the header of a run with other tables is not trusted
+        if "left_out" in self._run.header and not self._run.suite:
             if self._run.is_of_other_tables and not self._run.header["left_out"]:
                 return None
             return self._run.header["left_out"]

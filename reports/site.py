@@ -177,11 +177,10 @@ class Site(HistoryPage):
         outcomes = {cell.outcome.outcome for cell in self.last}
         if REGRESSED in outcomes:
             colour = _RED
+        elif outcomes <= {GOOD, BASELINE}:
+            colour = _GREEN
         else:
-            if outcomes <= {GOOD, BASELINE}:
-                colour = _GREEN
-            else:
-                colour = _GREY
+            colour = _GREY
         yield "latest-night", "rdma-cts, latest night", self.last_outcomes, colour
         for name in self._facts:
             if (facts := self.latest_facts(name)) is None:

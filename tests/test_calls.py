@@ -102,9 +102,8 @@ def path(tmp_path: Path, monkeypatch: Patch) -> Path:
 @pytest.mark.parametrize("begin", ["", line("start")])
 def test_the_trace_has_the_calls_of_each_case(path, begin):
     """The line that begins a case is a separate write, or in one write with the result before it."""
-    before = (
-        line("header") + line("offered") + wrote(3, 16)
-    )  # the header, the capabilities, preflight
+    # the header, the capabilities, preflight
+    before = line("header") + line("offered") + wrote(3, 16)
     first = line("start") + asked(0) + wrote(9, -22) + line("observed")
     second = begin + line("progress") + wrote(9, 56) + line("result")
     path.write_text(before + first + second + begin + wrote(13, 12))

@@ -245,9 +245,8 @@ def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path):
             UNREACHABLE,
             f"{hanging} did not exit within {timeout_s:g} s",
         )
-        if (
-            child.exists() and child.read_text()
-        ):  # if there is none, the compiler was killed before it had a child
+        # if there is none, the compiler was killed before it had a child
+        if child.exists() and child.read_text():
             break
     # A killed orphan may still exist as a zombie until its new parent collects it.
     status = Path("/proc") / child.read_text().strip() / "stat"

@@ -75,9 +75,8 @@ def test_a_provider_cannot_change_a_row_of_the_kernel(tmp_path):
     # With the attack, nearly all points of the sweep would have a wrong errno.
     assert results[SWEEP]["points"]["PASS"] > results[SWEEP]["points"]["FAIL"]
     assert results[POINT]["verdict"] == "PASS"
-    assert (
-        results[BESIDE]["observed"]["errno"] == "EPERM"
-    )  # the attack succeeds beside the provider
+    # the attack succeeds beside the provider
+    assert results[BESIDE]["observed"]["errno"] == "EPERM"
     mapped = (out / "console.log").read_text().split("MAPPED ")[1:]
     assert {line.split()[0] for line in mapped} == {"True", "False"}
     assert mapped[-1].startswith("False")

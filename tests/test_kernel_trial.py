@@ -139,11 +139,10 @@ class Driver:
             )
             if "BROKEN" in rules:
                 verdict = "BROKEN"
+            elif rules:
+                verdict = "FAIL"
             else:
-                if rules:
-                    verdict = "FAIL"
-                else:
-                    verdict = "PASS"
+                verdict = "PASS"
             yield Answer(case, verdict, () if verdict == "BROKEN" else rules, "why", 0.1)
             if rules and verdict == "FAIL" and not all_of_them:
                 return

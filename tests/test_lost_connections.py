@@ -145,9 +145,8 @@ def test_a_lost_connection_is_not_a_refusal_for_any_call(call):
 
 
 def test_a_pair_that_dies_in_a_later_reset_is_not_a_refusal():
-    with closing(
-        ReferenceBench(DeadAfterReset()),
-    ) as bench:  # without preflight, which would have detected this
+    # without preflight, which would have detected this
+    with closing(ReferenceBench(DeadAfterReset())) as bench:
         refused_twice = next(
             case for case in SUITE.cases if case.kind is Kind.ROW and refusals(case) > 1
         )

@@ -168,9 +168,8 @@ def test_several_sets_are_built_in_one_workshop_each_from_the_unchanged_sources(
 
 
 def test_a_change_that_does_not_fit_is_reported_in_one_line_and_the_others_are_built(workshop):
-    for _ in range(
-        2,
-    ):  # the stack is built in the first pass, and read from the cache in the second
+    # the stack is built in the first pass, and read from the cache in the second
+    for _ in range(2):
         said: list[str] = []
         build = workshop.mended([MISFIT, WHY], said.append)
         line = "the change misfit does not fit and is left out: 'gone' occurs 0 times in linux/rxe_m.c, not once"

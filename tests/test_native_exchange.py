@@ -169,8 +169,11 @@ COMPLETED = {
     opcode: opcode
     for opcode in ("RDMA_WRITE", "SEND", "RDMA_READ", "LOCAL_INV", "BIND_MW", "ATOMIC_WRITE")
 } | {
-    **{"RDMA_WRITE_WITH_IMM": "RDMA_WRITE", "SEND_WITH_IMM": "SEND", "SEND_WITH_INV": "SEND"},
-    **{"ATOMIC_CMP_AND_SWP": "COMP_SWAP", "ATOMIC_FETCH_AND_ADD": "FETCH_ADD"},
+    "RDMA_WRITE_WITH_IMM": "RDMA_WRITE",
+    "SEND_WITH_IMM": "SEND",
+    "SEND_WITH_INV": "SEND",
+    "ATOMIC_CMP_AND_SWP": "COMP_SWAP",
+    "ATOMIC_FETCH_AND_ADD": "FETCH_ADD",
     **dict.fromkeys(
         (
             "FLUSH_GLOBAL",

@@ -234,7 +234,7 @@ def test_a_limit_of_locked_memory_is_reported_with_its_value(kind, monkeypatch):
 def test_a_device_that_vanishes_during_preflight_is_reported(monkeypatch, error):
     bench: Any = SimpleNamespace(device=SimpleNamespace(name="mlx5_0"))
     monkeypatch.setattr(fixtures.bench, "preflight", Mock(side_effect=error))
-    monkeypatch.setattr(fixtures.bench, "device_names", lambda: [])
+    monkeypatch.setattr(fixtures.bench, "device_names", list)
     with pytest.raises(
         UserError,
         match="mlx5_0 is gone: it was removed, or its driver was unloaded",

@@ -95,9 +95,8 @@ def test_a_guest_that_hangs_is_killed_at_its_deadline(fake_qemu):
     fake_qemu.put("exec sleep infinity")
     for deadline_s in longer_and_longer(0.5):
         fake_qemu.fails(f"did not come up within {deadline_s:g} s", deadline_s)
-        if (
-            fake_qemu.pid.exists() and fake_qemu.pid.read_text()
-        ):  # else QEMU was killed before it wrote its process id
+        # else QEMU was killed before it wrote its process id
+        if fake_qemu.pid.exists() and fake_qemu.pid.read_text():
             break
     assert not fake_qemu.runs()
 

@@ -46,9 +46,8 @@ class WithPeers(Driver):
             ]
             if "hangs" in by:
                 raise Lost(Verdict.HANG, f"in {name}", name)
-            if (
-                self.module == "flaky" and by
-            ):  # without other mutants, the test fails only the first time
+            # without other mutants, the test fails only the first time
+            if self.module == "flaky" and by:
                 if self.unfit:
                     by = []
                 self.unfit.add("shown")

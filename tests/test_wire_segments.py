@@ -191,9 +191,8 @@ def test_a_device_that_does_not_accept_is_one_line():
 
 def test_a_terminate_message_that_is_mirrored_has_the_same_name():
     # What siw sends on a little-endian processor: layer and type swapped, the flags in the lower bits.
-    header = bytes.fromhex(
-        "10020300"
-    )  # layer 0 in the lower half, type 1 in the upper, code 2, flags M and D
+    # layer 0 in the lower half, type 1 in the upper, code 2, flags M and D
+    header = bytes.fromhex("10020300")
     packed = Segment("TERMINATE").packed()[:-4] + header
     assert parse_segment(packed, mirrored=True).name == "RDMAP_ACCESS_RIGHTS"
     assert parse_segment(packed, mirrored=True).wrong == ()

@@ -46,17 +46,14 @@ VOCABULARY = (
     pages,
 )
 _ALL = tuple(mutants_of(mutants, Device, VOCABULARY))
+_VIOLATING = [mutant for mutant in _ALL if not mutant.permitted]
 VIOLATIONS: tuple[Violation, ...] = tuple(
-    alteration for alteration in _ALL if not alteration.permitted and alteration.written != BLIND
+    mutant for mutant in _VIOLATING if mutant.written != BLIND
 )
 # The author of these mutants had the rules, the documents and the reference, but had not seen the cases or the engine.
 # docs/trial.md has the first figures of these mutants.
-BLIND_VIOLATIONS: tuple[Violation, ...] = tuple(
-    alteration for alteration in _ALL if not alteration.permitted and alteration.written == BLIND
-)
-PERMITTED_VARIANTS: tuple[Violation, ...] = tuple(
-    alteration for alteration in _ALL if alteration.permitted
-)
+BLIND_VIOLATIONS = tuple(mutant for mutant in _VIOLATING if mutant.written == BLIND)
+PERMITTED_VARIANTS = tuple(mutant for mutant in _ALL if mutant.permitted)
 # Rules whose violation no case could detect, with the reasons.
 UNTRIABLE = {
     "REREG-15": "a driver may reuse resources or not: the behaviour is recorded, and the case never fails",
@@ -117,4 +114,4 @@ def chosen_of(
 
 def named(name: str) -> Violation:
     """Returns the mutant of the reference with a name. Raises KeyError."""
-    return {alteration.name: alteration for alteration in _ALL}[name]
+    return {mutant.name: mutant for mutant in _ALL}[name]

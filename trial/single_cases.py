@@ -57,9 +57,8 @@ def violated_by(done: CaseRun) -> frozenset[str]:
         rules = [
             rule for rule, verdict in done.result.points.by_rule().items() if verdict in VIOLATIONS
         ]
+    elif done.judgement.verdict in VIOLATIONS:
+        rules = list(case.rules)
     else:
-        if done.judgement.verdict in VIOLATIONS:
-            rules = list(case.rules)
-        else:
-            rules = []
+        rules = []
     return frozenset(rules)

@@ -62,9 +62,8 @@ def try_violation(
     `findings` are as in on_reference."""
     cases = [case for case in cases if not set(case.rules) <= set(violation.departs_from)]
     stages: dict[tuple[bool, bool], list[Case]] = {}
-    for (
-        case
-    ) in cases:  # spaces of points run after rows, because they take as long as hundreds of rows
+    # spaces of points run after rows, because they take as long as hundreds of rows
+    for case in cases:
         has_points = case.kind in (Kind.SWEEP, Kind.COMBINATIONS)
         stages.setdefault((violation.rule not in case.rules, has_points), []).append(case)
     by: dict[str, str] = {}

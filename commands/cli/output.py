@@ -35,11 +35,10 @@ def out_path(text: str) -> Path:
     if folder.absolute() == OUT.absolute() and not os.path.lexists(folder):
         folder = folder.parent
     if not os.path.isdir(folder):
-        missing = not os.path.lexists(folder)
-        raise UserError(
-            f"{path} cannot be written: "
-            f"{f'there is no directory {folder}' if missing else f'{folder} is not a directory'}",
-        )
+        reason = f"there is no directory {folder}"
+        if os.path.lexists(folder):
+            reason = f"{folder} is not a directory"
+        raise UserError(f"{path} cannot be written: {reason}")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UserError(f"{path} cannot be written: {os.strerror(errno.EACCES)}")
     return path
@@ -85,9 +84,10 @@ def write_out(path: Path, data: bytes, line: str) -> None:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         return
-    remark = _REPLACED if has_other_content(path, data) else ""
+    if has_other_content(path, data):
+        line += _REPLACED
     if write_named(path, data):
-        show([f"{line}{remark}"])
+        show([line])
 
 
 def has_other_content(path: Path, data: bytes) -> bool:

@@ -33,12 +33,10 @@ PATHS = ("DIR", "FILE", "KEY", "RUN")
 # The types of values. A key is an option with its placeholder, or only a placeholder.
 _TYPES: Mapping[str, Callable[[str], Any]] = {
     **dict.fromkeys(PATHS, given_path),
-    **{
-        "--out DIR": out_directory,
-        "--site DIR": out_directory,
-        "--out FILE": out_path,
-        "K/N": Shard.parse,
-    },
+    "--out DIR": out_directory,
+    "--site DIR": out_directory,
+    "--out FILE": out_path,
+    "K/N": Shard.parse,
 }
 _NARGS = {"_...": "+", "[_...]": "*", "[_]": "?"}
 

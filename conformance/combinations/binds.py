@@ -68,20 +68,24 @@ class Bind(Access):
 
     def _observed(self, link: Link) -> AccessSeen:
         try:
-            domain = {True: "other", False: "pd"}
-            elsewhere = self.bind["domain"]
-            window = self.objects.allocated(self.kind, domain[elsewhere in ("window", "both")])
+            window = self.objects.allocated(self.kind, self._domain_of("window"))
             self._windows.append(window)
-            return self._bound_and_used(link, window, domain[elsewhere in ("region", "both")])
+            return self._bound_and_used(link, window, self._domain_of("region"))
         finally:
             self._end_point(link)
+
+    def _domain_of(self, object: str) -> str:
+        """Returns the domain of the window or of the region."""
+        if self.bind["domain"] in (object, "both"):
+            return "other"
+        return "pd"
 
     def _bound_and_used(self, link: Link, window: Window, pd: str) -> AccessSeen:
         region = self.objects.region(*self._how(), pd=pd)
         self._prepare(link, window, region)
         earlier = window.rkey
         refused, completions = self._posted(link, window, region)
-        shown = [self._told(done) for done in completions]
+        shown = [self._words_of(done) for done in completions]
         failed = refused or any(words[0] != "SUCCESS" for words in shown)
         if failed:
             link.connection.stale = True
@@ -213,7 +217,7 @@ class Bind(Access):
         self.objects.completions(pair.requester)
         return completions[:-1]
 
-    def _told(self, done: Completion) -> list[str]:
+    def _words_of(self, done: Completion) -> list[str]:
         name = "bind" if done.wr_id == self._wr_id else "another wr_id"
         return [done.status, name, *([done.opcode] if done.status == "SUCCESS" else [])]
 

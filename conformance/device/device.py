@@ -321,9 +321,8 @@ def library_version() -> str:
     the version, but the file name contains the version: libibverbs.so.1.<abi>.<rdma-core version>."""
     ctypes.CDLL("libibverbs.so.1")
     for line in Path("/proc/self/maps").read_text().splitlines():
-        if (
-            "libibverbs" not in line
-        ):  # in an emulated guest, resolving the path of each mapping is slow
+        # in an emulated guest, resolving the path of each mapping is slow
+        if "libibverbs" not in line:
             continue
         match = re.search(
             r"libibverbs\.so\.1\.[0-9]+\.([0-9.]+)$",

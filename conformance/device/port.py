@@ -195,11 +195,10 @@ class Port:
             return
         if gid_here is None:
             wrong = "is empty"
+        elif gid_here.interface:
+            wrong = f"belongs to {gid_here.interface}, which is down"
         else:
-            if gid_here.interface:
-                wrong = f"belongs to {gid_here.interface}, which is down"
-            else:
-                wrong = "has no interface here"
+            wrong = "has no interface here"
         usable = ", ".join(str(gid) for gid in gids if gid.up) or "none"
         raise UserError(
             f"--gid-index {index}: this GID of port {self.number} of {self.device} {wrong}",

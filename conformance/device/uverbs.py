@@ -139,14 +139,8 @@ class Uverbs:
             (5, 4, _u32(fd)),
             (6, 4, _u32(access)),
         )
-        return self._register(
-            _REG_DMABUF_MR,
-            [(0, 0, 0), (1, 0, pd.handle), *numbers],
-            7,
-            pd,
-            offset,
-            length,
-        )
+        attributes: list[_Attribute] = [(0, 0, 0), (1, 0, pd.handle), *numbers]
+        return self._register(_REG_DMABUF_MR, attributes, 7, pd, offset, length)
 
     def _register(
         self,
@@ -160,15 +154,11 @@ class Uverbs:
         """Registers memory by an ioctl. The attributes `at_keys` and `at_keys` + 1 are the addresses of the keys."""
         keys = (ctypes.c_uint32 * 2)()
         first = ctypes.addressof(keys)
-        error, data = self._ioctl(
-            method,
-            [*attributes, (at_keys, 4, first), (at_keys + 1, 4, first + 4)],
-        )
-        return Return(
-            error,
-            error,
-            None if error else _region(pd, addr, length, _handle(data), *keys),
-        )
+        addresses = ((at_keys, 4, first), (at_keys + 1, 4, first + 4))
+        error, data = self._ioctl(method, [*attributes, *addresses])
+        if error:
+            return Return(error, error)
+        return Return(0, 0, _region(pd, addr, length, _handle(data), *keys))
 
     def reg_mr_ex(self, pd: Pd, *arguments: Any) -> Return:
         """Calls UVERBS_METHOD_REG_MR with the fields of MrInitAttr. The bits ADDR, FD and FD_OFFSET of the mask become
@@ -177,36 +167,30 @@ class Uverbs:
         mask, base = attr.comp_mask, attr.iova if attr.comp_mask & IOVA else attr.addr
         numbers = (3, 8, _u64(base)), (5, 8, _u64(attr.length)), (6, 4, _u32(attr.access))
         attributes: list[_Attribute] = [(0, 0, 0), (1, 0, pd.handle), *numbers]
-        attributes_here: dict[int, _Attribute] = {
+        optional: dict[int, _Attribute] = {
             ADDR: (4, 8, _u64(attr.addr)),
             FD: (7, 0, attr.fd % (1 << 32)),
             FD_OFFSET: (8, 8, _u64(attr.fd_offset)),
         }
-        attributes += [attribute for bit, attribute in attributes_here.items() if mask & bit]
-        attributes += [(_UNKNOWN, 8, _u64(0))] if mask & ~_KNOWN else []
+        attributes += [attribute for bit, attribute in optional.items() if mask & bit]
+        if mask & ~_KNOWN:
+            attributes.append((_UNKNOWN, 8, _u64(0)))
+        start = attr.addr
         if mask & FD:
             start = attr.fd_offset
-        else:
-            start = attr.addr
         return self._register(_METHOD_REG_MR, attributes, 9, pd, start, attr.length)
 
     def query_mr(self, mr: Mr) -> Return:
-        fields: list[Any] = [
-            ctypes.c_uint32(),
-            ctypes.c_uint32(),
-            ctypes.c_uint64(),
-            ctypes.c_uint64(),
-        ]
+        types = (ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64)
+        fields: list[Any] = [type_() for type_ in types]
         attributes = [
             (number, ctypes.sizeof(field), ctypes.addressof(field))
             for number, field in enumerate(fields, 1)
         ]
         error, _ = self._ioctl(_QUERY_MR, [(0, 0, mr.handle), *attributes])
-        return Return(
-            error,
-            error,
-            queried=None if error else QueriedMr(*(field.value for field in fields)),
-        )
+        if error:
+            return Return(error, error)
+        return Return(0, 0, queried=QueriedMr(*(field.value for field in fields)))
 
     def dereg_mr(self, mr: Mr) -> Return:
         error, _ = self.command("DEREG_MR", mr.handle)
@@ -224,13 +208,11 @@ class Uverbs:
         command = command.removesuffix("_REGION")
         make, *then = next(life for life in _LIVES if command in life)
         error, region = self._by_handle(make, pd, 0, mr.struct.addr)
-        for outcome in then if not error else ():
-            failed, _ = self._by_handle(
-                outcome,
-                pd if outcome == "REREG_MR" else region,
-                region,
-                mr.struct.addr,
-            )
+        if error:
+            return Return(error, error)
+        for next_command in then:
+            handle = pd if next_command == "REREG_MR" else region
+            failed, _ = self._by_handle(next_command, handle, region, mr.struct.addr)
             error = error or failed
         return Return(error, error)
 
@@ -256,20 +238,9 @@ class Uverbs:
         access: int,
     ) -> Return:
         """Calls IB_USER_VERBS_CMD_REREG_MR. After a success, updates the keys in struct ibv_mr, like the library."""
-        if pd:
-            handle = pd.handle
-        else:
-            handle = 0
-        error, keys = self.command(
-            "REREG_MR",
-            mr.handle,
-            flags,
-            addr,
-            length,
-            addr,
-            handle,
-            access,
-        )
+        handle = pd.handle if pd else 0
+        fields = (mr.handle, flags, addr, length, addr, handle, access)
+        error, keys = self.command("REREG_MR", *fields)
         if error == 0:
             mr.struct.lkey, mr.struct.rkey = keys
         return Return(error, error)
@@ -277,15 +248,13 @@ class Uverbs:
     def advise_mr(self, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
         packed = b"".join(struct.pack("=QII", sge.addr, sge.length, sge.lkey) for sge in sg_list)
         array = (ctypes.c_char * max(1, len(packed))).from_buffer_copy(packed or b"\0")
-        error, _ = self._ioctl(
-            _ADVISE_MR,
-            [
-                (0, 0, pd.handle),
-                (1, 8, _u64(advice)),
-                (2, 4, _u32(flags)),
-                (3, len(packed), ctypes.addressof(array)),
-            ],
-        )
+        attributes: list[_Attribute] = [
+            (0, 0, pd.handle),
+            (1, 8, _u64(advice)),
+            (2, 4, _u32(flags)),
+            (3, len(packed), ctypes.addressof(array)),
+        ]
+        error, _ = self._ioctl(_ADVISE_MR, attributes)
         return Return(error, error)
 
 

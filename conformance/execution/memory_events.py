@@ -102,11 +102,10 @@ def resident(context: CaseContext, step: Step) -> Observation:
     count, pages = counted(memory.addr, memory.size)
     if count == pages:
         returned = "0"
+    elif count == 0:
+        returned = "none"
     else:
-        if count == 0:
-            returned = "none"
-        else:
-            returned = "some"
+        returned = "some"
     return {**told(returned, "kernel"), "pages": [count, pages]}
 
 

@@ -139,11 +139,10 @@ def connection_of(context: CaseContext, step: Step) -> LoopbackConnection:
         return context.harness.connection(kind, pd, access.mask, WIRE)
     if operation in FLUSHES:
         extended = "FLUSH"
+    elif operation == "ATOMIC_WRITE":
+        extended = "ATOMIC_WRITE"
     else:
-        if operation == "ATOMIC_WRITE":
-            extended = "ATOMIC_WRITE"
-        else:
-            extended = posted
+        extended = posted
     return context.harness.connection(kind, pd, access.mask, extended, inline)
 
 
@@ -255,11 +254,10 @@ def moved_of(
     if length == 0:
         if changed:
             moved = "part"
+        elif done:
+            moved = "all"
         else:
-            if done:
-                moved = "all"
-            else:
-                moved = "nothing"
+            moved = "nothing"
     seen: Observation = {"moved": moved, "changed": changed}
     if local.guards_changed():
         seen["guards"] = "changed"

@@ -237,11 +237,10 @@ def _observe_api(case: Case, bench: Bench, waiting: Callable[[], None]) -> Obser
             seen[check.outcome].append(check)
     if seen[FAIL]:
         returned = "differs"
+    elif seen[PASS]:
+        returned = "0"
     else:
-        if seen[PASS]:
-            returned = "0"
-        else:
-            returned = "nothing"
+        returned = "nothing"
     observation: Observation = {"rc": None, "returned": returned, "errno": "", "layer": "header"}
     observation["checks"] = {outcome: len(answer) for outcome, answer in seen.items()}
     if seen[FAIL]:

@@ -17,6 +17,7 @@ from conformance.bench.calls import (
     Held,
     IbvPd,
     Mr,
+    Pd,
     QueriedMr,
     Return,
     errno_name,
@@ -220,30 +221,31 @@ def _stale_handle(context: CaseContext, mr: Mr) -> int:
     return handle
 
 
-def ibv_rereg_mr(context: CaseContext, step: Step) -> Observation:
+def _change(
+    context: CaseContext, step: Step
+) -> tuple[str, Mr, tuple[int, Pd | None, int, int, int]]:
+    """Returns the name of the region that a step changes, the region, and the other arguments of the call."""
     name, pd_name = str(step.arguments["mr"]), str(step.arguments["pd"])
-    mr = context.mrs[name]
+    pd = None
+    if pd_name != NULL:
+        pd = context.pds[pd_name]
+    keys = ("flags", "addr", "length", "access")
+    flags, addr, length, access = context.numbers(step.arguments, *keys)
+    return name, context.mrs[name], (flags, pd, addr, length, access)
+
+
+def ibv_rereg_mr(context: CaseContext, step: Step) -> Observation:
+    name, mr, change = _change(context, step)
+    flags, pd, addr, length, _ = change
     before = mr.fields()
     old_pd = mr.struct.pd
-    flags, addr, length, access = context.numbers(
-        step.arguments,
-        "flags",
-        "addr",
-        "length",
-        "access",
-    )
-    if pd_name == NULL:
-        pd = None
-    else:
-        pd = context.pds[pd_name]
-    returned = context.entry.rereg_mr(mr, flags, pd, addr, length, access)
+    returned = context.entry.rereg_mr(mr, *change)
     observation = result_of(returned)
     if context.entry.name == "libibverbs" and returned.value:
         observation |= {"returned": _REREG_CODES.name_of(returned.value), "enumerated": True}
     moved = bool(flags & _CHANGE_TRANSLATION)
-    if (
-        returned.value == 0 and context.entry.name == "uverbs"
-    ):  # updates struct ibv_mr, like libibverbs
+    # updates struct ibv_mr, like libibverbs
+    if returned.value == 0 and context.entry.name == "uverbs":
         if moved:
             mr.struct.addr, mr.struct.length = addr, length
         if pd and flags & _CHANGE_PD:
@@ -267,29 +269,9 @@ def ibv_rereg_mr(context: CaseContext, step: Step) -> Observation:
 
 
 def ibv_rereg_mr_experimental(context: CaseContext, step: Step) -> Observation:
-    pd_name = str(step.arguments["pd"])
-    flags, addr, length, access = context.numbers(
-        step.arguments,
-        "flags",
-        "addr",
-        "length",
-        "access",
-    )
-    if pd_name == NULL:
-        pd = None
-    else:
-        pd = context.pds[pd_name]
-    name = str(step.arguments["mr"])
-    mr = context.mrs[name]
+    name, mr, change = _change(context, step)
     before = mr.fields()
-    returned = context.bench.entry("libibverbs").experimental_rereg_mr(
-        mr,
-        flags,
-        pd,
-        addr,
-        length,
-        access,
-    )
+    returned = context.bench.entry("libibverbs").experimental_rereg_mr(mr, *change)
     context.fields[name] = {**mr.fields(), "old_lkey": before["lkey"], "old_rkey": before["rkey"]}
     return result_of(returned)
 
@@ -314,11 +296,8 @@ def query_mr(context: CaseContext, step: Step) -> Observation:
     returned = context.bench.entry("uverbs").query_mr(context.mrs[name])
     observation = result_of(returned)
     if returned.queried:
-        expected = QueriedMr(
-            fields["lkey"],
-            fields["rkey"],
-            *context.numbers(step.arguments, "length", "iova"),
-        )
+        numbers = context.numbers(step.arguments, "length", "iova")
+        expected = QueriedMr(fields["lkey"], fields["rkey"], *numbers)
         pairs = zip(asdict(expected).items(), asdict(returned.queried).values(), strict=True)
         different = [
             f"{key} {actual:#x} instead of {value:#x}"
@@ -341,9 +320,8 @@ def forged(context: CaseContext, step: Step) -> Observation:
     }
     command, handle = str(step.arguments["command"]), handles[str(step.arguments["handle"])]
     observation = result_of(context.entry.forged(command, handle, mr))
-    if (
-        command != "DESTROY_QP"
-    ):  # the control of DESTROY_QP needs a new queue pair, which one command cannot create
+    # the control of DESTROY_QP needs a new queue pair, which one command cannot create
+    if command != "DESTROY_QP":
         control = context.entry.by_right_handle(command, handles["pd"], mr)
         observation |= {"no_control": errno_name(control.errno)} if control.value else {}
     return observation
@@ -351,14 +329,14 @@ def forged(context: CaseContext, step: Step) -> Observation:
 
 def ibv_export_buf_dmabuf_fd(context: CaseContext, step: Step) -> Observation:
     buffer = context.buffers[str(step.arguments["buf"])]
-    returned, again = (context.entry.export_buf_dmabuf_fd(buffer) for _ in range(2))
+    returned, second = (context.entry.export_buf_dmabuf_fd(buffer) for _ in range(2))
     if returned.value < 0:
         if returned.value == -1:
             what = "no descriptor"
         else:
             what = str(returned.value)
         return {**result_of(returned), "returned": what}
-    different = _exported(buffer, {returned.value, again.value} - {-1})
+    different = _exported(buffer, {returned.value, second.value} - {-1})
     return compared({**result_of(returned), "returned": "descriptor"}, different)
 
 

@@ -36,13 +36,8 @@ def missing(item: str, expected: str, since: str = "", release: int | None = Non
     """Returns FAIL for an item that the header does not have. `since` is the first rdma-core release with the item, if
     known. If the installed `release` is older, returns UNREACHABLE."""
     if since and release is not None and release < int(since):
-        return Check(
-            item,
-            UNREACHABLE,
-            expected,
-            "",
-            f"rdma-core has it since {since}, and this is {release}",
-        )
+        reason = f"rdma-core has it since {since}, and this is {release}"
+        return Check(item, UNREACHABLE, expected, reason=reason)
     if since:
         reason = f"{MISSING}; rdma-core has it since {since}"
     else:
@@ -52,8 +47,9 @@ def missing(item: str, expected: str, since: str = "", release: int | None = Non
 
 def same(item: str, expected: object, answer: object, reason: str) -> Check:
     """Returns PASS if `expected` and `answer` are equal, else FAIL with the reason."""
-    agree = expected == answer
-    return Check(item, PASS if agree else FAIL, str(expected), str(answer), "" if agree else reason)
+    if expected == answer:
+        return Check(item, PASS, str(expected), str(answer))
+    return Check(item, FAIL, str(expected), str(answer), reason)
 
 
 # In rdma-core 44, the module is pyverbs.enums; later releases have renamed it to pyverbs.libibverbs_enums.
@@ -109,16 +105,7 @@ def _value_check(item: str, described: EnumValue, enum: str, bindings: ModuleTyp
     for holder in (getattr(bindings, enum, None), bindings):
         for name in (described.name, f"_{described.name}"):
             if hasattr(holder, name):
-                return same(
-                    item,
-                    described.value,
-                    int(getattr(holder, name)),
-                    "pyverbs has a different value",
-                )
-    return Check(
-        item,
-        UNREACHABLE,
-        str(described.value),
-        "",
-        f"{bindings.__name__} does not export it",
-    )
+                value = int(getattr(holder, name))
+                return same(item, described.value, value, "pyverbs has a different value")
+    reason = f"{bindings.__name__} does not export it"
+    return Check(item, UNREACHABLE, str(described.value), reason=reason)

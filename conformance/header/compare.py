@@ -172,9 +172,8 @@ def _unknown_name_checks(answers: Answers, source: Source) -> Iterator[Check]:
             if name in names:
                 continue
             names.add(name)  # reported once, for the first enumeration with this name or prefix
-            if (
-                value := answers.value(name)
-            ) is not None:  # None: the name is a macro whose value is not a number
+            # None: the name is a macro whose value is not a number
+            if (value := answers.value(name)) is not None:
                 why = f"the header has {name}, which the suite does not describe"
                 yield Check(
                     f"enum {enum.name}.{enum.short(name)}",

@@ -149,11 +149,10 @@ def _of_answer(event: EventSeen) -> Fault | None:
             kind = Kind.WRONG_ANSWER
         else:
             kind = Kind.ACCEPTED
+    elif wants:
+        kind = Kind.OTHER_ARRIVED
     else:
-        if wants:
-            kind = Kind.OTHER_ARRIVED
-        else:
-            kind = Kind.WRONG_ANSWER
+        kind = Kind.WRONG_ANSWER
     return _fault(kind, operation, expected, [seen])
 
 

@@ -147,9 +147,8 @@ def _mapped(addr: int, size: int, field: str) -> list[tuple[range, list[str]]]:
     areas = []
     with open("/proc/self/smaps") as smaps:
         for line in smaps:
-            if (
-                line[0] in "0123456789abcdef"
-            ):  # the first line; the other lines begin with a capital letter
+            # the first line; the other lines begin with a capital letter
+            if line[0] in "0123456789abcdef":
                 mapping = range(*(int(part, 16) for part in line.partition(" ")[0].split("-")))
                 if mapping.start >= addr + size:
                     break

@@ -92,9 +92,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     folder = Path(str(metafunc.module.__file__)).parent.name
     cases: Sequence[Case] = suite_of(metafunc.config).cases
-    if (
-        only := selected_cases(metafunc.config)
-    ) is not None:  # pytest also takes time for deselected items
+    # pytest also takes time for deselected items
+    if (only := selected_cases(metafunc.config)) is not None:
         chosen = {case.id for case in only}
         points = [case for case in only if POINT in case.id]
         cases = [*(case for case in cases if case.id in chosen), *points]
@@ -112,16 +111,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen = of_tier(list(cases.values()), config.getoption("--rdma-tier"))
     else:
         chosen = only
-    order = {
-        case.id: number
-        for number, case in enumerate(ordered(chosen, config.getoption("--rdma-seed")))
-    }
-    numbers = {item: order.get(case.id) for item in items if (case := case_of(item)) is not None}
-    selected = [
-        item for item in items if numbers.get(item, 0 if only is None else None) is not None
-    ]
-    if config.getoption("--rdma-seed") is not None:
-        selected.sort(key=lambda item: numbers.get(item) or 0)
+    seed = config.getoption("--rdma-seed")
+    order = {case.id: number for number, case in enumerate(ordered(chosen, seed))}
+    numbers: dict[pytest.Item, int] = {}
+    for item in items:
+        case = case_of(item)
+        if case is not None and case.id in order:
+            numbers[item] = order[case.id]
+        elif case is None and only is None:
+            numbers[item] = 0
+    selected = list(numbers)
+    if seed is not None:
+        selected.sort(key=numbers.__getitem__)
     selected.sort(key=_precedence)
     if left_out := set(items).difference(selected):
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])

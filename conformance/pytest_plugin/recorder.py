@@ -160,9 +160,8 @@ class Recorder:
             self.prepare()
         assert self.header is not None
         header = self.header | {"started": datetime.now(UTC).isoformat(timespec="seconds")}
-        if (
-            not self.live
-        ):  # a supervisor has its plan and options; in an emulated guest, computing them takes long
+        # a supervisor has its plan and options; in an emulated guest, computing them takes long
+        if not self.live:
             self.options = options_of(
                 self.config,
                 None if has_several(self.config) else self.device["name"],

@@ -34,9 +34,8 @@ def parse(data: bytes | str) -> Any:
         raise ValueError("not UTF-8") from error
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    if (
-        text.count("[") + text.count("{") >= MOST_LEVELS
-    ):  # fewer brackets cannot be nested too deeply
+    # fewer brackets cannot be nested too deeply
+    if text.count("[") + text.count("{") >= MOST_LEVELS:
         _check_depth(value)
     return value
 

@@ -54,18 +54,16 @@ BY_CHANCE = "by chance"
 def format_points(deviation: Deviation) -> str:
     """Describes the deviating points of a sweep: `32 of 96 points where PREFETCH: those with !LOCAL_WRITE`."""
     count, of = deviation.get("count") or 0, deviation.get("of") or 0
+    where = ""
     if deviation.get("clause"):
         where = f" where {deviation['clause']}"
-    else:
-        where = ""
     if deviation["when"] in ("", "always"):
         if count == 1:
             return f"the only point{where}"
         return f"all {count:,} points{where}"
+    among = ""
     if of:
         among = f" of {of:,}"
-    else:
-        among = ""
     if deviation["when"] == BY_CHANCE:
         return f"{count:,}{among} {'try' if (of or count) == 1 else 'tries'}{where}"
     return f"{count:,}{among} {'point' if (of or count) == 1 else 'points'}{where}: those with {deviation['when']}"
@@ -160,29 +158,16 @@ def conclude_run(
     count = Counter(standings.values())
     if footer is None and not count[Standing.VIOLATED]:
         return RunConclusion("the run was cut short", 3, incomplete=True)
-    if footer:
-        status = exit_status(footer)
-    else:
-        status = 1
-    if (
-        status == 1
-        and footer
-        and not count[Standing.VIOLATED]
-        and footer.get("waivers", {}).get("problems")
-    ):
-        return RunConclusion("no rule was violated, but the waivers do not fit", status)
+    status = exit_status(footer) if footer else 1
     if status == 1:
         violated = [rule for rule, standing in standings.items() if standing == Standing.VIOLATED]
+        if footer and not violated and footer.get("waivers", {}).get("problems"):
+            return RunConclusion("no rule was violated, but the waivers do not fit", status)
         number = format_levels(violated, of) or "a rule"
-        if footer:
-            ending = ""
-        else:
-            ending = " (cut short)"
-        return RunConclusion(
-            f"{device} does not conform to its documents: {number} violated{ending}",
-            status,
-            incomplete=not footer,
-        )
+        words = f"{device} does not conform to its documents: {number} violated"
+        if not footer:
+            words += " (cut short)"
+        return RunConclusion(words, status, incomplete=not footer)
     incomplete = {
         "without a case": counted(count[Standing.WITHOUT_CASE], "rule"),
         "undecided": counted(count[Standing.UNDECIDED], "rule"),

@@ -44,9 +44,8 @@ def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
     try:
         yield out
     finally:
-        with contextlib.suppress(
-            OSError,
-        ):  # a directory with files, and its parents, are not removed
+        # a directory with files, and its parents, are not removed
+        with contextlib.suppress(OSError):
             if created:
                 for console in out.glob("console*.log"):
                     if not console.stat().st_size:

@@ -113,9 +113,8 @@ class ResultsFile:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
             self._fd = opened_in(folder, path.name, flags)
         try:
-            if not stat.S_ISREG(
-                os.fstat(self._fd).st_mode,
-            ):  # opening a FIFO for reading and writing does not block
+            # opening a FIFO for reading and writing does not block
+            if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 raise UserError(f"{path} is not a regular file")
             self._lock()
             if not carry_on and os.fstat(self._fd).st_size:

@@ -89,14 +89,14 @@ class Examiner:
             )
         if line["type"] == "observed":
             return _bounded(result, line)
-        said, here = line["verdict"], result["verdict"]
-        if here != said:
-            reason = f"the worker reports {said} ({line['reason']}), its observation gives {here} ({result['reason']})"
+        claimed, judged = line["verdict"], result["verdict"]
+        if judged != claimed:
+            reason = f"the worker reports {claimed} ({line['reason']}), its observation gives {judged} ({result['reason']})"
         elif result.get("points") != line.get("points"):
             reason = f"the worker reports the points {_counts(line)}, but its observations give {_counts(result)}"
         else:
             return _bounded(result, line)
-        return _bounded({**self.broken(case, reason, line), "claimed": said}, line)
+        return _bounded({**self.broken(case, reason, line), "claimed": claimed}, line)
 
     def _judged(self, case: Case, line: ResultRecord | ObservedRecord) -> ResultRecord:
         if line["type"] == "result" and case.kind is Kind.SWEEP and "points_data" in line:
@@ -184,18 +184,14 @@ def _bounded(record: ResultRecord, line: ResultRecord | ObservedRecord) -> Resul
         record["fault"] |= {"seen": [cut(note) for note in seen[:MOST_NOTES]]} if seen else {}
     if "log" in line["kernel"]:
         kernel = record["kernel"]
-        evidence: KernelEvidence = {
-            **kernel,
-            "log": bounded_log(kernel.get("log", []), decisive_lines(kernel)),
-        }
+        log = bounded_log(kernel.get("log", []), decisive_lines(kernel))
+        evidence: KernelEvidence = {**kernel, "log": log}
         record["kernel"] = evidence
     notes = record.get("notes", [])
     if notes:
+        record["notes"] = [cut(note) for note in notes[:MOST_NOTES]]
         if len(notes) > MOST_NOTES:
-            left_out = [f"{len(notes) - MOST_NOTES:,} more remarks are left out"]
-        else:
-            left_out = []
-        record["notes"] = [*map(cut, notes[:MOST_NOTES]), *left_out]
+            record["notes"].append(f"{len(notes) - MOST_NOTES:,} more remarks are left out")
     alarms = record.get("alarms", [])
     if len(alarms) > MOST_ALARMS:
         record["alarms"] = alarms[:MOST_ALARMS]
@@ -211,14 +207,14 @@ def bounded_log(lines: Sequence[str], decisive: Collection[int] = ()) -> list[st
     if len(lines) <= MOST_LOG_LINES:
         return [cut(line) for line in lines]
     half = MOST_LOG_LINES // 2
-    lines_here: list[str] = []
+    bounded: list[str] = []
     end = 0  # the first line that is not yet handled
     for number in sorted({*range(half), *decisive, *range(len(lines) - half, len(lines))}):
         if number > end:
-            lines_here.append(f"({number - end:,} lines are left out)")
-        lines_here.append(cut(lines[number]))
+            bounded.append(f"({number - end:,} lines are left out)")
+        bounded.append(cut(lines[number]))
         end = number + 1
-    return lines_here
+    return bounded
 
 
 SILENT = WorkerEnd("no answer within its deadline", kind=FaultKind.HUNG)

@@ -33,9 +33,9 @@ from conformance.sweeps.outcome import PointObservations
 from conformance.verbs import ENUMS, OPTIONAL_ACCESS
 
 MIN_POINTS = 2048  # for fewer points, Python takes less time than compiling the loop
-_CHANGE_TRANSLATION, _CHANGE_PD = (
-    ENUMS["ibv_rereg_mr_flags"].value_of(name) for name in ("CHANGE_TRANSLATION", "CHANGE_PD")
-)
+_FLAGS = ENUMS["ibv_rereg_mr_flags"]
+_CHANGE_TRANSLATION = _FLAGS.value_of("CHANGE_TRANSLATION")
+_CHANGE_PD = _FLAGS.value_of("CHANGE_PD")
 # The functions of loop.c that call ibv_reg_mr_ex in place of these verbs.
 _BY_DOOR = {"ibv_reg_mr": "rdma_cts_ex_reg_mr", "ibv_reg_mr_iova": "rdma_cts_ex_reg_mr_iova"}
 _NO_CODE = 0xFFFF  # the initial value in `codes`, which remains at points at which the loop stopped
@@ -182,13 +182,10 @@ class ReregLoop(Loop):
         region, template = self._old.first, self._sweep.row.when
         when, columns = template.first, Columns(self._sweep.space, {}, context)
         new = {**when.arguments, **template.arguments}
-        flags, access = (
-            columns.column(new[key], group.inner_points) for key in ("flags", "access")
-        )
-        old = columns.column(
-            {**region.arguments, **self._old.arguments}["access"],
-            group.inner_points,
-        )
+        earlier = {**region.arguments, **self._old.arguments}
+        points = group.inner_points
+        flags, access = (columns.column(new[key], points) for key in ("flags", "access"))
+        old = columns.column(earlier["access"], points)
         addr, length = context.numbers(region.arguments, "addr", "length")
         new_addr, new_length = context.numbers(when.arguments, "addr", "length")
         pd = context.pds[str(region.arguments["pd"])]
@@ -204,10 +201,8 @@ class ReregLoop(Loop):
                 addr=addr,
                 length=length,
             )
-            function, release = (
-                native.function("rdma_cts_write_rereg"),
-                native.function("rdma_cts_write_dereg"),
-            )
+            function = native.function("rdma_cts_write_rereg")
+            release = native.function("rdma_cts_write_dereg")
             pd_argument, ibv_context = new_pd.handle if new_pd else 0, 0
             expected: dict[str, int | array[int]] = {"pd": 0, "addr": addr, "length": length}
         else:
@@ -246,6 +241,13 @@ class ReregLoop(Loop):
         )
 
 
+def _at(column: int | array[int], point: int) -> int:
+    """Returns the value of an argument at a point."""
+    if isinstance(column, int):
+        return column
+    return column[point]
+
+
 def _either(flags: int | array[int], flag: int, if_set: int, if_not: int) -> int | array[int]:
     if isinstance(flags, int):
         if flags & flag:
@@ -278,27 +280,15 @@ class RegistrationLoop(Loop):
         def as_made(at: int, region: int) -> Observation:
             branch = context.branch(context.case)
             with branch.cleanup:
-                values = (
-                    number if isinstance(number, int) else number[at] for number in (addr, length)
-                )
-                seen = registered(
-                    branch,
-                    context.case.when,
-                    Return(0, 0, self._region(region, pd)),
-                    *values,
-                )
+                returned = Return(0, 0, self._region(region, pd))
+                values = (_at(addr, at), _at(length, at))
+                observed = registered(branch, context.case.when, returned, *values)
             context.left_behind.extend(branch.left_behind)
-            return seen
+            return observed
 
-        return native.Loop(
-            codes,
-            plain,
-            optional,
-            OPTIONAL_ACCESS,
-            release,
-            ibv_context,
-            **columns,
-        ), as_made
+        mask = OPTIONAL_ACCESS
+        loop = native.Loop(codes, plain, optional, mask, release, ibv_context, **columns)
+        return loop, as_made
 
     def _refusal(self, code: int) -> Observation | None:
         if code:
@@ -325,32 +315,25 @@ class RegistrationLoop(Loop):
         call, entry = context.case.when.call, self._entry
         access, length, is_dmabuf = column["access"], column["length"], call == "ibv_reg_dmabuf_mr"
         start = column["offset" if is_dmabuf else "addr"]
-        if is_dmabuf:
-            iova = column["iova"]
-        else:
-            iova = column.get("hca_va", start)
+        fd, iova = 0, column.get("hca_va", start)
         if is_dmabuf:
             fd = context.dmabufs[str(context.case.when.arguments["fd"])].fd
-        else:
-            fd = 0
+            iova = column["iova"]
         if self._by_kernel:
-            make = native.function(
-                "rdma_cts_ioctl_reg_dmabuf" if is_dmabuf else "rdma_cts_write_reg",
+            name = "rdma_cts_ioctl_reg_dmabuf" if is_dmabuf else "rdma_cts_write_reg"
+            register = native.function(name)
+            command = (
+                register,
+                (self._descriptor, pd.handle | fd << 32, start, length, iova, access),
             )
-            command = make, (self._descriptor, pd.handle | fd << 32, start, length, iova, access)
             return command, command, native.function("rdma_cts_write_dereg")
         library = cast(Libibverbs, entry.library if isinstance(entry, RegMrEx) else entry)
-        raw, release, translated = (
-            library.raw,
-            library.raw("ibv_dereg_mr"),
-            (pd.pointer, start, length, iova, access),
-        )
+        raw, release = library.raw, library.raw("ibv_dereg_mr")
+        translated = (pd.pointer, start, length, iova, access)
         call_arguments = (pd.pointer, start, length, access) if call == "ibv_reg_mr" else translated
         if isinstance(entry, RegMrEx):
-            door = (
-                native.function(_BY_DOOR[call]),
-                (native.address(raw("ibv_reg_mr_ex")), *call_arguments),
-            )
+            address = native.address(raw("ibv_reg_mr_ex"))
+            door = native.function(_BY_DOOR[call]), (address, *call_arguments)
             return door, door, release
         if is_dmabuf:
             plain = raw(call), (pd.pointer, start, length, iova, fd, access)

@@ -135,9 +135,8 @@ def load_suite(extra: Sequence[Path] = (), names: Collection[str] = ()) -> Suite
     else:
         path = None
     if path is not None:
-        with contextlib.suppress(
-            Exception,
-        ):  # after any error in the cached file, the tables are read again
+        # after any error in the cached file, the tables are read again
+        with contextlib.suppress(Exception):
             return _unpacked(path.read_bytes(), names)
     suite = _read_suite(folders)
     if name:
@@ -233,9 +232,8 @@ class Selection:
     def apply(self, suite: Suite) -> list[Case]:
         """Returns the matching cases of `suite`, in the suite's order; single points come last. Raises UserError if a
         verb, rule or id does not exist, or if no case matches."""
-        if (
-            self.tier == HEALTH and not self.only
-        ):  # this tier has single points, which only ids can name
+        # this tier has single points, which only ids can name
+        if self.tier == HEALTH and not self.only:
             return replace(self, only=OF_HEALTH).apply(suite)
         verbs = sorted({table.verb for table in suite.tables})
         verbs_named = [

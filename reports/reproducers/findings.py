@@ -179,11 +179,10 @@ def stacks_of(finding: Finding, runs: Sequence[Run]) -> dict[str, str]:
     for run in runs:
         if run in finding.runs:
             state = SEEN
+        elif _tried(finding.defect, run):
+            state = ABSENT
         else:
-            if _tried(finding.defect, run):
-                state = ABSENT
-            else:
-                state = UNTRIED
+            state = UNTRIED
         stacks[run.stack] = min(
             stacks.get(run.stack, UNTRIED),
             state,

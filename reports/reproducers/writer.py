@@ -59,9 +59,9 @@ class Writer:
     def say(self, text: str) -> None:
         self.lines += statement(text, self._depth, self.width)
 
-    def check(self, kept: str, message: str, *values: str) -> None:
-        """Adds a check: the condition `kept`, and a message in the format of printf with its values."""
-        self.say(f"CHECK({', '.join([kept, f'{chr(34)}{message}{chr(34)}', *values])});")
+    def check(self, condition: str, message: str, *values: str) -> None:
+        """Adds a check: the condition, and a message in the format of printf with its values."""
+        self.say(f"CHECK({', '.join([condition, f'{chr(34)}{message}{chr(34)}', *values])});")
 
     def keep(self, name: str, text: str, kind: str) -> None:
         """Declares a variable for later steps. The variable is left out if no later step uses it."""
@@ -118,13 +118,13 @@ class Writer:
         self.say("}")
 
     def number(self, argument: Argument) -> str:
-        return self._known(_quantity(argument), self.names.number(_quantity(argument)))
+        return self._noted(_quantity(argument), self.names.number(_quantity(argument)))
 
     def pointer(self, argument: Argument) -> str:
         """Returns a quantity as an expression of a pointer type."""
-        return self._known(_quantity(argument), self.names.pointer(_quantity(argument)))
+        return self._noted(_quantity(argument), self.names.pointer(_quantity(argument)))
 
-    def _known(self, quantity: Quantity, text: str) -> str:
+    def _noted(self, quantity: Quantity, text: str) -> str:
         if any(term.unit.startswith("hugepage") for term in quantity.terms):
             self.features.add("hugepage")
             self.use("hugepage_size")
@@ -175,27 +175,19 @@ class Writer:
         process, the number of bytes, and the memory."""
         addr, length = _quantity(step.arguments["addr"]), _quantity(step.arguments["length"])
         at, position = _quantity(step.arguments["at"] or addr), str(step.arguments["position"])
-        located_lines = []
+        places = []
         for system in _SYSTEMS:
-            located_lines.append(
-                locate(
-                    position,
-                    operation,
-                    self.evaluate(addr, system),
-                    self.evaluate(length, system),
-                ),
-            )
-            self.largest = max(self.largest, located_lines[-1][1])
-        shift: tuple[Term, ...] = (
-            Term(1 if located_lines[0][0] >= 0 else -1, abs(located_lines[0][0])),
-        )
-        count = Quantity("", (Term(1, located_lines[0][1]),))
-        if located_lines[0] != located_lines[1]:
+            of_range = self.evaluate(addr, system), self.evaluate(length, system)
+            places.append(locate(position, operation, *of_range))
+            self.largest = max(self.largest, places[-1][1])
+        shift: tuple[Term, ...] = (Term(1 if places[0][0] >= 0 else -1, abs(places[0][0])),)
+        count = Quantity("", (Term(1, places[0][1]),))
+        if places[0] != places[1]:
             # The results for the systems differ because the size of the range is in whole pages.
             if position not in ("whole", "first", "before", "across-start", "empty"):
-                offset = located_lines[0][0] - self.evaluate(length)
+                offset = places[0][0] - self.evaluate(length)
                 shift = (*length.terms, Term(1 if offset >= 0 else -1, abs(offset)))
-            if located_lines[0][1] != located_lines[1][1]:
+            if places[0][1] != places[1][1]:
                 count = length
         target = Quantity("", (*at.terms, *shift))
         name = self.memory_of(at)

@@ -186,9 +186,8 @@ def _kept() -> Counter[str]:
 
 
 def _kept_since(before: Counter[str]) -> Counter[str]:
-    for cache in Path("/sys/kernel/slab").glob(
-        "kmalloc-*/shrink",
-    ):  # frees objects that wait to be freed in a batch
+    # frees objects that wait to be freed in a batch
+    for cache in Path("/sys/kernel/slab").glob("kmalloc-*/shrink"):
         cache.write_text("1")
     until = time.monotonic() + _FREED_S
     while (more := _kept() - before) and time.monotonic() < until:

@@ -104,9 +104,8 @@ class Modules:
                 raise NotMade(str(error), fits=True) from error
             self.seconds.append(time.monotonic() - began)
             ours = any(file.startswith(RDMA_CORE) for change in changes for file in change.files)
-            for file in reversed(
-                compiled,
-            ):  # stores the module last: if it exists, its provider also exists
+            # stores the module last: if it exists, its provider also exists
+            for file in reversed(compiled):
                 if ours or file.stem == self._driver.module:
                     _keep(file, path.with_suffix(file.suffix))
 

@@ -61,9 +61,8 @@ class Peers:
             waiting = [mutant for mutant in waiting if mutant not in together]
             for part in self._parts:
                 detected = together
-                while (
-                    together and detected
-                ):  # repeated without the detected mutants, which may have hidden others
+                # repeated without the detected mutants, which may have hidden others
+                while together and detected:
                     suspected = self._passing(self._failing(together, [part])[0])
                     detected = []
                     for mutant in together:
@@ -95,9 +94,8 @@ class Peers:
         """Runs tests or parts with the mutants; returns the tests that fail, and whether all tests were run."""
         module, failing = self._modules.of(mutants), list[str]()
         try:
-            if self._trial.ready().load(
-                module,
-            ):  # objects that earlier tests have left may keep the driver in use
+            # objects that earlier tests have left may keep the driver in use
+            if self._trial.ready().load(module):
                 self._trial.close()
                 if self._trial.ready().load(module):
                     return failing, False

@@ -64,11 +64,10 @@ def regressions(findings: Iterable[Finding], before: History) -> list[Finding]:
 def line(finding: Finding) -> str:
     if finding.by:
         by = f" · {finding.by[0]}: {finding.reason}"
+    elif finding.reason:
+        by = f" · {finding.reason}"
     else:
-        if finding.reason:
-            by = f" · {finding.reason}"
-        else:
-            by = ""
+        by = ""
     return f"{finding.outcome:<18} {','.join(finding.rules):<16} {finding.file}/{finding.name}: {finding.about}{by}"
 
 

@@ -374,11 +374,10 @@ class Trial:
                     reason = ""
                 if names:
                     outcome = UNDECIDED
+                elif mutant.permitted:
+                    outcome = ACCEPTED
                 else:
-                    if mutant.permitted:
-                        outcome = ACCEPTED
-                    else:
-                        outcome = SURVIVED
+                    outcome = SURVIVED
                 took = round(time.monotonic() - began, 1)  # of all mutants in the module
                 yield finding(mutant, outcome, reason=reason, tried=len(self._cases), seconds=took)
 

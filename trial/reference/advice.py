@@ -59,13 +59,13 @@ class Advice(Regions):
 
     def advised(self, lkey: int) -> Region:
         """Returns the region with an lkey. Raises Refused: EINVAL for a window, ENOENT for a wrong tag, else EFAULT."""
-        key_here = self.keys.get(lkey)
-        if isinstance(key_here, Window):
+        named = self.keys.get(lkey)
+        if isinstance(named, Window):
             raise Refused(errno.EINVAL)
-        if key_here is None:
+        if named is None:
             same_index = any(key >> 8 == lkey >> 8 for key in self.keys)
             raise Refused(self.other_tag if same_index else self.no_such_lkey)
-        return key_here
+        return named
 
     def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
         """Returns the errno for an element of a known region, or 0."""

@@ -95,11 +95,10 @@ class KernelEntry:
         length = named.get("length", made.length)
         if "length" in named:
             start = start_of(named)
+        elif "mr" in named:
+            start = made.addr
         else:
-            if "mr" in named:
-                start = made.addr
-            else:
-                start = self._device.imported_addr(made)
+            start = self._device.imported_addr(made)
         return self._registered(
             self._device.structure(made, named.get("pd", made.domain), start, length),
         )

@@ -38,11 +38,10 @@ class Binding(Queues):
         refused = self.bind_refused(window, region, info.addr, info.length, info.access)
         if queue.state == "ERR":
             status = FLUSHED
+        elif refused:
+            status = "MW_BIND_ERR"
         else:
-            if refused:
-                status = "MW_BIND_ERR"
-            else:
-                status = SUCCESS
+            status = SUCCESS
         if status == SUCCESS:
             self.bind(window, region, info.addr, info.length, info.access, key, queue.number)
         self.complete(queue, SendRequest("BIND_MW", wr_id, flags=flags), status)
@@ -306,11 +305,10 @@ class Work(Binding):
         flushes = request.opcode.startswith("FLUSH")
         if request.opcode == "ATOMIC_WRITE":
             content: bytes | None = request.swap.to_bytes(_WORD, sys.byteorder)
+        elif flushes:
+            content = b""
         else:
-            if flushes:
-                content = b""
-            else:
-                content = self.gather(queue, request.sges)
+            content = self.gather(queue, request.sges)
         if content is None:
             return "LOC_PROT_ERR"
         if not self.allows_operation(queue, request):
