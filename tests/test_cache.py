@@ -19,12 +19,14 @@ from conformance.header.program import Answers, Toolchain
 from conformance.tables import suite as suites
 from conformance.tables.suite import CASES, ROOT, load_suite
 from conformance.tables.tiers import left_out
-from fixtures.guest import freezing, image, job, template
+from fixtures.guest import freezing, job, template
+from fixtures.guest.kept import COMPILED, IMAGES, MENDED, MODULES, TEMPLATES, WORKSHOPS
 from fixtures.system import cache as system_cache
 from kinds import Patch
 from launched import ended
 from patience import PATIENCE_S
 from samples import laid, user_error
+from trial.kernel.modules import MUTANTS
 
 
 @pytest.fixture
@@ -234,11 +236,14 @@ def test_a_run_on_a_device_of_this_host_stores_no_derived_files(
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o757])
-def test_an_image_or_template_that_others_can_write_is_not_used(tmp_path, mode):
-    for name in ("images", "templates"):
-        laid(tmp_path / name, {}).chmod(mode)
-    with user_error("images can be written by other users", status=3):
-        image._refuse_foreign(tmp_path / "images")
+def test_what_others_can_write_in_the_cache_is_not_used(tmp_path, mode):
+    shelves = (IMAGES, MODULES, MENDED, WORKSHOPS, COMPILED, MUTANTS)
+    for shelf in (*shelves, TEMPLATES):
+        assert shelf.of(tmp_path) == tmp_path / shelf.name
+        (tmp_path / shelf.name).chmod(mode)
+    for shelf in shelves:
+        with user_error(f"{shelf.name} can be written by other users", status=3):
+            shelf.of(tmp_path)
     with pytest.raises(freezing.Failure, match="templates can be written by other users"):
         template.Templates(tmp_path, print).resume(*[SimpleNamespace()] * 3)  # type: ignore[arg-type]
 

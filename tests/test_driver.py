@@ -12,6 +12,7 @@ from fixtures.guest.build import Progress
 from fixtures.guest.driver import DRIVERS
 from fixtures.guest.driver_module import ensure_module, module_of
 from fixtures.guest.image import Image
+from fixtures.guest.kept import MODULES
 from fixtures.guest.recipe import SCRIPTS, STACKS, Recipe, recipe_for
 from launched import built_by, root_of
 from samples import laid, user_error
@@ -69,10 +70,10 @@ def test_a_module_is_compiled_once_and_again_when_it_is_damaged(tmp_path, compil
 
 
 def test_only_the_latest_versions_are_kept(tmp_path, compiler):
-    for number in range(once.KEPT + 2):
+    for number in range(MODULES.most + 2):
         recipe = dataclasses.replace(FORKY, mirror=f"http://{number}.example/debian")
         latest = module(tmp_path, recipe)
-    assert len(list((tmp_path / "modules").iterdir())) == once.KEPT
+    assert len(list((tmp_path / "modules").iterdir())) == MODULES.most
     assert latest.exists()
 
 

@@ -21,7 +21,7 @@ from conformance.run_options import RunOptions
 from fixtures.guest import added, build, image, privileges
 from fixtures.guest.build import FILES, guest_system
 from fixtures.guest.image import Image, ensure_image, renew_image
-from fixtures.guest.kept import MANIFEST
+from fixtures.guest.kept import IMAGES, MANIFEST
 from fixtures.guest.recipe import STACKS, Recipe, recipe_for
 from fixtures.system import packages
 from fixtures.targets.guests import Guests
@@ -269,7 +269,7 @@ def test_images_with_packages_do_not_displace_images_without(tmp_path, installed
     for name in ("one", "two", "three", "four"):
         ensure_image(Recipe(), tmp_path, print, (name,))
     assert plain.exists()
-    assert len(list((tmp_path / "images").glob("forky-with-*"))) == image.KEPT_IMAGES
+    assert len(list((tmp_path / "images").glob("forky-with-*"))) == IMAGES.most
 
 
 @pytest.mark.parametrize(

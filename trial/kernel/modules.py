@@ -12,15 +12,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from conformance.cache import prune
 from conformance.errors import UserError
 from fixtures.guest.changes import RDMA_CORE, Change, apply, read_changes
 from fixtures.guest.driver import DEFAULT_DRIVER, Driver
 from fixtures.guest.image import Image
+from fixtures.guest.kept import Shelf
 from fixtures.guest.mending import mender, pristine
 from fixtures.guest.recipe import Recipe
-
-KEPT = 2000  # the maximum number of modules in the cache; the least recently used are removed
 
 
 class NotMade(Exception):
@@ -46,8 +44,7 @@ class Modules:
     ) -> None:
         self._recipe, self._image, self._cache = recipe, image, cache
         self._driver, self._say = driver, say
-        self._folder = cache / "mutants"
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder = MUTANTS.of(cache)
         self.seconds: list[float] = []  # the duration of each compilation
         if self._driver.name == DEFAULT_DRIVER:
             changes = read_changes()
@@ -128,10 +125,13 @@ def _keep(module: Path, path: Path) -> None:
     part = path.with_suffix(".part")
     shutil.copyfile(module, part)
     part.rename(path)
-    prune(path.parent.glob("*.ko"), KEPT, _remove)
+    MUTANTS.prune(path.parent.glob("*.ko"))
 
 
 def _remove(module: Path) -> None:
     """Removes a module with its provider."""
     module.unlink(missing_ok=True)
     module.with_suffix(".so").unlink(missing_ok=True)
+
+
+MUTANTS = Shelf("mutants", 2000, _remove)
