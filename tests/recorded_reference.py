@@ -13,7 +13,8 @@ from conformance.model.case import Case
 from conformance.model.observation import KernelEvidence
 from conformance.model.record import ResultRecord
 from conformance.results.case_record import case_record
-from conformance.results.records import FILE_NAME, footer_record
+from conformance.results.new_records import footer_record
+from conformance.results.records import FILE_NAME
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import left_out

@@ -24,7 +24,8 @@ from conformance.model.record import Axes, FooterRecord, HeaderRecord, Record, R
 from conformance.model.rules import Registry
 from conformance.model.space import Space
 from conformance.results.case_record import sweep_record
-from conformance.results.records import Recorded, encode, footer_record, result_record
+from conformance.results.new_records import footer_record, result_record
+from conformance.results.records import Recorded, encode
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.sweeps.judging import rejudge_sweep
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall

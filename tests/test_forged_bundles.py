@@ -20,7 +20,7 @@ from bundled import (
     run,
     verified,
 )
-from conformance.results.records import footer_record
+from conformance.results.new_records import footer_record
 from conformance.tables.suite import Selection
 from conformance.tables.tiers import left_out
 from reports.bundles.archive import pack

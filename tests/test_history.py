@@ -19,7 +19,8 @@ from browser import MARKUP, Browser, assert_fits, browser, media
 from commands.__main__ import main
 from conformance.model.printable import plain
 from conformance.older_python import UTC
-from conformance.results.records import Recorded, footer_record, read_written
+from conformance.results.new_records import footer_record
+from conformance.results.records import Recorded, read_written
 from kinds import Folders
 from made_history import RULES, SUITE, run_of, write_run
 from reports import history_page, summary

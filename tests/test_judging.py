@@ -19,7 +19,7 @@ from conformance.model.fault import OWN_ADDRESSES, Fault, FaultKind
 from conformance.model.observation import AskedRange, Observation
 from conformance.model.record_shape import RESULT, completed
 from conformance.model.verdict import Verdict
-from conformance.results.records import result_record
+from conformance.results.new_records import result_record
 from conformance.tables.suite import load_suite
 from samples import case, registry
 

@@ -64,9 +64,8 @@ class Sshd:
             keys_in(keys)
         program = find_program("sshd")
         assert program, "the nightly tests need the package openssh-server"
-        if (
-            os.geteuid() == 0
-        ):  # an empty directory, which sshd's service makes, and which only root needs
+        # an empty directory, which sshd's service makes, and which only root needs
+        if os.geteuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         options = {
             "ListenAddress": f"127.0.0.1:{self.port}",

@@ -21,7 +21,7 @@ from conformance.model.verdict import VIOLATIONS as OF_A_DEVICE
 from conformance.model.verdict import Verdict
 from conformance.results.case_record import case_record
 from conformance.results.conclusions import exit_status
-from conformance.results.records import footer_record
+from conformance.results.new_records import footer_record
 from conformance.results.waivers import with_effective
 from conformance.tables.carried import is_of_packets
 from conformance.tables.suite import load_suite

@@ -22,13 +22,8 @@ from conformance.older_python import zip
 from conformance.results import records, writer
 from conformance.results.checked_json import MOST_LEVELS, parse
 from conformance.results.conclusions import exit_status
-from conformance.results.records import (
-    encode,
-    footer_record,
-    read_results,
-    read_written,
-    result_record,
-)
+from conformance.results.new_records import footer_record, result_record
+from conformance.results.records import encode, read_results, read_written
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.results.writer import ResultsFile
 from samples import (

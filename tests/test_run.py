@@ -17,7 +17,8 @@ import pytest
 
 from conformance.model.kind import Kind
 from conformance.model.record import FooterRecord, ResultRecord
-from conformance.results.records import Recorded, footer_record, read_written
+from conformance.results.new_records import footer_record
+from conformance.results.records import Recorded, read_written
 from conformance.tables.suite import ROOT, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from kinds import Folders

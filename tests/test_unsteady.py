@@ -13,7 +13,7 @@ from commands.report import renderer
 from conformance.defects import Severity
 from conformance.judging import Judgement
 from conformance.model.fault import ON_DEMAND, OWN_ADDRESSES, Fault, FaultKind
-from conformance.results.records import result_record
+from conformance.results.new_records import result_record
 from repeated import Run
 from reports import terminal
 from reports.comparison import (

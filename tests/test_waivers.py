@@ -13,7 +13,7 @@ from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.older_python import zip
 from conformance.results.conclusions import exit_status, verdict_on
-from conformance.results.records import footer_record
+from conformance.results.new_records import footer_record
 from conformance.results.waiver_file import LONGEST, read_waivers
 from conformance.results.waivers import Waivers, WaiverScope
 from conformance.tables.suite import ROOT

@@ -12,7 +12,8 @@ from conformance.errors import UserError, format_count
 from conformance.model.printable import one_line
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict
-from conformance.results.records import FILE_NAME, Recorded, footer_record
+from conformance.results.new_records import footer_record
+from conformance.results.records import FILE_NAME, Recorded
 from conformance.results.rejudge import WITHOUT_POINTS, Rejudged, find
 from conformance.results.waivers import Waivers, with_effective
 from conformance.results.writer import ResultsFile

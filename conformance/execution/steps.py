@@ -3,8 +3,6 @@ model/observation.py describes the keys of an observation."""
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import os
 import sys
 from collections.abc import Callable
@@ -13,7 +11,6 @@ from dataclasses import asdict
 from typing import Any, cast
 
 from conformance.bench.calls import (
-    Buffer,
     Held,
     IbvPd,
     Mr,
@@ -23,14 +20,15 @@ from conformance.bench.calls import (
     errno_name,
 )
 from conformance.bench.doors import start_of
-from conformance.bench.memory_areas import BEFORE, SHOWN, pattern, repeated
 from conformance.errors import SetupRefused
 from conformance.execution import (
     batches,
     beside,
+    bursts,
     completion_fields,
     element_lists,
     elsewhere,
+    exports,
     in_flight,
     memory_events,
     notified,
@@ -40,6 +38,7 @@ from conformance.execution import (
     wire,
 )
 from conformance.execution.context import CaseContext, compared, null_result, result_of, told
+from conformance.execution.exports import INVENTED_HANDLE
 from conformance.model.case import Argument, Step
 from conformance.model.observation import MrFields, Observation
 from conformance.model.quantity import CONSTANTS
@@ -47,9 +46,6 @@ from conformance.model.vocabulary import CALLS, EXPORTED, NULL, PROBES, PRODUCTS
 from conformance.older_python import zip
 from conformance.verbs import ENUMS, VERBS, ArgumentSpec
 
-# The kernel assigns only small handles, so no object has this handle.
-_INVENTED_HANDLE = 0xFFFFFFF0
-_EXPORTED = b"exported"
 _REREG = ENUMS["ibv_rereg_mr_flags"]
 _REREG_CODES = ENUMS["ibv_rereg_mr_err_code"]
 _CHANGE_TRANSLATION, _CHANGE_PD = (
@@ -165,7 +161,7 @@ def _handle_of(context: CaseContext, value: Any, step: Step) -> int:
     """Returns the handle with which an object is imported."""
     which = step.arguments.get("handle", "own")
     if which == "invented":
-        return _INVENTED_HANDLE
+        return INVENTED_HANDLE
     if which == "stale":
         return _stale_handle(context, value)
     if which == "of_a_domain":
@@ -194,7 +190,7 @@ def ibv_dereg_mr(context: CaseContext, step: Step) -> Observation:
     handle, which = mr.handle, str(step.arguments["handle"])
     imported = which.startswith("imported")
     if which != "own" and not imported:
-        mr.struct.handle = _INVENTED_HANDLE if which == "invented" else _stale_handle(context, mr)
+        mr.struct.handle = INVENTED_HANDLE if which == "invented" else _stale_handle(context, mr)
     if imported:
         returned = context.bench.dereg_import(context.pds["pd"], mr, which == "imported_elsewhere")
     else:
@@ -283,7 +279,7 @@ def ibv_advise_mr(context: CaseContext, step: Step) -> Observation:
     struct = IbvPd.from_address(pd.pointer)
     handle = struct.handle
     if step.arguments["pd_handle"] == "invented":
-        struct.handle = _INVENTED_HANDLE
+        struct.handle = INVENTED_HANDLE
     try:
         return result_of(context.entry.advise_mr(pd, advice, flags, sg_list))
     finally:
@@ -311,7 +307,7 @@ def query_mr(context: CaseContext, step: Step) -> Observation:
 def forged(context: CaseContext, step: Step) -> Observation:
     mr = context.mrs["mr"]
     handles = {
-        "nobodys": _INVENTED_HANDLE,
+        "nobodys": INVENTED_HANDLE,
         "ended": _stale_handle(context, mr),
         "pd": context.pds["pd"].handle,
         "mr": mr.handle,
@@ -327,117 +323,18 @@ def forged(context: CaseContext, step: Step) -> Observation:
     return observation
 
 
-def ibv_export_buf_dmabuf_fd(context: CaseContext, step: Step) -> Observation:
-    buffer = context.buffers[str(step.arguments["buf"])]
-    returned, second = (context.entry.export_buf_dmabuf_fd(buffer) for _ in range(2))
-    if returned.value < 0:
-        if returned.value == -1:
-            what = "no descriptor"
-        else:
-            what = str(returned.value)
-        return {**result_of(returned), "returned": what}
-    different = _exported(buffer, {returned.value, second.value} - {-1})
-    return compared({**result_of(returned), "returned": "descriptor"}, different)
-
-
-def ibv_dm_export_dmabuf_fd(context: CaseContext, step: Step) -> Observation:
-    """Exports device memory. The descriptor stays open until the end of the case."""
-    returned = context.entry.dm_export_dmabuf_fd(context.held[str(step.arguments["dm"])])
-    if returned.value < 0:
-        return {**result_of(returned), "returned": "no descriptor"}
-    context.exported_fd = returned.value
-    context.cleanup.callback(os.close, returned.value)
-    return {**result_of(returned), "returned": "descriptor"}
-
-
-def _exported(buffer: Buffer, fds: set[int]) -> list[str]:
-    """Checks that two descriptors of the buffer's memory were exported, and closes them. Returns the differences."""
-    if len(fds) == 2:
-        different = []
-    else:
-        different = ["one descriptor instead of two"]
-    for fd in fds:
-        try:
-            with mmap.mmap(fd, buffer.size) as seen:
-                seen[: len(_EXPORTED)] = _EXPORTED
-            os.close(fd)
-        except OSError as error:
-            different.append(f"a descriptor that cannot be mapped ({errno_name(error.errno or 0)})")
-            continue
-        if ctypes.string_at(buffer.addr, len(_EXPORTED)) != _EXPORTED:
-            different.append("other memory instead of the buffer's")
-        ctypes.memset(buffer.addr, 0, len(_EXPORTED))
-    return different
-
-
 def ibv_alloc_null_mr(context: CaseContext, step: Step) -> Observation:
     returned = context.entry.alloc_null_mr(context.pd_of(step))
     return registered(context, step, returned, 0, CONSTANTS["SIZE_MAX"])
 
 
-def ibv_import_mr(context: CaseContext, step: Step) -> Observation:
-    mr = context.mrs[str(step.arguments["mr_handle"])]
-    if step.arguments["handle"] == "own":
-        handle = mr.handle
-    else:
-        handle = _INVENTED_HANDLE
-    returned = context.entry.import_mr(context.pd_of(step), handle)
-    if returned.mr is None:
-        return null_result(returned)
-    if returned.release:
-        context.cleanup.callback(returned.release)
-    actual, expected = returned.mr.fields(), {**mr.fields(), "addr": 0}
-    context.fields[step.name] = actual
-    different = [
-        f"{key} {actual[key]:#x} instead of {v:#x}"
-        for key, v in expected.items()
-        if actual[key] != v
-    ]
-    return compared(told("MR", "provider", None), different)
-
-
-def unimported(context: CaseContext, step: Step) -> Observation:
-    """Imports an object and releases the import. The original structure must not change."""
-    mr, pd = context.mrs[str(step.arguments["mr"])], context.pd_of(step)
-    before = mr.fields()
-    if step.arguments["imports"] == "pd":
-        returned: Return = context.entry.import_pd(pd.context_pointer, pd.handle)
-        if returned.pd is None:
-            return null_result(returned)
-        returned.pd.close()
-    else:
-        returned = context.entry.import_mr(pd, mr.handle)
-        if returned.mr is None:
-            return null_result(returned)
-        if returned.release:
-            returned.release()
-    changed = [name for name, value in mr.fields().items() if value != before[name]]
-    return compared(told("0", "provider"), [f"another {name}" for name in changed])
-
-
-def ibv_memcpy_from_dm(context: CaseContext, step: Step) -> Observation:
-    dm, holds = context.held[str(step.arguments["dm"])], step.arguments["holds"]
-    to, offset, length = context.numbers(step.arguments, "host_addr", "dm_offset", "length")
-    observation = result_of(context.entry.memcpy_from_dm(to, dm, offset, length))
-    if observation["returned"] != "0" or holds == "any":
-        return observation
-    if holds == "pattern":
-        expected = pattern(length)
-    else:
-        expected = repeated(BEFORE if holds == "filled" else 0, length)
-    actual = ctypes.string_at(to, length)
-    if actual == expected:
-        different = []
-    else:
-        different = [f"bytes {actual[:SHOWN].hex()} instead of {expected[:SHOWN].hex()}"]
-    return compared(observation, different)
-
-
 _MODULES = (
     batches,
+    bursts,
     completion_fields,
     element_lists,
     elsewhere,
+    exports,
     in_flight,
     memory_events,
     notified,

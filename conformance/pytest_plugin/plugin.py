@@ -42,7 +42,7 @@ from conformance.pytest_plugin.options import (
 )
 from conformance.pytest_plugin.recorder import NAME, PROPERTY, Recorder, tell_supervisor
 from conformance.results.case_record import case_record, observed_record
-from conformance.results.records import result_record
+from conformance.results.new_records import result_record
 from conformance.tables.suite import POINT
 from conformance.tables.tiers import of_tier, ordered
 

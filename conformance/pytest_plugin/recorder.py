@@ -41,14 +41,8 @@ from conformance.pytest_plugin.options import (
 )
 from conformance.results.combined import with_command
 from conformance.results.files import write_all
-from conformance.results.records import (
-    FILE_NAME,
-    decode,
-    encode,
-    footer_record,
-    plan_facts,
-    result_record,
-)
+from conformance.results.new_records import footer_record, plan_facts, result_record
+from conformance.results.records import FILE_NAME, decode, encode
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
 from conformance.supervision import WorkerEnd

@@ -8,7 +8,7 @@ from conformance.model.case import Case
 from conformance.model.record import ObservedRecord, ResultRecord, SpaceFacts
 from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
-from conformance.results.records import result_record
+from conformance.results.new_records import result_record
 from conformance.sweeps.judging import SweepResult, clauses
 from conformance.sweeps.run import SweepRun
 

@@ -12,8 +12,9 @@ from typing import Any
 from conformance.errors import UserError
 from conformance.model.record import HeaderRecord, OtherRecord, ResultRecord
 from conformance.model.verdict import Verdict
+from conformance.results.new_records import account_of, footer_record
 from conformance.results.prior_sessions import stack_change
-from conformance.results.records import Recorded, account_of, footer_record
+from conformance.results.records import Recorded
 from conformance.results.waivers import Waivers
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import Shard, left_out

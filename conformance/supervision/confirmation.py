@@ -17,7 +17,7 @@ from conformance.defects import Cause
 from conformance.errors import UserError
 from conformance.model.record import ConfirmationRecord, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.results.records import occurrence
+from conformance.results.new_records import occurrence
 from conformance.supervision.recording import NO_WORKER, Recording
 from conformance.supervision.session import Repetition, Session
 from conformance.supervision.violations import Violation

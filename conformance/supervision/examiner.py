@@ -21,7 +21,8 @@ from conformance.model.record import HeaderRecord, ObservedRecord, OfferedRecord
 from conformance.model.record_shape import mismatch_of
 from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
-from conformance.results.records import encode, result_record
+from conformance.results.new_records import result_record
+from conformance.results.records import encode
 from conformance.supervision.worker import WorkerEnd
 
 # The limits for data from a worker. A longer log or list of alarms is cut, and the result records the cut; an

@@ -32,15 +32,9 @@ from conformance.model.verdict import Verdict
 from conformance.older_python import UTC
 from conformance.results.combined import with_command
 from conformance.results.consistency import wrong_header
+from conformance.results.new_records import account_of, footer_record, plan_facts, result_record
 from conformance.results.prior_sessions import PriorSessions, stack_change
-from conformance.results.records import (
-    Recorded,
-    account_of,
-    encode,
-    footer_record,
-    plan_facts,
-    result_record,
-)
+from conformance.results.records import Recorded, encode
 from conformance.results.waivers import with_effective
 from conformance.results.writer import ResultsFile
 from conformance.supervision.examiner import Examiner, bounded_log, loss_of

@@ -8,7 +8,7 @@ from conformance.defects import Cause, cause_of, symptoms_of
 from conformance.model.case import Case
 from conformance.model.record import Occurrence, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.results.records import occurrence
+from conformance.results.new_records import occurrence
 from conformance.tables.suite import POINT
 
 # The number of violations of a cause that are drawn.
