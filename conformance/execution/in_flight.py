@@ -200,9 +200,7 @@ def killed_in_flight(context: CaseContext, step: Step) -> Observation:
             there = CaseContext(context.case, bench)
             set_up(there)
             queue, _, request = _prepared(there, step)
-            flow = _Flow(there, queue, request, unfinished)
-            flow.go_on()
-            return flow.go_on
+            return _Flow(there, queue, request, unfinished).go_on
 
         remaining = context.bench.killed(prepare)
         overlapped = unfinished[0] > 0

@@ -318,10 +318,12 @@ class ReferenceBench:
 
     def killed(self, prepare: Callable[[Bench], Callable[[], object]]) -> Mapping[str, int]:
         """Returns the numbers of objects, by kind, that remain if a process is killed after it has called `prepare`,
-        and once what it returned."""
+        and twice what it returned."""
         other = ReferenceBench(type(self.device)(self.device.stack))
         with closing(other):
-            prepare(other)()
+            go_on = prepare(other)
+            go_on()
+            go_on()
             return other.device.left_by_a_killed_process()
 
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, Mapping[str, str]]:
