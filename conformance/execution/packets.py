@@ -16,7 +16,7 @@ from conformance.model.observation import EventSeen
 from conformance.model.script import ANYTHING, NOTHING, REFUSAL, RESPONSE, Event
 from conformance.wire.headers import HEADERS
 from conformance.wire.opcodes import SYNDROMES, is_response, operation_of
-from conformance.wire.packet import Packet, Parsed
+from conformance.wire.packet import DEFAULT_PKEY, Packet, Parsed
 from conformance.wire.sequence import PSNS, psn_distance
 
 _Connection = Connection[WireEnd]
@@ -169,7 +169,10 @@ class PacketScript(Script[WireEnd]):
         """Returns the next packet of the device, and records its mistakes."""
         packet = connection.end.receive(deadline_s)
         if packet:
-            for mistake in packet.wrong:
+            wrong = [*packet.wrong]
+            if packet.fields.get("pkey", DEFAULT_PKEY) != DEFAULT_PKEY:  # the only one of RoCE
+                wrong.append(f"partition key {packet.fields['pkey']:#06x}")
+            for mistake in wrong:
                 self._wrong.append(f"{packet.operation}: {mistake}")
         return packet
 

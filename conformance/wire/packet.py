@@ -21,7 +21,9 @@ from conformance.wire.opcodes import (
 DEFAULT_PKEY = 0xFFFF  # IBA 10.9.1.2: the default partition, full membership
 _PAD_TO = 4  # IBA 9.2.3: the payload is padded to a multiple of four bytes
 # How the ICRC of a packet is computed. `twice`: the bytes from the BTH on count a second time at the end.
-ICRCS = ("right", "wrong", "absent", "twice")
+# Which bits of an ICRC are inverted: all, or those of its first or last byte.
+INVERTED = {"wrong": 0xFFFFFFFF, "wrong_first": 0xFF000000, "wrong_last": 0xFF}
+ICRCS = ("right", "absent", "twice", *INVERTED)
 _TRANSPORT_OF = {number: name for name, number in TRANSPORTS.items()}
 
 
@@ -72,9 +74,8 @@ def build(
     if crc == "right":
         path = replace(path, order=RIGHT_ORDER)
     computed = icrc(path, body, body if crc == "twice" else b"")
-    if crc == "wrong":
-        computed = bytes(byte ^ 0xFF for byte in computed)
-    return body + computed
+    inverted = int.from_bytes(computed, "big") ^ INVERTED.get(crc, 0)
+    return body + inverted.to_bytes(SIZE, "big")
 
 
 @dataclass(frozen=True)

@@ -140,10 +140,10 @@ def send(
     body = b"".join(packed(FIELDS[name], fields) for name in ["bth", *headers.split()])
     body += data + bytes(numbers.get("padding", fields["pad"]))
     body = body[: numbers.get("cut")]
-    trailer = icrc(body, body if crc == "twice" else b"")
-    if crc == "wrong":
-        trailer = bytes(byte ^ 0xFF for byte in trailer)
-    udp.sendto(body + (b"" if crc == "absent" else trailer), (device(), PORT))
+    trailer = int.from_bytes(icrc(body, body if crc == "twice" else b""), "big")
+    trailer ^= {"wrong": 0xFFFFFFFF, "wrong_first": 0xFF000000, "wrong_last": 0xFF}.get(crc, 0)
+    body += b"" if crc == "absent" else trailer.to_bytes(4, "big")
+    udp.sendto(body, (device(), PORT))
 
 
 def request(seconds: float) -> dict[str, int | str]:
