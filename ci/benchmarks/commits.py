@@ -20,7 +20,7 @@ TABLE = (
 )
 
 
-def of_images(place: Path) -> Path:
+def cache_of_images(place: Path) -> Path:
     """Makes a cache like that in which a new commit is run: with the images and what their guests have compiled, but
     without templates, and without the tables of the commit."""
     own = cache_directory()

@@ -28,7 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "ci/benchmarks")]
 
-from commits import TABLE, beside, of_images, tree_of  # noqa: E402
+from commits import TABLE, beside, cache_of_images, tree_of  # noqa: E402
 from readers import SAMPLE, Cost, cost, repeated_run  # noqa: E402
 
 from conformance.errors import UserError, reading  # noqa: E402
@@ -241,7 +241,7 @@ MEASURES = {
     ),
     "commit": Measure(
         "`--only CASE` of a new commit",
-        guest_run("--only", CASE, cache_of=of_images),
+        guest_run("--only", CASE, cache_of=cache_of_images),
         18.0,
         boot_and_power_off,
     ),

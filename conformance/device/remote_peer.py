@@ -22,6 +22,7 @@ from conformance.model.transport import TRANSPORTS
 from conformance.packed_text import packed, unpacked
 
 _PIECE = 4096  # bytes
+_NO_WINDOWS = "windows can be bound only at the responder, which is not on the peer's host"
 Changes = list[tuple[int, str]]  # for each piece, its address, and its contents as text
 
 
@@ -57,15 +58,15 @@ class Mirror:
         a piece outside the added ranges."""
         for addr, text in changes:
             content = unpacked(text, _PIECE)
-            for start, content_here in self._known.items():
-                if start <= addr and addr + len(content) <= start + len(content_here):
+            for start, mirrored in self._known.items():
+                first, end = addr - start, addr - start + len(content)
+                if first >= 0 and end <= len(mirrored):
                     ctypes.memmove(addr, content, len(content))
-                    content_here[addr - start : addr - start + len(content)] = content
+                    mirrored[first:end] = content
                     break
             else:
-                raise ValueError(
-                    f"{len(content)} bytes at {addr:#x} are outside the memory of both ends",
-                )
+                place = f"{len(content)} bytes at {addr:#x}"
+                raise ValueError(f"{place} are outside the memory of both ends")
 
 
 class Channel(Protocol):
@@ -191,7 +192,8 @@ class RemoteQueue:
 
     def move_to(self, state: str, peer: int) -> None:
         self._call("move_to", state=state, peer=peer)
-        self.state = state if state != "RESET" else self.state
+        if state != "RESET":
+            self.state = state
 
     def connect(self, number: int, receiver: int, shared: int) -> None:
         self._call("connect", number=number, receiver=receiver, shared=shared)
@@ -214,35 +216,25 @@ class RemoteQueue:
     def post_send(self, request: SendRequest) -> Return:
         """Calls ibv_post_send, or the ibv_wr_* functions. Returns 0, or the value of errno."""
         if request.window or request.bind:
-            raise HarnessFailure(
-                "windows can be bound only at the responder, which is not on the peer's host",
-            )
-        fields = {
-            name: value
-            for name, value in request._asdict().items()
-            if name not in ("window", "bind")
-        }
+            raise HarnessFailure(_NO_WINDOWS)
+        fields = request._asdict()
+        del fields["window"], fields["bind"]
         return Return(*self.pd.device.call("post_send", queue=self._id, request=fields))
 
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
-        return Return(
-            *self.pd.device.call("post_receive", queue=self._id, sges=list(sges), wr_id=wr_id),
-        )
+        arguments = {"queue": self._id, "sges": list(sges), "wr_id": wr_id}
+        return Return(*self.pd.device.call("post_receive", **arguments))
 
     def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
         """Raises HarnessFailure: windows are bound at the responder."""
-        raise HarnessFailure(
-            "windows can be bound only at the responder, which is not on the peer's host",
-        )
+        raise HarnessFailure(_NO_WINDOWS)
 
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
         """Returns the next `count` completions, or fewer at the deadline. Afterwards, this host's memory has the
         contents of the peer's memory."""
         if deadline_s is None:
-            wait_s = self._deadline_s
-        else:
-            wait_s = deadline_s
-        reported = self._call("completions", count=count, deadline_s=wait_s)
+            deadline_s = self._deadline_s
+        reported = self._call("completions", count=count, deadline_s=deadline_s)
         self.pd.device.apply(reported["changes"])
         return [Completion(*completion) for completion in reported["found"]]
 

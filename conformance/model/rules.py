@@ -19,6 +19,20 @@ from conformance.model.vocabulary import WIRE
 from conformance.older_python import zip
 from conformance.yamldoc.nodes import Location
 
+LEVELS = MUST, SHOULD, MAY = ("must", "should", "may")
+# The document of the rules whose statement is known from a second-hand source.
+IBA = "InfiniBand Architecture Specification"
+# The value of `since` for a rule that only a vendor's document states.
+VENDOR = "vendor"
+LAYERS = ("header", "libibverbs", "provider", "kernel", "device")
+# The prefix of the ids of rules about declarations: a device has each capability that it declares.
+DECLARATIONS = "CAP-"
+# The prefixes of rules about what a device declares: they say nothing about a capability that is not declared.
+OF_DECLARED = (DECLARATIONS, "ODPC-")
+# The prefix of the ids of rules about packets.
+OF_WIRE = "WIRE-"
+NAK_CODES = "WIRE-01"  # the rule on the codes of refusals
+RULE_ID = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
 GRANTED, REFUSED = "granted", "refused"
 _DIRECTIONS = {"success": GRANTED, "refused": REFUSED}
 # Operations that differ only in their operands from another operation, and the name of that operation in evidence.
@@ -28,11 +42,9 @@ _KIND = {
     "ZERO_FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD",
 }
 # For an operation that is never granted: the operation whose success proves that the object existed.
-_MADE_BY = {"ibv_export_buf_dmabuf_fd": "ibv_alloc_buf", "forged": "ibv_reg_mr"}
+_CREATED_BY = {"ibv_export_buf_dmabuf_fd": "ibv_alloc_buf", "forged": "ibv_reg_mr"}
 # arguments that can name the object under test; the first that is present counts
 _NAMING = ("rkey", "lkey", "mw")
-
-
 _DECISIVE = ("op", "qp_type", "qp", *_NAMING)  # arguments that determine the evidence of a step
 
 
@@ -102,12 +114,11 @@ def controls(shown: Iterable[Shown]) -> dict[str, str]:
         same = Shown(GRANTED, refusal.operation, refusal.entry, refusal.set_up)
         if refusal.direction == GRANTED or same in names:
             continue
-        near = [control for control in granted if control.operation == refusal.operation]
-        near = near or [
-            control for control in granted if control.operation == _MADE_BY.get(refusal.operation)
-        ]
-        if near:
-            controls[refusal.name] = min(near, key=refusal.distance).name
+        for operation in (refusal.operation, _CREATED_BY.get(refusal.operation)):
+            near = [control for control in granted if control.operation == operation]
+            if near:
+                controls[refusal.name] = min(near, key=refusal.distance).name
+                break
     return dict(sorted(controls.items()))
 
 
@@ -245,20 +256,6 @@ def _axes(sweep: Sweep) -> frozenset[str]:
     return axes
 
 
-LEVELS = MUST, SHOULD, MAY = ("must", "should", "may")
-# The document of the rules whose statement is known from a second-hand source.
-IBA = "InfiniBand Architecture Specification"
-# The value of `since` for a rule that only a vendor's document states.
-VENDOR = "vendor"
-LAYERS = ("header", "libibverbs", "provider", "kernel", "device")
-# The prefix of the ids of rules about declarations: a device has each capability that it declares.
-DECLARATIONS = "CAP-"
-# The prefixes of rules about what a device declares: they say nothing about a capability that is not declared.
-OF_DECLARED = (DECLARATIONS, "ODPC-")
-# The prefix of the ids of rules about packets.
-OF_WIRE = "WIRE-"
-NAK_CODES = "WIRE-01"  # the rule on the codes of refusals
-RULE_ID = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
 _RECORDED = """
 verb statement document section level layer since failure_means short quote unquoted second_hand conditional
 argument_against
