@@ -21,7 +21,7 @@ from kinds import Folders
 
 RUNS = sorted((ROOT / "docs" / "runs").glob("*.jsonl.xz"))
 # The modules that have sentences about results. The patterns in judging/kernel_alarms.py are texts of the kernel,
-# sweeps/native.py has names of C, and the texts of defects/symptom.py are parts of permanent fingerprints.
+# sweeps/native.py has names of C, and the texts of defects/cause.py and symptom.py are parts of permanent fingerprints.
 SENTENCES = (
     "conformance/model/capability.py",
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "reports").glob("*.py"))),
@@ -29,7 +29,7 @@ SENTENCES = (
         str(path.relative_to(ROOT))
         for layer in ("judging", "combinations", "sweeps", "defects", "results")
         for path in sorted((ROOT / "conformance" / layer).glob("*.py"))
-        if path.name not in ("kernel_alarms.py", "native.py", "symptom.py")
+        if path.name not in ("kernel_alarms.py", "native.py", "cause.py", "symptom.py")
     ),
 )
 # Three words or more.

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
+from conformance.defects.cause import REGISTRATION, Cause, cause_of
 from conformance.defects.conditions import Condition, Granted, conditions, granted
 from conformance.defects.owner import UNKNOWN, Answering, answering_of
 from conformance.defects.severity import Severity, severity_of
-from conformance.defects.symptom import REGISTRATION, Cause, Symptom, cause_of, symptoms_of
+from conformance.defects.symptom import Symptom, symptoms_of
 from conformance.defects.words import Shorts, title_of, title_of_family
 from conformance.model.fault import Effect
 from conformance.model.record import ResultRecord

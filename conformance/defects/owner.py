@@ -12,15 +12,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from conformance.defects.symptom import (
-    ACCESS,
-    Symptom,
-    from_core,
-    group_of,
-    is_of_newer_command,
-    site_of,
-    symptoms_of,
-)
+from conformance.defects.cause import ACCESS, from_core, group_of, is_of_newer_command
+from conformance.defects.symptom import Symptom, site_of, symptoms_of
 from conformance.model.combinations import circumstance
 from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.record import ResultRecord

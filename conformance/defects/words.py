@@ -7,20 +7,18 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from conformance.defects.conditions import Flags, Granted, conditions, flags_in, flags_of
-from conformance.defects.owner import frame_of_driver
-from conformance.defects.symptom import (
+from conformance.defects.cause import (
     ACCESS,
     BIND,
     CHANGED,
     INVALIDATION,
     REGISTRATION,
     Cause,
-    KernelSite,
-    Symptom,
     group_of,
-    site_of,
 )
+from conformance.defects.conditions import Flags, Granted, conditions, flags_in, flags_of
+from conformance.defects.owner import frame_of_driver
+from conformance.defects.symptom import KernelSite, Symptom, site_of
 from conformance.model.combinations import ATOMIC_AFTER_RESET, CUT_READ, FENCED, SENT_AGAIN
 from conformance.model.fault import (
     ANSWER_FORM,
