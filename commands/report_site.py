@@ -140,9 +140,10 @@ def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, s
 
 
 def _earlier(folder: Path) -> list[str]:
-    """Returns the files of the site in a directory; none for an empty directory. Raises UserError for other content."""
+    """Returns the files of the site in a directory; none for a directory without files, such as what a full disk
+    left behind. Raises UserError for other content."""
     try:
-        if not folder.exists() or not any(folder.iterdir()):
+        if not folder.exists() or all(path.is_dir() for path in folder.rglob("*")):
             return []
         data = parse(read_regular(folder / LIST))
         if data["schema"] == SCHEMA:

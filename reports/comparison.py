@@ -8,6 +8,7 @@ from functools import cached_property
 
 from conformance.defects import Defect, cause_of, symptoms_of
 from conformance.errors import UserError
+from conformance.model.fault import FaultKind
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
 from conformance.older_python import zip
@@ -28,6 +29,7 @@ REGRESSED, FIXED, UNSUPPORTED, UNCONFIRMED = (
 NEWLY_WRONG = "newly supported, and wrong"
 NEWLY_JUDGED = "newly judged, and wrong"
 NEWLY_RIGHT = "newly supported, and right"
+JUDGED_RIGHT = "newly judged, and right"
 IN_BOTH, NOT_DECIDED, NOT_TRIED = "in both", "not decided", "not tried by the old run"
 NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = (
     "new",
@@ -47,6 +49,7 @@ KINDS: Mapping[str, str] = {
     UNNEEDED: "was waived, and is no longer a violation",
     FIXED: "was a violation, and passes now",
     NEWLY_RIGHT: "the old stack did not support the tested feature; the new stack supports it, and no rule is violated",
+    JUDGED_RIGHT: "the old run has no verdict, and no rule is violated now",
     CHANGED: "any other change of the verdict",
     NEW: "only in the new run",
     GONE: "only in the old run",
@@ -216,8 +219,7 @@ class Comparison:
 
     def of(self, kind: str) -> list[Change]:
         """Returns the changes of a kind: first those after which the kernel or the process dies, or hangs."""
-        changes = (change for change in self.changes if change.kind == kind)
-        return sorted(changes, key=lambda change: change.new not in _DEATHS)
+        return [change for change in self.changes if change.kind == kind]
 
     @property
     def status(self) -> int:
@@ -289,7 +291,13 @@ def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison
         ]
         untried[1] = 0
     order = list(KINDS)
-    changes.sort(key=lambda change: (order.index(change.kind), change.points > 0))
+    changes.sort(
+        key=lambda change: (
+            order.index(change.kind),
+            change.new not in _DEATHS,
+            change.points > 0,
+        )
+    )
     pointless = sum(
         _lacks_points(old, before[case]) or _lacks_points(new, after[case]) for case in both
     )
@@ -337,6 +345,8 @@ def kind_of(old: str, new: str) -> str:
         return FIXED
     if old == Verdict.UNSUPPORTED and new == Verdict.PASS:
         return NEWLY_RIGHT
+    if old in (*NOT_TESTABLE, *INCOMPLETE) and new == Verdict.PASS:
+        return JUDGED_RIGHT
     return CHANGED
 
 
@@ -356,6 +366,8 @@ def _changes(
         and not any(change.kind == REGRESSED for change in of_points)
     ):
         kind = NEWLY_WRONG  # violated only at points that the old stack did not support
+    if kind == NEWLY_WRONG and after.get("fault", {}).get("kind") == FaultKind.NOT_PROVIDED:
+        kind = REGRESSED  # a profile requires what the device still lacks
     if kind == FIXED and _tests_less(before, after):
         kind = UNSUPPORTED
     if kind == REGRESSED and before["effective"] in VIOLATIONS and _is_the_same(before, after):

@@ -281,6 +281,7 @@ def _sections(comparison: Comparison) -> Iterator[str]:
             else:
                 more = []
             yield "\n".join([*map(_item, changes[:_MOST_IN_MARKDOWN]), *more])
+    yield escaped(_compared(comparison))
 
 
 def _item(change: Change) -> str:
@@ -288,7 +289,8 @@ def _item(change: Change) -> str:
         points = f" ({format_count(change.points, 'point')})"
     else:
         points = ""
-    return f"- {change.old or 'none'} → {change.new or 'none'}: {code(change.case)}{points}"
+    verdicts = f"{change.old or 'none'} → {change.new or 'none'}"
+    return f"- {verdicts}: {code(change.case)}{points} ({', '.join(change.record['rules'])})"
 
 
 def as_junit(comparison: Comparison) -> str:
@@ -327,7 +329,9 @@ def as_junit(comparison: Comparison) -> str:
             name=clean(name + points),
             time="0.000",
         )
-        message = f"{change.kind}: {change.old or 'none'} -> {change.new or 'none'}: {change.record['reason']}"
+        verdicts = f"{change.old or 'none'} -> {change.new or 'none'}"
+        rules = " ".join(change.record["rules"])
+        message = f"{change.kind}: {verdicts}: {rules}: {change.record['reason']}"
         if kind == "system-out":
             ET.SubElement(testcase, kind).text = clean(message)
             continue

@@ -136,7 +136,7 @@ class Lane:
         if not self.seen:
             return f"never {word}"
         if self.seen == len(self._ran):
-            return f"in all {len(self._ran):,} nights"
+            return f"in all {len(self._ran):,} nights" if self.seen > 1 else "in the only night"
         bad = self.during(*self.bad)
         when = format_night(bad[-1])
         if len(bad) > 1:

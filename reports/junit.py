@@ -36,7 +36,7 @@ def _document(runs: Sequence[Digest]) -> Iterator[str]:
     for run in runs:
         kinds = [_ELEMENT.get(record["effective"], "") for record in run.results]
         suite = {
-            "name": "rdma-cts",
+            "name": f"rdma-cts {run.header['stack']}" if len(runs) > 1 else "rdma-cts",
             "tests": str(len(run.results)),
             "failures": str(kinds.count("failure")),
             "errors": str(kinds.count("error")),

@@ -46,11 +46,14 @@ class Novelty:
 
     @cached_property
     def new(self) -> Sequence[New]:
-        """The new defects and the defects with new symptoms, the most severe first, and then by folder."""
+        """The new defects, then the defects with new symptoms; each the most severe first, and then by folder."""
         defects = self.comparison.defects
         new = [New(defect) for defect in (*self.comparison.new_defects, *defects[NOT_TRIED])]
         new += [New(defect, news) for defect, news in self.comparison.changed_defects]
-        return sorted(new, key=lambda item: (item.defect.severity.rank, folder_of(item.defect)))
+        return sorted(
+            new,
+            key=lambda item: (bool(item.news), item.defect.severity.rank, folder_of(item.defect)),
+        )
 
     @cached_property
     def earlier(self) -> Sequence[Defect]:

@@ -65,7 +65,7 @@ def test_a_comparison_for_ci_systems_conforms_to_the_schema(tmp_path, cli):
         "0",
     ]
     (passed,) = document.iter("system-out")
-    assert passed.text.startswith("fixed: FAIL -> PASS: ")
+    assert passed.text.startswith("fixed: FAIL -> PASS: REG-01: ")
     document = etree.fromstring(
         cli(0, "compare", paths[0], paths[0], "--format", "junit").out.encode(),
     )

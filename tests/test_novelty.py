@@ -49,7 +49,7 @@ def test_new_defects_come_first_and_the_most_severe_of_them_on_top(forky):
     end = lines.index(f"not new against {news.name}:")
     shown = [line for item in news.new for line in lines[:end] if item.defect.fingerprint in line]
     assert shown == lines[3 : 3 + len(news.new)]
-    ranks = [item.defect.severity.rank for item in news.new]
+    ranks = [(bool(item.news), item.defect.severity.rank) for item in news.new]
     assert ranks == sorted(ranks)
     first = news.new[0].defect.fingerprint
     assert any(f"explain {first}" in line and "first defect" in line for line in lines[end:])

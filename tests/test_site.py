@@ -211,6 +211,10 @@ def test_on_a_full_disk_the_old_site_is_unchanged(short, tmp_path, cli):
         said = cli(3, "report", "--history", short, "--site", out).err
     assert said == f"rdma-cts: {out} cannot be written: File too large\n"
     assert {path: path.read_bytes() for path in out.rglob("*.*")} == before
+    first = tmp_path / "first"
+    with full_disk(4096):
+        assert "File too large" in cli(3, "report", "--history", short, "--site", first).err
+    made(short, first)
 
 
 def test_a_site_is_made_even_if_all_results_were_removed(short, tmp_path):

@@ -337,7 +337,7 @@ def _without_local_write(symptoms: Sequence[Symptom]) -> str:
 
 def _refused(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
     group, errno, *rule = key
-    name = _call(group, symptoms)
+    name = _call(group, symptoms) or "what is declared, or in the profile,"
     if group == _INHERITED:
         return "a forked child lacks pages that belong to no region"
     if group == INVALIDATION and rule and rule[0].startswith("on "):
