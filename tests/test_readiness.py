@@ -51,6 +51,13 @@ def test_a_host_with_nothing_gets_remedies(tmp_path):
     assert not readiness.works(findings.values())
 
 
+def test_the_kernel_of_the_hosts_processor_is_advised(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.uname", lambda: Mock(machine="aarch64", release="7.2.12"))
+    findings = _by_subject(readiness.device_findings(root=tmp_path))
+    for about in ("RDMA devices", "device nodes"):
+        assert "(Debian: linux-image-arm64)" in findings[about].remedy
+
+
 def test_modules_that_only_need_loading_are_distinguished(tmp_path):
     modules = "kernel/x/rdma_rxe.ko.xz: kernel/y/ib-core.ko\nkernel/y/ib-uverbs.ko:\n"
     laid(tmp_path, {f"lib/modules/{os.uname().release}/modules.dep": modules})
