@@ -112,8 +112,11 @@ class Cause:
         """What the causes have in common that one line of a stack may explain: the same call has re-registered the
         region, or the requests differ only in their operation. Empty for other causes. Such causes keep their own
         fingerprints, because they may be several."""
-        if self.key[:2] == ("use", CHANGED):
-            return self.key[:2]
+        of_call = self.key[0] in (Effect.ACCEPTED, Effect.REFUSED) and self.key[-1].startswith(
+            "REREG-"
+        )
+        if of_call or self.key[:2] == ("use", CHANGED):
+            return ("use", CHANGED)
         if self.key[:2] == ("use", "region") and len(self.key) == _WITH_OPERATION:
             return self.key[:3]
         return ()
@@ -273,7 +276,7 @@ def _of_change(symptom: Symptom, rule: str) -> tuple[str, ...]:
         flags = tuple(flag for word, flag in _FLAGS.items() if word in change or change == "all")
         decides = _DECIDED.get(rule, "")
     effect = Effect.MOVED if fault.effect is Effect.ACCEPTED else fault.effect
-    of_memory = fault.region and effect is not Effect.MOVED
+    of_memory = fault.region and effect is not Effect.MOVED and not decides
     if not flags or effect not in _OF_USES or of_memory or (fault.dead and not decides):
         return ()
     return ("use", CHANGED, "+".join(flags), decides, effect)

@@ -104,8 +104,9 @@ def title_of(
 def title_of_family(causes: Sequence[Cause]) -> str:
     """Returns what several causes of one family (Cause.family) have in common."""
     keys = [cause.key for cause in causes]
-    if keys[0][1] == CHANGED:
-        flags = set.intersection(*({*key[2].split("+")} for key in keys))
+    if causes[0].family[1] == CHANGED:
+        of_uses = [{*key[2].split("+")} for key in keys if key[:2] == ("use", CHANGED)]
+        flags = set.intersection(*of_uses) if of_uses else set()
         return " with ".join([CHANGED, *(["+".join(sorted(flags))] if flags else [])])
     operations = ", ".join(key[-1] or "others" for key in keys)
     return _THROUGH_A_REGION[keys[0][2]].format(operations)
