@@ -122,8 +122,10 @@ def _check(record: ResultRecord, keys: Mapping[str, object]) -> None:
 
 def _size(value: Any) -> int:
     """Returns the number of values in the lists and objects of a value."""
-    if isinstance(value, dict):
-        return len(value) + sum(map(_size, value.values()))
-    if isinstance(value, list):
-        return len(value) + sum(map(_size, value))
-    return 0
+    if type(value) is dict:
+        inner = value.values()
+    elif type(value) is list:
+        inner = value
+    else:
+        return 0
+    return len(inner) + sum(_size(item) for item in inner if type(item) in (dict, list))
