@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.defects import Defect, Severity, Symptom
+from conformance.defects.severity import IN_PRIVATE
 from conformance.errors import UserError, command, format_count
 from conformance.model.verdict import VIOLATIONS
 from conformance.results.conclusions import verdict_on
@@ -61,7 +62,7 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     rules = ", ".join(symptom.rules)
     if defect.severity in _REMOTE:
         yield "A remote peer can trigger this. Do not send this text, the run or a program to a public place:"
-        yield "report it as SECURITY.md says, first to the kernel's security contact and the driver's maintainers."
+        yield f"report it {IN_PRIVATE}."
         yield ""
     yield "To: the maintainers of the suite (an issue in the repository from which you have it)"
     yield f"Subject: rdma-cts: {symptom.verdict} of {rules} is disputed: {defect.title}"

@@ -139,6 +139,9 @@ class Repetitions:
             return
         confirmed, untried = self._figures["confirmed"], self._figures.get("not_tried", 0)
         tried = confirmed + self._figures["not_confirmed"]
+        if not tried:
+            yield f"confirmation: none of {untried:,} violations was repeated; each counts as it was observed"
+            return
         if untried:
             rest = f", {untried:,} not repeated"
         else:

@@ -9,6 +9,7 @@ from commands.report import renderer
 from repeated import Run, after, always
 from reports import terminal
 from reports.digest import read
+from reports.repetitions import Repetitions
 from samples import (
     numbered,
 )
@@ -69,3 +70,10 @@ def test_the_summaries_have_the_figures_and_the_violations_that_were_not_confirm
 def test_a_comparison_has_the_confirmation_of_a_regression(tmp_path, mixed, cli):
     Run(tmp_path / "old", always())()
     assert NOT_CONFIRMED in cli(1, "compare", tmp_path / "old", mixed).out
+
+
+def test_a_run_that_repeated_nothing_says_so():
+    figures = {"confirmed": 0, "not_confirmed": 0, "not_tried": 23}
+    assert list(Repetitions([], figures).summary()) == [
+        "confirmation: none of 23 violations was repeated; each counts as it was observed",
+    ]

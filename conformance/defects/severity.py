@@ -8,6 +8,11 @@ from conformance.defects.symptom import Symptom
 from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.vocabulary import WIRE
 
+# How a defect that a remote peer can trigger is reported.
+IN_PRIVATE = (
+    "first to the kernel's security contact and the driver's maintainers, as SECURITY.md says"
+)
+
 
 class Severity(Enum):
     """The severities, the most severe first. `rank` is 0 for the most severe. `label` is the name in reports, and
@@ -19,13 +24,13 @@ class Severity(Enum):
 
     REMOTE_CRASH = (
         "remote: kernel crash",
-        "A peer that only sends packets crashes the kernel, and with it every process on the machine. Report it to the "
-        "kernel's security contact and the driver's maintainers first, as SECURITY.md says.",
+        "A peer that only sends packets crashes the kernel, and with it every process on the machine. "
+        f"Report it {IN_PRIVATE}.",
     )
     REMOTE_MEMORY = (
         "remote: memory",
-        "A peer that only sends packets reads or writes memory without the right to do so. Report it to the kernel's "
-        "security contact and the driver's maintainers first, as SECURITY.md says.",
+        "A peer that only sends packets reads or writes memory without the right to do so. "
+        f"Report it {IN_PRIVATE}.",
     )
     KERNEL_CRASH = (
         "kernel crash",

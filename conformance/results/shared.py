@@ -123,9 +123,7 @@ def _check(record: ResultRecord, keys: Mapping[str, object]) -> None:
 def _size(value: Any) -> int:
     """Returns the number of values in the lists and objects of a value."""
     if type(value) is dict:
-        inner = value.values()
-    elif type(value) is list:
-        inner = value
-    else:
-        return 0
-    return len(inner) + sum(_size(item) for item in inner if type(item) in (dict, list))
+        return _size([*value.values()])
+    if type(value) is list:
+        return len(value) + sum(_size(item) for item in value if type(item) in (dict, list))
+    return 0
