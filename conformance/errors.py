@@ -26,6 +26,9 @@ def format_count(number: float, singular: str) -> str:
     return f"{number:,} {singular}{'' if number == 1 else 's'}"
 
 
+_MOST = 100  # of the mistakes that are printed: a file of another origin can have any number
+
+
 class UserError(Exception):
     """Invalid input or an incomplete environment. The command line prints the message and exits with `status`. `more`
     are the messages of further mistakes. `hint` says what to do, `log` names the file with the details. `screen` are
@@ -52,7 +55,10 @@ class UserError(Exception):
     @property
     def lines(self) -> list[str]:
         """The lines to print, one element for each message. A message that quotes a path may contain line feeds."""
-        *first, last = self.message, *self.more
+        more = self.more[: _MOST - 1]
+        if len(self.more) > len(more):
+            more += (f"and {len(self.more) - len(more):,} more mistakes",)
+        *first, last = self.message, *more
         return [*first, "; ".join(filter(None, [last, self.hint, self.log and f"see {self.log}"]))]
 
     def __str__(self) -> str:

@@ -22,7 +22,7 @@ from conformance.results.records import Recorded
 from conformance.tables.suite import load_suite
 from reports.digest import digest
 from reports.terminal import NORMAL, QUIET, VERBOSE, Progress, summary
-from samples import header, numbered, recorded, result
+from samples import header, laid, numbered, recorded, result, written
 
 SUITE = numbered(5)
 ESCAPE = "\x1b"
@@ -325,3 +325,12 @@ def test_a_report_that_was_not_written_is_not_named(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "report.html" not in said
     assert f"results: {tmp_path}" in said
+
+
+def test_a_file_with_any_number_of_mistakes_prints_a_bounded_number_of_lines(tmp_path, cli):
+    words = ", ".join(["*a"] * 2000)
+    profile = laid(tmp_path, {"profile.yaml": f"requires: [{words}]\n"}) / "profile.yaml"
+    run = written(recorded([]), tmp_path / "run")
+    lines = cli(2, "judge", run, "--profile", profile).err.splitlines()
+    assert len(lines) == 101
+    assert lines[-1] == "rdma-cts: and 1,900 more mistakes"
