@@ -1,6 +1,6 @@
-"""Tests with two hosts over the real ssh: refused keys, a lab in which one host panics, and connections between the two
-hosts. All tests use the same two guests, because booting a guest takes long. Tests that need no kernel are in
-test_remote_host.py. RDMA_CTS_TWO_GUESTS=DIR keeps the files of the runs in DIR."""
+"""Tests with two hosts over the real ssh: refused keys, a lab in which one host panics, connections between the two
+hosts, and packets of a wire peer. All tests use the same two guests, because booting a guest takes long. Tests that need
+no kernel are in test_remote_host.py. RDMA_CTS_TWO_GUESTS=DIR keeps the files of the runs in DIR."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +19,8 @@ import yaml
 
 from conformance.older_python import zip
 from conformance.results.records import Recorded, read_written
-from conformance.tables.suite import ROOT
+from conformance.tables.suite import ROOT, load_suite
+from conformance.tables.tiers import DEFAULT, of_tier
 from fixtures.system.packages import find_program
 from kinds import Folders
 from launched import ended, script
@@ -42,6 +43,8 @@ FEW_POINTS = (
     "reg_mr/data_path/flush-by-access-by-place",
     "reg_mr/data_path/unreliable-local-operation-by-access-by-place",
 )
+# Tables of packets without a case that crashes the kernel.
+OF_PACKETS = ("first_packets", "keys_between", "unreliable")
 WIRED = "10.78.0.2"  # the address of the right guest on the network between the guests
 # Creates a device on the network between the guests, and sets up ssh from root to the other guest.
 _PREPARE = """\
@@ -86,9 +89,9 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return folder
 
 
-def started(guests: dict[str, SshGuest], *arguments: str, **options: Path) -> subprocess.Popen[str]:
-    """Starts the command with an ssh that uses no file of this user. The configuration of ssh has the keys of all
-    guests and of their users, and `options` change it. The input of the command is empty, and its output is a pipe."""
+def write_ssh(guests: dict[str, SshGuest], **options: Path) -> Path:
+    """Writes an ssh that uses no file of this user, and returns its folder. Its configuration has the keys of all guests
+    and of their users, and `options` change it."""
     folder = next(iter(guests.values())).folder.parent
     (folder / "known_hosts").write_text(
         "".join((guest.folder / "known_hosts").read_text() for guest in guests.values()),
@@ -102,7 +105,12 @@ def started(guests: dict[str, SshGuest], *arguments: str, **options: Path) -> su
         folder / "bin/ssh",
         f'exec {find_program("ssh")} -F {shlex.quote(str(folder / "config"))} "$@"',
     )
-    path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
+    return folder / "bin"
+
+
+def started(guests: dict[str, SshGuest], *arguments: str, **options: Path) -> subprocess.Popen[str]:
+    """Starts the command with an ssh of write_ssh. The input of the command is empty, and its output is a pipe."""
+    path = os.pathsep.join([str(write_ssh(guests, **options)), os.environ["PATH"]])
     how: Any = {
         "env": {**os.environ, "PATH": path, "RDMA_CTS_PYTHON": sys.executable},
         "text": True,
@@ -207,6 +215,43 @@ def test_a_reset_of_the_peers_host_affects_only_the_case_in_flight(guests, folde
     assert "the peer is lost: " in output
     assert set(verdicts_by_case.values()) == {"PASS", "FAIL", "BROKEN"}
     assert boots(read_written(out)) == 1
+
+
+@pytest.fixture
+def sender(guests: dict[str, SshGuest]) -> Iterator[SshGuest]:
+    """The right guest without an RDMA device, whose driver would have UDP port 4791."""
+    right = guests["right"]
+    write_ssh(guests)
+    output_on(right, "rdma link delete wire0; rdma link delete rxe0; rmmod rdma_rxe")
+    yield right
+    output_on(
+        right, "rdma link add rxe0 type rxe netdev d0; rdma link add wire0 type rxe netdev eth1"
+    )
+
+
+def wired(guests: dict[str, SshGuest], out: Path, cases: Iterable[str]) -> list[str]:
+    """The arguments of a run of cases on the left guest with the wire peer on the right one."""
+    of = f"run --host {guests['left'].address} --device wire0 --wire-peer root@{WIRED}:eth1"
+    return [*of.split(), "--no-confirm", "--out", str(out), *named(cases)]
+
+
+def of_packets(tables: Iterable[str]) -> list[str]:
+    begins = tuple(f"wire/{name}/" for name in tables)
+    cases = of_tier(load_suite().cases, DEFAULT)
+    return [case.id for case in cases if case.id.startswith(begins)]
+
+
+def named(cases: Iterable[str]) -> list[str]:
+    return [word for case in cases for word in ("--only", case)]
+
+
+def test_packets_from_another_host_have_the_verdicts_of_a_guest(guests, sender, folder):
+    cases = of_packets(OF_PACKETS)
+    output, _ = said(guests, *wired(guests, folder / "hosts", cases))
+    said(guests, "run", "--guest", "--no-confirm", "--out", folder / "guest", *named(cases))
+    hosts, guest = (read_written(folder / name) for name in ("hosts", "guest"))
+    assert verdicts(hosts) == verdicts(guest), output
+    assert set(verdicts(hosts).values()) == {"PASS", "FAIL"}
 
 
 def lab_of(guests: dict[str, SshGuest], folder: Path) -> Path:
