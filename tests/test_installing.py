@@ -33,6 +33,16 @@ def test_only_missing_packages_are_installed(python_host):
     assert len(said) == 1
 
 
+def test_scripts_of_packages_import_nothing_from_the_working_directory(python_host):
+    links = (
+        f"for name in mmdebstrap qemu-system-x86_64; do ln -sf tool {python_host.bin}/$name; done"
+    )
+    python_host.stub("apt-get", f'echo "$PWD" >>{python_host.root}/calls\n{links}')
+    needed = packages.guest(host_architecture())
+    packages.ensure_tools(needed, assume_yes=True, say=print)
+    assert python_host.calls() == ["/", "/"]
+
+
 def test_packages_missing_after_installation_are_named(python_host):
     python_host.stub("apt-get", "exit 0")
     with user_error("not found: qemu-system-x86, mmdebstrap", status=3):
