@@ -51,6 +51,8 @@ positive_seconds = checked(
     lambda seconds: 0 < seconds < math.inf,
     "a number of seconds above 0",
 )
+# less ends the worker before its first case
+deadline_seconds = checked(float, lambda seconds: 1 <= seconds < math.inf, "at least 1 second")
 share_of_losses = checked(
     float,
     lambda percent: 0 < percent <= _MOST_LOSSES,

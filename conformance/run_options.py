@@ -28,6 +28,7 @@ from conformance.option import (
     HOST,
     Option,
     build,
+    deadline_seconds,
     device_names,
     given_path,
     in_guest,
@@ -290,7 +291,7 @@ class RunOptions:
         "seconds after which a case counts as hung; the deadline of one completion is a sixth of this time,"
         f" {COMPLETION_DEADLINE_S:g} s at most",
         "S",
-        positive_seconds,
+        deadline_seconds,
         plugin=True,
         standard=CASE_DEADLINE_S,
     )
