@@ -130,6 +130,8 @@ def _summary(
     yield f"now:    {new.summary.short_sentence}"
     if arguments.out:
         yield f"report: {arguments.out / REPORT} (results: {arguments.out})"
+    if elsewhere := new.summary.waivers.get("elsewhere"):
+        yield f"waivers: {elsewhere} of the file are for other stacks, by their `where`"
     if new.header.get("waivers") and not arguments.waivers:
         yield "waivers: as recorded in the run; --waivers FILE uses the waivers in FILE"
     if unfounded:

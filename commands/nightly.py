@@ -195,18 +195,29 @@ def execute(arguments: argparse.Namespace) -> int:
         outcomes, text = [], [f"night {format_night(night.name)}: {', '.join(cells)}"]
         text += _own_builds(options)
         show(text)
-        for name, cell in cells.items():
-            _renew(name, cell, arguments.renew)
-            show([f"{name:<17} is running ({RUN_LOG} in its directory)"])
-            outcome, lines = _cell(history, night, name, cell, arguments.yes)
-            show(lines)
-            outcomes.append(outcome)
-            text += lines
+        try:
+            for name, cell in cells.items():
+                _renew(name, cell, arguments.renew)
+                show([f"{name:<17} is running ({RUN_LOG} in its directory)"])
+                outcome, lines = _cell(history, night, name, cell, arguments.yes)
+                show(lines)
+                outcomes.append(outcome)
+                text += lines
+        except KeyboardInterrupt:
+            text.append(f"ended by a signal after {len(outcomes)} of {len(cells)} cells")
+            _tell(arguments, night, text)
+            raise
         if arguments.kept_nights:
             _prune(read_history(folder, running=""), arguments.kept_nights)
     summary, status = summary_of(outcomes)
     show([summary])
     text.append(summary)
+    _tell(arguments, night, text)
+    return status
+
+
+def _tell(arguments: argparse.Namespace, night: Path, text: Sequence[str]) -> None:
+    """Sends the message of a night, and writes it for a webhook, as far as the options say so."""
     if arguments.mail_to:
         show([_mailed(arguments.mail_to, night, text)])
     if arguments.webhook_file:
@@ -216,7 +227,6 @@ def execute(arguments: argparse.Namespace) -> int:
             data.encode(),
             f"report for a webhook: {arguments.webhook_file}",
         )
-    return status
 
 
 def _own_builds(options: RunOptions) -> Iterator[str]:

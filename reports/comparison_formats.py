@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -139,7 +140,8 @@ def _defects(comparison: Comparison) -> Iterator[str]:
         for kind, defects in defects_here.items()
         if defects or kind in (NEW, GONE, IN_BOTH)
     )
-    yield f"defects: {'; '.join(counts)}"
+    only_new = f"{len(comparison.new_defects)} only in the new run: "
+    yield f"defects: {only_new if len(comparison.new_defects) > len(defects_here[NEW]) else ''}{'; '.join(counts)}"
     for kind in (*NEW_KINDS, GONE):
         for defect in defects_here[kind]:
             yield f"  {kind:4}  {defect.severity.label:13}  {defect.fingerprint}  {defect.title}"
@@ -155,13 +157,18 @@ def _rules(comparison: Comparison, most: int | None) -> Iterator[str]:
     before, after = comparison.old.verdicts.of_rules, comparison.new.verdicts.of_rules
     yield ""
     counts = Counter(map(comparison.kind_of_rule, listed))
+    first = [
+        rule
+        for _, alike in itertools.groupby(listed, comparison.kind_of_rule)
+        for rule in itertools.islice(alike, most)
+    ]
     yield f"rules: {'; '.join(f'{number} {kind}' for kind, number in counts.items())}"
-    for rule in listed[:most]:
+    for rule in first:
         words = comparison.new.verdicts.rules[rule].statement
         kind = comparison.kind_of_rule(rule)
         yield f"  {kind}  {before[rule]} -> {after[rule]}  {rule}  {words}"
-    if most is not None and len(listed) > most:
-        yield f"  and {len(listed) - most} more (--all shows them)"
+    if len(listed) > len(first):
+        yield f"  and {len(listed) - len(first)} more (--all shows them)"
 
 
 def amount(changes: list[Change]) -> str:

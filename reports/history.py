@@ -442,7 +442,12 @@ def _cell(night: str, folder: Path, reader: FactsReader) -> Cell:
     try:
         outcome = Outcome.of(parse(read_regular(folder / OUTCOME_FILE)))
     except FileNotFoundError:
-        outcome = Outcome(UNDECIDED, reason="the night was cut short")
+        if _is_empty(folder / RESULTS):
+            outcome = Outcome(
+                NOT_RUN, reason="the night was ended before the first case of this cell"
+            )
+        else:
+            outcome = Outcome(UNDECIDED, reason="the night was cut short")
     except OSError as error:
         raise UserError(f"{OUTCOME_FILE} cannot be read: {error.strerror}") from error
     except ValueError as error:
@@ -457,6 +462,13 @@ def _cell(night: str, folder: Path, reader: FactsReader) -> Cell:
         outcome if facts else Outcome(NOT_RUN, reason=outcome.reason),
         facts,
     )
+
+
+def _is_empty(path: Path) -> bool:
+    try:
+        return path.stat().st_size == 0
+    except OSError:
+        return False
 
 
 def facts_of(folder: Path, reader: FactsReader | None = None) -> Facts | None:

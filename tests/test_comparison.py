@@ -219,7 +219,10 @@ def two_runs(tmp_path: Path) -> tuple[str, str]:
 
 def test_defects_are_compared_by_their_fingerprints(tmp_path, cli):
     said = cli(1, "compare", *two_runs(tmp_path)).out
-    assert "defects: 1 new; 1 newly supported, and wrong; 1 gone; 0 in both" in said
+    assert (
+        "defects: 2 only in the new run: 1 new; 1 newly supported, and wrong; 1 gone; 0 in both"
+        in said
+    )
     listed = re.findall(
         r"(?m)^  (new|newly supported, and wrong|gone)  .* with (\w+): REG-01$", said
     )

@@ -177,7 +177,10 @@ def test_a_night_that_is_terminated_leaves_no_temporary_directory(nights, number
 
 
 def test_a_night_that_is_interrupted_shows_also_the_cells_that_it_has_not_reached(nights):
-    nights.night(143, forky=GOOD_RUN, sid=Terminated(signal.SIGTERM), trixie=GOOD_RUN)
+    runs = {"forky": GOOD_RUN, "sid": Terminated(signal.SIGTERM), "trixie": GOOD_RUN}
+    nights.night(143, "--mail-to", "qa@example.org", **runs)
+    (message,) = nights.folder.glob("*.eml")
+    assert "ended by a signal after 1 of 3 cells" in message.read_text()
     assert [(cell.name, cell.outcome.outcome) for cell in nights.history.cells] == [
         ("forky", BASELINE),
         ("sid", NOT_RUN),
@@ -185,6 +188,10 @@ def test_a_night_that_is_interrupted_shows_also_the_cells_that_it_has_not_reache
     ]
     assert HistoryPage(nights.history).last_outcomes == "1 baseline, 2 not run"
     assert nights.history.of("trixie")[-1].outcome.reason == "the night was cut short"
+    (nights.history.of("sid")[-1].folder / "results.jsonl").touch()
+    reason = "the night was ended before the first case of this cell"
+    assert nights.history.of("sid")[-1].outcome.reason == reason
+    assert nights.history.problems == ()
 
 
 def test_files_of_a_killed_night_are_removed_unless_its_run_is_still_running(nights):
