@@ -25,7 +25,7 @@ from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from conformance import cache
-from conformance.defects import Defect, Severity, Symptom, families_of
+from conformance.defects import Defect, Severity, Symptom
 from conformance.errors import command, format_count
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, OF_RULES, VERDICTS, VIOLATIONS, Verdict
@@ -40,6 +40,7 @@ from reports.rule_verdicts import RuleFacts
 from reports.sketch import sketch_of
 from reports.terminal import figures
 from reports.text import flat, format_rules, format_value
+from reports.violations import families
 
 FILE_NAME = "report.html"
 TEMPLATES = Path(__file__).with_name("templates")
@@ -244,11 +245,16 @@ class Page:
             first, others = "not in every run", "in every run"
             if self.news:
                 first, others = f"new against {self.news.name}", f"not new against {self.news.name}"
-            listed = {first: [], others: []}
+            known = "known, with new symptoms"
+            listed = {first: [], known: [], others: []}
             for by_run in self.defects:
-                listed[first if self._is_news(by_run) else others].append(by_run)
+                defect = by_run[0].defect
+                if self.titles.get(defect.fingerprint, defect.title) != defect.title:
+                    listed[known].append(by_run)
+                else:
+                    listed[first if self._is_news(by_run) else others].append(by_run)
         return {
-            heading: list(families_of(rows, lambda by_run: by_run[0].defect))
+            heading: list(families(rows, lambda by_run: by_run[0].defect))
             for heading, rows in listed.items()
         }
 
@@ -266,6 +272,20 @@ class Page:
         if defects:
             return f"{len(defects)} only here, the worst: {defects[0].severity.label}"
         return "none only here"
+
+    def first_with(self, severity: Severity, run: Digest) -> str:
+        """Returns the fingerprint with which the page shows the first open defect of a run with this severity."""
+        names = {
+            name
+            for defect in run.violations.open_defects
+            if defect.severity is severity
+            for name in defect.fingerprints
+        }
+        return next(
+            by_run[0].defect.fingerprint
+            for by_run in self.defects
+            if any(not names.isdisjoint(shown.defect.fingerprints) for shown in by_run)
+        )
 
     @cached_property
     def days(self) -> set[str]:

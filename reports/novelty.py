@@ -68,8 +68,10 @@ class Novelty:
     @property
     def sentence(self) -> str:
         gone = len(self.comparison.defects[GONE])
+        changed = sum(bool(item.news) for item in self.new)
         parts = [
-            f"{format_count(len(self.new), 'defect')} new against {self.name}",
+            f"{format_count(len(self.new) - changed, 'defect')} new against {self.name}",
+            *([f"{changed} known with new symptoms"] if changed else []),
             f"{len(self.earlier)} not new",
             f"{gone} gone",
         ]

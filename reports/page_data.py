@@ -21,7 +21,7 @@ from conformance.model.point_index import encode_index
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.space import Axis, Space
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
-from conformance.results.conclusions import format_points
+from conformance.results.conclusions import format_points, verdict_on
 from conformance.results.waiver_file import is_address
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
 from reports import evidence
@@ -222,8 +222,17 @@ _OWN: Mapping[str, Callable[[Digest, ResultRecord], Any]] = {
     "evidence": lambda run, record: run.verdicts.unproven.get(record["case"], ""),
     "table": lambda run, record: evidence.location(record),
     "reproduce": lambda run, record: record["repro"].replace(record["case"], HERE),
+    # the verdicts on the rules of the case, if they are not all that of the case
+    "on_rules": lambda run, record: _on_rules(record),
     "map": lambda run, record: _map(run, record) if record["space"] else "",
 }
+
+
+def _on_rules(record: ResultRecord) -> dict[str, str]:
+    verdicts: dict[str, str] = {rule: verdict_on(rule, record) for rule in record["rules"]}
+    if {*verdicts.values()} <= {record["effective"]}:
+        return {}
+    return verdicts
 
 
 class PageData:

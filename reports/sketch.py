@@ -13,6 +13,9 @@ WIDTH = 100.0  # of a lane, in percent
 _LEAST = 0.8  # the least width of a block, so that one byte can be seen
 _PAGE = 4096
 _LENGTH = re.compile(r"\blength=([^,)]*)")
+_ADDRESS = re.compile(r"\baddr=([^,)]*)")
+_KEY = re.compile(r"\b[rl]key=(\w+)\.[rl]key\b")
+_SIGNED = re.compile(r"([+-]) (\d+)( pages?)?")
 _TERM = re.compile(r"(\d+)( pages?)?")
 _STRETCH = re.compile(r"(\d+) at ([+-]\d+)")
 GRANTED, ADDRESSED, RIGHT, WRONG = "granted", "addressed", "right", "wrong"
@@ -47,13 +50,14 @@ class Sketch:
     lanes: Sequence[Lane]
 
 
-def sketch_of(fault: Fault) -> Sketch | None:
+def sketch_of(fault: Fault, given: Sequence[str] = ()) -> Sketch | None:
+    """`given` describes the objects of the case, one in a line."""
     if not fault.operation:
         return None
     if fault.effect is Effect.MISPLACED and (stretches := list(_stretches(fault))):
         return _of_misplaced(fault, stretches)
     if fault.effect is Effect.MOVED:
-        return _of_moved(fault)
+        return _of_moved(fault, given)
     return None
 
 
@@ -66,11 +70,11 @@ def _stretches(fault: Fault) -> Iterator[tuple[int, int]]:
 
 def _length_of(call: str) -> int | None:
     """Returns the number of bytes that a request addresses; None if the call does not have it as a number."""
-    match = _LENGTH.search(call)
-    if match is None:
+    lengths = {*_LENGTH.findall(call)}
+    if len(lengths) != 1:  # none, or several requests
         return None
     total = 0
-    for term in match[1].split(" + "):
+    for term in lengths.pop().split(" + "):
         amount = _TERM.fullmatch(term)
         if amount is None:
             return None
@@ -99,7 +103,47 @@ def _block(kind: str, offset: int, size: int, scale: float, text: str) -> Block:
     return Block(kind, round(left, 1), round(width, 1), text)
 
 
-def _of_moved(fault: Fault) -> Sketch:
+def _address_of(text: str) -> tuple[str, int] | None:
+    """Returns the memory and the offset of the only address in a call; None if the call has none, or several."""
+    addresses = {*_ADDRESS.findall(text)}
+    if len(addresses) != 1:
+        return None
+    memory, _, rest = addresses.pop().partition(" ")
+    offset = 0
+    for sign, number, pages in _SIGNED.findall(rest):
+        offset += int(sign + number) * (_PAGE if pages else 1)
+    return memory.removesuffix(".addr"), offset
+
+
+def _range_of(fault: Fault, given: Sequence[str]) -> tuple[int, int, int] | None:
+    """Returns the size of the range of the object whose key a request uses, the offset of the request in the range,
+    and the size of the request; None if the calls do not have them as numbers."""
+    keys = {*_KEY.findall(fault.call)}
+    lines = [line for line in given for key in keys if line.startswith(f"{key}: ")]
+    if len(lines) != 1:
+        return None
+    own, length = _address_of(lines[0]), _length_of(lines[0])
+    at, size = _address_of(fault.call), _length_of(fault.call)
+    if not own or not at or not length or not size or own[0] != at[0]:
+        return None
+    return length, at[1] - own[1], size
+
+
+def _across(fault: Fault, length: int, offset: int, size: int) -> Sketch:
+    start, end = min(0, offset), max(length, offset + size)
+    scale = WIDTH / (end - start)
+    inside = max(0, min(length, offset + size) - max(0, offset))
+    granted = _block(GRANTED, -start, length, scale, f"{length:,} bytes at 0")
+    text = f"{size:,} bytes at {offset:+,}: {inside:,} inside and {size - inside:,} outside of the range"
+    moved = _block(WRONG, offset - start, size, scale, text)
+    return Sketch((Lane(f"the {fault.key} grants", [granted]), Lane(_moved(fault), [moved])))
+
+
+def _moved(fault: Fault) -> str:
+    return f"{'read' if 'READ' in fault.operation else 'moved'} nevertheless"
+
+
+def _of_moved(fault: Fault, given: Sequence[str]) -> Sketch:
     length = _length_of(fault.call)
     if length is None:
         size = "the bytes"
@@ -112,15 +156,13 @@ def _of_moved(fault: Fault) -> Sketch:
         granted = Lane(f"the {key}'s key grants", [], f"nothing: {end} has ended it")
         place = (0.0, half)
     elif fault.outside:
+        if known := _range_of(fault, given):
+            return _across(fault, *known)
         granted = Lane(f"the {key} grants", [Block(GRANTED, 0.0, half, "its range")])
-        place = (half, half / 2)
+        place = (half / 2, half)
     else:
         right = f"its range, but not {fault.operation} by this request"
         granted = Lane(f"the {key} grants", [Block(GRANTED, 0.0, WIDTH, right)])
         place = (0.0, half)
-    if "READ" in fault.operation:
-        moved = "read nevertheless"
-    else:
-        moved = "moved nevertheless"
-    where = f"{size} outside of the range" if fault.outside else size
-    return Sketch((granted, Lane(moved, [Block(WRONG, *place, where)])))
+    where = f"{size}, not all of them in the range" if fault.outside else size
+    return Sketch((granted, Lane(_moved(fault), [Block(WRONG, *place, where)])))

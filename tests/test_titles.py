@@ -13,7 +13,9 @@ from conformance.model.fault import Fault, FaultKind
 from conformance.model.record import ResultRecord, SetUp
 from conformance.model.verdict import Verdict
 from conformance.model.vocabulary import BUILT_INLINE
-from conformance.tables.suite import load_suite
+from conformance.tables.suite import ROOT, load_suite
+from reports.digest import read
+from reports.violations import families
 from test_defects import results, symptoms
 
 TITLES = {
@@ -179,3 +181,13 @@ def test_the_title_of_a_report_of_kasan_names_the_error_and_the_function():
     )
     assert reported.severity is Severity.MEMORY
     assert reported.fingerprint == dead.fingerprint, "the same place in the driver"
+
+
+def test_a_family_does_not_break_the_order_by_severity():
+    """Its members with other severities stand with these, under a heading of their own if there are several."""
+    defects = read(ROOT / "docs" / "runs" / "rxe.jsonl.xz").violations.open_defects
+    grouped = list(families(defects, lambda defect: defect))
+    assert any(heading for heading, _ in grouped)
+    ranks = [defect.severity.rank for _, members in grouped for defect in members]
+    assert ranks == sorted(ranks)
+    assert len(ranks) == len(defects)

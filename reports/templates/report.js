@@ -92,6 +92,9 @@
   const verdicts = (at) => data.runs.map((run) => data.texts[run.effective[at]] ?? "-");
   const withPoints = (at) => [...verdicts(at), ...data.runs.flatMap((run) => (data.texts[run.points[at]] ?? [])
     .map(([verdict]) => verdict).filter((verdict) => ["CRASH", "HANG"].includes(verdict)))];
+  // the verdicts on one rule: of a sweep, only the points of this rule count
+  const onRule = (at, rule) => data.runs.map((run) => data.texts[run.on_rules[at]]?.[rule] ?? data.texts[run.effective[at]] ?? "-");
+  const BAD = ["FAIL", "CRASH", "HANG"];
   const inRuns = (at, make) => data.runs.flatMap((run, number) => run.effective[at] ? make(run, number, at) : []);
   const kept = (make) => {  // the element is made on the first call; later calls return it, with its state
     const known = new Map();
@@ -130,10 +133,14 @@
     rules.get(first)?.cases.push(at);
     for (const rule of others) rules.get(rule)?.also.push(at);
   });
+  for (const [id, rule] of rules) {  // violations of the rule come first
+    const isRight = new Map(rule.cases.map((at) => [at, !onRule(at, id).some((each) => BAD.includes(each))]));
+    rule.cases.sort((one, other) => isRight.get(one) - isRight.get(other));
+  }
   function list(rule, shown, step = STEP) {
     rule.shown = shown;
     inside(rule.element, () => fill($(".cases", rule.element),
-      [...shown.map((at) => [row, at]), ...rule.also.map((at) => [also, at])], ([make, at]) => make(at), step));
+      [...shown.map((at) => [row, at]), ...rule.also.filter((at) => !shown.includes(at)).map((at) => [also, at])], ([make, at]) => make(at), step));
   }
   $$("details.more").forEach((each, number) => inside(each, () =>
     fill($("div", each), data.more[number], (at) => el("div", {}, link(data.cases[at])))));
@@ -198,14 +205,21 @@
       each === "differs" ? new Set(verdicts.filter((verdict) => verdict !== "-")).size > 1 : all.includes(each));
     const matches = finder(words);
     const shownCases = new Set();
+    // a case is listed under the first of its rules on which it has a wanted verdict
+    const homes = new Map();
+    if (filtering) data.cases.forEach((_, at) => {
+      if (!has(verdicts(at), withPoints(at))) return;
+      const ids = rulesOf(at), home = ids.find((id) => has(onRule(at, id))) ?? ids[0];
+      if (!homes.has(home)) homes.set(home, []);
+      homes.get(home).push(at);
+    });
     let missed = 0, any = false;
     for (const group of groups) {
       const wantedVerb = verb.value === "" || group.element.dataset.verb === verb.value;
       let shown = 0;
       for (const rule of group.rules) {
         const named = words.every((word) => rule.head.includes(word));
-        const here = filtering
-          ? rule.cases.filter((at) => has(verdicts(at), withPoints(at)) && (named || matches(at, rule.head))) : rule.cases;
+        const here = filtering ? (homes.get(rule.element.id) ?? []).filter((at) => named || matches(at, rule.head)) : rule.cases;
         const visible = here.length > 0 || (wanted.length === 0 && named);
         rule.element.classList.toggle("hidden", !visible);
         list(rule, here);
@@ -315,7 +329,7 @@
   });
 
   // Printing the page shows the defects and the rules. The button prints everything, with each violation open.
-  const isBad = (at) => verdicts(at).some((each) => ["FAIL", "CRASH", "HANG"].includes(each));
+  const isBad = (at) => verdicts(at).some((each) => BAD.includes(each));
   let opened = [];
   $("#print").addEventListener("click", async () => {
     document.body.classList.add("everything");

@@ -1,0 +1,44 @@
+"""Tests of sketches of what a request has moved, and where."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from conformance.model.fault import Fault, FaultKind
+from reports.sketch import Lane, sketch_of
+
+WINDOW = "mw: window of type 2, in pd, bound by post_bind_mw(qp=qp, mr=mr, addr=buf + 1 page, length=64, access=REMOTE_READ)"
+
+
+def lanes_of(fault: Fault, given: Sequence[str]) -> Sequence[Lane]:
+    drawn = sketch_of(fault, given)
+    assert drawn
+    return drawn.lanes
+
+
+@pytest.mark.parametrize(
+    "addr, at, inside",
+    [("65 - 8", "+57", 7), ("64", "+64", 0), ("60", "+60", 4)],
+)
+def test_a_request_across_the_end_of_a_range_is_drawn_where_it_is(addr, at, inside):
+    call = f"wire(qp=qp, packets=[op RDMA_READ_REQUEST(length=8, rkey=mw.rkey, addr=buf + 1 page + {addr})])"
+    fault = Fault(FaultKind.MOVED, call, operation="RDMA_READ_REQUEST", key="window", outside=True)
+    granted, moved = lanes_of(fault, ["buf: memory, anonymous, 4 pages", WINDOW])
+    assert granted.words == "64 bytes at 0"
+    assert moved.words == f"8 bytes at {at}: {inside} inside and {8 - inside} outside of the range"
+    (window,), (block,) = granted.blocks, moved.blocks
+    assert (block.left < window.left + window.width - 0.2) is bool(inside)
+    assert block.left + block.width == pytest.approx(100, abs=0.2)
+
+
+def test_a_sketch_says_no_more_than_the_calls():
+    """Without numbers, or with several requests in a call, it does not say how many bytes are outside."""
+    for call, size in (
+        ("traffic(rkey=mw.rkey, addr=other, length=8)", "8 bytes"),
+        (
+            "wire(packets=[op A(length=8, rkey=mw.rkey, addr=buf), op B(length=9, rkey=mw.rkey)])",
+            "the bytes",
+        ),
+    ):
+        fault = Fault(FaultKind.MOVED, call, operation="RDMA_WRITE", key="window", outside=True)
+        assert lanes_of(fault, [WINDOW])[1].words == f"{size}, not all of them in the range"
