@@ -261,7 +261,7 @@ def _is_the_same(before: ResultRecord, after: ResultRecord) -> bool:
 
 def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison:
     """Returns the comparison. Raises UserError for runs of different tables, unless `unlike_tables`."""
-    tables = [run.header["suite"].get("tables_sha256") for run in (old, new)]
+    tables = [run.environment.tables_sha256 for run in (old, new)]
     if tables[0] != tables[1] and not unlike_tables:
         raise UserError(
             f"{old.path} and {new.path} are runs of different tables",

@@ -42,6 +42,11 @@ class Environment:
     def device(self) -> str:
         return str(self._header["device"].get("name", "?"))
 
+    @property
+    def tables_sha256(self) -> str:
+        """The hash of the tables; empty if the run does not name it."""
+        return str(self._header["suite"].get("tables_sha256") or "")
+
     @cached_property
     def facts(self) -> Mapping[str, str]:
         """The stack under test as texts by name. A text is empty if its fact is unknown."""
@@ -60,7 +65,7 @@ class Environment:
                 "seed": header.get("seed"),
                 "started": header["started"].replace("T", " "),
                 "suite": header["suite"].get("version"),
-                "tables": str(header["suite"].get("tables_sha256", ""))[:12],
+                "tables": self.tables_sha256[:12],
                 "judged again": _judged_again(header),
             },
         )

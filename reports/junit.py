@@ -69,7 +69,7 @@ def _properties(run: Digest) -> Sequence[tuple[str, object]]:
         ("device", run.environment.device),
         ("driver", device.get("driver", "")),
         ("firmware", device.get("fw", "")),
-        ("tables_sha256", run.header["suite"].get("tables_sha256", "")),
+        ("tables_sha256", run.environment.tables_sha256),
         ("conclusion", run.summary.conclusion),
         ("headline", run.summary.headline),
         *((("point", evidence.POINT),) if evidence.has_points(run) else ()),

@@ -84,7 +84,13 @@ class Novelty:
             yield f"gone: {defect.fingerprint} {defect.title}"
         regressed = [change for change in self.comparison.of(REGRESSED) if not change.points]
         if regressed:
-            listing = command("compare", self.comparison.old.path, self.comparison.new.path)
+            runs = (self.comparison.old, self.comparison.new)
+            unlike = (
+                ["--unlike-tables"]
+                if len({run.environment.tables_sha256 for run in runs}) > 1
+                else []
+            )
+            listing = command("compare", *(run.path for run in runs), *unlike)
             yield f"{format_count(len(regressed), 'case')} regressed: {listing} lists the cases"
 
 

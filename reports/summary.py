@@ -39,7 +39,7 @@ def as_data(run: Digest) -> dict[str, Any]:
         "duration_s": run.footer["duration_s"] if run.footer else None,
         "resumed": run.footer.get("resumed", 0) if run.footer else 0,
         "seed": run.header["seed"],
-        "tables_sha256": str(run.header["suite"].get("tables_sha256", "")),
+        "tables_sha256": run.environment.tables_sha256,
         "cases": dict(run.summary.counts),
         "points": run.summary.points,
         "empty": run.summary.empty,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import hashlib
 import random
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
-from conformance.errors import PROGRAM, UserError
+from conformance.errors import PROGRAM, UserError, command
 from conformance.model.case import Case
 from conformance.model.verdict import Verdict
 from conformance.results.files import make_directory
@@ -216,25 +217,31 @@ def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutan
 
 
 def _build(chosen: Sequence[Mutant], modules: Modules, out: Path | None) -> int:
-    """Compiles the modules; if `out` is given, also writes a patch of each mutant into that directory."""
+    """Compiles the modules; if `out` is given, also writes for each mutant a patch of the sources that are compiled, and
+    a directory with the module, for `run --modules`."""
     if out:
         make_directory(out)
     failed = 0
     names: dict[Path, str] = {}
     for mutant in sorted(chosen, key=lambda mutant: mutant.of_header):
         try:
-            first = names.setdefault(modules.of([mutant]), mutant.name)
+            module = modules.of([mutant])
+            first = names.setdefault(module, mutant.name)
             if first != mutant.name:
                 raise NotMade(f"makes the same sources as {first}", fits=True)
             if out:
                 (out / f"{mutant.name}.patch").write_text(modules.patch(mutant))
+                make_directory(out / mutant.name)
+                shutil.copyfile(module, out / mutant.name / modules.file_name)
         except NotMade as error:
             failed += 1
             print(f"{mutant.file}/{mutant.name}: {error}", flush=True)
     took = modules.seconds
     print(
-        f"{len(chosen) - failed} modules are ready; {len(took)} compiled in {sum(took):.0f} s, {failed} do not compile or are there twice",
+        f"modules ready: {len(chosen) - failed}; {len(took)} compiled in {sum(took):.0f} s, {failed} do not compile or are there twice",
     )
+    if out:
+        print(f"{command('run', '--guest', '--modules', out)}/NAME runs the cases with a module")
     if failed:
         return 1
     return 0

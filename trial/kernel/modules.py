@@ -80,6 +80,11 @@ class Modules:
         os.utime(path)
         return path
 
+    @property
+    def file_name(self) -> str:
+        """The name of the module's file in the image."""
+        return f"{self._driver.module}.ko"
+
     def close(self) -> None:
         """Cancels the compilations that have not begun."""
         self._compiler.shutdown(cancel_futures=True)
