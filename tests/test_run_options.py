@@ -84,7 +84,7 @@ GIVEN = st.builds(
     **dict.fromkeys(words("guest shared hazardous keep no_confirm sanitize"), st.booleans()),
     return_within=SECONDS,
     wire_losses=st.none() | st.floats(0, 30, exclude_min=True),
-    deadline=st.none() | SECONDS,
+    deadline=st.none() | st.floats(1, 1e9) | st.integers(1, 1000).map(float),
     device=st.none() | DEVICES,
     port=st.integers(1),
     gid_index=st.none() | st.integers(0),
