@@ -281,11 +281,10 @@ class Page:
             if defect.severity is severity
             for name in defect.fingerprints
         }
-        return next(
-            by_run[0].defect.fingerprint
-            for by_run in self.defects
-            if any(not names.isdisjoint(shown.defect.fingerprints) for shown in by_run)
-        )
+        for by_run in self.defects:
+            if any(not names.isdisjoint(shown.defect.fingerprints) for shown in by_run):
+                return by_run[0].defect.fingerprint
+        raise ValueError(f"the page shows no defect of the severity {severity}")
 
     @cached_property
     def days(self) -> set[str]:
