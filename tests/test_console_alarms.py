@@ -89,6 +89,14 @@ def test_a_worker_cannot_say_that_the_error_is_of_another_driver(stage):
     assert verdicts(recorded) == ["BROKEN", "PASS", "PASS", "PASS"]
 
 
+def test_a_worker_cannot_move_the_error_into_the_log_of_the_next_case(stage):
+    kernel: dict[str, object] = {"taint": 0, "log": [KASAN], "suspects": ["other_driver"]}
+    lines = ran(0, 1, 2, 3)
+    lines[4] = encode({**observed_result(SUITE.cases[1]), "kernel": kernel, "verdict": "PASS"})
+    recorded = stage.play(showing(2, KASAN, lines=lines))
+    assert verdicts(recorded) == ["BROKEN", "PASS", "PASS", "PASS"]
+
+
 def test_an_error_after_the_last_case_is_reported(tmp_path):
     stage = Stage(tmp_path)
     lines = ran(0, 1, 2, 3)

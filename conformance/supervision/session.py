@@ -179,10 +179,12 @@ class Session:
 
     def _record_result(self, record: ResultRecord) -> None:
         """Records a result. The console can also be ahead of the results, and have the errors of the next case. Therefore
-        the result of a case without a violation waits for the next result if the console has errors."""
+        the result of a case without a violation waits for the next result if the console has errors. The log of the next
+        case explains them only if they count against that case."""
         logged = alarms_in(record["kernel"])
-        self._decide_suspect(explained=logged)
-        if record["verdict"] in _EXPLAIN_ALARMS:
+        counts = record["verdict"] in _EXPLAIN_ALARMS
+        self._decide_suspect(explained=logged if counts else ())
+        if counts:
             self._logged.update(self._worker.alarms(), logged)
         elif alarms := self._unlogged_alarms():
             self._suspect = record, alarms
