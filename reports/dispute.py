@@ -73,7 +73,7 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     yield f"entry:     {ENTRIES.get(symptom.record['entry'], symptom.record['entry'])}"
     yield f"stack:     {device_line(run.header)}"
     suite = run.header["suite"]
-    yield f"suite:     {suite.get('version', '?')}, tables {str(suite.get('tables_sha256', '?'))[:12]}"
+    yield f"suite:     {suite.get('version', '?')}, tables {run.environment.tables_sha256[:12] or '?'}"
     yield f"answered:  {defect.answering}"
     yield ""
     yield from _steps(symptom)

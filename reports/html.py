@@ -25,7 +25,7 @@ from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from conformance import cache
-from conformance.defects import Defect, Severity, Symptom
+from conformance.defects import Defect, Severity, Symptom, families_of
 from conformance.errors import command, format_count
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, OF_RULES, VERDICTS, VIOLATIONS, Verdict
@@ -40,7 +40,6 @@ from reports.rule_verdicts import RuleFacts
 from reports.sketch import sketch_of
 from reports.terminal import figures
 from reports.text import flat, format_rules, format_value
-from reports.violations import families
 
 FILE_NAME = "report.html"
 TEMPLATES = Path(__file__).with_name("templates")
@@ -254,7 +253,7 @@ class Page:
                 else:
                     listed[first if self._is_news(by_run) else others].append(by_run)
         return {
-            heading: list(families(rows, lambda by_run: by_run[0].defect))
+            heading: list(families_of(rows, lambda by_run: by_run[0].defect))
             for heading, rows in listed.items()
         }
 

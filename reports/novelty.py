@@ -85,12 +85,10 @@ class Novelty:
         regressed = [change for change in self.comparison.of(REGRESSED) if not change.points]
         if regressed:
             runs = (self.comparison.old, self.comparison.new)
-            unlike = (
-                ["--unlike-tables"]
-                if len({run.environment.tables_sha256 for run in runs}) > 1
-                else []
-            )
-            listing = command("compare", *(run.path for run in runs), *unlike)
+            words: list[object] = [run.path for run in runs]
+            if len({run.environment.tables_sha256 for run in runs}) > 1:
+                words.append("--unlike-tables")
+            listing = command("compare", *words)
             yield f"{format_count(len(regressed), 'case')} regressed: {listing} lists the cases"
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from conformance.defects import Defect, Severity
+from conformance.defects import Defect, Severity, families_of
 from conformance.errors import PROGRAM, command, format_count
 from conformance.judging import LEFT_EITHER, LEFT_ELSEWHERE, LEFT_OPEN, UNDECLARED
 from conformance.model.preflight import format_findings
@@ -33,7 +33,6 @@ from conformance.results.records import PLAN_FILE
 from reports.digest import Digest
 from reports.novelty import Novelty
 from reports.text import columns_of, fitted, format_rules
-from reports.violations import families
 
 _COLOURS: dict[str, str] = {
     Verdict.PASS: "32",
@@ -167,7 +166,7 @@ def _defects(run: Digest, stream: TextIO, level: int, news: Novelty | None) -> I
     elif defects and level == NORMAL:
         yield f"defects, {_DEFECTS}"
     first_of_stack = next((defect for defect in defects if defect.of_stack), None)
-    for heading, members in families(defects, lambda defect: defect):
+    for heading, members in families_of(defects, lambda defect: defect):
         if first_of_stack in members:
             yield "of the stack, on every device: answered by the kernel's core or libibverbs"
         yield from filter(None, [heading])
@@ -179,7 +178,7 @@ def _news(run: Digest, stream: TextIO, level: int, news: Novelty) -> Iterator[st
     yield news.sentence
     if level == NORMAL:
         yield f"defects, {_DEFECTS}"
-    for heading, members in families(news.new, lambda item: item.defect):
+    for heading, members in families_of(news.new, lambda item: item.defect):
         yield from filter(None, [heading])
         for item in members:
             yield from _defect(run, item.defect, item.title, stream, level)

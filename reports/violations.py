@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from itertools import groupby
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from conformance.defects import (
     Defect,
@@ -13,7 +12,6 @@ from conformance.defects import (
     Symptom,
     count_by_severity,
     defects_of,
-    families_of,
     severity_of,
     shorts_in,
 )
@@ -26,22 +24,11 @@ from reports.repetitions import Repetitions
 if TYPE_CHECKING:
     from reports.digest import Digest
 
-_Item = TypeVar("_Item")
-
 
 def format_apart(of_stack: int, waived: int, unconfirmed: int) -> str:
     """Returns the numbers of the defects that are not open, by the reason; empty if all are open."""
     reasons = {"of the stack": of_stack, "waived": waived, "not confirmed": unconfirmed}
     return ", ".join(f"{number:,} {reason}" for reason, number in reasons.items() if number)
-
-
-def families(
-    items: Iterable[_Item], defect_of: Callable[[_Item], Defect]
-) -> Iterator[tuple[str, list[_Item]]]:
-    """Yields the families of neighbours with the same severity, each with its heading, so that the order by severity
-    remains."""
-    for _, alike in groupby(items, key=lambda item: defect_of(item).severity):
-        yield from families_of(alike, defect_of)
 
 
 def _cases(defects: Iterable[Defect]) -> int:

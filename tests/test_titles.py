@@ -17,7 +17,6 @@ from conformance.model.verdict import Verdict
 from conformance.model.vocabulary import BUILT_INLINE
 from conformance.tables.suite import ROOT, load_suite
 from reports.digest import read
-from reports.violations import families
 from test_defects import results, symptoms
 
 TITLES = {
@@ -189,7 +188,7 @@ def test_the_title_of_a_report_of_kasan_names_the_error_and_the_function():
 def test_a_family_does_not_break_the_order_by_severity(stack, headings):
     """Its members with other severities stand with these, under a heading of their own if there are several."""
     defects = read(ROOT / "docs" / "runs" / f"{stack}.jsonl.xz").violations.open_defects
-    grouped = list(families(defects, lambda defect: defect))
+    grouped = list(families_of(defects, lambda defect: defect))
     assert sum(heading != "" for heading, _ in grouped) == headings
     ranks = [defect.severity.rank for _, members in grouped for defect in members]
     assert ranks == sorted(ranks)

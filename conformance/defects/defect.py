@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from typing import TypeVar
 
 from conformance.defects.cause import REGISTRATION, Cause, cause_of
@@ -157,17 +158,19 @@ def defects_of(
 def families_of(
     items: Iterable[_Item], defect_of: Callable[[_Item], Defect]
 ) -> Iterator[tuple[str, list[_Item]]]:
-    """Yields items, such as defects, in their order; those of one family together, with a heading."""
-    families: dict[object, list[_Item]] = {}
-    for item in items:
-        defect = defect_of(item)
-        families.setdefault(defect.family or defect.fingerprint, []).append(item)
-    for members in families.values():
-        heading = ""
-        if len(members) > 1:
-            title = title_of_family([defect_of(item).causes[0] for item in members])
-            heading = f"{title}: {len(members)} symptoms, perhaps of one cause"
-        yield heading, members
+    """Yields items, such as defects, in their order; those of one family together, with a heading. A family consists of
+    neighbours with the same severity, so that an order by severity remains."""
+    for _, alike in groupby(items, key=lambda item: defect_of(item).severity):
+        families: dict[object, list[_Item]] = {}
+        for item in alike:
+            defect = defect_of(item)
+            families.setdefault(defect.family or defect.fingerprint, []).append(item)
+        for members in families.values():
+            heading = ""
+            if len(members) > 1:
+                title = title_of_family([defect_of(item).causes[0] for item in members])
+                heading = f"{title}: {len(members)} symptoms, perhaps of one cause"
+            yield heading, members
 
 
 def _merged(by_cause: _ByCause, succeeded: Granted) -> list[list[Cause]]:
