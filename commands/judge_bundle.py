@@ -47,7 +47,7 @@ _NAMES_CASES = ("--on", "--rdma-only")  # the shortest forms of options that nam
 # The reasons why a recorded verdict is not derived again, each with its text in the report.
 _NOT_JUDGED = {
     UNOBSERVED: "without an observation",
-    DISPUTED: "about which worker and supervisor disagree",
+    DISPUTED: "whose verdict the supervisor did not accept",
 }
 
 # A header is the sender's word: nothing in a bundle proves on which machine or as which user the library ran.

@@ -12,6 +12,7 @@ from actors import IDS, SUITE, Actor, Stage, StagedRun, ran, verdicts
 from conformance.judging.kernel_alarms import alarms_on_console
 from conformance.model.fault import FaultKind
 from conformance.results.records import encode
+from conformance.results.rejudge import DISPUTED, rejudge
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
 from conformance.supervision import Recording, Supervisor, WorkerEnd
@@ -55,6 +56,8 @@ def test_a_case_that_passes_beside_an_error_on_the_console_is_broken(stage, text
     assert verdicts(recorded) == ["PASS", "BROKEN", "PASS", "PASS"]
     reason = f"the guest's console has an error of the kernel that its log does not have: {text}"
     assert recorded.results[1]["reason"] == reason
+    (again,) = [new for new in rejudge(SUITE, recorded, stage.path.parent) if new.kept]
+    assert (again.kept, again.record["verdict"]) == (DISPUTED, "BROKEN")
 
 
 def test_an_error_between_two_cases_counts_against_the_second(stage):

@@ -1,6 +1,7 @@
 """Judges recorded observations again, by the current rules and tables, without a device. The observations stay the
 same; verdict, reason and expectation are new. If nothing was observed (after a crash, or if the case was not run), or
-if the worker claimed a different verdict, the verdict stays the same, and the record has the case's current rules."""
+if the supervisor did not accept the worker's verdict, the verdict stays the same, and the record has the current rules
+of its case."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from conformance.sweeps.outcome import OUTSIDE
 from conformance.tables.suite import Suite
 
 UNOBSERVED = "nothing was observed"
-DISPUTED = "the worker and its supervisor reported different verdicts"
+DISPUTED = "the supervisor did not accept the worker's verdict"
 WITHOUT_POINTS = "the points of the sweep are not with the results"
 OTHER_MODEL = "its model is different now"
 # The verdicts that a known case may have without an observation. Any other verdict needs an observation.

@@ -97,7 +97,7 @@ class Examiner:
             reason = f"the worker reports the points {_counts(line)}, but its observations give {_counts(result)}"
         else:
             return _bounded(result, line)
-        return _bounded({**self.broken(case, reason, line), "claimed": claimed}, line)
+        return _bounded(self.broken(case, reason, line), line)
 
     def _judged(self, case: Case, line: ResultRecord | ObservedRecord) -> ResultRecord:
         if line["type"] == "result" and case.kind is Kind.SWEEP and "points_data" in line:
@@ -149,18 +149,22 @@ class Examiner:
         self,
         case: Case,
         reason: str,
-        line: ResultRecord | ObservedRecord | None = None,
+        line: ResultRecord | None = None,
     ) -> ResultRecord:
-        """Returns the result of a case that says nothing about the device, with the observation of the line."""
+        """Returns the result of a case that says nothing about the device, with the observation of the line, and the
+        verdict of the line as `claimed`, which keeps the case BROKEN if it is judged again."""
         kernel, observed = (line["kernel"], line["observed"]) if line else ({}, {})
         judgement = Judgement(Verdict.BROKEN, cut(reason))
-        return result_record(
+        record = result_record(
             self.basis.resolved(case),
             self.registry,
             judgement,
             observed,
             kernel=kernel,
         )
+        if line:
+            record["claimed"] = line["verdict"]
+        return record
 
 
 def _counts(record: ResultRecord) -> str:

@@ -159,7 +159,7 @@ class Session:
             return None, ""
         judged = self._examiner.judged(self._recording.cases[self._in_flight], record)
         if judged["verdict"] not in _EXPLAIN_ALARMS and (wrong := self._untraced(judged)):
-            judged = self._examiner.broken(self._recording.cases[self._in_flight], wrong, record)
+            judged = self._examiner.broken(self._recording.cases[self._in_flight], wrong, judged)
         return self._recording.prepared(judged, self._number), ""
 
     def _untraced(self, judged: ResultRecord) -> str:
