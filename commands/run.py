@@ -36,7 +36,7 @@ from fixtures.targets import builds, target
 from fixtures.targets.builds import guest_driver
 from fixtures.targets.guests import Guests
 from reports.digest import Digest, digest, read
-from reports.novelty import novelty
+from reports.novelty import known_in, novelty
 from reports.terminal import NORMAL, QUIET, VERBOSE, Progress, summary
 
 NAME = "run"
@@ -188,7 +188,7 @@ def _run(
 ) -> int:
     """Runs the cases. `arguments` is used only for values that are not in the `run`: output, level, --yes. The
     reports list first what is new against the `earlier` run."""
-    progress = Progress(level=arguments.level)
+    progress = Progress(level=arguments.level, is_known=known_in(earlier))
     with ExitStack() as around:
         if arguments.out:  # a mistake in the path is reported before any host or device is used
             _claim(arguments.out, recorded_plan is not None, around)

@@ -4,12 +4,14 @@ comparison.py compares the verdicts; this module is for the vendor who asks what
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from conformance.defects import Defect
+from conformance.defects import Defect, cause_of, symptoms_of
 from conformance.errors import command, format_count
+from conformance.model.record import ResultRecord
+from conformance.model.verdict import Verdict
 from reports.comparison import GONE, NOT_TRIED, REGRESSED, Comparison, compare
 from reports.digest import Digest
 
@@ -97,3 +99,19 @@ def novelty(run: Digest, earlier: Digest | None) -> Novelty | None:
     if earlier is None:
         return None
     return Novelty(compare(earlier, run, unlike_tables=True))
+
+
+def known_in(earlier: Digest | None) -> Callable[[ResultRecord], bool]:
+    """Returns a function that tells, during a run, whether a violation shows only defects that the earlier run shows,
+    in a case that did not pass there. At the end, `novelty` says the same about whole defects."""
+    if earlier is None:
+        return lambda record: False
+    defects = {name for defect in earlier.violations.defects for name in defect.fingerprints}
+    passed = {record["case"] for record in earlier.results if record["verdict"] == Verdict.PASS}
+
+    def is_known(record: ResultRecord) -> bool:
+        causes = [cause_of(symptom) for symptom in symptoms_of(record)]
+        is_new = any(defects.isdisjoint(cause.fingerprints) for cause in causes)
+        return bool(causes) and not is_new and record["case"] not in passed
+
+    return is_known

@@ -32,7 +32,7 @@ from conformance.results.conclusions import verdict_on
 from conformance.results.records import PLAN_FILE
 from reports.digest import Digest
 from reports.novelty import Novelty
-from reports.text import columns_of, fitted, format_rules
+from reports.text import MOST_LINE, columns_of, fitted, format_rules, wrapped
 
 _COLOURS: dict[str, str] = {
     Verdict.PASS: "32",
@@ -42,7 +42,6 @@ _COLOURS: dict[str, str] = {
 }
 REPORT = "report.html"
 _SEVERITY, _WAIVED = "31", "33"
-_WIDTH = 100  # the most columns of a line about a defect
 _LABEL = max(len(severity.label) for severity in Severity)
 _MOST_RULES = 3
 QUIET, NORMAL, VERBOSE = 0, 1, 2
@@ -203,10 +202,10 @@ def _defect(
         colour = _SEVERITY
     else:
         colour = _WAIVED
-    ends = f" ({format_rules(defect.rules, _MOST_RULES)}) x{len(defect.cases)}"
-    head = f"{label:<{_LABEL}} {defect.fingerprint} "
-    line = shortened(title, _width(stream) - len(head) - len(ends)) + ends
-    yield painted(head, colour, stream) + line
+    ends = f"({format_rules(defect.rules, _MOST_RULES)}) x{len(defect.cases)}"
+    yield from _hanging(
+        f"{label:<{_LABEL}} {defect.fingerprint} ", f"{title} {ends}", colour, stream
+    )
     if level == VERBOSE:
         yield f"{'':<{_LABEL}} {defect.first.line}"
         yield f"{'':<{_LABEL}} {defect.first.repro}"
@@ -225,23 +224,18 @@ def _undecided(run: Digest, stream: TextIO) -> Iterator[str]:
             more = ""
         verdict = verdict_on(rule, records[0])
         head = f"{verdict:<{_LABEL}} {rule} "
-        text = shortened(
-            f"{records[0]['case']}: {records[0]['reason']}",
-            _width(stream) - len(head) - len(more),
-        )
-        yield f"{painted(head, _COLOURS[verdict], stream)}{text}{more}"
+        text = f"{records[0]['case']}: {records[0]['reason']}{more}"
+        yield from _hanging(head, text, _COLOURS[verdict], stream)
 
 
-def _width(stream: TextIO) -> int:
+def _hanging(head: str, text: str, colour: str, stream: TextIO) -> Iterator[str]:
+    """Yields the coloured head with the text and, on a terminal, the rest of the text below it: the decisive words are
+    often the last ones."""
+    first, *further = [text[:MOST_LINE]]
     if stream.isatty():
-        return min(_WIDTH, columns_of(stream))
-    return _WIDTH
-
-
-def shortened(text: str, width: int) -> str:
-    if len(text) <= width:
-        return text
-    return f"{text[: max(0, width - 1)]}…"
+        first, *further = wrapped(text[:MOST_LINE], columns_of(stream) - len(head))
+    yield painted(head, colour, stream) + first
+    yield from (f"{'':{len(head)}}{line}" for line in further)
 
 
 def _first(run: Digest, news: Novelty | None) -> Defect | None:
@@ -308,16 +302,18 @@ _RECENT = 64  # the speed is computed from this number of latest cases
 
 class Progress:
     """Prints the progress of a run to `stream`. With `level` QUIET it prints nothing, with VERBOSE a line for each
-    case. Several threads may use an instance."""
+    case. `is_known` tells whether an earlier run has the violation, too. Several threads may use an instance."""
 
     def __init__(
         self,
         stream: TextIO | None = None,
         level: int = NORMAL,
         clock: Callable[[], float] = time.monotonic,
+        is_known: Callable[[ResultRecord], bool] = lambda record: False,
     ) -> None:
         self.stream = stream or sys.stdout
         self.level = level
+        self.is_known = is_known
         self.clock = clock
         self.redraws = can_redraw(self.stream) and level > QUIET
         self._ticks: list[float] = [clock()]
@@ -381,8 +377,9 @@ class Progress:
         if self.level > QUIET:
             self.clear()
             verdict = record["effective"]
+            shown = f"{verdict} (not new)" if self.is_known(record) else verdict
             line = fitted(
-                f"  {verdict} {one_line(record['case'])}: {one_line(record['reason'])}",
+                f"  {shown} {one_line(record['case'])}: {one_line(record['reason'])}",
                 self.stream,
             )
             print(

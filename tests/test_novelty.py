@@ -1,14 +1,17 @@
 """Tests of what is new in a run against an earlier run, on recorded violations of real runs."""
 
+import io
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from commands.__main__ import main
+from conformance.model.verdict import VIOLATIONS
 from reports.digest import Digest, read
-from reports.novelty import Novelty, novelty
-from reports.terminal import QUIET, summary
+from reports.novelty import Novelty, known_in, novelty
+from reports.terminal import QUIET, Progress, summary
 
 RUNS = Path(__file__).with_name("recorded_violations")
 
@@ -54,6 +57,26 @@ def test_new_defects_come_first_and_the_most_severe_of_them_on_top(forky):
     first = news.new[0].defect.fingerprint
     assert any(f"explain {first}" in line and "first defect" in line for line in lines[end:])
     assert summary(forky, RUNS, level=QUIET, news=news).startswith(news.sentence)
+
+
+def test_a_running_test_marks_violations_that_the_earlier_run_shows_too(forky):
+    """The marks of a whole run name the same defects as the list at its end."""
+    is_known = known_in(read(RUNS / "trixie.jsonl"))
+    violations = [record for record in forky.results if record["verdict"] in VIOLATIONS]
+    stream = io.StringIO()
+    progress = Progress(stream, is_known=is_known)
+    for done, record in enumerate(violations, 1):
+        progress.result_recorded(record, done, len(violations) + 1)
+    marked = set(re.findall(r"\(not new\) (\S+):", stream.getvalue()))
+    news = against_trixie(forky)
+    assert marked == {record["case"] for record in violations if is_known(record)}
+    assert marked.isdisjoint(
+        case for item in news.new if not item.news for case in item.defect.cases
+    )
+    alone = {case for item in news.new for case in item.defect.cases}
+    assert marked >= {case for defect in news.earlier for case in defect.cases} - alone
+    assert marked
+    assert not any(map(known_in(None), violations))
 
 
 def test_the_page_against_an_earlier_run_is_of_one_run(tmp_path):
