@@ -313,7 +313,7 @@ class HistoryPage:
         for name, by_night in self._facts.items():
             verdicts = {night: facts.rules.get(rule, NOT_RUN) for night, facts in by_night.items()}
             lanes.append(self._lane(name, verdicts, _BAD_VERDICTS))
-        return Track(rule, tuple(lanes))
+        return _track(rule, lanes)
 
     @cached_property
     def defects(self) -> list[tuple[KnownDefect, Track]]:
@@ -373,7 +373,7 @@ class HistoryPage:
                     name, {night: _STATES[defect] for night, defect in defects.items()}, _BAD_SEEN
                 ),
             )
-        return Track(first, tuple(lanes))
+        return _track(first, lanes)
 
     def _lane(self, name: str, states: Mapping[str, str], bad: frozenset[str]) -> Lane:
         steps = []
@@ -408,6 +408,11 @@ class HistoryPage:
             for name, by in self._changes.items()
             if by.get(night)
         ]
+
+
+def _track(id_: str, lanes: Iterable[Lane]) -> Track:
+    """Returns a track without the stacks that never had a result about it: an empty lane says nothing."""
+    return Track(id_, tuple(lane for lane in lanes if any(lane.states)))
 
 
 def _changes(by_night: Mapping[str, Facts]) -> dict[str, tuple[tuple[str, str, str], ...]]:

@@ -63,6 +63,7 @@ SIGNS: Mapping[str, str] = {
 }
 _DEATHS = (Verdict.CRASH, Verdict.HANG)
 _MOST_SHOWN = 3  # the most cases that are shown for a defect
+_PAIR = 2  # runs, of which one is often the earlier one
 
 
 @dataclass(frozen=True)
@@ -237,30 +238,40 @@ class Page:
     @cached_property
     def listed(self) -> Mapping[str, list[tuple[str, list[list[Shown]]]]]:
         """The families of defects, each with its heading, by the heading above them: the new ones, or those that some
-        run lacks, then the others."""
-        if self.news is None and len(self.runs) == 1:
-            listed = {"": self.defects}
-        else:
-            first, others = "not in every run", "in every run"
-            if self.news:
-                first, others = f"new against {self.news.name}", f"not new against {self.news.name}"
-            known = "known, with new symptoms"
-            listed = {first: [], known: [], others: []}
-            for by_run in self.defects:
-                defect = by_run[0].defect
-                if self.titles.get(defect.fingerprint, defect.title) != defect.title:
-                    listed[known].append(by_run)
-                else:
-                    listed[first if self._is_news(by_run) else others].append(by_run)
+        run lacks, then the others. Of two runs, the defects of the second run alone come first."""
+        listed: dict[str, list[list[Shown]]] = {heading: [] for heading in self._headings}
+        for by_run in self.defects:
+            listed[self._heading_of(by_run)].append(by_run)
         return {
             heading: list(families_of(rows, lambda by_run: by_run[0].defect))
             for heading, rows in listed.items()
         }
 
-    def _is_news(self, by_run: Sequence[Shown]) -> bool:
+    @cached_property
+    def _headings(self) -> Sequence[str]:
+        """The headings above defects, in their order."""
         if self.news:
-            return by_run[0].defect.fingerprint in self.titles
-        return len(by_run) < len(self.runs)
+            name = self.news.name
+            return f"new against {name}", "known, with new symptoms", f"not new against {name}"
+        if len(self.runs) == _PAIR:
+            return *(f"only in {label}" for label in reversed(self.labels)), "in both"
+        if len(self.runs) > _PAIR:
+            return "not in every run", "in every run"
+        return ("",)
+
+    def _heading_of(self, by_run: Sequence[Shown]) -> str:
+        first, last = self._headings[0], self._headings[-1]
+        defect = by_run[0].defect
+        if self.news:
+            is_news = defect.fingerprint in self.titles
+            if is_news and self.titles[defect.fingerprint] != defect.title:
+                return self._headings[1]
+            return first if is_news else last
+        if len(by_run) == len(self.runs):
+            return last
+        if len(self.runs) == _PAIR:
+            return f"only in {self.labels[by_run[0].number]}"
+        return first
 
     def only_in(self, number: int) -> str:
         """Returns how many open defects only the run with this index has, and the worst severity among them."""
@@ -367,6 +378,19 @@ class Page:
     def differing(self) -> int:
         """The number of cases whose verdicts differ between runs that have the case."""
         return sum(len(set(self._verdicts(case))) > 1 for case in self.cases)
+
+    @cached_property
+    def violated_once(self) -> Sequence[int]:
+        """Of two runs, the numbers of cases that only the first, and only the second run violates, of those that both
+        runs have; empty for other numbers of runs."""
+        if len(self.runs) != _PAIR:
+            return ()
+        alone = [0, 0]
+        for case in self.cases:
+            is_bad = [verdict in VIOLATIONS for verdict in self._verdicts(case)]
+            if len(is_bad) == _PAIR and is_bad[0] != is_bad[1]:
+                alone[is_bad.index(True)] += 1
+        return alone
 
     @cached_property
     def absent(self) -> int:

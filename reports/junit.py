@@ -73,7 +73,7 @@ def _properties(run: Digest) -> Sequence[tuple[str, object]]:
         ("conclusion", run.summary.conclusion),
         ("headline", run.summary.headline),
         *((("point", evidence.POINT),) if evidence.has_points(run) else ()),
-        *((severity.label, number) for severity, number in run.violations.severities.items()),
+        *((severity.label, cases) for severity, (_, cases) in run.violations.tally.items()),
     ]
 
 

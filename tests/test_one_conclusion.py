@@ -153,7 +153,6 @@ def test_a_whole_run_without_undecided_rules_conforms():
 @pytest.mark.parametrize(
     "found, left",
     [
-        (run_concluded(["PASS", "UNREACHABLE"]), "1 rule unreachable here"),
         (run_concluded(["PASS"], left_out=2), "2 cases of the default tier not in the run"),
         (
             run_concluded(["PASS"], left_out=None),
@@ -168,6 +167,15 @@ def test_a_whole_run_without_undecided_rules_conforms():
 def test_an_incomplete_run_is_partial_and_names_the_gap(found, left):
     assert found.words == f"partial: {left}; no rule was violated"
     assert not found.conforms
+
+
+@pytest.mark.parametrize("verdict", ["PASS", "WAIVED"])
+def test_a_whole_run_is_not_partial_because_of_what_its_stack_cannot_reach(verdict):
+    found = run_concluded([verdict, "UNREACHABLE"])
+    waived = " except for 1 waived rule" if verdict == "WAIVED" else ""
+    assert found.words == f"no rule was violated{waived}; 1 rule unreachable here"
+    assert not found.conforms
+    assert not found.incomplete
 
 
 def test_a_violation_outranks_every_gap():

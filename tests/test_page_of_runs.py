@@ -43,8 +43,8 @@ def test_several_runs_are_columns_and_differing_cases_can_be_selected(browser, t
     assert heads[2:] == ["trixie", "forky"]
     defects = [cell.text for cell in browser.all(".defects .line .num")]
     assert defects == ["trixie", "forky", "in any", "·", "1", "1"]
-    differing = "1 of 5 cases have different verdicts; 2 are not in every run."
-    assert browser.one("header > .verdict").text == differing
+    differing = "1 of 5 cases have different verdicts, 0 are violated only in trixie, 1 violated only in forky"
+    assert browser.one("header > .verdict").text == f"{differing}; 2 are not in every run."
     browser.one("button[data-verdict=differs]").click()
     assert cases(browser) == [SUITE.cases[2].id]
     rule = browser.by_id("REG-01")
@@ -53,6 +53,11 @@ def test_several_runs_are_columns_and_differing_cases_can_be_selected(browser, t
         "FAIL",
     ]
     browser.one("button[data-verdict=differs]").click()
+    for number, expected in enumerate([[], [SUITE.cases[2].id]]):
+        button = browser.one(f"button[data-verdict=only-{number}]")
+        button.click()
+        assert cases(browser) == expected
+        button.click()
     build(browser)
     verdicts = rule.find_elements(By.CSS_SELECTOR, "details.case")[4].get_attribute("data-verdicts")
     assert verdicts == "- PASS"
@@ -131,14 +136,15 @@ def test_the_page_of_two_runs_says_which_is_worse_and_lists_what_differs_first(b
         "9 only here, the worst: kernel crash",
     ]
     assert "kernel 6.12" in lines[0]
-    assert [heading.text for heading in browser.all(".defects > h3")] == [
-        "not in every run",
-        "in every run",
-    ]
+    headings = [heading.text for heading in browser.all(".defects > h3")]
+    assert headings == ["only in forky", "in both"]
+    show(browser, tmp_path, forky, trixie)
+    headings = [heading.text for heading in browser.all(".defects > h3")]
+    assert headings == ["only in forky", "in both"], "nothing is worse in the second run"
     first = [
         cell.text for cell in browser.one(".defect > summary").find_elements(By.CLASS_NAME, "num")
     ]
-    assert "·" in first
+    assert first[1] == "·"
     days = {run_here.header["started"][:10] for run_here in (trixie, forky)}
     assert bool(browser.all(".day")) == (len(days) > 1)
 
@@ -175,6 +181,56 @@ def test_what_is_new_against_an_earlier_run_is_above_the_other_defects(browser, 
     assert headings == [f"new against {earlier.path}", f"not new against {earlier.path}"]
     assert_fits(browser)
     assert len(rest) == len(old.violations.defects) - 1
+
+
+def test_words_and_a_severity_select_defects(browser, tmp_path):
+    run_read = read(RECORDED)
+    show(browser, tmp_path, run_read)
+
+    def shown() -> list[str]:
+        defects = browser.all(".defect:not(.hidden)")
+        return [each.get_attribute("id").partition(":")[2] for each in defects]
+
+    every = [defect.fingerprint for defect in run_read.violations.defects]
+    assert sorted(shown()) == sorted(every)
+    browser.one("a[data-severity='memory safety']").click()
+    of_severity = [
+        defect.fingerprint
+        for defect in run_read.violations.defects
+        if defect.severity.label == "memory safety"
+    ]
+    assert sorted(shown()) == sorted(of_severity)
+    assert "severity=memory" in browser.js("location.search")
+    assert (
+        browser.one("#some output").text
+        == f"{len(of_severity)} of {len(every)} defects: memory safety"
+    )
+    browser.refresh()
+    wait_for_rows(browser)
+    assert sorted(shown()) == sorted(of_severity)
+    browser.one("#some button").click()
+    assert sorted(shown()) == sorted(every)
+    # a word of a case that the line of a defect folds
+    many = max(run_read.violations.defects, key=lambda defect: len(defect.cases))
+    browser.one("#search").send_keys(many.cases[-1])
+    browser.wait(lambda: many.fingerprint in shown() and len(shown()) < len(every))
+    assert not [
+        each
+        for each in browser.all(".family")
+        if each.is_displayed() and not each.find_elements(By.CSS_SELECTOR, ".defect:not(.hidden)")
+    ]
+    browser.press("\ue00c")  # Escape
+    assert sorted(shown()) == sorted(every)
+
+
+def test_headings_without_a_selected_defect_are_hidden(browser, tmp_path):
+    trixie, forky = (read(RECORDED.with_name(f"{stack}.jsonl")) for stack in ("trixie", "forky"))
+    show(browser, tmp_path, trixie, forky)
+    browser.one("#search").send_keys("8b8051c7e5f5")  # ibv_advise_mr, which trixie lacks
+    browser.wait(lambda: len(browser.all(".defect:not(.hidden)")) == 1)
+    headings = [each.text for each in browser.all(".defects > h3") if each.is_displayed()]
+    assert headings == ["only in forky"]
+    assert_fits(browser)
 
 
 def test_a_hundred_thousand_points_have_no_elements(browser, tmp_path):

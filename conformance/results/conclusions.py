@@ -206,8 +206,11 @@ def conclude_run(
     else:
         exceptions = ""
     is_incomplete = left_out is None or any(incomplete.values())
-    if incomplete_parts:
-        words = f"partial: {', '.join(incomplete_parts)}; no rule was violated{exceptions}"
+    left, kept = ", ".join(incomplete_parts), f"no rule was violated{exceptions}"
+    if incomplete_parts and not is_incomplete and verified:
+        words = f"{kept}; {left}"
+    elif incomplete_parts:
+        words = f"partial: {left}; {kept}"
     elif status:
         words = f"the run is incomplete or broken: no conclusion about {device}"
     else:

@@ -114,7 +114,7 @@
 
   const search = $("#search"), verb = $("#verb"), count = $("#found"), unfold = $("#unfold");
   const unrecorded = $("#unrecorded");
-  const chips = $$(".tools [data-verdict]");
+  const chips = $$(".tools [data-verdict]"), severities = $$("a[data-severity]");
   const homeOf = (element) => {  // marks the place to which an element returns when the search is cleared
     const mark = document.createComment("");
     element.before(mark);
@@ -142,8 +142,32 @@
     inside(rule.element, () => fill($(".cases", rule.element),
       [...shown.map((at) => [row, at]), ...rule.also.filter((at) => !shown.includes(at)).map((at) => [also, at])], ([make, at]) => make(at), step));
   }
-  $$("details.more").forEach((each, number) => inside(each, () =>
-    fill($("div", each), data.more[number], (at) => el("div", {}, link(data.cases[at])))));
+  const more = new Map($$("details.more").map((each, number) => [each, data.more[number]]));
+  for (const [each, rest] of more) inside(each, () => fill($("div", each), rest, (at) => el("div", {}, link(data.cases[at]))));
+
+  // The search and the severity also select defects: a defect has the words of its line, of its text and of its cases.
+  const defects = $$("details.defect").map((element) => ({ element, severity: $(".s", element).textContent }));
+  const about = (each) => each.text ??= [each.element, ...$$("details.more", each.element)].map((part) =>
+    [part.textContent, ...(more.get(part) ?? []).map((at) => data.cases[at])].join(" ")).join(" ").toLowerCase();
+  let severity = "";
+  function chooseDefects(words) {
+    let shown = 0;
+    for (const each of defects) {
+      const visible = (!severity || each.severity === severity) && words.every((word) => about(each).includes(word));
+      each.element.classList.toggle("hidden", !visible);
+      shown += visible;
+    }
+    for (const each of $$(".family")) each.classList.toggle("hidden", !$(".defect:not(.hidden)", each));
+    let heading = null;
+    for (const each of $$(".defects > :is(h3, .family, .defect)")) {
+      if (each.matches("h3")) (heading = each).classList.add("hidden");
+      else if (!each.classList.contains("hidden")) heading?.classList.remove("hidden");
+    }
+    for (const each of severities) each.toggleAttribute("aria-current", each.dataset.severity === severity);
+    const some = $("#some");
+    some?.classList.toggle("hidden", !severity && !words.length);
+    if (some) $("output", some).textContent = `${shown} of ${defects.length} defects: ${[severity, ...words].filter(Boolean).join(", ")}`;
+  }
 
   // The search examines each distinct text of the results only once.
   const flat = (value) => value && typeof value === "object" ? Object.values(value).map(flat).join(" ") : value ?? "";
@@ -179,6 +203,7 @@
     if (search.value.trim()) query.set("find", search.value.trim());
     for (const verdict of wanted) query.append("verdict", verdict);
     if (verb.value) query.set("verb", verb.value);
+    if (severity) query.set("severity", severity);
     const text = query.toString();
     if (text === location.search.slice(1)) return;
     try { history.replaceState(null, "", (text ? `?${text}` : location.pathname) + location.hash); } catch { /* the address stays unchanged */ }
@@ -188,6 +213,7 @@
     search.value = query.get("find") ?? "";
     for (const chip of chips) chip.setAttribute("aria-pressed", String(query.getAll("verdict").includes(chip.dataset.verdict)));
     verb.value = query.get("verb") ?? "";
+    severity = severities.find((each) => each.dataset.severity === query.get("severity"))?.dataset.severity ?? "";
     apply();
     if (location.search.length > 1 && !location.hash) search.scrollIntoView();
   }
@@ -198,11 +224,14 @@
     const wanted = chips.filter((chip) => chip.getAttribute("aria-pressed") === "true").map((chip) => chip.dataset.verdict);
     place(words.length === 1 ? words[0] : "");
     remember(wanted);
+    chooseDefects(words);
     const defect = words.length === 1 && /^[0-9a-f]{6,12}$/.test(words[0]) && $(`details.defect[id^="defect:${words[0]}"]`);
     if (defect) { defect.open = true; defect.scrollIntoView(); }
     const filtering = words.length > 0 || wanted.length > 0;
     const has = (verdicts, all = verdicts) => wanted.length === 0 || wanted.some((each) =>
-      each === "differs" ? new Set(verdicts.filter((verdict) => verdict !== "-")).size > 1 : all.includes(each));
+      each === "differs" ? new Set(verdicts.filter((verdict) => verdict !== "-")).size > 1 :
+      each.startsWith("only-") ? !verdicts.includes("-") && verdicts.every((one, run) => BAD.includes(one) === (run === +each.slice(5))) :
+      all.includes(each));
     const matches = finder(words);
     const shownCases = new Set();
     // a case is listed under the first of its rules on which it has a wanted verdict
@@ -244,6 +273,17 @@
     $("#nothing").classList.toggle("hidden", Boolean(any || defect));
     count.textContent = filtering || verb.value ? `${(shownCases.size + missed).toLocaleString("en")} cases` : "";
   }
+  function clear() {
+    search.value = verb.value = severity = "";
+    for (const chip of chips) chip.setAttribute("aria-pressed", "false");
+    apply();
+  }
+  $("#some button")?.addEventListener("click", clear);
+  for (const each of severities) each.addEventListener("click", (event) => {
+    event.preventDefault();
+    severity = severity === each.dataset.severity ? "" : each.dataset.severity;
+    apply();
+  });
   let waiting = 0;
   search.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(apply, 60); });
   verb.addEventListener("change", apply);
@@ -296,10 +336,7 @@
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const typing = event.target.matches("input, select, textarea");
     if (event.key === "Escape" && (event.target === search || !typing)) {
-      search.value = "";
-      for (const chip of chips) chip.setAttribute("aria-pressed", "false");
-      verb.value = "";
-      apply();
+      clear();
       if (typing) search.blur();
     } else if (typing) {
       return;
