@@ -11,6 +11,7 @@ rxe. A test compares pages and durations with these files.
 
 import functools
 import io
+import itertools
 import json
 import lzma
 import re
@@ -33,6 +34,8 @@ from conformance.results.rule_conclusions import LEFT_OPEN, OFFERED  # noqa: E40
 from conformance.tables.rules_file import read_registry  # noqa: E402
 from conformance.tables.suite import CASES, load_suite  # noqa: E402
 from conformance.tables.tiers import DURATIONS  # noqa: E402
+from reports import comparison_formats  # noqa: E402
+from reports.comparison import compare  # noqa: E402
 from reports.digest import Digest, read  # noqa: E402
 from reports.reproducers.findings import words_of  # noqa: E402
 from reports.rule_verdicts import RuleFacts  # noqa: E402
@@ -101,6 +104,23 @@ def _calls(run: Digest) -> Iterator[str]:
     repeated = sum(run.footer.get("confirmation", {}).values())
     cases = len(run.results)
     yield f"A default run had {run.summary.points:,} judged calls in {cases:,} cases and repeated {repeated:,} violations."
+
+
+def _comparison(run: Digest) -> Iterator[str]:
+    """Yields the comparison of the run with that of trixie; of each group of lines only the first three."""
+    old = recorded("trixie")
+    lines = comparison_formats.text(compare(old, run), 1)
+    named = [
+        line.replace(str(old.path), "out/trixie").replace(str(run.path), "out/forky")
+        for line in lines
+    ]
+    yield "    $ ./rdma-cts compare out/trixie out/forky"
+    for is_item, group in itertools.groupby(named, lambda line: line.startswith("  ")):
+        items = list(group)
+        shown = items[:3] if is_item else items
+        yield from (f"    {line}".rstrip() for line in shown)
+        if len(items) > len(shown):
+            yield "    [...]"
 
 
 @functools.cache
@@ -230,6 +250,7 @@ QUOTES: Mapping[str, Callable[[Digest], Iterable[str]]] = {
         f"    {run.summary.conclusion} (exit status {run.summary.status})",
     ],
     "headline": lambda run: [f"    {run.summary.headline}"],
+    "comparison": _comparison,
     "rules in part": lambda run: [
         f"- {rule} {restriction}" for rule, restriction in run.verdicts.restrictions.items()
     ],

@@ -267,18 +267,18 @@ class Page:
             if is_news and self.titles[defect.fingerprint] != defect.title:
                 return self._headings[1]
             return first if is_news else last
-        if len(by_run) == len(self.runs):
+        numbers = _numbers(by_run)
+        if len(numbers) == len(self.runs):
             return last
         if len(self.runs) == _PAIR:
-            return f"only in {self.labels[by_run[0].number]}"
+            return f"only in {self.labels[min(numbers)]}"
         return first
 
     def only_in(self, number: int) -> str:
         """Returns how many open defects only the run with this index has, and the worst severity among them."""
         open_here = self.runs[number].violations.open_defects
-        alone = [by_run[0] for by_run in self.defects if len(by_run) == 1]
-        defects = [shown.defect for shown in alone if shown.number == number]
-        defects = [defect for defect in defects if defect in open_here]
+        alone = [by_run for by_run in self.defects if _numbers(by_run) == {number}]
+        defects = [by_run[0].defect for by_run in alone if by_run[0].defect in open_here]
         if defects:
             return f"{len(defects)} only here, the worst: {defects[0].severity.label}"
         return "none only here"
@@ -397,9 +397,15 @@ class Page:
         """The number of cases that are not in every run."""
         return sum(None in records for records in self.cases.values())
 
-    def cases_with(self, by_run: Sequence[Shown]) -> int:
-        """Returns the number of cases that show a defect in some run."""
-        return len({case for shown in by_run for case in shown.defect.cases})
+    def cases_with(self, by_run: Sequence[Shown], number: int | None = None) -> int:
+        """Returns the number of cases that show a defect in some run, or in the run with this index."""
+        shown_here = [shown for shown in by_run if number in (None, shown.number)]
+        return len({case for shown in shown_here for case in shown.defect.cases})
+
+
+def _numbers(by_run: Sequence[Shown]) -> set[int]:
+    """Returns the indices of the runs with a defect. What one run shows as one defect can be several in another run."""
+    return {shown.number for shown in by_run}
 
 
 def _order(defect: Defect) -> tuple[bool, bool, bool, int]:

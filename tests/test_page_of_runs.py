@@ -105,6 +105,20 @@ def test_a_crash_begins_with_what_happened_and_hashes_have_names(browser, tmp_pa
     assert not [name for name in names if "given." in name]
 
 
+def test_a_defect_that_is_two_in_another_run_is_in_both(tmp_path):
+    """The earlier run shows one defect with the fingerprints of both defects of the later run."""
+    later = read(RECORDED)
+    first, second, *_ = later.violations.open_defects
+    merged = replace(first, causes=(*first.causes, *second.causes))
+    earlier = read(RECORDED)
+    earlier.violations.defects = (merged,)
+    page = html.Page([earlier, later])
+    (group,) = [by_run for by_run in page.defects if by_run[0].defect is merged]
+    assert [shown.number for shown in group] == [0, 1, 1]
+    assert page._heading_of(group) == "in both"
+    assert page.cases_with(group, 1) == len({*first.cases, *second.cases})
+
+
 def test_a_matrix_shows_which_of_three_runs_has_a_defect_and_when(browser, tmp_path):
     case = SUITE.cases[0]
     runs = [
