@@ -10,6 +10,7 @@ import json
 import math
 import os
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
@@ -193,8 +194,9 @@ def execute(arguments: argparse.Namespace) -> int:
         for name in cells:  # an interrupted night also shows the cells that it has not reached
             make_directory(night / name)
         outcomes, text = [], [f"night {format_night(night.name)}: {', '.join(cells)}"]
-        text += _own_builds(options)
+        text += [*_own_builds(options), *_cut_short(history)]
         show(text)
+        text += history.problems
         try:
             for name, cell in cells.items():
                 _renew(name, cell, arguments.renew)
@@ -239,6 +241,24 @@ def _own_builds(options: RunOptions) -> Iterator[str]:
         if path.is_dir() and (commit := commit_of(path)):
             line += f" (commit {commit[:12]})"
         yield line
+
+
+def _cut_short(history: History) -> Iterator[str]:
+    """Yields a line if the last night has cells without an outcome: a night that is killed cannot report that itself."""
+    unfinished = [
+        cell.name
+        for cell in history.cells
+        if cell.night == history.nights[-1] and not (cell.folder / OUTCOME_FILE).exists()
+    ]
+    if unfinished:
+        night = history.nights[-1]
+        booted_s = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        booted = f"{datetime.fromtimestamp(booted_s, UTC):%Y%m%dT%H%M%SZ}"
+        if booted > night:
+            cause = f"this machine was started again at {format_night(booted)}"
+        else:
+            cause = "a signal ended it, or it was killed, for example for lack of memory"
+        yield f"the last night, {format_night(night)}, was cut short before the end of {', '.join(unfinished)}: {cause}"
 
 
 def _prune(history: History, keep: int) -> None:

@@ -72,6 +72,8 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     yield f"row:       {location(symptom.record)}"
     yield f"entry:     {ENTRIES.get(symptom.record['entry'], symptom.record['entry'])}"
     yield f"stack:     {device_line(run.header)}"
+    if run.environment.changed_stack:
+        yield f"own build: {run.environment.changed_stack}"
     suite = run.header["suite"]
     yield f"suite:     {suite.get('version', '?')}, tables {run.environment.tables_sha256[:12] or '?'}"
     yield f"answered:  {defect.answering}"

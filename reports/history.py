@@ -419,7 +419,7 @@ def read_history(folder: Path, running: str | None = None) -> History:
                     outcome = Outcome(RUNNING)
                     cells.append(Cell(night.name, entry.name, entry, outcome))
                 else:
-                    cells.append(_cell(night.name, entry, reader))
+                    cells.append(_cell(night.name, entry, reader, problems))
             except UserError as error:
                 problems.append(
                     f"{night.name}, {entry.name} counts as not run: {one_line(str(error))}",
@@ -438,7 +438,7 @@ def _entries(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
 
 
-def _cell(night: str, folder: Path, reader: FactsReader) -> Cell:
+def _cell(night: str, folder: Path, reader: FactsReader, problems: list[str]) -> Cell:
     try:
         outcome = Outcome.of(parse(read_regular(folder / OUTCOME_FILE)))
     except FileNotFoundError:
@@ -454,7 +454,7 @@ def _cell(night: str, folder: Path, reader: FactsReader) -> Cell:
         raise UserError(f"{OUTCOME_FILE} is damaged, or not of this version") from error
     if outcome.outcome == NOT_RUN:
         return Cell(night, folder.name, folder, outcome)
-    facts = facts_of(folder, reader)
+    facts = facts_of(folder, reader, problems.append)
     return Cell(
         night,
         folder.name,
@@ -471,10 +471,14 @@ def _is_empty(path: Path) -> bool:
         return False
 
 
-def facts_of(folder: Path, reader: FactsReader | None = None) -> Facts | None:
-    """Returns the facts of a run from its summary or, if the summary is missing or damaged, from its results. Returns
-    None if the run has neither file. Raises UserError if the results are damaged, or if there are no results and the
-    summary is damaged or cannot be read."""
+def facts_of(
+    folder: Path,
+    reader: FactsReader | None = None,
+    say: Callable[[str], object] = lambda line: None,
+) -> Facts | None:
+    """Returns the facts of a run from its summary or, if the summary is missing or damaged, from its results; `say`
+    gets a line about a damaged summary. Returns None if the run has neither file. Raises UserError if the results are
+    damaged, or if there are no results and the summary is damaged or cannot be read."""
     try:
         content = read_regular(folder / summary.FILE_NAME)
         return (reader or FactsReader()).of_summary(content)
@@ -487,7 +491,12 @@ def facts_of(folder: Path, reader: FactsReader | None = None) -> Facts | None:
                     f"{folder / summary.FILE_NAME} cannot be read: {error.strerror}",
                 ) from error
             raise UserError(f"{summary.FILE_NAME} is damaged, and there is no {RESULTS}") from error
-    return Facts.of(plain(summary.as_data(read(folder))))
+        is_damaged = not isinstance(error, FileNotFoundError)
+    facts = Facts.of(plain(summary.as_data(read(folder))))
+    if is_damaged:
+        path = one_line(str(folder / summary.FILE_NAME))
+        say(f"{path} is damaged or cannot be read; its facts are computed from {RESULTS}")
+    return facts
 
 
 def is_night(name: str) -> bool:

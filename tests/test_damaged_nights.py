@@ -1,10 +1,12 @@
 """Tests of nights whose files are damaged, removed or foreign, or that are terminated."""
 
 import fcntl
+import json
 import os
 import re
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -80,6 +82,43 @@ def test_a_damaged_cell_affects_only_itself_and_is_named_in_one_line(nights, how
     assert nights.outcomes("sid") == [BASELINE, REGRESSED]
     # A damaged cell may have been good, so the night is undecided. A link or a file is not a cell, and is ignored.
     assert nights.outcomes("forky")[-1] == (BASELINE if how.startswith("it is") else UNDECIDED)
+
+
+def test_a_damaged_summary_beside_results_is_reported_and_computed_again(nights):
+    nights.night(0, forky=GOOD_RUN)
+    cell = nights.folder / nights.history.nights[0] / "forky"
+    (cell / "summary.json").write_bytes(NOISE)
+    (problem,) = nights.history.problems
+    assert problem.startswith(f"{cell}/summary.json is damaged or cannot be read; its facts are ")
+    nights.night(1, forky=WORSE)
+    assert nights.outcomes("forky") == [BASELINE, REGRESSED]
+    (cell / "summary.json").unlink()
+    assert not nights.history.problems, "a run that was killed has no summary"
+
+
+@pytest.mark.parametrize(
+    "since_boot_s, cause",
+    [
+        (0, "this machine was started again at "),
+        (10**6, "a signal ended it, or it was killed, for example for lack of memory"),
+    ],
+)
+def test_the_next_night_tells_that_a_night_was_killed_and_why(
+    nights, monkeypatch, tmp_path, since_boot_s, cause
+):
+    nights.night(0, forky=GOOD_RUN, sid=GOOD_RUN)
+    cell = nights.folder / nights.history.nights[0] / "sid"
+    (cell / "cell.json").unlink()
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: since_boot_s - 60)
+    hook = tmp_path / "hook.json"
+    nights.night(0, "--webhook-file", str(hook), forky=GOOD_RUN)
+    text = json.loads(hook.read_text())["text"]
+    cut_short = (
+        f"the last night, {format_night(cell.parent.name)}, was cut short before the end of sid: "
+    )
+    assert f"{cut_short}{cause}" in text
+    nights.night(0, "--webhook-file", str(hook), forky=GOOD_RUN)
+    assert "cut short" not in json.loads(hook.read_text())["text"]
 
 
 def test_a_night_is_compared_with_the_good_night_before_a_damaged_one(nights):

@@ -1,5 +1,6 @@
 """Tests of the text with which a user disputes a violation."""
 
+import json
 import re
 import shlex
 import shutil
@@ -65,3 +66,14 @@ def test_what_a_text_tells_to_attach_can_be_made_of_a_file_of_results(tmp_path, 
 def test_only_a_violation_can_be_disputed(run, capsys):
     assert main(["explain", "DEREG-02", "--dispute", "--run", str(run)]) == 2
     assert "has no violation of DEREG-02" in capsys.readouterr().err
+
+
+def test_the_text_says_that_the_stack_was_an_own_build(run, capsys):
+    assert "own build:" not in text_of(FINGERPRINT, run, capsys)
+    file = run / "results.jsonl"
+    header, *rest = file.read_text().splitlines()
+    changed = json.loads(header)
+    changed["under_test"]["given"] = {"modules": {"sha256": "9af1" * 16}}
+    file.write_text("\n".join([json.dumps(changed), *rest, ""]))
+    text = text_of(FINGERPRINT, run, capsys)
+    assert "\nown build: the stack under test was changed: modules 9af19af1\n" in text
