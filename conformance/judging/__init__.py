@@ -46,7 +46,7 @@ from conformance.model.observation import (
     with_undeclared,
 )
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.model.vocabulary import EITHER, ELSEWHERE, REGISTRATIONS, WIRE
+from conformance.model.vocabulary import DEFINED_WITH, EITHER, ELSEWHERE, REGISTRATIONS, WIRE
 from conformance.verbs import ENUMS
 
 __all__ = [
@@ -364,11 +364,9 @@ def _judge_undeclared(
     judgement = judge_steps(case, observed)
     inert = first_refused(case, observed)
     of_declared = judgement.verdict == Verdict.PASS and is_only_of_declared(case)
-    of_statuses = "iba_statuses" in undeclared and (
-        any(step.call == "await_statuses" for step in case.afterwards)
-        and (judgement.fault is None or judgement.fault.verb == "await_statuses")
-    )
-    if inert or of_declared or of_statuses:
+    undefined = [step.call for step in case.afterwards if DEFINED_WITH.get(step.call) in undeclared]
+    is_undefined = undefined and (judgement.fault is None or judgement.fault.verb in undefined)
+    if inert or of_declared or is_undefined:
         return Judgement(
             Verdict.UNSUPPORTED,
             f"{judgement.reason} ({note})",

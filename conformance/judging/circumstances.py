@@ -28,6 +28,7 @@ from conformance.model.fault import (
 from conformance.model.positions import locate
 from conformance.model.quantity import WRAP, Quantity
 from conformance.model.vocabulary import (
+    AWAITED,
     BINDS,
     BUILDERS,
     BUILT,
@@ -46,12 +47,6 @@ _KEYS = ("rkey", "lkey")
 # Calls that destroy an object, each with the name of the argument for that object.
 _ENDS = {"ibv_dereg_mr": "mr", "ibv_dealloc_mw": "mw"}
 _INVALIDATIONS = ("post_local_inv", "post_send_with_inv")
-# The calls that wait for requests, each with the call that posts them.
-_WAITS = {
-    "await_traffic": "post_traffic",
-    "await_statuses": "post_traffic",
-    "send_to_receive": "post_receive",
-}
 # By operation: the right that the region needs whose rkey a request has.
 _RIGHT_OF = {
     "RDMA_WRITE": "REMOTE_WRITE",
@@ -192,7 +187,7 @@ class _Scene:
         """Creates, changes or destroys the objects of a step. A step that must be refused changes
         and destroys nothing; the object that it would create is added."""
         arguments, name = step.arguments, step.name
-        if step.call in _WAITS.values():
+        if step.call in AWAITED.values():
             self._posted[step.call] = step
         elif step.call in REGISTRATIONS:
             self._regions[name] = _registered(step.call, arguments, self._entry)
@@ -220,7 +215,7 @@ class _Scene:
 
     def request_of(self, step: Step) -> Step:
         """Returns the step that posted the requests for which `step` waits; for other steps, the step itself."""
-        return self._posted.get(_WAITS.get(step.call, ""), step)
+        return self._posted.get(AWAITED.get(step.call, ""), step)
 
     def key_of(self, step: Step) -> _Key | None:
         """Returns the key that a step uses; None if it uses no key. A number as the key counts as a region's key."""

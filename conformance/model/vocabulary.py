@@ -441,6 +441,14 @@ PRODUCTS: Mapping[str, tuple[str, str]] = {
 }
 REGISTRATIONS = tuple(call for call, (kind, _) in PRODUCTS.items() if kind == "mr")
 BINDS = ("ibv_bind_mw", "post_bind_mw")
+# The calls that wait for requests, each with the call that posts them.
+AWAITED = {
+    "await_traffic": "post_traffic",
+    "await_statuses": "post_traffic",
+    "send_to_receive": "post_receive",
+}
+# The calls that judge what only devices with a capability define, each with this capability.
+DEFINED_WITH = {"await_statuses": "iba_statuses"}
 
 
 @dataclass(frozen=True)
