@@ -26,10 +26,15 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
     """Returns the content of a regular file of at most `most` bytes. Raises OSError, with the reason in `strerror`,
     also if the file is not regular or is larger (EFBIG)."""
     with open_regular(path) as file:
-        _check_size(path, os.fstat(file.fileno()).st_size, most)
-        data = file.read(most + 1)  # the file may have grown since the check
-        _check_size(path, len(data), most)
-        return data
+        return content_of(file, path, most)
+
+
+def content_of(file: IO[bytes], path: Path, most: int) -> bytes:
+    """Returns the content of an opened file of at most `most` bytes. Raises OSError if it is larger (EFBIG)."""
+    _check_size(path, os.fstat(file.fileno()).st_size, most)
+    data = file.read(most + 1)  # the file may have grown since the check
+    _check_size(path, len(data), most)
+    return data
 
 
 def regular_lines(path: Path) -> Iterator[bytes]:

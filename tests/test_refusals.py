@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from conformance.older_python import zip
+from conformance.results.plan import MOST_PLAN_BYTES
 from conformance.tables.suite import load_suite
 
 TESTS = Path(__file__).parent
@@ -102,3 +103,12 @@ def test_a_file_nested_too_deeply_is_refused(name, command, tmp_path, monkeypatc
     )
     Path(name).write_text("".join(lines) if name == "results.jsonl" else "[" * 100_000)
     assert cli(2, *command.split()).err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["plan.json", "lab.json"])
+def test_a_plan_that_no_run_writes_is_refused_before_it_is_read(name, tmp_path, monkeypatch, cli):
+    monkeypatch.chdir(tmp_path)
+    with Path(name).open("wb") as file:
+        file.truncate(MOST_PLAN_BYTES + 1)
+    said = f"rdma-cts: {name} cannot be read: larger than {MOST_PLAN_BYTES:,} bytes\n"
+    assert cli(2, "run", "--resume", ".") == ("", said)

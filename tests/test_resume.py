@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from bad_places import full_disk
 from conformance.errors import UserError
 from conformance.regular_file import is_partial
 from conformance.results.folder import check_free, tidied
-from conformance.results.plan import Plan, read_plan, write_plan
+from conformance.results.plan import MOST_PLAN_BYTES, Plan, read_plan, write_plan
 from conformance.results.records import Recorded, encode, read_written
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import ROOT, VERSION
@@ -225,6 +226,7 @@ def test_a_killed_run_no_longer_locks_its_directory(tmp_path):
 # The process is killed while it replaces a file.
 KILLED = """
 import os, signal, sys
+from dataclasses import replace
 from pathlib import Path
 from conformance.results.files import write_atomically
 os.{call} = lambda *_, **more: os.kill(os.getpid(), signal.SIGKILL)
@@ -276,6 +278,13 @@ def test_a_plan_is_read_as_it_was_written(tmp_path):
     write_plan(PLAN, tmp_path)
     assert read_plan(tmp_path) == PLAN
     PLAN.check(read_plan(tmp_path))
+
+
+def test_a_plan_that_could_not_be_read_again_is_refused_before_the_run(tmp_path):
+    names = ("x" * 1000,) * (MOST_PLAN_BYTES // 1000)
+    with user_error("the names of the cases and the options have more than", status=2):
+        write_plan(replace(PLAN, planned=names), tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_plan_of_another_user_is_not_run(tmp_path, monkeypatch):

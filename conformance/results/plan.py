@@ -14,13 +14,16 @@ from typing import Any, TypeVar, cast
 from conformance.cache import has_private_status, is_private
 from conformance.errors import UserError
 from conformance.model.typed import check_of
-from conformance.regular_file import MOST_BYTES, open_regular, write_whole
+from conformance.regular_file import content_of, open_regular, write_whole
 from conformance.results.checked_json import parse
 from conformance.results.files import writing
 from conformance.results.records import PLAN_FILE
 
 FILE_NAME = PLAN_FILE
 LAB_FILE_NAME = "lab.json"
+# A plan has at most MOST_CASES names of cases, for each of which this is 280 bytes, and a command line, for which Linux
+# permits 6 MiB. Reading a plan of this size takes 120 MiB of memory.
+MOST_PLAN_BYTES = 32 << 20
 T = TypeVar("T")
 
 
@@ -69,9 +72,14 @@ _FORMS: Mapping[type, tuple[str, str, str]] = {
 
 def write_plan(plan: Plan | LabPlan, folder: Path) -> None:
     """Writes the plan into `folder` atomically. Only this user can read it: the arguments may have secret values, which
-    no other file of the run has. Raises UserError."""
+    no other file of the run has. Raises UserError, also if the plan is too large to be read again."""
     name, schema, _ = _FORMS[type(plan)]
     data = json.dumps({"schema": schema, **vars(plan)}) + "\n"
+    if len(data) > MOST_PLAN_BYTES:
+        raise UserError(
+            f"the names of the cases and the options have more than {MOST_PLAN_BYTES:,} bytes",
+            hint="select fewer cases, or give them shorter names",
+        )
     with writing(folder / name):
         write_whole(folder / name, data.encode("ascii"), durable=True, mode=0o600)
 
@@ -108,7 +116,7 @@ def _read(kind: type[T], folder: Path) -> T:
             ):
                 if not is_ours:
                     raise UserError(f"{place} can be written by other users", hint=hint)
-            data: dict[str, Any] = parse(file.read(MOST_BYTES))
+            data: dict[str, Any] = parse(content_of(file, path, MOST_PLAN_BYTES))
         if data.pop("schema") != schema or check_of(cast(Any, kind))(data):
             raise ValueError
         texts = "".join(
