@@ -225,7 +225,7 @@ def _run(
             )
         recording = Recording(run, file, progress, file.cut_back(before))
         try:
-            _supervise(recording, progress, out)
+            _supervise(recording, progress, out, beside_library=durable)
         except UserError:
             if recording.done:  # the records before the failure, such as a full disk, are intact
                 print(summary(read(out), out, level=arguments.level))
@@ -269,9 +269,15 @@ def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
     ResultsFile(out / FILE_NAME, carry_on=resumed).close()
 
 
-def _supervise(recording: Recording, progress: Progress, out: Path) -> None:
+def _supervise(recording: Recording, progress: Progress, out: Path, beside_library: bool) -> None:
+    """Runs the cases. `beside_library` is whether the library under test runs on this host."""
     run = recording.run
-    report.load_beside()
+    if beside_library:
+        from commands.cli import loaded  # imported late: runs in the guest do not need it
+
+        loaded.load_all()
+    else:
+        report.load_beside()
     again = () if run.options.no_confirm else run.target.again
     try:
         Supervisor(recording, out / "console.log").run(*run.target.starts, again=again)

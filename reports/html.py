@@ -415,7 +415,7 @@ def _order(defect: Defect) -> tuple[bool, bool, bool, int]:
 def render(runs: Sequence[Digest], news: Novelty | None = None) -> str:
     """Returns the page; with `news`, what is new against an earlier run comes first. Raises UserError if the file of a
     sweep's points is invalid."""
-    script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
+    script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = Page(runs, news)
     facts = _rows([run.summary.facts for run in runs])
@@ -430,6 +430,18 @@ def render(runs: Sequence[Digest], news: Novelty | None = None) -> str:
         data=Markup(page.data),
         point=evidence.POINT if any(map(evidence.has_points, runs)) else "",
     )
+
+
+def load() -> None:
+    """Reads what `render` needs of the suite's own files. Templates are code, which is executed in this process."""
+    _script()
+    for name in ("report.html", "macros.html", "report.css"):
+        environment().get_template(name)
+
+
+@functools.cache
+def _script() -> str:
+    return (TEMPLATES / "report.js").read_text(encoding="utf-8")
 
 
 class _Compiled(BytecodeCache):
@@ -474,6 +486,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         bytecode_cache=_Compiled(),
+        auto_reload=False,
     )
     environment.globals["command"] = command
     environment.filters |= {

@@ -21,7 +21,7 @@ _PASSED = (Verdict.PASS, Verdict.PARTIAL)
 
 
 @functools.cache
-def _recorded() -> tuple[Mapping[str, Any], ...]:
+def recorded() -> tuple[Mapping[str, Any], ...]:
     """Returns the entries of the file: driver, release of the kernel, report, rules, and number of cases."""
     return tuple(json.loads(_FILE.read_bytes()))
 
@@ -30,7 +30,7 @@ def refuted(driver: str, kernel: str, verdicts: Mapping[str, str]) -> dict[str, 
     """Returns a sentence for each rule that passed on `driver` with the release `kernel`, and that an instrumented
     kernel of this release refutes. The mended stack's driver has another name, because its changes decide."""
     sentences: dict[str, str] = {}
-    for entry in _recorded():
+    for entry in recorded():
         if driver != entry["driver"] or not kernel.startswith(f"{entry['kernel']}+"):
             continue
         for rule in entry["rules"]:

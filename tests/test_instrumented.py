@@ -1,7 +1,7 @@
 """Tests that rules which an instrumented kernel refutes are named in reports of runs on a plain kernel."""
 
 from conformance.tables.suite import load_suite
-from reports.instrumented import _recorded, headline_of, refuted
+from reports.instrumented import headline_of, recorded, refuted
 
 
 def test_only_passed_rules_of_the_same_release_are_refuted():
@@ -16,6 +16,6 @@ def test_only_passed_rules_of_the_same_release_are_refuted():
 
 
 def test_every_recorded_rule_exists():
-    rules = {rule for entry in _recorded() for rule in entry["rules"]}
+    rules = {rule for entry in recorded() for rule in entry["rules"]}
     assert rules
     assert rules <= set(load_suite().registry)

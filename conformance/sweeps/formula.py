@@ -91,6 +91,15 @@ def describe(space: Space, table: bytes, effort: Effort | None = None) -> tuple[
     return _Set(_variables_of(space), table, effort or Effort()).formula()
 
 
+def load() -> None:
+    """Imports sympy, if it is installed, with the modules that it imports when it finds a formula, and reads the formulas
+    that earlier processes have found."""
+    _found_before()
+    if find_spec("sympy"):
+        variables = [_Variable(name, (("no",), ("yes",)), name) for name in "xy"]
+        list(_Set(variables, bytes((2, 1, 1, 2)), Effort())._products())
+
+
 @dataclass(frozen=True)
 class _Variable:
     """A property of a point: its value on an axis, or whether it has a flag. A class is a group of values that are not
