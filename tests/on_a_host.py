@@ -10,12 +10,13 @@ import json
 import os
 import pty
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -314,35 +315,40 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
     dice = random.Random(7)
     for number in range(moments):
         moment = dice.uniform(0.0, took)
-        out = f"killed{word}{number}"
-        with subprocess.Popen(command(*CHOSEN, "--out", out), stdout=subprocess.DEVNULL) as begun:
-            time.sleep(moment)
-            await_rarely(lambda begun=begun: processes(word) or begun.poll() is not None)
-            if word == "commands":
-                victims = [begun.pid]
-            else:
-                victims = processes(word)
-            for pid in victims:
-                os.kill(pid, signal.SIGKILL)
-            if word != "commands":
-                status = begun.wait(PATIENCE_S)
-            else:
-                status = begun.wait()
-        # a process under test exits shortly after the supervisor
-        await_rarely(lambda: not processes("--rdma-stream"))
-        sessions = 0
-        while not footer(out).get("complete") and sessions < 3:
-            sessions += 1
-            if Path(out, "plan.json").exists():
-                run("--resume", out, "-q")
-            else:
-                run(*CHOSEN, "--out", out)
-        same = footer(out) == footer("unbroken")
-        facts.append(
-            {"victims": len(victims), "status": status, "sessions": sessions, "same": same},
-        )
-        print("MOMENT", round(moment, 2), json.dumps(facts[-1]), flush=True)
+        while not (outcome := killed_after(moment, word, f"killed{word}{number}")):
+            moment /= 2  # the run had ended: it was faster than the first
+        facts.append(outcome)
+        print("MOMENT", round(moment, 2), json.dumps(outcome), flush=True)
     return facts
+
+
+def killed_after(moment: float, word: str, out: str) -> dict[str, Any]:
+    """Makes a run, kills it at this moment, and resumes it; returns nothing if the run had ended before."""
+    shutil.rmtree(out, ignore_errors=True)
+    with subprocess.Popen(command(*CHOSEN, "--out", out), stdout=subprocess.DEVNULL) as begun:
+        time.sleep(moment)
+        await_rarely(lambda: processes(word) or begun.poll() is not None)
+        if begun.poll() is not None:
+            return {}
+        if word == "commands":
+            victims = [begun.pid]
+        else:
+            victims = processes(word)
+        for pid in victims:
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(pid, signal.SIGKILL)
+        status = begun.wait(PATIENCE_S)
+    # a process under test exits shortly after the supervisor
+    await_rarely(lambda: not processes("--rdma-stream"))
+    sessions = 0
+    while not footer(out).get("complete") and sessions < 3:
+        sessions += 1
+        if Path(out, "plan.json").exists():
+            run("--resume", out, "-q")
+        else:
+            run(*CHOSEN, "--out", out)
+    same = footer(out) == footer("unbroken")
+    return {"victims": len(victims), "status": status, "sessions": sessions, "same": same}
 
 
 def tell() -> None:
