@@ -8,11 +8,15 @@ import shlex
 from collections.abc import Mapping, Sequence
 from functools import cache
 
+from conformance.errors import RECORDED_PROGRAM
 from conformance.option import Option, name_of
 from conformance.run_options import OPTIONS
 
 # A command in the form of `shlex.join`, with the point of a sweep after its case.
 _COMMAND = re.compile(r"""(?:\./)?rdma-cts run(?: (?:[\w@%+=:,./#-]|'[^']*'|"'")+)*""", re.ASCII)
+
+
+_PROGRAMS = ("./rdma-cts", "rdma-cts")
 
 
 @cache
@@ -64,6 +68,13 @@ def without_values(argv: Sequence[str]) -> list[str]:
         else:
             shown.append(word)
     return shown
+
+
+def called_here(text: str) -> str:
+    """Returns a recorded command with the program as it is called here: a run of a checkout may be shown by an installed
+    package."""
+    program, space, rest = text.partition(" ")
+    return f"{RECORDED_PROGRAM}{space}{rest}" if program in _PROGRAMS else text
 
 
 def command_without_values(text: str) -> str:

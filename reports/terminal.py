@@ -251,8 +251,9 @@ def _program(run: Digest, out: Path, first: Defect | None) -> Iterator[str]:
         report = command("reproducer", first.fingerprint, "--run", out, "--mail")
         yield f"report it: {report} writes a text, with a C program if one can show the first defect"
         # `target` selects the stack of this run
-        target, only, _ = first.first.repro.rpartition(" --only ")
-        yield f"again: {target if only else f'{PROGRAM} run'} --failed {shlex.quote(str(out))} runs the failed cases"
+        _, _, recorded = first.first.repro.partition(" ")
+        target, only, _ = recorded.rpartition(" --only ")
+        yield f"again: {PROGRAM} {target if only else 'run'} --failed {shlex.quote(str(out))} runs the failed cases"
 
 
 def _next(run: Digest, out: Path, first: Defect | None) -> str:

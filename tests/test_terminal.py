@@ -19,13 +19,14 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.older_python import zip
 from conformance.results.records import Recorded
-from conformance.tables.suite import load_suite
+from conformance.tables.suite import ROOT, load_suite
 from reports.digest import digest, read
 from reports.terminal import NORMAL, QUIET, VERBOSE, Progress, summary
 from samples import header, laid, numbered, recorded, result, written
 
 SUITE = numbered(5)
 RUNS = Path(__file__).with_name("recorded_violations")
+SIW = ROOT / "docs/runs/siw.jsonl.xz"
 ESCAPE = "\x1b"
 END = "<that is all>"
 HOSTILE = "a\x00b\x1b[31mc\nd\re\tf <b>&amp; ]]> \"'g\u2028h\x85 \U0001f600 \ufffe \ud800"
@@ -348,3 +349,21 @@ def test_a_file_with_any_number_of_mistakes_prints_a_bounded_number_of_lines(tmp
     lines = cli(2, "judge", run, "--profile", profile).err.splitlines()
     assert len(lines) == 101
     assert lines[-1] == "rdma-cts: and 1,900 more mistakes"
+
+
+def test_an_installed_program_names_itself_in_the_commands_of_a_checkouts_run(monkeypatch):
+    monkeypatch.setattr("conformance.recorded_command.RECORDED_PROGRAM", "rdma-cts")
+    monkeypatch.setattr("reports.terminal.PROGRAM", "rdma-cts")
+    run = read(SIW)
+    text = summary(run, Path("out"), level=VERBOSE)
+    commands = re.findall(r"(\S+) run .*--only", text)
+    assert set(commands) == {"rdma-cts"}
+    assert "\nagain: rdma-cts run --guest --driver siw --failed out runs" in text
+    points = [item for record in run.results for item in record["deviations"]]
+    assert {item["repro"].split()[0] for item in points} == {"rdma-cts"}
+
+
+def test_the_command_for_the_failed_cases_calls_the_program_as_it_was_called(monkeypatch):
+    monkeypatch.setattr("reports.terminal.PROGRAM", "/opt/suite/rdma-cts")
+    text = summary(read(SIW), Path("out"))
+    assert "\nagain: /opt/suite/rdma-cts run --guest --driver siw --failed out runs" in text

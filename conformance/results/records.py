@@ -31,6 +31,7 @@ from conformance.model.record import (
 )
 from conformance.model.record_shape import check, printable, record_of
 from conformance.recorded_command import (
+    called_here,
     command_without_values,
     recorded_environment,
     without_values,
@@ -88,6 +89,17 @@ def _published_result(result: ResultRecord) -> ResultRecord:
 
 def _published_deviation(deviation: Deviation) -> Deviation:
     return {**deviation, "repro": command_without_values(deviation.get("repro", ""))}
+
+
+def _called_here(result: ResultRecord) -> ResultRecord:
+    """Returns a shown result whose commands call the program as it is called here."""
+    commands = [result["repro"], *(item["repro"] for item in result["deviations"])]
+    if all(text == called_here(text) for text in commands):
+        return result
+    deviations: list[Deviation] = [
+        {**item, "repro": called_here(item.get("repro", ""))} for item in result["deviations"]
+    ]
+    return {**result, "repro": called_here(result["repro"]), "deviations": deviations}
 
 
 def published_file(data: bytes) -> bytes:
@@ -322,7 +334,7 @@ class _Reader:
             raise UserError(f"{of_case}: {wrong}")
         if side_file:
             self._side_files.add(side_file)
-        shown = _published_result(shown)
+        shown = _called_here(_published_result(shown))
         if self._keeps_written:
             self.written.results.append(_published_result(written))
         self.shown.results.append(shown)
