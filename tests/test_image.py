@@ -310,3 +310,15 @@ def test_packages_that_would_replace_others_are_not_installed(tmp_path, plan):
     assert done.returncode == (1 if PLANS[plan] else 0)
     assert (f"E: replaces: {PLANS[plan]}\n" == done.stdout) == bool(PLANS[plan])
     assert ("installed: " in done.stdout) == (not PLANS[plan])
+
+
+def test_a_build_says_how_long_it_takes_as_the_last_one_did(tmp_path, fake_build, monkeypatch):
+    said: list[str] = []
+    clock = iter(range(0, 10**6, 7))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    ensure_image(recipe_for("forky"), tmp_path, said.append)
+    ensure_image(recipe_for("trixie"), tmp_path, said.append)
+    begun = [line for line in said if line.startswith("building the Soft-RoCE guest image")]
+    assert begun[0].endswith("; 1 to 5 minutes on two processors, by the speed of the mirror")
+    assert begun[1].endswith("; the last build of an image here took 7 s")
+    assert said.count("the image is ready after 7 s") == 2
