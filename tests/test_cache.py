@@ -16,6 +16,8 @@ from conformance.device import compiled
 from conformance.errors import UserError
 from conformance.header.compare import ask
 from conformance.header.program import Answers, Toolchain
+from conformance.model.rules import Registry
+from conformance.tables import loader
 from conformance.tables import suite as suites
 from conformance.tables.suite import CASES, ROOT, load_suite
 from conformance.tables.tiers import left_out
@@ -92,10 +94,35 @@ def test_a_changed_table_is_read_again(folder, tmp_path):
         load_suite([own_table])
 
 
+def test_of_a_changed_suite_only_the_changed_table_is_parsed(folder, tmp_path, monkeypatch):
+    before = load_suite()
+    parsed: list[str] = []
+    read_table = loader.read_table
+
+    def observed(path: Path, shown: str, registry: Registry) -> Any:
+        parsed.append(path.stem)
+        return read_table(path, shown, registry)
+
+    monkeypatch.setattr(loader, "read_table", observed)
+    table = tmp_path / "cases" / "fork_init" / "children.yaml"
+    table.write_text(f"{table.read_text()}# a remark\n")
+    again = load_suite()
+    assert parsed == ["children"]
+    assert again.tables == before.tables
+    assert again.tables_sha256 != before.tables_sha256
+    rules = table.with_name("rules.yaml")
+    rules.write_text(f"{rules.read_text()}# a remark\n")
+    load_suite()
+    assert len(parsed) == 1 + len(before.tables), "the rules decide what rows mean"
+    table.write_text("verb: ibv_fork_init\n")
+    with pytest.raises(UserError, match=r"children\.yaml"):
+        load_suite()
+
+
 def test_a_damaged_file_is_ignored(folder, monkeypatch):
     first = load_suite()
     (file,) = folder.glob("suite-*.pickle")
-    monkeypatch.setattr(suites, "_read_suite", lambda folders: first)
+    monkeypatch.setattr(suites, "_read_suite", lambda *_: first)
     for content in (b"", b"not a pickle", b"\x80\x05N."):
         file.write_bytes(content)
         assert load_suite() is first

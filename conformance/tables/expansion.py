@@ -132,6 +132,29 @@ def _count(node: Node) -> int:
     return 1 + sum(map(_count, _children(node)))
 
 
+def corrected(node: Node, axes: Mapping[str, Node], reader: Reader) -> Node:
+    """Returns the node with the most similar axis in place of each unknown one, which is noted as a mistake: the other
+    mistakes of the row are then found, too. An axis that is similar to none remains."""
+    if isinstance(node.value, dict):
+        fields = {key: corrected(value, axes, reader) for key, value in node.value.items()}
+        return replace(node, value=fields)
+    if isinstance(node.value, tuple):
+        return replace(node, value=tuple(corrected(item, axes, reader) for item in node.value))
+    if not isinstance(node.value, str) or "$" not in node.value:
+        return node
+
+    def similar(match: re.Match[str]) -> str:
+        import difflib  # imported late: only mistakes need it
+
+        near = [] if match[1] in axes else difflib.get_close_matches(match[1], axes, n=1)
+        if not near:
+            return match[0]
+        reader.note(node.location, f"unknown axis ${match[1]}{suggestion(match[1], list(axes))}")
+        return f"${near[0]}"
+
+    return replace(node, value=_PLACEHOLDER.sub(similar, node.value))
+
+
 def substitute(
     node: Node,
     binding: Binding,

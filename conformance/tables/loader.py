@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from conformance import cache
 from conformance.errors import format_count
 from conformance.model import capability, vocabulary
 from conformance.model.case import Case, Flags, Step, Table
@@ -18,7 +19,14 @@ from conformance.model.rules import Registry
 from conformance.older_python import zip
 from conformance.tables import keys
 from conformance.tables.carried import with_carried
-from conformance.tables.expansion import MAX_CASES, PLACEHOLDER, bindings, slug, substitute
+from conformance.tables.expansion import (
+    MAX_CASES,
+    PLACEHOLDER,
+    bindings,
+    corrected,
+    slug,
+    substitute,
+)
 from conformance.tables.model_reader import read_array, read_model
 from conformance.tables.row import KEYS as PART_KEYS
 from conformance.tables.row import RowBody, read_row_body
@@ -63,28 +71,42 @@ def read_tables(
     folders: Iterable[Path],
     registry: Registry,
     root: Path,
+    stored: Mapping[Path, Table] | None = None,
 ) -> tuple[list[Table], list[Mistake]]:
     """Returns all valid tables in the verb folders under `folders`, sorted by path, and all mistakes. Paths in messages
-    are relative to `root` if they are below it."""
+    are relative to `root` if they are below it. `stored` are unchanged tables that were read before."""
     tables: list[Table] = []
     mistakes: list[Mistake] = []
     seen: dict[str, Case] = {}
-    for folder in folders:
-        for path in sorted(folder.glob("*/*.yaml")):
-            if path.name == RULES_FILE:
-                continue
+    for path in table_files(folders):
+        table = (stored or {}).get(path)
+        mistakes_here: list[Mistake] = []
+        if table is None:
             table, mistakes_here = read_table(path, display_path(path, root), registry)
-            for case in table.cases if table else ():
-                if case.id in seen:
-                    first = seen[case.id].location
-                    mistakes_here.append(
-                        Mistake(case.location, f"duplicate case id {case.id} (first at {first})"),
-                    )
-                seen.setdefault(case.id, case)
-            mistakes += mistakes_here
-            if table and not mistakes_here:
-                tables.append(table)
+        for case in table.cases if table else ():
+            if case.id in seen:
+                first = seen[case.id].location
+                mistakes_here.append(
+                    Mistake(case.location, f"duplicate case id {case.id} (first at {first})"),
+                )
+            seen.setdefault(case.id, case)
+        mistakes += mistakes_here
+        if table and not mistakes_here:
+            tables.append(table)
     return tables, mistakes
+
+
+def table_files(folders: Iterable[Path]) -> list[Path]:
+    """Returns the files of tables, in the order in which they are read."""
+    paths = [path for folder in folders for path in sorted(folder.glob("*/*.yaml"))]
+    return [path for path in paths if path.name != RULES_FILE]
+
+
+def digest_of_table(path: Path, root: Path) -> str:
+    """Returns the digest of a table's file and of its stored arrays. Raises OSError."""
+    files = [path, *sorted(path.parent.glob(f"{path.stem}-*.array"))]
+    shown = display_path(path, root).encode()
+    return cache.digest_of([shown, *(file.read_bytes() for file in files)])
 
 
 def read_table(path: Path, shown: str, registry: Registry) -> tuple[Table | None, list[Mistake]]:
@@ -209,6 +231,7 @@ class _Rows:
             return self._cases(row, fields)
         axes = self.reader.named(fields.get("each"), "each")
         rest = Node({key: node for key, node in fields.items() if key != "each"}, row.location)
+        rest = corrected(rest, axes, self.reader)
         used: set[str] = set()
         cases: list[Case] = []
         before = len(self.reader.mistakes)

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import pickle
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case, Table
 from conformance.model.rules import RULE_ID, Needs, Registry, Shown, controls, shown_of_rules
 from conformance.model.vocabulary import TIERS
+from conformance.older_python import zip
 from conformance.tables.health import CASES as OF_HEALTH
 from conformance.tables.health import HEALTH
 from conformance.tables.stray_files import not_run_once, stray_files
@@ -58,6 +60,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "cases"
 # the suffixes of the files in a folder of cases on which the suite depends
 _READ = (".yaml", ".yml", ".py", ".array")
+_RULES = "rules.yaml"  # as in rules_file.py, which is imported late
 # The modules of conformance/ on which the content of a suite depends.
 _READING = (
     "*.py",
@@ -138,10 +141,35 @@ def load_suite(extra: Sequence[Path] = (), names: Collection[str] = ()) -> Suite
         # after any error in the cached file, the tables are read again
         with contextlib.suppress(Exception):
             return _unpacked(path.read_bytes(), names)
-    suite = _read_suite(folders)
-    if name:
-        cache.store(name, _packed(suite))
+    if not name:
+        return _read_suite(folders)
+    latest = f"latest-{_digest_of_sources(folders, with_tables=False)}.json"
+    digests = _digests_of_tables(folders)
+    suite = _read_suite(folders, _stored_tables(latest, digests))
+    cache.store(name, _packed(suite))
+    data = {"suite": name, "tables": list(digests.values())}
+    cache.store(latest, json.dumps(data).encode())
     return suite
+
+
+def _digests_of_tables(folders: Sequence[Path]) -> Mapping[Path, str]:
+    from conformance.tables.loader import digest_of_table, table_files
+
+    with contextlib.suppress(OSError):  # `_read_suite` reports the error
+        return {path: digest_of_table(path, ROOT) for path in table_files(folders)}
+    return {}
+
+
+def _stored_tables(latest: str, digests: Mapping[Path, str]) -> Mapping[Path, Table]:
+    """Returns the unchanged tables of the suite that was read last with the same rules; none after any error."""
+    stored = cache.recalled(latest)
+    with contextlib.suppress(Exception):
+        path = cache.lookup(stored["suite"])
+        if path is not None:
+            suite = _unpacked(path.read_bytes(), ())
+            tables = dict(zip(stored["tables"], suite.tables, strict=True))
+            return {file: tables[digest] for file, digest in digests.items() if digest in tables}
+    return {}
 
 
 def _packed(suite: Suite) -> bytes:
@@ -161,16 +189,17 @@ def _unpacked(data: bytes, names: Collection[str]) -> Suite:
     return Suite(registry, tuple(read), sha256, unread)
 
 
-def _digest_of_sources(folders: Sequence[Path]) -> str:
-    """Returns a digest of the modules that read a suite, and of the suite's files. It does not depend on the version of
-    Python and on the directory of the project, so that a guest can use the suite that its host has read. Raises
-    OSError."""
+def _digest_of_sources(folders: Sequence[Path], *, with_tables: bool = True) -> str:
+    """Returns a digest of the modules that read a suite, and of the suite's files, or of its rules alone. It does not
+    depend on the version of Python and on the directory of the project, so that a guest can use the suite that its host
+    has read. Raises OSError."""
     parts = [os.fsencode(_from_root(folder)) for folder in folders]
     paths = [path for name in _READING for path in sorted((ROOT / "conformance").glob(name))]
     for folder in folders:
         for parent, directories, files in os.walk(folder):
             directories[:] = sorted(name for name in directories if not name.startswith("."))
-            paths += [Path(parent, name) for name in sorted(files) if name.lower().endswith(_READ)]
+            read = [name for name in sorted(files) if name.lower().endswith(_READ)]
+            paths += [Path(parent, name) for name in read if with_tables or name == _RULES]
     for path in paths:
         if path.is_file():
             parts += [os.fsencode(_from_root(path)), path.read_bytes()]
@@ -183,13 +212,13 @@ def _from_root(path: Path) -> Path:
     return path
 
 
-def _read_suite(folders: Sequence[Path]) -> Suite:
+def _read_suite(folders: Sequence[Path], stored: Mapping[Path, Table] | None = None) -> Suite:
     # Imported late: not needed if the suite comes from the cache.
     from conformance.tables.loader import read_tables
     from conformance.tables.rules_file import read_registry
 
     registry, mistakes = read_registry(folders, ROOT)
-    tables, mistakes_here = read_tables(folders, registry, ROOT)
+    tables, mistakes_here = read_tables(folders, registry, ROOT, stored)
     mistakes += mistakes_here
     mistakes += [mistake for folder in folders for mistake in stray_files(folder, ROOT)]
     mistakes += not_run_once(
