@@ -110,7 +110,7 @@ def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[s
         if console.is_file() and not console.is_symlink():
             contents[console.name] = _content(console)
     waivers_here = run.header.get("waivers")
-    path = waivers or (_of_run(folder, waivers_here["file"]) if waivers_here else None)
+    path = waivers or (_of_run(folder, waivers_here["file"], "--waivers") if waivers_here else None)
     if path:
         contents[WAIVERS] = _content(path)
         if not waivers_here:
@@ -121,7 +121,9 @@ def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[s
                 hint="name the run's file with --waivers",
             )
     named = run.header.get("profile")
-    if path := profile or (_of_run(folder, named["file"]) if named else _profile_of(folder)):
+    if path := profile or (
+        _of_run(folder, named["file"], "--profile") if named else _profile_of(folder)
+    ):
         contents[PROFILE] = _content(path)
         if named and hashlib.sha256(contents[PROFILE]).hexdigest() != named["sha256"]:
             raise UserError(
@@ -139,15 +141,19 @@ def _profile_of(folder: Path) -> Path | None:
     add_options(parser)
     profile = options_from(parser.parse_args(list(read_plan(folder).argv))).profile
     if profile:
-        return _of_run(folder, str(profile))
+        return _of_run(folder, str(profile), "--profile")
     return None
 
 
-def _of_run(folder: Path, name: str) -> Path:
-    """Returns the path of a file that a run has read. `name` may be relative to the directory where the run started."""
+def _of_run(folder: Path, name: str, flag: str) -> Path:
+    """Returns the path of a file that a run has read. `name` may be relative to the directory where the run started,
+    which a run that `judge` has written does not tell. Raises UserError that says which option names the file."""
+    path = Path(name)
     if (folder / PLAN).exists():
-        return Path(read_plan(folder).directory, name)
-    return Path(name)
+        path = Path(read_plan(folder).directory, name)
+    if not path.exists():
+        raise UserError(f"the run's file {path} is not there", hint=f"name it with {flag} FILE")
+    return path
 
 
 def _content(path: Path) -> bytes:

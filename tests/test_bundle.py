@@ -109,6 +109,17 @@ def test_waivers_changed_since_the_run_are_refused(eight_cases, tmp_path, cli):
     assert not (tmp_path / "run.rdma-cts.tar.xz").exists()
 
 
+def test_waivers_that_a_judged_run_does_not_find_can_be_named(eight_cases, tmp_path, cli):
+    """A run that judge has written does not tell where the file was."""
+    run = waived_run(eight_cases, tmp_path)
+    (run / "plan.json").unlink()
+    said = cli(2, "bundle", run).err
+    assert (
+        said == "rdma-cts: the run's file waivers.yaml is not there; name it with --waivers FILE\n"
+    )
+    cli(0, "bundle", run, "--waivers", tmp_path / "waivers.yaml")
+
+
 def test_equal_runs_give_identical_bundles(run, bundle, tmp_path, cli):
     elsewhere = shutil.copytree(run, tmp_path / "elsewhere")
     os.utime(elsewhere / "results.jsonl", (0, 0))

@@ -14,7 +14,7 @@ from conformance.tables.suite import ROOT
 from conformance.yamldoc import parsing
 from conformance.yamldoc.nodes import Node, TextError, plain
 from conformance.yamldoc.parsing import MAX_BYTES, MAX_DEPTH, read_bytes, read_file
-from conformance.yamldoc.reader import Reader
+from conformance.yamldoc.reader import Reader, suggestion
 from kinds import rows
 
 
@@ -252,3 +252,12 @@ def test_a_long_text_is_cut_in_the_message(text, why):
     with pytest.raises(ValueError, match=why) as caught:
         parse(text)
     assert len(str(caught.value)) < 250
+
+
+def test_a_part_of_a_name_is_answered_with_the_names_that_have_it():
+    names = ["blind-odd-region-one-byte-longer", "bind-beyond-region", "reg_mr"]
+    assert suggestion("odd-region", names) == f" (did you mean {names[0]}?)"
+    assert suggestion("reg_m", names) == " (did you mean reg_mr?)"
+    many = [f"{letter}-without-padding" for letter in "abcde"]
+    parts = "a-without-padding or b-without-padding or c-without-padding"
+    assert suggestion("padding", many) == f" (did you mean {parts}?)"

@@ -17,8 +17,13 @@ from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted
 T = TypeVar("T")
 
 
+_PART = 6  # characters; shorter parts occur in many names
+_MOST_PARTS = 3
+
+
 def suggestion(word: str, words: Collection[str]) -> str:
-    """Returns ` (did you mean X?)` if a known word is similar; else a list of the known words if there are few."""
+    """Returns ` (did you mean X?)` if a known word is similar or contains the word; else a list of the known words if
+    there are few."""
     import difflib  # imported late: only mistakes need it
 
     # Words are compared in lower case, so that remote_wirte is similar to REMOTE_WRITE.
@@ -27,6 +32,9 @@ def suggestion(word: str, words: Collection[str]) -> str:
     in_folder = [name for name in by_lower if name.startswith(folder + slash)] if slash else ()
     if (padded := re.sub(r"-(\d[a-z]?)$", r"-0\1", word)) in by_lower:  # REG-1 is REG-01
         return f" (did you mean {by_lower[padded]}?)"
+    parts = [name for lower, name in by_lower.items() if len(word) >= _PART and word in lower[1:]]
+    if parts:
+        return f" (did you mean {' or '.join(parts[:_MOST_PARTS])}?)"
     # Words in the same folder are compared first, because comparing with thousands of words takes seconds.
     if near := next(
         filter(
