@@ -37,6 +37,7 @@ from trial.kernel.trying import (
     NOT_COMPILED,
     NOT_LOADED,
     SURVIVED,
+    UNCHECKED,
     UNDECIDED,
     Finding,
     Trial,
@@ -279,8 +280,16 @@ def test_cases_that_detect_several_mutants_are_run_together_without_a_mutant():
 
 def test_the_case_that_detected_a_mutant_before_comes_first():
     trial = Driver({("one", OTHER.id): "REG-20"}).trial()
-    (finding,) = trial.try_each([mutant("one")], EVERY, {"one": {"by": [OTHER.id]}})
+    *_, finding = trial.try_each([mutant("one")], EVERY, {"one": {"by": [OTHER.id]}})
     assert (finding.outcome, finding.tried) == (BY_ITS_RULE, 1)
+
+
+def test_an_interrupted_trial_has_the_outcomes_that_are_not_checked_yet():
+    driver = Driver({(name, OWN.id): "REG-20" for name in ("one", "three")})
+    some = driver.trial().try_each([mutant("one"), mutant("two"), mutant("three")])
+    seen = [(finding.name, finding.outcome) for finding in itertools.islice(some, 3)]
+    assert seen == [("one", UNCHECKED), ("two", SURVIVED), ("three", UNCHECKED)]
+    assert outcomes(some) == {"one": BY_ITS_RULE, "three": BY_ITS_RULE}
 
 
 def test_a_kernel_crash_in_a_case_counts_as_detection():

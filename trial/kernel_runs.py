@@ -37,6 +37,7 @@ from trial.kernel.trying import (
     EQUIVALENT,
     FALSE_ALARM,
     SURVIVED,
+    UNCHECKED,
     UNDECIDED,
     Finding,
     Trial,
@@ -87,7 +88,8 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         for finding in _findings(trial, untried, arguments, before):
             findings[finding.name] = finding
             report.write(out, findings.values(), before)
-            if arguments.verbose or len(chosen) == 1:
+            decided = finding.outcome != UNCHECKED
+            if decided and (arguments.verbose or len(chosen) == 1):
                 print(
                     f"{report.line(finding)} ({finding.tried} cases, {finding.seconds:.0f} s)",
                     flush=True,

@@ -24,13 +24,14 @@ KILLED = (BY_ITS_RULE, ELSEWHERE)
 # The summary counts the mutants with these outcomes: cases were run, or should have been run, on these mutants.
 COUNTED = (*KILLED, trying.SURVIVED, trying.UNDECIDED, trying.BROKEN, trying.HANG)
 _NOT_RUN = (trying.NOT_LOADED, trying.NOT_COMPILED, trying.NO_FIT)
-_COLUMNS = (*COUNTED, *_NOT_RUN, EQUIVALENT, ACCEPTED, trying.FALSE_ALARM)
+_COLUMNS = (*COUNTED, *_NOT_RUN, EQUIVALENT, ACCEPTED, trying.FALSE_ALARM, trying.UNCHECKED)
 
 History = dict[str, dict[str, Any]]
 
 
 def read_history(folder: Path | None) -> History:
-    """Returns the findings of an earlier trial by mutant. Raises UserError (status 2) if its file cannot be read."""
+    """Returns the findings of an earlier trial by mutant, without those that an interruption left unchecked. Raises
+    UserError (status 2) if its file cannot be read."""
     if folder is None:
         return {}
     file = folder / f"{_NAME}.json"
@@ -38,7 +39,11 @@ def read_history(folder: Path | None) -> History:
         data = json.loads(file.read_text(encoding="utf-8"))
         if data["schema"] != SCHEMA:
             raise ValueError("it has a different schema")
-        return {entry["name"]: entry for entry in data["findings"]}
+        return {
+            entry["name"]: entry
+            for entry in data["findings"]
+            if entry["outcome"] != trying.UNCHECKED
+        }
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{file} cannot be read: {error}",

@@ -34,11 +34,12 @@ BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN = (
 HANG, NOT_LOADED, NOT_COMPILED, NO_FIT = "hang", "does not load", "does not compile", "does not fit"
 EQUIVALENT, ACCEPTED, FALSE_ALARM = "equivalent", "accepted", "false alarm"
 UNDECIDED = "undecided"  # a case fails with a combined module, but with neither half of it
+UNCHECKED = "unchecked"  # a case fails with the mutant, and has not been run without it yet
 _KINDS = (Kind.ROW, Kind.SWEEP, Kind.COMBINATIONS)  # of cases that a driver can fail
 TOGETHER = 22  # the most mutants in one module; permitted mutants have no limit, because all cases should pass
 _LOADS = 40  # the maximum number of modules loaded in one guest; each module leaves some resources allocated
 _PROGRESS_S = 60.0  # between two lines about a run of many cases
-_UNCHECKED = 6  # the number of mutants whose cases are run together without a mutant
+_TOGETHER_WITHOUT = 6  # the number of mutants whose cases are run together without a mutant
 _SLOW_S = 5.0  # a case that took longer is run after the others
 _TRIES = 3  # the number of attempts to run one case; after a guest is lost, a new guest is used
 
@@ -154,7 +155,8 @@ class Trial:
         only: Sequence[str] = (),
         before: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Iterator[Finding]:
-        """Tries each mutant in isolation, first with the cases that detected it before; compiles others meanwhile."""
+        """Tries each mutant in isolation, first with the cases that detected it before; compiles others meanwhile. A
+        mutant whose case has not been run without it yet has two findings, of which the first is UNCHECKED."""
         self._modules.begin([mutant] for mutant in mutants if not mutant.equivalent)
         mutants = list(mutants)
         while mutants:
@@ -163,18 +165,22 @@ class Trial:
                 (n for n, mutant in enumerate(mutants) if mutant.kills or mutant.leaks),
                 len(mutants),
             )
-            number = min(ending, _UNCHECKED) or 1
+            number = min(ending, _TOGETHER_WITHOUT) or 1
             part, mutants = mutants[:number], mutants[number:]
             self._unchecked = [] if ending else None
             first = [(before or {}).get(mutant.name, {}).get("by", ()) for mutant in part]
-            findings = [
-                self.try_alone(mutant, only, cases)
-                for mutant, cases in zip(part, first, strict=True)
-            ]
+            waiting: list[tuple[Mutant, Finding]] = []
+            for mutant, cases in zip(part, first, strict=True):
+                result = self.try_alone(mutant, only, cases)
+                if set(result.by) & set(self._unchecked or ()):
+                    waiting.append((mutant, result))
+                    yield replace(result, outcome=UNCHECKED)
+                else:
+                    yield result
             failing = self._fail_without(self._unchecked or ())
             self._unchecked = None
-            for mutant, finding in zip(part, findings, strict=True):
-                yield self.try_alone(mutant, only) if failing & set(finding.by) else finding
+            for mutant, result in waiting:
+                yield self.try_alone(mutant, only) if failing & set(result.by) else result
 
     def try_alone(
         self,
