@@ -29,6 +29,8 @@ _WHOLE_PACKETS = ("_FIRST", "_MIDDLE")
 _UNANSWERED = ("_FIRST", "_MIDDLE")
 _MORE_FOLLOWS = ("RDMA_READ_RESPONSE_FIRST", "RDMA_READ_RESPONSE_MIDDLE")
 _ATOMICS = ("COMPARE_SWAP", "FETCH_ADD")
+# An answer is awaited so often, each time for so many seconds and then until the sentinel is acknowledged.
+_LOOKS, _LOOK_S = 5, 0.02
 _TICK_S = 0.01  # the coarsest clock of a kernel, by which a timer may end too soon
 
 
@@ -181,19 +183,26 @@ class PacketScript(Script[WireEnd]):
         if silent_is_right:
             connection.end.settle()
         packets: list[Parsed] = []
-        packet = self._next(connection, 0 if silent_is_right else SILENCE_S)
-        while packet:
+        while packet := self._next_awaited(connection, bool(packets) or not silent_is_right):
             if not self._is_late(connection, sent, packet):
                 packets.append(packet)
                 if packet.operation not in _MORE_FOLLOWS:
                     break
-            waits = packets or not silent_is_right
-            packet = self._next(connection, SILENCE_S if waits else 0)
         self._note(sent.event, "answer", NOTHING, gets)
         if packets:
             self._answered(connection, sent, packets, self._seen[-1])
         else:
             self._sequence(connection).open[sent.offset] = (sent, self._seen[-1])
+
+    def _next_awaited(self, connection: _Connection, waits: bool) -> Parsed | None:
+        """Returns the next answer of the device. If it `waits`, None means that the device has processed many later
+        messages without an answer."""
+        looks = _LOOKS if waits else 0
+        for _ in range(looks):
+            if packet := self._next(connection, _LOOK_S):
+                return packet
+            connection.end.settle()
+        return self._next(connection, 0)
 
     def _answered(
         self,
