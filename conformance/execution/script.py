@@ -19,7 +19,7 @@ from conformance.execution.context import CaseContext, told
 from conformance.model.case import Step
 from conformance.model.observation import EventSeen, Observation
 from conformance.model.script import CALL, NOTHING, Event
-from conformance.model.vocabulary import BEGIN_BIND
+from conformance.model.vocabulary import BEGIN_BIND, SPARSE
 from conformance.verbs import ENUMS
 from conformance.wire.packet import Parsed
 
@@ -149,8 +149,14 @@ class Script(ABC, Generic[EndT]):
         return self._connections[name]
 
     def _memories(self) -> dict[str, Memory]:
-        context = self._context
-        return {**context.memory, **context.dmabufs, **context.buffers}
+        """Returns the memory that is filled and compared. Sparse memory may be longer than the machine's."""
+        context, kinds = self._context, self._context.case.given.memory
+        memories = {**context.memory, **context.dmabufs, **context.buffers}
+        return {
+            name: memory
+            for name, memory in memories.items()
+            if name not in kinds or kinds[name].kind != SPARSE
+        }
 
     def _fill(self) -> None:
         for number, (name, memory) in enumerate(self._memories().items()):

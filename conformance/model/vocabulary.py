@@ -35,6 +35,7 @@ TIERS = {
     "default": "every row, and the sweeps of moderate size",
     "exhaustive": "every row and every sweep",
 }
+SPARSE = "sparse"
 MEMORY_KINDS = {
     "anonymous": "private anonymous memory, readable and writable",
     "read_only": "private anonymous memory mapped without write permission",
@@ -44,7 +45,7 @@ MEMORY_KINDS = {
     "untouched": "private anonymous memory whose pages have not been accessed yet",
     "hole": "readable and writable memory whose second page is unmapped",
     "shared": "shared memory of an anonymous file, readable and writable",
-    "sparse": "private anonymous memory of any size, without reserved pages; no page has been accessed yet",
+    SPARSE: "private anonymous memory of any size, without reserved pages; no page has been accessed yet",
     "repeated": "a shared file of 1031 pages, mapped repeatedly, so that more bytes can be pinned than the file has",
     "huge": "memory of huge pages of the system's default size",
     "partly_huge": "memory whose first bytes are a huge page, and whose other pages are ordinary ones",
