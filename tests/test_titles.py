@@ -140,6 +140,14 @@ def test_defects_that_one_line_of_a_call_may_explain_stand_together():
         "ibv_rereg_mr with CHANGE_TRANSLATION+CHANGE_PD+CHANGE_ACCESS: bytes are lost or misplaced (rights)",
     ]
     assert (none, len(others)) == ("", 1)
+    site = ("copy_data", "rxe_mr_copy", "rdma_rxe", "rdma_rxe")
+    death = Fault(FaultKind.KERNEL_DIED, verb="traffic", site=site, changed=("CHANGE_ACCESS",))
+    crash: Any = {**record, "case": "rereg_mr/x", "verdict": "CRASH", "fault": death.as_data()}
+    crash["deviations"] = []
+    (dead, [crashed]), *rest = families_of(defects_of([record, crash]), lambda defect: defect)
+    assert dead == "ibv_rereg_mr: 1 symptom, perhaps of one cause with 2 of another severity"
+    assert crashed.title.startswith("kernel fault in copy_data, called by rxe_mr_copy")
+    assert f"{heading} with 1 of another severity" in [head for head, _ in rest]
 
 
 def test_the_title_of_a_wrong_completion_names_its_wrong_fields():

@@ -115,14 +115,15 @@ class Cause:
         of_call = self.key[0] in (Effect.ACCEPTED, Effect.REFUSED) and self.key[-1].startswith(
             "REREG-"
         )
-        if of_call or self.key[:2] == ("use", CHANGED):
-            return ("use", CHANGED)
+        if of_call or self.key[:2] == OF_CHANGE:
+            return OF_CHANGE
         if self.key[:2] == ("use", "region") and len(self.key) == _WITH_OPERATION:
             return self.key[:3]
         return ()
 
 
 CHANGED = "ibv_rereg_mr"
+OF_CHANGE = ("use", CHANGED)  # the family
 _WITH_OPERATION = 4  # the parts of the key of a cause that has an operation
 _NEWER_COMMAND = ("kernel core", "REG_MR")
 _ENDED_WINDOW = ("use", "ended window")

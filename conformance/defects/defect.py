@@ -7,23 +7,26 @@ successful call of the run.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import TypeVar
 
-from conformance.defects.cause import REGISTRATION, Cause, cause_of
+from conformance.defects.cause import CHANGED, OF_CHANGE, REGISTRATION, Cause, cause_of
 from conformance.defects.conditions import Condition, Granted, conditions, granted
 from conformance.defects.owner import UNKNOWN, Answering, answering_of
 from conformance.defects.severity import Severity, severity_of
 from conformance.defects.symptom import Symptom, symptoms_of
 from conformance.defects.words import Shorts, title_of, title_of_family
+from conformance.errors import format_count
 from conformance.model.fault import Effect
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS, Verdict
 
 _NONE: Shorts = {}
+_DEATHS = (Effect.KERNEL_DIED, Effect.KERNEL_ALARM, Effect.PROCESS_DIED, Effect.HUNG)
 _Item = TypeVar("_Item")
 _ByCause = Mapping[Cause, Sequence[Symptom]]
 
@@ -85,8 +88,11 @@ class Defect:
 
     @property
     def family(self) -> tuple[object, ...]:
-        """What a defect has in common with those that one line of the stack may explain; empty for most defects."""
-        family = self.causes[0].family
+        """What a defect has in common with those that one line of the stack may explain; empty for most defects. A death
+        in the cases of ibv_rereg_mr has its place as its cause, and belongs to the family of this call."""
+        family = self.causes[0].family or (
+            OF_CHANGE if all(map(_is_death_of_change, self.symptoms)) else ()
+        )
         return family and (*family, self.waived, self.of_stack)
 
     @property
@@ -159,18 +165,29 @@ def families_of(
     items: Iterable[_Item], defect_of: Callable[[_Item], Defect]
 ) -> Iterator[tuple[str, list[_Item]]]:
     """Yields items, such as defects, in their order; those of one family together, with a heading. A family consists of
-    neighbours with the same severity, so that an order by severity remains."""
+    neighbours with the same severity, so that an order by severity remains; the heading counts the others."""
+    items = list(items)
+    sizes = Counter(defect_of(item).family for item in items)
     for _, alike in groupby(items, key=lambda item: defect_of(item).severity):
         families: dict[object, list[_Item]] = {}
         for item in alike:
             defect = defect_of(item)
             families.setdefault(defect.family or defect.fingerprint, []).append(item)
         for members in families.values():
+            family = defect_of(members[0]).family
+            others = sizes[family] - len(members) if family[:2] == OF_CHANGE else 0
             heading = ""
-            if len(members) > 1:
-                title = title_of_family([defect_of(item).causes[0] for item in members])
-                heading = f"{title}: {len(members)} symptoms, perhaps of one cause"
+            if len(members) + others > 1:
+                title = title_of_family(family, [defect_of(item).causes[0] for item in members])
+                heading = f"{title}: {format_count(len(members), 'symptom')}, perhaps of one cause"
+                if others:
+                    heading += f" with {others} of another severity"
             yield heading, members
+
+
+def _is_death_of_change(symptom: Symptom) -> bool:
+    fault = symptom.fault
+    return fault.effect in _DEATHS and bool(fault.changed or fault.verb == CHANGED)
 
 
 def _merged(by_cause: _ByCause, succeeded: Granted) -> list[list[Cause]]:

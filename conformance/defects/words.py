@@ -12,6 +12,7 @@ from conformance.defects.cause import (
     BIND,
     CHANGED,
     INVALIDATION,
+    OF_CHANGE,
     REGISTRATION,
     Cause,
     group_of,
@@ -101,11 +102,11 @@ def title_of(
     return _TITLES[first.key[0]](first.key[1:], symptoms, shorts)
 
 
-def title_of_family(causes: Sequence[Cause]) -> str:
-    """Returns what several causes of one family (Cause.family) have in common."""
+def title_of_family(family: Sequence[object], causes: Sequence[Cause]) -> str:
+    """Returns what several causes of one family (Defect.family) have in common."""
     keys = [cause.key for cause in causes]
-    if causes[0].family[1] == CHANGED:
-        of_uses = [{*key[2].split("+")} for key in keys if key[:2] == ("use", CHANGED)]
+    if family[1] == CHANGED:
+        of_uses = [{*key[2].split("+")} for key in keys if key[:2] == OF_CHANGE]
         flags = set.intersection(*of_uses) if of_uses else set()
         return " with ".join([CHANGED, *(["+".join(sorted(flags))] if flags else [])])
     operations = ", ".join(key[-1] or "others" for key in keys)
