@@ -32,11 +32,12 @@ item() {
     fi
 }
 
-# The same of an item that takes minutes or hours.
+# The same of an item that takes minutes or hours, with the time at which it began.
 long_item() {
     if [ -n "$quick" ]; then
         echo "not run  $1"
     else
+        echo "began    $1 ($(date -u +%H:%M:%S) UTC)"
         item "$@"
     fi
 }
