@@ -254,7 +254,7 @@ class RunOptions:
     )
     against: Path | None = judging(
         None,
-        "list first what is new against this earlier run, such as one of the stack as shipped",
+        "list first what is new against this earlier run, such as one of the stack as shipped; `compare` has the status",
         "RUN",
         given_path,
         decides=False,

@@ -1,6 +1,7 @@
 """Tests the slice of the model's triples that a short run carries out, and the verdicts on rules of a case with
 combinations."""
 
+import functools
 import itertools
 from collections.abc import Sequence
 from contextlib import closing
@@ -74,6 +75,7 @@ def test_points_with_more_new_combinations_are_chosen_first():
     assert len(_combinations(few, 3)) > len(_combinations(others[-10:], 3))
 
 
+@functools.cache
 def _judged(lacking: str) -> Judged:
     with closing(ReferenceBench(Device())) as bench:
         seen = observe(SLICE, bench, lambda name: name != lacking, no_progress)
