@@ -126,8 +126,6 @@ class Lane:
 
     @property
     def in_words(self) -> str:
-        if not self._ran:
-            return "never run"
         nights = f"{self.seen:,} of {len(self._ran):,} nights"
         if SEEN in self.bad:
             word = SEEN

@@ -26,7 +26,7 @@ from conformance.older_python import zip
 from conformance.tables.suite import ROOT
 from made_history import run_of, write_run
 from reports import junit, ktap, markdown, summary, tmt
-from reports.digest import Digest, digest
+from reports.digest import Digest, digest, read
 from samples import numbered, recorded, result
 from test_terminal import HOSTILE
 
@@ -322,3 +322,11 @@ def test_the_summary_conforms_to_its_published_schema():
     for key, wrong in [("cases", {"GOOD": 1}), ("exit_status", "1"), ("violations", [{}])]:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({**data, key: wrong}, SUMMARY)
+
+
+def test_the_numbers_of_junit_are_those_of_the_headline():
+    run = read(ROOT / "docs/runs/rxe.jsonl.xz")
+    suite = parsed(junit.render([run]))
+    properties = {item.get("name"): item.get("value") for item in suite.iter("property")}
+    for severity in re.findall(r"[0-9]+ ([a-z: ]+) \(([0-9]+)\)", str(properties["headline"])):
+        assert properties[severity[0]] == severity[1]

@@ -32,7 +32,7 @@ from reports.history import (
     read_history,
 )
 from reports.history_page import NOT_RUN as NOTHING
-from reports.history_page import SEEN, HistoryPage
+from reports.history_page import SEEN, HistoryPage, page_of
 from samples import laid
 from test_under_test import bzimage
 
@@ -154,6 +154,14 @@ def test_a_cell_that_cannot_run_affects_only_itself(nights):
     assert "1 good, 1 not run (exit status 3)" in said
     nights.night(1, forky=GOOD_RUN, sid=WORSE)
     assert nights.outcomes("sid") == [BASELINE, NOT_RUN, REGRESSED]
+
+
+def test_a_stack_without_results_has_no_lane(nights):
+    nights.night(3, forky=GOOD_RUN, sid="rdma-cts: the mirror cannot be reached\n")
+    page = HistoryPage(nights.history)
+    tracks = [*page.rules, *(track for _, track in page.defects)]
+    assert {lane.name for track in tracks for lane in track.lanes} == {"forky"}
+    assert "never run" not in page_of(nights.history)
 
 
 @pytest.mark.parametrize(
