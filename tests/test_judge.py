@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bad_places import full_disk
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.kind import Kind
@@ -133,6 +134,17 @@ def test_a_rejudged_run_can_be_written(run, tmp_path, cli):
     assert {file.name for file in out.iterdir()} >= {"report.html", "junit.xml", "summary.json"}
     assert read_written(out).header["judged_again"]["suite"] == read_written(run).header["suite"]
     cli(2, "judge", run, "--out", out)
+
+
+@pytest.mark.parametrize("room", [0, 20_000])
+def test_a_full_disk_leaves_no_rejudged_run(run, room, tmp_path, cli):
+    out = tmp_path / "again"
+    with full_disk(room):
+        said = cli(3, "judge", run, "--out", out).err
+    assert said.startswith(f"rdma-cts: {out}")
+    assert said.count("\n") == 1
+    assert not out.exists()
+    cli(0, "judge", run, "--out", out)
 
 
 def test_a_run_of_which_only_the_results_were_kept_is_judged_without_its_sweeps(run, tmp_path, cli):

@@ -10,7 +10,7 @@ from conformance.errors import UserError
 from conformance.results.records import encode
 from conformance.tables.suite import VERSION
 from reports import digest, terminal
-from samples import header, user_error
+from samples import header, lines_of, user_error, written_records
 
 # Fields that the supervisor knows. Whatever a worker sends there, the run is recorded and can be read.
 OWN: dict[str, object] = {
@@ -75,6 +75,20 @@ def test_a_later_worker_with_such_a_fact_runs_no_case(stage, what):
     assert verdicts(recorded) == ["PASS", "CRASH", "MISSED", "MISSED"]
     assert said in recorded.results[2]["reason"]
     assert digest.read(stage.path.parent).footer
+
+
+@pytest.mark.parametrize("what", sorted(FACTS.keys() - {"other tables"}))
+def test_a_file_with_such_a_fact_is_refused_in_one_short_line(stage, what, cli):
+    """Another machine could have written the file."""
+    change, said = FACTS[what]
+    stage.play(ran(0, 1, 2, 3))
+    first, *rest = lines_of(stage.path.parent)
+    written_records([{**first, **change}, *rest], stage.path.parent)
+    for command in ("report", "judge", "bundle"):
+        error = cli(2, command, stage.path.parent).err
+        assert said in error
+        assert error.count("\n") == 1
+        assert len(error) < 500
 
 
 def test_a_command_that_a_user_could_copy_only_runs_cases(stage, monkeypatch):
