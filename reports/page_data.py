@@ -229,6 +229,8 @@ _OWN: Mapping[str, Callable[[Digest, ResultRecord], Any]] = {
 
 
 def _on_rules(record: ResultRecord) -> dict[str, str]:
+    if not record.get("rule_verdicts"):
+        return {}
     verdicts: dict[str, str] = {rule: verdict_on(rule, record) for rule in record["rules"]}
     if {*verdicts.values()} <= {record["effective"]}:
         return {}

@@ -85,7 +85,9 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]
     """Yields nested data as pairs of a dotted name and a text."""
     for key, value in data.items():
         name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
+        if isinstance(value, str):  # most values are texts, and a check for a Mapping is slow
+            yield name, value
+        elif isinstance(value, Mapping):
             yield from flat(value, f"{name}.")
         elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
             singular = name.removesuffix("s")
