@@ -162,6 +162,20 @@ def test_a_run_of_other_tables_that_left_cases_out_has_not_lost_them(tmp_path):
     assert (comparison.changes, comparison.untried) == ((), (1, 0))
 
 
+@pytest.mark.parametrize("tries, kind", [(False, "became unsupported"), (True, "fixed")])
+def test_a_race_that_is_not_seen_again_is_not_unsupported(tries, kind, tmp_path):
+    """By chance, more tries of the new run met no request in flight."""
+    space = {"axes": {"addr": ["buf"]}, "size": 9, "tries": tries}
+    old, new = {"FAIL": 3, "PASS": 5, "UNREACHABLE": 1}, {"PASS": 7, "UNREACHABLE": 2}
+    (case, *_) = SUITE.cases
+    comparison, status = changes(
+        tmp_path,
+        [result(case, "FAIL", space=space, points=old)],
+        [result(case, "PASS", space=space, points=new)],
+    )
+    assert ([change.kind for change in comparison], status) == ([kind], 0)
+
+
 def test_changes_under_test_come_before_changed_results():
     env = {
         "kernel": "6.12.1",
