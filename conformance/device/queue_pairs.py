@@ -21,11 +21,13 @@ from conformance.device.qp_states import Attr, ByManager, ByStates, events_of, m
 from conformance.device.remote_peer import Destination, RemoteDevice, RemoteDomain, RemoteQueue
 from conformance.errors import NotConnected
 from conformance.model.case import QpSpec
+from conformance.model.deadline import Wait
 from conformance.model.transport import IWARP
 from conformance.model.vocabulary import WINDOWS_POSTER
 from conformance.verbs import ENUMS
 
 QUEUE_DEPTH, _CQ_DEPTH = 16, 64
+_TURN_S = 0.001  # for which a wait for an event yields the processor, again and again
 # The number of SGEs for which queues are created if the device supports this number.
 ELEMENTS = 3
 # Attributes of the connection: local ACK timeout 4.096 us * 2^17 = 537 ms, three retries. On a busy host, an emulated
@@ -261,13 +263,11 @@ class DeviceQueue:
     def took_event(self, deadline_s: float | None) -> bool:
         """Receives and acknowledges an event. Returns False if there is no event by the deadline."""
         assert self._channel is not None
-        if not select.select(
-            [self.poster.channel],
-            [],
-            [],
-            self.deadline_s if deadline_s is None else deadline_s,
-        )[0]:
-            return False
+        limit = self.deadline_s if deadline_s is None else deadline_s
+        wait = Wait(limit)
+        while not select.select([self.poster.channel], [], [], min(limit, _TURN_S))[0]:
+            if wait.over():
+                return False
         self._channel.get_cq_event(self.cq)
         self.cq.ack_events(1)
         return True

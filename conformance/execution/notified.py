@@ -4,7 +4,7 @@ from typing import cast
 
 from conformance.bench.interface import NotifyingQueue
 from conformance.bench.work_requests import SIGNALED, SendRequest
-from conformance.execution.connection import SILENCE_S, post_receives
+from conformance.execution.connection import post_receives
 from conformance.execution.context import CaseContext, compared, result_of
 from conformance.execution.in_flight import NOT_COMPLETED
 from conformance.model.case import Step
@@ -12,7 +12,7 @@ from conformance.model.observation import Observation
 from conformance.model.vocabulary import EVENTS_ASKED
 from conformance.verbs import ENUMS
 
-_SOON_S = 0.1  # the time in which an event usually comes; a later event is found all the same
+_SOON_S = 0.1  # the time in which an event usually comes
 _SOLICITED = ENUMS["ibv_send_flags"].value_of("SOLICITED")
 
 
@@ -56,7 +56,8 @@ def message_notified(context: CaseContext, step: Step) -> Observation:
 
 def had_event(context: CaseContext, queue: NotifyingQueue, expected: bool) -> bool:
     """Whether the last completion of a queue raised an event. If a wanted event is late, another request raises a
-    second event. Events are delivered in order, so the first of two events is the late event."""
+    second event. Events are delivered in order, so the first of two events is the late event, and the second comes
+    soon after it."""
     if expected:
         if queue.took_event(_SOON_S):
             return True
@@ -65,4 +66,4 @@ def had_event(context: CaseContext, queue: NotifyingQueue, expected: bool) -> bo
     queue.completions(1)
     if not expected:
         return queue.took_event(0)
-    return queue.took_event(None) and queue.took_event(SILENCE_S)
+    return queue.took_event(None) and queue.took_event(_SOON_S)

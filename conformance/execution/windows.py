@@ -33,6 +33,8 @@ from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import NOT_AWAITED, Observation
 from conformance.model.vocabulary import BINDS
 
+_UNRELIABLE_S = 0.1  # in which a message over UC arrives, if it is not refused or lost
+
 
 def alloc_window(context: CaseContext, name: str, pd: str, kind: int) -> Observation:
     window, returned = context.bench.alloc_mw(context.pds[pd], kind)
@@ -271,8 +273,9 @@ def post_send_with_inv(context: CaseContext, step: Step) -> Observation:
         True,
         request,
     )
-    arrived = observation["wc"] == ["SUCCESS"] and pair.responder.kind in RELIABLE
-    if arrived:
+    if pair.responder.kind not in RELIABLE:
+        received = pair.responder.completions(1, _UNRELIABLE_S)
+    elif observation["wc"] == ["SUCCESS"]:
         received = pair.responder.completions(1)
     else:
         received = pair.responder.completions(1, SILENCE_S)
