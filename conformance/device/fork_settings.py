@@ -49,19 +49,27 @@ def observe(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str]
     return code, seen
 
 
+def prepare() -> None:
+    """Starts the program if it is not running, and waits until it has loaded its modules."""
+    _program()
+
+
 @functools.cache
 def _program() -> subprocess.Popen[str]:
     """Returns the running program. The program exits when this process exits, because its input is then closed."""
     # -S: this program needs no installed packages of Python.
     command = (sys.executable, "-S", "-m", "conformance.device.fork_settings")
     environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
-    return subprocess.Popen(
+    program = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         env=environment,
     )
+    assert program.stdout
+    program.stdout.readline()
+    return program
 
 
 @contextlib.contextmanager
@@ -128,6 +136,7 @@ def _print(result: object) -> None:
 
 
 def _main() -> None:
+    _print("ready")
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
