@@ -72,13 +72,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # Test files that take more than a few seconds, or need a package that the suite does not need; --quick omits them.
 _SLOW = """
-accessible attacks bisect_step bundle cache changed_bundles ci combinations contradictions damaged_nights
-derivation docs documented_commands evidence examiner explain extending extending_page faults
-findings fleet forged_bundles formats formats_1_0 freezing header help history hostile_host
-hostile_workers judge kernel_trial launcher loader_properties lost_hosts mails manners needs nightly
-nights_of_mutants old_results older_python one_conclusion open_outcomes own_builds owners
-packages page page_of_runs patches personas plugin preflight prepared_directories recorded_run
-reference remote_host reproducers resume schema sentences shards site sweeps template
+accessible attacks bisect_step bundle cache changed_bundles ci combinations connection contradictions
+covering_arrays damaged_nights derivation docs documented_commands evidence examiner explain extending
+extending_page faults findings fleet forged_bundles formats formats_1_0 freezing header help history
+hostile_host hostile_workers judge kernel_trial lab launcher loader_properties lost_connections lost_hosts
+mails manners needs nightly nights_of_mutants old_results older_python one_conclusion open_outcomes own_builds
+owners packages page page_of_runs patches peer_connection personas plugin preflight prepared_directories
+recorded_run reference remote_host reproducers resume schema sentences shards site slices sweeps template
 tests_of_peers trial tries user_environment
 """
 SLOW = frozenset(_SLOW.split())
