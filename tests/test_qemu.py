@@ -171,6 +171,19 @@ def test_kvm_is_used_if_the_kernel_starts_under_it(fake_qemu, tmp_path, monkeypa
     assert not fake_qemu.pid.exists(), "QEMU was started again"
 
 
+def test_a_test_boot_is_killed_with_the_program_that_started_it(fake_qemu):
+    """QEMU pauses after an internal error of KVM, and would never exit."""
+    fake_qemu.put("exec sleep infinity")
+    with killed_after(
+        b"begun\n",
+        "from pathlib import Path; from fixtures.guest import build, qemu\n"
+        "program = build.find_tool('qemu-system-x86_64'); print('begun', flush=True)\n"
+        "qemu.kernel_starts(program, Path('/nowhere'), qemu.AMD64)\n",
+    ):
+        await_true(lambda: fake_qemu.pid.exists() and fake_qemu.pid.read_text())
+    await_true(lambda: not fake_qemu.runs())
+
+
 def test_the_accelerator_can_be_named(monkeypatch):
     monkeypatch.setenv("RDMA_CTS_ACCEL", "kvm")
     assert qemu.choose("nothing", Path("/nowhere")) == "kvm"
