@@ -24,6 +24,7 @@ from trial.reference.device import Device
 from trial.running import on_the_reference
 
 KILLED = "reg_mr/killed_process/rdma-write-in-flight"
+_CALLS = 3  # of a process before its work is under way
 IPOIB, NVME = Owned(kernel="ib_ipoib", type="UD"), Owned(kernel="rdma_cm")
 MANAGEMENT = [Owned(kernel="ib_core", type="SMI"), Owned(kernel="ib_core", type="GSI")]
 
@@ -152,16 +153,17 @@ def test_what_a_kernel_cannot_count_is_omitted_and_not_zero(monkeypatch, tmp_pat
     assert counter.count() == {CQ: 1, MR: 1, PD: 1}
 
 
-def test_a_process_works_until_it_is_killed():
+def test_a_process_is_killed_as_soon_as_its_work_is_under_way():
     with mmap.mmap(-1, 1) as seen:
         counts: list[int] = []
 
-        def work() -> None:
-            seen[0] = 1
+        def work() -> bool:
+            seen[0] += 1
+            return seen[0] == _CALLS
 
         def count(process: int) -> dict[str, int]:
             """The child has objects before it works, and none after it has worked and was killed."""
-            assert seen[0] == bool(counts)
+            assert seen[0] == (_CALLS if counts else 0)
             counts.append(process)
             return dict.fromkeys((CQ, MR, PD), int(len(counts) == 1))
 
@@ -180,7 +182,7 @@ def test_a_rule_that_rests_on_counts_says_what_cannot_be_counted(monkeypatch):
         kernel.devices["mana_0"].objects = {kind: [Owned(process)] for kind in (CQ, MR, PD)}
         return netlink.count(process)
 
-    monkeypatch.setattr(ReferenceBench, "killed", lambda *_: killed(lambda: lambda: None, count))
+    monkeypatch.setattr(ReferenceBench, "killed", lambda *_: killed(lambda: lambda: True, count))
     (row,) = (case for case in load_suite().cases if case.id == KILLED)
     with closing(ReferenceBench(Device())) as bench:
         record = case_record(run_case(row, on_the_reference(bench)), load_suite().registry)

@@ -249,8 +249,9 @@ class Counted:
         return {"CQ": 0, "MR": regions, "PD": 0}
 
 
-def idle() -> None:
-    """What the process does until it is killed."""
+def idle() -> bool:
+    """What the process does before it is killed."""
+    return True
 
 
 def test_a_process_is_counted_alive_and_after_its_kill_until_nothing_is_left():

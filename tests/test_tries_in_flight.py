@@ -45,19 +45,25 @@ def test_a_request_was_in_flight_if_it_was_refused_or_is_not_complete(statuses, 
     assert seen["overlapped"] is overlapped
 
 
+READ = "dereg_mr/in_flight/rdma-read-in-flight"
+KILLED = "reg_mr/killed_process/rdma-read-in-flight"
+
+
 @pytest.mark.parametrize(
-    "attempts, number, verdict",
+    "name, attempts, number, verdict",
     [
-        pytest.param(["early"] * 2 + ["seen"] * 3 + ["moved"], 6, "FAIL", id="late"),
-        pytest.param(["moved"], 1, "FAIL", id="at-once"),
-        pytest.param(["seen", "early"] * 4, 7, "PASS", id="never"),
-        pytest.param(["early"] * 8, 8, "UNREACHABLE", id="not-in-flight"),
+        pytest.param(READ, ["early"] * 2 + ["seen"] * 3 + ["moved"], 6, "FAIL", id="late"),
+        pytest.param(READ, ["moved"], 1, "FAIL", id="at-once"),
+        pytest.param(READ, ["seen", "early"] * 4, 7, "PASS", id="never"),
+        pytest.param(KILLED, ["seen", "early"] * 4, 3, "PASS", id="a-process-for-each-try"),
+        pytest.param(READ, ["early"] * 31 + ["moved"], 32, "FAIL", id="late-and-quick"),
+        pytest.param(READ, ["early"] * 32, 32, "UNREACHABLE", id="not-in-flight"),
     ],
 )
 def test_a_case_with_requests_in_flight_is_tried_until_it_shows_a_violation(
-    run, monkeypatch, attempts, number, verdict
+    run, monkeypatch, name, attempts, number, verdict
 ):
-    name = "dereg_mr/in_flight/rdma-read-in-flight"
+    monkeypatch.setattr(runner, "_RACES_S", 3600.0)
     case = next(case for case in SUITE.cases if case.id == name)
     outcomes = {
         "early": awaited("0", False),
@@ -68,3 +74,13 @@ def test_a_case_with_requests_in_flight_is_tried_until_it_shows_a_violation(
     monkeypatch.setattr(runner, "set_up_and_call", call)
     assert run_case(case, run).judgement.verdict == verdict
     assert call.call_count == number
+
+
+def test_slow_tries_end_early(run, monkeypatch):
+    """On siw each try may wait for a request in the error state."""
+    call = Mock(return_value=awaited("0", False))
+    monkeypatch.setattr(runner, "set_up_and_call", call)
+    monkeypatch.setattr(runner, "_RACES_S", 0.0)
+    case = next(case for case in SUITE.cases if case.id == READ)
+    assert run_case(case, run).judgement.verdict == "UNREACHABLE"
+    assert call.call_count == 8

@@ -165,9 +165,9 @@ class DeviceBench(HostMemory):
         again.findings = self.device.findings
         return DeviceBench(again)
 
-    def killed(self, prepare: Callable[[Bench], Callable[[], object]]) -> Mapping[str, int]:
-        """Calls `prepare` and then what it returned in another process, and kills that process. Returns the counts of
-        objects that the kernel still reports for the killed process."""
+    def killed(self, prepare: Callable[[Bench], Callable[[], bool]]) -> Mapping[str, int]:
+        """Calls `prepare` in another process, and then what it returned until this returns True. That process is then
+        killed. Returns the counts of objects that the kernel still reports for the killed process."""
         return other_process.killed(lambda: prepare(self._again()), self.device.netlink.count)
 
     def exporter(self, request: str, dmabuf: DmaBuf) -> int:

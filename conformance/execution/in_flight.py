@@ -26,10 +26,11 @@ from conformance.wire.statuses import FLUSHED
 
 # The number of requests in flight; a queue has room for sixteen requests.
 REQUESTS = 12
-ROUNDS = 8  # rounds of REQUESTS requests each, while a second thread discards pages
+ROUNDS = 2  # rounds of REQUESTS requests each, while a second thread discards pages
 NOT_COMPLETED, NOT_POSTED = "no completion", "not posted"
 # lengths; 0: the range's length
 _OPCODES = {"RDMA_WRITE": 0, "RDMA_READ": 0, "ATOMIC_FETCH_AND_ADD": 8}
+_ATOMICS = [operation for operation, length in _OPCODES.items() if length]
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
 
 
@@ -56,27 +57,47 @@ def _prepared(context: CaseContext, step: Step) -> tuple[Queue, Part, SendReques
     return queue, Part(scratch.addr, length), request
 
 
-def _refused(context: CaseContext, queue: Queue, request: SendRequest) -> int:
-    """Posts the requests. Returns the errno of the first refused request (some devices refuse in the error state), or
-    0."""
+def _in_front(context: CaseContext, step: Step) -> SendRequest:
+    """Returns an RDMA WRITE of `length` bytes to other memory. Atomics behind it are in flight until it is complete."""
+    pair, (length,) = context.pair_of(step), context.numbers(step.arguments, "length")
+    near = context.harness.scratch(pair.requester.pd, length, "in front")
+    far = context.harness.scratch(pair.responder.pd, length, "far in front", _RIGHTS)
+    return SendRequest("RDMA_WRITE", 0, (near,), rkey=far.rkey, remote_addr=far.addr)
+
+
+def _refused(
+    context: CaseContext,
+    queue: Queue,
+    request: SendRequest,
+    first: SendRequest | None = None,
+) -> int:
+    """Posts REQUESTS requests; the first of them is `first`, if given. Returns the errno of the first refused request
+    (some devices refuse in the error state), or 0."""
+    requests = [first or request, *[request] * (REQUESTS - 1)]
     posted = (
-        queue.post_send(request._replace(wr_id=context.next_wr_id())).value for _ in range(REQUESTS)
+        queue.post_send(request._replace(wr_id=context.next_wr_id())).value for request in requests
     )
     return next(filter(None, posted), 0)
 
 
-def _post(context: CaseContext, queue: Queue, request: SendRequest) -> None:
-    if refused := _refused(context, queue, request):
+def _post(
+    context: CaseContext,
+    queue: Queue,
+    request: SendRequest,
+    first: SendRequest | None = None,
+) -> None:
+    if refused := _refused(context, queue, request, first):
         raise SetupRefused("posting a request", errno_name(refused))
 
 
 def post_traffic(context: CaseContext, step: Step) -> Observation:
     """Posts REQUESTS requests on a range over a pair of the case, and does not wait for completions. With `lkey`, the
     owner of the range posts the requests, with the range as local memory. Without `lkey`, the peer posts the requests,
-    with the range as remote memory."""
+    with the range as remote memory. The first of the peer's atomics is an RDMA WRITE instead."""
     queue, other, request = _prepared(context, step)
     context.in_flight[str(step.arguments["qp"])] = (queue, other)
-    _post(context, queue, request)
+    first = _in_front(context, step) if request.opcode in _ATOMICS else None
+    _post(context, queue, request, first)
     return told("0")
 
 
@@ -164,7 +185,7 @@ def _accessed(memory: Memory, other: Part) -> str:
 
 class _Flow:
     """Keeps REQUESTS requests in flight. `unfinished` has one byte, which another process can read: whether a request
-    was not complete when this process last looked, and none has failed."""
+    was not complete when this process last looked, and none had failed."""
 
     def __init__(
         self,
@@ -176,27 +197,30 @@ class _Flow:
         self._context, self._queue, self._request = context, queue, request
         self._unfinished, self._outstanding, self._has_failed = unfinished, 0, False
 
-    def go_on(self) -> None:
+    def go_on(self) -> bool:
+        """Looks, and then posts requests in place of those that are complete. Returns the new value of `unfinished`."""
         complete = self._queue.completions(self._outstanding, 0)
         self._outstanding -= len(complete)
         self._has_failed |= any(completion.status != "SUCCESS" for completion in complete)
-        self._unfinished[0] = self._outstanding > 0 and not self._has_failed
+        is_unfinished = self._outstanding > 0 and not self._has_failed
+        self._unfinished[0] = is_unfinished
         while self._outstanding < REQUESTS and not self._has_failed:
             request = self._request._replace(wr_id=self._context.next_wr_id())
             self._has_failed = self._queue.post_send(request).value != 0
             self._outstanding += not self._has_failed
+        return is_unfinished
 
 
 def killed_in_flight(context: CaseContext, step: Step) -> Observation:
-    """Kills another process that has set up this case and posts requests until its end. Adds to `left_behind` the
-    objects that the kernel has not released for the killed process. `overlapped` is whether a request was not complete
-    when the process last looked."""
+    """Kills another process that has set up this case, as soon as it sees a request of its own that is not complete. Adds
+    to `left_behind` the objects that the kernel has not released for the killed process. `overlapped` is whether it saw
+    such a request."""
     # Imported late, because procedure.py imports this module.
     from conformance.execution.procedure import set_up
 
     with mmap.mmap(-1, 1) as unfinished:  # shared with the other process
 
-        def prepare(bench: Bench) -> Callable[[], object]:
+        def prepare(bench: Bench) -> Callable[[], bool]:
             there = CaseContext(context.case, bench)
             set_up(there)
             queue, _, request = _prepared(there, step)

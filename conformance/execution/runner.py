@@ -69,11 +69,13 @@ class CaseRun:
 
 NOT_JUDGED = Judgement("", "")
 # How often a case with requests in flight is tried at most until they are in flight during its call. With one emulated
-# processor, the kernel may complete all requests before the program runs again.
-_RACES = 8
+# processor, the kernel may complete all requests before the program runs again. After _SLOW_RACES tries, it is tried
+# again only while all tries together have lasted less than _RACES_S.
+_RACES, _SLOW_RACES, _RACES_S = 32, 8, 0.5
 # How often the requests of such a case are in flight at most. A violation may depend on the moment of the call: two runs
 # then agree more often.
 _OVERLAPS = 4
+_KILLED_OVERLAPS = 2  # if each try starts a process, which takes ten times as long as another try
 
 
 class LastCounts:
@@ -196,14 +198,18 @@ def run_calls(case: Case, run: RunContext, progress: Progress) -> CaseRun:
 
 def _raced(case: Case, run: RunContext, attempt: Callable[[], Observation]) -> Observation:
     """Returns the observation of a case. If its requests are in flight during its call, it is tried until it shows a
-    violation, at most _OVERLAPS times; the last such observation counts."""
+    violation, at most _OVERLAPS or _KILLED_OVERLAPS times; the last such observation counts."""
     overlapped = []
-    for _ in range(_RACES):
+    most = _KILLED_OVERLAPS if case.when.call == "killed_in_flight" else _OVERLAPS
+    until = time.monotonic() + _RACES_S
+    for number in range(_RACES):
+        if number >= _SLOW_RACES and time.monotonic() >= until:
+            break
         seen = attempt()
         if was_too_fast(seen):
             continue
         overlapped.append(seen)
-        if not was_in_flight(seen) or len(overlapped) == _OVERLAPS:
+        if not was_in_flight(seen) or len(overlapped) == most:
             break
         if conclude(case, run.basis, seen)[0].verdict != Verdict.PASS:
             break
