@@ -1,7 +1,8 @@
 """Runs in a guest that stands for a host with a device; prints one line of JSON for test_host_device.py. Without an
 argument it tests refused devices, a process that dies, and a process that hangs; an audit hook in each Python process
-logs the files that are written and the addresses that are bound. With a number N it tests --isolate, a closed terminal,
-a clock that jumps, two devices that share the cases, and N kills of each process at random moments."""
+logs the files that are written and the addresses that are bound. With a number N it does the named PARTS: it tests
+--isolate, a closed terminal, a clock that jumps, two devices that share the cases, and N kills of each process at random
+moments."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -309,31 +310,30 @@ def shared() -> dict[str, Any]:
     return facts
 
 
-def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
-    """Makes runs, and kills each at a random moment: the supervisor (`commands`), or the processes with `word`."""
+def killed(who: str, moments: int, took: float) -> list[dict[str, Any]]:
+    """Makes runs, and kills each at a random moment: the "supervisor", or the process under test, "pytest"."""
     facts = []
     dice = random.Random(7)
     for number in range(moments):
         moment = dice.uniform(0.0, took)
-        while not (outcome := killed_after(moment, word, f"killed{word}{number}")):
+        while not (outcome := killed_after(moment, who, f"killed-{who}-{number}")):
             moment /= 2  # the run had ended: it was faster than the first
         facts.append(outcome)
         print("MOMENT", round(moment, 2), json.dumps(outcome), flush=True)
     return facts
 
 
-def killed_after(moment: float, word: str, out: str) -> dict[str, Any]:
+def killed_after(moment: float, who: str, out: str) -> dict[str, Any]:
     """Makes a run, kills it at this moment, and resumes it; returns nothing if the run had ended before."""
     shutil.rmtree(out, ignore_errors=True)
     with subprocess.Popen(command(*CHOSEN, "--out", out), stdout=subprocess.DEVNULL) as begun:
         time.sleep(moment)
-        await_rarely(lambda: processes(word) or begun.poll() is not None)
+        victims = [begun.pid]
+        if who == "pytest":
+            await_rarely(lambda: processes("--rdma-stream") or begun.poll() is not None)
+            victims = processes("--rdma-stream")
         if begun.poll() is not None:
             return {}
-        if word == "commands":
-            victims = [begun.pid]
-        else:
-            victims = processes(word)
         for pid in victims:
             with suppress(ProcessLookupError):  # it has just ended
                 os.kill(pid, signal.SIGKILL)
@@ -351,20 +351,30 @@ def killed_after(moment: float, word: str, out: str) -> dict[str, Any]:
     return {"victims": len(victims), "status": status, "sessions": sessions, "same": same}
 
 
+def shared_while_in_use() -> dict[str, Any]:
+    with held():
+        return shared()
+
+
+# What the script does, by its name; `moments` is the number of kills, and `took` the seconds of an undisturbed run.
+PARTS: dict[str, Callable[[int, float], Any]] = {
+    "isolated": lambda moments, took: isolated(),
+    "closed": lambda moments, took: closed(),
+    "jumps": lambda moments, took: [jumped(hours) for hours in (-1, 1)],
+    "shared": lambda moments, took: shared_while_in_use(),
+    "supervisor": lambda moments, took: killed("supervisor", moments, took),
+    "pytest": lambda moments, took: killed("pytest", moments, took),
+}
+
+
 def tell() -> None:
-    """Runs the checks that the command line selects, and prints their results."""
+    """Does what the command line names, and prints the results."""
+    facts: dict[str, Any]
     if sys.argv[1:]:
         moments, took = int(sys.argv[1]), unbroken()
-        facts: dict[str, Any] = {
-            "isolated": isolated(),
-            "closed": closed(),
-            "jumps": [jumped(hours) for hours in (-1, 1)],
-            "footer": footer("unbroken"),
-        }
-        with held():
-            facts["shared"] = shared()
-        facts["supervisor"] = killed("commands", moments, took)
-        facts["pytest"] = killed("--rdma-stream", moments, took)
+        facts = {"footer": footer("unbroken")}
+        for part in sys.argv[2:]:
+            facts[part] = PARTS[part](moments, took)
     else:
         facts = {"in use": in_use(), "stuck": stuck()}
     print("RESULT", json.dumps(facts), flush=True)

@@ -92,29 +92,38 @@ def test_a_run_writes_only_into_its_directory_and_opens_no_port(outputs):
 MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))
 
 
+def told_of(folders: Folders, *parts: str) -> Any:
+    """Boots a guest that does these parts of the script. Each part takes minutes."""
+    place = folders.mktemp("host")
+    settings = "PYTHONDONTWRITEBYTECODE="
+    return told_by("on_a_host.py", place, str(MOMENTS), *parts, settings=settings)
+
+
 @pytest.fixture(scope="module")
 def disturbed(tmp_path_factory: Folders) -> Any:
-    return told_by(
-        "on_a_host.py",
-        tmp_path_factory.mktemp("host"),
-        str(MOMENTS),
-        settings="PYTHONDONTWRITEBYTECODE=",
-    )
+    return told_of(tmp_path_factory, "isolated", "closed", "shared")
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: Folders) -> Any:
+    return told_of(tmp_path_factory, "supervisor", "pytest")
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("who", ["supervisor", "pytest"])
-def test_a_kill_at_any_moment_loses_nothing(disturbed, who):
-    assert len(disturbed[who]) == MOMENTS
-    for output in disturbed[who]:
+def test_a_kill_at_any_moment_loses_nothing(killed, who):
+    assert len(killed[who]) == MOMENTS
+    for output in killed[who]:
         assert output["same"], output
 
 
 @pytest.mark.nightly
-def test_a_clock_that_jumps_by_an_hour_during_a_run_changes_nothing(disturbed):
-    for output in disturbed["jumps"]:
+def test_a_clock_that_jumps_by_an_hour_during_a_run_changes_nothing(tmp_path_factory):
+    told = told_of(tmp_path_factory, "jumps")
+    assert len(told["jumps"]) == 2
+    for output in told["jumps"]:
         assert output["running"]
-        assert output["footer"] == disturbed["footer"]
+        assert output["footer"] == told["footer"]
         assert 0 <= output["duration"] < 3600
 
 
