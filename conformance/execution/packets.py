@@ -60,6 +60,8 @@ class _Sequence:
 
 
 class PacketScript(Script[WireEnd]):
+    receive_s = _LOOKS * _LOOK_S
+
     def __init__(self, context: CaseContext, step: Step) -> None:
         super().__init__(context, step)
         self._sent: list[_Sent] = []
@@ -309,6 +311,12 @@ class PacketScript(Script[WireEnd]):
             numbers["addr"] += arrived * connection.end.mtu
             numbers["length"] -= arrived * connection.end.mtu
         return self._differences(packet, numbers)
+
+    def _receives(self, connection: _Connection, event: Event) -> None:
+        arrived = connection.receive_completions or NOTHING in event.words
+        if not arrived and not connection.poll(_LOOK_S):
+            connection.end.settle()  # only packets that were sent before complete a receive
+        super()._receives(connection, event)
 
     def _answer_device(self, connection: _Connection, event: Event) -> None:
         numbers, names = self._numbers(event), event.names

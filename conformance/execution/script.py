@@ -92,7 +92,10 @@ def _status(completion: Completion | None) -> str:
 
 
 class Script(ABC, Generic[EndT]):
-    """A script that is being executed. `subject` is the last operation that the peer sent or the device posted."""
+    """A script that is being executed. `subject` is the last operation that the peer sent or the device posted. After
+    `receive_s` seconds a receive that must complete is missing."""
+
+    receive_s = SILENCE_S
 
     def __init__(self, context: CaseContext, step: Step) -> None:
         self._context = context
@@ -255,7 +258,7 @@ class Script(ABC, Generic[EndT]):
             queue = connection.sent_completions
         else:
             queue = connection.receive_completions
-        deadline_s = SILENCE_S
+        deadline_s = SILENCE_S if sends else self.receive_s
         if NOTHING in event.words:
             connection.end.settle()
             deadline_s = _AT_ONCE_S
