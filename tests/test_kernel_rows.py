@@ -1,5 +1,6 @@
 """Tests that rows and sweeps whose calls are all commands of the kernel run in a process without libibverbs and its providers: a
-provider that changes the code of the process that loads it cannot change their results."""
+provider that changes the code of the process that loads it cannot change their results. With --verify-calls, it gets no
+PASS for the other rows either."""
 
 import shutil
 from collections import Counter
@@ -16,6 +17,7 @@ from samples import laid
 # Soft-RoCE fails both with EINVAL. The second has traffic, and therefore runs beside the provider.
 OF_THE_KERNEL = "advise_mr/codes/region-of-another-pd@uverbs"
 BESIDE = "advise_mr/asynchronous/prefetch-of-a-region-of-another-pd@uverbs"
+HONEST = "rereg_mr/revocation/pd-by-lkey@uverbs"  # as BESIDE, but the provider does not change it
 SWEEP = "advise_mr/advice_space/advice-and-flags@uverbs"
 POINT = f"{SWEEP}#access=LOCAL_WRITE,advice=PREFETCH,flags=none,range=whole"
 # Reports, for each ioctl of RDMA, whether the process has mapped libibverbs or a provider.
@@ -66,7 +68,8 @@ def test_a_provider_cannot_change_a_row_of_the_kernel(tmp_path):
         "--overlay",
         overlay,
         *watched,
-        only=(OF_THE_KERNEL, SWEEP, POINT, BESIDE),
+        "--verify-calls",
+        only=(OF_THE_KERNEL, SWEEP, POINT, BESIDE, HONEST),
     )
     assert done.returncode == 1, done.stdout + done.stderr
     results = {result["case"]: result for result in read_written(out).results}
@@ -75,8 +78,11 @@ def test_a_provider_cannot_change_a_row_of_the_kernel(tmp_path):
     # With the attack, nearly all points of the sweep would have a wrong errno.
     assert results[SWEEP]["points"]["PASS"] > results[SWEEP]["points"]["FAIL"]
     assert results[POINT]["verdict"] == "PASS"
-    # the attack succeeds beside the provider
+    # Beside the provider the attack succeeds, but the kernel has returned another result.
     assert results[BESIDE]["observed"]["errno"] == "EPERM"
+    assert results[BESIDE]["verdict"] == "BROKEN"
+    assert "the kernel" in results[BESIDE]["reason"]
+    assert results[HONEST]["verdict"] == "PASS"
     mapped = (out / "console.log").read_text().split("MAPPED ")[1:]
     assert {line.split()[0] for line in mapped} == {"True", "False"}
     assert mapped[-1].startswith("False")
