@@ -60,12 +60,13 @@ def test_a_result_that_no_call_had_is_a_contradiction(observed, calls, said):
     assert said in contradiction(CASE, observed, calls)
 
 
-def test_libibverbs_issues_a_command_in_either_form():
+def test_libibverbs_issues_a_command_in_either_form_and_can_refuse_it_itself():
     through_library = replace(CASE, entry="libibverbs")
-    assert contradiction(through_library, REFUSED, [Call(None, -22)]) == ""
-    assert contradiction(through_library, REFUSED, [Call(9, -22)]) == ""
-    assert contradiction(through_library, REFUSED, [Call(13, -22)])
-    assert contradiction(through_library, REFUSED, [])
+    assert contradiction(through_library, GRANTED, [Call(None, 0)]) == ""
+    assert contradiction(through_library, GRANTED, [Call(9, 0)]) == ""
+    assert contradiction(through_library, GRANTED, [Call(13, 0)])
+    assert contradiction(through_library, GRANTED, [])
+    assert contradiction(through_library, REFUSED, []) == ""
 
 
 # The trace of a guest

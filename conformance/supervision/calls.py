@@ -33,8 +33,10 @@ class Call:
 def contradiction(case: Case, observed: Observation, calls: Sequence[Call] | None) -> str:
     """Returns why the traced calls do not support the observation of a row whose result comes from the kernel; empty if
     they do. libibverbs may issue the command of a verb by write() or by ioctl(), a row at the entry uverbs only by
-    write()."""
+    write(). A refusal of libibverbs is not compared: it refuses many calls itself."""
     if observed.get("layer") != "kernel" or "errno" not in observed:
+        return ""
+    if observed["errno"] and case.entry != "uverbs":
         return ""
     if calls is None:
         return "the kernel's trace of the calls of this case is missing"
