@@ -4,7 +4,8 @@
 # KEPT is a directory that the CI system stores between nights; KEPT/STACK is the last run without a regression.
 # Results, reports, summary.md and comparison.txt are written to out/STACK. The summary is also appended to the file that
 # GITHUB_STEP_SUMMARY names. Exit status: that of `rdma-cts compare` if it is not 0 (1: something has regressed); else
-# that of `rdma-cts run`, with 0 in place of 1 (violations). Without results there is no comparison, and 1 stays 1.
+# that of `rdma-cts run`, with 0 in place of 1 (violations). Without results there is no comparison, and 1 stays 1. If the
+# run did not begin, its exit status and its line are the last ones: results of an earlier run in out/STACK do not count.
 set -eu
 
 suite=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
@@ -16,9 +17,20 @@ stack=$1 kept=$2
 shift 2
 out=out/$stack
 
+digest() {
+    [ ! -s "$out/results.jsonl" ] || cksum <"$out/results.jsonl"
+}
+
+earlier=$(digest)
+rm -f "$out/comparison.txt" "$out/summary.md"
 status=0
 "$suite/rdma-cts" run --guest --stack "$stack" --yes --quiet --out "$out" "$@" || status=$?
 [ -s "$out/results.jsonl" ] || exit "$status"
+case $status in
+    0 | 1) ;;
+    2 | 4) exit "$status" ;; # the run did not begin
+    *) [ "$(digest)" != "$earlier" ] || exit "$status" ;;
+esac
 [ "$status" != 1 ] || status=0 # an earlier violation is not a regression
 
 if [ -e "$kept/$stack/results.jsonl" ]; then

@@ -194,6 +194,23 @@ def test_a_cell_whose_run_is_incomplete_or_does_not_begin_has_its_status_and_is_
     assert (mistaken.returncode, mistaken.stderr[:28]) == (2, "usage: sh ci/stack.sh STACK ")
 
 
+@pytest.mark.parametrize("status", [2, 3, 4])
+def test_a_run_that_does_not_begin_says_nothing_about_the_results_of_an_earlier_run(
+    scripts, status
+):
+    scripts.will(0, verdicts("PASS"))
+    assert scripts.call("stack.sh", "forky", "kept").returncode == 0
+    results = (scripts.root / "out/forky/results.jsonl").read_bytes()
+    scripts.will(status)
+    summary = scripts.root / "step-summary"
+    done = scripts.call("stack.sh", "forky", "kept", GITHUB_STEP_SUMMARY=str(summary))
+    assert (done.returncode, done.stdout) == (status, "")
+    assert not summary.exists()
+    assert (scripts.root / "out/forky/results.jsonl").read_bytes() == results
+    for name in ("comparison.txt", "summary.md"):
+        assert not (scripts.root / "out/forky" / name).exists()
+
+
 @pytest.mark.parametrize("variables, shard", rows("shards_of_engines"))
 def test_the_variables_of_each_engine_select_the_shard(scripts, variables, shard):
     environment = dict(variable.split("=") for variable in variables.split())
