@@ -269,10 +269,7 @@ def defect_of(digits: str, run: Digest | None, option: str) -> tuple[Defect, Dig
             hint=f"give {option} RUN",
         )
     digits = digits.lower()
-    matches = []
-    for defect in run.violations.defects:
-        if defect.is_called(digits):
-            matches.append(defect)
+    matches = Defect.called(digits, run.violations.defects)
     if len(matches) != 1:
         names = ", ".join(defect.fingerprint for defect in matches)
         if names:

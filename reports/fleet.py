@@ -15,7 +15,7 @@ from conformance.errors import format_count
 from conformance.model.verdict import VIOLATIONS
 from conformance.older_python import zip
 from reports.environment import called
-from reports.history import Facts
+from reports.history import Facts, first_names_of
 from reports.html import environment
 
 FILE_NAME, DATA, DRAIN = "fleet.html", "fleet.json", "drain.sh"
@@ -67,15 +67,11 @@ class Node:
 
     @cached_property
     def traits(self) -> Mapping[str, str]:
-        """The facts that should be the same on equal nodes, by name."""
+        """The facts that should be the same on equal nodes, by name; without the defects."""
         facts = self.facts
         if facts is None:
             return {}
-        defects = {
-            f"defect {defect.fingerprint} ({defect.title})": "seen" for defect in facts.defects
-        }
         return {
-            **defects,
             **facts.rules,
             **{f"case {case}": "violated" for case in facts.violating},
             **{f"capability {name}": text for name, text in facts.capabilities.items()},
@@ -161,10 +157,35 @@ class Group:
         facts = [node.facts for node in self.nodes if node.facts]
         return {called(name) for these in facts for name in these.hashes}
 
+    @cached_property
+    def _defects(self) -> Mapping[str, Mapping[str, str]]:
+        """The defects of each node as facts, by the name of the node. A defect has one name on all nodes, with its most
+        frequent title: the title also depends on what else the run of a node shows."""
+        defects = [defect for node in self.nodes if node.facts for defect in node.facts.defects]
+        first_names = first_names_of(defects)
+        titles: dict[str, Counter[str]] = {}
+        for defect in defects:
+            titles.setdefault(first_names[defect.fingerprint], Counter())[defect.title] += 1
+        called_here = {}
+        for first, count in titles.items():
+            ((title, _),) = count.most_common(1)
+            called_here[first] = f"defect {first} ({title})"
+        return {
+            node.name: {
+                called_here[first_names[defect.fingerprint]]: "seen"
+                for defect in node.facts.defects
+            }
+            for node in self.nodes
+            if node.facts
+        }
+
     def _traits(self) -> Iterator[Difference]:
-        names = dict.fromkeys(name for node in self.nodes for name in node.traits)
+        traits = {
+            node.name: {**self._defects.get(node.name, {}), **node.traits} for node in self.nodes
+        }
+        names = dict.fromkeys(name for of_node in traits.values() for name in of_node)
         for name in names:
-            values = {node.name: node.traits.get(name, "") for node in self.nodes}
+            values = {node: of_node.get(name, "") for node, of_node in traits.items()}
             (usual, most), *rest = Counter(values.values()).most_common()
             if most * 2 <= len(values) and len(values) > 2:
                 continue  # no value is usual

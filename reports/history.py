@@ -114,10 +114,27 @@ class KnownDefect:
         return self.fingerprints[0]
 
 
-def _defect(data: Any) -> KnownDefect:
+def first_names_of(defects: Iterable[KnownDefect]) -> Mapping[str, str]:
+    """Returns for each fingerprint of the defects the name of its defect: the fingerprint with which the first of them
+    is called. Defects that share a fingerprint are one defect, also if a third one joins them."""
+    first_names: dict[str, str] = {}
+    for defect in defects:
+        earlier = [first_names[name] for name in defect.fingerprints if name in first_names]
+        first, *joined = dict.fromkeys(earlier) or [defect.fingerprint]
+        for name, called_first in first_names.items() if joined else ():
+            if called_first in joined:
+                first_names[name] = first
+        first_names.update(dict.fromkeys(defect.fingerprints, first))
+    return first_names
+
+
+def _defect(data: Any, names: Set[str]) -> KnownDefect:
+    """Returns a defect of a summary. `names` are the fingerprints with which the summary calls its defects: what an
+    older summary lists as another name of this defect can be one of them."""
     first = data["first"]
+    also = [name for name in map(_text, data["also"]) if name not in names]
     return KnownDefect(
-        (_text(data["fingerprint"]), *map(_text, data["also"])),
+        (_text(data["fingerprint"]), *also),
         _text(data["severity"]),
         _text(data["title"]),
         tuple(map(_text, data["rules"])),
@@ -172,13 +189,14 @@ class Facts:
             _text(case) for violation in data["violations"] for case in violation["cases"]
         )
         defects = []
+        names = {_text(defect["fingerprint"]) for defect in data["defects"]}
         apart = [0, 0, 0]
         for defect in data["defects"]:
             reasons = (defect.get("of_stack"), defect["waived"], defect.get("unconfirmed"))
             if any(reasons):
                 apart[list(map(bool, reasons)).index(True)] += 1
             else:
-                defects.append(_defect(defect))
+                defects.append(_defect(defect, names))
         return Facts(
             _text(data["conclusion"]),
             data["complete"] is True,

@@ -27,6 +27,7 @@ from reports.history import (
     History,
     KnownDefect,
     changes,
+    first_names_of,
     format_night,
     since,
 )
@@ -328,24 +329,17 @@ class HistoryPage:
         return sorted(tracks, key=lambda pair: (not pair[1].is_bad, _rank(pair[0].severity)))
 
     @cached_property
-    def _known(self) -> tuple[dict[str, KnownDefect], dict[str, str]]:
+    def _known(self) -> tuple[Mapping[str, KnownDefect], Mapping[str, str]]:
         """Two mappings. The first has each defect by its first fingerprint, as described in the latest night with this
         defect, but with its worst severity of all nights. The second maps each fingerprint to its defect's first."""
+        cells = sorted(self.history.cells, key=lambda cell: cell.night)
+        defects = [defect for cell in cells if cell.facts for defect in cell.facts.defects]
+        first_names = first_names_of(defects)
         latest: dict[str, KnownDefect] = {}
-        first_names: dict[str, str] = {}
-        for cell in sorted(self.history.cells, key=lambda cell: cell.night):
-            for defect in cell.facts.defects if cell.facts else ():
-                first = next(
-                    (
-                        first_names[fingerprint]
-                        for fingerprint in defect.fingerprints
-                        if fingerprint in first_names
-                    ),
-                    defect.fingerprint,
-                )
-                first_names |= dict.fromkeys(defect.fingerprints, first)
-                shown = [entry.severity for entry in (latest.get(first), defect) if entry]
-                latest[first] = replace(defect, severity=min(shown, key=_rank))
+        for defect in defects:
+            first = first_names[defect.fingerprint]
+            shown = [entry.severity for entry in (latest.get(first), defect) if entry]
+            latest[first] = replace(defect, severity=min(shown, key=_rank))
         return latest, first_names
 
     def known_as(self, defect: Defect | KnownDefect) -> str:

@@ -1,6 +1,7 @@
 """Tests of the page that compares the hosts of a lab."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +69,23 @@ def test_the_name_of_a_host_does_not_become_markup_of_the_page():
     text = page(Fleet((Node("<script>x</script>", problem="<i>why</i>", group="<b>"),))).decode()
     assert "<script>" not in text
     assert "<i>why" not in text
+
+
+def test_a_defect_is_the_same_on_all_nodes_whatever_its_title():
+    """The title says more if the run also shows what the defect breaks; the fingerprint stays."""
+    nodes = [node(name, ["FAIL", "PASS", "PASS"], "same") for name in "abc"]
+    facts = nodes[1].facts
+    assert facts is not None
+    (defect,) = facts.defects
+    longer = replace(defect, title=f"{defect.title}, valid requests are refused")
+    nodes[1] = replace(nodes[1], facts=replace(facts, defects=(longer,)))
+    assert [*differences(Fleet(tuple(nodes)))] == []
+    merged = replace(defect, fingerprints=("0123456789ab", defect.fingerprint))
+    nodes[1] = replace(nodes[1], facts=replace(facts, defects=(merged,)))
+    assert [*differences(Fleet(tuple(nodes)))] == []
+    other = replace(defect, fingerprints=("0123456789ab",))
+    nodes[1] = replace(nodes[1], facts=replace(facts, defects=(other,)))
+    assert [line.split()[:3] for line in differences(Fleet(tuple(nodes)))] == [
+        ["b:", "defect", defect.fingerprint],
+        ["b:", "defect", other.fingerprint],
+    ]

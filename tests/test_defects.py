@@ -32,9 +32,13 @@ from conformance.tables.suite import load_suite
 from kinds import REPORTS
 from recorded_reference import record as recorded_run
 from reports.digest import read
+from reports.explanations import defect_of
+from reports.html import Page
+from reports.summary import as_data
 from trial.catalogue import named
 
 RUNS = Path(__file__).with_name("recorded_violations")
+RECORDED = sorted((*RUNS.glob("*.jsonl"), *Path(__file__).parents[1].glob("docs/runs/*.jsonl.xz")))
 
 
 # The defects of forky. Trackers and waivers of users contain these fingerprints, which therefore must not change.
@@ -301,3 +305,26 @@ def test_one_missing_check_is_one_defect_however_it_is_shown(rules, fault, known
     assert cause_of(symptom).fingerprint == known
     others = replace(symptom, fault=replace(fault, operation="SEND_ONLY", verb="wire"))
     assert cause_of(others).fingerprint != known
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name)
+def test_each_counted_defect_has_one_identity_and_one_row(path):
+    """A fingerprint is that of one defect only, the summary and the page count the same defects, and `explain` accepts
+    the fingerprint of each."""
+    run = read(path)
+    defects = run.violations.defects
+    names = [name for defect in defects for name in defect.fingerprints]
+    assert len(names) == len(set(names)) >= len(defects) > 0
+    families = [rows for listed in Page([run]).listed.values() for rows in listed]
+    assert sum(len(members) for _, members in families) == len(defects)
+    assert len(as_data(run)["defects"]) == len(defects)
+    for defect in defects:
+        assert defect_of(defect.fingerprint, run, "--run") == (defect, run)
+
+
+def test_a_whole_fingerprint_names_the_defect_that_has_it_first():
+    first, second, *_ = read(RUNS / "forky.jsonl").violations.defects
+    merged = replace(first, causes=(*first.causes, *second.causes))
+    assert Defect.called(second.fingerprint, (merged, second)) == [second]
+    assert Defect.called(second.fingerprint[:6], (merged, second)) == [merged, second]
+    assert Defect.called(second.fingerprint[:3], (merged, second)) == []

@@ -68,9 +68,17 @@ class Defect:
         only some of these causes."""
         return tuple(name for cause in self.causes for name in cause.fingerprints)
 
-    def is_called(self, digits: str) -> bool:
-        """Whether one of the fingerprints begins with these digits, at least 4."""
-        return len(digits) > 3 and any(name.startswith(digits) for name in self.fingerprints)
+    @staticmethod
+    def called(digits: str, defects: Iterable[Defect]) -> list[Defect]:
+        """Returns the defects with a fingerprint that begins with these digits, at least 4. A whole fingerprint names
+        the defect whose first one it is, even if another defect has it, too."""
+        called = []
+        for defect in defects:
+            if defect.fingerprint == digits:
+                return [defect]
+            if len(digits) > 3 and any(name.startswith(digits) for name in defect.fingerprints):
+                called.append(defect)
+        return called
 
     @cached_property
     def severity(self) -> Severity:

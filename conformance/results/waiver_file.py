@@ -318,7 +318,7 @@ def waivers_text(
 
 def _called(digits: str, defects: Sequence[Defect]) -> list[Defect]:
     """Returns the defect with this fingerprint, or with these first digits of it; an empty list without one."""
-    called = [defect for defect in defects if defect.is_called(digits)]
+    called = Defect.called(digits, defects)
     if len(called) > 1:
         names = ", ".join(defect.fingerprint for defect in called)
         raise UserError(f"{digits} matches several defects: {names}")
