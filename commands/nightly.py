@@ -390,9 +390,9 @@ def _cell(
     try:
         morning = _compared(history, *_ran(cell, options, yes))
     except UserError as error:
-        morning = _failed(cell, error)
+        morning = _failed(history, cell, error)
     except Exception as error:
-        morning = _failed(cell, crash_report(error, folder))
+        morning = _failed(history, cell, crash_report(error, folder))
     try:
         write_atomically(folder / OUTCOME_FILE, morning.outcome.encoded())
     except (
@@ -404,9 +404,9 @@ def _cell(
     return morning.outcome, list(morning.lines())
 
 
-def _failed(cell: Cell, error: UserError) -> Morning:
+def _failed(history: History, cell: Cell, error: UserError) -> Morning:
     outcome = replace(cell.outcome, reason=str(error).splitlines()[0])
-    return Morning(History(cell.folder), replace(cell, outcome=outcome))
+    return Morning(history, replace(cell, outcome=outcome))
 
 
 def _ran(cell: Cell, options: RunOptions, yes: bool) -> tuple[Cell, Digest | None]:

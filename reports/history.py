@@ -55,7 +55,7 @@ OUTCOMES: Mapping[str, str] = {
     NOT_RUN: "there are no results",
     RUNNING: "there are no results yet, because the night has not finished",
 }
-_COMPARABLE = (BASELINE, GOOD)
+COMPARABLE = (BASELINE, GOOD)
 
 
 @dataclass(frozen=True)
@@ -371,7 +371,7 @@ class History:
         return [
             cell
             for cell in reversed(self.ran(name, before))
-            if cell.outcome.outcome in _COMPARABLE and cell.outcome.selection == selection
+            if cell.outcome.outcome in COMPARABLE and cell.outcome.selection == selection
         ]
 
 

@@ -21,7 +21,6 @@ from reports.comparison import CHANGED, KINDS, kind_of
 from reports.digest import read
 from reports.history import (
     OUTCOMES,
-    REGRESSED,
     Cell,
     Facts,
     History,
@@ -34,6 +33,7 @@ from reports.history import (
 from reports.html import FILE_NAME as REPORT
 from reports.html import environment
 from reports.rule_verdicts import RuleFacts
+from reports.standing import Standing, standing
 
 SEEN, NOT_SEEN, NOT_RUN = "seen", "not seen", ""
 # the state of a defect, by the value of Facts.known
@@ -243,9 +243,20 @@ class HistoryPage:
         return []
 
     @property
+    def unchanged(self) -> str:
+        """What is known of a latest night without changes."""
+        missing = [cell.name for cell in self.last if not cell.facts]
+        if len(missing) == len(self.last):
+            return "This night has no results."
+        if missing:
+            return f"Nothing changed in this night, which has no results of {', '.join(missing)}."
+        return "Nothing changed in this night."
+
+    @property
     def last_outcomes(self) -> str:
         count = Counter(cell.outcome.outcome for cell in self.last)
-        return ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
+        texts = [f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome]]
+        return ", ".join(texts) or "no cell"
 
     def changed_in(self, night: str) -> Mapping[str, Sequence[News]]:
         """Returns the changes in a night by their kind, in the order of KINDS: first those of the defects, and then
@@ -268,21 +279,18 @@ class HistoryPage:
             by_kind[item.kind].append(item)
         return {kind: changes for kind, changes in by_kind.items() if changes}
 
-    def since_good(self, cell: Cell) -> list[News]:
-        """Returns the defects of a cell that regressed which its last good night did not have, if the latest change of
-        their lane is of an earlier night than the cell's. They are the reason for its outcome."""
-        news = []
-        for defect, track in self.defects if cell.outcome.outcome == REGRESSED else ():
-            for lane in track.lanes:
-                steps = [step for step in lane.steps if step.night > cell.outcome.against]
-                if (
-                    lane.name == cell.name
-                    and lane.is_bad
-                    and steps
-                    and steps[-1].night < cell.night
-                ):
-                    news.append(News(track, lane, steps[-1], defect))
-        return news
+    @cached_property
+    def regressions(self) -> list[Standing]:
+        """The regressions of earlier nights that no later night has shown to be fixed, also of cells that did not run
+        in the latest night. Defects of the latest night are left out: they are among its changes."""
+        standing_now = []
+        for name in self.history.names:
+            for item in standing(self.history, name):
+                if item.since < self.nights[-1]:
+                    old = tuple(entry for entry in item.defects if entry.since < self.nights[-1])
+                    if old or item.rest:
+                        standing_now.append(replace(item, defects=old))
+        return standing_now
 
     @cached_property
     def statements(self) -> Mapping[str, RuleFacts]:

@@ -42,8 +42,10 @@ from reports.history import (
     since,
 )
 from reports.history import UNDECIDED as NOT_DECIDED
+from reports.standing import standing
 from reports.text import format_rules
 
+STANDING = "regressed in an earlier night and not fixed"
 NO_LONGER_SEEN, IN_FEWER_CASES, KNOWN = "no longer seen", "in fewer cases", "known, and now worse"
 # The most lines of each kind of change, for the changes of one defect and for others; `rdma-cts compare` shows all.
 _MOST_OF_DEFECT, _MOST = 3, 5
@@ -89,9 +91,23 @@ class Morning:
         if self.good is not None:
             for kind in _WITHOUT_DEFECT:
                 yield from self._changes(kind, self.good.of(kind))
+        if outcome.outcome in (NOT_RUN, NOT_DECIDED):
+            yield from self._standing()
         if self.good is not None and self.good.changes:
             runs = (str(run.directory) for run in (self.good.old, self.good.new))
             yield f"    all: {shlex.join([PROGRAM, 'compare', '--all', '--unlike-tables', *runs])}"
+
+    def _standing(self) -> Iterator[str]:
+        """Yields a line for each defect of earlier regressions of which this run says nothing."""
+        for regression in standing(self.history, self.cell.name):
+            for entry in regression.defects:
+                defect = entry.defect
+                shown = self.cell.facts and self.cell.facts.shows(set(defect.fingerprints))
+                if shown is None:
+                    what = f"{defect.severity}  {defect.fingerprint}  {defect.title} ({format_rules(defect.rules)})"
+                    yield _line(STANDING, entry.when, what)
+            if self.run is None and regression.rest:
+                yield _line(STANDING, f"since {format_night(regression.since)}", regression.rest)
 
     def _worse(self, good: Comparison) -> Iterator[str]:
         new = {kind: good.defects[kind] for kind in (*NEW_KINDS, NOT_TRIED)}

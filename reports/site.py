@@ -177,7 +177,7 @@ class Site(HistoryPage):
         outcomes = {cell.outcome.outcome for cell in self.last}
         if REGRESSED in outcomes:
             colour = _RED
-        elif outcomes <= {GOOD, BASELINE}:
+        elif outcomes and outcomes <= {GOOD, BASELINE}:
             colour = _GREEN
         else:
             colour = _GREY

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -25,7 +26,17 @@ from kinds import Folders
 from made_history import RULES, SUITE, run_of, write_run
 from reports import history_page, summary
 from reports.digest import digest
-from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, Cell, Outcome, read_history, since
+from reports.history import (
+    BASELINE,
+    GOOD,
+    NOT_RUN,
+    REGRESSED,
+    UNDECIDED,
+    Cell,
+    Outcome,
+    read_history,
+    since,
+)
 from reports.history_page import HistoryPage
 from samples import registry
 
@@ -306,5 +317,58 @@ def test_a_stack_that_is_still_regressed_says_by_what(tmp_path):
     text = " ".join(history_page.page_of(read_history(history)).split())
     assert "forky, regressed in an earlier night and not fixed:" in text
     assert text.index("not fixed:") < text.index("Nothing changed in this night.")
+    assert "since 2026-05-02 03:17, seen in 2 of 3 nights; REG-01" in text
+    assert "never seen before" not in text
     keep(history, 3, "forky", Outcome(GOOD, against=name_of(0)), run_of({}))
     assert "not fixed:" not in history_page.page_of(read_history(history))
+
+
+def empty(history: Path) -> None:
+    (history / name_of(3)).mkdir()
+
+
+def not_run(history: Path) -> None:
+    keep(history, 3, "forky", Outcome(NOT_RUN, reason="no network"))
+
+
+def not_run_and_good_outcome_damaged(history: Path) -> None:
+    not_run(history)
+    (history / name_of(0) / "forky" / "cell.json").write_text("{")
+
+
+def cut_short(history: Path) -> None:
+    run = run_of({}, complete=False, count=1)
+    keep(history, 3, "forky", Outcome(UNDECIDED, against=name_of(0)), run)
+
+
+LAST_NIGHTS = (empty, not_run, not_run_and_good_outcome_damaged, cut_short)
+
+
+def regressed_twice(history: Path) -> Path:
+    keep(history, 0, "forky", Outcome(BASELINE), run_of({}))
+    for night in (1, 2):
+        keep(history, night, "forky", Outcome(REGRESSED, against=name_of(0)), run_of({1: "FAIL"}))
+    return history
+
+
+@pytest.mark.parametrize("last_night", LAST_NIGHTS)
+def test_a_regression_stays_in_sight_until_a_night_shows_that_it_is_fixed(tmp_path, last_night):
+    history = regressed_twice(tmp_path / "history")
+    last_night(history)
+    assert main(["report", "--history", str(history), "--site", str(tmp_path / "site")]) == 0
+    index = (tmp_path / "site" / "index.html").read_text()
+    for page in (history_page.page_of(read_history(history)), index):
+        text = " ".join(page.split())
+        assert "forky, regressed in an earlier night and not fixed:" in text
+        assert "since 2026-05-02 03:17, seen in 2 of " in text
+        assert "Nothing changed in this night.</p>" not in text or last_night is cut_short
+    keep(history, 4, "forky", Outcome(GOOD, against=name_of(0)), run_of({}))
+    assert "not fixed:" not in history_page.page_of(read_history(history))
+
+
+def test_a_standing_regression_against_a_lost_night_does_not_vanish(tmp_path):
+    history = regressed_twice(tmp_path / "history")
+    not_run(history)
+    shutil.rmtree(history / name_of(0))
+    text = " ".join(history_page.page_of(read_history(history)).split())
+    assert "by what is unknown: the last good night (2026-05-01 03:17) cannot be read" in text

@@ -64,6 +64,18 @@ def test_a_regression_is_new_in_one_night_known_in_the_next_and_fixed_in_the_thi
     assert against == ["", *[nights.history.nights[0]] * 3]
 
 
+def test_the_mail_of_a_night_without_results_has_the_standing_regression(nights):
+    nights.night(0, forky=run_of({}), sid=GOOD_RUN)
+    nights.night(1, forky=GOOD_RUN, sid=WORSE)
+    first = format_night(nights.history.nights[1])
+    said = nights.night(3, forky="no network", sid="no network")
+    still = f"    regressed in an earlier night and not fixed, since {first}"
+    assert f"{still}, seen in 1 of 2 nights: valid refused  " in said
+    assert f"{still}: 1 case of known defects, the first is {CASE}" in said
+    nights.night(0, forky=run_of({}), sid=GOOD_RUN)
+    assert "not fixed" not in nights.night(3, forky="no network", sid="no network")
+
+
 def test_earlier_regressions_of_a_case_are_counted(nights):
     for status, verdicts in ((0, {}), (1, {3: "FAIL"}), (0, {}), (1, {3: "FAIL"})):
         said = nights.night(status, forky=run_of(verdicts))

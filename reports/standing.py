@@ -1,0 +1,148 @@
+"""Finds the standing regressions of a history: those that no later night has shown to be fixed. A night without results
+fixes nothing, and a good night whose outcome cannot be read still says by what a later night has regressed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from conformance.errors import UserError, format_count
+from reports.history import (
+    COMPARABLE,
+    REGRESSED,
+    Cell,
+    Facts,
+    History,
+    KnownDefect,
+    facts_of,
+    format_night,
+    known_nights,
+    since,
+)
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class StandingDefect:
+    """A defect that the last good night did not have. `since` is the first night of its latest unbroken series."""
+
+    defect: KnownDefect
+    since: str
+    seen: int
+    nights: int
+
+    @property
+    def when(self) -> str:
+        nights = format_count(self.nights, "night")
+        return f"since {format_night(self.since)}, seen in {self.seen} of {nights}"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A regression of a cell. `since` is the first night that regressed, and `good` the last good night before it.
+    `cases` violate rules since then, but belong to no new defect. `is_good_known` is whether the facts of the good
+    night are known."""
+
+    name: str
+    since: str
+    good: str
+    defects: tuple[StandingDefect, ...]
+    cases: tuple[str, ...]
+    is_good_known: bool
+
+    @property
+    def rest(self) -> str:
+        """What the defects do not say; empty if they say all."""
+        if not self.is_good_known:
+            good = format_night(self.good) if self.good else "unknown"
+            what = "what else regressed" if self.defects else "by what"
+            return f"{what} is unknown: the last good night ({good}) cannot be read"
+        if self.cases:
+            return f"{format_count(len(self.cases), 'case')} of known defects, the first is {self.cases[0]}"
+        if not self.defects:
+            return "no case is newly violated; `rdma-cts compare` of the two nights shows the difference"
+        return ""
+
+
+def standing(history: History, name: str) -> list[Standing]:
+    """Returns the standing regressions of a cell, at most one for each selection of cases."""
+    by_selection: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in history.of(name):
+        if cell.facts:
+            by_selection.setdefault(cell.outcome.selection, []).append(cell)
+    return [
+        regression
+        for cells in by_selection.values()
+        for regression in _of_selection(history, name, cells)
+    ]
+
+
+def _of_selection(history: History, name: str, cells: Sequence[Cell]) -> Iterator[Standing]:
+    places = [place for place, cell in enumerate(cells) if cell.outcome.outcome in COMPARABLE]
+    after = cells[places[-1] + 1 :] if places else cells
+    regressed = [cell for cell in after if cell.outcome.outcome == REGRESSED]
+    if not regressed:
+        return
+    night = regressed[-1].outcome.against or (cells[places[-1]].night if places else "")
+    good = _facts_in(history, name, night)
+    defects = tuple(_defects(cells, regressed, good))
+    told = {case for entry in defects for case in entry.defect.cases}
+    cases = tuple(_cases(cells, regressed, good, told)) if good else ()
+    is_fixed = good and not defects and not cases and _is_complete_after(cells, regressed[-1])
+    if not is_fixed:
+        yield Standing(name, regressed[0].night, night, defects, cases, good is not None)
+
+
+def _facts_in(history: History, name: str, night: str) -> Facts | None:
+    """Returns the facts of a cell in a night, even if its outcome cannot be read; None if they cannot be read."""
+    for cell in history.of(name):
+        if cell.night == night:
+            with suppress(UserError):
+                return cell.facts or facts_of(cell.folder)
+    return None
+
+
+def _defects(
+    cells: Sequence[Cell], regressed: Sequence[Cell], good: Facts | None
+) -> Iterator[StandingDefect]:
+    told: set[str] = set()
+    for defect in _latest_first(cells, regressed, lambda facts: facts.defects):
+        fingerprints = set(defect.fingerprints)
+        if not told.isdisjoint(fingerprints):
+            continue
+        told |= fingerprints
+        has = known_nights(cells, partial(Facts.shows, fingerprints=fingerprints))
+        if good:
+            is_new = not good.shows(fingerprints)
+        else:
+            is_new = not all(has.values())
+        if is_new and (first := since(has, cells[-1].night)):
+            yield StandingDefect(defect, first, sum(has.values()), len(has))
+
+
+def _cases(
+    cells: Sequence[Cell], regressed: Sequence[Cell], good: Facts, told: set[str]
+) -> Iterator[str]:
+    violating = _latest_first(cells, regressed, lambda facts: sorted(facts.violating))
+    for case in dict.fromkeys(violating):
+        if case not in told and not good.violates(case):
+            has = known_nights(cells, partial(Facts.violates, case=case))
+            if since(has, cells[-1].night):
+                yield case
+
+
+def _latest_first(
+    cells: Sequence[Cell], regressed: Sequence[Cell], of: Callable[[Facts], Iterable[Item]]
+) -> Iterator[Item]:
+    """Yields what the runs since the first regressed night have, the latest run first."""
+    for cell in reversed(cells):
+        if cell.facts and cell.night >= regressed[0].night:
+            yield from of(cell.facts)
+
+
+def _is_complete_after(cells: Sequence[Cell], regressed: Cell) -> bool:
+    return any(cell.facts and cell.facts.complete for cell in cells if cell.night > regressed.night)
