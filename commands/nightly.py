@@ -244,7 +244,8 @@ def _own_builds(options: RunOptions) -> Iterator[str]:
 
 
 def _cut_short(history: History) -> Iterator[str]:
-    """Yields a line if the last night has cells without an outcome: a night that is killed cannot report that itself."""
+    """Yields a line if the last night has cells without an outcome: a night that is killed cannot report that itself,
+    and a full disk has no room for the outcome."""
     unfinished = [
         cell.name
         for cell in history.cells
@@ -255,10 +256,11 @@ def _cut_short(history: History) -> Iterator[str]:
         booted_s = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         booted = f"{datetime.fromtimestamp(booted_s, UTC):%Y%m%dT%H%M%SZ}"
         if booted > night:
-            cause = f"this machine was started again at {format_night(booted)}"
+            why = f"; this machine was started again at {format_night(booted)}"
         else:
-            cause = "a signal ended it, or it was killed, for example for lack of memory"
-        yield f"the last night, {format_night(night)}, was cut short before the end of {', '.join(unfinished)}: {cause}"
+            why = ": a signal or a kill ended the night, for example for lack of memory, or the disk was full"
+        cells = ", ".join(unfinished)
+        yield f"the last night, {format_night(night)}, has no {OUTCOME_FILE} of {cells}{why}"
 
 
 def _prune(history: History, keep: int) -> None:
@@ -428,9 +430,12 @@ def _ran(cell: Cell, options: RunOptions, yes: bool) -> tuple[Cell, Digest | Non
     failed = replace(cell, outcome=replace(cell.outcome, reason=f"{ended}; see {log}"))
     try:
         run = read(cell.folder)
-    except UserError:
+    except UserError as error:
         if (cell.folder / RESULTS).exists():
-            raise
+            if status in (0, 1):
+                raise
+            reason = f"{ended}; {str(error).splitlines()[0]}; see {log}"
+            failed = replace(cell, outcome=replace(cell.outcome, reason=reason))
         return failed, None
     # The results can be complete although the run has failed later, such as on a full disk.
     if status not in (0, 1, run.summary.concluded.status):

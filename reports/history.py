@@ -33,6 +33,9 @@ from reports.violations import format_apart
 
 SCHEMA = "rdma-cts-cell/1"
 OUTCOME_FILE = "cell.json"
+NO_OUTCOME = (
+    f"its {OUTCOME_FILE} is missing: a signal or a kill ended the night, or the disk was full"
+)
 # MESSAGE is the suffix of the file with a night's mail
 LOCK, PAGE, MESSAGE = ("lock", "history.html", ".eml")
 CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
@@ -461,11 +464,9 @@ def _cell(night: str, folder: Path, reader: FactsReader, problems: list[str]) ->
         outcome = Outcome.of(parse(read_regular(folder / OUTCOME_FILE)))
     except FileNotFoundError:
         if _is_empty(folder / RESULTS):
-            outcome = Outcome(
-                NOT_RUN, reason="the night was ended before the first case of this cell"
-            )
+            outcome = Outcome(NOT_RUN, reason=f"no case was recorded, and {NO_OUTCOME}")
         else:
-            outcome = Outcome(UNDECIDED, reason="the night was cut short")
+            outcome = Outcome(UNDECIDED, reason=NO_OUTCOME)
     except OSError as error:
         raise UserError(f"{OUTCOME_FILE} cannot be read: {error.strerror}") from error
     except ValueError as error:

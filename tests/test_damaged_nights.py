@@ -22,6 +22,7 @@ from made_history import run_of
 from nights import nights
 from reports.history import (
     BASELINE,
+    NO_OUTCOME,
     NOT_RUN,
     REGRESSED,
     UNDECIDED,
@@ -99,8 +100,11 @@ def test_a_damaged_summary_beside_results_is_reported_and_computed_again(nights)
 @pytest.mark.parametrize(
     "since_boot_s, cause",
     [
-        (0, "this machine was started again at "),
-        (10**6, "a signal ended it, or it was killed, for example for lack of memory"),
+        (0, "; this machine was started again at "),
+        (
+            10**6,
+            ": a signal or a kill ended the night, for example for lack of memory, or the disk was full",
+        ),
     ],
 )
 def test_the_next_night_tells_that_a_night_was_killed_and_why(
@@ -113,12 +117,10 @@ def test_the_next_night_tells_that_a_night_was_killed_and_why(
     hook = tmp_path / "hook.json"
     nights.night(0, "--webhook-file", str(hook), forky=GOOD_RUN)
     text = json.loads(hook.read_text())["text"]
-    cut_short = (
-        f"the last night, {format_night(cell.parent.name)}, was cut short before the end of sid: "
-    )
-    assert f"{cut_short}{cause}" in text
+    no_outcome = f"the last night, {format_night(cell.parent.name)}, has no cell.json of sid"
+    assert f"{no_outcome}{cause}" in text
     nights.night(0, "--webhook-file", str(hook), forky=GOOD_RUN)
-    assert "cut short" not in json.loads(hook.read_text())["text"]
+    assert "the last night" not in json.loads(hook.read_text())["text"]
 
 
 def test_a_night_is_compared_with_the_good_night_before_a_damaged_one(nights):
@@ -188,6 +190,29 @@ def test_a_night_whose_outcome_a_full_disk_does_not_take_is_undecided_and_says_s
     assert "1 undecided (exit status 3)" in sent.read_text()
 
 
+@pytest.mark.parametrize(
+    "line, reason",
+    [
+        (
+            "results.jsonl cannot be written: No space left on device\n",
+            "cannot be written: No space",
+        ),
+        ("", r"exit status 3; \S+results.jsonl ends within its header: no case was recorded"),
+    ],
+)
+def test_a_run_whose_results_a_full_disk_has_cut_has_its_own_line_as_the_reason(
+    nights, monkeypatch, line, reason
+):
+    def full(command: list[str], environment: object, output: int) -> int:
+        folder = Path(command[command.index("--out") + 1])
+        (folder / "results.jsonl").write_text('{"type": "header", "sche')
+        os.write(output, line.encode())
+        return 3
+
+    monkeypatch.setattr(nightly, "_finished", full)
+    assert re.search(f"forky +not run +.*{reason}", nights.night(3, forky=GOOD_RUN))
+
+
 def test_foreign_files_are_named_and_not_changed(nights):
     nights.night(0, forky=GOOD_RUN)
     (nights.folder / "notes\n.txt").write_text("mine")
@@ -226,9 +251,9 @@ def test_a_night_that_is_interrupted_shows_also_the_cells_that_it_has_not_reache
         ("trixie", NOT_RUN),
     ]
     assert HistoryPage(nights.history).last_outcomes == "1 baseline, 2 not run"
-    assert nights.history.of("trixie")[-1].outcome.reason == "the night was cut short"
+    assert nights.history.of("trixie")[-1].outcome.reason == NO_OUTCOME
     (nights.history.of("sid")[-1].folder / "results.jsonl").touch()
-    reason = "the night was ended before the first case of this cell"
+    reason = f"no case was recorded, and {NO_OUTCOME}"
     assert nights.history.of("sid")[-1].outcome.reason == reason
     assert nights.history.problems == ()
 

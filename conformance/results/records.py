@@ -234,6 +234,11 @@ class _Reader:
             if line.endswith(b"\n") and (stripped := line[:-1]):
                 self._read(stripped, f"{self._file}:{number}")
         if not self._begun:
+            if line.startswith(b"{"):
+                raise UserError(
+                    f"{self._file} ends within its header: no case was recorded",
+                    hint="if the disk was full, make room and run again",
+                )
             raise UserError(
                 f"{self._file}: nothing was recorded, no header of schema {SCHEMA}",
                 hint="if a run was ended before its first case, run again",
