@@ -14,6 +14,7 @@ from programs import (
     FORKY,
     RECORDED,
     ROWS,
+    SUITE,
     WRITE,
     forky,
     mail_of,
@@ -23,6 +24,8 @@ from programs import (
 )
 from reports.digest import digest, read
 from reports.reproducers.mail import WIDTH as MAIL_WIDTH
+from reports.reproducers.mail import mail
+from reports.reproducers.of_runs import basis_of, first_program
 from samples import changed, result, written_records
 
 DEADLY = "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104"
@@ -165,3 +168,19 @@ def test_the_text_about_a_defect_names_the_stacks_that_have_it(tmp_path, cli):
         assert "\nStacks:\n" in text
         assert ("#include <infiniband/verbs.h>" in text) != ("The text has no C program" in text)
     assert not (tmp_path / "findings.md").exists()
+
+
+def test_a_mail_and_a_program_are_about_the_same_case_and_need_no_peer_if_one_case_needs_none():
+    path = ROOT / "docs/runs/rxe.jsonl.xz"
+    run, basis = read(path), basis_of(path)
+    without_peer = 0
+    for defect in run.violations.defects:
+        shown = first_program(defect.symptoms, SUITE, basis)
+        alone = [first_program([symptom], SUITE, basis).program for symptom in defect.symptoms]
+        if shown.program and not shown.program.script:
+            without_peer += shown.symptom is not defect.symptoms[0]
+            text = "".join(mail(defect.symptoms, run, SUITE, basis, ()).split())
+            assert f"Thecase{shown.symptom.name}ofrdma-cts" in text, defect.fingerprint
+        else:
+            assert not any(program and not program.script for program in alone)
+    assert without_peer, "no defect whose first case needs a peer has another case"

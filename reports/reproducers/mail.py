@@ -69,15 +69,11 @@ def mail(
 
 
 def _shown(symptoms: Sequence[Symptom], suite: Suite, basis: Basis) -> Made:
-    """Returns the first program that needs no peer. If there is none, returns why: a mail has no place for the script of
-    a peer."""
+    """Returns the program of the symptoms. If it needs a peer, returns why there is none: a mail has no place for the
+    script of a peer."""
     first = first_program(symptoms, suite, basis, WIDTH)
     if first.program is None or not first.program.script:
         return first
-    for symptom in symptoms:
-        shown = first_program([symptom], suite, basis, WIDTH)
-        if shown.program and not shown.program.script:
-            return shown
     name = shlex.quote(first.symptom.name)
     why_not = f"a peer sends its packets; `rdma-cts reproducer {name}` writes a program and a script of the peer"
     return Made(first.symptom, None, why_not)

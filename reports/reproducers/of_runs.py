@@ -74,14 +74,20 @@ def first_program(
     basis: Basis,
     width: int = WIDTH,
 ) -> Made:
-    """Returns the program of the first symptom that has one; else the first symptom, and why it has none."""
+    """Returns the program of the first symptom whose program needs no script of a peer; else the first program with a
+    script; else the first symptom, and why it has none."""
     reasons = []
+    with_script = None
     for symptom in symptoms:
         try:
-            return Made(symptom, reproducer(symptom.name, suite, basis, symptom, width))
+            program = reproducer(symptom.name, suite, basis, symptom, width)
         except Inexpressible as reason:
             reasons.append(str(reason))
-    return Made(symptoms[0], None, reasons[0])
+            continue
+        if not program.script:
+            return Made(symptom, program)
+        with_script = with_script or Made(symptom, program)
+    return with_script or Made(symptoms[0], None, reasons[0])
 
 
 def basis_of(path: Path) -> Basis:
