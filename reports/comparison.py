@@ -102,8 +102,8 @@ class Comparison:
         - NOT_DECIDED: only in the old run; the new run did not decide every case, or did not confirm the defect
         - GONE: only in the old run; the new run decided every case of the defect"""
         new, old = self.new.violations.open_defects, self.old.violations.open_defects
-        fingerprints = _fingerprints(self.old.violations.defects)
-        now = _fingerprints(
+        fingerprints = fingerprints_of(self.old.violations.defects)
+        now = fingerprints_of(
             defect for defect in self.new.violations.defects if not defect.unconfirmed
         )
         tried = {record["case"] for record in self.old.results}
@@ -207,7 +207,9 @@ class Comparison:
 
     @cached_property
     def _unconfirmed_now(self) -> set[str]:
-        return _fingerprints(defect for defect in self.new.violations.defects if defect.unconfirmed)
+        return fingerprints_of(
+            defect for defect in self.new.violations.defects if defect.unconfirmed
+        )
 
     @cached_property
     def _before(self) -> Mapping[str, ResultRecord]:
@@ -239,7 +241,8 @@ def _worst_of(kinds: set[str]) -> str:
     return next((kind for kind in (NEWLY_WRONG, NEWLY_JUDGED) if kind in kinds), "")
 
 
-def _fingerprints(defects: Iterable[Defect]) -> set[str]:
+def fingerprints_of(defects: Iterable[Defect]) -> set[str]:
+    """Returns all fingerprints of the defects."""
     return {fingerprint for defect in defects for fingerprint in defect.fingerprints}
 
 

@@ -12,8 +12,9 @@ from conformance.defects import Defect, cause_of, symptoms_of
 from conformance.errors import command, format_count
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
-from reports.comparison import GONE, NOT_TRIED, REGRESSED, Comparison, compare
+from reports.comparison import GONE, NOT_TRIED, REGRESSED, Comparison, compare, fingerprints_of
 from reports.digest import Digest
+from reports.violations import reasons_apart
 
 
 def folder_of(defect: Defect) -> str:
@@ -48,14 +49,32 @@ class Novelty:
 
     @cached_property
     def new(self) -> Sequence[New]:
-        """The new defects, then the defects with new symptoms; each the most severe first, and then by folder."""
+        """The new defects, then the defects with new symptoms, then the new defects that are not open; each the most
+        severe first, and then by folder."""
         defects = self.comparison.defects
         new = [New(defect) for defect in (*self.comparison.new_defects, *defects[NOT_TRIED])]
+        new += [New(defect) for defect in self._apart]
         new += [New(defect, news) for defect, news in self.comparison.changed_defects]
         return sorted(
             new,
-            key=lambda item: (bool(item.news), item.defect.severity.rank, folder_of(item.defect)),
+            key=lambda item: (
+                item.defect in self._apart,
+                bool(item.news),
+                item.defect.severity.rank,
+                folder_of(item.defect),
+            ),
         )
+
+    @cached_property
+    def _apart(self) -> Sequence[Defect]:
+        """The defects that the earlier run does not have, and that are waived, of the stack or not confirmed."""
+        violations = self.comparison.new.violations
+        earlier = fingerprints_of(self.comparison.old.violations.defects)
+        return [
+            defect
+            for defect in violations.defects
+            if defect not in violations.open_defects and earlier.isdisjoint(defect.fingerprints)
+        ]
 
     @cached_property
     def earlier(self) -> Sequence[Defect]:
@@ -71,8 +90,10 @@ class Novelty:
     def sentence(self) -> str:
         gone = len(self.comparison.defects[GONE])
         changed = sum(bool(item.news) for item in self.new)
+        apart = reasons_apart(self._apart)
         parts = [
-            f"{format_count(len(self.new) - changed, 'defect')} new against {self.name}",
+            f"{format_count(len(self.new) - changed, 'defect')} new against {self.name}"
+            + (f" ({apart})" if apart else ""),
             *([f"{changed} known with new symptoms"] if changed else []),
             f"{len(self.earlier)} not new",
             f"{gone} gone",
@@ -106,7 +127,7 @@ def known_in(earlier: Digest | None) -> Callable[[ResultRecord], bool]:
     in a case that did not pass there. At the end, `novelty` says the same about whole defects."""
     if earlier is None:
         return lambda record: False
-    defects = {name for defect in earlier.violations.defects for name in defect.fingerprints}
+    defects = fingerprints_of(earlier.violations.defects)
     passed = {record["case"] for record in earlier.results if record["verdict"] == Verdict.PASS}
 
     def is_known(record: ResultRecord) -> bool:

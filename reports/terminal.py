@@ -239,10 +239,10 @@ def _hanging(head: str, text: str, colour: str, stream: TextIO) -> Iterator[str]
 
 
 def _first(run: Digest, news: Novelty | None) -> Defect | None:
-    """Returns the defect that the last lines name: the first new defect or, if none is new, the first open one."""
-    if news and news.new:
-        return news.new[0].defect
-    return next(iter(run.violations.open_defects), None)
+    """Returns the defect that the last lines name: the first new and open defect or, without one, the first open one."""
+    open_defects = run.violations.open_defects
+    new = [item.defect for item in news.new] if news else []
+    return next((defect for defect in (*new, *open_defects) if defect in open_defects), None)
 
 
 def _program(run: Digest, out: Path, first: Defect | None) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,14 @@ def format_apart(of_stack: int, waived: int, unconfirmed: int) -> str:
     """Returns the numbers of the defects that are not open, by the reason; empty if all are open."""
     reasons = {"of the stack": of_stack, "waived": waived, "not confirmed": unconfirmed}
     return ", ".join(f"{number:,} {reason}" for reason, number in reasons.items() if number)
+
+
+def reasons_apart(defects: Sequence[Defect]) -> str:
+    """Returns the numbers of those of the defects that are not open, by the reason; empty if all are open."""
+    of_stack = sum(defect.of_stack for defect in defects)
+    waived = sum(defect.waived and not defect.of_stack for defect in defects)
+    rest = sum(defect.unconfirmed and not (defect.of_stack or defect.waived) for defect in defects)
+    return format_apart(of_stack, waived, rest)
 
 
 def _cases(defects: Iterable[Defect]) -> int:
@@ -65,10 +73,7 @@ class Violations:
     @cached_property
     def apart(self) -> str:
         """The numbers of the defects that are not open, by the reason; empty if all are open."""
-        of_stack = sum(defect.of_stack for defect in self.defects)
-        waived = sum(defect.waived and not defect.of_stack for defect in self.defects)
-        rest = len(self.defects) - len(self.open_defects) - of_stack - waived
-        return format_apart(of_stack, waived, rest)
+        return reasons_apart(self.defects)
 
     @cached_property
     def tally(self) -> Mapping[Severity, tuple[int, int]]:

@@ -3,6 +3,7 @@
 import io
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,35 @@ def test_nothing_is_new_against_the_run_itself(forky):
     assert news is not None
     assert list(news.new) == []
     assert news.sentence == f"0 defects new against {forky.path}, 23 not new, 0 gone"
+
+
+def test_a_waived_defect_of_cases_that_the_earlier_run_lacks_is_new_too(forky):
+    """A waiver changes whether a defect is open, and not whether the earlier run had it."""
+    tried = forky.violations.defects[0]
+    earlier = replace(
+        forky, results=tuple(record for record in forky.results if record["case"] in tried.cases)
+    )
+    assert 0 < len(earlier.violations.defects) < len(forky.violations.defects)
+    waived = replace(
+        forky,
+        results=tuple(
+            record | {"effective": "WAIVED"} if record["verdict"] in VIOLATIONS else record
+            for record in forky.results
+        ),
+    )
+    plain, with_waivers = novelty(forky, earlier), novelty(waived, earlier)
+    assert plain is not None
+    assert with_waivers is not None
+    new = {item.defect.fingerprint for item in with_waivers.new}
+    assert new == {item.defect.fingerprint for item in plain.new if not item.news}
+    assert tried.fingerprint not in new
+    assert f"{len(new)} defects new against {forky.path} ({len(new)} waived)" in (
+        with_waivers.sentence
+    )
+    lines = summary(waived, RUNS, news=with_waivers).splitlines()
+    assert not [
+        line for line in lines if line.startswith(("next: ./rdma-cts explain", "report it"))
+    ]
 
 
 def test_new_defects_come_first_and_the_most_severe_of_them_on_top(forky):
