@@ -297,3 +297,10 @@ def test_the_shipped_waivers_of_soft_roce_cover_the_severe_defects_of_its_record
     assert severe <= waived
     today = read(ROOT / "docs/runs/rxe.jsonl.xz").violations.defects
     assert {defect.fingerprint for defect in today} <= waived
+
+
+@pytest.mark.parametrize("stack", ["rxe", "trixie"])
+def test_the_shipped_waivers_of_soft_roce_fit_its_recorded_runs(stack):
+    waivers = read_waivers(ROOT / "ci/rxe/waivers.yaml", NO_SUITE, TODAY)
+    run = read(ROOT / f"docs/runs/{stack}.jsonl.xz")
+    assert waivers.account(run.results, run.header)["problems"] == []
