@@ -98,15 +98,16 @@ class Morning:
             yield f"    all: {shlex.join([PROGRAM, 'compare', '--all', '--unlike-tables', *runs])}"
 
     def _standing(self) -> Iterator[str]:
-        """Yields a line for each defect of earlier regressions of which this run says nothing."""
+        """Yields a line for each defect of earlier regressions that this run does not show to be fixed, unless the
+        comparison with the last good night names it."""
         for regression in standing(self.history, self.cell.name):
             for entry in regression.defects:
                 defect = entry.defect
                 shown = self.cell.facts and self.cell.facts.shows(set(defect.fingerprints))
-                if shown is None:
+                if shown is None or (shown and self.good is None):
                     what = f"{defect.severity}  {defect.fingerprint}  {defect.title} ({format_rules(defect.rules)})"
                     yield _line(STANDING, entry.when, what)
-            if self.run is None and regression.rest:
+            if self.good is None and regression.rest:
                 yield _line(STANDING, f"since {format_night(regression.since)}", regression.rest)
 
     def _worse(self, good: Comparison) -> Iterator[str]:

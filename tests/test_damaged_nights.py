@@ -141,6 +141,16 @@ def test_a_night_does_not_become_the_baseline_because_results_were_removed(night
     assert nights.outcomes("forky") == [BASELINE, UNDECIDED]
 
 
+def test_a_regression_against_a_good_night_that_is_damaged_stays_in_the_mail_by_its_defect(nights):
+    nights.night(0, forky=run_of({}))
+    nights.night(1, forky=GOOD_RUN)
+    good, regressed = nights.history.nights
+    (nights.folder / good / "forky" / "cell.json").write_text("{")
+    still = f"regressed in an earlier night and not fixed, since {format_night(regressed)}"
+    assert f"{still}, seen in 1 of 1 night: valid refused" in nights.night(3, forky=GOOD_RUN)
+    assert "not fixed" not in nights.night(3, forky=run_of({}))
+
+
 def test_a_regression_does_not_become_the_baseline_because_earlier_nights_were_removed(nights):
     nights.night(0, forky=GOOD_RUN)
     nights.night(1, forky=WORSE)
