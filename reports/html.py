@@ -33,7 +33,7 @@ from conformance.older_python import zip
 from conformance.results.conclusions import format_points, verdict_on
 from reports import evidence
 from reports.digest import Digest
-from reports.novelty import Novelty, folder_of
+from reports.novelty import Novelty
 from reports.page_data import PageData, first_of
 from reports.pair_picture import Picture
 from reports.rule_verdicts import RuleFacts
@@ -205,11 +205,19 @@ class Page:
 
     @cached_property
     def labels(self) -> Sequence[str]:
-        """A short name of each run: its stack, with what else is needed to tell the runs apart."""
+        """A short name of each run: its stack, with what else is needed to tell the runs apart. Runs of one stack are
+        called by their directories."""
         for parts in (("stack",), ("device", "stack"), ("device", "stack", "kernel")):
             labels = [_label(run, parts) for run in self.runs]
             if len(set(labels)) == len(labels):
                 return labels
+        count = Counter(stacks := [_label(run, ("stack",)) for run in self.runs])
+        names = [
+            run.directory.absolute().name if count[stack] > 1 else stack
+            for run, stack in zip(self.runs, stacks, strict=True)
+        ]
+        if len(set(names)) == len(names):
+            return names
         return [f"{number}. {label}" for number, label in enumerate(labels, 1)]
 
     @cached_property
@@ -501,7 +509,6 @@ def environment() -> Environment:
         "slug": slug,
         "told": _told,
         "clauses": _CLAUSE.split,
-        "folder": lambda by_run: folder_of(by_run[0].defect),
         "sketch": sketch_of,
         "sign": lambda verdict: SIGNS.get(verdict, ""),
         "figures": figures,

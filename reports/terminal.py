@@ -78,7 +78,7 @@ def summary(
     else:
         where = f"results: {out}"
     first = _first(run, news)
-    last = (where, *_program(run, out, first), f"next: {_next(run, out, first)}")
+    last = (where, *_program(run, out, first), *_next(run, out, first, news))
     lines += [device_line(run.header), *map(one_line, last)]
     return "\n".join(
         [*(line if "\x1b" in line else fitted(line, stream) for line in lines), conclusion],
@@ -256,7 +256,16 @@ def _program(run: Digest, out: Path, first: Defect | None) -> Iterator[str]:
         yield f"again: {PROGRAM} {target if only else 'run'} --failed {shlex.quote(str(out))} runs the failed cases"
 
 
-def _next(run: Digest, out: Path, first: Defect | None) -> str:
+def _next(run: Digest, out: Path, first: Defect | None, news: Novelty | None) -> Iterator[str]:
+    """Yields the next command; none if a comparison is all that is left, and was made."""
+    step = _step(run, out, first)
+    if step or not news:
+        compared = f"{command('compare', 'OLD', out)} shows what has changed since another run"
+        yield f"next: {step or compared}"
+
+
+def _step(run: Digest, out: Path, first: Defect | None) -> str:
+    """Returns what the run itself asks for; empty if it asks for nothing."""
     if run.footer is None or run.summary.counts.get(Verdict.MISSED):
         if run.header.get("shards"):
             return "run the missing shards, resume the interrupted shards, and merge all shards into another --out"
@@ -268,7 +277,7 @@ def _next(run: Digest, out: Path, first: Defect | None) -> str:
         return "correct the waivers named above (see docs/waivers.md)"
     if run.summary.status == 3:
         return f"{PROGRAM} doctor shows what is missing on this host"
-    return f"{command('compare', 'OLD', out)} shows what has changed since another run"
+    return ""
 
 
 def device_line(header: HeaderRecord) -> str:

@@ -10,9 +10,10 @@ import pytest
 
 from commands.__main__ import main
 from conformance.model.verdict import VIOLATIONS
-from reports.digest import Digest, read
+from reports.digest import Digest, digest, read
 from reports.novelty import Novelty, known_in, novelty
 from reports.terminal import QUIET, Progress, summary
+from samples import numbered, recorded, result
 
 RUNS = Path(__file__).with_name("recorded_violations")
 
@@ -107,6 +108,13 @@ def test_a_running_test_marks_violations_that_the_earlier_run_shows_too(forky):
     assert marked >= {case for defect in news.earlier for case in defect.cases} - alone
     assert marked
     assert not any(map(known_in(None), violations))
+
+
+def test_a_run_that_was_compared_does_not_ask_for_a_comparison(forky):
+    right = digest(recorded([result(numbered(1).cases[0])]).shown(), RUNS)
+    assert "next: ./rdma-cts compare OLD" in summary(right, RUNS)
+    assert "next:" not in summary(right, RUNS, news=novelty(right, forky))
+    assert "next: ./rdma-cts explain" in summary(forky, RUNS, news=novelty(forky, forky))
 
 
 def test_the_page_against_an_earlier_run_is_of_one_run(tmp_path):

@@ -23,8 +23,10 @@ from browser import (
     run,
     show,
     wait_for_rows,
+    window,
 )
 from conformance.model.record import Axes, Subsets
+from conformance.model.verdict import Verdict
 from conformance.older_python import pairwise
 from conformance.tables.suite import ROOT
 from reports import html
@@ -33,6 +35,12 @@ from reports.novelty import novelty
 from samples import OUTCOMES, numbered, result, sweep
 
 __all__ = ["browser"]  # a fixture
+# The pairs of badges that share a line of a rule, of which the first one ends behind the beginning of the second one.
+TOUCHING = """[...document.querySelectorAll("summary.row")].filter(row => row.checkVisibility()).flatMap(row => {
+  const badges = [...row.querySelectorAll(".v")], boxes = badges.map(badge => badge.getBoundingClientRect());
+  return boxes.slice(1).flatMap((box, before) => boxes[before].right > box.left && boxes[before].bottom > box.top
+    ? [[badges[before].textContent, badges[before + 1].textContent]] : []);
+})"""
 
 
 def test_several_runs_are_columns_and_differing_cases_can_be_selected(browser, tmp_path):
@@ -312,3 +320,38 @@ def test_rows_are_built_two_hundred_at_a_time(browser, tmp_path):
         case.id for case in cases.cases
     ]
     assert not browser.all("button.more")
+
+
+def test_two_badges_of_a_rule_fit_beside_each_other_on_a_narrow_page(browser, tmp_path):
+    """Without a filter, the rows are below the screen and were never seen."""
+    runs = [read(ROOT / f"docs/runs/{name}.jsonl.xz") for name in ("trixie", "rxe")]
+    show(browser, tmp_path, *runs)
+    browser.one("button[data-verdict=only-1]").click()
+    badges = {badge.text for badge in browser.all("summary.row .v")}
+    assert badges >= {"UNSUPPORTED", "FAIL"}
+    with window(browser, 390):
+        assert browser.js(TOUCHING) == []
+
+
+def test_runs_of_one_stack_are_called_by_their_directories(tmp_path):
+    record = result(SUITE.cases[0], "FAIL")
+    first, again = (run(tmp_path / name, [record]) for name in ("monday", "tuesday"))
+    other = run(tmp_path / "other", [record], stack="trixie")
+    assert html.Page([first, again]).labels == ["monday", "tuesday"]
+    assert html.Page([first, other, again]).labels == ["monday", "trixie", "tuesday"]
+    assert [label[:3] for label in html.Page([first, first]).labels] == ["1. ", "2. "]
+
+
+def test_a_page_whose_defects_are_all_waived_says_so_and_shows_their_fingerprints(
+    browser, tmp_path
+):
+    waived = result(SUITE.cases[0], "FAIL")
+    waived["effective"] = Verdict.WAIVED
+    digest = run(tmp_path, [waived])
+    show(browser, tmp_path, digest)
+    assert browser.one("header > .bad").text == "0 defects (1 waived)"
+    (defect,) = digest.violations.defects
+    shown = browser.one(".defect > summary .fingerprint")
+    assert shown.text == defect.fingerprint
+    assert shown.is_displayed()
+    assert_fits(browser, 390)
