@@ -16,7 +16,7 @@ CALLS = {"which", "find_program", "find_tool", "ran", "started", "Popen", "check
 # Programs of packages that every Debian has.
 OF_DEBIAN = {"apt-config", "bash", "dmesg", "dpkg-query", "mount", "sh", "tar", "true", "unshare"}
 # Programs that only run where a device is, such as in a guest, and programs without which a command works.
-ELSEWHERE = {"insmod", "ip", "rdma"}
+ELSEWHERE = {"insmod", "ip", "modprobe", "rdma"}
 OPTIONAL = {"sendmail", "zstd"}
 # Programs of packages in the table whose proof is another program.
 OF_PACKAGE = {"gcc": "gcc"}
