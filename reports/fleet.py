@@ -170,14 +170,12 @@ class Group:
         for first, count in titles.items():
             ((title, _),) = count.most_common(1)
             called_here[first] = f"defect {first} ({title})"
-        return {
-            node.name: {
-                called_here[first_names[defect.fingerprint]]: "seen"
-                for defect in node.facts.defects
-            }
-            for node in self.nodes
-            if node.facts
-        }
+        seen: dict[str, dict[str, str]] = {}
+        for node in self.nodes:
+            if node.facts:
+                names = [first_names[defect.fingerprint] for defect in node.facts.defects]
+                seen[node.name] = {called_here[name]: "seen" for name in names}
+        return seen
 
     def _traits(self) -> Iterator[Difference]:
         traits = {

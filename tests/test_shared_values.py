@@ -225,5 +225,5 @@ def test_the_work_for_a_result_does_not_grow_with_the_number_of_results(name, tm
         return sum(entry.callcount for entry in profile.getstats())
 
     calls(10)  # fills the caches
-    few, some, many = (calls(count) for count in (200, 400, 800))
-    assert (many - some) / 400 < 1.1 * (some - few) / 200
+    few, some, most = (calls(count) for count in (200, 400, 800))
+    assert (most - some) / 400 < 1.1 * (some - few) / 200

@@ -258,6 +258,6 @@ def test_a_part_of_a_name_is_answered_with_the_names_that_have_it():
     names = ["blind-odd-region-one-byte-longer", "bind-beyond-region", "reg_mr"]
     assert suggestion("odd-region", names) == f" (did you mean {names[0]}?)"
     assert suggestion("reg_m", names) == " (did you mean reg_mr?)"
-    many = [f"{letter}-without-padding" for letter in "abcde"]
+    padded = [f"{letter}-without-padding" for letter in "abcde"]
     parts = "a-without-padding or b-without-padding or c-without-padding"
-    assert suggestion("padding", many) == f" (did you mean {parts}?)"
+    assert suggestion("padding", padded) == f" (did you mean {parts}?)"

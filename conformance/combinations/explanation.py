@@ -56,7 +56,7 @@ class _Explanation:
     def _formula(self, chosen: _Chosen) -> str:
         """Returns the shortest expression over the chosen parameters."""
         axes = tuple(self.axes[number] for number in chosen)
-        space = Space(tuple(Axis(each.name, each.labels, _words(each)) for each in axes))
+        space = Space(tuple(Axis(axis.name, axis.labels, _words(axis)) for axis in axes))
         if space.size > _MOST_POINTS:
             return self._products()
         table = bytearray(space.size)

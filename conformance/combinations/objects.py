@@ -192,8 +192,8 @@ class Objects:
         """Returns the region that is registered in this way. Raises SetupRefused."""
         key = (how, memory, rights, bounds, pd)
         if key not in self._regions:
-            self._regions[key] = made = self._once(key, lambda: self.register(*key))
-            self.cleanup.callback(self.deregister, made)
+            self._regions[key] = region = self._once(key, lambda: self.register(*key))
+            self.cleanup.callback(self.deregister, region)
         return self._regions[key]
 
     def register(self, how: str, memory: str, rights: str, bounds: str, pd: str) -> Registered:
@@ -301,9 +301,9 @@ class Objects:
 
     def ended(self, how: str, memory: str, rights: str, bounds: str) -> Extent:
         """Returns the extent of a region that was registered and deregistered. Raises SetupRefused."""
-        made = self.register(how, memory, rights, bounds, "pd")
-        self.deregister(made)
-        return made.extent
+        region = self.register(how, memory, rights, bounds, "pd")
+        self.deregister(region)
+        return region.extent
 
     def elsewhere(self) -> Extent:
         """Returns the extent of a region of the shared memory in another process. Raises SetupRefused."""
@@ -336,10 +336,10 @@ class Objects:
 
     # Connections and windows
 
-    def link(self, wanted: LinkSpec) -> Link:
+    def link(self, spec: LinkSpec) -> Link:
         """Returns a connection. Raises SetupRefused."""
-        transport, posting, rights = wanted.transport, wanted.posting, wanted.rights
-        key = tuple(wanted)
+        transport, posting, rights = spec.transport, spec.posting, spec.rights
+        key = tuple(spec)
         if key not in self._links:
             if key in self._refused:
                 raise self._refused[key]
@@ -353,14 +353,14 @@ class Objects:
             elif rights == GRANTED:
                 access = 0
             try:
-                connection = self._harness(rights, wanted.second).connection(
+                connection = self._harness(rights, spec.second).connection(
                     transport,
                     "pd",
                     access,
                     extended,
-                    _INLINE[wanted.path_mtu] if wanted.inline else 0,
-                    by_readers=wanted.polling != "poll_cq",
-                    path_mtu=SMALLEST_MTU if wanted.path_mtu == LEAST else 0,
+                    _INLINE[spec.path_mtu] if spec.inline else 0,
+                    by_readers=spec.polling != "poll_cq",
+                    path_mtu=SMALLEST_MTU if spec.path_mtu == LEAST else 0,
                 )
             except HostLacks as lack:
                 self._refused[key] = refusal = SetupRefused(str(lack), "")

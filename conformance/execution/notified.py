@@ -27,8 +27,8 @@ def message_notified(context: CaseContext, step: Step) -> Observation:
     source = context.harness.scratch(pair.requester.pd, length, "a message")
     place = context.harness.scratch(receiver.pd, length, "a received message")
     post_receives(receiver, [context.next_wr_id()], (place,))
-    asked = EVENTS_ASKED[str(step.arguments["asked"])]
-    for solicited_only in asked:
+    arming = EVENTS_ASKED[str(step.arguments["asked"])]
+    for solicited_only in arming:
         receiver.request_event(solicited_only)
     request = SendRequest(
         str(step.arguments["op"]),
@@ -47,7 +47,7 @@ def message_notified(context: CaseContext, step: Step) -> Observation:
         return {**result_of(returned), "returned": NOT_COMPLETED}
     observation: Observation = {**result_of(returned), "layer": "device"}
     observation["wc"] = [completion.status for completion in received]
-    is_due = not all(asked) or bool(flags & _SOLICITED)
+    is_due = not all(arming) or bool(flags & _SOLICITED)
     differences: list[str] = []
     if had_event(context, receiver, is_due) != is_due:
         differences = [f"{'no' if is_due else 'a'} completion event"]

@@ -216,8 +216,8 @@ def post_local_inv(context: CaseContext, step: Step) -> Observation:
     flags, wr_id = context.number(step.arguments["send_flags"]), context.next_wr_id()
     request = SendRequest("LOCAL_INV", wr_id, flags=flags, invalidate_rkey=rkey)
     returned = queue.post_send(request)
-    asked = bool(flags & SIGNALED)
-    return result_of(returned) | _completions(context, queue, returned, asked, request)
+    signaled = bool(flags & SIGNALED)
+    return result_of(returned) | _completions(context, queue, returned, signaled, request)
 
 
 def binds_in_turn(context: CaseContext, step: Step) -> Observation:

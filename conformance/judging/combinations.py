@@ -311,7 +311,7 @@ def fault_at_points(points: CoveringArray | None, seen: CombinationsSeen) -> Fau
     if points is not None and points.model.digest == seen["model"]:
         return Judged(points, seen).fault
     deviations = [deviation(item, seen["iba"]) for item in seen["classes"]]
-    wrong = [each for each in deviations if each and each.aspect != SET_UP]
+    wrong = [item for item in deviations if item and item.aspect != SET_UP]
     if wrong:
         return wrong[0].fault
     return None

@@ -121,7 +121,7 @@ class Model:
         values = {axis.name: axis.labels[0] for axis in self.parameters}
         for part in text.split(","):
             name, equals, label = part.partition("=")
-            axis = next((each for each in self.parameters if each.name == name), None)
+            axis = next((item for item in self.parameters if item.name == name), None)
             if not equals or axis is None:
                 raise ValueError(
                     f"{part!r} is not PARAMETER=VALUE; parameters: {', '.join(values)}",

@@ -183,9 +183,11 @@ class Recording:
         size = len(encode({key: worker_header.get(key) for key in _FROM_WORKERS}))
         if size > _MOST_HEADER_BYTES:
             raise UserError(f"a worker's header has {size:,} bytes", status=3)
-        device, asked = worker_header["device"].get("name", ""), self.run.devices
-        if asked and device not in asked:
-            raise UserError(f"a worker has the device {device}, not {' or '.join(asked)}", status=3)
+        device, devices = worker_header["device"].get("name", ""), self.run.devices
+        if devices and device not in devices:
+            raise UserError(
+                f"a worker has the device {device}, not {' or '.join(devices)}", status=3
+            )
         header = self._completed(worker_header)
         if wrong := mistake_in(header) or wrong_header(completed(header)):
             raise UserError(f"a worker's header is malformed: {wrong}", status=3)

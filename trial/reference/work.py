@@ -147,7 +147,7 @@ class Work(Binding):
         """Returns the errno for a request that cannot be posted to this queue pair, or 0."""
         if queue.state not in ("RTS", "ERR"):
             return errno.EINVAL
-        if not all(self.stack.has(name) for name, each in IMMEDIATES.items() if each == opcode):
+        if not all(self.stack.has(name) for name, item in IMMEDIATES.items() if item == opcode):
             return errno.EINVAL
         fits = (
             queue.kind in RELIABLE
