@@ -2,11 +2,49 @@
 does not hide in an old fingerprint: another kind of fault, another code, or a larger extent."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from conformance.defects import Defect
 from conformance.errors import format_count
+from conformance.model.verdict import Verdict
 from conformance.results.conclusions import BY_CHANCE
+from reports.digest import Digest
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The defects of an earlier run, with which those of a later run, or of one of its results, are compared."""
+
+    run: Digest
+
+    def has(self, defect: Defect) -> bool:
+        return not self._fingerprints.isdisjoint(defect.fingerprints)
+
+    def news(self, defect: Defect) -> str:
+        """Returns what a defect of both runs shows and did not show in the earlier run, in words."""
+        names = set(defect.fingerprints)
+        same = [
+            other for other in self.run.violations.defects if names.intersection(other.fingerprints)
+        ]
+        return news_of(defect, same, self._passed)
+
+    @cached_property
+    def _fingerprints(self) -> set[str]:
+        return fingerprints_of(self.run.violations.defects)
+
+    @cached_property
+    def _passed(self) -> frozenset[str]:
+        records = self.run.results
+        return frozenset(
+            record["case"] for record in records if record["effective"] == Verdict.PASS
+        )
+
+
+def fingerprints_of(defects: Iterable[Defect]) -> set[str]:
+    """Returns all fingerprints of the defects."""
+    return {fingerprint for defect in defects for fingerprint in defect.fingerprints}
 
 
 def news_of(defect: Defect, earlier: Sequence[Defect], passed: frozenset[str]) -> str:

@@ -2,7 +2,7 @@
 verdicts, because a waived violation is known. Points have only raw verdicts."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -15,7 +15,7 @@ from conformance.older_python import zip
 from conformance.results.conclusions import verdict_on
 from conformance.results.points import points_path
 from conformance.sweeps.outcome import OUTSIDE, Points
-from reports.changed_defects import news_of
+from reports.changed_defects import Earlier, fingerprints_of
 from reports.digest import Digest
 from reports.environment import called
 from reports.evidence import inside, read_points
@@ -102,12 +102,11 @@ class Comparison:
         - NOT_DECIDED: only in the old run; the new run did not decide every case, or did not confirm the defect
         - GONE: only in the old run; the new run decided every case of the defect"""
         new, old = self.new.violations.open_defects, self.old.violations.open_defects
-        fingerprints = fingerprints_of(self.old.violations.defects)
         now = fingerprints_of(
             defect for defect in self.new.violations.defects if not defect.unconfirmed
         )
         tried = {record["case"] for record in self.old.results}
-        unknown = [defect for defect in new if fingerprints.isdisjoint(defect.fingerprints)]
+        unknown = [defect for defect in new if not self.earlier.has(defect)]
         known = [defect for defect in unknown if not tried.isdisjoint(defect.cases)]
         unseen = [defect for defect in old if now.isdisjoint(defect.fingerprints)]
         decided = [defect for defect in unseen if self._is_decided(defect)]
@@ -117,11 +116,7 @@ class Comparison:
         return {
             **by_kind,
             GONE: decided,
-            IN_BOTH: [
-                _as_bad_as(defect, old)
-                for defect in new
-                if not fingerprints.isdisjoint(defect.fingerprints)
-            ],
+            IN_BOTH: [_as_bad_as(defect, old) for defect in new if self.earlier.has(defect)],
             NOT_DECIDED: [defect for defect in unseen if defect not in decided],
             NOT_TRIED: [defect for defect in unknown if tried.isdisjoint(defect.cases)],
         }
@@ -130,18 +125,17 @@ class Comparison:
     def changed_defects(self) -> Sequence[tuple[Defect, str]]:
         """The defects of both runs that show in the new run what they did not show in the old run, each with the news
         in words."""
-        passed = frozenset(
-            record["case"] for record in self.old.results if record["effective"] == Verdict.PASS
-        )
-        changed = []
-        for defect in self.defects[IN_BOTH]:
-            names = set(defect.fingerprints)
-            earlier = [
-                other for other in self.old.violations.defects if names & set(other.fingerprints)
-            ]
-            if news := news_of(defect, earlier, passed):
-                changed.append((defect, news))
-        return changed
+        pairs = ((defect, self.earlier.news(defect)) for defect in self.defects[IN_BOTH])
+        return [(defect, news) for defect, news in pairs if news]
+
+    @cached_property
+    def earlier(self) -> Earlier:
+        return Earlier(self.old)
+
+    def defects_of(self, change: Change) -> Sequence[Defect]:
+        """Returns the defects that a changed case shows in the new run or, without one, those of the old run."""
+        new, old = (run.violations.defects_in(change.case) for run in (self.new, self.old))
+        return new or old
 
     @cached_property
     def rules(self) -> Sequence[str]:
@@ -162,6 +156,16 @@ class Comparison:
             differ,
             key=lambda rule: (order.index(self.kind_of_rule(rule)), after[rule] not in VIOLATIONS),
         )
+
+    @cached_property
+    def other_rules(self) -> Sequence[str]:
+        """The rules whose verdicts differ, and that are not among `rules`: the summaries count them differently."""
+        before, after = self.old.verdicts.labels, self.new.verdicts.labels
+        return [
+            rule
+            for rule in after
+            if rule in before and before[rule] != after[rule] and rule not in self.rules
+        ]
 
     @property
     def new_defects(self) -> Sequence[Defect]:
@@ -239,11 +243,6 @@ def _worst_of(kinds: set[str]) -> str:
     if REGRESSED in kinds:
         return ""
     return next((kind for kind in (NEWLY_WRONG, NEWLY_JUDGED) if kind in kinds), "")
-
-
-def fingerprints_of(defects: Iterable[Defect]) -> set[str]:
-    """Returns all fingerprints of the defects."""
-    return {fingerprint for defect in defects for fingerprint in defect.fingerprints}
 
 
 def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:

@@ -11,7 +11,7 @@ from typing import Any
 
 from conformance.defects import Defect
 from conformance.errors import command, format_count
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.older_python import zip
 from reports.comparison import (
     FAILING,
@@ -28,7 +28,6 @@ from reports.comparison import (
     Comparison,
     stacks,
 )
-from reports.digest import Digest
 from reports.junit import clean
 from reports.markdown import code, escaped
 
@@ -39,8 +38,11 @@ _MOST_IN_MARKDOWN = 50  # the most changes of each kind
 
 
 def text(comparison: Comparison, most: int | None) -> Iterator[str]:
-    """Yields the lines of the text format, with at most `most` rules, and changes of each kind (None: all). What was
-    under test comes first, then the defects, the rules, and the cases in the order of KINDS."""
+    """Yields the lines of the text format, with at most `most` rules, and changes of each kind (None: all). The conclusion
+    comes first, then what was under test, the defects, the rules, and the cases in the order of KINDS."""
+    yield f"{conclusion(comparison)} (exit status {comparison.status})"
+    counts = [f"{amount(comparison.of(kind))} {kind}" for kind in KINDS if comparison.of(kind)]
+    yield f"{_compared(comparison)}: {', '.join(counts) or 'nothing has changed'}"
     old, new = comparison.old, comparison.new
     for label, run in (("old", old), ("new", new)):
         yield f"{label}: {run.path} ({run.environment.name}, {run.environment.when}): {run.summary.short_sentence}"
@@ -50,16 +52,14 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
             yield f"  {name}: {before or 'none'} -> {after or 'none'}"
     yield from _defects(comparison)
     yield from _rules(comparison, most)
+    yield from _other_rules(comparison, most)
     for kind in KINDS:
         yield from _of_kind(comparison, kind, most)
-    yield ""
-    counts = [f"{amount(comparison.of(kind))} {kind}" for kind in KINDS if comparison.of(kind)]
-    yield f"{_compared(comparison)}: {', '.join(counts) or 'nothing has changed'}"
     if comparison.new_defects:
+        yield ""
         fingerprint = comparison.new_defects[0].fingerprint
         report = command("reproducer", fingerprint, "--run", new.path, "--mail")
         yield f"report the first new defect: {report}"
-    yield f"{conclusion(comparison)} (exit status {comparison.status})"
 
 
 def _of_kind(comparison: Comparison, kind: str, most: int | None) -> Iterator[str]:
@@ -69,7 +69,7 @@ def _of_kind(comparison: Comparison, kind: str, most: int | None) -> Iterator[st
     yield ""
     yield f"{kind}: {amount(changes)} ({KINDS[kind]})"
     for change in changes[:most]:
-        yield from _format_change(change, comparison.new)
+        yield from _format_change(change, comparison)
     if most is not None and len(changes) > most:
         yield f"  and {len(changes) - most} more (--all shows them)"
 
@@ -171,6 +171,25 @@ def _rules(comparison: Comparison, most: int | None) -> Iterator[str]:
         yield f"  and {len(listed) - len(first)} more (--all shows them)"
 
 
+def _other_rules(comparison: Comparison, most: int | None) -> Iterator[str]:
+    """Yields the rules whose verdicts differ though no case of them changed from or to a violation, with the reasons."""
+    listed = comparison.other_rules
+    if not listed:
+        return
+    before, after = comparison.old.verdicts, comparison.new.verdicts
+    yield ""
+    yield f"other rules with another verdict: {len(listed)}"
+    for rule in listed[:most]:
+        labels = before.labels[rule], after.labels[rule]
+        if set(labels).isdisjoint(VIOLATIONS):
+            why = after.restrictions.get(rule) or before.restrictions.get(rule, "")
+        else:
+            why = "at points of cases whose verdicts are the same in both runs"
+        yield f"  {' -> '.join(labels)}  {rule}  {why}".rstrip()
+    if most is not None and len(listed) > most:
+        yield f"  and {len(listed) - most} more (--all shows them)"
+
+
 def amount(changes: list[Change]) -> str:
     """Returns the numbers of changed cases and points: `2 cases and 12 points`."""
     cases, points = (
@@ -181,18 +200,28 @@ def amount(changes: list[Change]) -> str:
     return " and ".join(format_count(number, amount) for number, amount in amounts if number)
 
 
-def _format_change(change: Change, new: Digest) -> Iterator[str]:
+def _format_change(change: Change, comparison: Comparison) -> Iterator[str]:
     arrow = " -> ".join(verdict for verdict in (change.old, change.new) if verdict)
     if change.points:
         points = f"{format_count(change.points, 'point')} of {change.case}"
         yield f"  {arrow}  {points}, such as {'; '.join(change.examples)}"
         return
-    yield f"  {arrow}  {' '.join(change.record['rules'])}  {change.case}"
+    rules = " ".join(change.record["rules"])
+    yield f"  {arrow}  {rules}  {change.case}{_shown_by(change, comparison)}"
     if change.kind in FAILING or (change.kind == NEW and change.new == "FAIL"):
         yield f"      {change.record['reason']}"
         yield f"      {change.record['repro']}"
-        if confirmed := new.violations.repetitions.text_of(change.case):
+        if confirmed := comparison.new.violations.repetitions.text_of(change.case):
             yield f"      {confirmed}"
+
+
+def _shown_by(change: Change, comparison: Comparison) -> str:
+    defects = ", ".join(_fingerprints(change, comparison))
+    return f" (defect {defects})" if defects else ""
+
+
+def _fingerprints(change: Change, comparison: Comparison) -> list[str]:
+    return [defect.fingerprint for defect in comparison.defects_of(change)]
 
 
 def _defect_data(defect: Defect) -> dict[str, Any]:
@@ -237,13 +266,13 @@ def as_json(comparison: Comparison) -> str:
             }
             for rule in comparison.rules
         ],
-        "changes": [_change_data(change) for change in comparison.changes],
+        "changes": [_change_data(change, comparison) for change in comparison.changes],
     }
     return json.dumps(data, indent=1) + "\n"
 
 
-def _change_data(change: Change) -> dict[str, Any]:
-    data = {**vars(change)}
+def _change_data(change: Change, comparison: Comparison) -> dict[str, Any]:
+    data = {**vars(change), "defects": _fingerprints(change, comparison)}
     record = data.pop("record")
     return {**data, **{key: record[key] for key in ("rules", "reason", "repro")}}
 
@@ -287,17 +316,19 @@ def _sections(comparison: Comparison) -> Iterator[str]:
                 more = [f"- and {len(changes) - _MOST_IN_MARKDOWN} more"]
             else:
                 more = []
-            yield "\n".join([*map(_item, changes[:_MOST_IN_MARKDOWN]), *more])
+            items = (_item(change, comparison) for change in changes[:_MOST_IN_MARKDOWN])
+            yield "\n".join([*items, *more])
     yield escaped(_compared(comparison))
 
 
-def _item(change: Change) -> str:
+def _item(change: Change, comparison: Comparison) -> str:
     if change.points:
         points = f" ({format_count(change.points, 'point')})"
     else:
         points = ""
     verdicts = f"{change.old or 'none'} → {change.new or 'none'}"
-    return f"- {verdicts}: {code(change.case)}{points} ({', '.join(change.record['rules'])})"
+    names = [*change.record["rules"], *map(code, _fingerprints(change, comparison))]
+    return f"- {verdicts}: {code(change.case)}{points} ({', '.join(names)})"
 
 
 def as_junit(comparison: Comparison) -> str:
@@ -337,7 +368,7 @@ def as_junit(comparison: Comparison) -> str:
             time="0.000",
         )
         verdicts = f"{change.old or 'none'} -> {change.new or 'none'}"
-        rules = " ".join(change.record["rules"])
+        rules = " ".join(change.record["rules"]) + _shown_by(change, comparison)
         message = f"{change.kind}: {verdicts}: {rules}: {change.record['reason']}"
         if kind == "system-out":
             ET.SubElement(testcase, kind).text = clean(message)

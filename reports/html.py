@@ -32,6 +32,7 @@ from conformance.model.verdict import INCOMPLETE, OF_RULES, VERDICTS, VIOLATIONS
 from conformance.older_python import zip
 from conformance.results.conclusions import format_points, verdict_on
 from reports import evidence
+from reports.comparison import NEW
 from reports.digest import Digest
 from reports.novelty import Novelty
 from reports.page_data import PageData, first_of
@@ -244,6 +245,12 @@ class Page:
         return {item.defect.fingerprint: item.title for item in items}
 
     @cached_property
+    def _kinds(self) -> Mapping[str, str]:
+        """The kind of each defect that is new against the earlier run, by fingerprint."""
+        by_kind = self.news.by_kind if self.news else {}
+        return {item.defect.fingerprint: kind for kind, items in by_kind.items() for item in items}
+
+    @cached_property
     def listed(self) -> Mapping[str, list[tuple[str, list[list[Shown]]]]]:
         """The families of defects, each with its heading, by the heading above them: the new ones, or those that some
         run lacks, then the others. Of two runs, the defects of the second run alone come first."""
@@ -259,8 +266,8 @@ class Page:
     def _headings(self) -> Sequence[str]:
         """The headings above defects, in their order."""
         if self.news:
-            name = self.news.name
-            return f"new against {name}", "known, with new symptoms", f"not new against {name}"
+            name, (*kinds,) = self.news.name, self.news.by_kind
+            return *(_against(kind, name) for kind in kinds), f"not new against {name}"
         if len(self.runs) == _PAIR:
             return *(f"only in {label}" for label in reversed(self.labels)), "in both"
         if len(self.runs) > _PAIR:
@@ -271,10 +278,8 @@ class Page:
         first, last = self._headings[0], self._headings[-1]
         defect = by_run[0].defect
         if self.news:
-            is_news = defect.fingerprint in self.titles
-            if is_news and self.titles[defect.fingerprint] != defect.title:
-                return self._headings[1]
-            return first if is_news else last
+            kind = self._kinds.get(defect.fingerprint)
+            return _against(kind, self.news.name) if kind else last
         numbers = _numbers(by_run)
         if len(numbers) == len(self.runs):
             return last
@@ -514,6 +519,10 @@ def environment() -> Environment:
         "figures": figures,
     }
     return environment
+
+
+def _against(kind: str, name: str) -> str:
+    return f"{NEW} against {name}" if kind == NEW else kind
 
 
 def _label(run: Digest, names: Sequence[str]) -> str:

@@ -4,17 +4,28 @@ comparison.py compares the verdicts; this module is for the vendor who asks what
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from conformance.defects import Defect, cause_of, symptoms_of
+from conformance.defects import Defect, defects_of
 from conformance.errors import command, format_count
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import Verdict
-from reports.comparison import GONE, NOT_TRIED, REGRESSED, Comparison, compare, fingerprints_of
+from reports.changed_defects import Earlier
+from reports.comparison import (
+    GONE,
+    NEW,
+    NEW_KINDS,
+    NOT_TRIED,
+    REGRESSED,
+    Comparison,
+    compare,
+)
 from reports.digest import Digest
 from reports.violations import reasons_apart
+
+CHANGED = "known, with new symptoms"
+_APART = "new, but waived, of the stack or not confirmed"
 
 
 def folder_of(defect: Defect) -> str:
@@ -48,32 +59,30 @@ class Novelty:
         return str(self.comparison.old.path)
 
     @cached_property
+    def by_kind(self) -> Mapping[str, Sequence[New]]:
+        """The new defects by kind, as `compare` divides them, then the defects with new symptoms, then the new defects
+        that are not open; each the most severe first, and then by folder."""
+        kinds = (*NEW_KINDS, NOT_TRIED)
+        by_kind = {kind: list(map(New, self.comparison.defects[kind])) for kind in kinds}
+        by_kind[CHANGED] = [New(defect, news) for defect, news in self.comparison.changed_defects]
+        by_kind[_APART] = list(map(New, self._apart))
+        for items in by_kind.values():
+            items.sort(key=lambda item: (item.defect.severity.rank, folder_of(item.defect)))
+        return {kind: items for kind, items in by_kind.items() if items}
+
+    @cached_property
     def new(self) -> Sequence[New]:
-        """The new defects, then the defects with new symptoms, then the new defects that are not open; each the most
-        severe first, and then by folder."""
-        defects = self.comparison.defects
-        new = [New(defect) for defect in (*self.comparison.new_defects, *defects[NOT_TRIED])]
-        new += [New(defect) for defect in self._apart]
-        new += [New(defect, news) for defect, news in self.comparison.changed_defects]
-        return sorted(
-            new,
-            key=lambda item: (
-                item.defect in self._apart,
-                bool(item.news),
-                item.defect.severity.rank,
-                folder_of(item.defect),
-            ),
-        )
+        """The defects of all kinds, in the order of the kinds."""
+        return [item for items in self.by_kind.values() for item in items]
 
     @cached_property
     def _apart(self) -> Sequence[Defect]:
         """The defects that the earlier run does not have, and that are waived, of the stack or not confirmed."""
-        violations = self.comparison.new.violations
-        earlier = fingerprints_of(self.comparison.old.violations.defects)
+        violations, earlier = self.comparison.new.violations, self.comparison.earlier
         return [
             defect
             for defect in violations.defects
-            if defect not in violations.open_defects and earlier.isdisjoint(defect.fingerprints)
+            if defect not in violations.open_defects and not earlier.has(defect)
         ]
 
     @cached_property
@@ -89,16 +98,16 @@ class Novelty:
     @property
     def sentence(self) -> str:
         gone = len(self.comparison.defects[GONE])
-        changed = sum(bool(item.news) for item in self.new)
+        counts = {kind: len(items) for kind, items in self.by_kind.items() if kind != _APART}
         apart = reasons_apart(self._apart)
         parts = [
-            f"{format_count(len(self.new) - changed, 'defect')} new against {self.name}"
-            + (f" ({apart})" if apart else ""),
-            *([f"{changed} known with new symptoms"] if changed else []),
+            f"{format_count(counts.pop(NEW, 0), 'defect')} new against {self.name}"
+            + (f" (and {apart})" if apart else ""),
+            *(f"{count} {kind}" for kind, count in counts.items()),
             f"{len(self.earlier)} not new",
             f"{gone} gone",
         ]
-        return ", ".join(parts)
+        return "; ".join(parts)
 
     def hints(self) -> Iterator[str]:
         """Yields a line for each defect that is gone, and one about cases that have regressed, which may belong to a
@@ -123,16 +132,16 @@ def novelty(run: Digest, earlier: Digest | None) -> Novelty | None:
 
 
 def known_in(earlier: Digest | None) -> Callable[[ResultRecord], bool]:
-    """Returns a function that tells, during a run, whether a violation shows only defects that the earlier run shows,
-    in a case that did not pass there. At the end, `novelty` says the same about whole defects."""
+    """Returns a function that tells, during a run, whether a violation shows nothing that is new against the earlier
+    run, by the same comparison as that of whole runs."""
     if earlier is None:
         return lambda record: False
-    defects = fingerprints_of(earlier.violations.defects)
-    passed = {record["case"] for record in earlier.results if record["verdict"] == Verdict.PASS}
+    before = Earlier(earlier)
 
     def is_known(record: ResultRecord) -> bool:
-        causes = [cause_of(symptom) for symptom in symptoms_of(record)]
-        is_new = any(defects.isdisjoint(cause.fingerprints) for cause in causes)
-        return bool(causes) and not is_new and record["case"] not in passed
+        defects = defects_of([record])
+        return bool(defects) and all(
+            before.has(defect) and not before.news(defect) for defect in defects
+        )
 
     return is_known

@@ -177,10 +177,12 @@ def _news(run: Digest, stream: TextIO, level: int, news: Novelty) -> Iterator[st
     yield news.sentence
     if level == NORMAL:
         yield f"defects, {_DEFECTS}"
-    for heading, members in families_of(news.new, lambda item: item.defect):
-        yield from filter(None, [heading])
-        for item in members:
-            yield from _defect(run, item.defect, item.title, stream, level)
+    for kind, items in news.by_kind.items():
+        yield f"{kind}:"
+        for heading, members in families_of(items, lambda item: item.defect):
+            yield from filter(None, [heading])
+            for item in members:
+                yield from _defect(run, item.defect, item.title, stream, level)
     yield from news.hints()
     yield ""
 

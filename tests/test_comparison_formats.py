@@ -1,7 +1,6 @@
 """The output of a comparison: for people, for programs and for CI systems."""
 
 import json
-import re
 from pathlib import Path
 
 from lxml import etree
@@ -16,16 +15,19 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path, cli):
     old = run(tmp_path / "old", [result(SUITE.cases[0])])
     new = run(tmp_path / "new", [result(SUITE.cases[0], "FAIL", "it\x1b[31m should not")])
     said = cli(1, "compare", old, new).out
-    assert "PASS -> FAIL  REG-01  reg_mr/sample/c0" in said
     assert "./rdma-cts run --only reg_mr/sample/c0" in said
     assert "\x1b" not in said
     data = json.loads(cli(1, "compare", old, new, "--format", "json").out)
     (rule,) = data["rules"]
     assert "  {kind}  {old} -> {new}  {rule}  {statement}".format(**rule) in said.splitlines()
-    program, last = said.splitlines()[-2:]
-    command = rf"./rdma-cts reproducer [0-9a-f]{{12}} --run {new} --mail"
-    assert re.fullmatch(f"report the first new defect: {command}", program)
-    assert last == "something has regressed: 1 new defect, the worst: wrong report (exit status 1)"
+    (change,) = data["changes"]
+    (defect,) = change["defects"]
+    assert defect == data["defects"]["new"][0]["fingerprint"]
+    assert f"  PASS -> FAIL  REG-01  reg_mr/sample/c0 (defect {defect})" in said.splitlines()
+    first, *_, program = said.splitlines()
+    command = f"./rdma-cts reproducer {defect} --run {new} --mail"
+    assert program == f"report the first new defect: {command}"
+    assert first == "something has regressed: 1 new defect, the worst: wrong report (exit status 1)"
 
 
 def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path, cli):
@@ -65,7 +67,7 @@ def test_a_comparison_for_ci_systems_conforms_to_the_schema(tmp_path, cli):
         "0",
     ]
     (passed,) = document.iter("system-out")
-    assert passed.text.startswith("fixed: FAIL -> PASS: REG-01: ")
+    assert passed.text.startswith("fixed: FAIL -> PASS: REG-01 (defect ")
     document = etree.fromstring(
         cli(0, "compare", paths[0], paths[0], "--format", "junit").out.encode(),
     )
