@@ -121,7 +121,7 @@ def _summary(
     for reason, count in Counter(change.kept for change in again if change.kept).items():
         yield f"{format_count(count, 'result')} kept unchanged: {reason}"
     counts = Counter("points" if change.points else "cases" for change in comparison.changes)
-    yield from (f"waiver: {problem}" for problem in new.summary.waivers.get("problems", ()))
+    yield from (f"waiver: {problem}" for problem in new.summary.waiver_lines)
     judged = sum(not change.kept for change in again)
     yield f"{judged} of {len(again)} results judged again: {format_count(counts['cases'], 'verdict')} changed"
     yield from (f"equal results, unequal verdicts: {line}" for line in unequal)

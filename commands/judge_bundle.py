@@ -142,9 +142,7 @@ class Support:
             yield _ISOLATED.format(one_line(user)) if user else _ON_A_HOST
         yield "; ".join([f"{format_count(results, 'result')} judged again", *self._not_judged()])
         yield from shortened(self.unfounded)
-        yield from (
-            f"waiver: {problem}" for problem in self.run.summary.waivers.get("problems", ())
-        )
+        yield from (f"waiver: {problem}" for problem in self.run.summary.waiver_lines)
         yield self.run.summary.short_sentence
         yield f"{self.sentence} (exit status {self.status})"
 

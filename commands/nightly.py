@@ -179,11 +179,12 @@ def execute(arguments: argparse.Namespace) -> int:
     if options.waivers:
         read_waivers(options.waivers, suite, datetime.now().date())
     with ExitStack() as stack:
+        stack.enter_context(_failure_told(arguments))
         stack.enter_context(_locked(folder))
         history = read_history(folder, running="")
         show(history.problems)
         _tidy(history)
-        night = new_directory(folder / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+        night = new_directory(folder / _name())
         if history.nights and night.name < history.nights[-1]:
             show(
                 [
@@ -216,6 +217,24 @@ def execute(arguments: argparse.Namespace) -> int:
     text.append(summary)
     _tell(arguments, night, text)
     return status
+
+
+def _name() -> str:
+    """Returns the name of a night that begins now."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+
+
+@contextmanager
+def _failure_told(arguments: argparse.Namespace) -> Iterator[None]:
+    """Sends a message if the environment, such as a full disk, ends the night within the block."""
+    try:
+        yield
+    except UserError as error:
+        if error.status == 3:
+            text = [f"the night has not run: {error} (exit status 3)"]
+            with suppress(UserError):  # the command ends with the first error
+                _tell(arguments, arguments.history / _name(), text)
+        raise
 
 
 def _tell(arguments: argparse.Namespace, night: Path, text: Sequence[str]) -> None:

@@ -5,7 +5,7 @@
 
 `docs/runs/STACK.jsonl.xz` is the results file of a default run on a stack. The pages quote the run on rxe, and the
 table of rules quotes the runs on all stacks. `rxe-ARCH` is the run on rxe in a guest of another architecture. The page
-of findings gets the present words of the rules. The durations that divide a run into shards are those of the run on
+of findings is made from the runs of FOUND. The durations that divide a run into shards are those of the run on
 rxe. A test compares pages and durations with these files.
 """
 
@@ -18,12 +18,13 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from commands.__main__ import main as rdma_cts  # noqa: E402
 from conformance.defects.defect import Defect  # noqa: E402
 from conformance.judging.answering_layer import CORE  # noqa: E402
 from conformance.model.rules import VENDOR, Registry  # noqa: E402
@@ -37,8 +38,6 @@ from conformance.tables.tiers import DURATIONS  # noqa: E402
 from reports import comparison_formats  # noqa: E402
 from reports.comparison import compare  # noqa: E402
 from reports.digest import Digest, read  # noqa: E402
-from reports.reproducers.findings import words_of  # noqa: E402
-from reports.rule_verdicts import RuleFacts  # noqa: E402
 from reports.terminal import summary  # noqa: E402
 from trial.catalogue import BLIND_VIOLATIONS, UNTRIABLE, VIOLATIONS  # noqa: E402
 
@@ -68,13 +67,14 @@ _SEEN: Mapping[str, str] = {
 }
 _COUNTED = (Verdict.PASS, *OF_VIOLATIONS, Verdict.BROKEN, *NOT_TESTABLE)
 FINDINGS = ROOT / "docs/findings.md"
+FOUND = (OWN, "mended", "trixie")  # the stacks of the page of findings
 _LONG_S = 0.1  # all shorter cases count as equally long
 _START_S = 1.0  # a guest from a template, for a case that needs its own guest
-_DOCUMENTS = re.compile(
-    r"(?P<head>^- rules: (?P<rules>.*)\n)(?P<told>(?:- the document: .*\n)+)",
-    re.MULTILINE,
-)
 _BLOCK = re.compile(r"(<!-- quoted: (?P<name>[a-z ]+) -->\n).*?(<!-- end of quote -->)", re.DOTALL)
+
+
+def path_of(stack: str) -> Path:
+    return RUNS / f"{stack}.jsonl.xz"
 
 
 @functools.cache
@@ -82,7 +82,7 @@ def recorded(stack: str = OWN) -> Digest:
     """Returns the recorded run of a stack."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / FILE_NAME).write_bytes(
-            lzma.decompress((RUNS / f"{stack}.jsonl.xz").read_bytes()),
+            lzma.decompress(path_of(stack).read_bytes()),
         )
         return read(Path(folder))
 
@@ -274,31 +274,6 @@ def quoted(text: str, run: Digest) -> str:
     return _BLOCK.sub(block, text)
 
 
-def with_present_words(text: str) -> str:
-    """Returns the page of findings with the present words of the rules. The page cannot be made again from the recorded
-    runs, because it has defects of other runs."""
-
-    def renewed(block: re.Match[str]) -> str:
-        rules = [_rules()[id_] for id_ in block["rules"].split(", ")]
-        facts = [
-            RuleFacts(rule.id, "", rule.statement, rule.document, rule.section, rule.quote)
-            for rule in rules
-        ]
-        lines = block["told"].splitlines(keepends=True)
-        return block["head"] + "".join(_present(line, facts) for line in lines)
-
-    return _DOCUMENTS.sub(renewed, text)
-
-
-def _present(line: str, facts: Sequence[RuleFacts]) -> str:
-    """Returns a line about the document of one of these rules with the rule's present words."""
-    now = {f"- the document: {words_of(fact)}\n": fact.source for fact in facts}
-    of_source = [name for name, source in now.items() if line.endswith(f"({source})\n")]
-    if line in now:
-        return line
-    return next(iter(of_source or now))
-
-
 def durations(run: Digest) -> str:
     """Returns the text of the file of durations, in seconds, with the long cases of this run."""
     alone = {case.id for case in load_suite().cases if case.alone}
@@ -327,13 +302,13 @@ def main() -> None:
             *recorded_here.others,
             *([recorded_here.footer] if recorded_here.footer else []),
         ]
-        path = RUNS / f"{sys.argv[2] if len(sys.argv) > 2 else OWN}.jsonl.xz"
+        path = path_of(sys.argv[2] if len(sys.argv) > 2 else OWN)
         path.write_bytes(lzma.compress(b"".join(map(encode, lines)), preset=9))
     run = recorded()
     for name in PAGES:
         page = ROOT / name
         page.write_text(quoted(page.read_text(encoding="utf-8"), run), encoding="utf-8")
-    FINDINGS.write_text(with_present_words(FINDINGS.read_text(encoding="utf-8")), encoding="utf-8")
+    rdma_cts(["findings", *map(str, map(path_of, FOUND)), "--out", str(FINDINGS.parent)])
     DURATIONS.write_text(durations(run), encoding="ascii")
 
 

@@ -15,6 +15,7 @@ from reports.evidence import location
 from reports.explanations import ENTRIES, FINGERPRINT, defect_of
 from reports.terminal import device_line
 from reports.text import kinds_of, without_packets
+from reports.upstream import upstream
 
 _REMOTE = (Severity.REMOTE_CRASH, Severity.REMOTE_MEMORY)
 _CLAIMS = """
@@ -77,6 +78,8 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     suite = run.header["suite"]
     yield f"suite:     {suite.get('version', '?')}, tables {run.environment.tables_sha256[:12] or '?'}"
     yield f"answered:  {defect.answering}"
+    if known := upstream(defect):
+        yield f"upstream:  {known}"
     yield ""
     yield from _steps(symptom)
     yield f"observed:  {without_packets(symptom.line)[0]}"

@@ -25,6 +25,7 @@ from reports.contradictions import candidates
 from reports.digest import Digest
 from reports.evidence import read_points
 from reports.text import flat, wrapped
+from reports.upstream import upstream
 
 _WIDTH = 100
 _CASES = 12
@@ -224,6 +225,8 @@ def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
     yield from _wrapped(defect.severity.meaning)
     yield f"answered by: {defect.answering}"
     yield f"shows in:    {format_count(len(defect.cases), 'case')}, {format_count(defect.points, 'call')}"
+    if known := upstream(defect):
+        yield f"upstream:    {known}"
     if defect.lost and not defect.unconfirmed:
         yield f"not counted: {format_count(len(defect.lost), 'call')} that did not occur again"
     yield ""

@@ -41,6 +41,7 @@ from reports.rule_verdicts import RuleFacts
 from reports.sketch import sketch_of
 from reports.terminal import figures
 from reports.text import flat, format_rules, format_value
+from reports.upstream import upstream
 
 FILE_NAME = "report.html"
 TEMPLATES = Path(__file__).with_name("templates")
@@ -517,6 +518,7 @@ def environment() -> Environment:
         "sketch": sketch_of,
         "sign": lambda verdict: SIGNS.get(verdict, ""),
         "figures": figures,
+        "upstream": upstream,
     }
     return environment
 

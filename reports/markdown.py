@@ -34,7 +34,7 @@ def _sections(run: Digest) -> Iterator[str]:
     yield escaped(run.summary.sentence)
     yield "\n".join(_verdicts(run))
     yield from map(escaped, run.violations.repetitions.summary())
-    if problems := run.summary.waivers.get("problems", ()):
+    if problems := run.summary.waiver_lines:
         yield "\n".join(f"- waiver: {escaped(str(problem))}" for problem in problems)
     defects = run.violations.open_defects
     if defects:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from reports.digest import Digest
 
 _MOST_REASONS = 4
+_MOST_NAMES = 3
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,20 @@ class Summary:
         if self._run.footer:
             return self._run.footer["waivers"]
         return {}
+
+    @property
+    def waiver_lines(self) -> Sequence[str]:
+        """The problems of waivers, and a line about those that do not cover the kernel of the run."""
+        lines = list(self.waivers.get("problems", ()))
+        if names := self.waivers.get("out_of_range", ()):
+            kernel = self._run.header["env"].get("kernel", "?")
+            more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+            listed = ", ".join(names[:_MOST_NAMES])
+            count = format_count(len(names), "waiver")
+            lines.append(
+                f"{count} without effect, because kernel {kernel} is not in the range: {listed}{more}"
+            )
+        return lines
 
     @cached_property
     def counts(self) -> Mapping[str, int]:

@@ -72,7 +72,7 @@ def summary(
     if works := format_undeclared(run.results):
         lines.append(works)
     lines += run.violations.repetitions.summary()
-    lines += [f"waiver: {problem}" for problem in run.summary.waivers.get("problems", ())]
+    lines += [f"waiver: {problem}" for problem in run.summary.waiver_lines]
     if reported:
         where = f"report: {out / REPORT} (results: {out})"
     else:

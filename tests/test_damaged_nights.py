@@ -200,6 +200,24 @@ def test_a_night_whose_outcome_a_full_disk_does_not_take_is_undecided_and_says_s
     assert "1 undecided (exit status 3)" in sent.read_text()
 
 
+@pytest.mark.parametrize("step", ["make_directory", "new_directory"])
+def test_a_night_that_a_full_disk_does_not_let_begin_sends_its_message(
+    step, nights, tmp_path, monkeypatch
+):
+    def full(path: Path, *_: object) -> None:
+        raise UserError(f"{path} cannot be written: No space left on device", status=3)
+
+    sent = tmp_path / "sent"
+    sendmail = script(tmp_path / "bin" / "sendmail", f"cat >{sent}")
+    monkeypatch.setattr(nightly, "find_program", lambda name: str(sendmail))
+    monkeypatch.setattr(nightly, "write_atomically", full)
+    monkeypatch.setattr(nightly, step, full)
+    said = nights.night(3, "--mail-to", "qa@example.org", forky=GOOD_RUN)
+    assert "the night has not run: " in sent.read_text()
+    assert "No space left on device (exit status 3)" in sent.read_text()
+    assert said.splitlines()[-1].endswith("cannot be written: No space left on device")
+
+
 @pytest.mark.parametrize(
     "line, reason",
     [

@@ -2,6 +2,7 @@
 
 import importlib
 import lzma
+import re
 import sys
 from functools import cache
 
@@ -32,10 +33,20 @@ def test_a_page_quotes_the_recorded_run(name):
     assert quotes.quoted(text, recorded()) == text, "outdated: run python3 docs/quotes.py"
 
 
-def test_the_page_of_findings_has_the_current_words_of_the_rules():
+def test_the_page_of_findings_has_the_confirmed_defects_of_the_recorded_runs():
     text = quotes.FINDINGS.read_text(encoding="utf-8")
-    assert text.count("\n- the document: ") > 30
-    assert quotes.with_present_words(text) == text, "outdated: run python3 docs/quotes.py"
+    defects = {
+        defect.fingerprint: defect
+        for stack in reversed(quotes.FOUND)
+        for defect in quotes.recorded(stack).violations.defects
+        if not defect.unconfirmed
+    }
+    listed = re.findall(r"^## (.*)\n(?:\n|- .*\n)*?- fingerprint: `(.*)`$", text, re.MULTILINE)
+    titles = {name: defect.title for name, defect in defects.items()}
+    assert {name: title for title, name in listed} == titles, "outdated: run python3 docs/quotes.py"
+    for rule in dict.fromkeys(rule for defect in defects.values() for rule in defect.first.rules):
+        words = load_suite().registry[rule].quote
+        assert words in text, "outdated: run python3 docs/quotes.py"
 
 
 # Of the runs on other architectures, the one with the other byte order.

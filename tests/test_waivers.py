@@ -87,6 +87,14 @@ def test_a_waiver_applies_to_its_driver_kernels_and_firmware(where, applies):
     assert where.holds(top) is applies
 
 
+def test_a_waiver_of_other_kernels_is_named_if_its_rule_is_violated(tmp_path):
+    where = {"driver": "fake", "kernel": {"from": "6.12", "to": "7.1"}}
+    waivers = read_from(tmp_path, {**WAIVER, "where": where})
+    assert judged(waivers, failure()) == (["FAIL"], [], 1)
+    assert waivers.account([failure()], header())["out_of_range"] == ["REG-01 (from 6.12 to 7.1)"]
+    assert waivers.account([], header())["out_of_range"] == []
+
+
 def test_a_waiver_of_another_stack_is_ignored(tmp_path):
     waivers = read_from(tmp_path, {**WAIVER, "where": {"driver": "mlx5"}})
     assert judged(waivers, failure()) == (["FAIL"], [], 1)

@@ -331,12 +331,14 @@ class ResultRecord(TypedDict):
 
 
 class WaiversAccount(TypedDict, total=False):
-    """The numbers of waived results and of waivers for other stacks, and a line for each waiver with a problem."""
+    """The numbers of waived results and of waivers for other stacks, a line for each waiver with a problem, and the waivers
+    of violated rules, cases and defects that do not cover the kernel."""
 
     file: str
     waived: int
     elsewhere: int
     problems: list[str]
+    out_of_range: list[str]
 
 
 class FooterRecord(TypedDict):

@@ -301,6 +301,10 @@ def waivers_text(
         f"#   {run.header['stack']}, {run.driver}, kernel {run.header['env'].get('kernel', '?')}"
         for run in runs
     ]
+    lines += [
+        "# A waiver covers the kernels from `from` to `to`, both included (7.2 includes every 7.2.x), and no other: on the next",
+        "# release its violations count again, and the run names the waiver. Name a run of that release too, or change `to`.",
+    ]
     blocks: list[list[str]] = []
     for of_driver in by_driver.values():
         blocks += _of_driver(of_driver, owner, issue, expires)

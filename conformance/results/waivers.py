@@ -33,14 +33,23 @@ class WaiverScope:
     firmware: str = ""
 
     def holds(self, header: HeaderRecord) -> bool:
-        device, kernel = header["device"], version(str(header["env"].get("kernel", "")))
-        first, last = version(self.kernel_from), version(self.kernel_to)
-        return (
-            device.get("driver") == self.driver
-            and (not self.firmware or device.get("fw") == self.firmware)
-            and first <= kernel
-            and (not last or kernel[: len(last)] <= last)
+        return self.is_of_device(header) and self.has_kernel(header)
+
+    def is_of_device(self, header: HeaderRecord) -> bool:
+        device = header["device"]
+        return device.get("driver") == self.driver and (
+            not self.firmware or device.get("fw") == self.firmware
         )
+
+    def has_kernel(self, header: HeaderRecord) -> bool:
+        kernel = version(str(header["env"].get("kernel", "")))
+        first, last = version(self.kernel_from), version(self.kernel_to)
+        return first <= kernel and (not last or kernel[: len(last)] <= last)
+
+    @property
+    def kernels(self) -> str:
+        ends = (("from", self.kernel_from), ("to", self.kernel_to))
+        return " ".join(f"{word} {end}" for word, end in ends if end)
 
 
 def version(text: str) -> tuple[int, ...]:
@@ -64,6 +73,10 @@ class Terms:
 
     @property
     def target(self) -> str:
+        raise NotImplementedError
+
+    def concerns(self, record: ResultRecord) -> bool:
+        """Whether a result violates what the waiver is for, in whatever way."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -144,6 +157,9 @@ class Waiver(Terms):
     def target(self) -> str:
         return self.case or self.rule
 
+    def concerns(self, record: ResultRecord) -> bool:
+        return self.covers(record) and self.violated(record)
+
     def covers(self, record: ResultRecord) -> bool:
         """Whether the result belongs to the waiver's case or rule, and has a verdict about the device."""
         if record["verdict"] in INCOMPLETE:
@@ -186,6 +202,9 @@ class DefectWaiver(Terms):
     @property
     def target(self) -> str:
         return f"defect {self.defect}"
+
+    def concerns(self, record: ResultRecord) -> bool:
+        return any(map(self.is_of, symptoms(record)))
 
     def covers(self, symptom: Symptom) -> bool:
         """Whether the symptom belongs to the defect, and is not more severe than the waiver allows."""
@@ -295,7 +314,17 @@ class Waivers:
             - len(self._applicable(header))
             - len(defects),
             "problems": problems,
+            "out_of_range": list(self._out_of_range(records, header)),
         }
+
+    def _out_of_range(self, records: Sequence[ResultRecord], header: HeaderRecord) -> Iterator[str]:
+        """Yields the waivers of this device that concern a violation and whose kernels do not include that of the run."""
+        counted = [record for record in records if record["effective"] in VIOLATIONS]
+        for waiver in (*self.items, *self.defects):
+            if waiver.where.has_kernel(header) or not waiver.where.is_of_device(header):
+                continue
+            if any(map(waiver.concerns, counted)):
+                yield f"{waiver.target} ({waiver.where.kernels})"
 
     def _applicable(self, header: HeaderRecord) -> list[Waiver]:
         return [waiver for waiver in self.items if waiver.where.holds(header)]

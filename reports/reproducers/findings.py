@@ -15,6 +15,7 @@ from reports.digest import Digest
 from reports.reproducers.of_runs import first_program
 from reports.reproducers.program import Program, file_name
 from reports.rule_verdicts import RuleFacts
+from reports.upstream import upstream
 
 PAGE, FOLDER = "findings.md", "findings"
 SEEN, ABSENT, UNTRIED = "seen", "not", "not tried"
@@ -162,8 +163,9 @@ def _section(
         *(("argument against", argument) for argument in arguments_of(facts, defect.rules)),
         ("observed", f"{symptom.line.removeprefix('afterwards ')} (`{symptom.name}`)"),
         ("answered by", defect.answering),
-        ("where", where.get(defect.fingerprint)),
-        ("mended by", mended.get(defect.fingerprint)),
+        ("where", _of(where, defect)),
+        ("upstream", upstream(defect)),
+        ("mended by", _of(mended, defect)),
         ("shown by", _link(finding, files)),
     ]
     return [
@@ -171,6 +173,11 @@ def _section(
         "",
         *(f"- {label}: {text}" for label, text in lines if text),
     ]
+
+
+def _of(texts: Mapping[str, str], defect: Defect) -> str:
+    """Returns the text of a defect, which may have one of its earlier fingerprints; empty without one."""
+    return next((texts[name] for name in defect.fingerprints if name in texts), "")
 
 
 def stacks_of(finding: Finding, runs: Sequence[Run]) -> dict[str, str]:
@@ -213,10 +220,10 @@ def words_of(rule: RuleFacts) -> str:
 
 
 def _link(finding: Finding, files: Collection[str]) -> str:
-    by_hand = f"by-hand/{finding.defect.fingerprint}.c"
     if not finding.program:
-        if by_hand in files:
-            return f"[{by_hand}]({FOLDER}/{by_hand})"
+        by_hand = (f"by-hand/{name}.c" for name in finding.defect.fingerprints)
+        if file := next((name for name in by_hand if name in files), ""):
+            return f"[{file}]({FOLDER}/{file})"
         return f"no program: {finding.why_not}"
     if finding.file in files:
         return f"[{finding.file}]({FOLDER}/{finding.file})"
