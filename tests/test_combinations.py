@@ -28,6 +28,7 @@ from conformance.tables.suite import load_suite
 from reports.pair_picture import Picture
 from samples import result
 from trial.reference.access import RIGHTS
+from trial.reference.advice import PREFETCH, PREFETCH_NO_FAULT
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
 from trial.reference.objects import REMOTE_READ, Domain, Region
@@ -38,6 +39,7 @@ _CASES = {
     "triples": ("model/triples", "model/refused-triples"),
     "binds": ("binds/triples",),
     "changes": ("changes/triples",),
+    "advice": ("advice/triples",),
 }
 
 
@@ -65,7 +67,7 @@ def judged(device: type[Device], points: CoveringArray = PAIRS) -> Judged:
     return Judged(points, seen["combinations"])
 
 
-@pytest.mark.parametrize("name", ["pairs", "binds", "changes"])
+@pytest.mark.parametrize("name", ["pairs", "binds", "changes", "advice"])
 def test_the_reference_passes_every_point(name):
     points = array(name)
     judgement = judged(Device, points)
@@ -190,6 +192,70 @@ def test_a_mistake_of_binds_or_changes_violates_its_rules(device, points, rules)
     judgement = judged(device, array(points))
     violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
     assert violated == rules
+
+
+class _FollowsListsShortly(Device):
+    """A range of a list of several is followed up to the end of 2 MiB."""
+
+    several = False
+
+    def advise_mr(self, pd: int, advice: int, flags: int, sg_list: Any) -> None:
+        self.several = len(sg_list) > 1
+        super().advise_mr(pd, advice, flags, sg_list)
+
+    def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
+        if self.several:
+            length = min(length, -addr % (2 << 20) or 2 << 20)
+        return super().follow(addr, length, advice, flags)
+
+
+class _FaultsLaterElements(Device):
+    """PREFETCH_NO_FAULT faults in the pages of all elements but the first."""
+
+    first = True
+
+    def advise_mr(self, pd: int, advice: int, flags: int, sg_list: Any) -> None:
+        self.first = True
+        super().advise_mr(pd, advice, flags, sg_list)
+
+    def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
+        if advice == PREFETCH_NO_FAULT and not self.first:
+            advice = PREFETCH
+        self.first = False
+        return super().follow(addr, length, advice, flags)
+
+
+class _AdvisesForeignImplicitRegions(Device):
+    """An implicit region of another domain is advised."""
+
+    def foreign(self, domain: Domain, region: Region) -> bool:
+        return region.addr > 0 and super().foreign(domain, region)
+
+
+class _TellsWrongCode(Device):
+    """A range outside of an odd region is refused with another errno."""
+
+    def element_fault(self, domain: Domain, advice: int, region: Region, sge: Any) -> int:
+        fault = super().element_fault(domain, advice, region, sge)
+        return errno.EINVAL if fault == errno.EFAULT and region.iova % 2 else fault
+
+
+@pytest.mark.parametrize(
+    "device, rules, verb",
+    [
+        (_FollowsListsShortly, {"ADV-04", "ADV-08", "ADV-13"}, "resident"),
+        (_FaultsLaterElements, {"ADV-03"}, "resident"),
+        (_AdvisesForeignImplicitRegions, {"ADV-10", "ADV-13", "ADV-15"}, "ibv_advise_mr"),
+        (_TellsWrongCode, {"ADV-08", "ADV-16"}, "ibv_advise_mr"),
+    ],
+)
+def test_a_mistake_of_advice_violates_its_rules_and_names_the_verb(device, rules, verb):
+    judgement = judged(device, array("advice"))
+    violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
+    assert violated == rules
+    case = load_suite().find("access/advice/triples")
+    assert case is not None
+    assert verb in {item["fault"]["verb"] for item in deviations(judgement, case)}
 
 
 class _NullRegionsKeep(Device):

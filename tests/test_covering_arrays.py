@@ -15,7 +15,7 @@ from trial.answers import TABLE, current_model, refuse_unused
 
 
 @pytest.mark.parametrize(
-    "name, strength", [("pairs", 2), ("triples", 3), ("binds", 3), ("changes", 3)]
+    "name, strength", [("pairs", 2), ("triples", 3), ("binds", 3), ("changes", 3), ("advice", 3)]
 )
 def test_each_combination_of_a_valid_point_occurs_in_the_stored_array(name, strength):
     points = array(name)
@@ -77,6 +77,14 @@ def test_a_value_that_no_code_carries_out_is_a_mistake_with_its_location(tmp_pat
         current_model(table)
     assert f"cases/access/model.yaml:{line}:" in str(raised.value)
     assert "no code carries out transport=RD" in str(raised.value)
+
+
+def test_codes_of_no_fault_are_a_mistake(tmp_path):
+    table = tmp_path / "advice.yaml"
+    text = TABLE.with_name("advice.yaml").read_text()
+    table.write_text(text.replace("    right: [EPERM, EFAULT]\n", "    rite: [EPERM]\n"))
+    with pytest.raises(UserError, match="'rite' is no fault of the model"):
+        current_model(table)
 
 
 def test_a_constraint_that_leaves_no_point_with_a_value_is_a_mistake(tmp_path):

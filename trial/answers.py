@@ -35,7 +35,7 @@ from trial.slices import dense_points
 
 # The points that a short run carries out, by the table of the model.
 SLICE_SIZES = {"model": 1500, "binds": 800, "changes": 500}
-TABLES = [CASES / "access" / f"{name}.yaml" for name in SLICE_SIZES]
+TABLES = [CASES / "access" / f"{name}.yaml" for name in VALUES]
 TABLE = TABLES[0]
 
 
@@ -156,8 +156,12 @@ def answered(model: Model, strength: int, points: list[Point]) -> CoveringArray:
             faults = conditions.faults(point)
             values = dict(zip(model.names, point, strict=True))
             seen = carried_out(model.name)(objects, values, faults).observe()
-            if "setup_failed" in seen or is_granted(seen) is bool(faults):
+            codes = model.codes.get(faults[0], ()) if faults else ("0",)
+            other_code = "called" in seen and seen["called"] not in codes
+            if "setup_failed" in seen or is_granted(seen) is bool(faults) or other_code:
                 wrong.append(f"{model.text(point)}: {faults or 'no fault'}, but {seen}")
+            elif "called" in seen:
+                seen["called"] = " ".join(codes)
             key = repr(seen)
             if key not in answers:
                 answers[key] = len(observations)

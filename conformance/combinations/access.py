@@ -4,7 +4,7 @@ observation has no address, key or number of a queue pair, so it can be compared
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -141,7 +141,7 @@ class Access:
         if key == "ended":
             return objects.ended(*how)
         if key == "other_process":
-            return objects.elsewhere()
+            return objects.elsewhere("reg_mr")
         if key == "other_domain":
             return objects.region(*how, pd="other").extent
         region = objects.region(*how)
@@ -241,11 +241,15 @@ class Access:
         message = Message(objects, link, self.transport, self.size, values["flags"], before)
         behind = Range(extent.addr + opened.length, extent.length - opened.length, True)
         with self._protected(behind):
-            seen = message.post(request, [element.sge for element in received])
+            seen = self._shown(lambda: message.post(request, [part.sge for part in received]))
         tested, other = contents.states()
         if values["capacity"] == "shorter" and tested == "all":
             tested = "within"  # the packets before the last may fill elements that the key opens
         return {**seen, "tested": tested, "other": other}
+
+    def _shown(self, post: Callable[[], AccessSeen]) -> AccessSeen:
+        """Posts the request. Returns what both ends show."""
+        return post()
 
     @contextmanager
     def _protected(self, behind: Range) -> Iterator[None]:

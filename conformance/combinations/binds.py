@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from conformance.bench.calls import Window, errno_name
 from conformance.bench.work_requests import SIGNALED, BindInfo, Completion, SendRequest, next_rkey
-from conformance.combinations.access import WORDS, Access
 from conformance.combinations.extent import Extent
 from conformance.combinations.objects import BINDABLE, INSET, Link, Objects, Registered
+from conformance.combinations.use import Call, not_used
 from conformance.errors import SetupRefused
 from conformance.execution.connection import post_receives
 from conformance.model.observation import AccessSeen
@@ -17,53 +17,22 @@ _FENCE = ENUMS["ibv_send_flags"].value_of("FENCE")
 _ZERO_BASED = ENUMS["ibv_access_flags"].value_of("ZERO_BASED")
 _FLAGS = {"signaled": SIGNALED, "unsignaled": 0, "fence": SIGNALED | _FENCE}
 _FAR_TAG = 0x80  # how far the tag of a new key is from the old one, if it is not the next
-# What the model of a bind has no parameter for.
-USUAL = {
-    "memory": "anonymous",
-    "bounds": "aligned",
-    "queue_rights": "all",
-    "key": "region",
-    "window_rights": "all",
-    "polling": "poll_cq",
-    "path_mtu": "usual",
-    "side": "remote",
-    "elements": "only",
-    "split": "half",
-    "capacity": "exact",
-    "flags": "signaled",
-    "before": "nothing",
-}
-USE = "use_"  # the beginning of the names of faults after a bind that succeeds
 
 
-def not_used(posted: str, completions: list[list[str]]) -> AccessSeen:
-    """Returns what a call without a use shows."""
-    return {
-        "posted": posted,
-        "requester": completions,
-        "receiver": [],
-        "tested": "nothing",
-        "other": "nothing",
-    }
-
-
-class Bind(Access):
+class Bind(Call):
     """One point: the bind, and the use of the key."""
 
     def __init__(self, objects: Objects, values: Mapping[str, str], faults: Sequence[str]) -> None:
         built = values["posting"] == "wr_post"
-        used = {
-            **USUAL,
-            "region": values["region"],
-            "rights": {"all": BINDABLE}.get(values["region_rights"], values["region_rights"]),
-            "transport": values["queue"],
-            "posting": "wr_post" if built else "post_send",
-            "operation": values["operation"],
-            "place": values["place"],
-            "size": "word" if values["operation"] in WORDS else values["size"],
-        }
-        super().__init__(objects, used, faults)
-        self.bind = values
+        super().__init__(
+            objects,
+            values,
+            faults,
+            region=values["region"],
+            rights={"all": BINDABLE}.get(values["region_rights"], values["region_rights"]),
+            transport=values["queue"],
+            posting="wr_post" if built else "post_send",
+        )
         self.kind = int(values["window"][-1])
 
     def _observed(self, link: Link) -> AccessSeen:
@@ -76,7 +45,7 @@ class Bind(Access):
 
     def _domain_of(self, object: str) -> str:
         """Returns the domain of the window or of the region."""
-        if self.bind["domain"] in (object, "both"):
+        if self.call["domain"] in (object, "both"):
             return "other"
         return "pd"
 
@@ -89,13 +58,12 @@ class Bind(Access):
         failed = refused or any(words[0] != "SUCCESS" for words in shown)
         if failed:
             link.connection.stale = True
-        must_fail = bool(self.faults) and not self.faults[0].startswith(USE)
-        if failed and self.faults and not must_fail:
+        if failed and self.faults and not self.must_fail:
             raise SetupRefused("the bind", refused or shown[0][0])
-        if failed or must_fail:
+        if failed or self.must_fail:
             return not_used(refused or "0", shown or [["SUCCESS", "bind"]] * (not refused))
         extent = self._range(region, window.rkey)
-        use, over = self.bind["key"], link
+        use, over = self.call["key"], link
         if use == "earlier":
             extent = self._range(region, earlier)
         elif use == "ended":
@@ -115,7 +83,7 @@ class Bind(Access):
 
     def _prepare(self, link: Link, window: Window, region: Registered) -> None:
         """Brings the window into the state before the bind. Raises SetupRefused."""
-        objects, state = self.objects, self.bind["state"]
+        objects, state = self.objects, self.call["state"]
         if state in ("bound", "ended"):
             objects.bound(link, window, region, self.kind, "all", False)
         elif state == "moved":
@@ -154,8 +122,8 @@ class Bind(Access):
             "across_end": (INSET, whole.length),
             "behind": (whole.length, page),
             "wrap": (0, -whole.base % (1 << 64) + INSET),
-        }[self.bind["range"]]
-        if self.bind["addresses"] == "offsets":
+        }[self.call["range"]]
+        if self.call["addresses"] == "offsets":
             base = 0
         else:
             base = whole.base + start
@@ -170,20 +138,20 @@ class Bind(Access):
         """Posts the bind. Returns the errno of a refusal or an empty text, and the completions of the bind."""
         objects, queue = self.objects, link.connection.pair.responder
         extent = self._range(region, 0)
-        access = objects.window_rights(self.bind["rights"])
-        if self.bind["addresses"] == "offsets":
+        access = objects.window_rights(self.call["rights"])
+        if self.call["addresses"] == "offsets":
             access |= _ZERO_BASED
         start = region.extent.base + extent.addr - region.extent.addr
         info = BindInfo(region.mr, start, extent.length, access)
-        wr_id, flags = objects.wr_id(), _FLAGS[self.bind["flags"]]
+        wr_id, flags = objects.wr_id(), _FLAGS[self.call["flags"]]
         lkey = region.mr.struct.lkey
-        region.mr.struct.lkey = self._lkey(region)
+        region.mr.struct.lkey = self.lkey(self.call["lkey"], region, self.kind)
         try:
-            if self.bind["posting"] == "bind_mw":
+            if self.call["posting"] == "bind_mw":
                 refused = queue.bind_mw(window, info, flags, wr_id).value
             else:
                 key = next_rkey(window.rkey)
-                if self.bind["new_key"] == "far":
+                if self.call["new_key"] == "far":
                     key ^= _FAR_TAG
                 request = SendRequest(
                     "BIND_MW", wr_id, flags=flags, rkey=key, window=window, bind=info
@@ -193,7 +161,7 @@ class Bind(Access):
             region.mr.struct.lkey = lkey
         if refused:
             return errno_name(refused), []
-        if self.bind["posting"] != "bind_mw":
+        if self.call["posting"] != "bind_mw":
             window.rkey = key
         self._wr_id = wr_id
         if flags & SIGNALED:
@@ -220,21 +188,3 @@ class Bind(Access):
     def _words_of(self, done: Completion) -> list[str]:
         name = "bind" if done.wr_id == self._wr_id else "another wr_id"
         return [done.status, name, *([done.opcode] if done.status == "SUCCESS" else [])]
-
-    def _lkey(self, region: Registered) -> int:
-        """Returns the key that names the region in the bind."""
-        objects, extent = self.objects, region.extent
-        owner = self.bind["lkey"]
-        if owner == "other_domain":
-            return objects.region(*self._how(), pd="other").extent.lkey
-        if owner == "other_process":
-            return objects.elsewhere().lkey
-        if owner == "ended":
-            return objects.ended(*self._how()).lkey
-        if owner == "invented":
-            return objects.invented(extent).lkey
-        if owner == "of_window":
-            other = objects.allocated(self.kind)
-            self._windows.append(other)
-            return other.rkey
-        return extent.lkey

@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from conformance.bench.calls import Pd, errno_name
-from conformance.combinations.access import WORDS, Access
-from conformance.combinations.binds import USUAL, not_used
 from conformance.combinations.extent import Extent
 from conformance.combinations.objects import Link, Objects, Registered
+from conformance.combinations.use import Call, not_used
 from conformance.errors import SetupRefused
 from conformance.model.observation import AccessSeen
 from conformance.verbs import ENUMS
@@ -22,41 +21,34 @@ _KINDS = ("access", "pd", "translation")
 _MORE = 1024  # bytes by which a new range is longer or shorter, at each end
 
 
-class Change(Access):
+class Change(Call):
     """One point: the change, and the use of the region."""
 
     def __init__(self, objects: Objects, values: Mapping[str, str], faults: Sequence[str]) -> None:
-        old = values["place"] == "old"
-        used = {
-            **USUAL,
-            "region": "reg_mr",
-            "rights": "all",
-            "transport": "RC",
-            "posting": "wr_post" if values["operation"] == "ATOMIC_WRITE" else "post_send",
-            "operation": values["operation"],
-            "side": values["side"],
-            "place": "inner" if old else values["place"],
-            "size": "word" if values["operation"] in WORDS else values["size"],
-        }
-        super().__init__(objects, used, faults)
-        self.change = values
+        old, built = values["place"] == "old", values["operation"] == "ATOMIC_WRITE"
+        super().__init__(
+            objects,
+            values,
+            faults,
+            posting="wr_post" if built else "post_send",
+            place="inner" if old else values["place"],
+        )
         chosen = values["change"]
         self.flags = [kind for kind in _KINDS if chosen == "all" or kind in chosen.split("_")]
 
     def _observed(self, link: Link) -> AccessSeen:
         objects = self.objects
         # The queue pairs are in the domain `pd`, which the region has at the end, or has left or never had.
-        last = "pd" if self.change["domain"] == "own" else "other"
+        last = "pd" if self.call["domain"] == "own" else "other"
         first = _OTHER[last] if "pd" in self.flags else last
-        how = {"libibverbs": self.change["region"], "kernel": "uverbs"}[self.change["entry"]]
-        region = objects.register(how, "anonymous", self.change["old_rights"], "aligned", first)
+        how = {"libibverbs": self.call["region"], "kernel": "uverbs"}[self.call["entry"]]
+        region = objects.register(how, "anonymous", self.call["old_rights"], "aligned", first)
         try:
             self._use_before(region, first)
             code = self._changed(region, last)
-            must_fail = self.faults[:1] == ["rights"]
-            if code and not must_fail and (self.faults or how == "iova"):
+            if code and not self.must_fail and (self.faults or how == "iova"):
                 raise SetupRefused("the change", code)
-            if code or must_fail:
+            if code or self.must_fail:
                 return not_used(code or "0", [] if code else [["SUCCESS", "change"]])
             return self._exchange(link, self._extent(region))
         finally:
@@ -65,8 +57,8 @@ class Change(Access):
 
     def _use_before(self, region: Registered, domain: str) -> None:
         """Changes the region and changes it back. Raises SetupRefused."""
-        before, pds = self.change["before"], self.objects.pds
-        rights = self.objects.rights(self.change["old_rights"], "reg_mr")
+        before, pds = self.call["before"], self.objects.pds
+        rights = self.objects.rights(self.call["old_rights"], "reg_mr")
         changes: Mapping[str, Sequence[tuple[str, Pd | None, int]]] = {
             "nothing": [],
             "moved": [("CHANGE_PD", pds[_OTHER[domain]], 0), ("CHANGE_PD", pds[domain], 0)],
@@ -91,7 +83,7 @@ class Change(Access):
         addr, length = self._new_range(region.extent)
         access = 0
         if "access" in self.flags:
-            access = self.objects.rights(self.change["new_rights"], "reg_mr")
+            access = self.objects.rights(self.call["new_rights"], "reg_mr")
         changed = region.entry.rereg_mr(region.mr, flags, pd, addr, length, access)
         return _code(changed.value) if changed.value else ""
 
@@ -104,7 +96,7 @@ class Change(Access):
             "longer": (addr - _MORE, length + 2 * _MORE),
             "shorter": (addr, length - 2 * _MORE),
             "odd": (addr + _MORE + 1, length - 2 * _MORE - 9),
-        }[self.change["range"]]
+        }[self.call["range"]]
 
     def _extent(self, region: Registered) -> Extent:
         """Returns what the region opens after the change, or its old range at the place `old`."""
@@ -113,7 +105,7 @@ class Change(Access):
         if "translation" in self.flags:
             addr, length = self._new_range(old)
             base = addr
-        if self.change["place"] == "old":
+        if self.call["place"] == "old":
             addr, base, length = old.addr, old.base, _MORE
         return Extent(addr, length, base, int(keys.lkey), int(keys.rkey))
 

@@ -39,7 +39,8 @@ _ON_DEMAND = _ACCESS.value_of("ON_DEMAND")
 _WHOLE = (1 << 64) - 1  # the length of an implicit region
 GRANTED = "granted"  # the rights of a queue pair that ibv_modify_qp has granted
 ALIGNED = "aligned"  # bounds of a region
-_NOT_BINDABLE = ("on_demand", "implicit", DMABUF, DEVICE_MEMORY)
+_ON_DEMAND_WAYS = ("on_demand", "implicit")
+_NOT_BINDABLE = (*_ON_DEMAND_WAYS, DMABUF, DEVICE_MEMORY)
 BINDABLE = "bindable"  # all rights, also of a region on demand
 _NOT_FLUSHED = (DMABUF, DEVICE_MEMORY)
 FLUSH = "FLUSH_GLOBAL"  # the operation, and the right to it
@@ -51,6 +52,7 @@ _SINGLE = {
 }
 _REMOTE = ("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC")
 _FEW_RIGHTS = {
+    "local_write": ("LOCAL_WRITE",),
     "without_local_write": ("REMOTE_READ",),
     "windows_only": ("LOCAL_WRITE", "MW_BIND"),
     "write_alone": ("REMOTE_WRITE",),
@@ -119,7 +121,7 @@ class Objects:
         self.cleanup.callback(self._end_child)
         self._regions: dict[tuple[str, str, str, str, str], Registered] = {}
         self._windows: dict[tuple[object, ...], tuple[Window, Extent]] = {}
-        self._elsewhere: dict[str, int] = {}  # the keys of a region of another process
+        self._elsewhere: dict[bool, dict[str, int]] = {}  # the keys of regions of another process
         self._links: dict[tuple[object, ...], Link] = {}
         self._refused: dict[tuple[object, ...], SetupRefused] = {}
         self._wr_id = _FIRST_WR_ID
@@ -161,7 +163,7 @@ class Objects:
         windows = self.has("mw_type_1") or self.has("mw_type_2")
         if name == BINDABLE or (windows and how not in _NOT_BINDABLE and name != "without_windows"):
             flags.append("MW_BIND")
-        on_demand = how in ("on_demand", "implicit")
+        on_demand = how in _ON_DEMAND_WAYS
         flushed = how not in _NOT_FLUSHED and (not on_demand or self.has("odp_flush"))
         if flushed and name != "without_flush" and self.has("flush_global"):
             flags.append(FLUSH)
@@ -305,14 +307,16 @@ class Objects:
         self.deregister(region)
         return region.extent
 
-    def elsewhere(self) -> Extent:
-        """Returns the extent of a region of the shared memory in another process. Raises SetupRefused."""
-        memory = self.memories.of_kind("shared")
-        if not self._elsewhere:
-            access = self.rights("all", "reg_mr")
+    def elsewhere(self, how: str) -> Extent:
+        """Returns the extent of a region of the shared memory in another process, which is on demand if that is the way
+        `how`. Raises SetupRefused."""
+        memory, on_demand = self.memories.of_kind("shared"), how in _ON_DEMAND_WAYS
+        if on_demand not in self._elsewhere:
+            access = self.rights("all", how if on_demand else "reg_mr")
+            access |= _ON_DEMAND if on_demand else 0
             parts = self.bench, memory, access, "none", self.cleanup
-            self._elsewhere.update(registered_elsewhere(*parts)[1])
-        addr, keys = memory.addr + self.memories.margin, self._elsewhere
+            self._elsewhere[on_demand] = registered_elsewhere(*parts)[1]
+        addr, keys = memory.addr + self.memories.margin, self._elsewhere[on_demand]
         return Extent(addr, self.memories.length, addr, keys["lkey"], keys["rkey"])
 
     def invented(self, extent: Extent) -> Extent:

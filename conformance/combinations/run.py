@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from conformance.bench.interface import Bench
 from conformance.combinations.access import Access
+from conformance.combinations.advice import Advice
 from conformance.combinations.binds import Bind
 from conformance.combinations.changes import Change
 from conformance.combinations.objects import Objects
@@ -17,7 +18,8 @@ from conformance.model.observation import AccessSeen, CombinationsSeen, Observat
 from conformance.model.point_index import encode_index
 from conformance.older_python import zip
 
-_CARRIED_OUT = {"model": Access, "binds": Bind, "changes": Change}  # by the table of the model
+# By the table of the model.
+_CARRIED_OUT = {"model": Access, "binds": Bind, "changes": Change, "advice": Advice}
 _ENTRIES = {"libibverbs": "libibverbs", "kernel": "uverbs"}  # of a model's values
 _PROGRESS = 100  # the number of points between two reports
 # Faults before which a part of a list may be written.

@@ -76,9 +76,31 @@ _OF_A_CHANGE = {
     "size": "word byte several",
     "place": "first inner last one_beyond one_before behind old",
 }
+_OF_ADVICE = {
+    "entry": "libibverbs kernel",
+    "region": "on_demand implicit",
+    "bounds": "aligned odd",
+    "rights": "all local_write without_local_write",
+    "memory": "shared dropped no_access read_only",
+    "advice": "PREFETCH PREFETCH_WRITE PREFETCH_NO_FAULT unknown",
+    "flags": "flush none unknown flush_unknown",
+    "elements": "only first_of_2 last_of_2 first_of_3 middle_of_3 last_of_3",
+    "others": "same another",
+    "lkey": "own other_domain other_process ended invented other_tag of_window",
+    "domain": "own other",
+    "range": """
+        whole first last inner boundary pages one_beyond one_before across_end behind wrap long
+    """,
+    "before": "nothing refused read write no_fault beside",
+    "operation": "RDMA_WRITE RDMA_READ SEND",
+    "side": "remote local receive",
+    "size": "word several",
+    "place": "first page last",
+}
 # By the table of the model.
 VALUES: Mapping[str, Mapping[str, str]] = {
     "model": _OF_AN_ACCESS,
     "binds": _OF_A_BIND,
     "changes": _OF_A_CHANGE,
+    "advice": _OF_ADVICE,
 }

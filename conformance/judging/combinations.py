@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 
 from conformance.model.combinations import (
     ATOMIC_AFTER_RESET,
+    CALLED,
     COMPLETED,
     FIELDS,
     GRANTED,
     LACKING,
+    PAGES,
     POSTED,
     RECEIVE,
     REFUSED,
@@ -62,12 +64,31 @@ def deviation(point_class: PointClass, iba: bool) -> Deviation | None:
     answer, seen = point_class["answer"], point_class["observed"]
     if "setup_failed" in seen:
         return Deviation(SET_UP, Fault(FaultKind.REFUSED, seen=(seen["setup_failed"],)))
+    if "called" in answer and (wrong := _of_call(answer, seen)):
+        return wrong
+    if answer.get("called", "0") != "0":  # then nothing is used
+        return _of_bytes(point_class)
     if is_granted(answer):
         return _of_granted(answer, seen) or _of_fields(answer, seen)
     refused = _of_refused(point_class, iba)
     if refused or answer["posted"] != "0":  # then a request may be posted that completes in error
         return refused
     return _of_statuses(point_class, iba) or _of_fields(answer, seen)
+
+
+def _of_call(answer: AccessSeen, seen: AccessSeen) -> Deviation | None:
+    """Compares the call before the use, and the pages that are present afterwards."""
+    permitted, code = answer["called"].split(), seen["called"]
+    if permitted == ["0"] != [code]:
+        return Deviation(CALLED, Fault(FaultKind.REFUSED, errno=code))
+    if code not in permitted:
+        kind = FaultKind.ACCEPTED if code == "0" else FaultKind.WRONG_CODE
+        errno = "" if code == "0" else code
+        return Deviation(REFUSED, Fault(kind, errno=errno, expected=(*permitted,), seen=(code,)))
+    if answer.get("pages") != seen.get("pages"):
+        kind = FaultKind.ACCEPTED if answer.get("pages") == "absent" else FaultKind.REFUSED
+        return Deviation(PAGES, Fault(kind, verb="resident", seen=(seen.get("pages", ""),)))
+    return None
 
 
 def _of_granted(answer: AccessSeen, seen: AccessSeen) -> Deviation | None:
@@ -92,7 +113,8 @@ def _of_granted(answer: AccessSeen, seen: AccessSeen) -> Deviation | None:
     return None
 
 
-def _of_refused(point_class: PointClass, iba: bool) -> Deviation | None:
+def _of_bytes(point_class: PointClass) -> Deviation | None:
+    """Returns which bytes have changed although the call or the request must be refused."""
     answer, seen = point_class["answer"], point_class["observed"]
     wrong = []
     # The packets before the one with the fault may have been received, into memory that the key opens.
@@ -103,8 +125,13 @@ def _of_refused(point_class: PointClass, iba: bool) -> Deviation | None:
         wrong.append(f"other memory: {seen['other']}")
     if wrong:
         return Deviation(REFUSED, Fault(FaultKind.MOVED, seen=tuple(wrong)))
-    if not iba:
-        return None
+    return None
+
+
+def _of_refused(point_class: PointClass, iba: bool) -> Deviation | None:
+    answer, seen = point_class["answer"], point_class["observed"]
+    if (wrong := _of_bytes(point_class)) or not iba:
+        return wrong
     if seen["posted"] != "0":
         if answer["receiver"] and seen["posted"].startswith(RECEIVE):
             return None  # the library may know that the elements of the receive are wrong
@@ -234,6 +261,8 @@ class Judged:
         right = [outcome, POSTED, COMPLETED, STATUS, FIELDS]
         if outcome == GRANTED:
             right.remove(COMPLETED)
+        if "called" in point_class["answer"]:
+            right = [CALLED, PAGES, *right] if outcome == GRANTED else [REFUSED, PAGES]
         if not point_class["reliable"] or not self.seen["iba"]:
             right = [outcome, POSTED, FIELDS]
         if wrong:
@@ -258,7 +287,7 @@ class Judged:
             # Without its data, the request may have succeeded, and then an unsignaled one is not told.
             self.verdicts[Verdict.PASS] += 1
             return
-        if wrong.aspect in (POSTED, COMPLETED):
+        if wrong.aspect in (POSTED, COMPLETED, CALLED, PAGES):
             why = ""
         blamed = [RULE_OF.get(why, blamed[0])]
         verdict = verdict_of(fault.kind)

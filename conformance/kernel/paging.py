@@ -4,6 +4,7 @@ are in bytes. execution/memory_events.py has the steps of cases that call these 
 import ctypes
 import mmap
 import os
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from conformance.kernel.child import fork
 
 # Values of the advice argument of madvise(2), by the names of model.vocabulary.DISCARDS.
 _ADVICE = {"DONTNEED": 4, "REMOVE": 9, "PAGEOUT": 21}
+_PAGEMAP_ENTRY = 8  # bytes of a page in /proc/self/pagemap
+_PRESENT = 63  # the number of a bit of such an entry
 _MAYMOVE, _FIXED = 1, 2
 _RESERVATION = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x100000  # MAP_FIXED_NOREPLACE
 _FAILED = ctypes.c_void_p(-1).value
@@ -79,6 +82,16 @@ def in_core(addr: int, size: int) -> tuple[int, int]:
     vector = (ctypes.c_ubyte * pages)()
     _check(libc.mincore(addr, size, vector) == 0, "mincore")
     return sum(page & 1 for page in vector), pages
+
+
+def mapped(addr: int, size: int) -> tuple[int, int]:
+    """Returns the number of pages of a range that are in the page table of this process, and the number of all its
+    pages."""
+    first, last = addr // mmap.PAGESIZE, (addr + size - 1) // mmap.PAGESIZE
+    with open("/proc/self/pagemap", "rb") as pagemap:
+        pagemap.seek(first * _PAGEMAP_ENTRY)
+        entries = array("Q", pagemap.read((last - first + 1) * _PAGEMAP_ENTRY))
+    return sum(entry >> _PRESENT for entry in entries), last - first + 1
 
 
 def own_pages(addr: int, size: int) -> tuple[int, int]:

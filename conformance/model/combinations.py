@@ -36,7 +36,8 @@ Test = Callable[[Point], bool]
 # What points show, as evidence of rules.
 GRANTED, REFUSED, POSTED, COMPLETED = "granted", "refused", "posted", "completed"
 STATUS, FIELDS = "status", "fields"
-ASPECTS = GRANTED, REFUSED, POSTED, COMPLETED, STATUS, FIELDS
+CALLED, PAGES = "called", "pages"
+ASPECTS = GRANTED, REFUSED, POSTED, COMPLETED, STATUS, FIELDS, CALLED, PAGES
 
 
 def circumstance(values: Mapping[str, str], effect: Effect) -> str:
@@ -80,8 +81,8 @@ RULE_OF: Mapping[str, str] = {
 @dataclass(frozen=True)
 class Evidence:
     """The rule for which a point counts if `when` is true. `of` is what the rule is about: the point is granted or
-    refused, its posting succeeds, its failed request has a completion, or the status or the other fields of its
-    completions. With `fault`, only points with this fault count."""
+    refused, its posting succeeds, its failed request has a completion, the status or the other fields of its
+    completions, or the call before its use succeeds or brings in pages. With `fault`, only points with this fault count."""
 
     rule: str
     of: str
@@ -92,7 +93,8 @@ class Evidence:
 @dataclass(frozen=True)
 class Model:
     """The parameters, and texts of expressions: `excluded` by reason, `faults` by name, `needs` by capability. A point
-    with a fault must be refused; no point has two faults, because each would hide the other."""
+    with a fault must be refused; no point has two faults, because each would hide the other. `codes` are the errnos that
+    the documents permit, by fault."""
 
     name: str
     parameters: tuple[Axis, ...]
@@ -103,6 +105,7 @@ class Model:
     rare: tuple[str, ...]  # the needs that many devices lack
     slow: str  # the points that wait for seconds, as an expression; empty if there are none
     evidence: tuple[Evidence, ...]
+    codes: Mapping[str, tuple[str, ...]]
     digest: str
 
     @property
@@ -201,7 +204,12 @@ class Conditions:
     def all_rules(self, point: Point) -> list[str]:
         """Returns the rules for which the point is evidence of any kind."""
         refused = [REFUSED, POSTED, COMPLETED]
-        shown = [*(refused if self.faults(point) else [GRANTED, POSTED]), STATUS, FIELDS]
+        shown = [
+            *(refused if self.faults(point) else [CALLED, GRANTED, POSTED]),
+            PAGES,
+            STATUS,
+            FIELDS,
+        ]
         return [rule for aspect in shown for rule in self.rules(point, aspect)]
 
     def valid(self, point: Point) -> bool:

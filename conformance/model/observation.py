@@ -60,8 +60,12 @@ class PartialContents(TypedDict):
 
 class AccessSeen(TypedDict, total=False):
     """What both ends have shown at one point of a model: the errno of the posting or 0, the words of the completions,
-    and how much of each memory has changed. `setup_failed` has the refusal of the point's set-up."""
+    and how much of each memory has changed. `called` is the errno of the call before the use, or 0; in an answer, all that
+    the documents permit. `pages` is how many of its pages are present. `setup_failed` has the refusal of the point's
+    set-up."""
 
+    called: str
+    pages: str
     posted: str
     requester: list[list[str]]
     receiver: list[list[str]]

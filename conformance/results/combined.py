@@ -6,17 +6,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from conformance.combinations.explanation import explained
-from conformance.judging.combinations import Group, Judged, is_granted, verdicts_of_rules
+from conformance.judging.combinations import Deviation, Group, Judged, is_granted, verdicts_of_rules
 from conformance.judging.sentences import sentence
 from conformance.model.case import Case
-from conformance.model.combinations import GRANTED, REFUSED, CoveringArray, circumstance
-from conformance.model.fault import ON_DEMAND, REGION, WINDOW, Effect, verdict_of
+from conformance.model.combinations import CALLED, GRANTED, REFUSED, CoveringArray, circumstance
+from conformance.model.fault import ON_DEMAND, REGION, WINDOW, Effect, FaultKind, verdict_of
 from conformance.model.observation import Observation
 from conformance.model.record import Deviation as DeviationFacts
 from conformance.model.record import ResultRecord
 from conformance.model.vocabulary import BUILT_INLINE
 from conformance.older_python import zip
 from conformance.results import reached
+
+# By the table of a model, the call whose refusal its points judge.
+_CALLS = {"advice": "ibv_advise_mr"}
 
 
 def deviations(judged: Judged, case: Case) -> list[DeviationFacts]:
@@ -34,7 +37,7 @@ def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFact
     dead = key in ("ended", "deallocated")
     fault = replace(
         group.deviation.fault,
-        verb="traffic",
+        verb=_verb(table, group.deviation),
         call=f"{'access' if table == 'model' else table}({text})",
         entry=case.entry,
         operation=_operation(values, group.deviation.fault.effect),
@@ -63,6 +66,12 @@ def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFact
         "rules": [rule],
         "repro": shlex.join(["./rdma-cts", "run", "--only", f"{case.id}#{text}"]),
     }
+
+
+def _verb(table: str, deviation: Deviation) -> str:
+    """Returns the verb that shows a deviation: the call of the model, the look at pages, or the use."""
+    of_call = deviation.aspect in (CALLED, REFUSED) and deviation.fault.kind is not FaultKind.MOVED
+    return deviation.fault.verb or (of_call and _CALLS.get(table)) or "traffic"
 
 
 def with_command(record: ResultRecord, command: str) -> ResultRecord:

@@ -21,13 +21,15 @@ from conformance.model.combinations import (
 from conformance.model.predicate import parse
 from conformance.model.rules import Registry
 from conformance.model.space import Axis, Space
+from conformance.model.vocabulary import ERRNO_NAMES
 from conformance.older_python import zip
 from conformance.yamldoc.nodes import Node, quoted
 from conformance.yamldoc.reader import Reader
 
 SLICE = "slice"  # points of the triples for a short run
 ARRAYS = {"pairs": 2, "triples": 3, "fours": 4, SLICE: 3}
-_KEYS = ("parameters", "excluded", "faults", "needs", "rare", "slow", "evidence")
+_KEYS = ("parameters", "excluded", "faults", "needs", "rare", "slow", "evidence", "codes")
+_OPTIONAL = ("slow", "codes")
 _OF_EVIDENCE = ("rule", "of", "when", "fault")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _REMAKE = "make it anew: ./rdma-cts trial arrays"
@@ -36,7 +38,7 @@ _REMAKE = "make it anew: ./rdma-cts trial arrays"
 def read_model(reader: Reader, node: Node, name: str, registry: Registry) -> Model | None:
     """Returns the model of the table `name`, or None after mistakes."""
     before = len(reader.mistakes)
-    fields = reader.mapping(node, "a model", _KEYS, [key for key in _KEYS if key != "slow"])
+    fields = reader.mapping(node, "a model", _KEYS, [key for key in _KEYS if key not in _OPTIONAL])
     meanings: dict[str, Mapping[str, str]] = {}
     axes: list[Axis] = []
     for parameter, values in reader.named(fields.get("parameters"), "parameters").items():
@@ -61,15 +63,37 @@ def read_model(reader: Reader, node: Node, name: str, registry: Registry) -> Mod
     slow = reader.text(fields.get("slow"), "slow") or ""
     if slow:
         _check(reader, fields["slow"], slow, space)
+    codes = _codes(reader, fields.get("codes"), texts["faults"])
     if len(reader.mistakes) > before:
         return None
     named = tuple(item for item in evidence if item)
     labels = {axis.name: axis.labels for axis in axes}
-    of_points = [labels, texts["excluded"], texts["faults"]]
+    of_points = [labels, texts["excluded"], texts["faults"], *([codes] if codes else [])]
     digest = hashlib.sha256(json.dumps(of_points).encode()).hexdigest()[:16]
     return Model(
-        name, tuple(axes), meanings, **texts, rare=rare, slow=slow, evidence=named, digest=digest
+        name,
+        tuple(axes),
+        meanings,
+        **texts,
+        rare=rare,
+        slow=slow,
+        evidence=named,
+        codes=codes,
+        digest=digest,
     )
+
+
+def _codes(
+    reader: Reader,
+    node: Node | None,
+    faults: Mapping[str, str],
+) -> Mapping[str, tuple[str, ...]]:
+    codes = {}
+    for fault, written in _named(reader, node, "codes").items():
+        codes[fault] = reader.words(written, "errno", ERRNO_NAMES)
+        if fault not in faults:
+            reader.note(written.location, f"{fault!r} is no fault of the model")
+    return codes
 
 
 def _expressions(reader: Reader, node: Node | None, key: str, space: Space) -> Mapping[str, str]:
