@@ -51,8 +51,13 @@ fi
 cat "$out/comparison.txt"
 
 if [ "$status" = 0 ]; then
-    rm -rf "${kept:?}/$stack"
     mkdir -p "$kept"
-    cp -R "$out" "$kept/$stack"
+    rm -rf "${kept:?}/$stack.new"
+    if ! cp -R "$out" "$kept/$stack.new"; then # on a full disk the last good run remains
+        rm -rf "${kept:?}/$stack.new"
+        exit 3
+    fi
+    rm -rf "${kept:?}/$stack"
+    mv "$kept/$stack.new" "$kept/$stack"
 fi
 exit "$status"

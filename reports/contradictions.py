@@ -20,13 +20,14 @@ from conformance.model.case import Case
 from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.kind import Kind
 from conformance.model.verdict import Verdict
+from conformance.model.vocabulary import AWAITED
 from conformance.yamldoc.nodes import plain
 from reports.digest import Digest
 
 _FILE = Path(__file__).with_suffix(".yaml")
 _PASSED = (Verdict.PASS, Verdict.PARTIAL)
 # After these calls, no byte may move although the step itself succeeds.
-_AWAITING = ("await_traffic", "traffic_beside")
+_AWAITING = (*(call for call, by in AWAITED.items() if by == "post_traffic"), "traffic_beside")
 
 Situation = tuple[object, ...]
 

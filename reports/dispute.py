@@ -11,7 +11,7 @@ from conformance.errors import UserError, command, format_count
 from conformance.model.verdict import VIOLATIONS
 from conformance.results.conclusions import verdict_on
 from reports.digest import Digest
-from reports.evidence import location
+from reports.evidence import expected, location
 from reports.explanations import ENTRIES, FINGERPRINT, defect_of
 from reports.terminal import device_line
 from reports.text import kinds_of, without_packets
@@ -69,6 +69,8 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     yield f"Subject: rdma-cts: {symptom.verdict} of {rules} is disputed: {defect.title}"
     yield ""
     yield f"verdict:   {symptom.verdict}, {defect.severity.label}, defect {defect.fingerprint}"
+    if others := _alike(defect, symptom, run):
+        yield f"alike:     {others}"
     yield f"case:      {symptom.name}"
     yield f"row:       {location(symptom.record)}"
     yield f"entry:     {ENTRIES.get(symptom.record['entry'], symptom.record['entry'])}"
@@ -106,6 +108,20 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     yield f"Repeated by: {symptom.repro}"
 
 
+def _alike(defect: Defect, symptom: Symptom, run: Digest) -> str:
+    """Returns the other defects that violate a rule of this violation, by rule; this text is about none of them."""
+    by_rule = {
+        rule: [
+            other.fingerprint
+            for other in run.violations.defects
+            if rule in other.rules and other is not defect
+        ]
+        for rule in symptom.rules
+    }
+    lists = [f"{rule} is also violated by {', '.join(of)}" for rule, of in by_rule.items() if of]
+    return "; ".join(lists)
+
+
 def _repeated(symptom: Symptom, run: Digest) -> str:
     """Returns whether this violation was confirmed; for a point, that of the point and not of its sweep."""
     repetitions = run.violations.repetitions
@@ -136,8 +152,8 @@ def _steps(symptom: Symptom) -> Iterator[str]:
         yield f"{number:>9}. {event}"
     for kind, meaning in kinds_of(packets):
         yield f"           {kind}: {meaning}"
-    if symptom.expected:
-        yield f"expected:  {symptom.expected}"
+    if required := expected(symptom):
+        yield f"expected:  {required}"
 
 
 def _rules(symptom: Symptom, run: Digest) -> Iterator[str]:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from conformance.defects import Symptom, answering_of, severity_of
-from conformance.defects.symptom import fault_of
+from conformance.defects.symptom import fault_of, verb_of
 from conformance.model.printable import plain
 from conformance.model.record import Deviation, ResultRecord, SetUp
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.model.vocabulary import WIRE
 from conformance.results import points
 from conformance.results.conclusions import format_points
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
@@ -28,7 +29,9 @@ POINT = (
 )
 # What has lines of its own: the later steps, and the deviations among the combinations of a model.
 _APART = ("afterwards", "combinations")
-_CALLED = {"layer": "answered by"}  # words for keys of observations
+_CALLED = {"layer": "reached"}  # words for keys of observations
+_OPEN = "any result, because the document leaves the outcome open; kernel and process must go on"
+_OF_PACKETS = "each packet has the effect and the answer that the call names"
 
 
 def has_points(run: Digest) -> bool:
@@ -44,7 +47,10 @@ def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
         yield f"defect {defect.fingerprint}, {defect.severity.label}: {defect.title}"
     yield from set_up(record["set_up"])
     yield f"call: {record['call']}"
-    yield from run.once(_expected, record["expected"])
+    if verb_of(record["call"]) == WIRE:
+        yield f"expected: {_OF_PACKETS}"
+    else:
+        yield from run.once(_expected, record["expected"])
     yield from run.verdicts.quotes(record)
     yield f"observed: {observed(record)}"
     yield from (f"observed afterwards: {format_fields(step)}" for step in later(record["observed"]))
@@ -68,6 +74,15 @@ def of_symptom(run: Digest, symptom: Symptom) -> Iterator[str]:
     yield f"table: {location(symptom.record)}"
     if confirmed := run.violations.repetitions.text_at(symptom.case, symptom.point):
         yield f"repeated: {confirmed}"
+
+
+def expected(symptom: Symptom) -> str:
+    """Returns what a violation should have been, in words; empty if it is not recorded."""
+    if symptom.verb == WIRE:
+        return _OF_PACKETS
+    if symptom.expected == "open":
+        return _OPEN
+    return symptom.expected
 
 
 def _expected(expected: Mapping[str, Any]) -> list[str]:

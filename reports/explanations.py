@@ -75,6 +75,9 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
             reason, repro = headline(rule.id, record)
             yield from _wrapped(reason, "      ")
             yield f"      {repro}"
+        elif record and record["effective"] in VIOLATIONS:
+            others = ", ".join(_violated(record))
+            yield from _wrapped(f"the case is {record['effective']} because of {others}", "      ")
     if len(cases) > _CASES:
         yield f"  and {len(cases) - _CASES} more: {PROGRAM} list --rule {rule.id}"
     if any(results[case.id]["space"] for case in cases if case.id in results):
@@ -82,8 +85,14 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
         yield from _wrapped(evidence.POINT)
 
 
-def _rank(rule: Rule, record: ResultRecord | None) -> int:
-    return VERDICTS.index(verdict_on(rule.id, record)) if record else len(VERDICTS)
+def _rank(rule: Rule, record: ResultRecord | None) -> tuple[int, bool]:
+    if record is None:
+        return len(VERDICTS), False
+    return VERDICTS.index(verdict_on(rule.id, record)), record["effective"] not in VIOLATIONS
+
+
+def _violated(record: ResultRecord) -> list[str]:
+    return [rule for rule in record["rules"] if verdict_on(rule, record) in VIOLATIONS]
 
 
 def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
@@ -169,6 +178,10 @@ def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
     if record is None:
         return
     yield from _wrapped(record["reason"])
+    broken = _violated(record)
+    kept = [rule for rule in record["rules"] if rule not in broken]
+    if broken and kept:
+        yield from _wrapped(f"violates {', '.join(broken)}, but not {', '.join(kept)}")
     if record["case"] in run.verdicts.unproven:
         yield from _wrapped(run.verdicts.unproven[record["case"]])
     for defect in run.violations.defects_in(record["case"]):

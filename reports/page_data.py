@@ -35,7 +35,7 @@ SHADES: Mapping[str, Sequence[str]] = {
     Verdict.PASS: ("#2e9e63", "#9bd3b0", "#1f6f6a", "#c9e7cf"),
     Verdict.FAIL: ("#d4313d", "#f08a4b", "#a3123f", "#f5b7a0"),
     Verdict.CRASH: ("#5b1a8b",),
-    Verdict.HANG: ("#8e44ad",),
+    Verdict.HANG: ("#008190",),
     Verdict.WAIVED: ("#c8a415", "#e3cf76"),
     Verdict.STACK: ("#b08a5b", "#d9c3a3"),
     Verdict.UNSUPPORTED: ("#7f93ad", "#b4c2d4"),

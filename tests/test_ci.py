@@ -211,6 +211,18 @@ def test_a_run_that_does_not_begin_says_nothing_about_the_results_of_an_earlier_
         assert not (scripts.root / "out/forky" / name).exists()
 
 
+def test_a_run_that_cannot_be_kept_leaves_the_last_good_run(scripts):
+    scripts.will(0, verdicts("PASS"))
+    assert scripts.call("stack.sh", "forky", "kept").returncode == 0
+    good = (scripts.root / "kept/forky/results.jsonl").read_bytes()
+    copying = scripts.root / "full"
+    script(copying / "cp", 'mkdir "$3"; exit 1')
+    path = f"{copying}:{os.environ['PATH']}"
+    assert scripts.call("stack.sh", "forky", "kept", PATH=path).returncode == 3
+    assert (scripts.root / "kept/forky/results.jsonl").read_bytes() == good
+    assert [entry.name for entry in (scripts.root / "kept").iterdir()] == ["forky"]
+
+
 @pytest.mark.parametrize("variables, shard", rows("shards_of_engines"))
 def test_the_variables_of_each_engine_select_the_shard(scripts, variables, shard):
     environment = dict(variable.split("=") for variable in variables.split())

@@ -16,6 +16,7 @@ from conformance.model.fault import Effect
 from conformance.model.verdict import Verdict
 from conformance.tables.suite import Suite
 from reports.digest import Digest
+from reports.evidence import expected
 from reports.reproducers.findings import Finding, Run
 from reports.reproducers.of_runs import Made, first_program
 from reports.text import kinds_of, without_packets, wrapped
@@ -34,7 +35,6 @@ _OUR_CALLS = {
     "post_bind_mw": "a BIND_MW work request",
 }
 _COMMAND = re.compile(r"\buverbs [A-Z_]+")
-_OPEN = "any result, because the document leaves the outcome open"
 # How a program ends if it cannot report its observation, by the severity of the defect.
 _ENDINGS = {
     Severity.REMOTE_CRASH: "the program stops the kernel: run it in a virtual machine",
@@ -140,11 +140,7 @@ def _description(
         if any(f" {call}(" in item for item in calls):
             yield from _wrapped(f"{call}: {words}", "  ", "    ")
     if " should " not in line:  # a line with "should" already has the expectation of the step
-        if symptom.expected == "open":
-            expected = _OPEN
-        else:
-            expected = symptom.expected
-        yield from _wrapped(f"expected: {expected}", "", "  ")
+        yield from _wrapped(f"expected: {expected(symptom)}", "", "  ")
     yield from _wrapped(f"observed: {line}", "", "  ")
     yield from _wrapped(f"answered by: {answering_of(symptom)}", "", "  ")
     yield ""
