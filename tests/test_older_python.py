@@ -64,7 +64,7 @@ def newer_parts(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             names = {alias.name for alias in node.names}
-            if node.module == "conformance.older_python":
+            if node.module in ("__future__", "conformance.older_python"):
                 imported |= names
             for name in sorted(names & NEWER.get(node.module or "", set())):
                 yield node.lineno, f"{node.module}.{name}"
@@ -82,13 +82,43 @@ def newer_parts(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, "Counter.total()"
             if called.endswith("dataclass") and keywords & {"slots", "kw_only"}:
                 yield node.lineno, "dataclass(slots=, kw_only=)"
+            if called in ("isinstance", "issubclass") and has_union(node.args[1]):
+                yield node.lineno, f"{called}(, X | Y)"
+    if "annotations" not in imported:
+        for annotation in evaluated_annotations(tree):
+            if has_union(annotation):
+                yield annotation.lineno, "X | Y in an annotation"
+
+
+def has_union(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.BitOr) for part in ast.walk(node))
+
+
+def evaluated_annotations(tree: ast.Module) -> Iterator[ast.expr]:
+    """Yields the annotations that Python evaluates unless `annotations` is imported: not those of local variables."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.returns:
+            yield node.returns
+        if isinstance(node, ast.arg) and node.annotation:
+            yield node.annotation
+        if isinstance(node, (ast.Module, ast.ClassDef)):
+            for statement in node.body:
+                if isinstance(statement, ast.AnnAssign):
+                    yield statement.annotation
 
 
 def test_newer_parts_of_python_are_found():
     text = "from enum import StrEnum\nfrom dataclasses import dataclass\nzip(a, b, strict=True)\n"
     text += "n.bit_count() or types.UnionType\n@dataclass(kw_only=True)\nclass A: pass\n"
     text += "Counter(a).total()\n"
-    assert sorted(line for line, _ in newer_parts(ast.parse(text))) == [1, 3, 4, 4, 5, 7]
+    text += "isinstance(a, int | str)\n"
+    assert sorted(line for line, _ in newer_parts(ast.parse(text))) == [1, 3, 4, 4, 5, 7, 8]
+
+
+def test_unions_in_annotations_are_found_where_python_evaluates_them():
+    text = "def f(a: int | None) -> str | None:\n    b: int | None\nclass A:\n    c: int | None\n"
+    assert sorted(line for line, _ in newer_parts(ast.parse(text))) == [1, 1, 4]
+    assert list(newer_parts(ast.parse(f"from __future__ import annotations\n{text}"))) == []
 
 
 def test_the_stand_ins_of_an_older_python_do_what_python_does(monkeypatch):
