@@ -2,7 +2,7 @@
 
 import samples
 from conformance.tables.suite import load_suite
-from conformance.tables.tiers import of_tier, ordered
+from conformance.tables.tiers import OTHER_S, of_tier, ordered, shipped_durations
 from conformance.verbs import ENUMS
 
 FLAGS = ENUMS["ibv_access_flags"]
@@ -41,3 +41,10 @@ def test_the_exhaustive_tier_has_the_whole_spaces_of_flags_and_unknown_bits():
             assert size == masks * (1 + unknown) >= 2048 * 20
     assert sizes["rereg_mr/change_space/every-access@uverbs"] == 8 * masks * 5
     assert sum(sizes.values()) > 400_000
+
+
+def test_the_smallest_tier_takes_seconds():
+    """In seconds of the recorded run, each guest of a case that needs its own included."""
+    smoke = of_tier(load_suite().cases, "smoke")
+    assert sum(shipped_durations().get(case.id, OTHER_S) for case in smoke) <= 16
+    assert not any(case.array for case in smoke)

@@ -296,6 +296,8 @@ class Case:
         cost += len(self.given.qps) * _TRAFFIC + len(self.given.windows)
         if self.sweep and self.kind is Kind.SWEEP:
             cost *= self.sweep.size * _POINT
+        if self.array:
+            cost += len(self.array.points) * _TRAFFIC
         if self.sweep is None and self.when.then.outcome == "open":
             cost += _OPEN
         return cost + self.kind.traits.cost + _GUEST * self.alone

@@ -32,7 +32,6 @@ class Kind(Enum):
         folder="access",
         call="combinations",
         precedence=1,
-        cost=500.0,
         proves=False,
     )
 

@@ -1,8 +1,9 @@
 """Determines the cases of a run and their order, by the tier, the seed and the shard of a machine.
 
-Each tier contains the cases of the smaller tiers. The cases of the smallest tier depend only on the tables; therefore
-two runs of this tier have the same cases. The contents of a shard depend only on the ids, the shipped durations and the
-number of shards; therefore all machines compute the same shards. suite.py has the other criteria of a selection.
+Each tier contains the cases of the smaller tiers. The cases of the smallest tier depend only on the tables and on the
+shipped durations; therefore two runs of this tier have the same cases. The contents of a shard depend only on the ids,
+the shipped durations and the number of shards; therefore all machines compute the same shards. suite.py has the other
+criteria of a selection.
 """
 
 from __future__ import annotations
@@ -49,17 +50,30 @@ def _every_direction_once(cases: Sequence[Case]) -> list[Case]:
     """Returns the smoke cases and, for each rule without a smoke case, the cheapest case of the rule. If cases of a
     rule show grants, at least one such case is returned; the same applies to refusals."""
     chosen = {case.id for case in cases if case.tier == SMOKE}
-    showing: dict[tuple[str, str], list[Case]] = {}
+    required = set(chosen)
+    showing: dict[tuple[str, str], dict[str, Case]] = {}
     for case in cases:
         directions = {(rule, direction.direction) for rule, direction in shown_of_rules(case)}
         for key in directions | {(rule, "") for rule in case.rules}:
-            showing.setdefault(key, []).append(case)
+            showing.setdefault(key, {})[case.id] = case
     # The rules' directions come first, those with few cases before those with many, because a case that is chosen for a
     # direction also counts as a case of its other rules and directions.
     for key in sorted(showing, key=lambda key: (not key[1], len(showing[key]), key)):
-        if not any(case.id in chosen for case in showing[key]):
-            chosen.add(min(showing[key], key=lambda case: (case.cost, len(case.needs), case.id)).id)
+        if not chosen & showing[key].keys():
+            chosen.add(min(showing[key].values(), key=_expense).id)
+    # The cases that were chosen later can show all that an earlier one shows.
+    by_expense = sorted(cases, key=_expense, reverse=True)
+    for id_ in [case.id for case in by_expense if case.id in chosen - required]:
+        rest = chosen - {id_}
+        if all(rest & shows.keys() for shows in showing.values() if id_ in shows):
+            chosen = rest
     return [case for case in cases if case.id in chosen]
+
+
+def _expense(case: Case) -> tuple[float, float, int, str]:
+    """What a case of the smallest tier costs: its recorded seconds; cases of equal seconds compare by their calls."""
+    seconds = shipped_durations().get(case.id, OTHER_S)
+    return (round(seconds, 1), case.cost, len(case.needs), case.id)
 
 
 def ordered(cases: Sequence[Case], seed: int | None) -> list[Case]:
