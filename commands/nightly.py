@@ -56,6 +56,7 @@ from reports.digest import Digest, read
 from reports.earlier import with_earlier
 from reports.history import (
     CELL_NAME,
+    ENDED,
     LOCK,
     MESSAGE,
     NOT_RUN,
@@ -277,7 +278,7 @@ def _cut_short(history: History) -> Iterator[str]:
         if booted > night:
             why = f"; this machine was started again at {format_night(booted)}"
         else:
-            why = ": a signal or a kill ended the night, for example for lack of memory, or the disk was full"
+            why = f": {ENDED}"
         cells = ", ".join(unfinished)
         yield f"the last night, {format_night(night)}, has no {OUTCOME_FILE} of {cells}{why}"
 

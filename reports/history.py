@@ -33,9 +33,8 @@ from reports.violations import format_apart
 
 SCHEMA = "rdma-cts-cell/1"
 OUTCOME_FILE = "cell.json"
-NO_OUTCOME = (
-    f"its {OUTCOME_FILE} is missing: a signal or a kill ended the night, or the disk was full"
-)
+ENDED = "a signal or a kill ended the night, for example for lack of memory, or the disk was full"
+NO_OUTCOME = f"its {OUTCOME_FILE} is missing: {ENDED}"
 # MESSAGE is the suffix of the file with a night's mail
 LOCK, PAGE, MESSAGE = ("lock", "history.html", ".eml")
 CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")

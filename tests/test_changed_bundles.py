@@ -1,6 +1,7 @@
 """Files that are no bundle, or that somebody has changed: `judge` refuses each in one line, and writes nothing."""
 
 import io
+import json
 import lzma
 import os
 import shutil
@@ -160,6 +161,9 @@ def test_a_bundle_of_another_version_is_refused_as_such(tmp_path, verified):
         f"rdma-cts: {tmp_path / 'bundle'} is a bundle of another version, rdma-cts-bundle/2; this version reads "
         "rdma-cts-bundle/1; use the version of rdma-cts that wrote this file\n"
     )
+    by = {**json.loads(other), "bundled_by": {"version": "9.1.0"}}
+    (tmp_path / "bundle").write_bytes(claimed(json.dumps(by).encode()))
+    assert "rdma-cts-bundle/2 of rdma-cts 9.1.0; this" in verified(2, tmp_path / "bundle")
 
 
 @pytest.mark.parametrize("what", HOSTILE)

@@ -4,8 +4,8 @@ A file of tests/refusals is about one kind of file. A block `=== base` has a com
 mistakes, each below `--- NAME`. Each further block is a mistake in these files; it may have its own command. `new: `
 replaces the words of the preceding `old: ` or, without `old: `, the whole content of the last file; \\n is the end of a
 line, and \\xNN a byte. `add: NAME CONTENT` adds a file, and `add: NAME -> TARGET` a link. Each `says: ` is a line of
-the message, in which HERE is the working directory and TABLES the beginning of the tables' SHA-256. In a command,
-RECORDED is a folder of recorded runs.
+the message, in which HERE is the working directory, TABLES the beginning of the tables' SHA-256, and VERSION that of the
+suite. In a command, RECORDED is a folder of recorded runs.
 """
 
 import re
@@ -18,7 +18,7 @@ import pytest
 
 from conformance.older_python import zip
 from conformance.results.plan import MOST_PLAN_BYTES
-from conformance.tables.suite import load_suite
+from conformance.tables.suite import VERSION, load_suite
 
 TESTS = Path(__file__).parent
 
@@ -87,7 +87,7 @@ def test_a_file_with_a_mistake_is_refused_with_this_message(refusal, tmp_path, m
     before = sorted(tmp_path.rglob("*"))
     words = shlex.split(refusal.command.replace("RECORDED", str(TESTS / "recorded_violations")))
     said = "".join(f"rdma-cts: {line}\n" for line in refusal.says).replace("HERE", str(tmp_path))
-    said = said.replace("TABLES", load_suite().tables_sha256[:12])
+    said = said.replace("TABLES", load_suite().tables_sha256[:12]).replace("VERSION", VERSION)
     assert cli(2, *words) == ("", said)
     assert sorted(tmp_path.rglob("*")) == before
 

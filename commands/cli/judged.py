@@ -86,10 +86,12 @@ def _still_valid(recorded: Recorded, results: list[ResultRecord]) -> list[Confir
 
 def refuse_other_tables(header: HeaderRecord, suite: Suite, digest_then: str, them: str) -> None:
     """Raises UserError for results of different tables. `digest_then` and `them` are the message's words for the results."""
-    tables = (header.get("suite") or {}).get("tables_sha256")
-    if tables != suite.tables_sha256:
+    by = header.get("suite") or {}
+    if by.get("tables_sha256") != suite.tables_sha256:
+        tables, version = str(by.get("tables_sha256"))[:12], one_line(str(by.get("version", "?")))
         raise UserError(
-            f"{digest_then} made with the tables {str(tables)[:12]}, and the present tables are {suite.tables_sha256[:12]}",
+            f"{digest_then} made with the tables {tables} of rdma-cts {version}, and the present tables are "
+            f"{suite.tables_sha256[:12]} of rdma-cts {VERSION}",
             hint=f"use the version of rdma-cts that made {them}; --cases DIR adds other tables",
         )
 

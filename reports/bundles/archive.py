@@ -188,6 +188,14 @@ class _OtherVersionError(Exception):
     """Raised with the schema of a bundle of a different version."""
 
 
+def _packed_by(manifest: bytes) -> str:
+    """Returns the version of rdma-cts that a manifest names, as words; empty if it names none."""
+    named = parse(manifest).get("bundled_by")
+    if isinstance(named, dict) and isinstance(named.get("version"), str):
+        return f" of rdma-cts {one_line(named['version'])}"
+    return ""
+
+
 def _schema_of(manifest: bytes) -> str:
     """Returns the schema that a manifest names; empty if the manifest names no schema."""
     try:
@@ -257,7 +265,7 @@ def _unpacked(source: _Source, folder: Path) -> Manifest:
         raise _WrongError("it does not begin with a manifest")
     content = source.whole(size)
     if (schema := _schema_of(content)) != SCHEMA and _OTHER_SCHEMA.fullmatch(schema):
-        raise _OtherVersionError(schema)
+        raise _OtherVersionError(f"{schema}{_packed_by(content)}")
     if head != _head(MANIFEST, size):
         raise _WrongError(f"the archive differs from what `bundle` writes, at {MANIFEST}")
     try:
