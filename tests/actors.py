@@ -64,6 +64,7 @@ class Actor:
         shown, self.shown = self.shown, []
         return shown
 
+    on_this_machine: bool = False
     is_traced: bool = False
     traced: dict[int, list[Call] | None] = field(default_factory=dict)
 

@@ -25,6 +25,7 @@ from conformance.model.record_shape import RESULT, mismatch_of
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.records import decode
 from conformance.supervision.calls import contradiction
+from conformance.supervision.claimed_time import ClaimedTime
 from conformance.supervision.examiner import SILENT, Examiner, loss_of
 from conformance.supervision.recording import Recording
 from conformance.supervision.run import Run
@@ -52,13 +53,16 @@ class Session:
         batch: Collection[str],
         recording: Recording | Repetition,
         crew: Crew,
+        claimed: ClaimedTime | None = None,
     ) -> None:
-        """`batch` has the cases for which the worker was started. Their results are added to `recording`."""
+        """`batch` has the cases for which the worker was started. Their results are added to `recording`. `claimed` was
+        created before the start of the worker, which runs on this machine."""
         self._worker = worker
         self._number = number
         self._batch = frozenset(batch)
         self._recording = recording
         self._crew = crew
+        self._claimed = claimed
         self._header: HeaderRecord | None = None
         self._examiner: Examiner | None = None  # set when the worker has sent its header
         self._in_flight = ""
@@ -158,7 +162,9 @@ class Session:
         ):
             return None, ""
         judged = self._examiner.judged(self._recording.cases[self._in_flight], record)
-        if judged["verdict"] not in _EXPLAIN_ALARMS and (wrong := self._untraced(judged)):
+        impossible = self._claimed.contradiction(judged) if self._claimed else ""
+        wrong = impossible or self._untraced(judged)
+        if wrong and judged["verdict"] not in _EXPLAIN_ALARMS:
             judged = self._examiner.broken(self._recording.cases[self._in_flight], wrong, judged)
         return self._recording.prepared(judged, self._number), ""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from conformance.errors import UserError, format_count
 from conformance.model.record import FooterRecord
 from conformance.model.verdict import Verdict
+from conformance.supervision.claimed_time import ClaimedTime
 from conformance.supervision.confirmation import Confirmation
 from conformance.supervision.durations import expected_durations
 from conformance.supervision.recording import Recording
@@ -116,6 +117,7 @@ class Supervisor:
             self._recording.listener.say(
                 f"  a separate guest or process for {batch[0]}, because the case may crash it",
             )
+        claimed = ClaimedTime()
         try:
             worker = start(batch)
         except UserError as error:
@@ -126,7 +128,14 @@ class Supervisor:
                 return False
             self._started += 1
             number = self._recording.worker_started(worker.derived)
-        session = Session(worker, number, batch, self._recording, self._crew)
+        session = Session(
+            worker,
+            number,
+            batch,
+            self._recording,
+            self._crew,
+            claimed if worker.on_this_machine else None,
+        )
         with self._crew.employing(worker):
             session.listen()
         stuck = worker.stuck_reason()

@@ -42,9 +42,12 @@ class Worker(Protocol):
     its last line. `kill` may be called from any thread. `derived` describes the cached files that earlier guests have
     computed and that this worker was given. `alarms` returns the errors that a guest's kernel has reported on its
     console since the last call. If the worker `is_traced`, `calls` returns what the kernel has traced before the
-    n-th result, counted from 1, and after the result before it, or None if the trace ends before.
+    n-th result, counted from 1, and after the result before it, or None if the trace ends before. A worker that is
+    `on_this_machine` is stopped whenever this machine is stopped; a worker on another machine then runs on.
     """
 
+    @property
+    def on_this_machine(self) -> bool: ...
     @property
     def is_traced(self) -> bool: ...
     @property
