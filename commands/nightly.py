@@ -9,6 +9,7 @@ import fcntl
 import json
 import math
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from commands.cli.output import out_directory, out_file, write_out
 from commands.cli.run_arguments import add, add_options, options_from, suite_from
 from commands.cli.streams import show
 from conformance.errors import UserError
+from conformance.model.printable import one_line
 from conformance.older_python import UTC
 from conformance.option import checked
 from conformance.regular_file import open_below, remove_below
@@ -137,7 +139,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 _days = checked(float, lambda days: 0 <= days < math.inf, "a number of days")
 _nights = checked(lambda text: int(text if text.isdecimal() else ""), bool, "a number of nights")
-_address = checked(str, lambda text: text.split() == [text], "an address")
+# An address such as qa@example.org, or several with commas. sendmail could read other signs as a program or a file.
+_ADDRESSES = re.compile(r"[\w.+=~%#][\w.+=~%#-]*(?:@[\w.-]+)?(?:,(?!\Z)|\Z)", re.ASCII)
+_address = checked(str, lambda text: not _ADDRESSES.sub("", text), "an address")
 
 
 def _stacks(text: str) -> list[str]:
@@ -240,6 +244,7 @@ def _failure_told(arguments: argparse.Namespace) -> Iterator[None]:
 
 def _tell(arguments: argparse.Namespace, night: Path, text: Sequence[str]) -> None:
     """Sends the message of a night, and writes it for a webhook, as far as the options say so."""
+    text = list(map(one_line, text))
     if arguments.mail_to:
         show([_mailed(arguments.mail_to, night, text)])
     if arguments.webhook_file:

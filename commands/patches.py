@@ -36,7 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Writes the series, prints a line for each change that does not fit a tree, and returns exit status 0."""
-    if arguments.signoff and not _SIGNED.match(arguments.signoff):
+    signed = arguments.signoff
+    if signed and not (signed.isprintable() and _SIGNED.match(signed)):
         raise UserError(f'--signoff {arguments.signoff!r}: "Name <mail@host>" is expected')
     trees = list(_trees(arguments))
     suite = suite_from(arguments)

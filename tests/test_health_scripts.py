@@ -109,7 +109,7 @@ def test_a_violation_that_was_seen_before_the_time_was_over_counts(call, tmp_pat
     }
     command: list[str | Path] = ["sh", suite / "ci/health/node.sh"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as node:
-        for begun in ("mlx5_0.status", "mlx5_1.said"):
+        for begun in (".mlx5_0.status", ".mlx5_1.said"):
             await_true(lambda begun=begun: any(tmp_path.glob(f"tmp/*/{begun}")))  # type: ignore[misc]
         node.terminate()
         said, _ = node.communicate()

@@ -11,35 +11,37 @@ suite=$(dirname -- "$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")")
 sysfs=${RDMA_CTS_HEALTH_SYSFS:-/sys/class/infiniband}
 results=$(mktemp -d "${TMPDIR:-/tmp}/rdma-cts-health.XXXXXX") || exit 3
 begun=
-names=
 
 tested() { # NAME OPTION...: runs the tier in the background
     name=$1
     shift
-    names="$names $name"
+    : >"$results/.$name.said"
     {
         HOME=${HOME:-/root} "$suite/rdma-cts" run --tier health --quiet --out "$results/$name" "$@" \
-            >"$results/$name.said" 2>&1 &
+            >"$results/.$name.said" 2>&1 &
         run=$!
         trap 'kill $run' TERM
         wait $run
-        echo $? >"$results/$name.status"
+        echo $? >"$results/.$name.status"
     } &
     begun="$begun $!"
 }
 
 concluded() { # prints the lines, keeps what a reader needs, and ends with the worst status
     status=0
-    for name in $names; do
-        code=$(cat "$results/$name.status" 2>/dev/null) || code=
-        line=$(tail -n 1 "$results/$name.said" 2>/dev/null)
-        printf '%s: %s\n' "$name" "${line:-the time was over before it was tested}"
+    for said in "$results"/.*.said; do # a name of a device can have blanks
+        [ -e "$said" ] || continue
+        name=${said##*/.}
+        name=${name%.said}
+        code=$(cat "$results/.$name.status" 2>/dev/null) || code=
+        line=$(tail -n 1 "$said")
+        printf '%s: %s\n' "$(printf %s "$name" | tr '\n' '?')" "${line:-the time was over before it was tested}"
         case $code in
         0) rm -rf "${results:?}/$name" ;;
         1) status=1 ;;
         *) [ "$status" = 1 ] || status=3 ;;
         esac
-        rm -f "$results/$name.said" "$results/$name.status"
+        rm -f "$said" "$results/.$name.status"
     done
     rmdir "$results" 2>/dev/null || echo "results: $results"
     exit $status
@@ -54,10 +56,11 @@ case " $* " in
 *)
     for device in "$sysfs"/*; do
         # A port without a cable is no defect: the first port that transfers data is tested.
-        port=$(grep -l ACTIVE "$device"/ports/*/state 2>/dev/null | sort | head -n 1)
-        [ -n "$port" ] || continue
-        port=$(basename "$(dirname "$port")")
-        tested "$(basename "$device")" --device "$(basename "$device")" --port "$port" "$@"
+        for port in "$device"/ports/*; do
+            grep -q ACTIVE "$port/state" 2>/dev/null || continue
+            tested "${device##*/}" --device "${device##*/}" --port "${port##*/}" "$@"
+            break
+        done
     done
     ;;
 esac

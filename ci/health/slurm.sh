@@ -11,9 +11,15 @@ case $? in
 0) exit 0 ;;
 1)
     reason=$(printf '%s\n' "$lines" | grep 'exit status 1' | head -n 1 | cut -c 1-200)
-    echo "$reason"
+    printf '%s\n' "$reason"
     [ -z "${SLURM_JOB_ID:-}" ] || exit 1
     node=${SLURMD_NODENAME:-$(hostname -s)}
+    case $node in
+    [Aa][Ll][Ll] | -* | *[!a-zA-Z0-9_.-]*) # Slurm would read it as a set of nodes
+        echo "$node is not the name of one node, and is not drained: $reason" | logger -t rdma-cts 2>/dev/null || true
+        exit 0
+        ;;
+    esac
     scontrol update "NodeName=$node" State=DRAIN "Reason=rdma-cts: $reason"
     ;;
 *) printf '%s\n' "$lines" | logger -t rdma-cts 2>/dev/null || true ;;

@@ -29,6 +29,9 @@ _KEPT = re.compile(
 )
 _FRAME = re.compile(r"\s*[\w.]+\+0x[0-9a-f]+/0x[0-9a-f]+")
 _END = ("---[ end trace", "Modules linked in:")
+_BEGINS_PATCH = re.compile(
+    r"^(?=diff -|Index: |---)", re.MULTILINE
+)  # for git am, which ends the message there
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,8 @@ def message(
             if value
         ],
     )
-    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+    text = "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+    return _BEGINS_PATCH.sub(" ", text)
 
 
 def trimmed(log: Sequence[str]) -> list[str]:

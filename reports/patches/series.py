@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from conformance.errors import UserError
+from conformance.model.printable import one_line
 from conformance.older_python import zip
 from conformance.results.files import make_directory, write_atomically
 from fixtures.guest.changes import LIBIBVERBS, LINUX, RDMA_CORE, Change, Edit, apply
@@ -25,6 +26,8 @@ _SETTINGS = (
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "log.showSignature=false"),
 )
+# A tree can lack objects, and its configuration can name a program or a host that brings them.
+_FETCHES_NOTHING = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}
 # The names of settings with which git starts programs while it reads a tree.
 _STARTS = r"^filter\..*\.(clean|smudge|process)$"
 NO_GIT = "git, which makes the series, is not installed"
@@ -86,7 +89,7 @@ class Tree:
             rest = {words for words, (origin, _) in here.items() if origin == mover}
             commit = f"{mover}^"
         return {
-            words: f'{id_[:12]} ("{subject}")'
+            words: f'{id_[:12]} ("{one_line(subject)}")'
             for words, (id_, subject) in origins.items()
             if id_ not in cut
         }
@@ -101,7 +104,7 @@ def read_tree(name: str, path: Path) -> Tree:
             f"--{name} {path}: there is no {project.folder} in it, so it is not a source tree of {project.title}",
         )
     top = git(path, "rev-parse", "--show-toplevel", check=False)
-    if top.returncode != 0 or Path(top.stdout.decode().strip()).resolve() != path.resolve():
+    if top.returncode != 0 or Path(_path(top.stdout)).resolve() != path.resolve():
         remark = f"{path} has no history: no Fixes: lines"
         return Tree(name, path, _sources(name, _on_disk(folder)), remarks=(remark,))
     archive = git(path, "archive", "HEAD", "--", project.folder, check=False)
@@ -127,7 +130,7 @@ def git(
     env: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs git in a directory, without optional locks. If `check`, raises UserError with git's message on failure."""
-    environment = {**os.environ, "LC_ALL": "C", **(env or {})}
+    environment = {**os.environ, "LC_ALL": "C", **_FETCHES_NOTHING, **(env or {})}
     try:
         done = subprocess.run(
             ["git", "--no-optional-locks", *_settings(path), "-C", str(path), *arguments],
@@ -146,7 +149,8 @@ def git(
 
 @cache
 def _settings(path: Path) -> tuple[str, ...]:
-    """Returns options that keep git from starting programs that the configuration of a foreign tree names."""
+    """Returns options that keep git from starting programs that the configuration of a foreign tree names. Raises
+    UserError for a name that no option can have."""
     done = subprocess.run(
         ["git", "-C", str(path), "config", "--null", "--name-only", "--get-regexp", _STARTS],
         capture_output=True,
@@ -154,8 +158,18 @@ def _settings(path: Path) -> tuple[str, ...]:
     )
     settings = [*_SETTINGS]
     for name in os.fsdecode(done.stdout).split("\0")[:-1]:
+        if "=" in name:
+            raise UserError(
+                f"the configuration of {path} has a filter with the name {name!r}",
+                hint="remove the filter: git would start its program",
+                status=3,
+            )
         settings += ["-c", f"{name}="]
     return tuple(settings)
+
+
+def _path(output: bytes) -> str:
+    return os.fsdecode(output.removesuffix(b"\n"))
 
 
 def _lines(path: Path, *arguments: str) -> list[str]:
@@ -164,7 +178,7 @@ def _lines(path: Path, *arguments: str) -> list[str]:
 
 def _shallow(path: Path) -> set[str]:
     """Returns the commits at which a shallow history ends. Each of them appears to add all its files."""
-    file = path / git(path, "rev-parse", "--git-path", "shallow").stdout.decode().strip()
+    file = path / _path(git(path, "rev-parse", "--git-path", "shallow").stdout)
     if file.is_file():
         return set(file.read_text().split())
     return set()
@@ -234,7 +248,7 @@ def _archived(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 def _sources(name: str, files: Iterator[tuple[str, bytes]]) -> dict[str, str]:
     return {
-        f"{name}/{file}": data.decode("utf-8")
+        f"{name}/{file}": data.decode("utf-8", "surrogateescape")
         for file, data in files
         if file.endswith((".c", ".h"))
     }
@@ -314,7 +328,7 @@ class Scratch:
         for name, text in files.items():
             path = self._path / self._tree.inside(name)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text.encode())
+            path.write_bytes(text.encode("utf-8", "surrogateescape"))
         self._git("add", "--all", "--force")
         self._git("commit", "--quiet", "--cleanup=verbatim", "--file=-", given=letter.message)
 
