@@ -152,6 +152,23 @@ def test_points_that_differ_from_the_table_are_broken(swept, what):
     assert judged["rules"]
 
 
+@pytest.mark.parametrize("returned, verdict", [("leaked", "FAIL"), ("0", "BROKEN")])
+def test_tries_are_fewer_than_in_the_table_only_after_a_violation(returned, verdict):
+    row = SUITE.find("bind_mw/in_flight/reads-in-flight-and-the-window-bound-again-at-any-moment")
+    assert row is not None
+    ((case, line, judge),) = sent([row], Device())
+    data = line["points_data"]
+    (example,) = data["examples"]
+    observed = example["observed"]
+    later = [{**seen, "returned": returned} for seen in observed["afterwards"]]
+    cut = with_points(
+        changed(line, {"verdict": verdict, "points": {verdict: 1}}),
+        index=encode_index(array("H", [0] + [OUTSIDE] * (line["space"]["size"] - 1))),
+        examples=[{**example, "observed": {**observed, "afterwards": later}}],
+    )
+    assert judge.judged(case, cut)["verdict"] == verdict
+
+
 def test_recorded_logs_and_notes_are_bounded():
     plain = SUITE.find("reg_mr/registration/last-byte")
     assert plain is not None

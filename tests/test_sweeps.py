@@ -56,6 +56,17 @@ ROW = """
       - {then: {outcome: success, mr: as_asked}, rule: REG-17}
   when: {length: $length, access: $access}
 """
+TRIED = """
+- id: tried
+  rules: [REG-15]
+  given: {memory: {buf: {kind: anonymous, size: $size}}}
+  sweep:
+    axes: {size: [1 page, 2 pages, 3 pages, 4 pages]}
+    points: 4
+    tries: TRIES
+    expect: [{then: refused, rule: REG-15}]
+  when: {access: [REMOTE_WRITE]}
+"""
 SUITE = samples.suite([samples.table("reg_mr/sample", ROW)])
 SPACE = SUITE.cases[0]
 
@@ -63,6 +74,16 @@ SPACE = SUITE.cases[0]
 def run_on(device: Device, case: Case, seed: int | None = None) -> SweepResult:
     with closing(ReferenceBench(device)) as bench:
         return run_sweep(case, replace(on_the_reference(bench), seed=seed), no_progress).result
+
+
+@pytest.mark.parametrize("tries, failed", [(True, 1), (False, 4)])
+def test_tries_end_at_the_first_violation(tries, failed):
+    (case,) = samples.suite(
+        [samples.table("reg_mr/sample", TRIED.replace("TRIES", str(tries).lower()))]
+    ).cases
+    wrong = device(write_alone=lambda was, access: False)
+    assert run_on(Device(), case).points.by_verdict() == {"PASS": 4}
+    assert run_on(wrong, case).points.by_verdict() == {"FAIL": failed}
 
 
 def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(tmp_path):

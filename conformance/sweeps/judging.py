@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from conformance.errors import format_count
 from conformance.judging import Basis, Judgement, conclude, refused_region
 from conformance.judging.circumstances import located
 from conformance.model.bounds import MOST_NOTES, cut
@@ -20,7 +21,7 @@ from conformance.model.observation import (
     without_undeclared,
 )
 from conformance.model.sweep import Sweep
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.sweeps.byte_columns import byte_planes, combinations
 from conformance.sweeps.outcome import OUTSIDE, Outcome, PointObservations, Points, overall
 
@@ -56,6 +57,12 @@ class SweepResult:
         return {}
 
 
+def is_whole(sweep: Sweep, result: SweepResult) -> bool:
+    """Whether a result has all points of a sweep. Tries end at the first violation."""
+    ended = sweep.tries and result.verdict in VIOLATIONS
+    return result.points.inside == sweep.inside or ended
+
+
 def rejudge_sweep(
     case: Case,
     points: Points,
@@ -83,7 +90,7 @@ def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str
     ):
         verdict = Verdict.BROKEN  # no set-up worked at any point
     shares = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
-    reason = f"{case.sweep.size:,} points: {shares}"
+    reason = f"{format_count(sum(counts.values()), 'point')}: {shares}"
     if verdict == Verdict.PASS:
         reason += _why_unreached(points)
     fault = None
@@ -136,6 +143,10 @@ class PointJudge:
             if numbers[-1] == len(examples):
                 examples.append(example)
         return Points(sweep.space, list(outcomes), combined.renumbered(numbers), examples)
+
+    def violated(self, record: PointObservations) -> bool:
+        """Whether one of the points that have been run violates a rule."""
+        return any(outcome.verdict in VIOLATIONS for outcome in self.points(record).outcomes)
 
     def _declared(self, name: str) -> bool:
         return not self.basis.capabilities.undeclared([name], self.case.entry)

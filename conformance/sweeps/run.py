@@ -57,8 +57,8 @@ def run_sweep(case: Case, run: RunContext, progress: Progress) -> SweepRun:
     assert case.sweep is not None
     sweep = case.sweep
     sweep_pass = _SweepPass(case, sweep, run, progress)
+    judge = sweep_pass.judge
     sweep_pass.run_all(run.seed)
-    judge = PointJudge(case, sweep, run.basis)
     points = judge.points(sweep_pass.record)
     if sweep_pass.try_lost_again(points):
         points = judge.points(sweep_pass.record)
@@ -91,6 +91,7 @@ class _SweepPass:
             progress,
         )
         self.record = PointObservations(sweep.space.size)
+        self.judge = PointJudge(case, sweep, run.basis)
         self.point_template = PointTemplate(case, sweep)
         self.alarms: list[Alarm] = []
         self.log: list[str] = []
@@ -108,7 +109,8 @@ class _SweepPass:
         self.before = run.last_counts.take(self.bench)
 
     def run_all(self, seed: int | None) -> None:
-        """Runs all points. Points with the same set-up are run one after the other."""
+        """Runs all points; tries only until one of them violates a rule. Points with the same set-up are run one after
+        the other."""
         first, last = 0, 0
         if self.loop:
             largest = grouping.MAX_GROUP_IN_C
@@ -126,6 +128,8 @@ class _SweepPass:
                     self._end_interval(first, last)
                 else:
                     self._report_in_time(last, 0)
+                if self.sweep.tries and self.judge.violated(self.record):
+                    break
             if self.ran:
                 self._end_interval(first, last)
         finally:
