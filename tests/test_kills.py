@@ -180,7 +180,7 @@ CASES = (
     "bind_mw/completions/completion-events",
     "bind_mw/bound_anew/type-2-rights-and-range",
     "dealloc_mw/deallocation/bound-type-1",
-    "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104",
+    "advise_mr/codes/prefetch-of-a-plain-region-without-flush",
 )
 CHOSEN = (
     *("--guest", "--yes", "-q", "--guests"),

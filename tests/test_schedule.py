@@ -1,4 +1,4 @@
-"""Tests of the batches for workers: every case is in one batch, long cases are first, and hazardous cases are alone.
+"""Tests of the batches for workers: every case is in one batch, long cases are first, and cases that may crash are last.
 Also tests the file of durations, and selections of cases."""
 
 import pytest
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from conformance.older_python import zip
 from conformance.supervision.durations import Durations
-from conformance.supervision.schedule import START_S, Schedule
+from conformance.supervision.schedule import START_S, Schedule, needs_its_own_worker
 from conformance.tables.suite import Selection
 from samples import numbered, suite, table
 
@@ -31,7 +31,7 @@ def batches(schedule: Schedule) -> list[list[str]]:
 
 
 @given(st.integers(1, 5), SECONDS)
-def test_each_case_is_in_one_batch_and_each_hazardous_case_in_a_separate_batch_at_the_end(
+def test_each_case_is_in_one_batch_and_cases_that_may_crash_are_in_batches_at_the_end(
     workers, seconds
 ):
     batches_made = batches(Schedule(MIXED, workers, seconds))
@@ -41,9 +41,21 @@ def test_each_case_is_in_one_batch_and_each_hazardous_case_in_a_separate_batch_a
     hazardous = {case.id for case in MIXED if case.alone}
     kinds = [bool(hazardous & set(batch)) for batch in batches_made]
     assert kinds == sorted(kinds)
-    assert all(len(batch) == 1 for batch, kind in zip(batches_made, kinds, strict=True) if kind)
+    single = {case.id for case in MIXED if needs_its_own_worker(case, seconds)}
+    assert all(len(batch) == 1 for batch in batches_made if single & set(batch))
+    assert sum(bool((hazardous - single) & set(batch)) for batch in batches_made) <= workers
     for batch in batches_made:
         assert batch == [case for case in IDS if case in batch]
+
+
+def test_hazardous_cases_that_have_ended_before_share_a_worker_and_are_handed_out_again():
+    hazardous = [case.id for case in MIXED if case.hazardous]
+    schedule = Schedule(MIXED, 1, dict.fromkeys(IDS, 1.0))
+    schedule.take()
+    assert len(hazardous) > 1
+    assert schedule.take() == hazardous
+    schedule.give_back(hazardous[1:])
+    assert schedule.take() == hazardous[1:]
 
 
 @given(SECONDS)

@@ -12,7 +12,7 @@ from conformance.model.case import Case
 from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.files import write_atomically
-from conformance.supervision.schedule import START_S, expected_s
+from conformance.supervision.schedule import START_S, expected_s, needs_its_own_worker
 
 SCHEMA = "rdma-cts-durations/2"
 
@@ -21,7 +21,9 @@ def expected_durations(cases: Iterable[Case], past: Mapping[str, float]) -> dict
     """Returns the expected duration of each case in seconds: the `past` duration, or an estimate. If the case needs
     a separate worker, the time to start the worker is added."""
     return {
-        case.id: START_S + past.get(case.id, START_S) if case.alone else expected_s(case, past)
+        case.id: START_S + past.get(case.id, START_S)
+        if needs_its_own_worker(case, past)
+        else expected_s(case, past)
         for case in cases
     }
 

@@ -19,12 +19,21 @@ def expected_s(case: Case, durations: Mapping[str, float]) -> float:
     return durations.get(case.id, _CALL_S * case.cost)
 
 
+def needs_its_own_worker(case: Case, durations: Mapping[str, float]) -> bool:
+    """Whether a case shares its worker with no other case. A case that can crash the kernel has a duration if it ended
+    in an earlier run without a crash."""
+    return case.ends_process or (case.hazardous and case.id not in durations)
+
+
 class Schedule:
     def __init__(self, cases: Sequence[Case], workers: int, durations: Mapping[str, float]) -> None:
         """`cases` are in the order of the run. `durations` are the known durations in seconds, by case id."""
         self._order = {case.id: number for number, case in enumerate(cases)}
         self._seconds = {case.id: expected_s(case, durations) for case in cases}
         self._alone = {case.id for case in cases if case.alone}
+        single = {case.id for case in cases if needs_its_own_worker(case, durations)}
+        self._survived = self._alone - single
+        self._share = -(-len(self._survived) // workers)
         self._kept_memory = {case.id for case in cases if case.needs_kept_memory} - self._alone
         self._waiting = set(self._order)
         self._workers = workers
@@ -41,10 +50,16 @@ class Schedule:
     def take(self) -> list[str]:
         """Returns the cases for a free worker, in the order of the run; empty if no case is waiting. The first batch
         has all cases that need fork protection by libibverbs, because these cases take long. The next batches have the
-        other cases that may share a worker. The last batches have one case each, which needs its own worker."""
+        other cases that may share a worker. Then follow the cases that can crash the kernel, but have not done so. The last
+        batches have one case each, which needs its own worker."""
         waiting = [case for case in self._order if case in self._waiting]
         holding = [case for case in waiting if case in self._kept_memory]
-        batch = holding or self._batch(self._ordinary()) or self._longest_first(waiting)[:1]
+        batch = (
+            holding
+            or self._batch(self._ordinary())
+            or [case for case in waiting if case in self._survived][: self._share]
+            or self._longest_first(waiting)[:1]
+        )
         self._waiting.difference_update(batch)
         return sorted(batch, key=self._order.__getitem__)
 
