@@ -367,13 +367,14 @@ class Page:
         ]
 
     def _all_verdicts(self, case: str) -> list[str]:
-        """The verdicts of a case, with those of points that died or hung: the script finds the case by each."""
+        """The verdicts of a case, with those of points and rules that died or hung: the script finds the case by each."""
         records = [record for record in self.cases[case] if record]
         died = [
             verdict
             for record in records
             for verdict in _DEATHS
             if (record["points"] or {}).get(verdict)
+            or verdict in record.get("rule_verdicts", {}).values()
         ]
         return [*self._verdicts(case), *died]
 

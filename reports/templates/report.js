@@ -90,8 +90,10 @@
   }
   const title = (number, value) => [badge(value.effective), ` ${data.names[number]}`];
   const verdicts = (at) => data.runs.map((run) => data.texts[run.effective[at]] ?? "-");
-  const withPoints = (at) => [...verdicts(at), ...data.runs.flatMap((run) => (data.texts[run.points[at]] ?? [])
-    .map(([verdict]) => verdict).filter((verdict) => ["CRASH", "HANG"].includes(verdict)))];
+  const withPoints = (at) => [...verdicts(at), ...data.runs.flatMap((run) => [
+    ...(data.texts[run.points[at]] ?? []).map(([verdict]) => verdict),
+    ...Object.values(data.texts[run.on_rules[at]] ?? {}),
+  ].filter((verdict) => ["CRASH", "HANG"].includes(verdict)))];
   // the verdicts on one rule: of a sweep, only the points of this rule count
   const onRule = (at, rule) => data.runs.map((run) => data.texts[run.on_rules[at]]?.[rule] ?? data.texts[run.effective[at]] ?? "-");
   const BAD = ["FAIL", "CRASH", "HANG"];
