@@ -14,7 +14,18 @@ from unittest.mock import Mock
 
 import pytest
 
-from conformance.bench.memory_areas import AROUND, BEFORE, CANARY, EMPTY, Area, pattern, repeated
+from conformance.bench.memory_areas import (
+    AROUND,
+    BEFORE,
+    CANARY,
+    EMPTY,
+    Area,
+    Part,
+    has_byte,
+    is_filled,
+    pattern,
+    repeated,
+)
 from conformance.device import memory, persistent
 from conformance.device.limits import check_lockable, locked_memory_limit, obey_locked_memory_limit
 from conformance.device.memory import PAGE, REPEATED_PAGES, Memory, allocate
@@ -371,3 +382,18 @@ def test_operations_on_words_have_no_empty_position():
     assert locate("empty", "RDMA_WRITE", ADDR, LENGTH) == (0, 0)
     with pytest.raises(LookupError, match="no position 'empty'"):
         locate("empty", "ATOMIC_WRITE", ADDR, LENGTH)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4096])
+def test_a_byte_is_found_at_each_end_of_a_memory_and_not_beside_it(size):
+    content = ctypes.create_string_buffer(repeated(BEFORE, size + 2), size + 2)
+    part = Part(ctypes.addressof(content) + 1, size)
+    ctypes.memset(part.addr, CANARY, size)
+    assert is_filled(part, CANARY)
+    assert has_byte(part, CANARY)
+    assert not has_byte(part, BEFORE)
+    for at in {0, size - 1}:
+        ctypes.memset(part.addr + at, EMPTY, 1)
+        assert not is_filled(part, CANARY)
+        assert has_byte(part, EMPTY)
+        ctypes.memset(part.addr + at, CANARY, 1)

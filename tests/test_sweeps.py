@@ -344,6 +344,40 @@ def test_points_share_domains_and_memory_unless_an_axis_changes_them(memory, axe
         assert bench.resources() == before
 
 
+RACE = """
+- id: race
+  rules: [DEREG-04]
+  given:
+    qps: {qp: {type: RC}}
+    mrs: {mr: {access: [LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ]}}
+  call: ibv_dereg_mr
+  sweep:
+    axes: {op: [RDMA_WRITE, RDMA_READ], length: [1 page, 2 pages]}
+    points: 4
+    tries: true
+    expect: [{then: success, rule: DEREG-04}]
+  before: [{call: post_traffic, op: $op, rkey: mr.rkey, addr: buf, length: $length}]
+  when: {mr: mr}
+  afterwards: [{call: await_traffic, memory: buf, then: success}]
+"""
+
+
+def test_tries_share_domains_and_memory_which_is_cleared_before_each():
+    """The bytes that one try writes behind its call would be a leak in the next."""
+    machine: Any = Device()
+    bench: Any = ReferenceBench(machine)
+    with closing(bench):
+        context, case = on_the_reference(bench), samples.case(RACE, "dereg_mr")
+        machine.alloc_pd = Mock(wraps=machine.alloc_pd)
+        bench.allocate = Mock(wraps=bench.allocate)
+        bench.pair = Mock(wraps=bench.pair)
+        swept = run_sweep(case, context, no_progress).result
+        sizes = [call.args[1] for call in bench.allocate.call_args_list]
+    assert swept.points.by_verdict() == {"PASS": 4}
+    assert (machine.alloc_pd.call_count, bench.pair.call_count) == (1, 4)
+    assert len(sizes) == 3  # the memory of the row, and of the other end for each length
+
+
 def test_a_warning_of_the_kernel_fails_the_sweep_and_has_the_point_at_which_it_was_seen():
     said: Iterator[KernelEvidence] = iter([{}, {"taint": 0, "log": ["[ 1.0] WARNING: something"]}])
     with closing(ReferenceBench()) as bench:

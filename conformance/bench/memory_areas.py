@@ -21,8 +21,11 @@ SHOWN = 64  # the maximum number of bytes of a partial transfer, or of changed r
 _NOT_ZERO = re.compile(rb"[^\0]+")
 # If this many consecutive bytes also occur in the memory of another area, they count as copied from that memory.
 _TELLING = 4
-_memcmp = ctypes.CDLL(None).memcmp
-_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
+_libc = ctypes.CDLL(None)
+_memcmp, _memchr = _libc.memcmp, _libc.memchr
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+_memchr.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t)
+_memchr.restype = ctypes.c_void_p
 _PERIOD = 113  # a prime, so that data displaced by whole words or pages also differ
 _PATTERN = bytes(0x80 + (number * 31 + 7) % _PERIOD for number in range(_PERIOD))
 
@@ -139,6 +142,18 @@ class Area:
                 differing = _differing(ctypes.string_at(at, end - at), reference[: end - at])
                 ranges += [[at - self.start + offset, size] for offset, size in differing]
         return ranges
+
+
+def is_filled(part: Memory, byte: int) -> bool:
+    """Whether all bytes of a memory are `byte`. Nothing is copied, because the pages of a copy take longer than the
+    comparison."""
+    is_uniform = not _memcmp(part.addr, part.addr + 1, part.size - 1)
+    return is_uniform and ctypes.string_at(part.addr, 1)[0] == byte
+
+
+def has_byte(part: Memory, byte: int) -> bool:
+    """Whether a memory has this byte anywhere."""
+    return _memchr(part.addr, byte, part.size) is not None
 
 
 @functools.lru_cache(maxsize=8)

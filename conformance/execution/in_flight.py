@@ -12,7 +12,7 @@ from typing import cast
 
 from conformance.bench.calls import Return, Sge, errno_name
 from conformance.bench.interface import Bench, Memory, ModifiableQueue, Queue
-from conformance.bench.memory_areas import CANARY, Part, pattern, repeated
+from conformance.bench.memory_areas import CANARY, Part, has_byte, is_filled, pattern
 from conformance.bench.work_requests import Completion, SendRequest
 from conformance.errors import SetupRefused
 from conformance.execution.connection import SILENCE_S
@@ -176,9 +176,9 @@ def _is_refused(statuses: Iterable[str]) -> bool:
 
 def _accessed(memory: Memory, other: Part) -> str:
     """Returns how requests have accessed memory that was filled with CANARY: `changed`, `leaked` or "" (no access)."""
-    if ctypes.string_at(memory.addr, memory.size) != repeated(CANARY, memory.size):
+    if not is_filled(memory, CANARY):
         return "changed"
-    if CANARY in ctypes.string_at(other.addr, other.size):
+    if has_byte(other, CANARY):
         return "leaked"
     return ""
 

@@ -1,6 +1,7 @@
 """Executes one case in order: creates the set-up, issues the calls (steps.py), and returns the raw observation. Its
 exceptions are failures of the harness, never of the device. runner.py adds the kernel's evidence and the verdict."""
 
+import ctypes
 import itertools
 import resource
 from collections.abc import Callable, Iterator, Sequence
@@ -219,6 +220,11 @@ def set_up(context: CaseContext) -> None:
 
 def set_up_base(context: CaseContext) -> None:
     """Creates the base objects of a case: protection domains, memory and queue pairs."""
+    set_up_memory(context)
+    set_up_pairs(context)
+
+
+def set_up_memory(context: CaseContext) -> None:
     set_up = context.case.given
     for name in ("pd", *set_up.pds):
         context.pds[name] = pd = context.bench.alloc_pd()
@@ -230,8 +236,20 @@ def set_up_base(context: CaseContext) -> None:
     for name, spec in set_up.dmabufs.items():
         context.dmabufs[name] = dmabuf = context.bench.dmabuf(spec.kind, context.bytes(spec.size))
         context.cleanup.callback(dmabuf.close)
-    for name, qp in set_up.qps.items():
+
+
+def set_up_pairs(context: CaseContext) -> None:
+    for name, qp in context.case.given.qps.items():
         context.pairs[name] = context.pair(qp)
+
+
+def set_up_try(context: CaseContext) -> None:
+    """Creates the set-up of a further try of a race on the memory of the tries before it: requests of an earlier try
+    cannot reach new queue pairs. Raises SetupRefused."""
+    for memory in context.memory.values():
+        ctypes.memset(memory.addr, 0, memory.size)
+    set_up_pairs(context)
+    set_up_objects(context)
 
 
 def _bytes_in_flight(context: CaseContext, memory: str) -> int:

@@ -23,6 +23,7 @@ _REPEATABLE = (
     *(name for name, verb in VERBS.items() if verb.leaves_objects),
     "traffic",
     "local_traffic",
+    "list_traffic",
     "resident",
 )
 # The maximum number of points of a group, for a loop in Python and for a loop in C.
@@ -48,6 +49,7 @@ class Group:
 
 # The prefixes of the names of calls that create, change and destroy objects, but do not change memory.
 _OF_OBJECTS = ("ibv_", "post_")
+_OF_TRIES = ("await_traffic",)  # calls of tries alone, whose memory is cleared before each
 
 
 def setup_axes(sweep: Sweep) -> list[str]:
@@ -64,12 +66,21 @@ def _uses_own_pair(step: StepTemplate) -> bool:
 
 
 def shares_base(sweep: Sweep) -> bool:
-    """Whether points with different regions and windows can share PDs, memory and queue pairs."""
+    """Whether points with different regions and windows can share PDs, memory and queue pairs. Tries of a race share
+    PDs and memory alone."""
     row = sweep.row
-    if row.before or row.base_axes or row.given.first.memlock is not None:
+    given = row.given.first
+    if row.base_axes or given.memlock is not None:
         return False
-    calls = [step.first.call for step in _steps(sweep)]
-    return all(call.startswith(_OF_OBJECTS) or call in _REPEATABLE for call in calls)
+    repeated = _REPEATABLE
+    if sweep.tries:
+        if given.dmabufs or any(memory.kind != "anonymous" for memory in given.memory.values()):
+            return False
+        repeated += _OF_TRIES
+    elif row.before:
+        return False
+    calls = [step.first.call for step in (*row.before, *_steps(sweep))]
+    return all(call.startswith(_OF_OBJECTS) or call in repeated for call in calls)
 
 
 def _steps(sweep: Sweep) -> list[StepTemplate]:

@@ -103,6 +103,12 @@ class _SweepPass:
         self.shared = (
             self.loop is None and case.given.memlock is None and grouping.shares_base(sweep)
         )
+        if not self.shared:
+            self.set_up = procedure.set_up
+        elif sweep.tries:
+            self.set_up = procedure.set_up_try
+        else:
+            self.set_up = procedure.set_up_objects
         self.base: CaseContext | None = None
         # whether the queue pairs of the base objects were used since their latest renewal
         self.pairs_used = True
@@ -181,7 +187,10 @@ class _SweepPass:
         if self.base is None:
             self.base = CaseContext(case, self.bench)
             try:
-                procedure.set_up_base(self.base)
+                if self.sweep.tries:
+                    procedure.set_up_memory(self.base)
+                else:
+                    procedure.set_up_base(self.base)
             except SetupRefused:
                 self._release_base()
                 raise
@@ -229,7 +238,7 @@ class _SweepPass:
         refused: SetupRefused | None = None
         with context.cleanup:
             try:
-                (procedure.set_up_objects if self.shared else procedure.set_up)(context)
+                self.set_up(context)
             except SetupRefused as refusal:
                 refused = refusal
                 # a set-up uses queue pairs only to bind windows
