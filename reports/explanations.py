@@ -61,9 +61,8 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
             yield from _wrapped(run.verdicts.restrictions[rule.id])
         if rule.id in run.verdicts.refutations:
             yield from _wrapped(run.verdicts.refutations[rule.id])
-        for found in candidates(run, suite.cases):
-            if found.rule == rule.id:
-                yield from _wrapped(f"perhaps contradicted by the violation in {found.case}")
+        for found in candidates(run, suite.cases, rule.id):
+            yield from _wrapped(f"perhaps contradicted by the violation in {found.case}")
         yield ""
     yield f"{format_count(len(cases), 'case')} {'tests' if len(cases) == 1 else 'test'} this rule:"
     by_rank = sorted(cases, key=lambda case: _rank(rule, results.get(case.id)))

@@ -3,6 +3,7 @@
 launcher continues: it finds another Python, or installs packages. This file is also parsed by versions of Python that
 the suite does not support."""
 
+import gc
 import os
 import runpy
 import sys
@@ -31,6 +32,8 @@ def _start() -> None:
     from fixtures.system import cache
 
     cache.use_bytecode(sys.argv[1:])
+    # Results and tables are many objects that stay: a search for cycles among them would take a fifth of the time.
+    gc.set_threshold(100_000, 20, 20)
     runpy.run_module("commands", None, "__main__", True)
 
 

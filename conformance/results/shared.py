@@ -122,8 +122,14 @@ def _check(record: ResultRecord, keys: Mapping[str, object]) -> None:
 
 def _size(value: Any) -> int:
     """Returns the number of values in the lists and objects of a value."""
-    if type(value) is dict:
-        return _size([*value.values()])
-    if type(value) is list:
-        return len(value) + sum(_size(item) for item in value if type(item) in (dict, list))
-    return 0
+    size = 0
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if type(value) is dict:
+            value = value.values()
+        elif type(value) is not list:
+            continue
+        size += len(value)
+        waiting += [item for item in value if type(item) is dict or type(item) is list]
+    return size
