@@ -197,8 +197,16 @@ class _Posting:
 
     def too_long_inline(self) -> str:
         self.length = self.queue.capacity[2] + 1
-        first = self._write(0)
-        return self._whole_or_nothing((first, self._write(1, SIGNALED | _INLINE)), (0, 1))
+        return self._too_long()
+
+    def too_long_inline_list(self) -> str:
+        self.length = self.queue.capacity[2] + 1
+        return self._too_long(self.length // 2)
+
+    def _too_long(self, *at: int) -> str:
+        """Posts an RDMA WRITE, and another whose inline data are in buffers that are divided at these offsets."""
+        inline = _split(self._write(1, SIGNALED | _INLINE), *at)
+        return self._whole_or_nothing((self._write(0), inline), (0, 1))
 
 
 def _split(request: SendRequest, *at: int) -> SendRequest:

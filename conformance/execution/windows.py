@@ -74,14 +74,18 @@ def ibv_dealloc_mw(context: CaseContext, step: Step) -> Observation:
 
 
 def _posted_bind(context: CaseContext, step: Step, wr_id: int) -> Return:
-    """Posts a bind with one of BINDS, and sets the key of the window."""
+    """Posts a bind with one of BINDS, and sets the key of the window. If ibv_bind_mw fails and has changed the key in the
+    window's structure, the window has this key."""
     queue, window = context.pair_of(step).responder, context.window_of(step)
     flags, info = context.number(step.arguments["send_flags"]), context.bind_info(step.arguments)
     window.old_rkey = window.rkey
+    is_changed = False
     with _other_keys(context, step, info, window):
         if step.call == "ibv_bind_mw":
+            before = window.rkey
             returned = queue.bind_mw(window, info, flags, wr_id)
             key = window.rkey
+            is_changed = key != before
         else:
             rkey = step.arguments["rkey"]
             if rkey:
@@ -91,7 +95,7 @@ def _posted_bind(context: CaseContext, step: Step, wr_id: int) -> Return:
             returned = queue.post_send(
                 SendRequest("BIND_MW", wr_id, flags=flags, rkey=key, window=window, bind=info),
             )
-    if returned.value == 0:
+    if returned.value == 0 or is_changed:
         window.rkey = key  # ibv_bind_mw sets the rkey of the window; ibv_post_send does not
     return returned
 

@@ -50,10 +50,14 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
 
 
 def _value_fault(step: Step, seen: Observation) -> Fault | None:
-    """Returns the fault in the value of a failed bind, which the manual page of a bind defines, whatever the row leaves
-    open."""
-    if step.call in BINDS and str(seen["returned"]).startswith("-"):
+    """Returns the fault in what a failed bind returns, which the manual page of a bind defines, and in the key that it
+    leaves in the window, whatever the row leaves open."""
+    if step.call not in BINDS or seen["returned"] == "0":
+        return None
+    if str(seen["returned"]).startswith("-"):
         return _fault(FaultKind.NO_ERRNO, seen, came=[seen["returned"]])
+    if step.then.rkey == "unchanged" and seen["rkey"]["before"] != seen["rkey"]["after"]:
+        return _fault(FaultKind.WRONG_RKEY, seen, ["unchanged"])
     return None
 
 

@@ -187,6 +187,7 @@ BATCHES = {
     "too_many_elements": "an RDMA WRITE, and another with more elements than max_send_sge of the queue pair",
     "empty_element": "two RDMA WRITEs of three elements each; the second element has length 0",
     "too_long_inline": "an RDMA WRITE, and another with more inline data than max_inline_data of the queue pair",
+    "too_long_inline_list": "the same, with inline data of two buffers, of which each is shorter",
 }
 # Commands of the kernel with a handle as argument. The handle of the first three commands is that of a protection
 # domain; the handle of the others is that of the object to release, and of REREG_MR_REGION that of the region to change.
