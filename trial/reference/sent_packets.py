@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from conformance.bench.work_requests import SendRequest
 from conformance.device.wire_messages import Message
 from conformance.verbs import ENUMS
+from conformance.wire.opcodes import SYNDROMES, name_of_syndrome
 from conformance.wire.packet import Packet, Parsed
 from conformance.wire.sequence import place_of
 from conformance.wire.statuses import BAD_ANSWER, FLUSHED, STATUS_OF_NAK, STATUS_OF_REPEATED
@@ -23,6 +24,7 @@ _FLAGS = ENUMS["ibv_send_flags"]
 _FENCE, INLINE = _FLAGS.value_of("FENCE"), _FLAGS.value_of("INLINE")
 _REPEATED = "NAK_PSN_SEQUENCE"
 _WITHOUT_LIMIT = 7  # as rnr_retry
+_ACKNOWLEDGED = SYNDROMES["ACK"]
 _TIMER = 0x1F  # the bits of a syndrome of RNR NAK
 _FIRST_HALVES = 4
 
@@ -243,7 +245,11 @@ class SentPackets(Packets):
         return sent.message.has_response and number == sent.parts
 
     def answers(self, sent: Sent, packet: Parsed) -> bool:
-        """Returns whether the operation of a response is that of its place in the response to the request."""
+        """Returns whether the operation of a response is that of its place in the response to the request, and its
+        syndrome, if it has one, an acknowledgement."""
+        syndrome = packet.fields.get("syndrome", _ACKNOWLEDGED)
+        if name_of_syndrome(syndrome) != "ACK":
+            return False
         if sent.request.opcode in ATOMICS:
             return packet.operation == "ATOMIC_ACKNOWLEDGE"
         place = place_of(sent.parts, sent.message.psns)
