@@ -10,7 +10,7 @@ import pytest
 
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
-from fixtures.guest import build, qemu
+from fixtures.guest import build, qemu, terminal
 from fixtures.guest.driver import driver_for
 from fixtures.guest.driver_module import module_of
 from fixtures.guest.image import Image
@@ -35,6 +35,12 @@ def set_machine(monkeypatch: Patch, machine: str) -> None:
 @pytest.fixture(autouse=True)
 def host(monkeypatch: Patch) -> None:
     set_machine(monkeypatch, "x86_64")
+
+
+@pytest.mark.parametrize("architecture", ROWS, ids=ARCHITECTURES)
+def test_a_shell_is_not_on_the_console(architecture):
+    assert architecture.console != architecture.terminal
+    assert f"</dev/{architecture.terminal} " in terminal.shell(architecture.terminal)
 
 
 @pytest.mark.parametrize("architecture", ROWS, ids=ARCHITECTURES)
