@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
 from conformance.bench.calls import Mr, Pd, Window, errno_name
-from conformance.bench.interface import Bench, Entry, ModifiableQueue, Queue
+from conformance.bench.interface import Bench, Entry, ModifiableQueue, Pair, Queue
 from conformance.bench.work_requests import SIGNALED, BindInfo, Completion, SendRequest, next_rkey
 from conformance.combinations.extent import Extent
 from conformance.combinations.stored import (
@@ -22,7 +22,7 @@ from conformance.combinations.stored import (
     OfDevice,
 )
 from conformance.errors import HostLacks, SetupRefused
-from conformance.execution.connection import LoopbackConnection
+from conformance.execution.connection import ERROR_STATE, LoopbackConnection, state_of
 from conformance.execution.context import HarnessResources, release
 from conformance.execution.elsewhere import registered_elsewhere
 from conformance.kernel.child import Child, fork
@@ -69,6 +69,7 @@ _ODD = 3  # bytes by which a region is behind a multiple of 64 if its bounds are
 # A completion is missing if it takes so many times as long as the slowest one before it, and at least so many seconds;
 # at least so many after one has been missing, because a defect that loses completions may have many points.
 _TIMES, _AT_LEAST_S, _AT_LEAST_AGAIN_S = 50, 3.0, 1.0
+_SOON_S = 0.05  # after this time, the state of the sender is queried
 
 
 class LinkSpec(NamedTuple):
@@ -136,13 +137,19 @@ class Objects:
     def _release(self, what: str, close: Callable[[], None]) -> None:
         release(self.left_behind, what, close)
 
-    def completions(self, queue: Queue) -> list[Completion]:
-        """Returns the next completion, or none if it is missing."""
+    def completions(self, queue: Queue, sender: Pair | None = None) -> list[Completion]:
+        """Returns the next completion, or none if it is missing. A message whose `sender` has failed is not awaited."""
         patience_s = COMPLETION_DEADLINE_S
         if self._slowest_s is not None:
             patience_s = min(patience_s, max(self._least_s, _TIMES * self._slowest_s))
         began = time.monotonic()
-        completions = queue.completions(1, patience_s)
+        completions: list[Completion] = []
+        if sender is not None:
+            completions = queue.completions(1, _SOON_S)
+            if not completions and state_of(sender, sender.requester) == ERROR_STATE:
+                return queue.completions(1, _SOON_S)  # sent before the failure
+        if not completions:
+            completions = queue.completions(1, patience_s)
         if completions:
             self._slowest_s = max(self._slowest_s or 0.0, time.monotonic() - began)
         else:

@@ -80,7 +80,7 @@ class Message:
                 post_receives(peer, [objects.wr_id()], connection.sink)
             ready = self._are_posted_late(peer, receives)
         if self.before == NOT_READY:
-            first = objects.completions(peer)
+            first = objects.completions(peer, connection.pair)
             if not first or first[0].status != "SUCCESS":
                 connection.stale = True
                 raise SetupRefused("a SEND that finds no receive at first", "")
@@ -167,7 +167,7 @@ class Message:
             return completions, arrived
         while ready and not all_here():
             if self.transport in RELIABLE:
-                more = self.objects.completions(peer)
+                more = self.objects.completions(peer, self.link.connection.pair)
             else:
                 more = peer.completions(1, SILENCE_S)
             arrived += more
