@@ -64,6 +64,14 @@ class Outgoing:
     posted: deque[Sent | Local] = field(default_factory=deque)
     delays_s: float = 0.0
 
+    def __post_init__(self) -> None:
+        self._of_each = self.repetitions, self.not_ready
+
+    def pop_answered(self) -> Sent:
+        """Removes the oldest request. The next one may be sent again as often."""
+        self.repetitions, self.not_ready = self._of_each
+        return self.waiting.popleft()
+
 
 class SentPackets(Packets):
     def send_packets(self, queue: Queue, outgoing: Outgoing, request: SendRequest) -> list[Packet]:
@@ -167,7 +175,7 @@ class SentPackets(Packets):
         while outgoing.waiting and outgoing.waiting[0].message.end <= until:
             if not self.is_complete(outgoing.waiting[0]):
                 return
-            self.complete(queue, outgoing.waiting.popleft().request, SUCCESS)
+            self.complete(queue, outgoing.pop_answered().request, SUCCESS)
 
     def is_complete(self, sent: Sent) -> bool:
         """Returns whether an acknowledged request has its data."""
@@ -276,7 +284,7 @@ class SentPackets(Packets):
         if sent.arrived and not self.scatter(queue, sent.request.sges, sent.arrived):
             self.fail_request(queue, outgoing, "LOC_PROT_ERR")
             return
-        self.complete(queue, outgoing.waiting.popleft().request, SUCCESS)
+        self.complete(queue, outgoing.pop_answered().request, SUCCESS)
 
 
 def _reads(sent: Sent) -> bool:
