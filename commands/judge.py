@@ -20,7 +20,7 @@ from conformance.model.record import HeaderRecord
 from conformance.results.equal_results import unequal_verdicts
 from conformance.results.files import new_or_nothing
 from conformance.results.folder import check_free
-from conformance.results.records import read_results, read_written
+from conformance.results.records import read_both, read_results
 from conformance.results.rejudge import Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.tables.profile import named_profile, read_profile
@@ -57,9 +57,9 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.out:
         check_free(arguments.out)
     suite = suite_from(arguments)
-    recorded = read_written(arguments.run)
+    recorded, shown = read_both(arguments.run)
     old = digest(
-        recorded.shown(),
+        shown,
         arguments.run if arguments.run.is_dir() else arguments.run.parent,
         str(arguments.run),
     )

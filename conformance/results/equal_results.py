@@ -6,8 +6,10 @@ a row about the code with which a missing verb is refused.
 Whether a refusal with EOPNOTSUPP or ENOSYS is UNSUPPORTED must not depend on addresses and lengths: for these errnos,
 calls with the same flags on memory of the same kind count as the same call."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from conformance.judging import Basis, conclude, verdict_key
@@ -32,18 +34,44 @@ def unequal_verdicts(suite: Suite, recorded: Recorded, directory: Path) -> list[
     """Returns a line for each result of a call that has several verdicts: the call, its result, and a case for each
     verdict. `directory` has the points of the run's sweeps; without them, sweeps are left out."""
     basis = Basis(known_capabilities(recorded, directory))
-    verdicts: dict[str, dict[Verdict, str]] = {}
-    results: dict[str, str] = {}
+    calls: dict[str, list[_Call]] = {}
     for case, observed in _calls(suite, recorded, directory, basis):
-        for key, text, verdict in _judged_calls(case, observed, basis):
-            results[key] = text
-            verdicts.setdefault(key, {}).setdefault(verdict, case.id)
+        for key, call in _judged_calls(case, observed, basis):
+            calls.setdefault(key, []).append(call)
     lines = []
-    for key, by_verdict in verdicts.items():
+    for equal in calls.values():
+        if len(equal) == 1:  # most calls; judging all of them would take long
+            continue
+        by_verdict: dict[Verdict, str] = {}
+        text = ""
+        for call in equal:
+            verdict = call.verdict()
+            if verdict not in _SILENT:
+                text = _text(call.case, call.step, call.seen)
+                by_verdict.setdefault(verdict, call.case.id)
         if len(by_verdict) > 1:
             examples = [f"{verdict} of {case}" for verdict, case in by_verdict.items()]
-            lines.append(f"{results[key]}: {', '.join(examples)}")
+            lines.append(f"{text}: {', '.join(examples)}")
     return lines
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A judged call of a case, and its result."""
+
+    case: Case
+    step: Step
+    seen: Observation
+    basis: Basis
+    is_later: bool
+
+    def verdict(self) -> Verdict:
+        if not self.is_later:
+            alone = replace(self.case, afterwards=())
+            return Verdict(conclude(alone, self.basis, self.seen)[0].verdict)
+        if fault_of(self.step, self.seen, later=True):
+            return Verdict.FAIL
+        return Verdict.PASS
 
 
 def _calls(
@@ -74,8 +102,8 @@ def _judged_calls(
     case: Case,
     observed: Observation,
     basis: Basis,
-) -> Iterator[tuple[str, str, Verdict]]:
-    """Yields each judged call of a case: what makes two results equal, the result in words, and the verdict."""
+) -> Iterator[tuple[str, _Call]]:
+    """Yields each judged call of a case, with what makes two results equal."""
     returned = without_undeclared(observed)
     steps = made_steps(case, returned)
     alone = returned.copy()
@@ -87,25 +115,18 @@ def _judged_calls(
         and not case.when.then.because
         and _OF_ABSENCE.isdisjoint(case.needs)
     ):
-        verdict = conclude(replace(case, afterwards=()), basis, alone)[0].verdict
-        if verdict not in _SILENT:
-            text = _text(case, case.when, alone)
-            call = (str(case.when), case.entry, case.given, case.before, verdict_key(alone))
-            yield repr(call), text, Verdict(verdict)
-            if alone["errno"] in _NOT_SUPPORTED:
-                yield _flags_of(case, alone), text, Verdict(verdict)
+        judged = _Call(case, case.when, alone, basis, is_later=False)
+        call = (str(case.when), case.entry, case.given, case.before, verdict_key(alone))
+        yield repr(call), judged
+        if alone["errno"] in _NOT_SUPPORTED:
+            yield _flags_of(case, alone), judged
     earlier = [(str(case.when), verdict_key(alone))]
     for step, seen in steps[1:]:
         if "not_made" in seen:
             continue
         key = (str(step), case.entry, case.given, case.before, *earlier, verdict_key(seen))
         if step.then.outcome != "open" and not step.then.because:
-            wrong = fault_of(step, seen, later=True)
-            if wrong:
-                verdict = Verdict.FAIL
-            else:
-                verdict = Verdict.PASS
-            yield repr(key), _text(case, step, seen), verdict
+            yield repr(key), _Call(case, step, seen, basis, is_later=True)
         earlier.append((str(step), verdict_key(seen)))
 
 

@@ -187,7 +187,13 @@ def read_results(path: Path) -> Shown:
 def read_written(path: Path) -> Recorded:
     """Reads a results file like `read_results`, and returns the records as they are in the file, for a command that
     writes them to another file."""
-    return _read(path, keep_written=True).written
+    return read_both(path)[0]
+
+
+def read_both(path: Path) -> tuple[Recorded, Shown]:
+    """Reads a results file, and returns the records as they are in the file and as `read_results` does."""
+    reader = _read(path, keep_written=True)
+    return reader.written, reader.shown
 
 
 def _read(path: Path, *, keep_written: bool) -> _Reader:
