@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from conformance.errors import RECORDED_PROGRAM
 from conformance.option import Option, name_of
@@ -14,7 +14,7 @@ from conformance.run_options import OPTIONS
 
 # A command in the form of `shlex.join`, with the point of a sweep after its case.
 _COMMAND = re.compile(r"""(?:\./)?rdma-cts run(?: (?:[\w@%+=:,./#-]|'[^']*'|"'")+)*""", re.ASCII)
-
+_CASE = re.compile(r"[\w@%+=:,./#][\w@%+=:,./#-]*", re.ASCII)  # an id that needs no quotes
 
 _PROGRAMS = ("./rdma-cts", "rdma-cts")
 
@@ -29,6 +29,14 @@ def _running_flags() -> frozenset[str]:
 def is_reproduction(text: str) -> bool:
     """Whether a recorded command only runs cases: it has no other syntax of the shell, and no option that starts another
     program. A user copies the command from the report of somebody else's run."""
+    options, only, case = text.rpartition(" --only ")
+    if only and _CASE.fullmatch(case):
+        return _only_runs(options)
+    return _only_runs(text)
+
+
+@lru_cache(maxsize=256)  # the commands of a run differ only in their case
+def _only_runs(text: str) -> bool:
     if not _COMMAND.fullmatch(text):
         return False
     words = shlex.split(text) if "'" in text else text.split(" ")

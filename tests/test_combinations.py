@@ -364,7 +364,9 @@ def test_a_deviation_is_explained_by_the_values_that_cause_it():
     points = array("triples")
     judgement = judged(_LosesImmediate, points)
     wrong = [point for group in judgement.groups.values() for point in group.points]
-    formula = explained(points.model, wrong, judgement.passed["fields", "WC-01"])
+    formula = explained(
+        points.model, judgement.conditions, wrong, judgement.passed["fields", "WC-01"]
+    )
     assert "transport=UC" in formula
     assert "operation=" in formula
     assert "place=" not in formula

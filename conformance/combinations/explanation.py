@@ -18,13 +18,17 @@ _SHARE = 0.3
 _Chosen = tuple[int, ...]
 
 
-def explained(model: Model, deviating: Sequence[Point], others: Sequence[Point]) -> str:
+def explained(
+    model: Model,
+    conditions: Conditions,
+    deviating: Sequence[Point],
+    others: Sequence[Point],
+) -> str:
     """Returns an expression that is true at the deviating points and false at the others. Its parameters are those of
-    the model, and `fault`."""
+    the model, which has the `conditions`, and `fault`."""
     if not others:
         return "always"
     axes = (*model.parameters, Axis("fault", ("none", *model.faults)))
-    conditions = Conditions(model)
     return _Explanation(
         axes,
         [_with_fault(conditions, point) for point in deviating],

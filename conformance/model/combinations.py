@@ -184,9 +184,14 @@ class Conditions:
         self._needs = {name: test(text) for name, text in model.needs.items()}
         self.is_slow = test(model.slow)
         self._evidence = [(item, test(item.when)) for item in model.evidence]
+        self._faults_at: dict[Point, list[str]] = {}  # of the points that were asked for
 
     def faults(self, point: Point) -> list[str]:
-        return [name for name, test in self._faults.items() if test(point)]
+        faults = self._faults_at.get(point)
+        if faults is None:
+            faults = [name for name, test in self._faults.items() if test(point)]
+            self._faults_at[point] = faults
+        return faults
 
     def needs(self, point: Point) -> list[str]:
         return [name for name, test in self._needs.items() if test(point)]

@@ -53,7 +53,7 @@ def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFact
         expected = REFUSED
     others = judged.passed.get((aspect, rule), [])
     return {
-        "when": explained(model, group.points, others),
+        "when": explained(model, judged.conditions, group.points, others),
         "minimal": False,
         "clause": "",
         "verdict": verdict_of(fault.kind),

@@ -329,11 +329,10 @@ class _Reader:
         self.shown.others.append(shown)
 
     def _add_result(self, record: ResultRecord, where: str, is_plain: bool) -> None:
-        of_case = f"{where}: case {printable(record['case'])}"
         try:
             written, shown, values = self._shared.accept(record, is_plain)
         except ValueError as error:
-            raise UserError(f"{of_case}: {error}") from error
+            raise UserError(f"{where}: case {printable(record['case'])}: {error}") from error
         self._values += values
         wrong = wrong_result(shown, self.shown.header)
         side_file = shown.get("points_file")
@@ -342,7 +341,7 @@ class _Reader:
         if shown["case"] in self._results:
             wrong = "it has a result already"
         if wrong:
-            raise UserError(f"{of_case}: {wrong}")
+            raise UserError(f"{where}: case {printable(record['case'])}: {wrong}")
         if side_file:
             self._side_files.add(side_file)
         shown = _called_here(_published_result(shown))
