@@ -69,7 +69,7 @@ _COUNTED = (Verdict.PASS, *OF_VIOLATIONS, Verdict.BROKEN, *NOT_TESTABLE)
 FINDINGS = ROOT / "docs/findings.md"
 FOUND = (OWN, "mended", "trixie")  # the stacks of the page of findings
 _LONG_S = 0.1  # all shorter cases count as equally long
-_START_S = 1.0  # a guest from a template, for a case that needs its own guest
+_START_S = 1.0  # a guest from a template, for a case that needs its own guest, or that crashes the guest of others
 _BLOCK = re.compile(r"(<!-- quoted: (?P<name>[a-z ]+) -->\n).*?(<!-- end of quote -->)", re.DOTALL)
 
 
@@ -277,10 +277,12 @@ def quoted(text: str, run: Digest) -> str:
 def durations(run: Digest) -> str:
     """Returns the text of the file of durations, in seconds, with the long cases of this run."""
     alone = {case.id for case in load_suite().cases if case.alone}
-    took = {
-        result["case"]: (result["duration_us"] or 0) / 1e6 + _START_S * (result["case"] in alone)
-        for result in run.results  # a case that crashes a kernel has no duration
-    }
+    took = {}
+    for result in run.results:
+        seconds = (result["duration_us"] or 0) / 1e6  # a case that crashes a kernel has no duration
+        if result["case"] in alone or result["verdict"] == "CRASH":
+            seconds += _START_S
+        took[result["case"]] = seconds
     return (
         json.dumps(
             {case: round(s, 2) for case, s in took.items() if s >= _LONG_S},

@@ -46,5 +46,5 @@ def test_the_exhaustive_tier_has_the_whole_spaces_of_flags_and_unknown_bits():
 def test_the_smallest_tier_takes_seconds():
     """In seconds of the recorded run, each guest of a case that needs its own included."""
     smoke = of_tier(load_suite().cases, "smoke")
-    assert sum(shipped_durations().get(case.id, OTHER_S) for case in smoke) <= 16
+    assert sum(shipped_durations().get(case.id, OTHER_S) for case in smoke) <= 18
     assert not any(case.array for case in smoke)

@@ -50,7 +50,6 @@ def _every_direction_once(cases: Sequence[Case]) -> list[Case]:
     """Returns the smoke cases and, for each rule without a smoke case, the cheapest case of the rule. If cases of a
     rule show grants, at least one such case is returned; the same applies to refusals."""
     chosen = {case.id for case in cases if case.tier == SMOKE}
-    required = set(chosen)
     showing: dict[tuple[str, str], dict[str, Case]] = {}
     for case in cases:
         directions = {(rule, direction.direction) for rule, direction in shown_of_rules(case)}
@@ -61,19 +60,13 @@ def _every_direction_once(cases: Sequence[Case]) -> list[Case]:
     for key in sorted(showing, key=lambda key: (not key[1], len(showing[key]), key)):
         if not chosen & showing[key].keys():
             chosen.add(min(showing[key].values(), key=_expense).id)
-    # The cases that were chosen later can show all that an earlier one shows.
-    by_expense = sorted(cases, key=_expense, reverse=True)
-    for id_ in [case.id for case in by_expense if case.id in chosen - required]:
-        rest = chosen - {id_}
-        if all(rest & shows.keys() for shows in showing.values() if id_ in shows):
-            chosen = rest
     return [case for case in cases if case.id in chosen]
 
 
-def _expense(case: Case) -> tuple[float, float, int, str]:
-    """What a case of the smallest tier costs: its recorded seconds; cases of equal seconds compare by their calls."""
+def _expense(case: Case) -> tuple[int, float, int, str]:
+    """What a case of the smallest tier costs. Cases of nearly the same recorded duration compare by their calls."""
     seconds = shipped_durations().get(case.id, OTHER_S)
-    return (round(seconds, 1), case.cost, len(case.needs), case.id)
+    return (int(seconds / _STEP_S), case.cost, len(case.needs), case.id)
 
 
 def ordered(cases: Sequence[Case], seed: int | None) -> list[Case]:
@@ -88,6 +81,7 @@ def ordered(cases: Sequence[Case], seed: int | None) -> list[Case]:
 # writes the file. Measurements of the machine itself are not used, because all machines must use the same numbers.
 DURATIONS = Path(__file__).with_name("durations.json")
 OTHER_S = 0.025
+_STEP_S = 0.25  # durations in one step count as equal
 _MOST_SHARDS = 10_000
 _SHARD = re.compile(r"([1-9]\d{0,17})/([1-9]\d{0,17})")
 
