@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -70,6 +71,8 @@ def _action(context: CaseContext, step: Step, memory: Memory) -> Callable[[], No
     """Returns the action of the second thread. Raises SetupRefused if pages cannot be swapped out."""
     if step.arguments["event"] == "unmap":
         return memory.close
+    # A kernel that splits huge pages for this maps their pages of zeros to the shared page of zeros.
+    ctypes.memset(memory.addr, 1, memory.size)
     if not context.bench.page_out(memory):
         raise SetupRefused("paging out", "")
     return lambda: paging.advise(memory.addr, memory.size, "PAGEOUT")
