@@ -127,16 +127,10 @@ class Examiner:
     def _sweep(self, case: Case, line: ResultRecord) -> ResultRecord:
         # Imported only when a sweep is judged, because the import is slow, and a run of one case seldom has a sweep.
         from conformance.results.case_record import sweep_record
-        from conformance.sweeps.judging import is_whole, rejudge_sweep
+        from conformance.sweeps.judging import rejudge_sweep
         from conformance.sweeps.outcome import Points
 
-        assert case.sweep is not None
         points = Points.of_data(line["points_data"])
-        if points.space.as_data() != case.sweep.space.as_data():
-            raise ValueError("the axes of the sweep differ from those in the table")
-        different = "the points of the sweep differ from those in the table"
-        if points.inside & ~case.sweep.inside:
-            raise ValueError(different)
         result = rejudge_sweep(
             case,
             points,
@@ -144,8 +138,6 @@ class Examiner:
             line.get("alarms", []),
             line["kernel"].get("log", []),
         )
-        if not is_whole(case.sweep, result):
-            raise ValueError(different)
         return sweep_record(case, self.registry, result, _whole(line["duration_us"]) or 0)
 
     def broken(

@@ -57,10 +57,8 @@ class SweepResult:
         return {}
 
 
-def is_whole(sweep: Sweep, result: SweepResult) -> bool:
-    """Whether a result has all points of a sweep. Tries end at the first violation."""
-    ended = sweep.tries and result.verdict in VIOLATIONS
-    return result.points.inside == sweep.inside or ended
+class OtherPoints(ValueError):
+    """Raised for recorded points that are not those of the sweep in the table; the text says what differs."""
 
 
 def rejudge_sweep(
@@ -71,13 +69,23 @@ def rejudge_sweep(
     log: list[str],
 ) -> SweepResult:
     """Judges recorded points by the current clauses. All points with one outcome are judged by its example. Raises
-    LookupError if an outcome has no example, or if the sweep excludes a recorded point."""
+    LookupError if an outcome has no example, and OtherPoints. Tries end at the first violation, so that all points are
+    recorded only without one."""
     sweep = case.sweep
     assert sweep is not None
+    if points.space.as_data() != sweep.space.as_data():
+        raise OtherPoints("the axes of the sweep differ from those in the table")
+    different = OtherPoints("the points of the sweep differ from those in the table")
+    if points.inside & ~sweep.inside:
+        raise different
     record = PointObservations(sweep.space.size)
     record.codes = points.index
     record.observations = [without_undeclared(example["observed"]) for example in points.examples]
-    return conclusion_of(case, PointJudge(case, sweep, basis).points(record), alarms, log)
+    result = conclusion_of(case, PointJudge(case, sweep, basis).points(record), alarms, log)
+    has_ended = sweep.tries and result.verdict in VIOLATIONS
+    if result.points.inside != sweep.inside and not has_ended:
+        raise different
+    return result
 
 
 def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str]) -> SweepResult:
