@@ -68,18 +68,18 @@ class Advice(Call):
 
     def _range(self, extent: Extent) -> tuple[int, int]:
         """Returns the offset and the length of the range in the region."""
-        whole, boundary, page = extent.length, self._boundary(extent), self.objects.bench.page
+        length, boundary, page = extent.length, self._boundary(extent), self.objects.bench.page
         return {
-            "whole": (0, whole),
+            "whole": (0, length),
             "first": (0, 1),
-            "last": (whole - 1, 1),
-            "inner": (whole // 2, 64),
+            "last": (length - 1, 1),
+            "inner": (length // 2, 64),
             "boundary": (boundary - 1, 2),
             "pages": (boundary - page // 2, page),
-            "one_beyond": (1, whole),
-            "one_before": (-1, whole),
-            "across_end": (whole - 1, 2),
-            "behind": (whole, 1),
+            "one_beyond": (1, length),
+            "one_before": (-1, length),
+            "across_end": (length - 1, 2),
+            "behind": (length, 1),
             "wrap": (-page - extent.base, 2 * page),
             "long": (0, _LONG),
         }[self.call["range"]]

@@ -319,8 +319,9 @@ class Objects:
         `how`. Raises SetupRefused."""
         memory, on_demand = self.memories.of_kind("shared"), how in _ON_DEMAND_WAYS
         if on_demand not in self._elsewhere:
-            access = self.rights("all", how if on_demand else "reg_mr")
-            access |= _ON_DEMAND if on_demand else 0
+            access = self.rights("all", "reg_mr")
+            if on_demand:
+                access = self.rights("all", how) | _ON_DEMAND
             parts = self.bench, memory, access, "none", self.cleanup
             self._elsewhere[on_demand] = registered_elsewhere(*parts)[1]
         addr, keys = memory.addr + self.memories.margin, self._elsewhere[on_demand]

@@ -34,7 +34,7 @@ _USE = "use_"  # the beginning of the names of faults after a call that succeeds
 
 
 class Call(Access):
-    """One point: the values of the call, and as `values` those of the use. `others` are values of the use that are not
+    """One point: the values of the call, and as `values` those of the use. `unusual` are values of the use that are not
     the usual ones."""
 
     def __init__(
@@ -42,12 +42,12 @@ class Call(Access):
         objects: Objects,
         call: Mapping[str, str],
         faults: Sequence[str],
-        **others: str,
+        **unusual: str,
     ) -> None:
         use = {name: call[name] for name in _OF_USES if name in call}
         if call["operation"] in WORDS:
             use["size"] = "word"
-        super().__init__(objects, {**_USUAL, **use, **others}, faults)
+        super().__init__(objects, {**_USUAL, **use, **unusual}, faults)
         self.call = call
 
     @property

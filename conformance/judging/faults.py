@@ -56,9 +56,17 @@ def _value_fault(step: Step, seen: Observation) -> Fault | None:
         return None
     if str(seen["returned"]).startswith("-"):
         return _fault(FaultKind.NO_ERRNO, seen, came=[seen["returned"]])
-    if step.then.rkey == "unchanged" and seen["rkey"]["before"] != seen["rkey"]["after"]:
-        return _fault(FaultKind.WRONG_RKEY, seen, ["unchanged"])
+    if step.then.rkey == "unchanged":
+        return _rkey_fault(step.then.rkey, seen)
     return None
+
+
+def _rkey_fault(required: str, seen: Observation) -> Fault | None:
+    """Returns the fault in the key that a bind leaves in the window's structure, which must be `changed` or `unchanged`."""
+    is_changed = seen["rkey"]["before"] != seen["rkey"]["after"]
+    if is_changed == (required == "changed"):
+        return None
+    return _fault(FaultKind.WRONG_RKEY, seen, [required])
 
 
 def _result_fault(step: Step, seen: Observation) -> Fault | None:
@@ -73,8 +81,8 @@ def _result_fault(step: Step, seen: Observation) -> Fault | None:
     if then.opcode and "opcode" in seen:
         reported, specified = seen["opcode"]
         return _fault(FaultKind.WRONG_OPCODE, seen, [specified], [reported])
-    if then.rkey and (seen["rkey"]["before"] != seen["rkey"]["after"]) != (then.rkey == "changed"):
-        return _fault(FaultKind.WRONG_RKEY, seen, [then.rkey])
+    if then.rkey and (key_fault := _rkey_fault(then.rkey, seen)):
+        return key_fault
     if seen.get("wr_id_matches") is False and seen["wc"]:
         return _fault(FaultKind.WRONG_WR_ID, seen)
     if outcome == "refused":

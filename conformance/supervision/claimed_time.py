@@ -11,9 +11,8 @@ from conformance.model.record import ResultRecord
 
 # The guest's clock can be wrong by a few percent, because its kernel measures the rate when it boots on a busy machine.
 _CLOCK_RATIO = 2
-_CLOCK_STEP_US = (
-    10_000  # the step of the coarsest clock of Linux, which counts the interrupts of a timer
-)
+# The step of the coarsest clock of Linux, which counts the interrupts of a timer.
+_CLOCK_STEP_US = 10_000
 # If a virtual machine is stopped and continued, a clock in it can jump. The durations of as many cases are not counted.
 _JUMPS = 8
 # No machine runs a row whose call reaches the kernel in less time: the Python code of the harness alone takes 100 us on

@@ -69,12 +69,12 @@ def shares_base(sweep: Sweep) -> bool:
     """Whether points with different regions and windows can share PDs, memory and queue pairs. Tries of a race share
     PDs and memory alone."""
     row = sweep.row
-    given = row.given.first
-    if row.base_axes or given.memlock is not None:
+    first = row.given.first
+    if row.base_axes or first.memlock is not None:
         return False
     repeated = _REPEATABLE
     if sweep.tries:
-        if given.dmabufs or any(memory.kind != "anonymous" for memory in given.memory.values()):
+        if first.dmabufs or any(memory.kind != "anonymous" for memory in first.memory.values()):
             return False
         repeated += _OF_TRIES
     elif row.before:
