@@ -6,7 +6,7 @@ import itertools
 import json
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.defects import Defect
@@ -70,8 +70,7 @@ def _of_kind(comparison: Comparison, kind: str, most: int | None) -> Iterator[st
     yield f"{kind}: {amount(changes)} ({KINDS[kind]})"
     for change in changes[:most]:
         yield from _format_change(change, comparison)
-    if most is not None and len(changes) > most:
-        yield f"  and {len(changes) - most} more (--all shows them)"
+    yield from _rest(len(changes[:most]), changes)
 
 
 def _changed(comparison: Comparison) -> Mapping[str, list[tuple[str, str, str]]]:
@@ -167,8 +166,7 @@ def _rules(comparison: Comparison, most: int | None) -> Iterator[str]:
         words = comparison.new.verdicts.rules[rule].statement
         kind = comparison.kind_of_rule(rule)
         yield f"  {kind}  {before[rule]} -> {after[rule]}  {rule}  {words}"
-    if len(listed) > len(first):
-        yield f"  and {len(listed) - len(first)} more (--all shows them)"
+    yield from _rest(len(first), listed)
 
 
 def _other_rules(comparison: Comparison, most: int | None) -> Iterator[str]:
@@ -186,8 +184,13 @@ def _other_rules(comparison: Comparison, most: int | None) -> Iterator[str]:
         else:
             why = "at points of cases whose verdicts are the same in both runs"
         yield f"  {' -> '.join(labels)}  {rule}  {why}".rstrip()
-    if most is not None and len(listed) > most:
-        yield f"  and {len(listed) - most} more (--all shows them)"
+    yield from _rest(len(listed[:most]), listed)
+
+
+def _rest(shown: int, listed: Sequence[object]) -> Iterator[str]:
+    """Yields a line about the items of a list that are left out, if any."""
+    if len(listed) > shown:
+        yield f"  and {len(listed) - shown} more (--all shows them)"
 
 
 def amount(changes: list[Change]) -> str:

@@ -69,8 +69,8 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     yield f"Subject: rdma-cts: {symptom.verdict} of {rules} is disputed: {defect.title}"
     yield ""
     yield f"verdict:   {symptom.verdict}, {defect.severity.label}, defect {defect.fingerprint}"
-    if others := _alike(defect, symptom, run):
-        yield f"alike:     {others}"
+    if alike := _alike(defect, symptom, run):
+        yield f"alike:     {alike}"
     yield f"case:      {symptom.name}"
     yield f"row:       {location(symptom.record)}"
     yield f"entry:     {ENTRIES.get(symptom.record['entry'], symptom.record['entry'])}"
@@ -80,8 +80,8 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     suite = run.header["suite"]
     yield f"suite:     {suite.get('version', '?')}, tables {run.environment.tables_sha256[:12] or '?'}"
     yield f"answered:  {defect.answering}"
-    if known := upstream(defect):
-        yield f"upstream:  {known}"
+    if state := upstream(defect):
+        yield f"upstream:  {state}"
     yield ""
     yield from _steps(symptom)
     yield f"observed:  {without_packets(symptom.line)[0]}"
@@ -110,16 +110,13 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
 
 def _alike(defect: Defect, symptom: Symptom, run: Digest) -> str:
     """Returns the other defects that violate a rule of this violation, by rule; this text is about none of them."""
-    by_rule = {
-        rule: [
-            other.fingerprint
-            for other in run.violations.defects
-            if rule in other.rules and other is not defect
-        ]
-        for rule in symptom.rules
-    }
-    lists = [f"{rule} is also violated by {', '.join(of)}" for rule, of in by_rule.items() if of]
-    return "; ".join(lists)
+    remaining = [other for other in run.violations.defects if other is not defect]
+    clauses = []
+    for rule in symptom.rules:
+        names = [other.fingerprint for other in remaining if rule in other.rules]
+        if names:
+            clauses.append(f"{rule} is also violated by {', '.join(names)}")
+    return "; ".join(clauses)
 
 
 def _repeated(symptom: Symptom, run: Digest) -> str:

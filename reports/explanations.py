@@ -61,8 +61,8 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
             yield from _wrapped(run.verdicts.restrictions[rule.id])
         if rule.id in run.verdicts.refutations:
             yield from _wrapped(run.verdicts.refutations[rule.id])
-        for found in candidates(run, suite.cases, rule.id):
-            yield from _wrapped(f"perhaps contradicted by the violation in {found.case}")
+        for candidate in candidates(run, suite.cases, rule.id):
+            yield from _wrapped(f"perhaps contradicted by the violation in {candidate.case}")
         yield ""
     yield f"{format_count(len(cases), 'case')} {'tests' if len(cases) == 1 else 'test'} this rule:"
     by_rank = sorted(cases, key=lambda case: _rank(rule, results.get(case.id)))
@@ -75,8 +75,10 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
             yield from _wrapped(reason, "      ")
             yield f"      {repro}"
         elif record and record["effective"] in VIOLATIONS:
-            others = ", ".join(_violated(record))
-            yield from _wrapped(f"the case is {record['effective']} because of {others}", "      ")
+            violated = ", ".join(_violated(record))
+            yield from _wrapped(
+                f"the case is {record['effective']} because of {violated}", "      "
+            )
     if len(cases) > _CASES:
         yield f"  and {len(cases) - _CASES} more: {PROGRAM} list --rule {rule.id}"
     if any(results[case.id]["space"] for case in cases if case.id in results):
@@ -178,9 +180,9 @@ def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
         return
     yield from _wrapped(record["reason"])
     broken = _violated(record)
-    kept = [rule for rule in record["rules"] if rule not in broken]
-    if broken and kept:
-        yield from _wrapped(f"violates {', '.join(broken)}, but not {', '.join(kept)}")
+    passed = [rule for rule in record["rules"] if rule not in broken]
+    if broken and passed:
+        yield from _wrapped(f"violates {', '.join(broken)}, but not {', '.join(passed)}")
     if record["case"] in run.verdicts.unproven:
         yield from _wrapped(run.verdicts.unproven[record["case"]])
     for defect in run.violations.defects_in(record["case"]):
@@ -237,8 +239,8 @@ def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
     yield from _wrapped(defect.severity.meaning)
     yield f"answered by: {defect.answering}"
     yield f"shows in:    {format_count(len(defect.cases), 'case')}, {format_count(defect.points, 'call')}"
-    if known := upstream(defect):
-        yield f"upstream:    {known}"
+    if state := upstream(defect):
+        yield f"upstream:    {state}"
     if defect.lost and not defect.unconfirmed:
         yield f"not counted: {format_count(len(defect.lost), 'call')} that did not occur again"
     yield ""

@@ -267,8 +267,9 @@ class Page:
     def _headings(self) -> Sequence[str]:
         """The headings above defects, in their order."""
         if self.news:
-            name, (*kinds,) = self.news.name, self.news.by_kind
-            return *(_against(kind, name) for kind in kinds), f"not new against {name}"
+            name = self.news.name
+            kinds = [_against(kind, name) for kind in self.news.by_kind]
+            return *kinds, f"not new against {name}"
         if len(self.runs) == _PAIR:
             return *(f"only in {label}" for label in reversed(self.labels)), "in both"
         if len(self.runs) > _PAIR:
