@@ -139,7 +139,7 @@ cp "$place/run/results.jsonl" "$KEPT/cut.jsonl"
 rm "$place/filler"
 "$1" run --resume "$place/run" -q || true
 cp -r "$place/run" "$KEPT/run"
-""".replace("ROOM", str(ROOM_KIB))
+"""
 
 
 @pytest.mark.guest
@@ -149,7 +149,8 @@ def test_a_disk_that_fills_during_a_run_loses_at_most_the_case_in_flight(tmp_pat
     place, kept, said = tmp_path / "disk", tmp_path / "kept", tmp_path / "said"
     place.mkdir()
     kept.mkdir()
-    environment = {**ENVIRONMENT, "PLACE": str(place), "KEPT": str(kept), "SAID": str(said)}
+    paths = {"PLACE": str(place), "KEPT": str(kept), "SAID": str(said)}
+    environment = {**ENVIRONMENT, **paths, "ROOM": str(ROOM_KIB)}
     shell = ("sh", "-c", FULL, "sh", place, ROOT, "./rdma-cts", *IN_GUEST, *MANY)
     done = ended(*in_private_mounts(), *shell, env=environment)
     assert done.returncode == 0, done.stderr
