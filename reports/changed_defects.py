@@ -11,6 +11,7 @@ from conformance.errors import format_count
 from conformance.model.verdict import Verdict
 from conformance.results.conclusions import BY_CHANCE
 from reports.digest import Digest
+from reports.races import tries_of
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,11 @@ class Earlier:
 
     @cached_property
     def _passed(self) -> frozenset[str]:
-        records = self.run.results
+        """The cases that passed, without races: chance decides which of them have a violation."""
         return frozenset(
-            record["case"] for record in records if record["effective"] == Verdict.PASS
+            record["case"]
+            for record in self.run.results
+            if record["effective"] == Verdict.PASS and not tries_of(record)
         )
 
 

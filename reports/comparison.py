@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 
 from conformance.defects import Defect, cause_of, symptoms_of
 from conformance.errors import UserError
@@ -19,6 +20,7 @@ from reports.changed_defects import Earlier, fingerprints_of
 from reports.digest import Digest
 from reports.environment import called
 from reports.evidence import inside, read_points
+from reports.races import Race, races_of
 
 REGRESSED, FIXED, UNSUPPORTED, UNCONFIRMED = (
     "regressed",
@@ -38,16 +40,19 @@ NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = (
     "no longer decided",
     "changed",
 )
+HIT, NOT_HIT = "hit only now", "not hit again"
 # The kinds of change, in the order of the output, with their meaning.
 KINDS: Mapping[str, str] = {
     REGRESSED: "a new violation, or a worse one than before",
     NEWLY_WRONG: "the old stack did not support the tested feature; the new stack supports it and violates a rule",
     NEWLY_JUDGED: "the old run has no verdict: the situation could not be set up, or the case was not decided or not run",
+    HIT: "a race that violates a rule in tries of the new run only, too few to show that this is new",
     UNCONFIRMED: "a new violation, or a worse one, that did not occur when the case was repeated",
     UNDECIDED: "had a verdict; now the harness or the environment failed, or the case was not run",
     UNSUPPORTED: "was judged; now the device does not declare the capability, or the situation cannot be set up",
     UNNEEDED: "was waived, and is no longer a violation",
     FIXED: "was a violation, and passes now",
+    NOT_HIT: "a race that violated a rule in tries of the old run only, too few to show that it is fixed",
     NEWLY_RIGHT: "the old stack did not support the tested feature; the new stack supports it, and no rule is violated",
     JUDGED_RIGHT: "the old run has no verdict, and no rule is violated now",
     CHANGED: "any other change of the verdict",
@@ -56,9 +61,10 @@ KINDS: Mapping[str, str] = {
 }
 # The kinds of change for which a comparison fails.
 FAILING = (REGRESSED, NEWLY_WRONG, NEWLY_JUDGED)
+# The kinds of a violation that only the new run has.
+WORSE = (*FAILING, HIT)
 # The kinds of a defect that only the new run has.
-NEW_KINDS = (NEW, NEWLY_WRONG, NEWLY_JUDGED)
-# these are regressions even if the old stack did not support the case
+NEW_KINDS = (NEW, NEWLY_WRONG, NEWLY_JUDGED, HIT)
 _DEATHS = (Verdict.CRASH, Verdict.HANG)
 _MOST_EXAMPLES = 3
 
@@ -81,7 +87,7 @@ class Change:
 class Comparison:
     """All changes, in the order of KINDS. `compared` is the number of cases that both runs tried. `untried` has the
     number of cases that only the old run tried, and the number of cases that only the new run tried. `pointless` is the
-    number of compared sweeps without a file of points."""
+    number of compared sweeps without a file of points. `races` are those that only one run has hit, by case."""
 
     old: Digest
     new: Digest
@@ -89,6 +95,7 @@ class Comparison:
     changes: tuple[Change, ...] = field(default=())
     untried: tuple[int, int] = (0, 0)
     pointless: int = 0
+    races: Mapping[str, Race] = field(default_factory=dict)
 
     @cached_property
     def defects(self) -> Mapping[str, Sequence[Defect]]:
@@ -96,7 +103,7 @@ class Comparison:
         the stack count too, and in the old run also unconfirmed defects.
 
         - NEW: only in the new run; the old run has a case of the defect
-        - NEWLY_WRONG, NEWLY_JUDGED: like NEW, but its cases changed only in this way
+        - NEWLY_WRONG, NEWLY_JUDGED, HIT: like NEW, but its cases changed only in this way
         - NOT_TRIED: only in the new run; the old run has no case of the defect
         - IN_BOTH: in both runs, with the data of the new run
         - NOT_DECIDED: only in the old run; the new run did not decide every case, or did not confirm the defect
@@ -176,7 +183,7 @@ class Comparison:
         kinds: set[str] = set()
         for case in self._before.keys() & {*defect.cases}:
             kinds |= self._kinds.get(case, {REGRESSED})
-        return _worst_of(kinds) or NEW
+        return worst_of(kinds) or NEW
 
     @cached_property
     def _kinds(self) -> Mapping[str, set[str]]:
@@ -190,16 +197,20 @@ class Comparison:
         """Returns the kind of the change of a rule's verdict."""
         before, after = (run.verdicts.of_rules[rule] for run in (self.old, self.new))
         kind = kind_of(before, after)
-        if kind == REGRESSED and after not in _DEATHS:
-            records = (change for change in self.changes if rule in change.record["rules"])
+        changes = [change for change in self.changes if rule in change.record["rules"]]
+        if kind == REGRESSED:
             kinds = {
-                change.kind for change in records if verdict_on(rule, change.record) in VIOLATIONS
+                change.kind for change in changes if verdict_on(rule, change.record) in VIOLATIONS
             }
-            return _worst_of(kinds) or kind
+            return worst_of(kinds) or kind
+        if kind == FIXED and any(change.kind == NOT_HIT for change in changes):
+            return NOT_HIT
         return kind
 
     def _is_decided(self, defect: Defect) -> bool:
         if not self._unconfirmed_now.isdisjoint(defect.fingerprints):
+            return False
+        if any(change.kind == NOT_HIT and change.case in defect.cases for change in self.changes):
             return False
         for case in defect.cases:
             before, after = self._before.get(case), self._after.get(case)
@@ -228,21 +239,26 @@ class Comparison:
         return [change for change in self.changes if change.kind == kind]
 
     @property
+    def failing(self) -> str:
+        """The worst kind of FAILING that a change has; empty if none has one."""
+        return next(filter(self.of, FAILING), "")
+
+    @property
     def status(self) -> int:
         """The exit status: 1 if a change has a failing kind; 3 if the new run is incomplete, if a verdict of the old
-        run is no longer decided, or if no case was tried by both runs; else 0."""
-        if any(map(self.of, FAILING)):
+        run is no longer decided, if a race was hit that may not be new, or if no case was tried by both runs; else 0."""
+        if self.failing:
             return 1
-        if self.of(UNDECIDED) or self.new.footer is None or not self.compared:
+        if self.of(UNDECIDED) or self.of(HIT) or self.new.footer is None or not self.compared:
             return 3
         return 0
 
 
-def _worst_of(kinds: set[str]) -> str:
-    """Returns NEWLY_WRONG or NEWLY_JUDGED if the changes are of this kind and none is a regression; else empty."""
+def worst_of(kinds: set[str]) -> str:
+    """Returns NEWLY_WRONG, NEWLY_JUDGED or HIT if the changes are of this kind and none is a regression; else empty."""
     if REGRESSED in kinds:
         return ""
-    return next((kind for kind in (NEWLY_WRONG, NEWLY_JUDGED) if kind in kinds), "")
+    return next((kind for kind in (NEWLY_WRONG, NEWLY_JUDGED, HIT) if kind in kinds), "")
 
 
 def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
@@ -272,8 +288,12 @@ def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison
     before = {record["case"]: record for record in old.results}
     after = {record["case"]: record for record in new.results}
     both = before.keys() & after.keys()
+    races = _races(old, new, before, after)
+    by_chance = {case for case, race in races.items() if not race.is_decided}
     changes = [
-        change
+        replace(change, kind=_KINDS_OF_RACES.get(change.kind, change.kind))
+        if case in by_chance
+        else change
         for case in before
         if case in both
         for change in _changes(old, new, before[case], after[case])
@@ -303,7 +323,34 @@ def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison
     pointless = sum(
         _lacks_points(old, before[case]) or _lacks_points(new, after[case]) for case in both
     )
-    return Comparison(old, new, len(both), tuple(changes), (untried[0], untried[1]), pointless)
+    compared = (untried[0], untried[1]), pointless, races
+    return Comparison(old, new, len(both), tuple(changes), *compared)
+
+
+# for the kind of a change, its kind if only chance decided it
+_KINDS_OF_RACES = {REGRESSED: HIT, FIXED: NOT_HIT}
+
+
+def _races(
+    old: Digest,
+    new: Digest,
+    before: Mapping[str, ResultRecord],
+    after: Mapping[str, ResultRecord],
+) -> Mapping[str, Race]:
+    """Returns the races that only one run has hit, by case. The hits of all races of a defect count together if the other
+    run does not have the defect."""
+    races = races_of(before, after)
+    by_defect: dict[str, list[str]] = {}
+    for case, race in races.items():
+        run, other = (new, old) if race.is_new else (old, new)
+        absent = fingerprints_of(other.violations.defects)
+        for defect in run.violations.defects_in(case)[:1]:
+            if absent.isdisjoint(defect.fingerprints):
+                by_defect.setdefault(defect.fingerprint, []).append(case)
+    for cases in by_defect.values():
+        together = prod(races[case].chance for case in cases)
+        races |= {case: replace(races[case], together=together) for case in cases}
+    return races
 
 
 def _tests_less(before: ResultRecord, after: ResultRecord) -> bool:
@@ -328,9 +375,9 @@ def kind_of(old: str, new: str) -> str:
     if old == new:
         return ""
     if new in VIOLATIONS:
-        if old == Verdict.UNSUPPORTED and new not in _DEATHS:
+        if old == Verdict.UNSUPPORTED:
             return NEWLY_WRONG
-        if old in (*NOT_TESTABLE, *INCOMPLETE) and new not in _DEATHS:
+        if old in (*NOT_TESTABLE, *INCOMPLETE):
             return NEWLY_JUDGED
         worse = old not in VIOLATIONS or VERDICTS.index(new) < VERDICTS.index(old)
         if worse:

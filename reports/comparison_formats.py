@@ -16,6 +16,7 @@ from conformance.older_python import zip
 from reports.comparison import (
     FAILING,
     GONE,
+    HIT,
     IN_BOTH,
     KINDS,
     NEW,
@@ -24,6 +25,7 @@ from reports.comparison import (
     NEWLY_WRONG,
     REGRESSED,
     UNDECIDED,
+    WORSE,
     Change,
     Comparison,
     stacks,
@@ -34,6 +36,11 @@ from reports.markdown import code, escaped
 SCHEMA = "rdma-cts-comparison/1"
 _OF_SUITE = ("tables", "tier", "seed")
 _NOTHING = "nothing has regressed"
+_CONCLUSIONS = {
+    REGRESSED: "something has regressed",
+    NEWLY_WRONG: "a newly supported feature is wrong",
+    NEWLY_JUDGED: "a newly judged case is wrong",
+}
 _MOST_IN_MARKDOWN = 50  # the most changes of each kind
 
 
@@ -58,7 +65,8 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
     if comparison.new_defects:
         yield ""
         fingerprint = comparison.new_defects[0].fingerprint
-        report = command("reproducer", fingerprint, "--run", new.path, "--mail")
+        words = "--run", new.path, "--mail", "--others", old.path
+        report = command("reproducer", fingerprint, *words)
         yield f"report the first new defect: {report}"
 
 
@@ -94,12 +102,10 @@ def conclusion(comparison: Comparison) -> str:
                 count = f"{len(new)} {kind}"
             parts.append(f"{count}, the worst: {new[0].severity.label}")
     more = f": {'; '.join(parts)}" if parts else ""
-    if comparison.of(REGRESSED):
-        return f"something has regressed{more}"
-    if comparison.of(NEWLY_WRONG):
-        return f"a newly supported feature is wrong{more}"
-    if comparison.of(NEWLY_JUDGED):
-        return f"a newly judged case is wrong{more}"
+    if comparison.failing:
+        return f"{_CONCLUSIONS[comparison.failing]}{more}"
+    if comparison.of(HIT):
+        return f"a race was hit only in the new run, which does not show that it is new{more}"
     if not comparison.compared:
         return "nothing was compared: no case was tried by both runs"
     if comparison.status:
@@ -211,11 +217,13 @@ def _format_change(change: Change, comparison: Comparison) -> Iterator[str]:
         return
     rules = " ".join(change.record["rules"])
     yield f"  {arrow}  {rules}  {change.case}{_shown_by(change, comparison)}"
-    if change.kind in FAILING or (change.kind == NEW and change.new == "FAIL"):
+    if change.kind in WORSE or (change.kind == NEW and change.new == "FAIL"):
         yield f"      {change.record['reason']}"
         yield f"      {change.record['repro']}"
         if confirmed := comparison.new.violations.repetitions.text_of(change.case):
             yield f"      {confirmed}"
+    if race := comparison.races.get(change.case):
+        yield from (f"      {line}" for line in race.lines())
 
 
 def _shown_by(change: Change, comparison: Comparison) -> str:
@@ -336,8 +344,8 @@ def _item(change: Change, comparison: Comparison) -> str:
 
 def as_junit(comparison: Comparison) -> str:
     """Returns the comparison as JUnit XML, with a testcase for each change. A change in FAILING is a failure, an
-    undecided verdict is an error, and what passes now is a success."""
-    kinds = {**dict.fromkeys(FAILING, "failure"), UNDECIDED: "error"}
+    undecided verdict or race is an error, and what passes now is a success."""
+    kinds = {**dict.fromkeys(FAILING, "failure"), UNDECIDED: "error", HIT: "error"}
     elements = [
         kinds.get(change.kind, "system-out" if change.new == Verdict.PASS else "skipped")
         for change in comparison.changes

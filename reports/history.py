@@ -41,10 +41,11 @@ CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _NIGHT = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})T([0-9]{2})([0-9]{2})([0-9]{2})Z(-[0-9]+)?")
 _MOST_PROBLEMS = 20
 
-BASELINE, GOOD, REGRESSED, UNDECIDED, NOT_RUN, RUNNING = (
+BASELINE, GOOD, REGRESSED, NEWLY_WRONG, UNDECIDED, NOT_RUN, RUNNING = (
     "baseline",
     "good",
     "regressed",
+    "newly wrong",
     "undecided",
     "not run",
     "running",
@@ -53,11 +54,14 @@ OUTCOMES: Mapping[str, str] = {
     BASELINE: "nothing to compare with yet",
     GOOD: "nothing has regressed since the last good night",
     REGRESSED: "something has regressed since the last good night",
-    UNDECIDED: "the run is incomplete, or some verdicts of the last good night are no longer decided",
+    NEWLY_WRONG: "what the last good night did not support or judge is wrong, and nothing has regressed",
+    UNDECIDED: "the run is incomplete, some verdicts of the last good night are no longer decided, or a race was hit that "
+    "may not be new",
     NOT_RUN: "there are no results",
     RUNNING: "there are no results yet, because the night has not finished",
 }
 COMPARABLE = (BASELINE, GOOD)
+FAILED = (REGRESSED, NEWLY_WRONG)
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,15 @@ from itertools import chain
 from conformance.defects import Defect
 from conformance.errors import PROGRAM, format_count
 from reports.comparison import (
-    FAILING,
     FIXED,
     GONE,
     NEW_KINDS,
+    NOT_HIT,
     NOT_TRIED,
     UNCONFIRMED,
     UNDECIDED,
     UNSUPPORTED,
+    WORSE,
     Change,
     Comparison,
 )
@@ -28,7 +29,9 @@ from reports.comparison_formats import amount
 from reports.digest import Digest
 from reports.history import (
     BASELINE,
+    FAILED,
     GOOD,
+    NEWLY_WRONG,
     NOT_RUN,
     OUTCOMES,
     REGRESSED,
@@ -45,12 +48,12 @@ from reports.history import UNDECIDED as NOT_DECIDED
 from reports.standing import standing
 from reports.text import format_rules
 
-STANDING = "regressed in an earlier night and not fixed"
+STANDING = "in an earlier night and not fixed"
 NO_LONGER_SEEN, IN_FEWER_CASES, KNOWN = "no longer seen", "in fewer cases", "known, and now worse"
 # The most lines of each kind of change, for the changes of one defect and for others; `rdma-cts compare` shows all.
 _MOST_OF_DEFECT, _MOST = 3, 5
 # The kinds of change that say nothing about a defect.
-_WITHOUT_DEFECT = (UNCONFIRMED, UNDECIDED, UNSUPPORTED, GONE)
+_WITHOUT_DEFECT = (UNCONFIRMED, NOT_HIT, UNDECIDED, UNSUPPORTED, GONE)
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,9 @@ class Morning:
         outcome = self.cell.outcome
         if self.run is None:
             return replace(outcome, outcome=NOT_RUN)
-        if self.good is not None and self.good.status == 1:
-            return replace(outcome, outcome=REGRESSED)
+        if self.good is not None and self.good.failing:
+            failed = REGRESSED if self.good.failing == REGRESSED else NEWLY_WRONG
+            return replace(outcome, outcome=failed)
         unfinished = outcome.reason or not (self.run.footer and self.run.footer["complete"])
         if self.lost or unfinished or (self.good is not None and self.good.status):
             return replace(outcome, outcome=NOT_DECIDED)
@@ -106,26 +110,27 @@ class Morning:
                 shown = self.cell.facts and self.cell.facts.shows(set(defect.fingerprints))
                 if shown is None or (shown and self.good is None):
                     what = f"{defect.severity}  {defect.fingerprint}  {defect.title} ({format_rules(defect.rules)})"
-                    yield _line(STANDING, entry.when, what)
+                    yield _line(f"{regression.outcome} {STANDING}", entry.when, what)
             if self.good is None and regression.rest:
-                yield _line(STANDING, f"since {format_night(regression.since)}", regression.rest)
+                when = f"since {format_night(regression.since)}"
+                yield _line(f"{regression.outcome} {STANDING}", when, regression.rest)
 
     def _worse(self, good: Comparison) -> Iterator[str]:
         new = {kind: good.defects[kind] for kind in (*NEW_KINDS, NOT_TRIED)}
         news = {defect.fingerprint: f": now also {text}" for defect, text in good.changed_defects}
         others = good.new.violations.defects
-        failing = [change for kind in FAILING for change in good.of(kind)]
+        failing = [change for kind in WORSE for change in good.of(kind)]
         changes = _by_defect([*chain.from_iterable(new.values()), *others], failing)
         for kind, defects in new.items():
             for defect in defects:
                 yield self._of_defect(kind, defect)
-                yield from self._cases(FAILING, changes.pop(defect.fingerprint, ()))
+                yield from self._cases(WORSE, changes.pop(defect.fingerprint, ()))
         for defect in others:
             cases = changes.pop(defect.fingerprint, ())
             if cases or defect.fingerprint in news:
                 yield self._of_defect(KNOWN, defect) + news.get(defect.fingerprint, "")
-                yield from self._cases(FAILING, cases)
-        for kind in FAILING:
+                yield from self._cases(WORSE, cases)
+        for kind in WORSE:
             rest = [change for change in changes.get("", ()) if change.kind == kind]
             yield from self._changes(kind, rest)
 
@@ -161,7 +166,7 @@ class Morning:
             return f"{OUTCOMES[outcome.outcome]}: {self.run.summary.short_sentence}"
         kinds = [
             f"{amount(changes)} {kind}"
-            for kind in (*FAILING, UNDECIDED)
+            for kind in (*WORSE, UNDECIDED)
             if (changes := self.good.of(kind))
         ]
         text = ", ".join(kinds) or (
@@ -202,7 +207,7 @@ class Morning:
             has = known_nights(self._nights(), partial(Facts.violates, case=change.case))
             if kind == FIXED:
                 when = self._was_there(has)
-            elif kind in FAILING:
+            elif kind in WORSE:
                 when = self._since(has)
             else:
                 when = ""
@@ -276,11 +281,11 @@ def _line(kind: str, when: str, what: str) -> str:
 
 
 def summary_of(outcomes: Sequence[Outcome]) -> tuple[str, int]:
-    """Returns the night in one line, and its exit status: 1 for a regression, 3 if a cell is undecided or not run, else
+    """Returns the night in one line, and its exit status: 1 if something is newly wrong, 3 if a cell is undecided or not run, else
     0."""
     count = Counter(outcome.outcome for outcome in outcomes)
     text = ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
-    if count[REGRESSED]:
+    if any(map(count.get, FAILED)):
         status = 1
     elif count[NOT_DECIDED] or count[NOT_RUN]:
         status = 3

@@ -18,8 +18,8 @@ from reports import evidence
 from reports.digest import Digest
 from reports.history import (
     BASELINE,
+    FAILED,
     GOOD,
-    REGRESSED,
     Cell,
     Facts,
     History,
@@ -175,7 +175,7 @@ class Site(HistoryPage):
     def badges(self) -> Iterator[tuple[str, str, str, str]]:
         """Yields the name, subject, text and colour of each badge."""
         outcomes = {cell.outcome.outcome for cell in self.last}
-        if REGRESSED in outcomes:
+        if not outcomes.isdisjoint(FAILED):
             colour = _RED
         elif outcomes and outcomes <= {GOOD, BASELINE}:
             colour = _GREEN

@@ -10,8 +10,13 @@ from functools import partial
 from typing import TypeVar
 
 from conformance.errors import UserError, format_count
+from conformance.model.verdict import Verdict
+from reports.comparison import NEWLY_WRONG as NEWLY_SUPPORTED
+from reports.comparison import kind_of
 from reports.history import (
     COMPARABLE,
+    FAILED,
+    NEWLY_WRONG,
     REGRESSED,
     Cell,
     Facts,
@@ -28,24 +33,27 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class StandingDefect:
-    """A defect that the last good night did not have. `since` is the first night of its latest unbroken series."""
+    """A defect that the last good night did not have. `since` is the first night of its latest unbroken series.
+    `is_supported` is false if the good night supported none of its rules."""
 
     defect: KnownDefect
     since: str
     seen: int
     nights: int
+    is_supported: bool = True
 
     @property
     def when(self) -> str:
         nights = format_count(self.nights, "night")
-        return f"since {format_night(self.since)}, seen in {self.seen} of {nights}"
+        newly = "" if self.is_supported else "newly supported, "
+        return f"{newly}since {format_night(self.since)}, seen in {self.seen} of {nights}"
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A regression of a cell. `since` is the first night that regressed, and `good` the last good night before it.
-    `cases` violate rules since then, but belong to no new defect. `is_good_known` is whether the facts of the good
-    night are known."""
+    """A regression of a cell. `outcome` is that of its worst night. `since` is the first night that regressed, and `good`
+    the last good night before it. `cases` violate rules since then, but belong to no new defect. `is_good_known` is
+    whether the facts of the good night are known."""
 
     name: str
     since: str
@@ -53,6 +61,7 @@ class Standing:
     defects: tuple[StandingDefect, ...]
     cases: tuple[str, ...]
     is_good_known: bool
+    outcome: str = REGRESSED
 
     @property
     def rest(self) -> str:
@@ -84,7 +93,7 @@ def standing(history: History, name: str) -> list[Standing]:
 def _of_selection(history: History, name: str, cells: Sequence[Cell]) -> Iterator[Standing]:
     places = [place for place, cell in enumerate(cells) if cell.outcome.outcome in COMPARABLE]
     after = cells[places[-1] + 1 :] if places else cells
-    regressed = [cell for cell in after if cell.outcome.outcome == REGRESSED]
+    regressed = [cell for cell in after if cell.outcome.outcome in FAILED]
     if not regressed:
         return
     night = regressed[-1].outcome.against or (cells[places[-1]].night if places else "")
@@ -94,7 +103,9 @@ def _of_selection(history: History, name: str, cells: Sequence[Cell]) -> Iterato
     cases = tuple(_cases(cells, regressed, good, told)) if good else ()
     is_fixed = good and not defects and not cases and _is_complete_after(cells, regressed[-1])
     if not is_fixed:
-        yield Standing(name, regressed[0].night, night, defects, cases, good is not None)
+        outcomes = {cell.outcome.outcome for cell in regressed}
+        outcome = REGRESSED if REGRESSED in outcomes else NEWLY_WRONG
+        yield Standing(name, regressed[0].night, night, defects, cases, good is not None, outcome)
 
 
 def _facts_in(history: History, name: str, night: str) -> Facts | None:
@@ -121,7 +132,12 @@ def _defects(
         else:
             is_new = not all(has.values())
         if is_new and (first := since(has, cells[-1].night)):
-            yield StandingDefect(defect, first, sum(has.values()), len(has))
+            kinds = {
+                kind_of(good.rules.get(rule, ""), Verdict.FAIL) if good else ""
+                for rule in defect.rules
+            }
+            is_supported = kinds != {NEWLY_SUPPORTED}
+            yield StandingDefect(defect, first, sum(has.values()), len(has), is_supported)
 
 
 def _cases(

@@ -25,7 +25,7 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path, cli):
     assert defect == data["defects"]["new"][0]["fingerprint"]
     assert f"  PASS -> FAIL  REG-01  reg_mr/sample/c0 (defect {defect})" in said.splitlines()
     first, *_, program = said.splitlines()
-    command = f"./rdma-cts reproducer {defect} --run {new} --mail"
+    command = f"./rdma-cts reproducer {defect} --run {new} --mail --others {old}"
     assert program == f"report the first new defect: {command}"
     assert first == "something has regressed: 1 new defect, the worst: wrong report (exit status 1)"
 
@@ -48,6 +48,7 @@ def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path, cli):
         "new": 2,
         "newly supported, and wrong": 1,
         "newly judged, and wrong": 0,
+        "hit only now": 0,
         "gone": 1,
         "in both": 0,
         "not decided": 0,

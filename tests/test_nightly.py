@@ -24,6 +24,7 @@ from patience import await_true, is_running
 from reports.history import (
     BASELINE,
     GOOD,
+    NEWLY_WRONG,
     NOT_RUN,
     REGRESSED,
     RUNNING,
@@ -62,6 +63,30 @@ def test_a_regression_is_new_in_one_night_known_in_the_next_and_fixed_in_the_thi
     assert nights.outcomes("forky") == [BASELINE, REGRESSED, REGRESSED, GOOD]
     against = [cell.outcome.against for cell in nights.history.of("forky")]
     assert against == ["", *[nights.history.nights[0]] * 3]
+
+
+@pytest.mark.parametrize("verdict", ["FAIL", "CRASH"])
+def test_what_is_newly_supported_and_wrong_has_not_regressed(verdict, nights):
+    nights.night(0, forky=run_of({2: "UNSUPPORTED"}, count=3))
+    said = nights.night(1, forky=run_of({2: verdict}, count=3))
+    assert nights.outcomes("forky") == [BASELINE, NEWLY_WRONG]
+    assert "1 newly wrong (exit status 1)" in said
+    assert "1 case newly supported, and wrong since the last good night" in said
+    still = "newly wrong in an earlier night and not fixed"
+    said += nights.night(3, forky="no network")
+    assert f"    {still}, " in said
+    assert "regressed" not in said
+    page = page_of(nights.history)
+    assert f"{still}:" in page
+    assert "regressed" not in page.partition("</style>")[2]
+
+
+def test_a_regression_beside_what_is_newly_supported_is_told_apart(nights):
+    nights.night(0, forky=run_of({2: "UNSUPPORTED"}))
+    nights.night(1, forky=run_of({2: "FAIL", 4: "CRASH"}))
+    assert nights.outcomes("forky") == [BASELINE, REGRESSED]
+    said = nights.night(3, forky="no network")
+    assert "regressed in an earlier night and not fixed, since" in said
 
 
 def test_the_mail_of_a_night_without_results_has_the_standing_regression(nights):

@@ -17,6 +17,7 @@ from conformance.model.verdict import Verdict
 from conformance.tables.suite import Suite
 from reports.digest import Digest
 from reports.evidence import expected
+from reports.races import tries_of
 from reports.reproducers.findings import Finding, Run
 from reports.reproducers.of_runs import Made, first_program
 from reports.text import kinds_of, without_packets, wrapped
@@ -275,12 +276,13 @@ def _tested(run: Digest) -> Iterator[str]:
 def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
     if defect and any(item.fingerprint == defect.fingerprint for item in run.violations.defects):
         return "has the defect"
-    verdict = next(
-        (result["verdict"] for result in run.results if result["case"] == symptom.case),
-        Verdict.MISSED,
-    )
+    results = (result for result in run.results if result["case"] == symptom.case)
+    result = next(results, None)
+    verdict = result["verdict"] if result else Verdict.MISSED
     if verdict == Verdict.MISSED:
         return "was not tested for the defect"
+    if result and (tries := tries_of(result)):
+        return f"did not show the defect in {tries.of:,} tries of this race, which does not prove its absence"
     decided = verdict in (Verdict.PASS, Verdict.FAIL)
     return f"{'does not have the defect' if decided else 'leaves the defect undecided'} (the case is {verdict})"
 

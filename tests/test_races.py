@@ -1,0 +1,128 @@
+"""Comparisons of runs in which chance decides whether a race violates its rule."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.results.conclusions import BY_CHANCE
+from made_history import SUITE, run_of
+from nights import nights
+from reports.comparison import GONE, HIT, NEW, NOT_DECIDED, compare
+from reports.comparison_formats import text
+from reports.digest import Digest, digest
+from reports.history import BASELINE, UNDECIDED
+from reports.reproducers.mail import mail
+from reports.reproducers.of_runs import unknown_device
+from samples import changed, recorded, result
+
+__all__ = ["nights"]  # a fixture
+
+CASES = [case.id for case in SUITE.cases]
+FAULT = {"kind": "leaked", "verb": "await_traffic", "step": 1}
+
+
+def deviation(hits: int, of: int) -> dict[str, Any]:
+    return {
+        "when": BY_CHANCE,
+        "verdict": "FAIL",
+        "observed": "a byte moved after the window had ended",
+        "fault": FAULT,
+        "count": hits,
+        "of": of,
+        "smallest": {"addr": "buf"},
+        "rules": ["REG-01"],
+    }
+
+
+def raced(tries: Mapping[int, tuple[int, int]]) -> Digest:
+    """Returns a run of races; `tries` has the hits and the tries of each case, by the number of the case."""
+    lines = []
+    for number, (hits, of) in tries.items():
+        line = result(
+            SUITE.cases[number],
+            "FAIL" if hits else "PASS",
+            space={"axes": {"addr": ["buf"]}, "size": 96, "tries": True},
+            points={"PASS": of - hits, "FAIL": hits},
+            deviations=[deviation(hits, of)] if hits else [],
+        )
+        lines.append(line)
+    return digest(recorded(lines).shown(), Path())
+
+
+# the tries of the old and of the new run, the kinds of the changes, the exit status
+TRIES = {
+    "one hit in many tries": ({0: (0, 96)}, {0: (1, 21)}, ["hit only now"], 3),
+    "a hit in the first try": ({0: (0, 200)}, {0: (1, 1)}, ["regressed"], 1),
+    "many hits": ({0: (0, 96)}, {0: (4, 21)}, ["regressed"], 1),
+    "one hit in each race of a defect": (
+        {0: (0, 96), 1: (0, 96)},
+        {0: (1, 9), 1: (1, 10)},
+        ["regressed"] * 2,
+        1,
+    ),
+    "a defect that the old run has in another race": (
+        {0: (0, 96), 1: (0, 96), 2: (1, 5)},
+        {0: (1, 9), 1: (1, 10), 2: (1, 5)},
+        ["hit only now"] * 2,
+        3,
+    ),
+    "no hit again": ({0: (1, 21)}, {0: (0, 96)}, ["not hit again"], 0),
+    "surely fixed": ({0: (6, 21)}, {0: (0, 96)}, ["fixed"], 0),
+    "hits in both": ({0: (1, 21)}, {0: (1, 2)}, [], 0),
+}
+
+
+@pytest.mark.parametrize("old, new, kinds, status", TRIES.values(), ids=TRIES)
+def test_a_race_changes_only_beyond_chance(old, new, kinds, status):
+    comparison = compare(raced(old), raced(new))
+    assert ([change.kind for change in comparison.changes], comparison.status) == (kinds, status)
+
+
+def test_the_defect_and_the_rule_of_an_undecided_race_are_neither_new_nor_gone():
+    (without, hit) = raced({0: (0, 96)}), raced({0: (1, 21)})
+    seen, unseen = compare(without, hit), compare(hit, without)
+    assert (len(seen.defects[NEW]), len(seen.defects[HIT])) == (0, 1)
+    assert (len(unseen.defects[GONE]), len(unseen.defects[NOT_DECIDED])) == (0, 1)
+    assert [seen.kind_of_rule(rule) for rule in seen.rules] == ["hit only now"]
+    assert [unseen.kind_of_rule(rule) for rule in unseen.rules] == ["not hit again"]
+
+
+def test_the_lines_of_a_race_say_how_often_what_it_proves_and_which_command_would_tell():
+    said = "\n".join(text(compare(raced({0: (0, 96)}), raced({0: (1, 21)})), None))
+    repro = raced({0: (0, 96)}).results[0]["repro"]
+    assert said.startswith("a race was hit only in the new run, which does not show that it is new")
+    assert "hits: 0 of 96 tries in the old run, 1 of 21 in the new run: the new stack has" in said
+    assert "differ so with a probability of at most 18%\n" in said
+    assert f"to tell, at most 21 times on the old stack: {repro}\n" in said
+    said = "\n".join(text(compare(raced({0: (0, 96)}), raced({0: (4, 21)})), None))
+    assert "0 of 96" in said
+    assert "to tell" not in said
+
+
+def test_a_race_that_passed_is_no_news_of_a_known_defect():
+    old = raced({0: (1, 3), 1: (0, 96)})
+    assert not compare(old, raced({0: (1, 3), 1: (1, 50)})).changed_defects
+
+
+def test_a_mail_does_not_say_that_a_run_without_a_hit_lacks_the_defect():
+    run = raced({0: (1, 21)})
+    symptoms = run.violations.defects[0].symptoms
+    said = " ".join(mail(symptoms, run, SUITE, unknown_device(), [raced({0: (0, 96)})]).split())
+    assert "did not show the defect in 96 tries of this race, which does not prove" in said
+    assert "does not have the defect" not in said
+
+
+def test_a_night_with_an_undecided_race_is_undecided_and_names_it(nights):
+    def night(hits: int, of: int):
+        run = run_of({})
+        raced_line = raced({3: (hits, of)}).results[0]
+        run.results[3] = changed(run.results[3], raced_line)
+        return recorded(run.results, rules=run.header["rules"])
+
+    nights.night(0, forky=night(0, 96))
+    said = nights.night(3, forky=night(1, 21))
+    assert nights.outcomes("forky") == [BASELINE, UNDECIDED]
+    assert "1 case hit only now since the last good night" in said
+    assert f"hit only now, since this night: PASS -> FAIL  REG-01  {CASES[3]}" in said
