@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
-from email.message import EmailMessage
 from pathlib import Path
 
+from commands.cli import sendmail
 from commands.cli.endings import crash_report
 from commands.cli.output import out_directory, out_file, write_out
 from commands.cli.run_arguments import add, add_options, options_from, suite_from
@@ -50,7 +50,6 @@ from fixtures.guest.source_trees import commit_of
 from fixtures.system import run_process
 from fixtures.system.architecture import architecture_of
 from fixtures.system.cache import cache_directory
-from fixtures.system.packages import find_program
 from fixtures.system.processes import die_with_parent, signal_name
 from fixtures.targets import builds
 from reports.comparison import Comparison, compare
@@ -165,8 +164,8 @@ def _kernel(text: str) -> tuple[str, Path, Path | None]:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs all cells, one after the other. Returns exit status 1 if a cell has regressed, else 3 if a cell is undecided
-    or was not run, else 0."""
+    """Runs all cells, one after the other. Returns exit status 1 if something is newly wrong in a cell, else 3 if a cell
+    is undecided or was not run, or if the message could not be sent, else 0."""
     folder: Path = arguments.history
     options_set = {
         name: value for name, value in vars(arguments).items() if name not in ("stack", "kernel")
@@ -183,6 +182,8 @@ def execute(arguments: argparse.Namespace) -> int:
         read_profile(options.profile)
     if options.waivers:
         read_waivers(options.waivers, suite, datetime.now().date())
+    if arguments.mail_to:
+        sendmail.check()
     with ExitStack() as stack:
         stack.enter_context(_failure_told(arguments))
         stack.enter_context(_locked(folder))
@@ -220,8 +221,8 @@ def execute(arguments: argparse.Namespace) -> int:
     summary, status = summary_of(outcomes)
     show([summary])
     text.append(summary)
-    _tell(arguments, night, text)
-    return status
+    unsent = _tell(arguments, night, text)
+    return status or unsent
 
 
 def _name() -> str:
@@ -242,11 +243,14 @@ def _failure_told(arguments: argparse.Namespace) -> Iterator[None]:
         raise
 
 
-def _tell(arguments: argparse.Namespace, night: Path, text: Sequence[str]) -> None:
-    """Sends the message of a night, and writes it for a webhook, as far as the options say so."""
+def _tell(arguments: argparse.Namespace, night: Path, text: Sequence[str]) -> int:
+    """Sends the message of a night, and writes it for a webhook, as far as the options say so. Returns exit status 3 if
+    the message could not be sent, else 0."""
     text = list(map(one_line, text))
+    status = 0
     if arguments.mail_to:
-        show([_mailed(arguments.mail_to, night, text)])
+        subject = f"rdma-cts, night {format_night(night.name)}: {text[-1]}"
+        status = sendmail.send(arguments.mail_to, subject, text, night.with_suffix(MESSAGE))
     if arguments.webhook_file:
         data = json.dumps({"text": "\n".join(text)}, ensure_ascii=False)
         write_out(
@@ -254,6 +258,7 @@ def _tell(arguments: argparse.Namespace, night: Path, text: Sequence[str]) -> No
             data.encode(),
             f"report for a webhook: {arguments.webhook_file}",
         )
+    return status
 
 
 def _own_builds(options: RunOptions) -> Iterator[str]:
@@ -302,36 +307,6 @@ def _prune(history: History, keep: int) -> None:
                     path.is_dir() or path.name in (OUTCOME_FILE, SUMMARY)
                 ):
                     remove_below(cell.folder, path.name)
-
-
-def _mailed(to: str, night: Path, text: Sequence[str]) -> str:
-    """Writes the message to the history, sends it if sendmail is installed, and returns a line for the user."""
-    message = EmailMessage()
-    message["To"], message["Subject"] = (
-        to,
-        f"rdma-cts, night {format_night(night.name)}: {text[-1]}",
-    )
-    message.set_content("\n".join(text), cte="8bit")
-    path = night.with_suffix(MESSAGE)
-    written = f"message: {path}"
-    sendmail = find_program("sendmail")
-    try:
-        write_atomically(path, message.as_bytes())
-    except UserError as error:  # a full disk does not keep the message from its reader
-        if not sendmail:
-            raise
-        written = str(error)
-    if not sendmail:
-        return f"{written} (no sendmail is installed)"
-    done = subprocess.run(
-        [sendmail, "-t"],
-        input=message.as_bytes(),
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode:
-        return f"{written}, not sent: sendmail exited with {done.returncode}"
-    return f"{written}, sent"
 
 
 def _cells(arguments: argparse.Namespace, options: RunOptions) -> Mapping[str, RunOptions]:

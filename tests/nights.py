@@ -16,6 +16,7 @@ from conformance.tables.suite import load_suite
 from fixtures.guest.build import Progress
 from fixtures.guest.recipe import Recipe
 from kinds import Patch, Says
+from launched import script
 from made_history import SUITE, write_run
 from reports.history import (
     History,
@@ -36,9 +37,11 @@ class Nights:
     """Nights with simulated runs. For each stack, `cells` has the results of its run, the output of a run without
     results, or an exception that ends the night."""
 
-    def __init__(self, folder: Path, says: Says) -> None:
+    def __init__(self, folder: Path, says: Says, patch: Patch) -> None:
         self.folder = folder
         self.says = says
+        self.patch = patch
+        self.sent = folder.with_name("sent")
         self.cells: dict[str, Made] = {}
         self.commands: list[list[str]] = []
         self.ages: dict[str, float] = {}
@@ -63,6 +66,12 @@ class Nights:
         if self.no_network:
             raise UserError("the mirror cannot be reached", status=3)
 
+    def sendmail(self, text: str) -> Path:
+        """Puts a program `sendmail` with this text in front of all others; returns the path of its copy of messages."""
+        program = script(self.folder.parent / "bin" / "sendmail", text.format(sent=self.sent))
+        self.patch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        return self.sent
+
     def night(self, status: int, *arguments: str, **cells: Made) -> str:
         """Runs one night and checks its exit status; returns its output."""
         self.cells = {name.replace("_", "-"): result for name, result in cells.items()}
@@ -85,7 +94,7 @@ class Nights:
 @pytest.fixture
 def nights(tmp_path: Path, capsys: Says, monkeypatch: Patch) -> Nights:
     """Nights in an empty history."""
-    nights_made = Nights(tmp_path / "history", capsys)
+    nights_made = Nights(tmp_path / "history", capsys, monkeypatch)
     monkeypatch.setattr(nightly, "_finished", nights_made.finished)
     monkeypatch.setattr(nightly, "renew_image", nights_made.renewed)
     monkeypatch.setattr(run_arguments, "load_suite", lambda *_: WHOLE)

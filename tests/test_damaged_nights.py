@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from commands import nightly
+from commands.cli import sendmail
 from commands.cli.endings import Terminated
 from conformance.errors import UserError
 from conformance.results.writer import ResultsFile
-from launched import script
 from made_history import run_of
 from nights import nights
 from reports.history import (
@@ -187,15 +187,11 @@ def test_a_night_whose_outcome_a_full_disk_does_not_take_is_undecided_and_says_s
         raise UserError(f"{path} cannot be written: No space left on device", status=3)
 
     monkeypatch.setattr(nightly, "write_atomically", full)
-    arguments = ("--mail-to", "qa@example.org")
-    with monkeypatch.context() as without:
-        without.setattr(nightly, "find_program", lambda name: None)
-        assert "No space left" in nights.night(3, *arguments, forky=GOOD_RUN)
-    sent = tmp_path / "sent"
-    sendmail = script(tmp_path / "bin" / "sendmail", f"cat >{sent}")
-    monkeypatch.setattr(nightly, "find_program", lambda name: str(sendmail))
-    said = nights.night(3, *arguments, forky=GOOD_RUN)
-    assert re.search(r"\.eml cannot be written: No space left on device, sent$", said, re.MULTILINE)
+    monkeypatch.setattr(sendmail, "write_atomically", full)
+    sent = nights.sendmail("cat >{sent}")
+    said = nights.night(3, "--mail-to", "qa@example.org", forky=GOOD_RUN)
+    line = r"\.eml cannot be written: No space left on device; message, sent to qa@example.org$"
+    assert re.search(line, said, re.MULTILINE)
     assert re.search(r"forky +undecided .*cell.json cannot be written: No space", sent.read_text())
     assert "1 undecided (exit status 3)" in sent.read_text()
 
@@ -207,10 +203,8 @@ def test_a_night_that_a_full_disk_does_not_let_begin_sends_its_message(
     def full(path: Path, *_: object) -> None:
         raise UserError(f"{path} cannot be written: No space left on device", status=3)
 
-    sent = tmp_path / "sent"
-    sendmail = script(tmp_path / "bin" / "sendmail", f"cat >{sent}")
-    monkeypatch.setattr(nightly, "find_program", lambda name: str(sendmail))
-    monkeypatch.setattr(nightly, "write_atomically", full)
+    sent = nights.sendmail("cat >{sent}")
+    monkeypatch.setattr(sendmail, "write_atomically", full)
     monkeypatch.setattr(nightly, step, full)
     said = nights.night(3, "--mail-to", "qa@example.org", forky=GOOD_RUN)
     assert "the night has not run: " in sent.read_text()
@@ -270,9 +264,9 @@ def test_a_night_that_is_terminated_leaves_no_temporary_directory(nights, number
 
 def test_a_night_that_is_interrupted_shows_also_the_cells_that_it_has_not_reached(nights):
     runs = {"forky": GOOD_RUN, "sid": Terminated(signal.SIGTERM), "trixie": GOOD_RUN}
+    nights.sendmail("cat >{sent}")
     nights.night(143, "--mail-to", "qa@example.org", **runs)
-    (message,) = nights.folder.glob("*.eml")
-    assert "ended by a signal after 1 of 3 cells" in message.read_text()
+    assert "ended by a signal after 1 of 3 cells" in nights.sent.read_text()
     assert [(cell.name, cell.outcome.outcome) for cell in nights.history.cells] == [
         ("forky", BASELINE),
         ("sid", NOT_RUN),

@@ -15,6 +15,7 @@ import pytest
 
 from commands import nightly
 from commands.__main__ import main
+from commands.cli import sendmail
 from conformance.model.printable import one_line
 from launched import git, script
 from programs import SUITE, WRITE, forky, records, symptom_named
@@ -184,7 +185,7 @@ def test_an_address_that_is_none_is_refused_before_the_night(tmp_path, capsys, a
 @pytest.mark.parametrize("line", MISLEADING, ids=lambda name: ascii(name)[:30])
 def test_the_message_of_a_night_is_text(tmp_path, monkeypatch, line):
     """A line can have the path of a tree or of the history."""
-    monkeypatch.setattr(nightly, "find_program", lambda name: "")
+    monkeypatch.setattr(sendmail, "find_program", lambda name: "")
     night = tmp_path / "20200101T000000Z"
     arguments = Namespace(mail_to="a@b,c", webhook_file=tmp_path / "hook.json")
     nightly._tell(arguments, night, ["first", line, "last"])

@@ -12,12 +12,12 @@ import pytest
 import bad_driver
 from commands import nightly
 from commands.__main__ import main
+from commands.cli import sendmail
 from conformance.errors import UserError
 from conformance.results.folder import RUN_LOG, check_free
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
 from fixtures.targets.builds import environment_from
-from launched import script
 from made_history import SUITE, run_of
 from nights import CASE, nights, option
 from patience import await_true, is_running
@@ -343,12 +343,9 @@ def test_a_night_can_test_a_driver_from_a_source_tree(nights, tmp_path):
     assert option(nights.commands[-1], "--modules") == str(tmp_path)
 
 
-def test_the_output_of_a_night_is_also_a_message_and_the_data_of_a_webhook(
-    nights, tmp_path, monkeypatch
-):
-    sent, hook = tmp_path / "sent", tmp_path / "hook.json"
-    sendmail = script(tmp_path / "bin" / "sendmail", f"[ $1 = -t ] && cat >{sent}")
-    monkeypatch.setenv("PATH", f"{sendmail.parent}:{os.environ['PATH']}")
+def test_the_output_of_a_night_is_also_a_message_and_the_data_of_a_webhook(nights, tmp_path):
+    hook = tmp_path / "hook.json"
+    sent = nights.sendmail("[ $1 = -t ] && cat >{sent}")
     said = nights.night(
         0,
         "--mail-to",
@@ -358,7 +355,7 @@ def test_the_output_of_a_night_is_also_a_message_and_the_data_of_a_webhook(
         forky=GOOD_RUN,
     )
     (message,) = nights.folder.glob("*.eml")
-    assert f"message: {message}, sent" in said
+    assert f"message: {message}, sent to qa@example.org" in said
     assert sent.read_text() == message.read_text()
     assert "To: qa@example.org\nSubject: rdma-cts, night 20" in sent.read_text()
     (line,) = (
@@ -369,6 +366,40 @@ def test_the_output_of_a_night_is_also_a_message_and_the_data_of_a_webhook(
     assert (which, lines[0]) == (said.splitlines()[0], line)
     assert which.startswith("night 20")
     assert "is not a night" not in nights.night(0, forky=GOOD_RUN)
+
+
+MAILED = ("--mail-to", "qa@example.org")
+
+
+def test_a_night_without_sendmail_does_not_begin(nights, monkeypatch):
+    monkeypatch.setattr(sendmail, "find_program", lambda name: None)
+    assert "--mail-to needs sendmail, which is not installed" in nights.night(2, *MAILED, forky="")
+    assert not nights.folder.exists()
+
+
+REFUSALS = {
+    "exited with 75: no relay": "cat >/dev/null; echo warning >&2; echo no relay >&2; exit 75",
+    "exited with 1": "exit 1",
+    "has not ended after 0.01 s": "exec sleep 600",
+    "cannot be run: Exec format error": "",
+}
+
+
+@pytest.mark.parametrize("failure, text", REFUSALS.items(), ids=REFUSALS)
+def test_a_message_that_is_not_sent_has_a_line_on_standard_error_and_a_status(
+    failure, text, nights, tmp_path, monkeypatch, capsys
+):
+    nights.sendmail(text)
+    if not text:
+        (tmp_path / "bin" / "sendmail").write_bytes(b"\x7fELF")
+    monkeypatch.setattr(sendmail, "_LONGEST_S", 0.01 if "600" in text else 300.0)
+    nights.cells = {"forky": run_of({})}
+    arguments = ["nightly", "--history", str(nights.folder), "--stack", "forky", *MAILED]
+    assert main(arguments) == 3
+    out, err = capsys.readouterr()
+    assert "1 baseline (exit status 0)" in out
+    assert re.fullmatch(rf"message: \S+\.eml, not sent to qa@example.org: \S+ {failure}\n", err)
+    assert "1 regressed (exit status 1)" in nights.night(1, *MAILED, forky=WORSE)
 
 
 def test_a_night_in_the_future_is_reported(nights):
