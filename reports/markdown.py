@@ -73,9 +73,13 @@ def _table(defects: Sequence[Defect]) -> Iterator[str]:
     for defect in defects:
         yield (
             f"| {defect.severity.label} | {code(defect.fingerprint)} | {escaped(defect.title)} "
-            f"| {escaped(format_rules(defect.rules))} | {len(defect.cases)} | {escaped(defect.answering.layer)} "
+            f"| {escaped(format_rules(defect.rules))} | {_cases(defect)} | {escaped(defect.answering.layer)} "
             f"| {code(defect.first.repro)} |"
         )
+
+
+def _cases(defect: Defect) -> str:
+    return f"{len(defect.cases)}{f': {defect.share}' if defect.share else ''}"
 
 
 def _detail(run: Digest, defect: Defect) -> Iterator[str]:

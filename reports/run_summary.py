@@ -207,8 +207,9 @@ class Summary:
 
     @property
     def waiver_lines(self) -> Sequence[str]:
-        """The problems of waivers, and a line about those that do not cover the kernel of the run."""
-        lines = list(self.waivers.get("problems", ()))
+        """The problems of waivers, the symptoms of waived cases that no waiver covers, and a line about the waivers that
+        do not cover the kernel of the run."""
+        lines = [*self.waivers.get("problems", ()), *self.waivers.get("partly", ())]
         if names := self.waivers.get("out_of_range", ()):
             kernel = self._run.header["env"].get("kernel", "?")
             more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""

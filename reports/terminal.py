@@ -205,6 +205,8 @@ def _defect(
     else:
         colour = _WAIVED
     ends = f"({format_rules(defect.rules, _MOST_RULES)}) x{len(defect.cases)}"
+    if defect.share:
+        ends += f": {defect.share}"
     yield from _hanging(
         f"{label:<{_LABEL}} {defect.fingerprint} ", f"{title} {ends}", colour, stream
     )

@@ -40,7 +40,7 @@ def reasons_apart(defects: Sequence[Defect]) -> str:
 
 
 def _cases(defects: Iterable[Defect]) -> int:
-    return len({case for defect in defects for case in defect.cases})
+    return len({case for defect in defects for case in defect.counted_cases})
 
 
 class Violations:

@@ -4,9 +4,11 @@ and to a worse run."""
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jsonschema
@@ -17,10 +19,14 @@ from conformance.defects import Severity
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS
+from conformance.results.new_records import footer_record
 from conformance.results.waiver_file import Run, read_waivers, waivers_text
 from conformance.results.waivers import Waivers
 from conformance.tables.suite import ROOT, Suite
 from reports.digest import Digest, read
+from reports.html import render as page
+from reports.markdown import render
+from reports.terminal import summary
 from samples import changed, registry
 
 TODAY = date(2026, 11, 22)
@@ -91,6 +97,57 @@ def test_the_waivers_of_a_run_cover_all_its_violations_in_rows_and_sweeps(waiver
     assert waived is not None
     assert waived["for"].startswith("defect ")
     assert waived["issue"] == f"https://bugs.example.org/{waived['for'].removeprefix('defect ')}"
+
+
+@cache
+def partly_waived() -> tuple[Digest, str, str]:
+    """Returns a run in which a case shows a waived defect and one that no waiver covers, with the fingerprints of both."""
+    run = recorded("forky")
+    several = (run.violations.defects_in(case) for case in run.violations.symptoms)
+    waived, other, *_ = next(defects for defects in several if len(defects) > 1)
+    text = waivers_text(
+        [Run("forky", run.header, run.results)], "owner", ISSUE, EXPIRES, [waived.fingerprint]
+    )
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "waivers.yaml"
+        path.write_text(text)
+        waivers = read_waivers(path, NO_SUITE, TODAY)
+    results = [waivers.applied(record, run.header) for record in run.results]
+    footer = footer_record(run.header["planned"], results, registry(), duration_s=1.0)
+    footer["waivers"] = waivers.account(results, run.header)
+    shown = replace(run, results=tuple(results), footer=footer)
+    return shown, waived.fingerprint, other.fingerprint
+
+
+def test_a_defect_of_which_some_cases_are_waived_counts_only_the_others():
+    run, fingerprint, _ = partly_waived()
+    (defect,) = (d for d in run.violations.defects if d.fingerprint == fingerprint)
+    counted, waived = len(defect.counted_cases), len(defect.cases) - len(defect.counted_cases)
+    assert counted
+    assert waived
+    share = f"{counted} count{'s' if counted == 1 else ''}, {waived} waived"
+    assert defect.first.record["effective"] == "FAIL"
+    said = summary(run, Path("out"))
+    assert f"x{len(defect.cases)}: {share}\n" in said
+    assert f"| {len(defect.cases)}: {share} |" in render([run])
+    assert f"({share})" in page([run])
+    everything = {case for d in run.violations.open_defects for case in d.counted_cases}
+    assert f" in {len(everything)} cases" in said
+
+
+def test_the_symptom_that_no_waiver_covers_is_named():
+    run, _, other = partly_waived()
+    said = summary(run, Path("out"))
+    assert re.search(rf"^waiver: \d+ cases? of waived defects counts?, .* {other}: \w", said, re.M)
+
+
+def test_a_new_waiver_covers_what_was_waived():
+    """The severity of a defect of which some cases are waived is that of the others."""
+    run, fingerprint, _ = partly_waived()
+    runs = [Run("partly", run.header, run.results)]
+    assert waivers_text(runs, "o", ISSUE, EXPIRES, [fingerprint]) == waivers_text(
+        [Run("partly", run.header, recorded("forky").results)], "o", ISSUE, EXPIRES, [fingerprint]
+    )
 
 
 def test_waivers_of_several_runs_name_unsteady_defects_and_cover_each_run(tmp_path):

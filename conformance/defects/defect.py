@@ -23,7 +23,7 @@ from conformance.defects.words import Shorts, title_of, title_of_family
 from conformance.errors import format_count
 from conformance.model.fault import Effect
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import VERDICTS, Verdict
+from conformance.model.verdict import EXCUSED, VERDICTS, Verdict
 
 _NONE: Shorts = {}
 _DEATHS = (Effect.KERNEL_DIED, Effect.KERNEL_ALARM, Effect.PROCESS_DIED, Effect.HUNG)
@@ -33,8 +33,8 @@ _ByCause = Mapping[Cause, Sequence[Symptom]]
 
 @dataclass(frozen=True)
 class Defect:
-    """The symptoms of one or several causes. The most severe symptom is the first; equally severe symptoms are in the
-    order of the run.
+    """The symptoms of one or several causes. Those that count come first, then the most severe; equally severe symptoms
+    are in the order of the run.
 
     `title` says what is wrong, in one line. `lost` are symptoms that did not occur again: nothing about the defect is
     derived from them, unless `symptoms` are the same because none occurred again. `known` is the worst severity that was
@@ -105,7 +105,7 @@ class Defect:
 
     @property
     def first(self) -> Symptom:
-        """The best example of the defect: a symptom of the worst severity and, if possible, of a row."""
+        """The best example of the defect: if possible one that counts, then of the worst severity, and of a row."""
         return self.symptoms[0]
 
     @cached_property
@@ -115,6 +115,28 @@ class Defect:
     @cached_property
     def cases(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(symptom.case for symptom in self.symptoms))
+
+    @cached_property
+    def counted_cases(self) -> tuple[str, ...]:
+        """The cases that count against the device; all cases if none counts."""
+        counted = (
+            symptom.case for symptom in self.symptoms if symptom.record["effective"] not in EXCUSED
+        )
+        return tuple(dict.fromkeys(counted)) or self.cases
+
+    @cached_property
+    def share(self) -> str:
+        """How many of the cases count, and why the others do not: `1 counts, 39 waived`; empty if all or none count."""
+        if len(self.counted_cases) == len(self.cases):
+            return ""
+        number = Counter(
+            {symptom.case: symptom.record["effective"] for symptom in self.symptoms}.values()
+        )
+        reasons = {"waived": number[Verdict.WAIVED], "of the stack": number[Verdict.STACK]}
+        counted = len(self.counted_cases)
+        parts = [f"{counted:,} count{'s' * (counted == 1)}"]
+        parts += [f"{count:,} {reason}" for reason, count in reasons.items() if count]
+        return ", ".join(parts)
 
     @property
     def points(self) -> int:
@@ -157,6 +179,7 @@ def defects_of(
         symptoms = [symptom for cause in causes for symptom in by_cause[cause]]
         symptoms.sort(
             key=lambda symptom: (
+                symptom.record["effective"] in EXCUSED,
                 severity_of(symptom).rank,
                 bool(symptom.smallest),
                 place[id(symptom.record)],

@@ -331,14 +331,16 @@ class ResultRecord(TypedDict):
 
 
 class WaiversAccount(TypedDict, total=False):
-    """The numbers of waived results and of waivers for other stacks, a line for each waiver with a problem, and the waivers
-    of violated rules, cases and defects that do not cover the kernel."""
+    """The numbers of waived results and of waivers for other stacks, a line for each waiver with a problem, the waivers of
+    violated rules, cases and defects that do not cover the kernel, and a line for each defect without a waiver because of
+    which cases of waived defects count."""
 
     file: str
     waived: int
     elsewhere: int
     problems: list[str]
     out_of_range: list[str]
+    partly: list[str]
 
 
 class FooterRecord(TypedDict):

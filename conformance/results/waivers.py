@@ -14,6 +14,7 @@ from datetime import date
 
 from conformance.defects import Severity, Symptom, cause_of, is_of_stack, severity_of, symptoms_of
 from conformance.defects.symptom import fault_of
+from conformance.errors import format_count
 from conformance.model.record import HeaderRecord, ResultRecord, WaiverFacts, WaiversAccount
 from conformance.model.record_shape import completed
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
@@ -239,6 +240,11 @@ def symptoms(record: ResultRecord) -> list[Symptom]:
     return list(symptoms_of(completed(record)))
 
 
+def is_covered(symptom: Symptom, waivers: Sequence[DefectWaiver]) -> bool:
+    """Whether one of the waivers covers the symptom."""
+    return any(waiver.covers(symptom) for waiver in waivers)
+
+
 def covering(waivers: Sequence[DefectWaiver], record: ResultRecord) -> DefectWaiver | None:
     """Returns the waiver of the first symptom if all symptoms are recorded and each has a waiver; else None."""
     covers = []
@@ -273,12 +279,7 @@ class Waivers:
             and waiver.violated(record)
             and not waiver.differs(record)
         )
-        valid = [
-            defect
-            for defect in self.defects
-            if defect.where.holds(header) and defect.expires >= self.today
-        ]
-        waiver = next(fitting, None) or covering(valid, record)
+        waiver = next(fitting, None) or covering(self._valid_defects(header), record)
         if waiver:
             return {**record, "effective": Verdict.WAIVED, "waiver": waiver.as_data()}
         return record
@@ -315,7 +316,33 @@ class Waivers:
             - len(defects),
             "problems": problems,
             "out_of_range": list(self._out_of_range(records, header)),
+            "partly": list(self._partly(records, header)),
         }
+
+    def _partly(self, records: Sequence[ResultRecord], header: HeaderRecord) -> Iterator[str]:
+        """Yields a line for each defect without a waiver because of which cases of waived defects count."""
+        valid = self._valid_defects(header)
+        uncovered: dict[str, list[Symptom]] = {}
+        for record in records:
+            found = symptoms(record) if record["effective"] in VIOLATIONS else []
+            left = [symptom for symptom in found if not is_covered(symptom, valid)]
+            if len(left) < len(found):
+                for symptom in left:
+                    uncovered.setdefault(cause_of(symptom).fingerprint, []).append(symptom)
+                if more := record.get("deviations_left_out"):
+                    yield f"{record['case']} counts, because {more:,} of its deviations are not recorded"
+        for fingerprint, left in uncovered.items():
+            number = len({symptom.case for symptom in left})
+            counted = f"{format_count(number, 'case')} of waived defects count{'s' * (number == 1)}"
+            first = f"{left[0].case}: {left[0].line}"
+            yield f"{counted}, because no waiver covers its symptom {fingerprint}: {first}"
+
+    def _valid_defects(self, header: HeaderRecord) -> list[DefectWaiver]:
+        return [
+            waiver
+            for waiver in self.defects
+            if waiver.where.holds(header) and waiver.expires >= self.today
+        ]
 
     def _out_of_range(self, records: Sequence[ResultRecord], header: HeaderRecord) -> Iterator[str]:
         """Yields the waivers of this device that concern a violation and whose kernels do not include that of the run."""
