@@ -21,6 +21,7 @@ from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.kind import Kind
 from conformance.model.verdict import Verdict
 from conformance.model.vocabulary import AWAITED
+from conformance.tables.suite import Suite
 from conformance.yamldoc.nodes import plain
 from reports.digest import Digest
 
@@ -49,24 +50,21 @@ def explained() -> Mapping[str, Mapping[str, str]]:
     return dict(content)
 
 
-def candidates(run: Digest, suite_cases: Sequence[Case], only: str = "") -> list[Candidate]:
+def candidates(run: Digest, suite: Suite, only: str = "") -> list[Candidate]:
     """Returns the candidates of a run that are not explained; with `only`, those of this rule, which takes less time. A
     row that names the rule today is no candidate, even if the run is older."""
-    cases = {case.id: case for case in suite_cases}
+    cases: Sequence[Case] = suite.of_rule(only) if only else suite.cases
     required: dict[Situation, set[str]] = {}
-    for case in cases.values():
-        rules = set(case.rules)
-        if only:
-            rules &= {only}
-        if not rules:
-            continue
+    for case in cases:
+        rules = {only} if only else set(case.rules)
         for situation in _required(case):
             required.setdefault(situation, set()).update(rules)
     contradicted = set()
     for symptom in _moved(run):
-        if symptom.case not in cases:
+        case_here = suite.find(symptom.case)
+        if case_here is None:
             continue
-        case = cases[symptom.case]
+        case = case_here
         for rule in required.get(_situation(case, symptom.fault.step), ()):
             passed = run.verdicts.of_rules.get(rule) in _PASSED
             named = rule in symptom.rules or rule in case.rules

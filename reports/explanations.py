@@ -50,7 +50,7 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
     yield "If it fails:"
     yield from _wrapped(rule.failure_means)
     yield ""
-    cases = [case for case in suite.cases if rule.id in case.rules]
+    cases = suite.of_rule(rule.id)
     if run:
         results = {record["case"]: record for record in run.results}
     else:
@@ -61,7 +61,7 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
             yield from _wrapped(run.verdicts.restrictions[rule.id])
         if rule.id in run.verdicts.refutations:
             yield from _wrapped(run.verdicts.refutations[rule.id])
-        for candidate in candidates(run, suite.cases, rule.id):
+        for candidate in candidates(run, suite, rule.id):
             yield from _wrapped(f"perhaps contradicted by the violation in {candidate.case}")
         yield ""
     yield f"{format_count(len(cases), 'case')} {'tests' if len(cases) == 1 else 'test'} this rule:"

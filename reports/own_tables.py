@@ -9,7 +9,6 @@ from conformance.errors import UserError, format_count
 from conformance.model.printable import plain
 from conformance.model.record import HeaderRecord
 from conformance.tables.suite import CASES, POINT, Suite, load_suite, tables_digest
-from conformance.tables.tiers import left_out
 
 
 def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
@@ -27,7 +26,7 @@ def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
     if header["controls"] != controls:
         return "the controls of its header are not those of the tables"
     if (claimed := header.get("left_out")) is not None:
-        count = len(left_out(suite.cases, header["planned"]))
+        count = len(suite.left_out(header["planned"]))
         if claimed != count:
             missing = f"{format_count(count, 'case')} of the default tier {'is' if count == 1 else 'are'} not in the plan"
             return f"{missing}, but the number in its header is {claimed:,}"
@@ -69,5 +68,5 @@ def rules_of(cases: Collection[str]) -> frozenset[str]:
         suite = None
     ids = {case.partition(POINT)[0] for case in cases}
     if suite:
-        return frozenset(rule for case in suite.cases if case.id in ids for rule in case.rules)
+        return frozenset(rule for case in suite.named(ids) for rule in case.rules)
     return frozenset()

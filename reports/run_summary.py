@@ -19,7 +19,7 @@ from conformance.results.conclusions import (
     conclude_run,
     format_levels,
 )
-from conformance.tables.tiers import SMOKE, left_out
+from conformance.tables.tiers import SMOKE
 from reports.environment import format_facts
 from reports.instrumented import headline_of
 from reports.own_tables import suite_of_header
@@ -195,7 +195,7 @@ class Summary:
             return self._run.header["left_out"]
         suite = self._run.suite or suite_of_header(self._run.header)
         if suite:
-            return len(left_out(suite.cases, self._run.header["planned"]))
+            return len(suite.left_out(self._run.header["planned"]))
         return None
 
     @property

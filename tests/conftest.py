@@ -47,8 +47,7 @@ if sys.pycache_prefix:
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 # Each process unpacks a suite only once, because the data of a suite never change.
-_unpacked = functools.lru_cache(maxsize=2)(suite._unpacked)
-vars(suite)["_unpacked"] = lambda data, names: _unpacked(data, frozenset(names))
+vars(suite)["_unpacked"] = functools.lru_cache(maxsize=2)(suite._unpacked)
 
 # No test depends on the speed of the machine, so Hypothesis does not limit the time for making or running an example.
 # The examples are always the same, except at night.

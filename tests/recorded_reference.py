@@ -17,7 +17,6 @@ from conformance.results.new_records import footer_record
 from conformance.results.records import FILE_NAME
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import Suite
-from conformance.tables.tiers import left_out
 from samples import header
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
@@ -63,7 +62,7 @@ def record(
         facts = {
             "rules": suite.registry.as_data(),
             "controls": dict(suite.registry.needs.controls),
-            "left_out": len(left_out(suite.cases, ids)),
+            "left_out": len(suite.left_out(ids)),
         }
         suite_data = {"version": "0", "tables_sha256": suite.tables_sha256}
         file.append(header(planned=ids, device=caps, suite=suite_data, **facts, **head))

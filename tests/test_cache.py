@@ -1,6 +1,7 @@
 """Derived files: tables are read only once, and no outdated or damaged file is ever used."""
 
 import os
+import pickle
 import shutil
 import stat
 import sys
@@ -20,7 +21,7 @@ from conformance.model.rules import Registry
 from conformance.tables import loader
 from conformance.tables import suite as suites
 from conformance.tables.suite import CASES, ROOT, load_suite
-from conformance.tables.tiers import left_out
+from conformance.tables.tiers import DEFAULT, of_tier
 from fixtures.guest import freezing, job, template
 from fixtures.guest.kept import COMPILED, IMAGES, MENDED, MODULES, TEMPLATES, WORKSHOPS
 from fixtures.system import cache as system_cache
@@ -75,12 +76,30 @@ def test_the_files_that_a_process_has_used_are_remembered(folder):
     assert file in cache.used()
 
 
-def test_tables_that_are_not_read_for_one_case_still_count_as_left_out(folder):
-    suite_read = load_suite()
-    part = load_suite([], {"import_mr/imports"})
-    assert 0 < len(part.cases) < len(suite_read.cases)
-    assert len(left_out(part.cases, [])) + part.unread == len(left_out(suite_read.cases, []))
-    assert suite_read.unread == 0
+def test_only_the_tables_that_a_question_is_about_are_read(folder, monkeypatch):
+    whole = load_suite()
+    again, loads = load_suite(), pickle.loads
+    read: list[bytes] = []
+
+    def observed(data: bytes) -> Any:
+        read.append(data)
+        return loads(data)
+
+    monkeypatch.setattr(pickle, "loads", observed)
+    of_imports = next(table for table in whole.tables if table.name == "import_mr/imports")
+    first = of_imports.cases[0]
+    assert again.find(first.id) == first
+    assert again.named({first.id}) == [first]
+    assert again.find("import_mr/none/first") is None
+    assert len(read) == 1
+    assert again.left_out([]) == [case.id for case in of_tier(whole.cases, DEFAULT)]
+    assert again.left_out([first.id]) == whole.left_out([first.id])
+    for rule in {rule for case in whole.cases for rule in case.rules}:
+        assert again.of_rule(rule) == [case for case in whole.cases if rule in case.rules]
+    assert again.of_rule("NONE-01") == []
+    again.load()
+    assert len(read) == len(whole.tables)
+    assert again == whole
 
 
 def test_a_changed_table_is_read_again(folder, tmp_path):
@@ -123,7 +142,9 @@ def test_a_damaged_file_is_ignored(folder, monkeypatch):
     first = load_suite()
     (file,) = folder.glob("suite-*.pickle")
     monkeypatch.setattr(suites, "_read_suite", lambda *_: first)
-    for content in (b"", b"not a pickle", b"\x80\x05N."):
+    whole = file.read_bytes()
+    of_a_case = whole.replace(b"import_mr", b"imbort_mr")
+    for content in (b"", b"not a pickle", b"\x80\x05N.", whole[:-9], of_a_case):
         file.write_bytes(content)
         assert load_suite() is first
 

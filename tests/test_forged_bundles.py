@@ -22,7 +22,6 @@ from bundled import (
 )
 from conformance.results.new_records import footer_record
 from conformance.tables.suite import Selection
-from conformance.tables.tiers import left_out
 from reports.bundles.archive import pack
 from reports.bundles.claims import claims
 from reports.digest import read
@@ -234,7 +233,7 @@ def test_planned_cases_outside_their_tier_are_refused(run, forged, tier):
     else:
         larger = DEFAULT_IDS
     planned = list(dict.fromkeys([*lines[0]["planned"], *larger]))
-    lines[0].update(tier=tier, planned=planned, left_out=len(left_out(SUITE.cases, planned)))
+    lines[0].update(tier=tier, planned=planned, left_out=len(SUITE.left_out(planned)))
     assert re.search(rf"planned cases are not of the tier {tier}$", forged(2, lines))
 
 
@@ -244,7 +243,7 @@ def test_a_part_of_a_tier_is_accepted_and_named_cases_may_be_of_any_tier(run, fo
     lines[0].update(
         tier="exhaustive",
         planned=planned,
-        left_out=len(left_out(SUITE.cases, planned)),
+        left_out=len(SUITE.left_out(planned)),
     )
     forged(3, lines)
     larger = next(case.id for case in SUITE.cases if case.tier == "exhaustive")

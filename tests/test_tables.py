@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def parsed(rows: str, cases: int, name: str = "sample") -> tuple[Table | None, l
     return table, [str(mistake).removeprefix("f:") for mistake in mistakes]
 
 
-def cases_of(rows: str, cases: int) -> tuple[Case, ...]:
+def cases_of(rows: str, cases: int) -> Sequence[Case]:
     table, mistakes = parsed(rows, cases)
     assert mistakes == []
     assert table is not None

@@ -13,7 +13,7 @@ from conformance.model.capability import Profile
 from conformance.run_options import RunOptions
 from conformance.supervision.run import Run
 from conformance.tables.profile import read_profile
-from conformance.tables.suite import POINT, Suite, load_suite
+from conformance.tables.suite import load_suite
 from conformance.tables.tiers import ordered, shipped_durations
 
 
@@ -23,7 +23,7 @@ def choose(options: RunOptions, chosen: Run | None = None, argv: Sequence[str] =
     if chosen:
         suite = chosen.suite
     else:
-        suite = _suite_of(options)
+        suite = load_suite(options.cases)
     by = (options.selection, options.seed)
     if chosen and chosen.by == by:
         cases = chosen.cases
@@ -45,17 +45,6 @@ def choose(options: RunOptions, chosen: Run | None = None, argv: Sequence[str] =
     else:
         waivers = None
     return Run(options, suite, cases, waivers, profile, argv=argv, by=by)
-
-
-def _suite_of(options: RunOptions) -> Suite:
-    """Returns the suite of a run. If the options name single cases, reads only the tables of these cases (faster)."""
-    cases = {case.partition(POINT)[0] for case in options.only}
-    if cases and not (options.verbs or options.rules or options.waivers):
-        tables = {case.rpartition("/")[0] for case in cases}
-        suite = load_suite(options.cases, tables)
-        if cases <= {case.id for case in suite.cases}:
-            return suite
-    return load_suite(options.cases)
 
 
 def of_target(run: Run, say: Callable[[str], None]) -> Run:

@@ -18,7 +18,6 @@ from conformance.results.rejudge import WITHOUT_POINTS, Rejudged, find
 from conformance.results.waivers import Waivers, with_effective
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import VERSION, Suite
-from conformance.tables.tiers import left_out
 
 _MOST_SHOWN = 10
 
@@ -36,7 +35,7 @@ def write_judged(
         "suite": {"version": VERSION, "tables_sha256": suite.tables_sha256},
         "rules": suite.registry.as_data(),
         "controls": dict(suite.registry.needs.controls),
-        "left_out": len(left_out(suite.cases, recorded.header["planned"])),
+        "left_out": len(suite.left_out(recorded.header["planned"])),
         "judged_again": {
             "suite": recorded.header.get("suite"),
             "at": datetime.now().isoformat(timespec="seconds"),

@@ -3,7 +3,7 @@ tables, and execution/runner.py runs them on a device."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Union
@@ -339,7 +339,7 @@ class Table:
 
     name: str  # <folder>/<file name without .yaml>
     verb: str
-    cases: tuple[Case, ...]
+    cases: Sequence[Case]
 
 
 RunCase: TypeAlias = Callable[[Case], None]

@@ -17,7 +17,7 @@ from conformance.results.prior_sessions import stack_change
 from conformance.results.records import Recorded
 from conformance.results.waivers import Waivers
 from conformance.tables.suite import Suite
-from conformance.tables.tiers import Shard, left_out
+from conformance.tables.tiers import Shard
 
 # Further keys whose values must be the same in all headers, each with its name in messages. `stack_change` compares the
 # suite, the device and the environment.
@@ -205,7 +205,7 @@ def _header(parts: Sequence[Part], suite: Suite) -> HeaderRecord:
     header = first.copy()
     del header["shard"]
     header["planned"] = list(whole_plan)
-    header["left_out"] = len(left_out(suite.cases, whole_plan))
+    header["left_out"] = len(suite.left_out(whole_plan))
     header["started"] = min(part.recorded.header.get("started") or "" for part in parts)
     header["argv"] = _without_shard(first.get("argv") or [])
     header["shards"] = [_of_shard(part) for part in parts]

@@ -26,7 +26,6 @@ from conformance.model.vocabulary import WIRE
 from conformance.results.combined import with_points, without_points
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.tables.suite import Suite
-from conformance.tables.tiers import left_out
 
 
 def result_record(
@@ -118,7 +117,7 @@ def plan_facts(suite: Suite, planned: Sequence[str]) -> dict[str, Any]:
         "rules": suite.registry.as_data(),
         "controls": dict(suite.registry.needs.controls),
         "planned": list(planned),
-        "left_out": len(left_out(suite.cases, planned)) + suite.unread,
+        "left_out": len(suite.left_out(planned)),
     }
 
 

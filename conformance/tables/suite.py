@@ -8,11 +8,13 @@ import hashlib
 import json
 import os
 import pickle
+import zlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from conformance import cache
 from conformance.errors import PROGRAM, UserError
@@ -73,6 +75,46 @@ _READING = (
 )
 
 
+class StoredCases(Sequence[Case]):
+    """The cases of a table in the cache, which are unpickled when one of them is needed."""
+
+    def __init__(self, planned: Sequence[str], rules: Collection[str], packed: bytes) -> None:
+        self.planned = planned  # the ids of the cases of the default tier
+        self.rules = rules
+        self.packed = packed
+
+    @cached_property
+    def _cases(self) -> tuple[Case, ...]:
+        cases: tuple[Case, ...] = pickle.loads(self.packed)
+        return cases
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._cases[number]
+
+    def __iter__(self) -> Iterator[Case]:
+        return iter(self._cases)
+
+    def __len__(self) -> int:
+        return len(self._cases)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._cases == tuple(other)
+
+
+def _stored(cases: Sequence[Case]) -> StoredCases:
+    if isinstance(cases, StoredCases):
+        return cases
+    rules = tuple(dict.fromkeys(rule for case in cases for rule in case.rules))
+    return StoredCases(_planned(cases), rules, pickle.dumps(tuple(cases), pickle.HIGHEST_PROTOCOL))
+
+
+def _planned(cases: Sequence[Case]) -> Sequence[str]:
+    """Returns the ids of the cases of the default tier."""
+    if isinstance(cases, StoredCases):
+        return cases.planned
+    return tuple(case.id for case in of_tier(cases, DEFAULT))
+
+
 @dataclass(frozen=True)
 class Suite:
     """Rules by id, and tables in the order of their paths."""
@@ -80,13 +122,12 @@ class Suite:
     registry: Registry
     tables: tuple[Table, ...]
     tables_sha256: str  # the hash of all files of tables and rules
-    unread: int = 0  # the number of cases of the default tier in tables that were not read
 
     def find(self, case_id: str) -> Case | None:
         """Returns the case with an id, or the case of one point of a sweep, `CASE#axis=value,axis=value`. Returns None
         if no case has the id. Raises UserError if the sweep does not have the point."""
         name, hash_, point = case_id.partition(POINT)
-        case = self._by_id.get(name)
+        case = self._cases_of(name.rpartition("/")[0]).get(name)
         if case is None or not hash_:
             return case
         if case.sweep is None and case.array is None:
@@ -100,8 +141,47 @@ class Suite:
             raise UserError(f"{case_id}: {error}") from error
 
     @cached_property
-    def _by_id(self) -> dict[str, Case]:
-        return {case.id: case for case in self.cases}
+    def _by_name(self) -> dict[str, list[Table]]:
+        tables: dict[str, list[Table]] = {}
+        for table in self.tables:
+            tables.setdefault(table.name, []).append(table)
+        return tables
+
+    @cached_property
+    def _by_id(self) -> dict[str, dict[str, Case]]:
+        """The cases by id, of each table that was needed."""
+        return {}
+
+    def _cases_of(self, table: str) -> Mapping[str, Case]:
+        if table not in self._by_id:
+            tables = self._by_name.get(table, ())
+            self._by_id[table] = {case.id: case for same in tables for case in same.cases}
+        return self._by_id[table]
+
+    def load(self) -> None:
+        """Reads and indexes all cases, so that later nothing of this remains to be done."""
+        for table in self.tables:
+            self._cases_of(table.name)
+
+    def named(self, ids: Collection[str]) -> list[Case]:
+        """Returns the cases with these ids, in the suite's order."""
+        names = {id_.rpartition("/")[0] for id_ in ids}
+        tables = [table for table in self.tables if table.name in names]
+        return [case for table in tables for case in table.cases if case.id in ids]
+
+    def of_rule(self, rule: str) -> list[Case]:
+        """Returns the cases that test a rule, without reading the tables that have none."""
+        tables = [
+            table
+            for table in self.tables
+            if not isinstance(table.cases, StoredCases) or rule in table.cases.rules
+        ]
+        return [case for table in tables for case in table.cases if rule in case.rules]
+
+    def left_out(self, planned: Iterable[str]) -> list[str]:
+        """Returns the ids of the cases of the default tier that are not planned."""
+        chosen = set(planned)
+        return [id_ for table in self.tables for id_ in _planned(table.cases) if id_ not in chosen]
 
     @cached_property
     def smoke(self) -> frozenset[str]:
@@ -113,10 +193,10 @@ class Suite:
         return tuple(case for table in self.tables for case in table.cases)
 
 
-def load_suite(extra: Sequence[Path] = (), names: Collection[str] = ()) -> Suite:
+def load_suite(extra: Sequence[Path] = ()) -> Suite:
     """Returns the project's rules and tables together with those in the folders `extra`. If an earlier process has read
-    the same files, the suite is read from the cache (cache.py); with `names`, only these tables are then read. Raises
-    UserError with one line for each mistake."""
+    the same files, the suite is read from the cache (cache.py), and the cases of a table only when they are needed.
+    Raises UserError with one line for each mistake."""
     for folder in extra:
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder of cases")
@@ -140,7 +220,7 @@ def load_suite(extra: Sequence[Path] = (), names: Collection[str] = ()) -> Suite
     if path is not None:
         # after any error in the cached file, the tables are read again
         with contextlib.suppress(Exception):
-            return _unpacked(path.read_bytes(), names)
+            return _unpacked(path.read_bytes())
     if not name:
         return _read_suite(folders)
     latest = f"latest-{_digest_of_sources(folders, with_tables=False)}.json"
@@ -166,27 +246,31 @@ def _stored_tables(latest: str, digests: Mapping[Path, str]) -> Mapping[Path, Ta
     with contextlib.suppress(Exception):
         path = cache.lookup(stored["suite"])
         if path is not None:
-            suite = _unpacked(path.read_bytes(), ())
+            suite = _unpacked(path.read_bytes())
             tables = dict(zip(stored["tables"], suite.tables, strict=True))
             return {file: tables[digest] for file, digest in digests.items() if digest in tables}
     return {}
 
 
 def _packed(suite: Suite) -> bytes:
-    """Returns a suite as bytes, from which each table can be read without the other tables."""
+    """Returns a suite as bytes, from which the cases of each table can be read without those of other tables."""
     tables = []
     for table in suite.tables:
-        count = sum(case.tier != EXHAUSTIVE for case in table.cases)
-        packed = pickle.dumps(table, pickle.HIGHEST_PROTOCOL)
-        tables.append((table.name, count, packed))
+        stored = _stored(table.cases)
+        about = (stored.planned, stored.rules, zlib.crc32(stored.packed), stored.packed)
+        tables.append((table.name, table.verb, *about))
     return pickle.dumps((suite.registry, suite.tables_sha256, tables), pickle.HIGHEST_PROTOCOL)
 
 
-def _unpacked(data: bytes, names: Collection[str]) -> Suite:
-    registry, sha256, tables = pickle.loads(data)
-    read = [pickle.loads(table) for name, _, table in tables if not names or name in names]
-    unread = sum(count for name, count, _ in tables if names and name not in names)
-    return Suite(registry, tuple(read), sha256, unread)
+def _unpacked(data: bytes) -> Suite:
+    """Returns the suite in bytes of `_packed`. Raises any error for other bytes."""
+    registry, sha256, stored = pickle.loads(data)
+    tables = []
+    for name, verb, planned, rules, checksum, packed in stored:
+        if zlib.crc32(packed) != checksum:
+            raise ValueError(f"the stored cases of {name} are damaged")
+        tables.append(Table(name, verb, StoredCases(planned, rules, packed)))
+    return Suite(registry, tuple(tables), sha256)
 
 
 def _digest_of_sources(folders: Sequence[Path], *, with_tables: bool = True) -> str:
@@ -273,18 +357,17 @@ class Selection:
         rules = [by_name.get(rule.upper(), rule) for rule in self.rules]
         _check("rule", rules, suite.registry)
         points = [suite.find(case) for case in self.only if POINT in case]
-        _check(
-            "case",
-            [case for case in self.only if POINT not in case],
-            [case.id for case in suite.cases],
-        )
-        chosen = list(suite.cases)
+        names = [case for case in self.only if POINT not in case]
+        if self.only:
+            chosen = suite.named(frozenset(names))
+        else:
+            chosen = list(suite.cases)
+        if len(chosen) < len(set(names)):
+            _check("case", names, [case.id for case in suite.cases])
         if verbs_named:
             chosen = [case for case in chosen if case.verb in verbs_named]
         if rules:
             chosen = [case for case in chosen if set(rules) & set(case.rules)]
-        if self.only:
-            chosen = [case for case in chosen if case.id in self.only]
         for word in self.words:
             if chosen and not any(word.lower() in case.id.lower() for case in chosen):
                 raise UserError(

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -38,12 +38,6 @@ def of_tier(cases: Sequence[Case], tier: str) -> list[Case]:
     if tier == DEFAULT:
         return moderate
     return _every_direction_once(moderate)
-
-
-def left_out(cases: Sequence[Case], planned: Iterable[str]) -> list[str]:
-    """Returns the ids of the cases of the default tier that are not planned."""
-    chosen = set(planned)
-    return [case.id for case in of_tier(cases, DEFAULT) if case.id not in chosen]
 
 
 def _every_direction_once(cases: Sequence[Case]) -> list[Case]:
