@@ -6,7 +6,15 @@ from datetime import date, datetime
 from commands.cli.output import STANDARD_OUTPUT, write_out
 from commands.cli.run_arguments import add
 from conformance.errors import UserError
-from conformance.results.waiver_file import FINGERPRINT, LONGEST, Run, is_address, waivers_text
+from conformance.results.waiver_file import (
+    ANY,
+    FINGERPRINT,
+    LONGEST,
+    KernelRange,
+    Run,
+    is_address,
+    waivers_text,
+)
 from reports.digest import Digest, read
 
 
@@ -25,6 +33,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "only this defect (default: every defect)",
         action="append",
         default=[],
+    )
+    add(
+        parser,
+        "--from KERNEL",
+        f"the first kernel, such as 6.12, or {ANY}, of waivers of defects that the oldest kernel of the runs shows",
+        dest="first",
+        default="",
+    )
+    add(
+        parser,
+        "--to KERNEL",
+        f"the last kernel, or {ANY}, of waivers of defects that the newest kernel of the runs shows",
+        dest="last",
+        default="",
     )
     add(parser, "--owner NAME", "who is responsible for the waivers", required=True)
     add(
@@ -58,6 +80,7 @@ def execute(arguments: argparse.Namespace) -> int:
         arguments.issue,
         expires,
         arguments.defect,
+        KernelRange(arguments.first, arguments.last),
     )
     write_out(arguments.out, text.encode(), f"waivers: {arguments.out}")
     return 0

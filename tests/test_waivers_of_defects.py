@@ -20,7 +20,7 @@ from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS
 from conformance.results.new_records import footer_record
-from conformance.results.waiver_file import Run, read_waivers, waivers_text
+from conformance.results.waiver_file import KernelRange, Run, read_waivers, waivers_text
 from conformance.results.waivers import Waivers
 from conformance.tables.suite import ROOT, Suite
 from reports.digest import Digest, read
@@ -139,6 +139,50 @@ def test_the_symptom_that_no_waiver_covers_is_named():
     run, _, other = partly_waived()
     said = summary(run, Path("out"))
     assert re.search(rf"^waiver: \d+ cases? of waived defects counts?, .* {other}: \w", said, re.M)
+
+
+# options of the range, the ranges of the waivers of defects that only trixie, only forky, and both show
+RANGES = {
+    "the runs": ({}, ("6.12", "6.12"), ("7.2", "7.2"), ("6.12", "7.2")),
+    "an open end": ({"last": "any"}, ("6.12", "6.12"), ("7.2", ""), ("6.12", "")),
+    "both ends": ({"first": "6.1", "last": "7.4"}, ("6.1", "6.12"), ("7.2", "7.4"), ("6.1", "7.4")),
+    "no limit": ({"first": "any", "last": "any"}, ("", "6.12"), ("7.2", ""), ("", "")),
+}
+
+
+@pytest.mark.parametrize("options, old, new, both", RANGES.values(), ids=RANGES)
+def test_a_range_has_the_given_ends_unless_a_run_lacks_the_defect(
+    options, old, new, both, tmp_path
+):
+    runs = [
+        Run(name, recorded(name).header, recorded(name).results) for name in ("trixie", "forky")
+    ]
+    path = tmp_path / "waivers.yaml"
+    kernels = KernelRange(**options)
+    path.write_text(waivers_text(runs, "o", ISSUE, EXPIRES, kernels=kernels))
+    names = [{d.fingerprint for d in recorded(run.name).violations.defects} for run in runs]
+    expected = {(True, False): old, (False, True): new, (True, True): both}
+    for waiver in read_waivers(path, NO_SUITE, TODAY).defects:
+        in_old, in_new = (not of.isdisjoint({waiver.defect, *waiver.also}) for of in names)
+        assert (waiver.where.kernel_from, waiver.where.kernel_to) == expected[in_old, in_new]
+    for name in ("trixie", "forky"):
+        path.write_text(waivers_text(runs, "o", ISSUE, EXPIRES, kernels=kernels))
+        assert left(read_waivers(path, NO_SUITE, TODAY), run=name) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "first, last, said",
+    [
+        ("", "7.x", "--to '7.x' is not a kernel version such as 6.12, nor any"),
+        ("x", "", "--from 'x' is not"),
+        ("", "7.1", "kernel 7.2.* of forky is not in the range of --from and --to"),
+        ("7.3", "", "kernel 7.2.* of forky is not in the range"),
+    ],
+)
+def test_a_range_without_a_run_or_a_version_is_refused(first, last, said):
+    runs = [Run("forky", recorded("forky").header, recorded("forky").results)]
+    with pytest.raises(UserError, match=said):
+        waivers_text(runs, "o", ISSUE, EXPIRES, kernels=KernelRange(first, last))
 
 
 def test_a_new_waiver_covers_what_was_waived():

@@ -32,6 +32,7 @@ LONGEST = timedelta(days=180)
 _KEYS = ("case", "rule", "defect", "where", "observed", "issue", "owner", "expires")
 _OF_DEFECT = ("also", "title", "cases", "unsteady")
 _REQUIRED = ("where", "observed", "issue", "owner", "expires")
+_KERNEL = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 _FINGERPRINT = re.compile(r"[0-9a-f]{12}")
 _WHERE = ("driver", "kernel", "firmware")
 _OBSERVED = ("verdict", "returned", "errno", "wc", "reason", "when")
@@ -253,6 +254,42 @@ def _expires(node: Node | None, reader: Reader, today: date) -> date | None:
 
 # In the URL of an issue, the placeholder for the fingerprint of the defect.
 FINGERPRINT = "{defect}"
+# In place of the first or the last kernel of a range: no limit.
+ANY = "any"
+
+
+@dataclass(frozen=True)
+class KernelRange:
+    """The first kernel of new waivers for defects that the oldest run shows, and the last kernel for defects that the
+    newest run shows: ANY, or empty for the kernel of this run. Other defects were introduced or fixed between the runs."""
+
+    first: str = ""
+    last: str = ""
+
+    def __post_init__(self) -> None:
+        for option, end in (("--from", self.first), ("--to", self.last)):
+            if end not in ("", ANY) and not _KERNEL.fullmatch(end):
+                raise UserError(f"{option} {end!r} is not a kernel version such as 6.12, nor {ANY}")
+
+    def span(self, kernels: Sequence[str], tested: Sequence[str]) -> str:
+        """Returns the range of a waiver for a defect of these kernels of all `tested` kernels, in YAML; empty if it has no
+        limit."""
+        if not kernels:
+            return ""
+        ends = {"from": kernels[0], "to": kernels[-1]}
+        if self.first and kernels[0] == tested[0]:
+            ends["from"] = self.first
+        if self.last and kernels[-1] == tested[-1]:
+            ends["to"] = self.last
+        fields = [f"{key}: {as_yaml(end)}" for key, end in ends.items() if end != ANY]
+        return f", kernel: {{{', '.join(fields)}}}" if fields else ""
+
+    def check(self, run: Run) -> None:
+        """Raises UserError if the range does not have the kernel of the run."""
+        first, last = ("" if end == ANY else end for end in (self.first, self.last))
+        if not WaiverScope("", first, last).has_kernel(run.header):
+            kernel = run.header["env"].get("kernel", "?")
+            raise UserError(f"kernel {kernel} of {run.name} is not in the range of --from and --to")
 
 
 @dataclass(frozen=True)
@@ -274,12 +311,16 @@ class Run:
         return ".".join(map(str, version(str(self.header["env"].get("kernel", "")))[:2]))
 
 
+_OF_RUNS = KernelRange()
+
+
 def waivers_text(
     runs: Sequence[Run],
     owner: str,
     issue: str,
     expires: date,
     fingerprints: Sequence[str] = (),
+    kernels: KernelRange = _OF_RUNS,
 ) -> str:
     """Returns the text of a file of waivers: one for each defect of each driver, the most severe defect first. With
     `fingerprints`, or their first digits, only for these defects; raises UserError if no run has one of them."""
@@ -287,6 +328,7 @@ def waivers_text(
     missing = dict.fromkeys(wanted)
     by_driver: dict[str, list[tuple[Run, list[Defect]]]] = {}
     for run in runs:
+        kernels.check(run)
         # so that waived symptoms count for the severity, too
         raw: list[ResultRecord] = [
             {**record, "effective": record["verdict"]} for record in run.results
@@ -307,11 +349,11 @@ def waivers_text(
     ]
     lines += [
         "# A waiver covers the kernels from `from` to `to`, both included (7.2 includes every 7.2.x), and no other: on the next",
-        "# release its violations count again, and the run names the waiver. Name a run of that release too, or change `to`.",
+        "# release its violations count again, and the run names the waiver. Name a run of that release too, or give --to.",
     ]
     blocks: list[list[str]] = []
     for of_driver in by_driver.values():
-        blocks += _of_driver(of_driver, owner, issue, expires)
+        blocks += _of_driver(of_driver, owner, issue, expires, kernels)
     return (
         "\n".join(
             [
@@ -338,6 +380,7 @@ def _of_driver(
     owner: str,
     issue: str,
     expires: date,
+    kernels: KernelRange,
 ) -> Iterator[list[str]]:
     by_driver: list[list[tuple[Run, Defect]]] = []
     for run, defects in of_runs:
@@ -346,7 +389,7 @@ def _of_driver(
             by_driver = [seen for seen in by_driver if seen not in same]
             by_driver.append([pair for seen in same for pair in seen] + [(run, defect)])
     for seen in sorted(by_driver, key=_rank):
-        yield list(_lines_of([run for run, _ in of_runs], seen, owner, issue, expires))
+        yield list(_lines_of([run for run, _ in of_runs], seen, owner, issue, expires, kernels))
 
 
 def _is_among(defect: Defect, seen: Sequence[tuple[Run, Defect]]) -> bool:
@@ -366,9 +409,13 @@ def _lines_of(
     owner: str,
     issue: str,
     expires: date,
+    kernel_range: KernelRange,
 ) -> Iterator[str]:
     worst = min((defect for _, defect in seen), key=lambda defect: defect.severity.rank)
-    kernels = sorted({run.kernel for run, _ in seen if run.kernel}, key=version)
+    kernels, tested = (
+        sorted({run.kernel for run in of if run.kernel}, key=version)
+        for of in ([run for run, _ in seen], runs)
+    )
     cases = list(dict.fromkeys(case for _, defect in seen for case in defect.cases))
     yield f"  - defect: {as_yaml(worst.fingerprint)}"
     also = sorted(
@@ -378,11 +425,7 @@ def _lines_of(
     if also:
         yield f"    also: [{', '.join(map(as_yaml, also))}]"
     yield f"    title: {as_yaml(worst.title)}"
-    if kernels:
-        span = f", kernel: {{from: {as_yaml(kernels[0])}, to: {as_yaml(kernels[-1])}}}"
-    else:
-        span = ""
-    yield f"    where: {{driver: {as_yaml(runs[0].driver)}{span}}}"
+    yield f"    where: {{driver: {as_yaml(runs[0].driver)}{kernel_range.span(kernels, tested)}}}"
     yield f"    observed: {{severity: {as_yaml(worst.severity.label)}}}"
     yield f"    issue: {as_yaml(issue.replace(FINGERPRINT, worst.fingerprint))}"
     yield f"    owner: {as_yaml(owner)}"
