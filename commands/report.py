@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 FORMATS = ("html", "junit", "ktap", "markdown", "summary", "tmt")
 # The names of the reports that every run writes next to its results.
 BESIDE = ("summary", "junit", "html")
+# The formats that list first what is new against an earlier run.
+_WITH_NEWS = ("html", "markdown")
 _PAGE = "report.html"
 
 
@@ -56,7 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "with --history: a page for each rule, each defect and each night, and badges, in an empty directory or an "
         "earlier site, whose files are replaced or removed",
     )
-    add(parser, "--against RUN", "for html: list first what is new against this earlier run")
+    add(
+        parser,
+        "--against RUN",
+        "for html and markdown: list first what is new against this earlier run",
+    )
     add(parser, "--format", "the format (default: html)", choices=FORMATS, default="html")
     add(
         parser,
@@ -115,10 +121,10 @@ def _of_history(arguments: argparse.Namespace) -> int:
 def _novelty(runs: Sequence[Digest], arguments: argparse.Namespace) -> Novelty | None:
     if arguments.against is None:
         return None
-    if len(runs) > 1 or arguments.format != "html":
+    if len(runs) > 1 or arguments.format not in _WITH_NEWS:
         raise UserError(
-            "--against is for the page of one run",
-            hint="give one run and no other format",
+            "--against is for one run, as html or markdown",
+            hint="give one run, or leave out --against",
         )
     from reports.novelty import novelty  # imported late: only --against needs it
 
@@ -126,7 +132,7 @@ def _novelty(runs: Sequence[Digest], arguments: argparse.Namespace) -> Novelty |
 
 
 def _rendered(name: str, runs: Sequence[Digest], news: Novelty | None) -> bytes:
-    if name == "html":
+    if name in _WITH_NEWS:
         page: str = renderer(name).render(runs, news)
         return page.encode()
     report: str | bytes = renderer(name).render(runs)

@@ -225,7 +225,7 @@ def _run(
             )
         recording = Recording(run, file, progress, file.cut_back(before))
         try:
-            _supervise(recording, progress, out, beside_library=durable)
+            _supervise(recording, progress, out, earlier, beside_library=durable)
         except UserError:
             if recording.done:  # the records before the failure, such as a full disk, are intact
                 print(summary(read(out), out, level=arguments.level))
@@ -269,8 +269,15 @@ def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
     ResultsFile(out / FILE_NAME, carry_on=resumed).close()
 
 
-def _supervise(recording: Recording, progress: Progress, out: Path, beside_library: bool) -> None:
-    """Runs the cases. `beside_library` is whether the library under test runs on this host."""
+def _supervise(
+    recording: Recording,
+    progress: Progress,
+    out: Path,
+    earlier: Digest | None,
+    beside_library: bool,
+) -> None:
+    """Runs the cases. The reports of an interrupted run list first what is new against `earlier`. `beside_library` is
+    whether the library under test runs on this host."""
     run = recording.run
     if beside_library:
         from commands.cli import loaded  # imported late: runs in the guest do not need it
@@ -283,7 +290,7 @@ def _supervise(recording: Recording, progress: Progress, out: Path, beside_libra
         Supervisor(recording, out / "console.log").run(*run.target.starts, again=again)
     except KeyboardInterrupt as end:
         progress.clear()
-        end.args = (_kept(out, len(recording.done), len(run.cases)),)
+        end.args = (_kept(out, len(recording.done), len(run.cases), progress.level, earlier),)
         raise
 
 
@@ -322,10 +329,17 @@ def _reported(
     return judged.summary.status
 
 
-def _kept(out: Path, done: int, total: int) -> str:
-    """Writes the reports of an interrupted run. Returns a text about the results and about resuming the run."""
+def _kept(
+    out: Path, done: int, total: int, level: int = NORMAL, earlier: Digest | None = None
+) -> str:
+    """Writes the reports of an interrupted run; prints the summary if an `earlier` run is given. Returns a text about the
+    results and about resuming the run."""
     if not done:
         return f"no case has a result yet; {command('run', '--resume', out)} starts the run again"
-    report.write_beside(out)
+    run = read(out)
+    news = novelty(run, earlier)
+    report.write_beside(out, run, news)
+    if news:
+        print(summary(run, out, level=level, news=news))
     results = f"{done} of {total} results and their report are in {out}"
     return f"{results}; {command('run', '--resume', out)} runs the remaining cases"

@@ -1,6 +1,8 @@
 """Writes GitHub Markdown for the summary of a CI job: the conclusion, the stack and the defects. Every text of a
 results file is passed through `escaped` or, if the text is shown as code, through `code`."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Sequence
 
@@ -9,6 +11,7 @@ from conformance.model.verdict import OF_RULES, Verdict
 from conformance.results.rule_conclusions import LEFT_OPEN, OFFERED
 from reports import evidence
 from reports.digest import Digest
+from reports.novelty import Novelty
 from reports.text import format_rules
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$^=/\"'])")
@@ -16,11 +19,12 @@ _MOST_CASES = 12  # the most cases that are shown for a defect
 _MOST = 50  # the most defects that are shown, because the size of a job's summary is limited
 
 
-def render(runs: Sequence[Digest]) -> str:
-    return "".join(f"{section}\n\n" for run in runs for section in _sections(run))
+def render(runs: Sequence[Digest], news: Novelty | None = None) -> str:
+    """Returns the text of the runs; with `news`, what is new in the only run against an earlier run comes first."""
+    return "".join(f"{section}\n\n" for run in runs for section in _sections(run, news))
 
 
-def _sections(run: Digest) -> Iterator[str]:
+def _sections(run: Digest, news: Novelty | None) -> Iterator[str]:
     if run.summary.concluded.conforms:
         sign = "✅"
     elif run.summary.status == 1:
@@ -28,6 +32,8 @@ def _sections(run: Digest) -> Iterator[str]:
     else:
         sign = "⚠️"
     yield f"## {sign} rdma-cts: {escaped(run.summary.conclusion)}"
+    if news:
+        yield from _news(news)
     if run.summary.headline:
         yield escaped(run.summary.headline)
     yield f"{escaped(run.environment.name)}, rdma-core {escaped(str(run.header['env'].get('rdma_core', '?')))}"
@@ -37,6 +43,9 @@ def _sections(run: Digest) -> Iterator[str]:
     if problems := run.summary.waiver_lines:
         yield "\n".join(f"- waiver: {escaped(str(problem))}" for problem in problems)
     defects = run.violations.open_defects
+    if news:
+        new = [item.defect for item in news.new]
+        defects = tuple(sorted(defects, key=lambda defect: defect not in new))
     if defects:
         yield "\n".join(_table(defects[:_MOST]))
         if evidence.has_points(run):
@@ -51,6 +60,19 @@ def _sections(run: Digest) -> Iterator[str]:
             f"- {escaped(section.title)} ({escaped(format_rules(section.rules))})"
             for section in of_stack
         )
+
+
+def _news(news: Novelty) -> Iterator[str]:
+    """Yields what is new by kind, then what is gone, and the comparison of the cases."""
+    yield escaped(news.sentence)
+    for kind, items in news.by_kind.items():
+        yield f"### {escaped(kind)}"
+        yield "\n".join(
+            f"- {item.defect.severity.label}: {code(item.defect.fingerprint)} {escaped(item.title)}"
+            for item in items
+        )
+    if hints := list(news.hints()):
+        yield "\n".join(f"- {escaped(hint)}" for hint in hints)
 
 
 def _verdicts(run: Digest) -> Iterator[str]:

@@ -96,6 +96,11 @@ class Novelty:
         ]
 
     @property
+    def _has_other_tables(self) -> bool:
+        runs = (self.comparison.old, self.comparison.new)
+        return len({run.environment.tables_sha256 for run in runs}) > 1
+
+    @property
     def sentence(self) -> str:
         gone = len(self.comparison.defects[GONE])
         counts = {kind: len(items) for kind, items in self.by_kind.items() if kind != _APART}
@@ -110,15 +115,25 @@ class Novelty:
         return "; ".join(parts)
 
     def hints(self) -> Iterator[str]:
-        """Yields a line for each defect that is gone, and one about cases that have regressed, which may belong to a
-        defect of both runs."""
+        """Yields the numbers of cases if the tables differ, a line for each defect that is gone, and one about cases that
+        have regressed, which may belong to a defect of both runs."""
+        if self._has_other_tables:
+            old, new = (
+                {record["case"] for record in run.results}
+                for run in (self.comparison.old, self.comparison.new)
+            )
+            both = format_count(len(old & new), "case")
+            yield (
+                f"the tables differ: {both} in both runs are compared; {len(new - old):,} only in this run and "
+                f"{len(old - new):,} only in {self.name} are not"
+            )
         for defect in self.comparison.defects[GONE]:
             yield f"gone: {defect.fingerprint} {defect.title}"
         regressed = [change for change in self.comparison.of(REGRESSED) if not change.points]
         if regressed:
             runs = (self.comparison.old, self.comparison.new)
             words: list[object] = [run.path for run in runs]
-            if len({run.environment.tables_sha256 for run in runs}) > 1:
+            if self._has_other_tables:
                 words.append("--unlike-tables")
             listing = command("compare", *words)
             yield f"{format_count(len(regressed), 'case')} regressed: {listing} lists the cases"

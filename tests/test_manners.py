@@ -24,6 +24,7 @@ from conformance.results import folder as run_folders
 from conformance.results.records import read_written
 from conformance.tables.suite import ROOT
 from launched import ended
+from reports.digest import read
 from samples import footer_of, laid, numbered, recorded, result, user_error, written
 
 COMMAND = (sys.executable, "-m", "commands")
@@ -243,6 +244,16 @@ def test_an_interrupted_run_names_its_results_and_has_reports(run):
     rest = f"./rdma-cts run --resume {run} runs the remaining cases"
     assert said == f"60 of 70 results and their report are in {run}; {rest}"
     assert {"report.html", "junit.xml", "summary.json"} < {path.name for path in run.iterdir()}
+
+
+def test_an_interrupted_run_lists_first_what_is_new_against_the_earlier_run(tmp_path, capsys):
+    failed = [result(case, "FAIL") for case in numbered(2).cases]
+    run = written(recorded(failed, complete=False), tmp_path / "run")
+    old = written(recorded([result(numbered(1).cases[0])]), tmp_path / "old")
+    said = kept_text(run, 2, 7, earlier=read(old))
+    assert said.startswith("2 of 7 results and their report are in")
+    assert f"1 defect new against {old}" in capsys.readouterr().out
+    assert f"1 defect new against {old}" in (run / "report.html").read_text()
 
 
 ENDED = """

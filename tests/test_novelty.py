@@ -10,7 +10,9 @@ import pytest
 
 from commands.__main__ import main
 from conformance.model.verdict import VIOLATIONS
+from reports.comparison import compare
 from reports.digest import Digest, digest, read
+from reports.markdown import escaped
 from reports.novelty import Novelty, known_in, novelty
 from reports.terminal import QUIET, Progress, summary
 from samples import numbered, recorded, result
@@ -120,10 +122,42 @@ def test_a_run_that_was_compared_does_not_ask_for_a_comparison(forky):
     assert "next: ./rdma-cts explain" in summary(forky, RUNS, news=novelty(forky, forky))
 
 
+def test_a_run_of_other_tables_is_compared_by_the_cases_of_both():
+    first, *cases = numbered(6).cases
+    old = recorded(
+        [result(case) for case in (first, *cases[:2])], suite={"tables_sha256": "a" * 64}
+    )
+    new = recorded([result(case) for case in cases], suite={"tables_sha256": "b" * 64})
+    runs = [digest(run.shown(), Path()) for run in (old, new)]
+    news = novelty(runs[1], runs[0])
+    assert news
+    (line,) = news.hints()
+    assert line.startswith(
+        "the tables differ: 2 cases in both runs are compared; 3 only in this run"
+    )
+    assert line.endswith("and 1 only in . are not")
+    assert not any("tables" in hint for hint in Novelty(compare(runs[0], runs[0])).hints())
+
+
+def test_markdown_against_an_earlier_run_begins_with_what_is_new(tmp_path, capsys, forky):
+    shutil.copy(RUNS / "forky.jsonl", tmp_path / "results.jsonl")
+    against = ("--against", str(RUNS / "trixie.jsonl"))
+    assert main(["report", str(tmp_path), *against, "--format", "markdown"]) == 0
+    said = capsys.readouterr().out
+    news = against_trixie(forky)
+    new = [item.defect.fingerprint for item in news.new]
+    first, _, rest = said.partition("| severity |")
+    assert new
+    assert list(re.findall(r"`([0-9a-f]{12})`", first)) == new
+    assert set(re.findall(r"`([0-9a-f]{12})`", rest)[: len(new)]) == set(new)
+    assert escaped(news.sentence) in first
+
+
 def test_the_page_against_an_earlier_run_is_of_one_run(tmp_path):
     shutil.copy(RUNS / "forky.jsonl", tmp_path / "results.jsonl")
     arguments = ["report", str(tmp_path), "--against", str(RUNS / "trixie.jsonl")]
     assert main(arguments) == 0
     assert "not new against" in (tmp_path / "report.html").read_text()
-    assert main([*arguments, "--format", "markdown"]) == 2
+    assert main([*arguments, "--format", "junit"]) == 2
+    assert main([*arguments, str(RUNS / "trixie.jsonl")]) == 2
     assert main(["run", "--against", str(tmp_path / "absent")]) == 2

@@ -18,10 +18,11 @@ from conformance.errors import UserError
 from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, encode, read_written
 from conformance.run_options import RunOptions
-from conformance.supervision import TRIES, Worker, WorkerEnd, session, worker
+from conformance.supervision import TRIES, Worker, WorkerEnd, session, slow_cases, worker
 from conformance.tables.suite import load_suite
 from fixtures.system.host import HostWorker
 from kinds import Patch
+from patience import await_true
 from project import QUIET_VERDICTS, Project
 from samples import footer_of, header, user_error
 
@@ -38,6 +39,38 @@ def test_lines_of_a_valid_worker_are_recorded(stage):
     assert stage.audience.total == 4
     assert stage.audience.taken == IDS
     assert stage.audience.reasons == []
+
+
+def test_a_case_that_takes_long_is_named_with_its_time(stage, monkeypatch):
+    monkeypatch.setattr(slow_cases, "SLOW_S", 0.0)
+    monkeypatch.setattr(slow_cases, "_PERIOD_S", 0.001)
+    at = encode({"type": "progress", "case": IDS[1], "point": "addr=buf"})
+
+    def slow() -> Iterator[bytes]:
+        yield from ran(0)
+        yield start(1)
+        await_true(lambda: any(IDS[1] in line for line in stage.audience.said))
+        yield at
+        await_true(lambda: any("addr=buf" in line for line in stage.audience.said))
+        yield passed(1)
+        stage.audience.said.clear()
+        yield from ran(2, 3)[1:]
+
+    assert verdicts(stage.play(slow())) == ["PASS"] * 4
+    assert not any(IDS[1] in line for line in stage.audience.said)
+
+
+def test_a_slow_case_is_named_after_each_doubling_of_its_time(monkeypatch):
+    now = [0.0]
+    said: list[str] = []
+    monkeypatch.setattr(slow_cases, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    slow = slow_cases.SlowCases(said.append)
+    slow.begin("reg_mr/a/b")
+    for second in range(0, 300, 5):
+        now[0] = second
+        slow.tell()
+    times = [line.removeprefix("  reg_mr/a/b has been running for ") for line in said]
+    assert times == ["30 s", "60 s", "120 s", "240 s"]
 
 
 def test_a_worker_that_dies_in_a_case_affects_only_that_case(stage):

@@ -39,6 +39,7 @@ from conformance.results.waivers import with_effective
 from conformance.results.writer import ResultsFile
 from conformance.supervision.examiner import Examiner, bounded_log, loss_of
 from conformance.supervision.run import Run
+from conformance.supervision.slow_cases import SlowCases
 from conformance.supervision.violations import Violation, drawn, violations
 from conformance.supervision.worker import Listener, WorkerEnd
 from conformance.tables.suite import VERSION
@@ -62,6 +63,7 @@ class Recording:
         """Records are written to `file`; `prior` are the records of earlier sessions of a resumed run."""
         self.run = run
         self.listener = listener
+        self.slow = SlowCases(listener.say)
         self.cases = {case.id: case for case in run.cases}
         self.header: HeaderRecord | None = prior.header if prior else None
         self.header_received = False

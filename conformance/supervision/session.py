@@ -84,7 +84,10 @@ class Session:
         """Reads lines and records results until the worker ends or `until` returns true. Kills a worker whose deadline
         has passed. Raises UserError if a record cannot be written, or if a worker runs on a different stack than the
         run and the recording has received no header before."""
-        self._listen(until)
+        try:
+            self._listen(until)
+        finally:
+            self._recording.slow.end(self._latest)
         with self._crew.changed:
             if not self._crew.stopped:
                 self._decide_suspect(explained=())
@@ -224,6 +227,7 @@ class Session:
         elif record["type"] == "progress":
             if record["case"] == self._in_flight and record != self._last_progress:
                 self._last_progress = record
+                self._recording.slow.reach(record["case"], record["point"])
                 self._changes += 1
         elif record["type"] == "start":
             self._handle_start(record)
@@ -259,6 +263,7 @@ class Session:
             self._logged.update(self._worker.alarms())  # before the first case
         self._store_duration()
         self._latest, self._begun = case, time.monotonic()
+        self._recording.slow.begin(case)
         self._in_flight = case
         self._last_progress = None
         self._recording.case_started(record)
@@ -281,6 +286,7 @@ class Session:
     def _done(self, case: str) -> None:
         self._changes += 1
         self.progress = True
+        self._recording.slow.end(case)
         if case == self._in_flight:
             self._in_flight = ""
         self._store_duration()
@@ -356,6 +362,7 @@ class Repetition:
     def __init__(self, cases: Mapping[str, Case], recording: Recording) -> None:
         self.cases = cases
         self.run: Run = recording.run
+        self.slow = recording.slow
         self.examiner = recording.examiner
         self.done: dict[str, ResultRecord] = {}
         self.took: dict[str, float] = {}

@@ -32,12 +32,16 @@ class Supervisor:
         self._refused = False  # a worker has reported that it cannot run any case
 
     def run(self, *starts: Start, again: Sequence[Start] = ()) -> FooterRecord:
-        """Runs every case, in as many workers as necessary. Records and returns the footer.
+        """Runs every case, in as many workers as necessary. Records and returns the footer. Names cases that take long.
 
         Each of `starts` starts one worker at a time. Each of `again` starts a worker in which violations are repeated;
         without `again`, or if cases have no result, violations are not confirmed. Raises UserError if no worker could
         be started or sent a header, if none could run a case, or if the first worker's stack differs from the run's.
         """
+        with self._recording.slow.watched():
+            return self._run(starts, again)
+
+    def _run(self, starts: Sequence[Start], again: Sequence[Start]) -> FooterRecord:
         began = time.monotonic()
         recording = self._recording
         durations = recording.run.durations
