@@ -154,6 +154,19 @@ def test_a_program_keeps_only_the_steps_up_to_the_violation():
     assert len(steps) <= number + 1
 
 
+def test_a_program_uses_an_object_no_more_that_the_device_should_not_have_released():
+    programs_made, _ = programs()
+    guarded = {id_: one for id_, one in programs_made.items() if "_gone)" in one.text}
+    assert "dereg_mr/bound_windows/type-1" in guarded
+    for id_, program in guarded.items():
+        for name in re.findall(r"if \((\w+)_gone\)", program.text):
+            # the error of this object's release, and not that of a later call
+            assert re.search(
+                rf"error = \w+_(?:dereg_mr|dealloc_mw)\({name}\);(?:(?!error = )[^§])*\b{name}_gone = !error;",
+                program.text,
+            ), id_
+
+
 def test_the_program_of_a_kernel_warning_mentions_the_kernels_log():
     deallocated = [row for row in ROWS if row.when.call == "ibv_dealloc_mw" and not row.before]
     case = next(program for program in deallocated if program.when.then.outcome == "success")

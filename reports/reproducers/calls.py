@@ -194,7 +194,6 @@ def dereg(writer: Writer, step: Step) -> None:
     _check_return(writer, step, condition, should)
     if which == "invented":
         writer.say_if("error", f"{variable}->handle = handle;")
-    writer.released.add(name)
 
 
 def rereg(writer: Writer, step: Step) -> None:
@@ -303,7 +302,6 @@ def dealloc_mw(writer: Writer, step: Step) -> None:
     writer.names.value(name, "rkey", f"{variable}_key")
     writer.assign("error", f"ibv_dealloc_mw({variable})")
     _check_return(writer, step, *required(step))
-    writer.released.add(name)
 
 
 def bind_call(writer: Writer, step: Step) -> str:

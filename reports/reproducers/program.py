@@ -2,7 +2,7 @@
 main() with the steps of the case."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.model.capability import BY_SYMBOL, ODP_OPERATIONS, PRECONDITIONS, on_demand
@@ -20,6 +20,7 @@ from reports.reproducers.wire_program import WireScript, is_wire
 from reports.reproducers.writer import Inexpressible, Writer
 
 MOST_LINES = 250
+_RELEASING = ("ibv_dereg_mr", "ibv_dealloc_mw")
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9]+")
 # The exit statuses of a program.
 KEPT, VIOLATED, NOT_SET_UP, NOT_SUPPORTED = 0, 1, 2, 77
@@ -215,17 +216,33 @@ def _afterwards(writer: Writer) -> None:
         writer.say(f"int refused = {refused};")
     if product and when.then.outcome != "refused":
         writer.say_if(f"!{identifier(product)}", "return violations != 0;")
-    ended = False
-    for step in case.afterwards:
-        names = {str(step.arguments.get(key)) for key in ("mr", "mw")}
-        if names & writer.released and not ended and when.then.outcome != "success":
-            writer.say_if("!error", "return violations != 0;")
-            ended = True
+    gone = _gone(writer, when, case.afterwards)
+    for number, step in enumerate(case.afterwards, 1):
+        for name in sorted(_objects(step) & gone):
+            writer.say_if(f"{identifier(name)}_gone", "return violations != 0;")
+            gone.remove(name)
         if step.then.after:
             with writer.block("refused" if step.then.after == "refused" else "!refused"):
                 _step(writer, step, "afterwards")
         else:
             _step(writer, step, "afterwards")
+            gone |= _gone(writer, step, case.afterwards[number:])
+
+
+def _objects(step: Step) -> set[str]:
+    return {str(step.arguments[key]) for key in ("mr", "mw") if key in step.arguments} - {NULL}
+
+
+def _gone(writer: Writer, step: Step, later: Sequence[Step]) -> set[str]:
+    """Returns the objects that later steps use, and that this step releases if the device does not refuse it. A
+    variable of the program remembers for each whether it did."""
+    if step.call not in _RELEASING or step.then.outcome == "success":
+        return set()
+    used = set().union(*map(_objects, later))
+    names = _objects(step) & used
+    for name in sorted(names):
+        writer.assign(f"{identifier(name)}_gone", "!error")
+    return names
 
 
 def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:

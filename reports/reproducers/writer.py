@@ -38,7 +38,6 @@ class Writer:
         self.largest = 0  # the maximum number of bytes that an operation of the program transfers
         self.area: tuple[str, str] | None = None
         self.made: set[str] = set()  # the names of objects that calls of the case have created
-        self.released: set[str] = set()
         # the window of each bind of type 2, by the name of the request
         self.posted: dict[str, str] = {}
         # the line that declares a variable for later steps, by name
