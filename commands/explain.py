@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser, "--dispute", "write the text with which you dispute the violation (docs/dispute.md)"
     )
+    add(parser, "--all", "leave out no line of the kernel's log and no case of a defect")
     verbs.add_dialect(parser)
     add_cases_argument(parser)
 
@@ -59,19 +60,29 @@ def execute(arguments: argparse.Namespace) -> int:
         show(dispute(*violation_about(word, run)))
         return 0
     if FINGERPRINT.fullmatch(word):
-        show(of_defect(*defect_of(word, run, "--run")))
+        show(of_defect(*defect_of(word, run, "--run"), arguments.all))
         return 0
     rule = next((id_ for id_ in suite.registry if id_.upper() == word.upper()), None)
     if rule:
         lines = of_rule(suite, suite.registry[rule], run)
     else:
-        lines = of_case(suite, _case(suite, word, run), run)
+        lines = of_case(suite, _case(suite, word, run), run, arguments.all)
     show(lines)
     return 0
 
 
 def _case(suite: Suite, word: str, run: Digest | None) -> Case:
-    case_here = suite.find(word)
+    try:
+        case_here = suite.find(word)
+    except UserError:
+        if run and any(
+            word == symptom.name for of in run.violations.symptoms.values() for symptom in of
+        ):
+            raise UserError(
+                f"{run.path} was made with other tables; the present tables do not have the point {word}",
+                hint="explain FINGERPRINT shows the violation of a defect as it was recorded",
+            ) from None
+        raise
     if case_here is None:
         if run and any(record["case"] == word.partition(POINT)[0] for record in run.results):
             raise UserError(

@@ -65,8 +65,12 @@ def _mails(findings: Sequence[Finding], runs: Sequence[Run], suite: Suite, out: 
     folder = out / FOLDER
     make_directory(folder, within=out)
     for finding in findings:
-        text = mail_of(finding, runs, suite)
-        write_atomically(folder / f"{Path(finding.file).stem}.txt", text.encode(), within=out)
+        made = mail_of(finding, runs, suite)
+        name = folder / Path(finding.file)
+        write_atomically(name.with_suffix(".txt"), made.text.encode(), within=out)
+        if made.attached:
+            write_atomically(name, made.attached.text.encode(), within=out)
+            write_atomically(name.with_suffix(".py"), made.attached.script.encode(), within=out)
     print(f"{folder}: {format_count(len(findings), 'text')}")
     return 0
 

@@ -126,15 +126,12 @@ def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, s
         by_id.setdefault(page.known_as(finding.defect), finding)
     for id_, finding in by_id.items():
         if id_ in papers:
-            if finding.program:
-                program = finding.program.text
-            else:
-                program = ""
             papers[id_] = replace(
                 papers[id_],
-                program=program,
+                program=finding.program.text if finding.program else "",
+                script=finding.program.script if finding.program else "",
                 why_not=finding.why_not,
-                letter=mail_of(finding, runs, suite),
+                letter=mail_of(finding, runs, suite).text,
             )
     return papers
 

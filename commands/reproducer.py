@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -89,19 +90,21 @@ def execute(arguments: argparse.Namespace) -> int:
         return 0
     symptoms = _symptoms(arguments.id, run, suite)
     name = symptoms[0].name if symptoms else arguments.id
-    if suite.find(name) is None:
-        raise _unknown(name, suite, run if symptoms else None)
+    if not symptoms and suite.find(name) is None:
+        raise _unknown(name, suite, None)
+    if symptoms and not arguments.mail and not _has(suite, name):
+        raise _unknown(name, suite, run)
     if arguments.mail:
         if run is None or not symptoms:
             raise UserError(
                 f"no run has a violation of {name}",
                 hint="give the run with --run RUN",
             )
-        script = ""
-        text = mail(symptoms, run, suite, basis, [read(other) for other in arguments.others])
+        written = mail(symptoms, run, suite, basis, [read(other) for other in arguments.others])
+        text, script, notes = written.text, "", written.notes
     else:
         name, program = _program(name, symptoms, suite, basis)
-        text, script = program.text, program.script
+        text, script, notes = program.text, program.script, ()
     out = arguments.out or (STANDARD_OUTPUT if arguments.mail else _FILE)
     if arguments.out is None and has_other_content(out, text.encode()):
         raise UserError(
@@ -113,8 +116,9 @@ def execute(arguments: argparse.Namespace) -> int:
         _write_script(out, script)
     built = f"cc {shlex.quote(str(out))} -libverbs && ./a.out"
     what = f"show {name}" if symptoms else f"do what {name} does, without a recorded violation"
-    written = f"{out}: {text.count(chr(10))} lines that {what}; {built}"
-    write_out(out, text.encode(), f"text: {out}" if arguments.mail else written)
+    told = f"{out}: {text.count(chr(10))} lines that {what}; {built}"
+    write_out(out, text.encode(), f"text: {out}" if arguments.mail else told)
+    show((f"note: {note}" for note in notes), sys.stderr)
     return 0
 
 

@@ -3,21 +3,19 @@ row or the observation is wrong, or whether the violation is known. docs/dispute
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from conformance.defects import Defect, Severity, Symptom
-from conformance.defects.severity import IN_PRIVATE
+from conformance.defects import Defect, Symptom, severity_of
 from conformance.errors import UserError, command, format_count
 from conformance.model.verdict import VIOLATIONS
 from conformance.results.conclusions import verdict_on
 from reports.digest import Digest
-from reports.evidence import expected, location
+from reports.evidence import calls, expected, location
 from reports.explanations import ENTRIES, FINGERPRINT, defect_of
 from reports.terminal import device_line
 from reports.text import kinds_of, without_packets
 from reports.upstream import upstream
 
-_REMOTE = (Severity.REMOTE_CRASH, Severity.REMOTE_MEMORY)
 _CLAIMS = """
 Keep the paragraph that is true, complete it, and delete the others.
 
@@ -42,28 +40,34 @@ def violation_about(word: str, run: Digest | None) -> tuple[Defect, Symptom, Dig
         raise UserError(f"no run has a violation of {word}", hint="give the run with --run RUN")
     if FINGERPRINT.fullmatch(word):
         defect, run = defect_of(word, run, "--run")
-        text_of = run.violations.repetitions.text_of
-        repeated = [symptom for symptom in defect.symptoms if text_of(symptom.case)]
-        weight = ("must", "should", "may").index
-        shown = min(repeated, key=lambda of: weight(of.record["level"]), default=defect.first)
-        return defect, shown, run
+        worst = severity_of(defect.first)
+        return defect, _best([of for of in defect.symptoms if severity_of(of) is worst], run), run
     for defect in run.violations.defects:
-        for symptom in defect.symptoms:
-            if word in (symptom.name, symptom.case) or word.upper() in map(
-                str.upper, symptom.rules
-            ):
-                return defect, symptom, run
+        about = [
+            symptom
+            for symptom in defect.symptoms
+            if word in (symptom.name, symptom.case) or word.upper() in map(str.upper, symptom.rules)
+        ]
+        if about:
+            return defect, _best(about, run), run
     raise UserError(
         f"{run.path} has no violation of {word}", hint="only a violation can be disputed"
     )
 
 
+def _best(symptoms: Sequence[Symptom], run: Digest) -> Symptom:
+    """Returns a violation that was repeated, if one was, and of the rule with the most weight."""
+    repeated = list(filter(run.violations.repetitions.text_about, symptoms))
+    weight = ("must", "should", "may").index
+    return min(repeated, key=lambda of: weight(of.record["level"]), default=symptoms[0])
+
+
 def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     """Yields the lines of the text."""
     rules = ", ".join(symptom.rules)
-    if defect.severity in _REMOTE:
-        yield "A remote peer can trigger this. Do not send this text, the run or a program to a public place:"
-        yield f"report it {IN_PRIVATE}."
+    if advice := defect.severity.advice:
+        yield "A remote peer can trigger this. Do not send this text, the run or a program to a public place."
+        yield advice
         yield ""
     yield "To: the maintainers of the suite (an issue in the repository from which you have it)"
     yield f"Subject: rdma-cts: {symptom.verdict} of {rules} is disputed: {defect.title}"
@@ -85,7 +89,7 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     yield ""
     yield from _steps(symptom)
     yield f"observed:  {without_packets(symptom.line)[0]}"
-    yield f"repeated:  {_repeated(symptom, run) or _others(defect, run)}"
+    yield f"repeated:  {run.violations.repetitions.text_about(symptom) or _others(defect, run)}"
     yield ""
     yield from _rules(symptom, run)
     where = run.path
@@ -119,19 +123,11 @@ def _alike(defect: Defect, symptom: Symptom, run: Digest) -> str:
     return "; ".join(clauses)
 
 
-def _repeated(symptom: Symptom, run: Digest) -> str:
-    """Returns whether this violation was confirmed; for a point, that of the point and not of its sweep."""
-    repetitions = run.violations.repetitions
-    if symptom.point:
-        return repetitions.text_at(symptom.case, symptom.point)
-    return repetitions.text_of(symptom.case)
-
-
 def _others(defect: Defect, run: Digest) -> str:
-    """Returns that the violation was not repeated, and how many other cases of its defect were."""
-    others = sum(bool(run.violations.repetitions.text_of(case)) for case in defect.cases)
+    """Returns that the violation was not repeated, and how many others of its defect were."""
+    others = sum(map(bool, map(run.violations.repetitions.text_about, defect.symptoms)))
     if others:
-        return f"no, but {format_count(others, 'other case')} of this defect"
+        return f"no, but {format_count(others, 'other violation')} of this defect"
     return "no"
 
 
@@ -141,14 +137,15 @@ def _steps(symptom: Symptom) -> Iterator[str]:
         yield f"given:     {line}"
     for line in set_up["before"]:
         yield f"before:    {line}"
-    if symptom.call != symptom.record["call"] and not symptom.deviation:
-        yield f"before:    {symptom.record['call']}"
-    call, packets = without_packets(symptom.call)
+    judged, *later = calls(symptom)
+    call, packets = without_packets(judged)
     yield f"call:      {call}"
     for number, event in enumerate(packets, 1):
         yield f"{number:>9}. {event}"
     for kind, meaning in kinds_of(packets):
         yield f"           {kind}: {meaning}"
+    for line in later:
+        yield f"then:      {line}"
     if required := expected(symptom):
         yield f"expected:  {required}"
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from conformance.defects import Symptom, answering_of, severity_of
-from conformance.defects.symptom import fault_of, verb_of
+from conformance.defects.symptom import fault_of, later_steps, verb_of
+from conformance.errors import format_count
 from conformance.model.printable import plain
 from conformance.model.record import Deviation, ResultRecord, SetUp
 from conformance.model.verdict import VIOLATIONS, Verdict
@@ -21,7 +22,8 @@ from conformance.results import points
 from conformance.results.conclusions import format_points
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
 from reports.digest import Digest
-from reports.text import flat
+from reports.kernel_log import decisive
+from reports.text import flat, kinds_of, without_packets
 
 POINT = (
     "A point is one combination of arguments in a case that tries all combinations. The commands explain and run --only"
@@ -39,16 +41,17 @@ def has_points(run: Digest) -> bool:
     return any(record["space"] for record in run.results)
 
 
-def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
-    """Yields lines about a recorded result that is not PASS. Calls are in the order in which the case issues them."""
+def lines(run: Digest, record: ResultRecord, whole: bool = True) -> Iterator[str]:
+    """Yields lines about a recorded result that is not PASS. Calls are in the order in which the case issues them.
+    Unless `whole`, of the kernel's log only the decisive lines follow."""
     if record["case"] in run.unrecorded:
         return
     for defect in run.violations.defects_in(record["case"]):
         yield f"defect {defect.fingerprint}, {defect.severity.label}: {defect.title}"
     yield from set_up(record["set_up"])
-    yield f"call: {record['call']}"
-    if verb_of(record["call"]) == WIRE:
-        yield f"expected: {_OF_PACKETS}"
+    yield from call(record["call"])
+    if packets := asked(record):
+        yield f"expected: {packets}"
     else:
         yield from run.once(_expected, record["expected"])
     yield from run.verdicts.quotes(record)
@@ -59,30 +62,58 @@ def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
         yield f"answered by: {answered(run, record)}"
     yield f"table: {location(record)}"
     yield f"reproduce: {record['repro']}"
-    yield from (f"kernel: {text}" for text in record["kernel"]["log"])
+    yield from kernel(record["kernel"]["log"], whole)
     if confirmed := run.violations.repetitions.text_of(record["case"]):
         yield f"repeated: {confirmed}"
 
 
-def of_symptom(run: Digest, symptom: Symptom) -> Iterator[str]:
+def call(text: str) -> Iterator[str]:
+    """Yields a line about a call, and then one for each event of its packets, and for each kind of event."""
+    title, packets = without_packets(text)
+    yield f"call: {title}"
+    yield from (f"  {number}. {event}" for number, event in enumerate(packets, 1))
+    yield from (f"  {kind}: {meaning}" for kind, meaning in kinds_of(packets))
+
+
+def kernel(log: Sequence[str], whole: bool) -> Iterator[str]:
+    """Yields the lines of the kernel's log, or only the decisive ones."""
+    shown = log if whole else decisive(log)
+    yield from (f"kernel: {text}" for text in shown)
+    if more := len(log) - len(shown):
+        yield f"kernel: ({format_count(more, 'more line')}; explain --all shows the whole log)"
+
+
+def of_symptom(run: Digest, symptom: Symptom, whole: bool) -> Iterator[str]:
     """Yields lines about one violation: of a point of a sweep, without the other points of its case."""
     if not symptom.deviation:
-        yield from lines(run, symptom.record)
+        yield from lines(run, symptom.record, whole)
         return
     yield from run.once(_deviations, [symptom.deviation])
     yield f"answered by: {answering_of(symptom)}"
     yield f"table: {location(symptom.record)}"
-    if confirmed := run.violations.repetitions.text_at(symptom.case, symptom.point):
+    if confirmed := run.violations.repetitions.text_about(symptom):
         yield f"repeated: {confirmed}"
 
 
 def expected(symptom: Symptom) -> str:
     """Returns what a violation should have been, in words; empty if it is not recorded."""
-    if symptom.verb == WIRE:
-        return _OF_PACKETS
+    if packets := asked(symptom.record):
+        return packets
     if symptom.expected == "open":
         return _OPEN
     return symptom.expected
+
+
+def calls(symptom: Symptom) -> list[str]:
+    """Returns the judged call, and those after it up to the violation; all of them if something died at one of them."""
+    point, step = symptom.deviation, symptom.fault.step
+    if point:
+        judged, later = point["call"], point["afterwards"]
+    else:
+        judged = symptom.record["call"]
+        later = [str(each["call"]) for each in later_steps(symptom.record["expected"])]
+    is_known = step or symptom.verdict == Verdict.FAIL
+    return [judged or symptom.call, *(later[:step] if is_known else later)]
 
 
 def _expected(expected: Mapping[str, Any]) -> list[str]:
@@ -95,11 +126,24 @@ def _deviations(deviations: Sequence[Deviation]) -> list[str]:
 
 
 def observed(record: ResultRecord) -> str:
-    """Returns the outcome of the judged call; after a crash or a hang, the kernel's first message or the symptom."""
-    if record["verdict"] in (Verdict.CRASH, Verdict.HANG) and not record["observed"]:
-        what, _, _, alarm, *_ = (*fault_of(record).seen, "", "", "", "")
-        return alarm or what
-    return format_fields(own(record["observed"]))
+    """Returns the outcome of the judged call; after a crash or a hang, what happened instead."""
+    return died(record) or format_fields(own(record["observed"]))
+
+
+def died(record: ResultRecord) -> str:
+    """Returns what happened instead of an outcome: what died or hung, the kernel's first message, and the place. Empty if
+    an outcome was observed."""
+    if record["verdict"] not in (Verdict.CRASH, Verdict.HANG) or record["observed"]:
+        return ""
+    what, *_, alarm, place = (*fault_of(record).seen, "", "", "", "")[:5]
+    return f"{what}: {'; '.join(filter(None, (alarm, place)))}".removesuffix(": ")
+
+
+def asked(record: ResultRecord) -> str:
+    """Returns what the documents ask of an exchange of packets; empty for other calls."""
+    if verb_of(record["call"]) != WIRE:
+        return ""
+    return f"{'the kernel goes on, and ' if died(record) else ''}{_OF_PACKETS}"
 
 
 def set_up(data: SetUp) -> Iterator[str]:

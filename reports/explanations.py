@@ -96,8 +96,9 @@ def _violated(record: ResultRecord) -> list[str]:
     return [rule for rule in record["rules"] if verdict_on(rule, record) in VIOLATIONS]
 
 
-def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
-    """Yields lines about a case or a point of a sweep: its steps, its rules, and its verdict in the latest run."""
+def of_case(suite: Suite, case: Case, run: Digest | None, whole: bool) -> Iterator[str]:
+    """Yields lines about a case or a point of a sweep: its steps, its rules, and its verdict in the latest run; if
+    `whole`, with the whole log of the kernel."""
     yield f"{case.id}  {case.location.file}:{case.location.line}"
     if case.about:
         yield from _wrapped(case.about)
@@ -128,7 +129,7 @@ def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
         yield from (
             _of_point(case, record, run)
             if record and case.kind is Kind.POINT
-            else _of_result(record, run)
+            else _of_result(record, run, whole)
         )
 
 
@@ -174,7 +175,7 @@ def _steps(case: Case) -> Iterator[str]:
         yield f"afterwards: {step}: {'; '.join(f'{name} {text}' for name, text in flat(step.then.as_data()))}"
 
 
-def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
+def _of_result(record: ResultRecord | None, run: Digest, whole: bool) -> Iterator[str]:
     yield f"Last verdict: {record['effective'] if record else 'not run'}  ({run.environment.name}; {run.environment.when}; {run.path})"
     if record is None:
         return
@@ -187,8 +188,8 @@ def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
         yield from _wrapped(run.verdicts.unproven[record["case"]])
     for defect in run.violations.defects_in(record["case"]):
         yield from _wrapped(f"defect {defect.fingerprint}, {defect.severity.label}: {defect.title}")
-    if record["observed"]:
-        yield f"  observed: {evidence.format_fields(evidence.own(record['observed']))}"
+    if record["observed"] or evidence.died(record):
+        yield f"  observed: {evidence.observed(record)}"
         yield from (
             f"  observed afterwards: {evidence.format_fields(step)}"
             for step in evidence.later(record["observed"])
@@ -198,7 +199,7 @@ def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
     )
     if record["verdict"] in VIOLATIONS:
         yield f"  answered by: {evidence.answered(run, record)}"
-    yield from (f"  kernel: {text}" for text in record["kernel"]["log"])
+    yield from (f"  {line}" for line in evidence.kernel(record["kernel"]["log"], whole))
     if confirmed := run.violations.repetitions.text_of(record["case"]):
         yield from _wrapped(f"repeated: {confirmed}")
     yield f"  {record['repro']}"
@@ -229,14 +230,15 @@ def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
     yield f"  {record['repro']}{POINT}{name}"
 
 
-def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
-    """Yields lines about a defect: its severity, its rules, the evidence of its first case, and its cases."""
+def of_defect(defect: Defect, run: Digest, whole: bool) -> Iterator[str]:
+    """Yields lines about a defect: its severity, its rules, the evidence of its first case, and its cases; if `whole`,
+    with the whole log of the kernel, and without leaving out cases."""
     first = defect.first
     yield f"defect {defect.fingerprint}  ({run.environment.name}; {run.environment.when}; {run.path})"
     yield from _wrapped(defect.title)
     yield ""
     yield f"severity:    {defect.severity.label}"
-    yield from _wrapped(defect.severity.meaning)
+    yield from _wrapped(f"{defect.severity.meaning} {defect.severity.advice}")
     yield f"answered by: {defect.answering}"
     yield f"shows in:    {format_count(len(defect.cases), 'case')}, {format_count(defect.points, 'call')}"
     if state := upstream(defect):
@@ -252,13 +254,14 @@ def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
                 yield from _wrapped(f"Argument against: {facts.argument_against}", "    ")
     yield ""
     yield f"The first case: {first.name}"
-    yield from (f"  {line}" for line in evidence.of_symptom(run, first))
+    yield from (f"  {line}" for line in evidence.of_symptom(run, first, whole))
     yield ""
     yield "All cases (of a sweep, its smallest failing points):"
     names = list(dict.fromkeys(symptom.name for symptom in defect.symptoms))
-    yield from (f"  {name}" for name in names[:_CASES])
-    if len(names) > _CASES:
-        yield f"  and {len(names) - _CASES} more"
+    shown = names if whole else names[:_CASES]
+    yield from (f"  {name}" for name in shown)
+    if more := len(names) - len(shown):
+        yield f"  and {more} more, which explain --all lists"
 
 
 def _documented(rule: Rule) -> list[str]:

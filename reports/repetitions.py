@@ -123,15 +123,18 @@ class Repetitions:
         return "; ".join(texts or map(_text, confirmations[:1]))
 
     def text_at(self, case: str, point: str) -> str:
-        """Returns the text about the violation at a point of a sweep; empty if the point was not repeated."""
-        return next(
-            (
-                _text(confirmation)
-                for confirmation in self._of_case.get(case, [])
-                if confirmation.get("point") == point
-            ),
-            "",
-        )
+        """Returns the text about the violation at a point of a sweep; empty if neither the point nor, for a point that
+        varies, the whole sweep was repeated."""
+        confirmations = self._of_case.get(case, [])
+        points = [record.get("point", "") for record in confirmations]
+        name = point if point in points else ""
+        return _text(confirmations[points.index(name)]) if name in points else ""
+
+    def text_about(self, symptom: Symptom) -> str:
+        """Returns whether a violation was confirmed, as a text; empty if it was not repeated."""
+        if symptom.point:
+            return self.text_at(symptom.case, symptom.point)
+        return self.text_of(symptom.case)
 
     def summary(self) -> Iterator[str]:
         """Yields a line with the figures, and lines about the first violations that were not confirmed."""

@@ -59,10 +59,11 @@ class Mending:
 
 @dataclass(frozen=True)
 class Papers:
-    """Further texts for the page of a defect. A missing text is empty. `why_not` is the reason if `program` is missing.
-    `place` is the place of the defect in the sources."""
+    """Further texts for the page of a defect. A missing text is empty. `script` runs at a peer, which `program` needs then.
+    `why_not` is the reason if `program` is missing. `place` is the place of the defect in the sources."""
 
     program: str = ""
+    script: str = ""
     why_not: str = "the results with the defect were removed"
     letter: str = ""
     place: str = ""
@@ -226,6 +227,8 @@ def pages(site: Site) -> Iterator[tuple[str, str]]:
         )
         if papers.program:
             yield f"{DEFECTS}/{name}.c", papers.program
+        if papers.script:
+            yield f"{DEFECTS}/{name}.py", papers.script
         if papers.letter:
             yield f"{DEFECTS}/{name}.txt", papers.letter
     for before, night, after in zip(

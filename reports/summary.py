@@ -78,7 +78,7 @@ def _defect(defect: Defect) -> dict[str, Any]:
         "also": list(defect.fingerprints[1:]),
         "severity": defect.severity.label,
         "title": defect.title,
-        "means": defect.severity.meaning,
+        "means": f"{defect.severity.meaning} {defect.severity.advice}".rstrip(),
         "rules": list(defect.rules),
         "cases": list(defect.cases),
         "calls": defect.points,

@@ -18,10 +18,9 @@ def wrapped(
     width: int,
     further: str = "",
     first: str = "",
-    long_words: bool = False,
 ) -> list[str]:
-    """Returns the lines of the text. `first` stands before the first line, and `further` before the others. If
-    `long_words`, words that are longer than a line are broken."""
+    """Returns the lines of the text. `first` stands before the first line, and `further` before the others. No word is
+    broken."""
     import textwrap  # imported late: most commands print no text that must be wrapped
 
     return textwrap.wrap(
@@ -29,7 +28,7 @@ def wrapped(
         max(width, 20),
         initial_indent=first,
         subsequent_indent=further,
-        break_long_words=long_words,
+        break_long_words=False,
         break_on_hyphens=False,
     )
 

@@ -66,7 +66,7 @@ def text_of(id_: str) -> str:
 
 
 def mail_of(symptom: Symptom, *others: Digest) -> str:
-    return mail([symptom], forky(), SUITE, basis_of(FORKY), others)
+    return mail([symptom], forky(), SUITE, basis_of(FORKY), others).text
 
 
 def spaced(text: str) -> str:

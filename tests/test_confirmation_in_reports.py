@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from commands.report import renderer
+from conformance.model.record import ConfirmationRecord
 from repeated import Run, after, always
 from reports import terminal
 from reports.digest import read
@@ -77,3 +78,21 @@ def test_a_run_that_repeated_nothing_says_so():
     assert list(Repetitions([], figures).summary()) == [
         "confirmation: none of 23 violations was repeated; each counts as it was observed",
     ]
+
+
+def test_a_repetition_of_a_whole_sweep_is_about_each_of_its_points_and_that_of_a_point_about_none():
+    records: list[ConfirmationRecord] = [
+        {"type": "confirmation", "case": "a/b/whole", "confirmed": True, "by": "run"},
+        {
+            "type": "confirmation",
+            "case": "a/b/points",
+            "point": "x=1",
+            "confirmed": True,
+            "by": "run",
+        },
+    ]
+    repetitions = Repetitions(records)
+    assert repetitions.text_at("a/b/whole", "x=1").startswith("confirmed")
+    assert repetitions.text_at("a/b/points", "x=1").startswith("confirmed")
+    assert repetitions.text_at("a/b/points", "x=2") == ""
+    assert repetitions.text_at("a/b/absent", "x=1") == ""

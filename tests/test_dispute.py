@@ -60,7 +60,9 @@ def test_what_a_text_tells_to_attach_can_be_made_of_a_file_of_results(tmp_path, 
     out = str(tmp_path / "text")
     assert main([*shlex.split(line)[1:], "--out", out]) == 0
     unrepeated = text_of("reg_mr/modified_access/taken-away-for-rdma-read", SIW, capsys)
-    assert re.search(r"\nrepeated:  no, but [1-9]\d* other cases? of this defect\n", unrepeated)
+    assert re.search(
+        r"\nrepeated:  no, but [1-9]\d* other violations? of this defect\n", unrepeated
+    )
 
 
 def test_only_a_violation_can_be_disputed(run, capsys):
@@ -77,3 +79,27 @@ def test_the_text_says_that_the_stack_was_an_own_build(run, capsys):
     file.write_text("\n".join([json.dumps(changed), *rest, ""]))
     text = text_of(FINGERPRINT, run, capsys)
     assert "\nown build: the stack under test was changed: modules 9af19af1\n" in text
+
+
+def test_the_text_shows_the_worst_violation_first_that_of_a_peer(capsys):
+    run = ROOT / "docs/runs/rxe.jsonl.xz"
+    for defect in read(run).violations.defects:
+        if defect.severity.advice:
+            text = text_of(defect.fingerprint, run, capsys)
+            (case,) = re.findall("^case: +(.*)$", text, re.MULTILINE)
+            assert case.startswith("wire/") or case.endswith("@wire")
+            assert text.startswith("A remote peer can trigger this.")
+
+
+def test_the_text_has_the_judged_call_and_those_after_it_up_to_the_violation(capsys):
+    run = ROOT / "docs/runs/rxe.jsonl.xz"
+    every = [each for defect in read(run).violations.defects for each in defect.symptoms]
+    later = [each for each in every if each.fault.step and not each.fault.call.startswith("wire(")]
+    assert {bool(each.deviation) for each in later} == {True, False}
+    for is_point in (True, False):
+        symptom = next(each for each in later if bool(each.deviation) == is_point)
+        text = text_of(symptom.name, run, capsys)
+        judged = (symptom.deviation or symptom.record)["call"]
+        assert f"\ncall:      {judged}\n" in text
+        (*_, last) = re.findall("^then: +(.*)$", text, re.MULTILINE)
+        assert last == symptom.fault.call

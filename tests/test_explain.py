@@ -16,7 +16,7 @@ from conformance.model.kind import Kind
 from conformance.model.set_up import set_up_of
 from conformance.results.records import read_written
 from conformance.run_options import RunOptions
-from conformance.tables.suite import load_suite
+from conformance.tables.suite import ROOT, load_suite
 from conformance.verbs import VERBS
 from kinds import Cli, Folders, Patch, rows
 from launched import ended
@@ -373,3 +373,42 @@ def test_a_point_of_a_model_is_explained_by_its_values_its_fault_and_its_answer(
     assert f"requester:  {statuses[0] if statuses else 'no completion'}" in said
     rules = re.findall(r"^([A-Z]+-[0-9]+[a-z]?)  ", said, re.MULTILINE)
     assert rules == conditions.all_rules(point)
+
+
+def test_explain_shortens_the_kernels_log_to_what_says_where_it_died(cli):
+    rxe = ROOT / "docs/runs/rxe.jsonl.xz"
+    short, whole = (cli(0, "explain", "6c8e", "--run", rxe, *more).out for more in ((), ("--all",)))
+    of_kernel = [line for line in short.splitlines() if line.startswith("  kernel: ")]
+    for needed in ("BUG: kernel NULL pointer", "RIP: ", "rxe_invalidate_mw+"):
+        assert any(needed in line for line in of_kernel), needed
+    assert len(of_kernel) < 25
+    assert of_kernel[-1].endswith(" more lines; explain --all shows the whole log)")
+    assert " R13: " not in short
+    assert " R13: " in whole
+    assert "--all shows" not in whole
+
+
+def test_explain_says_of_a_crash_what_was_sent_what_is_asked_and_what_happened(cli):
+    said = cli(0, "explain", "0928", "--run", ROOT / "docs/runs/rxe.jsonl.xz").out
+    assert "\n  call: wire(qp=qp)\n    1. op FLUSH(" in said
+    assert "\n    op: the peer sends a request, and gets one of these answers\n" in said
+    assert "\n  expected: the kernel goes on, and each packet has the effect " in said
+    assert re.search(
+        r"\n  observed: the kernel under test died: .*BUG: .*; in free_rd_atomic", said
+    )
+
+
+def test_a_recorded_point_that_the_present_tables_lack_is_no_error_of_an_axis(tmp_path, cli):
+    name = "bind_mw/data_path/type-2-operation-by-access-by-place"
+    text = (Path(__file__).parent / "recorded_violations/forky.jsonl").read_text()
+    old = tmp_path / "results.jsonl"
+    old.write_text(text.replace("place=before", "place=beyond").replace('"before"', '"beyond"'))
+    (point,) = {
+        each.name
+        for defect in read(old).violations.defects
+        for each in defect.symptoms
+        if each.case == name and "place=beyond" in each.name
+    }
+    said = cli(2, "explain", point, "--run", old).err
+    assert "has no value" not in said
+    assert f"{old} was made with other tables; the present tables do not have the point " in said

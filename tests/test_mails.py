@@ -1,11 +1,12 @@
 """Tests of mails about defects, which have the program of a case."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from conformance.defects import answering_of
+from conformance.defects import answering_of, severity_of
 from conformance.model.fault import Effect
 from conformance.results.records import Recorded
 from conformance.tables.suite import ROOT
@@ -25,7 +26,9 @@ from programs import (
 from reports.digest import digest, read
 from reports.reproducers.mail import WIDTH as MAIL_WIDTH
 from reports.reproducers.mail import mail
-from reports.reproducers.of_runs import basis_of, first_program
+from reports.reproducers.of_runs import Made, basis_of, first_program
+from reports.reproducers.program import file_name
+from reports.upstream import ENTRIES
 from samples import changed, result, written_records
 
 DEADLY = "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104"
@@ -125,7 +128,8 @@ def test_every_defect_has_a_mail_and_a_program_if_one_of_its_cases_has_one(
         assert said.err.endswith("; --mail writes a report without a program\n")
         assert "This command repeats it: ./rdma-cts run " in spaced(text)
     assert ("int main(" in text) == bool(shown)
-    title, _, body = text.removeprefix("Subject: ").partition("\n\n")
+    title, _, body = text.removeprefix("Subject: ").partition("\nTo: ")
+    body = body.partition("\n\n")[2]
     assert spaced(body).startswith(spaced(title).partition(": ")[2] + ".")
 
 
@@ -170,17 +174,52 @@ def test_the_text_about_a_defect_names_the_stacks_that_have_it(tmp_path, cli):
     assert not (tmp_path / "findings.md").exists()
 
 
-def test_a_mail_and_a_program_are_about_the_same_case_and_need_no_peer_if_one_case_needs_none():
+def _has_script(made: Made) -> bool:
+    return bool(made.program and made.program.script)
+
+
+def test_a_mail_and_a_program_show_the_worst_violation_and_from_a_peer_if_one_can_cause_it():
     path = ROOT / "docs/runs/rxe.jsonl.xz"
     run, basis = read(path), basis_of(path)
-    without_peer = 0
+    attached = 0
     for defect in run.violations.defects:
+        alone = [first_program([symptom], SUITE, basis) for symptom in defect.symptoms]
+        made = [one for one in alone if one.program]
         shown = first_program(defect.symptoms, SUITE, basis)
-        alone = [first_program([symptom], SUITE, basis).program for symptom in defect.symptoms]
-        if shown.program and not shown.program.script:
-            without_peer += shown.symptom is not defect.symptoms[0]
-            text = "".join(mail(defect.symptoms, run, SUITE, basis, ()).split())
-            assert f"Thecase{shown.symptom.name}ofrdma-cts" in text, defect.fingerprint
-        else:
-            assert not any(program and not program.script for program in alone)
-    assert without_peer, "no defect whose first case needs a peer has another case"
+        written = mail(defect.symptoms, run, SUITE, basis, ())
+        assert f"The case {shown.symptom.case} of rdma-cts found" in spaced(written.text)
+        worst = severity_of(made[0].symptom if made else defect.first)
+        assert severity_of(shown.symptom) is worst
+        scripts = {_has_script(one) for one in made if severity_of(one.symptom) is worst}
+        if shown.program:
+            assert _has_script(shown) == bool(worst.advice) or len(scripts) == 1
+        if written.attached:
+            attached += bool(worst.advice)
+            assert f" {file_name(shown.symptom.name, '.py')} " in spaced(written.text)
+            written_for = [one for one in made if not severity_of(one.symptom).advice]
+            needs_no_peer = not all(map(_has_script, written_for))
+            assert ("int main(" in written.text) == needs_no_peer
+        private = "To: security@kernel.org\n" in written.text
+        assert private == bool(severity_of(defect.first).advice)
+        assert "Report it " not in written.text
+    assert attached, "no defect that a peer causes has a script"
+
+
+def test_the_notes_beside_a_mail_say_whom_to_add_what_to_attach_and_what_is_known(cli):
+    run = ("--run", ROOT / "docs/runs/rxe.jsonl.xz")
+    said = cli(0, "reproducer", DEFECT, *run, "--mail")
+    notes = said.err.splitlines()
+    assert notes[0].startswith("note: send it to security@kernel.org and, of others, only to ")
+    assert notes[1].endswith("get_maintainer.pl -f drivers/infiniband/sw/rxe prints them")
+    assert re.search(r" reproducer wire/\S+ --run \S+ --out wire-\S+\.c$", notes[2])
+    assert not set(notes) & set(said.out.splitlines())
+    known = cli(0, "reproducer", "ca56", *run, "--mail")
+    assert f"(reported: {ENTRIES['ca5610635990']['reported']})" in known.out.replace("\n", " ")
+    assert known.err.splitlines()[-1].startswith("note: the defect is known upstream: ")
+
+
+def test_a_mail_about_a_point_of_a_model_has_the_meanings_of_its_values(cli):
+    run = ROOT / "docs/runs/siw.jsonl.xz"
+    text = spaced(cli(0, "reproducer", "86c7", "--run", run, "--mail").out)
+    assert " operation=SEND: " in text
+    assert " place=odd: in the middle, at an odd address " in text

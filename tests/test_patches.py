@@ -11,7 +11,7 @@ from commands.__main__ import main
 from fixtures.guest.changes import Change, Edit
 from kinds import Patch
 from launched import git
-from reports.patches.message import trimmed
+from reports.kernel_log import trimmed
 from samples import laid
 
 DRIVER = "drivers/infiniband/sw/rxe"

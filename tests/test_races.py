@@ -109,7 +109,9 @@ def test_a_race_that_passed_is_no_news_of_a_known_defect():
 def test_a_mail_does_not_say_that_a_run_without_a_hit_lacks_the_defect():
     run = raced({0: (1, 21)})
     symptoms = run.violations.defects[0].symptoms
-    said = " ".join(mail(symptoms, run, SUITE, unknown_device(), [raced({0: (0, 96)})]).split())
+    said = " ".join(
+        mail(symptoms, run, SUITE, unknown_device(), [raced({0: (0, 96)})]).text.split()
+    )
     assert "did not show the defect in 96 tries of this race, which does not prove" in said
     assert "does not have the defect" not in said
 

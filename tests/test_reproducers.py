@@ -167,6 +167,13 @@ def test_a_program_uses_an_object_no_more_that_the_device_should_not_have_releas
             ), id_
 
 
+def test_the_program_of_a_case_with_a_wire_peer_says_that_it_has_none():
+    said = "this program posts them to a second queue pair of the device"
+    name = "bind_mw/type_1/part-from-buf"
+    for id_, is_carried in ((name, False), (f"{name}@wire", True)):
+        assert (said in re.sub(r"\s+\*?\s*", " ", text_of(id_))) == is_carried
+
+
 def test_the_program_of_a_kernel_warning_mentions_the_kernels_log():
     deallocated = [row for row in ROWS if row.when.call == "ibv_dealloc_mw" and not row.before]
     case = next(program for program in deallocated if program.when.then.outcome == "success")

@@ -203,7 +203,9 @@ def test_what_packets_alone_cause_is_above_all_severities():
         (FaultKind.REFUSED, Severity.VALID_REFUSED),
     ):
         assert severity_of_fault(Fault(kind, verb=WIRE)) is severity
-    assert severity_of_fault(Fault(FaultKind.MOVED, verb="traffic")) is Severity.MEMORY
+    of_device, of_peer = "traffic(op=RDMA_WRITE)", "traffic(op=RDMA_WRITE, poster=wire)"
+    for call, severity in ((of_device, Severity.MEMORY), (of_peer, Severity.REMOTE_MEMORY)):
+        assert severity_of_fault(Fault(FaultKind.MOVED, call, "traffic")) is severity
 
 
 def test_a_memory_rule_needs_no_wire_peer():

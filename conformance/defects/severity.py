@@ -9,28 +9,30 @@ from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.vocabulary import WIRE
 
 # How a defect that a remote peer can trigger is reported.
-IN_PRIVATE = (
-    "first to the kernel's security contact and the driver's maintainers, as SECURITY.md says"
+_IN_PRIVATE = (
+    "Report it first to the kernel's security contact and the driver's maintainers, as SECURITY.md "
+    "says."
 )
 
 
 class Severity(Enum):
-    """The severities, the most severe first. `rank` is 0 for the most severe. `label` is the name in reports, and
-    `meaning` the consequence for an application."""
+    """The severities, the most severe first. `rank` is 0 for the most severe. `label` is the name in reports,
+    `meaning` the consequence for an application, and `advice` to whom a defect is reported first; empty for most."""
 
     rank: int
     label: str
     meaning: str
+    advice: str
 
     REMOTE_CRASH = (
         "remote: kernel crash",
-        "A peer that only sends packets crashes the kernel, and with it every process on the machine. "
-        f"Report it {IN_PRIVATE}.",
+        "A peer that only sends packets crashes the kernel, and with it every process on the machine.",
+        _IN_PRIVATE,
     )
     REMOTE_MEMORY = (
         "remote: memory",
-        "A peer that only sends packets reads or writes memory without the right to do so. "
-        f"Report it {IN_PRIVATE}.",
+        "A peer that only sends packets reads or writes memory without the right to do so.",
+        _IN_PRIVATE,
     )
     KERNEL_CRASH = (
         "kernel crash",
@@ -64,10 +66,10 @@ class Severity(Enum):
         "take a wrong action.",
     )
 
-    def __new__(cls, label: str, meaning: str) -> "Severity":
+    def __new__(cls, label: str, meaning: str, advice: str = "") -> "Severity":
         member = object.__new__(cls)
         member._value_, member.rank = label, len(cls.__members__)
-        member.label, member.meaning = label, meaning
+        member.label, member.meaning, member.advice = label, meaning, advice
         return member
 
 
@@ -97,6 +99,7 @@ def severity_of(symptom: Symptom) -> Severity:
     return severity_of_fault(symptom.fault)
 
 
+_BY_PEER = f"poster={WIRE}"  # in a call whose packets a wire peer sends
 # The severities of a fault that packets of a peer alone can cause.
 _OF_PEER: Mapping[Severity, Severity] = {
     Severity.KERNEL_CRASH: Severity.REMOTE_CRASH,
@@ -107,7 +110,8 @@ _OF_PEER: Mapping[Severity, Severity] = {
 def severity_of_fault(fault: Fault) -> Severity:
     severity = _OF_KIND.get(fault.kind, _OF_EFFECT[fault.effect])
     # What did not arrive, or arrived at the wrong place, is a mistake of the device that no peer can use.
-    if fault.verb == WIRE and fault.effect is not Effect.MISPLACED:
+    of_peer = fault.verb == WIRE or _BY_PEER in fault.call
+    if of_peer and fault.effect is not Effect.MISPLACED:
         return _OF_PEER.get(severity, severity)
     return severity
 

@@ -9,26 +9,17 @@ from dataclasses import dataclass
 
 from conformance.defects import Symptom
 from conformance.judging import Basis
-from conformance.judging.kernel_alarms import first_alarm
 from conformance.model.rules import Rule
 from conformance.tables.suite import Suite
 from fixtures.guest.changes import Change
 from reports.digest import Digest
+from reports.kernel_log import trimmed, without_log
 from reports.patches.series import Letter, Tree
 from reports.reproducers.of_runs import reproducer
 from reports.reproducers.writer import Inexpressible
 from reports.text import wrapped
 
 WIDTH = 72
-_FRAMES = 12
-_STAMP = re.compile(r"^\[ *[0-9.]+\] ?")
-_STAMPED = re.compile(r" \(\[.*\Z")  # the part of a symptom's line that quotes the kernel's log
-# The lines of an oops that a maintainer needs besides the frames: what happened, where, and in which task.
-_KEPT = re.compile(
-    r"(BUG|WARNING|Oops|general protection|KASAN|CPU|Workqueue|RIP|Call Trace|pc |lr )\b",
-)
-_FRAME = re.compile(r"\s*[\w.]+\+0x[0-9a-f]+/0x[0-9a-f]+")
-_END = ("---[ end trace", "Modules linked in:")
 _BEGINS_PATCH = re.compile(
     r"^(?=diff -|Index: |---)", re.MULTILINE
 )  # for git am, which ends the message there
@@ -66,25 +57,6 @@ def message(
     return _BEGINS_PATCH.sub(" ", text)
 
 
-def trimmed(log: Sequence[str]) -> list[str]:
-    """Returns a report of the kernel without time stamps, registers, code, modules and uncertain frames."""
-    alarm = first_alarm(log)
-    start = next((number for number, line in enumerate(log) if alarm and alarm in line), len(log))
-    lines: list[str] = []
-    frames = 0
-    for line in log[start:]:
-        text = _STAMP.sub("", line[max(0, line.rfind("[ ")) :] if not lines else line).rstrip()
-        if any(end in text for end in _END) and frames:
-            break
-        if _FRAME.match(text):
-            frames += 1
-            if frames <= _FRAMES:
-                lines.append(text)
-        elif _KEPT.match(text):
-            lines.append(text)
-    return lines
-
-
 def _documented(change: Change, rules: Mapping[str, Rule]) -> Iterator[list[str]]:
     rule = rules[change.rules[0]]
     source = ", ".join(filter(None, (rule.document, rule.section)))
@@ -100,7 +72,7 @@ def _observed(seen: Seen) -> Iterator[list[str]]:
     versions = f"Linux {env.get('kernel', '?')}, rdma-core {env.get('rdma_core', '?')}"
     log = trimmed(seen.symptom.record["kernel"].get("log", ()))
     line = seen.symptom.line.removeprefix("afterwards ")
-    yield _wrapped(f"Seen on {versions}: {_STAMPED.sub('', line) if log else line}.")
+    yield _wrapped(f"Seen on {versions}: {without_log(line) if log else line}.")
     if log:
         yield [f"  {line}" for line in log]
 

@@ -4,23 +4,29 @@ messages are not wrapped."""
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from conformance.defects import Defect, Severity, Symptom, answering_of, severity_of
 from conformance.defects.owner import CORE, LIBIBVERBS, PROVIDER
-from conformance.defects.symptom import later_steps, site_of
+from conformance.defects.symptom import site_of
+from conformance.errors import UserError, command
 from conformance.judging import Basis
 from conformance.judging.kernel_alarms import first_alarm
 from conformance.model.fault import Effect
 from conformance.model.verdict import Verdict
 from conformance.tables.suite import Suite
 from reports.digest import Digest
-from reports.evidence import expected
+from reports.evidence import calls, expected
+from reports.kernel_log import of_libraries, without_log
 from reports.races import tries_of
 from reports.reproducers.findings import Finding, Run
 from reports.reproducers.of_runs import Made, first_program
+from reports.reproducers.program import Program, file_name
 from reports.text import kinds_of, without_packets, wrapped
+from reports.upstream import upstream
 
 WIDTH = 72
 # Explanations of the calls of a case that are not functions of the library.
@@ -31,6 +37,7 @@ _OUR_CALLS = {
     "post_traffic": "the owner of the key posts these requests and does not wait",
     "await_traffic": "the memory is filled, and the completions of the posted requests are awaited",
     "modify_access": "ibv_modify_qp changes the access flags of the queue pair",
+    "poster=wire": "a peer without an RDMA device sends the packets of the operation",
     "connect_qp": "the queue pair is moved to RTS, and its completions are polled",
     "post_local_inv": "a LOCAL_INV work request",
     "post_bind_mw": "a BIND_MW work request",
@@ -44,10 +51,23 @@ _ENDINGS = {
     Severity.HANG: "the program hangs",
 }
 _MODULES = {"rxe": "rdma_rxe", "siw": "siw"}  # the modules of the software drivers
-_OF_LIBRARIES = re.compile(
-    r'Binary file "[^"]*/lib(?:ibverbs|[a-z0-9_]+-rdmav)[^"]*\.so|segfault at ',
-)
 _KERNEL_LINES = 40
+_LONG, _IN_LISTS = 48, re.compile(r"(?<=[,|])")
+_SECURITY, _LIST = "security@kernel.org", "linux-rdma@vger.kernel.org"
+_OF_RDMA_CORE = "the file MAINTAINERS of rdma-core has them"
+_OF_KERNEL = (
+    "in the sources of Linux, scripts/get_maintainer.pl -f drivers/infiniband/{} prints them"
+)
+
+
+@dataclass(frozen=True)
+class Mail:
+    """A text for a mailing list. `notes` tell its sender what to do; `attached` is what the text says is attached: a
+    program that needs the script of a peer."""
+
+    text: str
+    notes: Sequence[str]
+    attached: Program | None
 
 
 def mail(
@@ -56,35 +76,42 @@ def mail(
     suite: Suite,
     basis: Basis,
     history: Sequence[Digest],
-) -> str:
-    """Returns the whole text, the subject first, about the first symptom that has a program, or about the first symptom
-    without a program. `history` has runs of other stacks."""
-    shown = _shown(symptoms, suite, basis)
-    lines = list(_description(shown.symptom, run, history))
+) -> Mail:
+    """Returns the text about the symptom of `first_program`; the text begins with its headers. `history` has runs of
+    other stacks."""
+    shown = first_program(symptoms, suite, basis, WIDTH)
+    defect = next((of for of in run.violations.defects if shown.symptom in of.symptoms), None)
+    attached = shown.program if shown.program and shown.program.script else None
+    lines = list(_description(shown.symptom, defect, run, suite, history))
+    if attached:
+        lines += [*_attached(attached, run), ""]
+        shown = _without_peer(symptoms, suite, basis)
+        if shown.program:
+            lines += _wrapped(f"The case {shown.symptom.name} shows it without a peer.")
     if shown.program:
         lines += [*_usage(shown.symptom, run), "", shown.program.text.rstrip()]
-    else:
+    elif not attached:
         lines += _wrapped(f"The text has no C program: {shown.why_not}. This command repeats it:")
         lines += ["", f"  {shown.symptom.repro}"]
-    return "\n".join(lines) + "\n"
+    notes = _notes(symptoms[0] if defect is None else defect.first, defect, attached, run)
+    return Mail("\n".join(lines).rstrip() + "\n", tuple(notes), attached)
 
 
-def _shown(symptoms: Sequence[Symptom], suite: Suite, basis: Basis) -> Made:
-    """Returns the program of the symptoms. If it needs a peer, returns why there is none: a mail has no place for the
-    script of a peer."""
-    first = first_program(symptoms, suite, basis, WIDTH)
-    if first.program is None or not first.program.script:
-        return first
-    name = shlex.quote(first.symptom.name)
-    why_not = f"a peer sends its packets; `rdma-cts reproducer {name}` writes a program and a script of the peer"
-    return Made(first.symptom, None, why_not)
+def _without_peer(symptoms: Sequence[Symptom], suite: Suite, basis: Basis) -> Made:
+    """Returns the first program that needs no script, of a symptom that no peer causes; else a symptom without one."""
+    for symptom in symptoms:
+        if not severity_of(symptom).advice:
+            made = first_program([symptom], suite, basis, WIDTH)
+            if made.program and not made.program.script:
+                return made
+    return Made(symptoms[0], None)
 
 
-def mail_of(finding: Finding, runs: Iterable[Run], suite: Suite) -> str:
+def mail_of(finding: Finding, runs: Iterable[Run], suite: Suite) -> Mail:
     """Returns the text about a finding in its first run; the other runs are of other stacks."""
     first = finding.runs[0]
     return mail(
-        [finding.symptom],
+        finding.defect.symptoms,
         first.digest,
         suite,
         first.basis,
@@ -94,17 +121,24 @@ def mail_of(finding: Finding, runs: Iterable[Run], suite: Suite) -> str:
 
 def _description(
     symptom: Symptom,
+    defect: Defect | None,
     run: Digest,
+    suite: Suite,
     history: Sequence[Digest],
 ) -> Iterator[str]:
-    defect = next((defect for defect in run.violations.defects if symptom in defect.symptoms), None)
     title = _subject(symptom, defect.title if defect else symptom.line)
-    yield from _wrapped(f"Subject: {_at_fault(symptom, run)}: {title}", further=" ")
+    severity = defect.severity if defect else severity_of(symptom)
+    yield from _wrapped(f"Subject: {_at_fault(symptom, run).name}: {title}", further=" ")
+    yield f"To: {_SECURITY if severity.advice else _LIST}"
     yield ""
     line, _ = without_packets(symptom.line.removeprefix("afterwards "))
+    log = _log_about(symptom)
+    if log:
+        line = without_log(line)
     yield from _wrapped(f"{title}.")
-    severity = defect.severity if defect else severity_of(symptom)
     yield from _wrapped(f'This is a defect of the severity "{severity.label}": {severity.meaning}')
+    if known := upstream(defect) if defect else "":
+        yield from _wrapped(f"It is known upstream ({known}), and the stack tested below has it.")
     yield ""
     for id_ in symptom.rules[:3]:
         rule = run.verdicts.rules.get(id_)
@@ -119,15 +153,13 @@ def _description(
             yield "An argument against this rule:"
             yield from _wrapped(rule.argument_against, "    ", "    ")
         yield ""
-    point = symptom.deviation
-    set_up = (point or symptom.record)["set_up"]
+    set_up = (symptom.deviation or symptom.record)["set_up"]
     yield "The objects and calls:"
-    called = (point or symptom.record)["call"] or symptom.call
-    later = [step["call"] for step in later_steps(symptom.record["expected"])]
-    calls = [*(f"before: {step}" for step in set_up["before"]), f"call: {called}"]
-    calls += [f"then: {step}" for step in (point["afterwards"] if point else later)]
+    judged, *later = calls(symptom)
+    steps = [*(f"before: {step}" for step in set_up["before"]), f"call: {judged}"]
+    steps += [f"then: {step}" for step in later]
     packets = []
-    for done in (*_used(set_up["given"], calls), *calls):
+    for done in (*_used(set_up["given"], steps), *steps):
         text, events = without_packets(done)
         yield from _wrapped(text, "  - ", "    ")
         for number, event in enumerate(events, 1):
@@ -135,18 +167,20 @@ def _description(
         packets += events
     for kind, meaning in kinds_of(packets):
         yield from _wrapped(f"{kind}: {meaning}", "  ", "    ")
-    for name in sorted({*_COMMAND.findall(" ".join(calls))}):
+    for name in sorted({*_COMMAND.findall(" ".join(steps))}):
         yield from _wrapped(f"{name}: this command of the kernel, without libibverbs", "  ", "    ")
     for call, words in _OUR_CALLS.items():
-        if any(f" {call}(" in item for item in calls):
+        if any(re.search(rf"[ (]{call}\b", item) for item in steps):
             yield from _wrapped(f"{call}: {words}", "  ", "    ")
+    for meaning in _meanings(symptom, suite):
+        yield from _wrapped(meaning, "  ", "    ")
     if " should " not in line:  # a line with "should" already has the expectation of the step
         yield from _wrapped(f"expected: {expected(symptom)}", "", "  ")
     yield from _wrapped(f"observed: {line}", "", "  ")
     yield from _wrapped(f"answered by: {answering_of(symptom)}", "", "  ")
     yield ""
     yield from _evidence(
-        symptom.record["kernel"].get("log", ()),
+        log,
         symptom.fault.effect is Effect.PROCESS_DIED,
     )
     yield from _tested(run)
@@ -157,7 +191,59 @@ def _description(
             stack = f"{run_before.header['device'].get('driver', '?')}, {_stack(run_before)}{_differences(run_before, run)}"
             yield from _wrapped(f"{stack}: {_has(symptom, defect, run_before)}", "  - ", "    ")
     yield ""
-    yield from _wrapped(f"The case {symptom.name} of rdma-cts found the defect.")
+    at = f", at the point {symptom.point}" if symptom.point else ""
+    yield from _wrapped(f"The case {symptom.case} of rdma-cts found the defect{at}.")
+    if severity_of(symptom).advice:
+        yield from _wrapped(
+            "The peer of the case sends its packets from a socket: it has no RDMA device."
+        )
+    if repeated := run.violations.repetitions.text_about(symptom):
+        yield from _wrapped(f"Repeated: {repeated}.")
+
+
+def _log_about(symptom: Symptom) -> Sequence[str]:
+    """Returns the log of a case; of a sweep, other points wrote it unless something died or the kernel complained."""
+    of_point = symptom.verdict == Verdict.CRASH or symptom.fault.effect is Effect.KERNEL_ALARM
+    return symptom.record["kernel"].get("log", ()) if of_point or not symptom.deviation else ()
+
+
+def _meanings(symptom: Symptom, suite: Suite) -> Iterator[str]:
+    """Yields the meanings of the values of a point of a model."""
+    with suppress(UserError):
+        case = suite.find(symptom.name)
+        if case and case.array:
+            for name, label in symptom.smallest.items():
+                yield f"{name}={label}: {case.array.model.meanings[name][label]}"
+
+
+def _attached(program: Program, run: Digest) -> Iterator[str]:
+    name, script = file_name(program.case), file_name(program.case, ".py")
+    device = run.header["device"].get("name", "DEVICE")
+    yield from _wrapped(
+        f"The attached files {name} and {script} show the defect without rdma-cts. The program runs at the device; the "
+        "script sends the packets from a machine with an ordinary network interface, whose address is ADDRESS, and starts "
+        "the program:",
+    )
+    yield ""
+    yield f"  cc -o shown {name} -libverbs"
+    yield f"  python3 {script} ADDRESS \\"
+    yield f"    ssh root@NODE ./shown {device} ADDRESS"
+
+
+def _notes(
+    symptom: Symptom, defect: Defect | None, attached: Program | None, run: Digest
+) -> Iterator[str]:
+    """Yields what the sender of the text has to do besides."""
+    of = _at_fault(symptom, run)
+    if severity_of(symptom).advice:
+        yield f"send it to {_SECURITY} and, of others, only to the driver's maintainers or the device's vendor (SECURITY.md)"
+    yield f"add the maintainers to the recipients: {of.maintainers}"
+    if attached:
+        out = file_name(attached.case)
+        made = command("reproducer", attached.case, "--run", run.path, "--out", out)
+        yield f"attach both files that this command writes: {made}"
+    if defect and upstream(defect):
+        yield "the defect is known upstream: send the text only if it says something new"
 
 
 def _usage(symptom: Symptom, run: Digest) -> Iterator[str]:
@@ -205,21 +291,30 @@ def _used(given: Sequence[str], calls: Sequence[str]) -> list[str]:
     return [line for line in given if ":" not in line or line.partition(":")[2] in names_left]
 
 
-def _at_fault(symptom: Symptom, run: Digest) -> str:
-    """Returns the part of the stack that returned the result, by the name that the part's maintainers use."""
-    driver = run.header["device"].get("driver") or "RDMA"
+class _Part(NamedTuple):
+    """A part of the stack: the name that its maintainers use, and where their addresses are."""
+
+    name: str
+    maintainers: str
+
+
+def _at_fault(symptom: Symptom, run: Digest) -> _Part:
+    """Returns the part of the stack that returned the result."""
+    driver = run.header["device"].get("driver") or ""
+    of_kernel = f"{'sw' if driver in _MODULES else 'hw'}/{driver}"
     parts = {
-        PROVIDER: f"rdma-core, providers/{driver}",
-        LIBIBVERBS: "rdma-core, libibverbs",
-        CORE: "RDMA/core",
+        PROVIDER: _Part(f"rdma-core, providers/{driver}", _OF_RDMA_CORE),
+        LIBIBVERBS: _Part("rdma-core, libibverbs", _OF_RDMA_CORE),
+        CORE: _Part("RDMA/core", _OF_KERNEL.format("core")),
     }
-    return parts.get(answering_of(symptom).layer, driver)
+    rest = _Part(driver or "RDMA", _OF_KERNEL.format(of_kernel if driver else ""))
+    return parts.get(answering_of(symptom).layer, rest)
 
 
 def _evidence(log: Sequence[str], process_died: bool) -> Iterator[str]:
     """Yields the kernel's messages from the first warning on; if a process died, the libraries on its stack."""
     if process_died:  # leave out the frames of the suite's own Python
-        log = [line.strip() for line in log if _OF_LIBRARIES.search(line)]
+        log = of_libraries(log)
     if not log:
         return
     alarm = first_alarm(log)
@@ -288,4 +383,7 @@ def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
 
 
 def _wrapped(text: str, first: str = "", further: str = "") -> list[str]:
-    return wrapped(text, WIDTH, further, first, long_words=True)
+    """Returns the lines of a text. Long lists are divided at their commas and bars; an address or the name of a case is
+    copied, and stays whole."""
+    words = (_IN_LISTS.sub(" ", word) if len(word) > _LONG else word for word in text.split(" "))
+    return wrapped(" ".join(words), WIDTH, further, first)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from conformance.defects import Symptom, symptoms_of
+from conformance.defects import Symptom, severity_of, symptoms_of
 from conformance.errors import UserError
 from conformance.judging import Basis
 from conformance.judging.faults import fault_of
@@ -20,6 +21,7 @@ from conformance.model.vocabulary import NULL, PROBES
 from conformance.older_python import zip
 from conformance.results.records import read_results
 from conformance.results.rejudge import known_capabilities
+from conformance.tables.carried import SUFFIX
 from conformance.tables.suite import Suite
 from reports.reproducers.layout import WIDTH
 from reports.reproducers.program import Program, TooLong, program_of
@@ -48,6 +50,10 @@ def cut(case: Case, observed: Mapping[str, Any]) -> Case:
 
 
 _ALARM = "The violation is a warning in the kernel's log (dmesg), whatever the exit status of this program is."
+_CARRIED = (
+    "In the case, a peer without an RDMA device sends the requests; this program posts them to a "
+    "second queue pair of the device."
+)
 _DIED = (FaultKind.KERNEL_DIED, FaultKind.PROCESS_DIED, FaultKind.HUNG)
 
 
@@ -74,20 +80,23 @@ def first_program(
     basis: Basis,
     width: int = WIDTH,
 ) -> Made:
-    """Returns the program of the first symptom whose program needs no script of a peer; else the first program with a
-    script; else the first symptom, and why it has none."""
+    """Returns the program of a symptom of the worst severity that has one, preferably with a script of a peer if a
+    remote peer causes it, and without one if not; else the first symptom, and why it has none."""
     reasons = []
-    with_script = None
-    for symptom in symptoms:
-        try:
-            program = reproducer(symptom.name, suite, basis, symptom, width)
-        except Inexpressible as reason:
-            reasons.append(str(reason))
-            continue
-        if not program.script:
-            return Made(symptom, program)
-        with_script = with_script or Made(symptom, program)
-    return with_script or Made(symptoms[0], None, reasons[0])
+    for severity, alike in groupby(symptoms, severity_of):
+        made = []
+        for symptom in alike:
+            try:
+                program = reproducer(symptom.name, suite, basis, symptom, width)
+            except Inexpressible as reason:
+                reasons.append(str(reason))
+                continue
+            if bool(program.script) == bool(severity.advice):
+                return Made(symptom, program)
+            made.append(Made(symptom, program))
+        if made:
+            return made[0]
+    return Made(symptoms[0], None, reasons[0])
 
 
 def basis_of(path: Path) -> Basis:
@@ -112,17 +121,18 @@ def reproducer(
     try:
         case = suite.find(id_)
     except UserError as error:
-        raise Inexpressible(f"the sweep does not have this point ({error})") from error
+        raise Inexpressible("its point is of other tables than the present ones") from error
     if case is None:
         raise Inexpressible(f"there is no case {id_}")
     case = basis.resolved(case)
     died = symptom is not None and symptom.fault.kind in _DIED
     if symptom is not None and not died:
         case = _cut(symptom, case)
-    if symptom is not None and symptom.fault.effect is Effect.KERNEL_ALARM:
-        remark = _ALARM
-    else:
-        remark = ""
+    remarks = [
+        _ALARM * (symptom is not None and symptom.fault.effect is Effect.KERNEL_ALARM),
+        _CARRIED * id_.endswith(SUFFIX),
+    ]
+    remark = " ".join(filter(None, remarks))
     return _shortest(case, suite.registry, width, died, remark)
 
 
