@@ -6,7 +6,7 @@ import argparse
 import importlib
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -83,7 +83,12 @@ def execute(arguments: argparse.Namespace) -> int:
     if not arguments.runs:
         raise UserError("no run is given: give the directory of a run, or --history DIR")
     digests = [read(path) for path in arguments.runs]
-    report = _rendered(arguments.format, digests, _novelty(digests, arguments))
+    since: Sequence[Mapping[str, str]] = ()
+    if arguments.format == "html":
+        from reports.presence import since_when  # imported late: runs do not need it
+
+        since = [since_when(run) for run in digests]
+    report = _rendered(arguments.format, digests, _novelty(digests, arguments), since)
     if arguments.format == "html":
         beside = digests[0].directory / _PAGE
     else:
@@ -131,9 +136,15 @@ def _novelty(runs: Sequence[Digest], arguments: argparse.Namespace) -> Novelty |
     return novelty(runs[0], read(arguments.against))
 
 
-def _rendered(name: str, runs: Sequence[Digest], news: Novelty | None) -> bytes:
+def _rendered(
+    name: str,
+    runs: Sequence[Digest],
+    news: Novelty | None,
+    since: Sequence[Mapping[str, str]] = (),
+) -> bytes:
     if name in _WITH_NEWS:
-        page: str = renderer(name).render(runs, news)
+        more = (since,) if since else ()
+        page: str = renderer(name).render(runs, news, *more)
         return page.encode()
     report: str | bytes = renderer(name).render(runs)
     if isinstance(report, bytes):

@@ -38,9 +38,10 @@ from reports.novelty import Novelty
 from reports.page_data import PageData, first_of
 from reports.pair_picture import Picture
 from reports.rule_verdicts import RuleFacts
+from reports.run_summary import deaths_in
 from reports.sketch import sketch_of
 from reports.terminal import figures
-from reports.text import flat, format_rules, format_value
+from reports.text import flat, format_rules, format_value, kinds_of, without_packets
 from reports.upstream import upstream
 
 FILE_NAME = "report.html"
@@ -63,7 +64,6 @@ SIGNS: Mapping[str, str] = {
     Verdict.UNREACHABLE: "-",
     **dict.fromkeys((Verdict.BROKEN, Verdict.MISSED), "?"),
 }
-_DEATHS = (Verdict.CRASH, Verdict.HANG)
 _MOST_SHOWN = 3  # the most cases that are shown for a defect
 _PAIR = 2  # runs, of which one is often the earlier one
 
@@ -101,10 +101,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Page:
-    """`news` is what is new in the only run against an earlier run."""
+    """`news` is what is new in the only run against an earlier run. `since` has for each run of a history, by fingerprint,
+    since when it has a defect."""
 
     runs: Sequence[Digest]
     news: Novelty | None = None
+    since: Sequence[Mapping[str, str]] = ()
 
     @cached_property
     def rules(self) -> Mapping[str, RuleFacts]:
@@ -321,6 +323,10 @@ class Page:
         days = sorted(self.runs[shown.number].header["started"][:10] for shown in by_run)
         return days[0], days[-1]
 
+    def since_when(self, shown: Shown) -> str:
+        """Returns since when the history of a run has a defect; empty if it is not known."""
+        return self.since[shown.number].get(shown.defect.fingerprint, "") if self.since else ""
+
     def rules_of(self, by_run: Sequence[Shown]) -> list[RuleFacts]:
         """Returns the rules that a defect violates. The rules of its first symptom come first."""
         ids = dict.fromkeys(
@@ -367,28 +373,27 @@ class Page:
             if record["pairs"].get("states")
         ]
 
-    def _all_verdicts(self, case: str) -> list[str]:
-        """The verdicts of a case, with those of points and rules that died or hung: the script finds the case by each."""
-        records = [record for record in self.cases[case] if record]
-        died = [
-            verdict
-            for record in records
-            for verdict in _DEATHS
-            if (record["points"] or {}).get(verdict)
-            or verdict in record.get("rule_verdicts", {}).values()
-        ]
-        return [*self._verdicts(case), *died]
+    def _deaths(self, case: str) -> set[str]:
+        """How points or rules of a case died or hung: the script finds the case also by these verdicts."""
+        return {*itertools.chain.from_iterable(map(deaths_in, filter(None, self.cases[case])))}
 
     def _verdicts(self, case: str) -> list[str]:
         return [record["effective"] for record in self.cases[case] if record]
 
     @property
-    def verdicts(self) -> list[tuple[str, int]]:
-        """The verdicts, each with the number of cases that have it, at some point, in some run."""
-        total = Counter({Verdict.MISSED: len(self.unrecorded)})
+    def verdicts(self) -> list[tuple[str, int, int]]:
+        """The verdicts, each with the number of cases that have it in some run, and of those that have it only at some of
+        their points."""
+        total, more = Counter[str]({Verdict.MISSED: len(self.unrecorded)}), Counter[str]()
         for case in self.cases:
-            total.update({Verdict(verdict) for verdict in self._all_verdicts(case)})
-        return [(verdict, total[verdict]) for verdict in VERDICTS if total[verdict]]
+            here = {*self._verdicts(case)}
+            total.update(here)
+            more.update(self._deaths(case) - here)
+        return [
+            (verdict, total[verdict], more[verdict])
+            for verdict in VERDICTS
+            if total[verdict] or more[verdict]
+        ]
 
     @cached_property
     def differing(self) -> int:
@@ -428,12 +433,16 @@ def _order(defect: Defect) -> tuple[bool, bool, bool, int]:
     return defect.of_stack, defect.waived, defect.unconfirmed, defect.severity.rank
 
 
-def render(runs: Sequence[Digest], news: Novelty | None = None) -> str:
-    """Returns the page; with `news`, what is new against an earlier run comes first. Raises UserError if the file of a
-    sweep's points is invalid."""
+def render(
+    runs: Sequence[Digest],
+    news: Novelty | None = None,
+    since: Sequence[Mapping[str, str]] = (),
+) -> str:
+    """Returns the page; with `news`, what is new against an earlier run comes first, and with `since` the page says since
+    when the history of a run has each defect. Raises UserError if the file of a sweep's points is invalid."""
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    page = Page(runs, news)
+    page = Page(runs, news, since)
     facts = _rows([run.summary.facts for run in runs])
     template = environment().get_template("report.html")
     return template.render(
@@ -516,6 +525,10 @@ def environment() -> Environment:
         "format_count": format_count,
         "slug": slug,
         "told": _told,
+        "asked": evidence.asked,
+        "died": evidence.died,
+        "without_packets": without_packets,
+        "kinds_of": kinds_of,
         "clauses": _CLAUSE.split,
         "sketch": sketch_of,
         "sign": lambda verdict: SIGNS.get(verdict, ""),

@@ -86,6 +86,8 @@ def _verdicts(run: Digest) -> Iterator[str]:
         if verdict in rules or run.summary.counts.get(verdict):
             empty = run.summary.empty if verdict == Verdict.PASS else 0
             more = f", {empty} of them assert nothing" if empty else ""
+            if at_points := run.summary.at_points.get(verdict):
+                more = f" + {at_points} at points"
             yield f"| {verdict} | {rules.count(verdict)} | {run.summary.counts.get(verdict, 0)}{more} |"
 
 

@@ -216,6 +216,11 @@ def _layer(run: Digest, record: ResultRecord) -> str:
     return f"answered by {evidence.answered(run, record)}, called at {entry}"
 
 
+# What replaces the fields of an outcome: of packets, what the documents ask; after a death, what happened.
+_TOLD: Mapping[str, Callable[[ResultRecord], str]] = {
+    "expected": evidence.asked,
+    "observed": evidence.died,
+}
 # Columns that depend on more than one key.
 _OWN: Mapping[str, Callable[[Digest, ResultRecord], Any]] = {
     "layer": _layer,
@@ -306,6 +311,10 @@ class PageData:
         columns |= {
             name: self._column(records, key, shown) for name, (key, shown) in _SHARED.items()
         }
+        for name, told in _TOLD.items():
+            texts = [told(record) if record else "" for record in records]
+            for at, text in enumerate(texts):
+                columns[name][at] = self._number(text) or columns[name][at]
         for name, column in _OWN.items():
             columns[name] = array(
                 "I",

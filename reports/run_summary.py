@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _MOST_REASONS = 4
 _MOST_NAMES = 3
+_DEATHS = (Verdict.CRASH, Verdict.HANG)
 
 
 @dataclass(frozen=True)
@@ -221,6 +222,16 @@ class Summary:
         return lines
 
     @cached_property
+    def at_points(self) -> Mapping[str, int]:
+        """The numbers of cases that crashed or hung only at some points, by verdict."""
+        return Counter(
+            verdict
+            for record in self._run.results
+            for verdict in deaths_in(record)
+            if verdict != record["effective"]
+        )
+
+    @cached_property
     def counts(self) -> Mapping[str, int]:
         return Counter(record["effective"] for record in self._run.results)
 
@@ -243,6 +254,16 @@ class Summary:
             if record["verdict"] != Verdict.MISSED
         )
         return sum(size or 1 for size in sizes)
+
+
+def deaths_in(record: ResultRecord) -> list[Verdict]:
+    """Returns by which verdicts some points, or some rules, of a result died or hung."""
+    of_rules = record.get("rule_verdicts", {}).values()
+    return [
+        verdict
+        for verdict in _DEATHS
+        if (record["points"] or {}).get(verdict) or verdict in of_rules
+    ]
 
 
 def _of_rules(run: Digest, verdict: str) -> Iterator[tuple[str, ResultRecord]]:

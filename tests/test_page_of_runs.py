@@ -27,9 +27,10 @@ from browser import (
 )
 from conformance.model.record import Axes, Subsets
 from conformance.model.verdict import Verdict
-from conformance.older_python import pairwise
+from conformance.older_python import pairwise, zip
 from conformance.tables.suite import ROOT
-from reports import html
+from made_history import run_of, write_run
+from reports import html, markdown
 from reports.digest import read
 from reports.novelty import novelty
 from samples import OUTCOMES, numbered, result, sweep
@@ -355,3 +356,71 @@ def test_a_page_whose_defects_are_all_waived_says_so_and_shows_their_fingerprint
     assert shown.text == defect.fingerprint
     assert shown.is_displayed()
     assert_fits(browser, 390)
+
+
+def test_a_narrow_page_of_two_runs_has_the_severities_above_the_defects(browser, tmp_path):
+    runs = [read(ROOT / f"docs/runs/{name}.jsonl.xz") for name in ("trixie", "rxe")]
+    show(browser, tmp_path, *runs)
+    with window(browser, 390):
+        chips = browser.all("a[data-severity]")
+        assert len(chips) == sum(len(each.violations.tally) for each in runs)
+        assert max(chip.rect["y"] for chip in chips) < browser.one(".defect").rect["y"]
+
+
+def test_below_a_rule_a_case_has_its_verdict_on_this_rule(browser, tmp_path):
+    case, other = SUITE.cases[:2]
+    rules = ["REG-01", "REG-15"]
+    verdicts: Any = {"REG-01": "PASS", "REG-15": "FAIL"}
+    record = result(case, "FAIL", rules=rules, rule_verdicts=verdicts)
+    show(browser, tmp_path, run(tmp_path, [record, result(other, rules=["REG-01"])]))
+    build(browser)
+    (row,) = [each for each in browser.all("#REG-01 details.case") if "the case is" in each.text]
+    assert row.text.split("\n")[:2] == ["PASS", "the case is FAIL"]
+    assert browser.one("#REG-15 .also").text.startswith("FAIL ")
+    fails = [cell.text for cell in browser.all("#REG-01 > summary .num")]
+    assert fails == ["2", "·"]
+
+
+def test_a_button_counts_apart_the_cases_that_hung_only_at_some_points(browser, tmp_path):
+    case, other = SUITE.cases[:2]
+    verdicts: Any = {"REG-01": "HANG"}
+    of_points = result(case, "FAIL", rules=["REG-01"], rule_verdicts=verdicts)
+    of_run = run(tmp_path, [of_points, result(other, "HANG")])
+    show(browser, tmp_path, of_run)
+    button = browser.one("button[data-verdict=HANG]")
+    assert button.text == "HANG 1 (+1)"
+    assert button.get_attribute("title") == "and 1 case with this verdict only at some points"
+    button.click()
+    assert browser.by_id("found").text == "2 cases"
+    assert "| HANG | 1 | 1 + 1 at points |" in markdown.render([of_run])
+
+
+def test_a_violation_by_packets_has_what_was_sent_is_asked_and_happened(browser, tmp_path):
+    show(browser, tmp_path, read(ROOT / "docs/runs/rxe.jsonl.xz"))
+    build(browser)
+    defect = browser.by_id("defect:092824f67057")
+    sent = defect.find_elements(By.CSS_SELECTOR, ".sent li")
+    assert [event.text.partition("(")[0] for event in sent] == ["op FLUSH"]
+    told = [each.text for each in defect.find_elements(By.CSS_SELECTOR, "li .kv dd")]
+    assert told[-2].startswith("the kernel goes on, and each packet has the effect and the answer")
+    assert told[-1].startswith("the kernel under test died: ")
+    case = browser.by_id("wire/repeated/flush-of-type-0-with-no-resources")
+    assert told[-1] in case.text
+    assert told[-2] in case.text
+
+
+def test_the_page_of_runs_of_a_history_says_since_when_each_has_a_defect(tmp_path, cli):
+    nights = ("20261128T031700Z", "20261129T031700Z", "20261130T031700Z")
+    for night, of_forky in zip(nights, ("PASS", "FAIL", "FAIL"), strict=True):
+        for name, verdict in (("forky", of_forky), ("siw", "FAIL")):
+            write_run(tmp_path / night / name, run_of({0: verdict}, stack=name))
+    runs = [tmp_path / nights[-1] / name for name in ("forky", "siw")]
+    page = tmp_path / "page.html"
+    cli(0, "report", *runs, "--out", page)
+    text = page.read_text()
+    assert text.count("since 2026-11-29 03:17, seen in 2 of 3 nights") == 1
+    assert text.count("since 2026-11-28 03:17, seen in 3 of 3 nights") == 1
+    alone = tmp_path / "alone"
+    write_run(alone, run_of({0: "FAIL"}))
+    cli(0, "report", alone, "--out", page)
+    assert "seen in" not in page.read_text()

@@ -106,13 +106,20 @@
     const body = el("div", { class: "body" });
     const first = data.runs.find((run) => run.effective[at]);
     return inside(el("details", { class: "case", id: data.cases[at], "data-verdicts": verdicts(at).join(" ") },
-      el("summary", {}, ...verdicts(at).map(badge), el("span", { class: "id" }, data.cases[at]),
+      el("summary", {}, el("span", { class: "on" }), el("span", { class: "id" }, data.cases[at]),
         el("span", { class: "why" }, data.texts[first.reason[at]] ?? "")), body),
     () => body.append(...inRuns(at, detail)));
   });
   const rulesOf = (at) => data.texts[data.rules[at]] ?? [""];
-  const also = (at) => el("p", { class: "also" }, ...verdicts(at).flatMap((each) => [badge(each), " "]),
-    link(data.cases[at]), " ", soft(`listed under ${rulesOf(at)[0]}`));
+  // below a rule, a case has its verdicts on this rule, which the rule counts; other verdicts of the whole case follow
+  const badgesOn = (at, rule) => onRule(at, rule).flatMap((each, run) =>
+    [badge(each), " ", ...each === verdicts(at)[run] ? [] : [soft(`the case is ${verdicts(at)[run]}`), " "]]);
+  function below(at, rule) {
+    $(".on", row(at)).replaceChildren(...badgesOn(at, rule));
+    return row(at);
+  }
+  const also = (at, rule) => el("p", { class: "also" }, ...badgesOn(at, rule), link(data.cases[at]), " ",
+    soft(`listed under ${rulesOf(at)[0]}`));
 
   const search = $("#search"), verb = $("#verb"), count = $("#found"), unfold = $("#unfold");
   const unrecorded = $("#unrecorded");
@@ -142,7 +149,7 @@
   function list(rule, shown, step = STEP) {
     rule.shown = shown;
     inside(rule.element, () => fill($(".cases", rule.element),
-      [...shown.map((at) => [row, at]), ...rule.also.filter((at) => !shown.includes(at)).map((at) => [also, at])], ([make, at]) => make(at), step));
+      [...shown.map((at) => [below, at]), ...rule.also.filter((at) => !shown.includes(at)).map((at) => [also, at])], ([make, at]) => make(at, rule.element.id), step));
   }
   const more = new Map($$("details.more").map((each, number) => [each, data.more[number]]));
   for (const [each, rest] of more) inside(each, () => fill($("div", each), rest, (at) => el("div", {}, link(data.cases[at]))));
