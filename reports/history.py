@@ -40,6 +40,7 @@ LOCK, PAGE, MESSAGE = ("lock", "history.html", ".eml")
 CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _NIGHT = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})T([0-9]{2})([0-9]{2})([0-9]{2})Z(-[0-9]+)?")
 _MOST_PROBLEMS = 20
+_MOST_SHOWN = 40  # the most characters of a damaged value
 
 BASELINE, GOOD, REGRESSED, NEWLY_WRONG, UNDECIDED, NOT_RUN, RUNNING = (
     "baseline",
@@ -80,23 +81,28 @@ class Outcome:
 
     @staticmethod
     def of(data: Any) -> Outcome:
-        """Returns the outcome in the content of a file. Raises ValueError if `data` is not an outcome."""
-        if (
-            not isinstance(data, dict)
-            or data.get("schema") != SCHEMA
-            or data.get("outcome") not in (*OUTCOMES,)
-        ):
-            raise ValueError  # the value in `data` may be unhashable; `in` for a tuple accepts unhashable values
-        against, reason, selection = (
-            data.get("against", ""),
-            data.get("reason", ""),
-            data.get("selection", []),
-        )
-        if not isinstance(selection, list) or not all(
-            isinstance(text, str) for text in (against, reason, *selection)
-        ):
-            raise ValueError
-        return Outcome(data["outcome"], one_line(against), one_line(reason), tuple(selection))
+        """Returns the outcome in the content of a file. Raises ValueError if `data` is not an outcome, with the key that is
+        wrong."""
+        if not isinstance(data, dict):
+            raise ValueError("not an object")
+        known = {"schema": (SCHEMA,), "outcome": (*OUTCOMES,)}
+        for key, values in known.items():
+            if data.get(key) not in values:  # `in` for a tuple accepts unhashable values
+                raise ValueError(f"its {key} is {_shown(data.get(key))}")
+        texts = {key: data.get(key, "") for key in ("against", "reason")}
+        for key, text in texts.items():
+            if not isinstance(text, str):
+                raise ValueError(f"its {key} is {_shown(text)}, not a text")
+        selection = data.get("selection", [])
+        if not isinstance(selection, list) or not all(isinstance(word, str) for word in selection):
+            raise ValueError(f"its selection is {_shown(selection)}, not a list of texts")
+        against, reason = map(one_line, texts.values())
+        return Outcome(data["outcome"], against, reason, tuple(selection))
+
+
+def _shown(value: Any) -> str:
+    text = one_line(json.dumps(value))
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 @dataclass(frozen=True)
@@ -473,7 +479,7 @@ def _cell(night: str, folder: Path, reader: FactsReader, problems: list[str]) ->
     except OSError as error:
         raise UserError(f"{OUTCOME_FILE} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise UserError(f"{OUTCOME_FILE} is damaged, or not of this version") from error
+        raise UserError(f"{OUTCOME_FILE} is damaged, or not of this version: {error}") from error
     if outcome.outcome == NOT_RUN:
         return Cell(night, folder.name, folder, outcome)
     facts = facts_of(folder, reader, problems.append)

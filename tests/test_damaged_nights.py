@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from commands import nightly
+from commands.__main__ import main
 from commands.cli import sendmail
 from commands.cli.endings import Terminated
 from conformance.errors import UserError
@@ -22,13 +23,14 @@ from made_history import run_of
 from nights import nights
 from reports.history import (
     BASELINE,
+    ENDED,
     NO_OUTCOME,
     NOT_RUN,
     REGRESSED,
     UNDECIDED,
     format_night,
 )
-from reports.history_page import HistoryPage
+from reports.history_page import HistoryPage, page_of
 from test_nightly import GOOD_RUN, WORSE
 
 __all__ = ["nights"]  # a fixture
@@ -254,6 +256,43 @@ def test_a_fifo_in_the_place_of_the_lock_is_refused(tmp_path, cli):
     os.mkfifo(tmp_path / "lock")
     said = cli(3, "nightly", "--history", tmp_path, "--stack", "forky").err
     assert said == f"rdma-cts: {tmp_path}/lock cannot be written: No such device or address\n"
+
+
+DAMAGES = {
+    '{"schema": 1': "not JSON: ",
+    "[]": "not an object",
+    '{"schema": "x"}': 'its schema is "x"',
+    '{"schema": "rdma-cts-cell/1"}': "its outcome is null",
+    '{"schema": "rdma-cts-cell/1", "outcome": []}': r"its outcome is \[\]",
+    '{"schema": "rdma-cts-cell/1", "outcome": "good", "against": 3}': "its against is 3, not a text",
+    '{"schema": "rdma-cts-cell/1", "outcome": "good", "reason": {}}': "its reason is {}, not a text",
+    '{"schema": "rdma-cts-cell/1", "outcome": "good", "selection": [1]}': r"its selection is \[1\], not",
+    '{"schema": "' + "x" * 99 + '"}': "its schema is .{41}$",
+}
+
+
+@pytest.mark.parametrize("content, key", DAMAGES.items(), ids=DAMAGES)
+def test_the_damage_of_an_outcome_is_named_by_its_key(content, key, nights):
+    nights.night(0, forky=GOOD_RUN)
+    (cell,) = nights.history.cells
+    (cell.folder / "cell.json").write_text(content)
+    (problem,) = nights.history.problems
+    assert re.search(f"cell.json is damaged, or not of this version: {key}", problem)
+
+
+def test_a_cell_that_was_killed_has_its_reason_on_every_page(nights, tmp_path):
+    nights.night(0, forky=GOOD_RUN, sid=GOOD_RUN)
+    (with_results, without) = (cell.folder for cell in nights.history.cells)
+    (with_results / "cell.json").unlink()
+    for path in without.iterdir():
+        path.unlink()
+    site = tmp_path / "site"
+    assert main(["report", "--history", str(nights.folder), "--site", str(site)]) == 0
+    pages = [(site / "index.html").read_text(), *(p.read_text() for p in site.glob("nights/*"))]
+    for page in (page_of(nights.history), *pages):
+        described = page.replace('title="its cell.json', "")
+        assert described.count(f"its cell.json is missing: {ENDED}") >= 2
+        assert 'title="its cell.json is missing' in page
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
