@@ -16,7 +16,6 @@ from conformance.tables.suite import POINT, Suite
 from conformance.verbs import VERBS
 from conformance.yamldoc.reader import suggestion
 from reports.digest import Digest, read
-from reports.dispute import dispute, violation_about
 from reports.earlier import run_about
 from reports.explanations import FINGERPRINT, defect_of, of_case, of_defect, of_rule
 
@@ -57,6 +56,8 @@ def execute(arguments: argparse.Namespace) -> int:
     else:
         run = None
     if arguments.dispute:
+        from reports.dispute import dispute, violation_about  # imported late: few ask for it
+
         show(dispute(*violation_about(word, run)))
         return 0
     if FINGERPRINT.fullmatch(word):

@@ -29,7 +29,7 @@ from conformance.older_python import UTC
 from conformance.option import checked
 from conformance.regular_file import open_below, remove_below
 from conformance.results.files import make_directory, new_directory, write_atomically, writing
-from conformance.results.folder import RUN_LOG, WORK, tidied
+from conformance.results.folder import OUTCOME_FILE, RUN_LOG, WORK, tidied
 from conformance.results.points import FOLDER as POINTS
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.waiver_file import read_waivers
@@ -61,7 +61,6 @@ from reports.history import (
     LOCK,
     MESSAGE,
     NOT_RUN,
-    OUTCOME_FILE,
     Cell,
     History,
     Outcome,

@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import pwd
-import shutil
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -133,6 +132,8 @@ def store(name: str, content: bytes) -> None:
 
 def remove(path: Path) -> None:
     if path.is_dir():
+        import shutil  # imported late: it loads the libraries for compression
+
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

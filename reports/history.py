@@ -25,6 +25,7 @@ from conformance.model.printable import one_line, plain
 from conformance.model.verdict import OF_RULES, VIOLATIONS
 from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
+from conformance.results.folder import OUTCOME_FILE
 from conformance.results.records import FILE_NAME as RESULTS
 from reports import summary
 from reports.digest import read
@@ -32,7 +33,6 @@ from reports.environment import called
 from reports.violations import format_apart
 
 SCHEMA = "rdma-cts-cell/1"
-OUTCOME_FILE = "cell.json"
 ENDED = "a signal or a kill ended the night, for example for lack of memory, or the disk was full"
 NO_OUTCOME = f"its {OUTCOME_FILE} is missing: {ENDED}"
 # MESSAGE is the suffix of the file with a night's mail

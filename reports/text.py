@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
 from conformance.errors import PROGRAM
-from conformance.model.script import EVENTS
 
 # characters of a line on a terminal; a file of somebody else can have texts of any length
 MOST_LINE = 4000
@@ -51,6 +50,8 @@ def without_packets(line: str) -> tuple[str, list[str]]:
 
 def kinds_of(packets: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yields the kinds of the events among packets, each with its meaning."""
+    from conformance.model.event_kinds import EVENTS  # imported late: few texts explain packets
+
     kinds = dict.fromkeys(event.partition(" ")[0] for event in packets)
     yield from ((kind, EVENTS[kind].meaning) for kind in kinds if kind in EVENTS)
 

@@ -23,10 +23,10 @@ from conformance.model.observation import Observation, PointExample
 from conformance.model.record import Axes, FooterRecord, HeaderRecord, Record, ResultRecord
 from conformance.model.rules import Registry
 from conformance.model.space import Space
-from conformance.results.case_record import sweep_record
 from conformance.results.new_records import footer_record, result_record
 from conformance.results.records import Recorded, encode
 from conformance.results.rule_conclusions import conclude_rules
+from conformance.results.sweep_record import sweep_record
 from conformance.sweeps.judging import rejudge_sweep
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
 from conformance.tables.loader import parse_table

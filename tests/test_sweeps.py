@@ -25,10 +25,10 @@ from conformance.execution.runner import no_progress
 from conformance.model.case import Case
 from conformance.model.observation import KernelEvidence
 from conformance.model.verdict import Verdict
-from conformance.results.case_record import sweep_record
 from conformance.results.conclusions import headline
 from conformance.results.points import deviations, read_points
 from conformance.results.records import encode
+from conformance.results.sweep_record import sweep_record
 from conformance.results.writer import ResultsFile
 from conformance.sweeps import native
 from conformance.sweeps.judging import SweepResult

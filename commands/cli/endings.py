@@ -8,7 +8,6 @@ import errno
 import os
 import re
 import signal
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,6 +105,8 @@ def _written(text: str, folder: Path | None) -> str:
         path = str(folder / f"error-{os.urandom(4).hex()}.log")
         descriptor = open_below(Path(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     else:
+        import tempfile  # imported late: only for a mistake of the suite without a run
+
         descriptor, path = tempfile.mkstemp(".log", "rdma-cts-error-")
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)

@@ -13,9 +13,9 @@ from pathlib import Path
 from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.option import given_path
-from conformance.results import plan, points, records
+from conformance.results import points, records
 from conformance.results.files import not_written, write_named
-from conformance.results.folder import OUT
+from conformance.results.folder import OUT, OUTCOME_FILE
 
 # Files next to the results of a run or a night that bundles and resumed runs need.
 _EVIDENCE = re.compile(r"(host-)?console(-[0-9]+)?\.(log|calls)|run\.log|lab\.json")
@@ -99,17 +99,16 @@ def has_other_content(path: Path, data: bytes) -> bool:
 
 def refuse_recorded(path: Path) -> None:
     """Raises UserError (status 2) for a file in which a run or a night is recorded."""
-    # Imported late, because it imports all modules of reports.
-    from reports.history import OUTCOME_FILE
+    from conformance.results.plan import LAB_FILE_NAME  # imported late: only for a named file
 
     # Reports must not replace the data from which they are made.
-    recorded = (records.FILE_NAME, plan.FILE_NAME, OUTCOME_FILE)
+    recorded = (records.FILE_NAME, records.PLAN_FILE, OUTCOME_FILE)
     place = Path(os.path.realpath(path))  # before 3.13, Path.resolve fails for a link to itself
     in_points = place.parent.name == points.FOLDER and os.path.exists(
         place.parent.parent / records.FILE_NAME,
     )
     of_run = _EVIDENCE.fullmatch(place.name) and any(
-        os.path.lexists(place.parent / name) for name in (*recorded, plan.LAB_FILE_NAME)
+        os.path.lexists(place.parent / name) for name in (*recorded, LAB_FILE_NAME)
     )
     named = place.name in recorded or in_points or of_run
     if os.path.isfile(place) and (named or records.is_recording(place)):

@@ -18,16 +18,9 @@ from conformance.option import CASES, given_path
 from conformance.run_options import OPTIONS, RunOptions
 from conformance.tables.suite import Selection, Suite, load_suite
 from conformance.tables.tiers import Shard
-from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
-from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS
-from fixtures.system.architecture import ARCHITECTURES, host_architecture
 
-# Choices and defaults from fixtures/. OPTIONS cannot have them, because conformance/ does not import fixtures/.
-_CHOICES = {
-    "stack": ((*STACKS, *OWN_STACKS), DEFAULT_STACK),
-    "arch": (tuple(ARCHITECTURES), host_architecture().name),
-    "driver": (tuple(DRIVERS), DEFAULT_DRIVER),
-}
+# The options that have choices from fixtures/. OPTIONS cannot have them, because conformance/ does not import fixtures/.
+_WITH_CHOICES = ("stack", "arch", "driver")
 # The placeholders whose values are paths of files and directories.
 PATHS = ("DIR", "FILE", "KEY", "RUN")
 # The types of values. A key is an option with its placeholder, or only a placeholder.
@@ -74,8 +67,8 @@ def add_argument(group: argparse._ActionsContainer, name: str, default: Any) -> 
         shown = option.default
     else:
         shown = default
-    if name in _CHOICES:
-        choices, shown = _CHOICES[name]
+    if name in _WITH_CHOICES:
+        choices, shown = _choices(name)
         # The list of all choices would be wider than a terminal.
         option = replace(
             option,
@@ -84,6 +77,20 @@ def add_argument(group: argparse._ActionsContainer, name: str, default: Any) -> 
             help=f"{option.help}: {', '.join(choices)}",
         )
     group.add_argument(option.flag, dest=name, default=default, **option.settings(shown))
+
+
+def _choices(name: str) -> tuple[tuple[str, ...], str]:
+    """Returns the choices of an option, and the default."""
+    # Imported late: only commands that run cases have these options.
+    from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
+    from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS
+    from fixtures.system.architecture import ARCHITECTURES, host_architecture
+
+    if name == "stack":
+        return (*STACKS, *OWN_STACKS), DEFAULT_STACK
+    if name == "arch":
+        return tuple(ARCHITECTURES), host_architecture().name
+    return tuple(DRIVERS), DEFAULT_DRIVER
 
 
 def options_from(arguments: argparse.Namespace) -> RunOptions:

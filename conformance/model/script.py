@@ -6,126 +6,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from conformance.model.quantity import Quantity
-from conformance.wire.headers import HEADERS
-from conformance.wire.mpa import CRCS
-from conformance.wire.opcodes import OPERATIONS, RESERVED, SYNDROMES, TRANSPORTS
-from conformance.wire.packet import ICRCS
-from conformance.wire.segments import (
-    RESERVED_SEGMENTS,
-    SEGMENT_HEADERS,
-    SEGMENTS,
-    TERMINATES,
-)
 
 if TYPE_CHECKING:
     from conformance.model.case import Step
 
-QP_STATES_SEEN = ("RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR")
 # The answers that a packet can get. RESPONSE is the complete response of a READ, an atomic, a FLUSH or an ATOMIC WRITE,
 # with the right data; `refusal` is any NAK, or no answer. Over iWARP, which has no acknowledgements, ACK is that the
 # stream works behind the segment; a refusal is a Terminate message, or that the device closes the stream.
 NOTHING, REFUSAL, RESPONSE, ANYTHING = "nothing", "refusal", "RESPONSE", "anything"
 CLOSED = "closed"
-ANSWERS = (*SYNDROMES, RESPONSE, NOTHING, REFUSAL, ANYTHING, *TERMINATES, CLOSED)
-_FIELDS = tuple(
-    sorted(
-        {
-            entry.name
-            for header in (*HEADERS, *SEGMENT_HEADERS)
-            for entry in header.fields
-            if not entry.name.startswith("reserved")
-        }
-        | {"reserved6", "reserved7"},
-    ),
-)
-# The numbers of a packet besides the fields of its headers: `addr` is the field `va`, and `at` is the address of the same
-# bytes in this process. `data` is the number of bytes of data, which are those of a message from `offset` on. `again`
-# repeats the packet of this number. For `cut` and `padding` see wire.packet.build, for `ulpdu`, the length field, wire.mpa.
-_OF_PACKETS = (*_FIELDS, "addr", "at", "data", "offset", "again", "cut", "padding", "ulpdu")
-_STREAM = {**SEGMENTS, **RESERVED_SEGMENTS}
-_PACKETS = tuple(dict.fromkeys((*OPERATIONS, *RESERVED, *_STREAM)))
-_POSTED = """
-SEND SEND_WITH_IMM SEND_WITH_INV RDMA_WRITE RDMA_WRITE_WITH_IMM RDMA_READ ATOMIC_CMP_AND_SWP ATOMIC_FETCH_AND_ADD LOCAL_INV
-""".split()
-_STATUSES = """
-SUCCESS LOC_LEN_ERR LOC_QP_OP_ERR LOC_PROT_ERR WR_FLUSH_ERR MW_BIND_ERR BAD_RESP_ERR LOC_ACCESS_ERR REM_INV_REQ_ERR
-REM_ACCESS_ERR REM_OP_ERR RETRY_EXC_ERR RNR_RETRY_EXC_ERR FATAL_ERR GENERAL_ERR nothing
-""".split()
-
-
-@dataclass(frozen=True)
-class EventSpec:
-    """A kind of event: the words or the quantity of its key, and its further keys: numbers, and words of which `several`
-    keys can have a list."""
-
-    meaning: str
-    words: tuple[str, ...] = ()  # empty: the key has a quantity
-    several: bool = False
-    numbers: tuple[str, ...] = ()
-    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-_OF_PEER: Mapping[str, tuple[str, ...]] = {
-    "transport": tuple(TRANSPORTS),
-    "icrc": ICRCS,
-    "crc": CRCS,
-}
-EVENTS: Mapping[str, EventSpec] = {
-    "op": EventSpec(
-        "the peer sends a request, and gets one of these answers",
-        _PACKETS,
-        numbers=_OF_PACKETS,
-        names={
-            **_OF_PEER,
-            "gets": ANSWERS,
-            "says": tuple(TERMINATES),
-            # The answer is read as the documents say, also on a device that is known to differ.
-            "form": ("document",),
-            "lost": ("true",),
-        },
-    ),
-    "answer": EventSpec(
-        "the peer answers the device's oldest request",
-        _PACKETS,
-        numbers=_OF_PACKETS,
-        names={**_OF_PEER, "gets": ANSWERS, "says": (*SYNDROMES, *TERMINATES)},
-    ),
-    "post": EventSpec(
-        "the device posts a request to the peer",
-        tuple(_POSTED),
-        # `split` is the length of the first of two elements that together are the range.
-        numbers=("addr", "length", "split", "lkey", "to", "rkey", "imm", "inv", "compare", "swap"),
-        names={"flags": ("FENCE", "INLINE", "SOLICITED")},
-    ),
-    "sends": EventSpec(
-        "the device sends a packet with these fields, and with the bytes of the case's memory `from` an address on",
-        (*_PACKETS, NOTHING),
-        True,
-        # `tclass` is the traffic class in the IP header, without the two bits for congestion. `after` is the least number
-        # of milliseconds from the peer's last answer.
-        numbers=(*_OF_PACKETS, "from", "tclass", "after"),
-        # With `rest`, the packet asks for a part of the range: from the place of its PSN to the end.
-        names={"rest": ("true",)},
-    ),
-    "completes": EventSpec("the oldest posted request completes", tuple(_STATUSES), True),
-    "receives": EventSpec(
-        "a receive completes",
-        tuple(_STATUSES),
-        True,
-        numbers=("length", "imm", "inv"),
-    ),
-    "state": EventSpec("the queue pair is in one of these states", QP_STATES_SEEN, True),
-    # The bytes of a message from `offset` on; or with `add` or `holds`, the new value of a word of eight bytes.
-    "changed": EventSpec(
-        "these bytes of the case's memory change, and no others",
-        numbers=("length", "offset", "add", "holds"),
-    ),
-    "may_change": EventSpec("these bytes may change: no document says it", numbers=("length",)),
-}
 # The event `call` is a call of the table language, with its arguments.
 CALL = "call"
 _DECISIVE = ("sends", "completes", "receives", "state", "changed")
-_SENT = ("op", "answer", "sends")
 # The keys of an event whose words are lists.
 LISTS = ("gets", "flags")
 
@@ -163,8 +55,3 @@ class Event:
         executed = not gets.isdisjoint(("ACK", RESPONSE))
         may_refuse = not gets.issubset(("ACK", RESPONSE))
         return bool(gets) and ANYTHING not in gets and not (executed and may_refuse)
-
-    def belongs_to(self, stream: bool) -> bool:
-        """Whether its operations are those of a stream of iWARP, or else of packets of RoCE."""
-        known = _STREAM if stream else {**OPERATIONS, **RESERVED}
-        return self.kind not in _SENT or {*self.words} <= {*known, NOTHING}

@@ -8,7 +8,8 @@ calls with the same flags on memory of the same kind count as the same call."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,13 +35,22 @@ def unequal_verdicts(suite: Suite, recorded: Recorded, directory: Path) -> list[
     """Returns a line for each result of a call that has several verdicts: the call, its result, and a case for each
     verdict. `directory` has the points of the run's sweeps; without them, sweeps are left out."""
     basis = Basis(known_capabilities(recorded, directory))
+    judged = [
+        call
+        for case, observed in _calls(suite, recorded, directory, basis)
+        for call in _judged_calls(case, observed, basis)
+    ]
+    # Most calls differ from all others by their arguments; comparing and judging all of them would take long.
+    number = Counter(call.name for call in judged)
     calls: dict[str, list[_Call]] = {}
-    for case, observed in _calls(suite, recorded, directory, basis):
-        for key, call in _judged_calls(case, observed, basis):
-            calls.setdefault(key, []).append(call)
+    for call in judged:
+        if number[call.name] > 1:
+            calls.setdefault(call.key(), []).append(call)
+        if call.absence:
+            calls.setdefault(call.absence, []).append(call)
     lines = []
     for equal in calls.values():
-        if len(equal) == 1:  # most calls; judging all of them would take long
+        if len(equal) == 1:
             continue
         by_verdict: dict[Verdict, str] = {}
         text = ""
@@ -57,16 +67,29 @@ def unequal_verdicts(suite: Suite, recorded: Recorded, directory: Path) -> list[
 
 @dataclass(frozen=True)
 class _Call:
-    """A judged call of a case, and its result."""
+    """A judged call of a case, and its result. `made` are the calls up to this one, each with its result, and `absence`
+    is what makes refusals of a missing verb equal."""
 
     case: Case
     step: Step
     seen: Observation
     basis: Basis
-    is_later: bool
+    made: Sequence[tuple[str, Observation]]
+    absence: str = ""
+
+    @property
+    def name(self) -> tuple[object, ...]:
+        """A part of the key that takes little time."""
+        step, seen = self.made[0]
+        return (len(self.made), step, self.made[-1][0], self.case.entry, seen["errno"])
+
+    def key(self) -> str:
+        """Returns what makes two results equal."""
+        made = [(name, verdict_key(seen)) for name, seen in self.made]
+        return repr((made, self.case.entry, self.case.given, self.case.before))
 
     def verdict(self) -> Verdict:
-        if not self.is_later:
+        if len(self.made) == 1:
             alone = replace(self.case, afterwards=())
             return Verdict(conclude(alone, self.basis, self.seen)[0].verdict)
         if fault_of(self.step, self.seen, later=True):
@@ -98,36 +121,31 @@ def _calls(
                 yield basis.resolved(point), example["observed"]
 
 
-def _judged_calls(
-    case: Case,
-    observed: Observation,
-    basis: Basis,
-) -> Iterator[tuple[str, _Call]]:
-    """Yields each judged call of a case, with what makes two results equal."""
+def _judged_calls(case: Case, observed: Observation, basis: Basis) -> Iterator[_Call]:
+    """Yields each judged call of a case."""
     returned = without_undeclared(observed)
     steps = made_steps(case, returned)
     alone = returned.copy()
     alone.pop("afterwards", None)
     if "returned" not in alone:
         return
+    made = [(str(case.when), alone)]
     if (
         case.when.then.judged != ELSEWHERE
         and not case.when.then.because
         and _OF_ABSENCE.isdisjoint(case.needs)
     ):
-        judged = _Call(case, case.when, alone, basis, is_later=False)
-        call = (str(case.when), case.entry, case.given, case.before, verdict_key(alone))
-        yield repr(call), judged
         if alone["errno"] in _NOT_SUPPORTED:
-            yield _flags_of(case, alone), judged
-    earlier = [(str(case.when), verdict_key(alone))]
+            absence = _flags_of(case, alone)
+        else:
+            absence = ""
+        yield _Call(case, case.when, alone, basis, tuple(made), absence)
     for step, seen in steps[1:]:
         if "not_made" in seen:
             continue
-        key = (str(step), case.entry, case.given, case.before, *earlier, verdict_key(seen))
+        made.append((str(step), seen))
         if step.then.outcome != "open" and not step.then.because:
-            yield repr(key), _Call(case, step, seen, basis, is_later=True)
-        earlier.append((str(step), verdict_key(seen)))
+            yield _Call(case, step, seen, basis, tuple(made))
 
 
 def _text(case: Case, step: Step, seen: Observation) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -77,6 +76,8 @@ def new_or_nothing(folder: Path) -> Iterator[None]:
 def make_directory(folder: Path, within: Path | None = None) -> None:
     """Creates a directory and its parents, unless it exists. The directories below `within` may not be links. Raises
     UserError if the directory cannot be created or written."""
+    import tempfile  # imported late: most commands make no directory
+
     top = within or folder
     new = [place for place in (folder, *folder.parents) if not place.exists()]
     try:

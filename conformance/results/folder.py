@@ -18,6 +18,7 @@ from conformance.results.records import FILE_NAME, PLAN_FILE
 
 OUT = Path("out")  # the default parent of the directories of runs
 WORK = "work-"  # the prefix of the names of temporary directories
+OUTCOME_FILE = "cell.json"  # of a run in a night
 RUN_LOG = "run.log"  # what a run in a night prints; `nightly` creates it before the run
 _OF_RUN = (WORK, "console", PLAN_FILE, RUN_LOG)  # the files of a run that had no result
 

@@ -25,7 +25,6 @@ from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.conclusions import BY_CHANCE, format_more, format_points
 from conformance.results.files import write_atomically
-from conformance.sweeps.formula import Effort, explain
 from conformance.sweeps.outcome import Points
 
 FOLDER = "points"
@@ -70,6 +69,8 @@ def _file_name(case: str) -> str:
 def deviations(points: Points, repro: str, *, by_chance: bool = False) -> list[Deviation]:
     """Returns the deviations, one for each outcome that deviates: the most frequent first, at most MOST_DEVIATIONS.
     `repro` is the command that runs only the sweep. If points deviate `by_chance`, a deviation has no formula."""
+    from conformance.sweeps.formula import Effort, explain  # imported late: readers need none
+
     counts = points.counts()
     deviations: list[Deviation] = []
     effort = Effort()

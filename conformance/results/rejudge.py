@@ -19,11 +19,11 @@ from conformance.model.observation import Observation, without_undeclared
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.older_python import zip
-from conformance.results.case_record import sweep_record
 from conformance.results.combined import is_of_model, with_command, without_points
 from conformance.results.new_records import result_record
 from conformance.results.points import FOLDER, read_points
 from conformance.results.records import Recorded
+from conformance.results.sweep_record import sweep_record
 from conformance.sweeps.judging import OtherPoints, rejudge_sweep
 from conformance.tables.suite import Suite
 

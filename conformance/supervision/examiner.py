@@ -126,7 +126,7 @@ class Examiner:
 
     def _sweep(self, case: Case, line: ResultRecord) -> ResultRecord:
         # Imported only when a sweep is judged, because the import is slow, and a run of one case seldom has a sweep.
-        from conformance.results.case_record import sweep_record
+        from conformance.results.sweep_record import sweep_record
         from conformance.sweeps.judging import rejudge_sweep
         from conformance.sweeps.outcome import Points
 

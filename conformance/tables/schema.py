@@ -9,7 +9,8 @@ cases to which the rows expand.
 from collections.abc import Callable, Sequence
 
 from conformance.model import capability, quantity, vocabulary
-from conformance.model.script import CALL, EVENTS, LISTS
+from conformance.model.event_kinds import EVENTS
+from conformance.model.script import CALL, LISTS
 from conformance.tables import keys
 from conformance.tables.arguments import SGE_KEYS, UNKNOWN_BIT
 from conformance.tables.expansion import PLACEHOLDER
@@ -164,7 +165,7 @@ def _parameter(parameter: ArgumentSpec) -> Schema:
 
 
 def _event() -> Schema:
-    """Returns the schema of an event of a script: the events of model/script.py, or a call."""
+    """Returns the schema of an event of a script: the events of model/event_kinds.py, or a call."""
     kinds: list[Schema] = []
     for kind, spec in EVENTS.items():
         if spec.words:

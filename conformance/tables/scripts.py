@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Optional, cast
 
 from conformance.model.case import Step
+from conformance.model.event_kinds import EVENTS, belongs_to
 from conformance.model.quantity import Quantity
-from conformance.model.script import CALL, EVENTS, LISTS, Event
+from conformance.model.script import CALL, LISTS, Event
 from conformance.model.vocabulary import STREAM
 from conformance.yamldoc.nodes import Location, Node
 from conformance.yamldoc.reader import Reader
@@ -49,7 +50,7 @@ def check_peer(reader: Reader, location: Location, step: Step, peers: Mapping[st
     events = cast("tuple[Event, ...]", step.arguments.get("packets", ()))
     for event in events:
         peer = peers.get(event.qp or str(step.arguments["qp"]), "")
-        if not event.belongs_to(peer == STREAM):
+        if not belongs_to(event, peer == STREAM):
             reader.note(location, f"{'|'.join(event.words)} is not an operation of a peer {peer!r}")
 
 
