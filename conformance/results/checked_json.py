@@ -14,6 +14,8 @@ _LARGE = 1 << 20  # bytes; the values of a longer text are counted before it is 
 # the range of the integers that the kernel or a library can return
 _LEAST, _MOST = (-(1 << 63), (1 << 64) - 1)
 _LONG = len(str(1 << 63))  # characters; a number with fewer is in the range
+_LONG_NUMBER = b"0" * _LONG
+_ZEROS = bytes.maketrans(b"123456789", _LONG_NUMBER[:9])
 _LONGEST = len(str(_LEAST))
 
 
@@ -27,7 +29,7 @@ def parse(data: bytes | str) -> Any:
             text = data
         else:
             text = data.decode(json.detect_encoding(data))
-        value = _DECODER.decode(text)
+        value = (_CAREFUL if _has_long_number(data) else _DECODER).decode(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg}, at character {error.pos + 1}") from error
     except UnicodeDecodeError as error:
@@ -38,6 +40,14 @@ def parse(data: bytes | str) -> Any:
     if text.count("[") + text.count("{") >= MOST_LEVELS:
         _check_depth(value)
     return value
+
+
+def _has_long_number(data: bytes | str) -> bool:
+    """Whether the text could have a number with so many digits that it may be out of range. Most texts have none, and
+    then no number needs to be checked."""
+    if isinstance(data, str):
+        data = data.encode(errors="replace")
+    return _LONG_NUMBER in data.translate(_ZEROS)
 
 
 def values_in(data: bytes | str) -> int:
@@ -93,6 +103,11 @@ def _bounded(text: str) -> int:
 
 
 _DECODER = json.JSONDecoder(
+    parse_constant=_refuse,
+    parse_float=_finite,
+    object_pairs_hook=_once,
+)
+_CAREFUL = json.JSONDecoder(
     parse_constant=_refuse,
     parse_float=_finite,
     parse_int=_bounded,

@@ -44,7 +44,7 @@ from conformance.results.consistency import (
     wrong_header,
     wrong_result,
 )
-from conformance.results.shared import MANY, SharedValues
+from conformance.results.shared import MANY, SharedValues, size_of
 
 FILE_NAME = "results.jsonl"
 PLAN_FILE = "plan.json"  # the plan of a run that can be resumed; the file is next to the results
@@ -227,7 +227,9 @@ class _Reader:
         self._results: dict[str, ResultRecord] = {}  # the shown results, by case
         self._tried: set[tuple[str, str]] = set()
         self._side_files: set[str] = set()
-        self._values = 0
+        self._bytes = 0
+        self._values = 0  # the number of values in the lines so far, without those of `_uncounted`
+        self._uncounted: list[Any] = []
 
     def read(self, lines: Iterable[bytes]) -> None:
         """Reads these lines of the file. Raises UserError, and any error of iterating over `lines`."""
@@ -282,7 +284,14 @@ class _Reader:
 
     def _refuse_too_many(self, line: bytes) -> None:
         """Raises UserError if the values so far and those of the line are too many."""
-        if self._values + len(line) <= MOST_VALUES:  # a value has at least one character
+        self._bytes += len(line)
+        if (
+            2 * self._bytes <= 3 * MOST_VALUES
+        ):  # `[],` has two values, and no text has more of its length
+            return
+        self._values += size_of(self._uncounted)
+        self._uncounted.clear()
+        if self._values + len(line) <= MOST_VALUES:
             return
         values = self._values + values_in(line)
         if values > MOST_VALUES:
@@ -333,7 +342,7 @@ class _Reader:
             written, shown, values = self._shared.accept(record, is_plain)
         except ValueError as error:
             raise UserError(f"{where}: case {printable(record['case'])}: {error}") from error
-        self._values += values
+        self._uncounted += values
         wrong = wrong_result(shown, self.shown.header)
         side_file = shown.get("points_file")
         if side_file in self._side_files:

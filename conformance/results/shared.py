@@ -4,7 +4,7 @@ Results with an equal value share one object; therefore no code may change a par
 from __future__ import annotations
 
 import marshal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from sys import intern
 from typing import Any, cast
 
@@ -44,8 +44,8 @@ class SharedValues:
 
     def accept(
         self, record: ResultRecord, is_plain: bool = False
-    ) -> tuple[ResultRecord, ResultRecord, int]:
-        """Returns the result as it is in the file, its shown form, and the number of values that no earlier result has.
+    ) -> tuple[ResultRecord, ResultRecord, list[Any]]:
+        """Returns the result as it is in the file, its shown form, and those of its values that no earlier result has.
         `is_plain` is whether all texts of the result are known to be printable. Raises ValueError if a value does not
         fit the type of a result."""
         written: dict[str, Any] = {}
@@ -77,8 +77,8 @@ class SharedValues:
             shown[key if is_plain else one_line(key)] = self._store(
                 key, mark, written[key], is_plain
             )
-        size = sum(_size(written[key]) for key in new)
-        return cast(ResultRecord, written), cast(ResultRecord, shown), size
+        values = [written[key] for key in new]
+        return cast(ResultRecord, written), cast(ResultRecord, shown), values
 
     def _store(self, key: str, mark: bytes, value: Any, is_plain: bool) -> Any:
         """Returns the shown form of a new value, and stores both forms while there is room."""
@@ -120,10 +120,10 @@ def _check(record: ResultRecord, keys: Mapping[str, object]) -> None:
         raise ValueError(wrong)
 
 
-def _size(value: Any) -> int:
-    """Returns the number of values in the lists and objects of a value."""
+def size_of(values: Sequence[Any]) -> int:
+    """Returns the number of values in the lists and objects of these values."""
     size = 0
-    waiting = [value]
+    waiting = [*values]
     while waiting:
         value = waiting.pop()
         if type(value) is dict:

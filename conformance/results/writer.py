@@ -31,7 +31,7 @@ from conformance.results.files import write_all, writing
 from conformance.results.points import store_points
 from conformance.results.prior_sessions import PriorSessions
 from conformance.results.records import PLAN_FILE, Recorded, decode, encode, read_written
-from conformance.results.shared import MANY, SharedValues
+from conformance.results.shared import MANY, SharedValues, size_of
 from conformance.sweeps.outcome import OUTSIDE, Points
 
 
@@ -206,8 +206,8 @@ class ResultsFile:
             else:
                 self._shared = None
         if self._shared and record["type"] == "result":
-            written, _, size = self._shared.accept(cast(ResultRecord, decode(line)))
-            self._values += size
+            written, _, values = self._shared.accept(cast(ResultRecord, decode(line)))
+            self._values += size_of(values)
             return written
         self._values += values_in(line)
         return record
