@@ -99,7 +99,8 @@ def test_the_mirror_is_in_the_apt_sources(tmp_path, name, text, release, expecte
 def _kernel_packages(root: Path) -> kernel.KernelTree:
     modules = root / "usr/lib/modules/7.0-test"
     for name, depends in (("top", "mid-dle,low"), ("mid-dle", "low"), ("low", ""), ("other", "")):
-        content = f"\x7fELF\0license=GPL\0depends={depends}\0name={name}\0".encode()
+        text = f"license=GPL\0depends={depends}\0name={name}\0".encode()
+        content = b"\x7fELF".ljust(64, b"\0") + text
         laid(modules, {f"kernel/drivers/{name}.ko.xz": lzma.compress(content)})
     laid(modules, {"modules.builtin": "kernel/fs/in-side.ko\n", "vmlinuz": "kernel"})
     return kernel.KernelTree(root)
