@@ -65,6 +65,8 @@ FAILING = (REGRESSED, NEWLY_WRONG, NEWLY_JUDGED)
 WORSE = (*FAILING, HIT)
 # The kinds of a defect that only the new run has.
 NEW_KINDS = (NEW, NEWLY_WRONG, NEWLY_JUDGED, HIT)
+# the verdicts of a case, or of a rule, without a violation
+_KEPT = (Verdict.PASS, Verdict.PARTIAL)
 _DEATHS = (Verdict.CRASH, Verdict.HANG)
 _MOST_EXAMPLES = 3
 
@@ -393,11 +395,13 @@ def kind_of(old: str, new: str) -> str:
         if old in NOT_TESTABLE or old in INCOMPLETE:
             return CHANGED
         return UNSUPPORTED
-    if old in VIOLATIONS and new == Verdict.PASS:
+    if new not in _KEPT:
+        return CHANGED
+    if old in VIOLATIONS:
         return FIXED
-    if old == Verdict.UNSUPPORTED and new == Verdict.PASS:
+    if old == Verdict.UNSUPPORTED:
         return NEWLY_RIGHT
-    if old in (*NOT_TESTABLE, *INCOMPLETE) and new == Verdict.PASS:
+    if old in (*NOT_TESTABLE, *INCOMPLETE):
         return JUDGED_RIGHT
     return CHANGED
 

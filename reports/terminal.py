@@ -78,7 +78,7 @@ def summary(
     else:
         where = f"results: {out}"
     first = _first(run, news)
-    last = (where, *_program(run, out, first), *_next(run, out, first, news))
+    last = (where, *_program(run, out, first, news), *_next(run, out, first, news))
     lines += [device_line(run.header), *map(one_line, last)]
     return "\n".join(
         [*(line if "\x1b" in line else fitted(line, stream) for line in lines), conclusion],
@@ -249,10 +249,11 @@ def _first(run: Digest, news: Novelty | None) -> Defect | None:
     return next((defect for defect in (*new, *open_defects) if defect in open_defects), None)
 
 
-def _program(run: Digest, out: Path, first: Defect | None) -> Iterator[str]:
+def _program(run: Digest, out: Path, first: Defect | None, news: Novelty | None) -> Iterator[str]:
     """Yields the commands that report the first defect and repeat the failed cases."""
     if first:
-        report = command("reproducer", first.fingerprint, "--run", out, "--mail")
+        others = ("--others", news.name) if news else ()
+        report = command("reproducer", first.fingerprint, "--run", out, "--mail", *others)
         yield f"report it: {report} writes a text, with a C program if one can show the first defect"
         # `target` selects the stack of this run
         _, _, recorded = first.first.repro.partition(" ")

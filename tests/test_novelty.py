@@ -119,6 +119,10 @@ def test_a_run_that_was_compared_does_not_ask_for_a_comparison(forky):
     right = digest(recorded([result(numbered(1).cases[0])]).shown(), RUNS)
     assert "next: ./rdma-cts compare OLD" in summary(right, RUNS)
     assert "next:" not in summary(right, RUNS, news=novelty(right, forky))
+    assert f" --mail --others {forky.path} writes" in summary(
+        forky, RUNS, news=novelty(forky, forky)
+    )
+    assert "--others" not in summary(forky, RUNS)
     assert "next: ./rdma-cts explain" in summary(forky, RUNS, news=novelty(forky, forky))
 
 
