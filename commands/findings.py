@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import yaml
@@ -17,6 +18,7 @@ from reports.digest import read
 from reports.reproducers.findings import FOLDER, PAGE, Finding, Run, findings_of, page
 from reports.reproducers.mail import mail_of
 from reports.reproducers.of_runs import basis_of
+from reports.reproducers.program import file_name
 
 # The name of the file with the places of defects in the driver's source, by fingerprint. Uncertain places are left out.
 PLACES = "places.yaml"
@@ -39,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser,
         "--programs",
-        f"write the C program of each defect into {FOLDER}/; without this option, only update or remove existing ones",
+        f"write the C program of each defect, and the script of its peer, into {FOLDER}/; "
+        "without this option, only update or remove existing ones",
     )
     add(
         parser,
@@ -79,13 +82,14 @@ def _page(findings: Sequence[Finding], runs: Sequence[Run], arguments: argparse.
     folder = arguments.out / FOLDER
     make_directory(folder, within=arguments.out)
     places = places_in(folder / PLACES)
-    before = set(folder.glob("*.c"))
-    programs = {
-        folder / finding.file: finding.program.text for finding in findings if finding.program
-    }
-    programs_written = {
-        path: text for path, text in programs.items() if arguments.programs or path in before
-    }
+    before = {*folder.glob("*.c"), *folder.glob("*.py")}
+    programs_written: dict[Path, str] = {}
+    for program in chain.from_iterable(finding.programs for finding in findings):
+        path = folder / file_name(program.case)
+        if arguments.programs or path in before:
+            programs_written[path] = program.text
+            if program.script:
+                programs_written[path.with_suffix(".py")] = program.script
     with writing(folder):
         for old in before - programs_written.keys():
             if old.is_file() and not old.is_symlink():
@@ -100,8 +104,9 @@ def _page(findings: Sequence[Finding], runs: Sequence[Run], arguments: argparse.
         arguments.out / PAGE,
         page(findings, runs, places, _mended(), files, arguments.title).encode(),
     )
+    count = sum(path.suffix == ".c" for path in programs_written)
     print(
-        f"{arguments.out / PAGE}: {format_count(len(findings), 'defect')}, {len(programs_written)} with a program in {folder}/",
+        f"{arguments.out / PAGE}: {format_count(len(findings), 'defect')}, {format_count(count, 'program')} in {folder}/",
     )
     return 0
 

@@ -33,6 +33,7 @@ POINT = (
 _APART = ("afterwards", "combinations")
 _CALLED = {"layer": "reached"}  # words for keys of observations
 _OPEN = "any result, because the document leaves the outcome open; kernel and process must go on"
+_OTHERWISE = " otherwise unreachable"  # of a row, for what the violation has not done
 _OF_PACKETS = "each packet has the effect and the answer that the call names"
 
 
@@ -101,7 +102,7 @@ def expected(symptom: Symptom) -> str:
         return packets
     if symptom.expected == "open":
         return _OPEN
-    return symptom.expected
+    return symptom.expected.removesuffix(_OTHERWISE)
 
 
 def calls(symptom: Symptom) -> list[str]:

@@ -103,3 +103,10 @@ def test_the_text_has_the_judged_call_and_those_after_it_up_to_the_violation(cap
         assert f"\ncall:      {judged}\n" in text
         (*_, last) = re.findall("^then: +(.*)$", text, re.MULTILINE)
         assert last == symptom.fault.call
+
+
+def test_what_is_expected_has_no_word_of_a_table(capsys):
+    run = ROOT / "docs/runs/rxe.jsonl.xz"
+    every = [each for defect in read(run).violations.defects for each in defect.symptoms]
+    symptom = next(each for each in every if each.expected.endswith(" otherwise unreachable"))
+    assert "\nexpected:  refused\n" in text_of(symptom.name, run, capsys)

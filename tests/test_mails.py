@@ -86,6 +86,10 @@ def test_a_mail_has_the_kernels_messages_unchanged_and_the_function_that_crashed
     assert f"  modprobe rdma_rxe\n  rdma link add {device} type rxe netdev NETDEV" in text
     assert f"  ./shown {device}\n" in text
     assert "the program stops the kernel" in spaced(text)
+    assert "\nobserved: at one of these calls, the kernel under test died\n" in text
+    assert len(re.findall(r"^  - then: ", text, re.MULTILINE)) == len(
+        symptom.record["expected"]["afterwards"]
+    )
 
 
 def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite():
@@ -195,7 +199,13 @@ def test_a_mail_and_a_program_show_the_worst_violation_and_from_a_peer_if_one_ca
             assert _has_script(shown) == bool(worst.advice) or len(scripts) == 1
         if written.attached:
             attached += bool(worst.advice)
-            assert f" {file_name(shown.symptom.name, '.py')} " in spaced(written.text)
+            script = file_name(shown.symptom.name, ".py")
+            assert f" NETDEV # an interface that is up cc -o shown {script[:-3]}.c" in spaced(
+                written.text
+            )
+            assert (
+                f"\n  python3 {script} ADDRESS \\\n    ssh root@NODE ./shown rxe0 " in written.text
+            )
             written_for = [one for one in made if not severity_of(one.symptom).advice]
             needs_no_peer = not all(map(_has_script, written_for))
             assert ("int main(" in written.text) == needs_no_peer

@@ -12,7 +12,7 @@ from conformance.judging import Basis
 from conformance.model.verdict import NOT_TESTABLE, Verdict
 from conformance.tables.suite import Suite
 from reports.digest import Digest
-from reports.reproducers.of_runs import first_program
+from reports.reproducers.of_runs import first_program, without_peer
 from reports.reproducers.program import Program, file_name
 from reports.rule_verdicts import RuleFacts
 from reports.upstream import upstream
@@ -54,17 +54,23 @@ class Run:
 
 @dataclass(frozen=True)
 class Finding:
-    """A defect, the runs with the defect, and a program for one of its symptoms. `defect` is from the first run."""
+    """A defect, the runs with the defect, and a program for one of its symptoms. `defect` is from the first run. `alone` is
+    a program without a peer, if `program` needs one."""
 
     defect: Defect
     runs: tuple[Run, ...]
     symptom: Symptom
     program: Program | None
     why_not: str = ""
+    alone: Program | None = None
 
     @property
     def file(self) -> str:
         return file_name(self.symptom.name)
+
+    @property
+    def programs(self) -> list[Program]:
+        return [program for program in (self.program, self.alone) if program]
 
 
 def findings_of(runs: Sequence[Run], suite: Suite) -> list[Finding]:
@@ -87,7 +93,10 @@ def findings_of(runs: Sequence[Run], suite: Suite) -> list[Finding]:
 def _finding(fingerprint: str, runs: tuple[Run, ...], suite: Suite) -> Finding:
     defect = runs[0].by_fingerprint[fingerprint]
     shown = first_program(defect.symptoms, suite, runs[0].basis)
-    return Finding(defect, runs, shown.symptom, shown.program, shown.why_not)
+    alone = None
+    if shown.program and shown.program.script:
+        alone = without_peer(defect.symptoms, suite, runs[0].basis).program
+    return Finding(defect, runs, shown.symptom, shown.program, shown.why_not, alone)
 
 
 def page(
@@ -225,9 +234,11 @@ def _link(finding: Finding, files: Collection[str]) -> str:
         if file := next((name for name in by_hand if name in files), ""):
             return f"[{file}]({FOLDER}/{file})"
         return f"no program: {finding.why_not}"
-    if finding.file in files:
-        return f"[{finding.file}]({FOLDER}/{finding.file})"
-    return f"`{finding.symptom.name}`"
+    links = []
+    for program in finding.programs:
+        file = file_name(program.case)
+        links.append(f"[{file}]({FOLDER}/{file})" if file in files else f"`{program.case}`")
+    return ", without a peer: ".join(links)
 
 
 def _cell(text: str) -> str:

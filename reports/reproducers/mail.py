@@ -23,7 +23,7 @@ from reports.evidence import calls, expected
 from reports.kernel_log import of_libraries, without_log
 from reports.races import tries_of
 from reports.reproducers.findings import Finding, Run
-from reports.reproducers.of_runs import Made, first_program
+from reports.reproducers.of_runs import first_program, without_peer
 from reports.reproducers.program import Program, file_name
 from reports.text import kinds_of, without_packets, wrapped
 from reports.upstream import upstream
@@ -35,7 +35,8 @@ _OUR_CALLS = {
     "local_traffic": "the owner of the region posts this operation with the lkey",
     "list_traffic": "the owner of the regions posts this operation with the elements of sg_list",
     "post_traffic": "the owner of the key posts these requests and does not wait",
-    "await_traffic": "the memory is filled, and the completions of the posted requests are awaited",
+    "await_traffic": "the memory is filled, and the completions of the posted requests are awaited; `leaked`: a byte of "
+    "this filling has reached the peer; `changed`: the memory has changed since",
     "modify_access": "ibv_modify_qp changes the access flags of the queue pair",
     "poster=wire": "a peer without an RDMA device sends the packets of the operation",
     "connect_qp": "the queue pair is moved to RTS, and its completions are polled",
@@ -52,7 +53,7 @@ _ENDINGS = {
 }
 _MODULES = {"rxe": "rdma_rxe", "siw": "siw"}  # the modules of the software drivers
 _KERNEL_LINES = 40
-_LONG, _IN_LISTS = 48, re.compile(r"(?<=[,|])")
+_LONG, _IN_LISTS = 64, re.compile(r"(?<=[,|])")
 _SECURITY, _LIST = "security@kernel.org", "linux-rdma@vger.kernel.org"
 _OF_RDMA_CORE = "the file MAINTAINERS of rdma-core has them"
 _OF_KERNEL = (
@@ -84,8 +85,8 @@ def mail(
     attached = shown.program if shown.program and shown.program.script else None
     lines = list(_description(shown.symptom, defect, run, suite, history))
     if attached:
-        lines += [*_attached(attached, run), ""]
-        shown = _without_peer(symptoms, suite, basis)
+        lines += [*_attached(shown.symptom, attached, run), ""]
+        shown = without_peer(symptoms, suite, basis, WIDTH)
         if shown.program:
             lines += _wrapped(f"The case {shown.symptom.name} shows it without a peer.")
     if shown.program:
@@ -95,16 +96,6 @@ def mail(
         lines += ["", f"  {shown.symptom.repro}"]
     notes = _notes(symptoms[0] if defect is None else defect.first, defect, attached, run)
     return Mail("\n".join(lines).rstrip() + "\n", tuple(notes), attached)
-
-
-def _without_peer(symptoms: Sequence[Symptom], suite: Suite, basis: Basis) -> Made:
-    """Returns the first program that needs no script, of a symptom that no peer causes; else a symptom without one."""
-    for symptom in symptoms:
-        if not severity_of(symptom).advice:
-            made = first_program([symptom], suite, basis, WIDTH)
-            if made.program and not made.program.script:
-                return made
-    return Made(symptoms[0], None)
 
 
 def mail_of(finding: Finding, runs: Iterable[Run], suite: Suite) -> Mail:
@@ -167,6 +158,8 @@ def _description(
         packets += events
     for kind, meaning in kinds_of(packets):
         yield from _wrapped(f"{kind}: {meaning}", "  ", "    ")
+    if later and line.startswith(f"{judged}: "):  # it died, and nothing says at which call
+        line = f"at one of these calls, {line.removeprefix(f'{judged}: ')}"
     for name in sorted({*_COMMAND.findall(" ".join(steps))}):
         yield from _wrapped(f"{name}: this command of the kernel, without libibverbs", "  ", "    ")
     for call, words in _OUR_CALLS.items():
@@ -216,7 +209,7 @@ def _meanings(symptom: Symptom, suite: Suite) -> Iterator[str]:
                 yield f"{name}={label}: {case.array.model.meanings[name][label]}"
 
 
-def _attached(program: Program, run: Digest) -> Iterator[str]:
+def _attached(symptom: Symptom, program: Program, run: Digest) -> Iterator[str]:
     name, script = file_name(program.case), file_name(program.case, ".py")
     device = run.header["device"].get("name", "DEVICE")
     yield from _wrapped(
@@ -225,9 +218,11 @@ def _attached(program: Program, run: Digest) -> Iterator[str]:
         "the program:",
     )
     yield ""
-    yield f"  cc -o shown {name} -libverbs"
+    yield from (f"  {command}" for command in _building(run, name))
     yield f"  python3 {script} ADDRESS \\"
     yield f"    ssh root@NODE ./shown {device} ADDRESS"
+    yield ""
+    yield from _ending(symptom)
 
 
 def _notes(
@@ -249,15 +244,10 @@ def _notes(
 def _usage(symptom: Symptom, run: Digest) -> Iterator[str]:
     yield "The program below shows the defect without rdma-cts:"
     yield ""
-    device = run.header["device"]
-    yield from (
-        f"  {command}"
-        for command in _commands(device.get("driver", ""), device.get("name", "DEVICE"))
-    )
+    yield from (f"  {command}" for command in _building(run, "FILE.c"))
+    yield f"  ./shown {run.header['device'].get('name', 'DEVICE')}"
     yield ""
-    ending = _ENDINGS.get(severity_of(symptom))
-    if ending:
-        yield from _wrapped(f"On the stack tested above, {ending}.")
+    yield from _ending(symptom)
     yield from _wrapped(
         "The exit status of the program is 1 after a violation, 0 without a violation, 77 if the device"
         " does not support the calls, and 2 if the objects could not be set up.",
@@ -272,12 +262,20 @@ def _subject(symptom: Symptom, title: str) -> str:
     return f"kernel fault in {site.lasting[0]}: {title}"
 
 
-def _commands(driver: str, device: str) -> Iterator[str]:
+def _building(run: Digest, file: str) -> Iterator[str]:
+    """Yields the commands at the machine of the device that set up a software device and compile a program."""
+    device = run.header["device"]
+    driver = device.get("driver", "")
     if driver in _MODULES:
         yield f"modprobe {_MODULES[driver]}"
-        yield f"rdma link add {device} type {driver} netdev NETDEV    # an interface that is up"
-    yield "cc -o shown FILE.c -libverbs"
-    yield f"./shown {device}"
+        name = device.get("name", "DEVICE")
+        yield f"rdma link add {name} type {driver} netdev NETDEV    # an interface that is up"
+    yield f"cc -o shown {file} -libverbs"
+
+
+def _ending(symptom: Symptom) -> Iterator[str]:
+    if ending := _ENDINGS.get(severity_of(symptom)):
+        yield from _wrapped(f"On the stack tested above, {ending}.")
 
 
 def _used(given: Sequence[str], calls: Sequence[str]) -> list[str]:

@@ -99,6 +99,18 @@ def first_program(
     return Made(symptoms[0], None, reasons[0])
 
 
+def without_peer(
+    symptoms: Sequence[Symptom], suite: Suite, basis: Basis, width: int = WIDTH
+) -> Made:
+    """Returns the first program that needs no script, of a symptom that no peer causes; else a symptom without one."""
+    for symptom in symptoms:
+        if not severity_of(symptom).advice:
+            made = first_program([symptom], suite, basis, width)
+            if made.program and not made.program.script:
+                return made
+    return Made(symptoms[0], None)
+
+
 def basis_of(path: Path) -> Basis:
     """Returns the known facts about the device of a recorded run."""
     return Basis(known_capabilities(read_results(path)))
