@@ -183,7 +183,7 @@ class _LosesRightsWithTheDomain(Device):
     "device, points, rules",
     [
         (_BindsBeyond, "binds", {"BIND-10"}),
-        (_KeepsEarlierKeys, "binds", {"BIND-02", "BIND-15"}),
+        (_KeepsEarlierKeys, "binds", {"BIND-02a", "BIND-15"}),
         (_TakesNewKeyOfOthers, "binds", {"BIND-18"}),
         (_LosesRightsWithTheDomain, "changes", {"REREG-03", "REREG-04", "REREG-12"}),
     ],

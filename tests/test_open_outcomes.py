@@ -24,6 +24,8 @@ quotes = importlib.import_module("quotes")
 STACKS = ("rxe", "mended", "siw", "trixie")
 # By the beginning of a case's id: the rule whose rows judge the outcome of the case's call.
 JUDGED_BY = {
+    "advise_mr/asynchronous/": "ADV-15",
+    "bind_mw/bound_anew/": "BIND-02",
     "bind_mw/completions/": "BIND-17",
     "bind_mw/keys_of_others/": "REG-27",
     "bind_mw/ownership/": "BIND-18",

@@ -157,7 +157,7 @@ _SAME_PACKETS: Mapping[tuple[str, str, str], tuple[str, str, str]] = {
 _ATOMICS = {"ATOMIC_CMP_AND_SWP": "ATOMIC_FETCH_AND_ADD", "COMPARE_SWAP": "FETCH_ADD"}
 # By rule: what a check of all operations has instead of the operation. By rule, effect and Fault.check: the same of a
 # check that is one of several.
-_EVERY_PACKET: Mapping[str, str] = {"WIRE-08": "RDMA_WRITE_ONLY"}
+_EVERY_PACKET: Mapping[str, str] = {"WIRE-08": "RDMA_WRITE_ONLY", "WIRE-21": "local request"}
 _CHECKED: Mapping[tuple[str, str, str], str] = {
     ("WIRE-06", Effect.ACCEPTED, UNSENT): UNSENT,
     ("WIRE-06", Effect.ACCEPTED, ANSWER_FORM): "RDMA_WRITE",
@@ -190,6 +190,7 @@ _EARLIER: Mapping[tuple[str, ...], tuple[str, ...]] = {
     (WIRE, "WIRE-02", "SEND_ONLY", Effect.STATUS): ("ae05b115fe48",),
     (WIRE, "WIRE-06", "RDMA_READ", Effect.ACCEPTED): ("03dd320e3952", "5efc2ab174c8"),
     (WIRE, "WIRE-08", "RDMA_WRITE_ONLY", Effect.REFUSED): ("50a91f05c63d",),
+    (WIRE, "WIRE-21", "local request", Effect.REFUSED): ("91b69f088c09",),
     _OUTSIDE_OF_WINDOW: ("b1a00b48da88",),
     (Effect.STATUS, "REM_OP_ERR", _OF_LENGTHS): ("2a9af11e2b85",),
 }

@@ -121,6 +121,9 @@ def _packets(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) ->
     statuses = sorted({code for fault in faults for code in fault.expected} - {"nothing"})
     if rule in _AFTER:
         operation = _AFTER[rule]
+    elif rule == "WIRE-21":
+        ends = sorted({status for fault in faults for status in fault.seen})
+        operation, what = "requests", f"complete with {' or '.join(ends)}"
     elif rule == "WIRE-06" and effect == Effect.STATUS:
         what = f"completes with {faults[0].answer} instead of {' or '.join(statuses)}"
     elif checks in ({ANSWER_FORM}, {UNSENT}, {PSN_ALONE}):
