@@ -11,12 +11,11 @@ from conformance.model.printable import one_line
 from conformance.results.files import make_directory, write_together
 from conformance.results.folder import directory_for
 from conformance.results.records import FILE_NAME as RESULTS
-from conformance.tables.rules_file import read_registry
-from conformance.tables.suite import CASES, ROOT
 from reports import fleet, summary
 from reports.fleet import Fleet, Node
 from reports.history import facts_of
-from reports.html import FILE_NAME as REPORT
+from reports.own_tables import suite_of_header
+from reports.terminal import REPORT
 
 _MOST = 20  # the maximum number of printed differences
 
@@ -34,8 +33,9 @@ def execute(arguments: argparse.Namespace) -> int:
             )
         folders[name] = folder
     out = arguments.out or Path()
-    rules, _ = read_registry([CASES], ROOT)
+    suite = suite_of_header(None)
     nodes = tuple(_node(name, folder, out) for name, folder in folders.items())
+    rules = suite.registry if suite else {}
     fleet_here = Fleet(nodes, {rule: texts.short for rule, texts in rules.items()})
     make_directory(out)
     write_together(

@@ -21,14 +21,13 @@ from conformance.errors import UserError, command
 from conformance.results.folder import OUT, check_free, run_folder, tidied
 from conformance.results.plan import FILE_NAME as PLAN_FILE_NAME
 from conformance.results.plan import (
-    LAB_FILE_NAME,
     LabPlan,
     Plan,
     read_lab_plan,
     read_plan,
     write_plan,
 )
-from conformance.results.records import FILE_NAME, Recorded
+from conformance.results.records import FILE_NAME, LAB_FILE, Recorded
 from conformance.results.writer import ResultsFile
 from conformance.run_options import OPTIONS, RunOptions
 from conformance.supervision import Recording, Run, Supervisor
@@ -117,7 +116,7 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
 
 
 def _resume(arguments: argparse.Namespace) -> int:
-    is_lab = bool(arguments.lab) or (arguments.resume / LAB_FILE_NAME).exists()
+    is_lab = bool(arguments.lab) or (arguments.resume / LAB_FILE).exists()
     # also with default values
     flags = [option.flag for name, option in OPTIONS.items() if name in vars(arguments)]
     flags += [f"--{name}" for name in ("out", "shell", "failed") if getattr(arguments, name)]
@@ -129,7 +128,7 @@ def _resume(arguments: argparse.Namespace) -> int:
     plan = read_lab_plan(arguments.resume) if is_lab else read_plan(arguments.resume)
     options = run_arguments.recorded_options(
         plan.argv,
-        arguments.resume / (LAB_FILE_NAME if is_lab else PLAN_FILE_NAME),
+        arguments.resume / (LAB_FILE if is_lab else PLAN_FILE_NAME),
     )
     if isinstance(plan, Plan) and (done := _complete(arguments.resume.absolute())):
         Progress(level=arguments.level).say(f"the run in {done.directory} is complete")
@@ -258,7 +257,7 @@ def _judged_here(recording: Recording, before: Recorded | None, out: Path) -> Di
 
 def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
     """Creates the directory of --out, and removes it if the run records nothing. Raises UserError."""
-    if (out / LAB_FILE_NAME).exists():
+    if (out / LAB_FILE).exists():
         raise UserError(
             f"{out} is the directory of a lab",
             hint="choose another --out, or --resume the lab",

@@ -6,13 +6,13 @@ from datetime import date, datetime
 from commands.cli.output import STANDARD_OUTPUT, write_out
 from commands.cli.run_arguments import add
 from conformance.errors import UserError
+from conformance.model.address import is_address
 from conformance.results.waiver_file import (
     ANY,
     FINGERPRINT,
     LONGEST,
     KernelRange,
     Run,
-    is_address,
     waivers_text,
 )
 from reports.digest import Digest, read

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -345,6 +344,8 @@ def _item(change: Change, comparison: Comparison) -> str:
 def as_junit(comparison: Comparison) -> str:
     """Returns the comparison as JUnit XML, with a testcase for each change. A change in FAILING is a failure, an
     undecided verdict or race is an error, and what passes now is a success."""
+    import xml.etree.ElementTree as ET  # imported late: the other formats need none
+
     kinds = {**dict.fromkeys(FAILING, "failure"), UNDECIDED: "error", HIT: "error"}
     elements = [
         kinds.get(change.kind, "system-out" if change.new == Verdict.PASS else "skipped")

@@ -5,7 +5,6 @@ and write the files."""
 from __future__ import annotations
 
 import json
-import statistics
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -16,7 +15,7 @@ from conformance.model.verdict import VIOLATIONS
 from conformance.older_python import zip
 from reports.environment import called
 from reports.history import Facts, first_names_of
-from reports.html import environment
+from reports.page_templates import environment
 
 FILE_NAME, DATA, DRAIN = "fleet.html", "fleet.json", "drain.sh"
 SCHEMA = "rdma-cts-fleet/1"
@@ -203,6 +202,8 @@ class Group:
         }
         if len(taken) < _LEAST:
             return
+        import statistics  # imported late: few fleets are so large
+
         median = statistics.median(taken.values())
         deviation = statistics.median(abs(seconds - median) for seconds in taken.values())
         for name, seconds in taken.items():

@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
@@ -30,6 +29,7 @@ from conformance.results.records import FILE_NAME as RESULTS
 from reports import summary
 from reports.digest import read
 from reports.environment import called
+from reports.night_names import NIGHT, is_night
 from reports.violations import format_apart
 
 SCHEMA = "rdma-cts-cell/1"
@@ -38,7 +38,6 @@ NO_OUTCOME = f"its {OUTCOME_FILE} is missing: {ENDED}"
 # MESSAGE is the suffix of the file with a night's mail
 LOCK, PAGE, MESSAGE = ("lock", "history.html", ".eml")
 CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
-_NIGHT = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})T([0-9]{2})([0-9]{2})([0-9]{2})Z(-[0-9]+)?")
 _MOST_PROBLEMS = 20
 _MOST_SHOWN = 40  # the most characters of a damaged value
 
@@ -527,21 +526,9 @@ def facts_of(
     return facts
 
 
-def is_night(name: str) -> bool:
-    """Returns whether a directory's name is a time in UTC, as `nightly` writes it."""
-    match = _NIGHT.fullmatch(name)
-    if not match:
-        return False
-    try:
-        datetime(*map(int, match.groups()[:6]))  # type: ignore[arg-type]
-    except ValueError:
-        return False
-    return True
-
-
 def format_night(night: str) -> str:
     """Returns the time of a night in UTC: `2026-11-22 03:17`."""
-    match = _NIGHT.fullmatch(night)
+    match = NIGHT.fullmatch(night)
     if match:
         return "{}-{}-{} {}:{}".format(*match.groups()[:5])
     return night

@@ -30,10 +30,10 @@ from reports.history import (
     format_night,
     since,
 )
-from reports.html import FILE_NAME as REPORT
-from reports.html import environment
+from reports.page_templates import environment
 from reports.rule_verdicts import RuleFacts
 from reports.standing import Standing, standing
+from reports.terminal import REPORT
 
 SEEN, NOT_SEEN, NOT_RUN = "seen", "not seen", ""
 # the state of a defect, by the value of Facts.known

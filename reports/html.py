@@ -7,45 +7,34 @@ because Jinja escapes every text and the Content-Security-Policy allows only the
 from __future__ import annotations
 
 import base64
-import contextlib
 import functools
 import hashlib
 import itertools
-import re
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import jinja2
-from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
-from jinja2.bccache import Bucket
 from markupsafe import Markup
 
-from conformance import cache
 from conformance.defects import Defect, Severity, Symptom, families_of
-from conformance.errors import command, format_count
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, OF_RULES, VERDICTS, VIOLATIONS, Verdict
 from conformance.older_python import zip
-from conformance.results.conclusions import format_points, verdict_on
+from conformance.results.conclusions import verdict_on
 from reports import evidence
-from reports.comparison import NEW
 from reports.digest import Digest
-from reports.novelty import Novelty
 from reports.page_data import PageData, first_of
-from reports.pair_picture import Picture
+from reports.page_templates import TEMPLATES, environment
 from reports.rule_verdicts import RuleFacts
 from reports.run_summary import deaths_in
-from reports.sketch import sketch_of
-from reports.terminal import figures
-from reports.text import flat, format_rules, format_value, kinds_of, without_packets
-from reports.upstream import upstream
+
+if TYPE_CHECKING:
+    from reports.novelty import Novelty
+    from reports.pair_picture import Picture
 
 FILE_NAME = "report.html"
-TEMPLATES = Path(__file__).with_name("templates")
 # The columns of the matrix of a single run, and the verdicts that each column counts.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "pass": (Verdict.PASS,),
@@ -55,14 +44,6 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "unsup.": (Verdict.UNSUPPORTED,),
     "unreach.": (Verdict.UNREACHABLE,),
     "other": INCOMPLETE,
-}
-# The signs of verdicts on the map, beside their colours.
-SIGNS: Mapping[str, str] = {
-    **dict.fromkeys(VIOLATIONS, "✗"),
-    **dict.fromkeys((Verdict.WAIVED, Verdict.STACK), "w"),
-    Verdict.UNSUPPORTED: "○",
-    Verdict.UNREACHABLE: "-",
-    **dict.fromkeys((Verdict.BROKEN, Verdict.MISSED), "?"),
 }
 _MOST_SHOWN = 3  # the most cases that are shown for a defect
 _PAIR = 2  # runs, of which one is often the earlier one
@@ -366,6 +347,8 @@ class Page:
     @cached_property
     def pictures(self) -> list[tuple[str, Picture]]:
         """The pictures of the models, each with the name of its run."""
+        from reports.pair_picture import Picture  # imported late: few runs have models
+
         return [
             (run.environment.name, Picture(record["case"], record["pairs"]))
             for run in self.runs
@@ -469,76 +452,9 @@ def _script() -> str:
     return (TEMPLATES / "report.js").read_text(encoding="utf-8")
 
 
-class _Compiled(BytecodeCache):
-    """Stores compiled templates for later processes. Jinja itself checks whether they are still valid."""
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        if path := cache.lookup(self._name(bucket)):
-            with contextlib.suppress(OSError):
-                bucket.bytecode_from_string(path.read_bytes())
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        cache.store(self._name(bucket), bucket.bytecode_to_string())
-
-    @staticmethod
-    def _name(bucket: Bucket) -> str:
-        settings = Path(__file__).read_bytes()
-        made_of = (bucket.key, bucket.checksum, jinja2.__version__, sys.version)
-        return (
-            f"template-{cache.digest_of([settings, *(part.encode() for part in made_of)])}.bytecode"
-        )
-
-
-# Where a further reason begins in the restriction of a rule.
-_CLAUSE = re.compile(r"; (?=not offered|not reachable|not in this run|blocked|left open|refused, )")
-
-
-def _told(symptom: Symptom) -> tuple[str, str]:
-    """Returns what happened, and the call if it stands before what happened; else the whole line and no call."""
-    call = symptom.record["call"]
-    if call and symptom.line.startswith(f"{call}: "):
-        return symptom.line[len(call) + 2 :], call
-    return symptom.line, ""
-
-
-@functools.cache
-def environment() -> Environment:
-    """Returns the Jinja environment of all templates. It escapes all inserted texts."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        bytecode_cache=_Compiled(),
-        auto_reload=False,
-    )
-    environment.globals["command"] = command
-    environment.filters |= {
-        "flat": flat,
-        "own": evidence.own,
-        "later": evidence.later,
-        "count": "{:,}".format,
-        "format_value": format_value,
-        "format_points": format_points,
-        "format_rules": format_rules,
-        "format_count": format_count,
-        "slug": slug,
-        "told": _told,
-        "asked": evidence.asked,
-        "died": evidence.died,
-        "without_packets": without_packets,
-        "kinds_of": kinds_of,
-        "clauses": _CLAUSE.split,
-        "sketch": sketch_of,
-        "sign": lambda verdict: SIGNS.get(verdict, ""),
-        "figures": figures,
-        "upstream": upstream,
-    }
-    return environment
-
-
 def _against(kind: str, name: str) -> str:
+    from reports.comparison import NEW  # imported late: only with an earlier run
+
     return f"{NEW} against {name}" if kind == NEW else kind
 
 
@@ -560,8 +476,3 @@ def rank_of(verdict: str) -> int:
     if verdict in OF_RULES:
         return OF_RULES.index(Verdict(verdict))
     return len(OF_RULES)
-
-
-def slug(severity: Severity) -> str:
-    """Returns the name of a severity's class in the style sheet."""
-    return severity.label.replace(":", "").replace(" ", "-")

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from conformance.defects import Defect
 from conformance.model.verdict import OF_RULES, Verdict
 from conformance.results.rule_conclusions import LEFT_OPEN, OFFERED
 from reports import evidence
 from reports.digest import Digest
-from reports.novelty import Novelty
 from reports.text import format_rules
+
+if TYPE_CHECKING:
+    from reports.novelty import Novelty
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$^=/\"'])")
 _MOST_CASES = 12  # the most cases that are shown for a defect

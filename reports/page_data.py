@@ -17,12 +17,12 @@ from hashlib import blake2b
 from math import ceil, prod, sqrt
 from typing import Any
 
+from conformance.model.address import is_address
 from conformance.model.point_index import encode_index
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.space import Axis, Space
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import format_points, verdict_on
-from conformance.results.waiver_file import is_address
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
 from reports import evidence
 from reports.digest import Digest

@@ -5,7 +5,7 @@ from functools import partial
 
 from conformance.errors import UserError, format_count
 from reports.digest import Digest
-from reports.history import Facts, format_night, is_night, known_nights, read_history, since
+from reports.night_names import is_night
 
 
 def since_when(run: Digest) -> Mapping[str, str]:
@@ -15,6 +15,9 @@ def since_when(run: Digest) -> Mapping[str, str]:
     night = cell.parent.name
     if not is_night(night):
         return {}
+    # Imported late: most runs are not of a history.
+    from reports.history import Facts, format_night, known_nights, read_history, since
+
     try:
         cells = [
             one for one in read_history(cell.parent.parent).of(cell.name) if one.night <= night

@@ -28,7 +28,8 @@ from reports.history import (
     since,
 )
 from reports.history_page import NOT_SEEN, SEEN, WORDS, HistoryPage, Track
-from reports.html import TEMPLATES, environment, rank_of
+from reports.html import rank_of
+from reports.page_templates import TEMPLATES, environment
 from reports.rule_verdicts import RuleFacts
 
 INDEX, STYLE = "index.html", "style.css"

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from conformance.defects import Defect, Severity, families_of
 from conformance.errors import PROGRAM, command, format_count
@@ -31,8 +31,10 @@ from conformance.model.verdict import (
 from conformance.results.conclusions import verdict_on
 from conformance.results.records import PLAN_FILE
 from reports.digest import Digest
-from reports.novelty import Novelty
 from reports.text import MOST_LINE, columns_of, fitted, format_rules, wrapped
+
+if TYPE_CHECKING:
+    from reports.novelty import Novelty
 
 _COLOURS: dict[str, str] = {
     Verdict.PASS: "32",

@@ -30,13 +30,13 @@ from types import FrameType
 from conformance.errors import UserError
 from conformance.model.rules import Registry
 from conformance.results.plan import (
-    LAB_FILE_NAME,
     LabPlan,
     Plan,
     read_lab_plan,
     read_plan,
     write_plan,
 )
+from conformance.results.records import LAB_FILE
 from conformance.results.waiver_file import read_waivers
 from conformance.tables.loader import read_table
 from conformance.tables.profile import read_profile
@@ -115,8 +115,8 @@ def readers() -> Mapping[str, FileReader]:
             "plan.json", _written(lambda folder: write_plan(plan, folder), "plan.json"), read_plan
         ),
         "lab plan": FileReader(
-            LAB_FILE_NAME,
-            _written(lambda folder: write_plan(lab_plan, folder), LAB_FILE_NAME),
+            LAB_FILE,
+            _written(lambda folder: write_plan(lab_plan, folder), LAB_FILE),
             read_lab_plan,
         ),
         "bundle": FileReader("bundle", bundle, _unpacked),

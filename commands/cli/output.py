@@ -99,8 +99,6 @@ def has_other_content(path: Path, data: bytes) -> bool:
 
 def refuse_recorded(path: Path) -> None:
     """Raises UserError (status 2) for a file in which a run or a night is recorded."""
-    from conformance.results.plan import LAB_FILE_NAME  # imported late: only for a named file
-
     # Reports must not replace the data from which they are made.
     recorded = (records.FILE_NAME, records.PLAN_FILE, OUTCOME_FILE)
     place = Path(os.path.realpath(path))  # before 3.13, Path.resolve fails for a link to itself
@@ -108,7 +106,7 @@ def refuse_recorded(path: Path) -> None:
         place.parent.parent / records.FILE_NAME,
     )
     of_run = _EVIDENCE.fullmatch(place.name) and any(
-        os.path.lexists(place.parent / name) for name in (*recorded, LAB_FILE_NAME)
+        os.path.lexists(place.parent / name) for name in (*recorded, records.LAB_FILE)
     )
     named = place.name in recorded or in_points or of_run
     if os.path.isfile(place) and (named or records.is_recording(place)):

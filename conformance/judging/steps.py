@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from conformance.judging.answering_layer import answering_layer
 from conformance.judging.circumstances import located
-from conformance.judging.combinations import fault_at_points
 from conformance.judging.faults import (
     DONE,
     answer_of,
@@ -98,6 +97,10 @@ def judge_steps(case: Case, observed: Observation) -> Judgement:
 def first_fault(case: Case, observed: Observation) -> Fault | None:
     """Returns the first fault in the steps of a case, with its location; None if each step had the expected result."""
     if "combinations" in observed:
+        from conformance.judging.combinations import (
+            fault_at_points,  # imported late: rows need none
+        )
+
         return fault_at_points(case.array, observed["combinations"])
     for number, (step, seen) in enumerate(made_steps(case, observed)):
         fault = fault_of(step, seen, later=number > 0)

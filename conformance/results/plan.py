@@ -17,10 +17,9 @@ from conformance.model.typed import check_of
 from conformance.regular_file import content_of, open_regular, write_whole
 from conformance.results.checked_json import parse
 from conformance.results.files import writing
-from conformance.results.records import PLAN_FILE
+from conformance.results.records import LAB_FILE, PLAN_FILE
 
 FILE_NAME = PLAN_FILE
-LAB_FILE_NAME = "lab.json"
 # A plan has at most MOST_CASES names of cases, for each of which this is 280 bytes, and a command line, for which Linux
 # permits 6 MiB. Reading a plan of this size takes 120 MiB of memory.
 MOST_PLAN_BYTES = 32 << 20
@@ -66,7 +65,7 @@ class LabPlan:
 # For each kind of plan: the name of its file, its schema, and the word for a run or lab.
 _FORMS: Mapping[type, tuple[str, str, str]] = {
     Plan: (FILE_NAME, "rdma-cts-plan/1", "run"),
-    LabPlan: (LAB_FILE_NAME, "rdma-cts-lab/1", "lab"),
+    LabPlan: (LAB_FILE, "rdma-cts-lab/1", "lab"),
 }
 
 

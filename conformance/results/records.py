@@ -47,6 +47,7 @@ from conformance.results.consistency import (
 from conformance.results.shared import MANY, SharedValues, size_of
 
 FILE_NAME = "results.jsonl"
+LAB_FILE = "lab.json"  # the plan of a lab
 PLAN_FILE = "plan.json"  # the plan of a run that can be resumed; the file is next to the results
 _PRIVATE = "--guest-env"  # the only private option of a command that runs a case
 # Characters without which all texts of a line of ASCII are printable: of escapes, of UTF-16 and UTF-32, and DEL.

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from conformance.defects import Defect, Severity, defects_of, shorts_in
 from conformance.errors import UserError
+from conformance.model.address import is_address
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.waivers import (
@@ -221,15 +221,6 @@ def _issue(node: Node | None, reader: Reader) -> str:
             f"issue must be a URL that begins with https:// or http://, not {quoted(text)}",
         )
     return text
-
-
-def is_address(text: str) -> bool:
-    """Whether the text is a URL with http or https."""
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.netloc)
 
 
 def _expires(node: Node | None, reader: Reader, today: date) -> date | None:

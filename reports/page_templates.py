@@ -1,0 +1,116 @@
+"""The Jinja environment of all pages: the filters that templates use, and the stored bytecode of the templates."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
+
+from conformance import cache
+from conformance.defects import Severity, Symptom
+from conformance.errors import command, format_count
+from conformance.model.fault import Fault
+from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.results.conclusions import format_points
+from reports import evidence
+from reports.terminal import figures
+from reports.text import flat, format_rules, format_value, kinds_of, without_packets
+from reports.upstream import upstream
+
+TEMPLATES = Path(__file__).with_name("templates")
+# The signs of verdicts on the map, beside their colours.
+SIGNS: Mapping[str, str] = {
+    **dict.fromkeys(VIOLATIONS, "✗"),
+    **dict.fromkeys((Verdict.WAIVED, Verdict.STACK), "w"),
+    Verdict.UNSUPPORTED: "○",
+    Verdict.UNREACHABLE: "-",
+    **dict.fromkeys((Verdict.BROKEN, Verdict.MISSED), "?"),
+}
+
+
+class _Compiled(BytecodeCache):
+    """Stores compiled templates for later processes. Jinja itself checks whether they are still valid."""
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if path := cache.lookup(self._name(bucket)):
+            with contextlib.suppress(OSError):
+                bucket.bytecode_from_string(path.read_bytes())
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        cache.store(self._name(bucket), bucket.bytecode_to_string())
+
+    @staticmethod
+    def _name(bucket: Bucket) -> str:
+        settings = Path(__file__).read_bytes()
+        made_of = (bucket.key, bucket.checksum, jinja2.__version__, sys.version)
+        return (
+            f"template-{cache.digest_of([settings, *(part.encode() for part in made_of)])}.bytecode"
+        )
+
+
+# Where a further reason begins in the restriction of a rule.
+_CLAUSE = re.compile(r"; (?=not offered|not reachable|not in this run|blocked|left open|refused, )")
+
+
+def _told(symptom: Symptom) -> tuple[str, str]:
+    """Returns what happened, and the call if it stands before what happened; else the whole line and no call."""
+    call = symptom.record["call"]
+    if call and symptom.line.startswith(f"{call}: "):
+        return symptom.line[len(call) + 2 :], call
+    return symptom.line, ""
+
+
+def _sketch(fault: Fault, given: Sequence[str] = ()) -> Any:
+    from reports.sketch import sketch_of  # imported late: only the page of a run has sketches
+
+    return sketch_of(fault, given)
+
+
+@functools.cache
+def environment() -> Environment:
+    """Returns the Jinja environment of all templates. It escapes all inserted texts."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        bytecode_cache=_Compiled(),
+        auto_reload=False,
+    )
+    environment.globals["command"] = command
+    environment.filters |= {
+        "flat": flat,
+        "own": evidence.own,
+        "later": evidence.later,
+        "count": "{:,}".format,
+        "format_value": format_value,
+        "format_points": format_points,
+        "format_rules": format_rules,
+        "format_count": format_count,
+        "slug": slug,
+        "told": _told,
+        "asked": evidence.asked,
+        "died": evidence.died,
+        "without_packets": without_packets,
+        "kinds_of": kinds_of,
+        "clauses": _CLAUSE.split,
+        "sketch": _sketch,
+        "sign": lambda verdict: SIGNS.get(verdict, ""),
+        "figures": figures,
+        "upstream": upstream,
+    }
+    return environment
+
+
+def slug(severity: Severity) -> str:
+    """Returns the name of a severity's class in the style sheet."""
+    return severity.label.replace(":", "").replace(" ", "-")
