@@ -31,7 +31,8 @@ from trial.reference.access import RIGHTS
 from trial.reference.advice import PREFETCH, PREFETCH_NO_FAULT
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
-from trial.reference.objects import REMOTE_READ, Domain, Region
+from trial.reference.memory import PAGE
+from trial.reference.objects import RELAXED_ORDERING, REMOTE_READ, ZERO_BASED, Domain, Region
 from trial.reference.reregistration import CHANGE_ACCESS, CHANGE_PD
 
 _CASES = {
@@ -40,6 +41,7 @@ _CASES = {
     "binds": ("binds/triples",),
     "changes": ("changes/triples",),
     "advice": ("advice/triples",),
+    "registrations": ("registrations/triples",),
 }
 
 
@@ -67,7 +69,7 @@ def judged(device: type[Device], points: CoveringArray = PAIRS) -> Judged:
     return Judged(points, seen["combinations"])
 
 
-@pytest.mark.parametrize("name", ["pairs", "binds", "changes", "advice"])
+@pytest.mark.parametrize("name", ["pairs", "binds", "changes", "advice", "registrations"])
 def test_the_reference_passes_every_point(name):
     points = array(name)
     judgement = judged(Device, points)
@@ -240,6 +242,51 @@ class _TellsWrongCode(Device):
         return errno.EINVAL if fault == errno.EFAULT and region.iova % 2 else fault
 
 
+class _LimitsNotByIova(Device):
+    """ibv_reg_mr_iova does not check the limit of locked memory."""
+
+    limited = True
+
+    def reg_mr_iova(self, *arguments: Any) -> Region:
+        self.limited = False
+        try:
+            return super().reg_mr_iova(*arguments)
+        finally:
+            self.limited = True
+
+    def over_limit(self, addr: int, length: int) -> bool:
+        return self.limited and super().over_limit(addr, length)
+
+
+class _ChecksUpTo2Mib(Device):
+    """The pages behind the end of 2 MiB are only checked for reading."""
+
+    def not_there(self, addr: int, length: int, access: int) -> bool:
+        front = min(length, -addr % (2 << 20) or 2 << 20)
+        return super().not_there(addr, front, access) or (
+            front < length and super().not_there(addr + front, length - front, 0)
+        )
+
+
+class _PlacesZeroBased(Device):
+    """A zero-based region that crosses the end of 2 MiB begins at its offset in the page."""
+
+    def register(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        region = super().register(pd, addr, length, hca_va, access)
+        if access & ZERO_BASED and addr >> 21 != (addr + length - 1) >> 21:
+            region.iova = addr % PAGE
+        return region
+
+
+class _PlacesDmabufs(Device):
+    """With RELAXED_ORDERING, the offset of a dma-buf is not compared with that of its iova."""
+
+    def dmabuf_fault(self, offset: int, length: int, iova: int, access: int, size: int) -> int:
+        if access & RELAXED_ORDERING:
+            iova = offset
+        return super().dmabuf_fault(offset, length, iova, access, size)
+
+
 @pytest.mark.parametrize(
     "device, rules, verb",
     [
@@ -247,13 +294,18 @@ class _TellsWrongCode(Device):
         (_FaultsLaterElements, {"ADV-03"}, "resident"),
         (_AdvisesForeignImplicitRegions, {"ADV-10", "ADV-13", "ADV-15"}, "ibv_advise_mr"),
         (_TellsWrongCode, {"ADV-08", "ADV-16"}, "ibv_advise_mr"),
+        (_LimitsNotByIova, {"REG-23"}, "ibv_reg_mr_iova"),
+        (_ChecksUpTo2Mib, {"REG-23"}, "ibv_reg_mr"),
+        (_PlacesZeroBased, {"EX-06", "REG-11", "REG-20"}, "traffic"),
+        (_PlacesDmabufs, {"DMA-02"}, "ibv_reg_dmabuf_mr"),
     ],
 )
-def test_a_mistake_of_advice_violates_its_rules_and_names_the_verb(device, rules, verb):
-    judgement = judged(device, array("advice"))
+def test_a_mistake_of_a_call_violates_its_rules_and_names_the_verb(device, rules, verb):
+    model = "advice" if rules & {*array("advice").rules} else "registrations"
+    judgement = judged(device, array(model))
     violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
     assert violated == rules
-    case = load_suite().find("access/advice/triples")
+    case = load_suite().find(f"access/{model}/triples")
     assert case is not None
     assert verb in {item["fault"]["verb"] for item in deviations(judgement, case)}
 
@@ -470,6 +522,35 @@ def test_a_receive_may_be_refused_for_its_own_elements(posted, receiver, is_wron
     wrong = deviation(points | {"observed": moved}, iba=True)
     assert wrong is not None
     assert wrong.fault.kind is FaultKind.MOVED
+
+
+@pytest.mark.parametrize(
+    "permitted, code, kind",
+    [
+        ("any", "EINVAL", None),
+        ("any", "ERR_CMD", None),
+        ("any", "0", FaultKind.ACCEPTED),
+        ("EPERM EFAULT", "EFAULT", None),
+        ("EPERM EFAULT", "EINVAL", FaultKind.WRONG_CODE),
+        ("0", "EINVAL", FaultKind.REFUSED),
+    ],
+)
+def test_a_call_fails_with_a_code_of_its_fault_or_with_any(permitted, code, kind):
+    unused = {
+        "posted": "0",
+        "requester": [],
+        "receiver": [],
+        "tested": "nothing",
+        "other": "nothing",
+    }
+    points: Any = {
+        "answer": unused | {"called": permitted},
+        "observed": unused | {"called": code},
+        "reliable": True,
+        "divided": False,
+    }
+    wrong = deviation(points, iba=True)
+    assert (wrong.fault.kind if wrong else None) == kind
 
 
 class _TellsAnotherKey(Device):

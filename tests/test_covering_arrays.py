@@ -15,7 +15,15 @@ from trial.answers import TABLE, current_model, refuse_unused
 
 
 @pytest.mark.parametrize(
-    "name, strength", [("pairs", 2), ("triples", 3), ("binds", 3), ("changes", 3), ("advice", 3)]
+    "name, strength",
+    [
+        ("pairs", 2),
+        ("triples", 3),
+        ("binds", 3),
+        ("changes", 3),
+        ("advice", 3),
+        ("registrations", 3),
+    ],
 )
 def test_each_combination_of_a_valid_point_occurs_in_the_stored_array(name, strength):
     points = array(name)

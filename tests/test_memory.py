@@ -246,6 +246,18 @@ def test_pages_that_were_only_read_do_not_belong_to_the_process():
         assert not paging.kept_from_children(memory_made.addr)
 
 
+@pytest.mark.parametrize("kind", ["anonymous", "shared"])
+def test_pages_that_were_absent_are_back_with_their_contents(kind):
+    with closing(memory.allocate(kind, 4 * PAGE)) as area:
+        ctypes.memset(area.addr, 7, area.size)
+        for page in (1, 2):
+            first = area.addr + page * PAGE
+            with paging.absent(first, 2 * PAGE):
+                assert paging.mappings(first, 2 * PAGE) == 0
+            assert paging.mappings(area.addr, area.size) == 1
+        assert ctypes.string_at(area.addr, area.size) == bytes([7]) * area.size
+
+
 def test_a_child_inherits_the_pages_that_are_not_excluded():
     with closing(allocate("anonymous", SIZE)) as memory_made:
         assert paging.inherited(memory_made.addr, SIZE) == (3, 3)

@@ -50,11 +50,12 @@ def test_each_case_is_recorded_with_its_verdict(project):
     by_row = {line["case"].rpartition("/")[2]: line for line in recorded.results}
     passed, broken = by_row["works"], by_row["harness-trouble"]
     assert (passed["observed"]["returned"], passed["observed"]["mr"]["lkey"] > 0) == ("MR", True)
-    counted = dict.fromkeys(("pd", "mr", "cq", "qp"), 0)
+    counted, pinned = dict.fromkeys(("pd", "mr", "cq", "qp"), 0), {"kB pinned": 0}
     assert passed["kernel"] == {
         "taint": 0,
         "log": [],
         "resources": {"before": counted, "after": counted},
+        "memory": {"before": pinned, "after": pinned},
     }
     assert (passed["duration_us"] or 0) > 0
     assert broken["reason"] == "the harness could not run the case: RuntimeError: no such memory"

@@ -9,6 +9,7 @@ from conformance.bench.calls import Sge, errno_name
 from conformance.combinations.extent import Extent
 from conformance.combinations.objects import Link, Objects, Registered
 from conformance.combinations.use import Call, not_used
+from conformance.combinations.values import ENTRIES
 from conformance.errors import SetupRefused
 from conformance.kernel import paging
 from conformance.model.observation import AccessSeen
@@ -21,7 +22,6 @@ _UNKNOWN = 255  # no advice has this number
 _NO_FAULT = "PREFETCH_NO_FAULT"
 _LONG = 1 << 31
 _SPACE = 1 << 64
-_ENTRIES = {"libibverbs": "libibverbs", "kernel": "uverbs"}
 _DROPPED = "dropped"
 # Faults of the key: no page of the region becomes present, also without FLUSH.
 _OF_KEYS = ("owner", "process", "key")
@@ -34,7 +34,7 @@ class Advice(Call):
     def __init__(self, objects: Objects, values: Mapping[str, str], faults: Sequence[str]) -> None:
         region = {name: values[name] for name in ("region", "memory", "bounds", "rights")}
         super().__init__(objects, values, faults, **region)
-        self._entry = objects.bench.entry(_ENTRIES[values["entry"]])
+        self._entry = objects.bench.entry(ENTRIES[values["entry"]])
 
     def _observed(self, link: Link) -> AccessSeen:
         objects = self.objects

@@ -72,7 +72,7 @@ class Change(Call):
             changed = region.entry.rereg_mr(region.mr, flags, pd, 0, 0, access)
             if changed.value:
                 raise SetupRefused(
-                    f"ibv_rereg_mr before the point ({before})", _code(changed.value)
+                    f"ibv_rereg_mr before the point ({before})", code_name(changed.value)
                 )
 
     def _changed(self, region: Registered, domain: str) -> str:
@@ -85,7 +85,7 @@ class Change(Call):
         if "access" in self.flags:
             access = self.objects.rights(self.call["new_rights"], "reg_mr")
         changed = region.entry.rereg_mr(region.mr, flags, pd, addr, length, access)
-        return _code(changed.value) if changed.value else ""
+        return code_name(changed.value) if changed.value else ""
 
     def _new_range(self, old: Extent) -> tuple[int, int]:
         addr, length = old.addr, old.length
@@ -110,6 +110,6 @@ class Change(Call):
         return Extent(addr, length, base, int(keys.lkey), int(keys.rkey))
 
 
-def _code(value: int) -> str:
+def code_name(value: int) -> str:
     """Returns the name of a code of ibv_rereg_mr, or of an errno of the kernel."""
     return _CODES.name_of(value) if value < 0 else errno_name(value)

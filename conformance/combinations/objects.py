@@ -58,7 +58,7 @@ _FEW_RIGHTS = {
     "write_alone": ("REMOTE_WRITE",),
     "read_and_windows": ("REMOTE_READ", "MW_BIND"),
 }
-_FAR = 0x7A00_0000_0000  # the hca_va of regions that are registered far from their address
+FAR = 0x7A00_0000_0000  # the hca_va of regions that are registered far from their address
 _FIRST_WR_ID = 0x610001
 _INVENTED = 0x5A00_0000  # changes the index of a key, so that no object has the key
 INSET = 512  # bytes by which a window is narrower than its region, at each end
@@ -221,7 +221,7 @@ class Objects:
             entry = library
         domain, base = self.pds[pd], addr
         if how == "iova":
-            base = _FAR + addr % self.bench.page
+            base = FAR + addr % self.bench.page
             returned = entry.reg_mr_iova(domain, addr, length, base, access)
         elif how == "zero_based":
             base = 0

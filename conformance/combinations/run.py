@@ -9,6 +9,8 @@ from conformance.combinations.advice import Advice
 from conformance.combinations.binds import Bind
 from conformance.combinations.changes import Change
 from conformance.combinations.objects import Objects
+from conformance.combinations.registrations import Registration
+from conformance.combinations.values import ENTRIES
 from conformance.execution.connection import MOST_TRIES
 from conformance.execution.runner import CaseRun, Progress, RunContext, run_observing
 from conformance.model.case import Case
@@ -19,8 +21,13 @@ from conformance.model.point_index import encode_index
 from conformance.older_python import zip
 
 # By the table of the model.
-_CARRIED_OUT = {"model": Access, "binds": Bind, "changes": Change, "advice": Advice}
-_ENTRIES = {"libibverbs": "libibverbs", "kernel": "uverbs"}  # of a model's values
+_CARRIED_OUT = {
+    "model": Access,
+    "binds": Bind,
+    "changes": Change,
+    "advice": Advice,
+    "registrations": Registration,
+}
 _PROGRESS = 100  # the number of points between two reports
 # Faults before which a part of a list may be written.
 _DIVIDED = (["range"], ["length"], ["use_range"])
@@ -63,7 +70,7 @@ def observe(
             if number % _PROGRESS == 0:
                 progress(points.model.text(point), number)
             values = dict(zip(points.model.names, point, strict=True))
-            entry = [_ENTRIES[values["entry"]]] if "entry" in values else []
+            entry = [ENTRIES[values["entry"]]] if "entry" in values else []
             missing = [need for need in conditions.needs(point) if not declared(need, *entry)]
             if missing:
                 index.append(LACKING + lacking.setdefault(missing[0], len(lacking)))

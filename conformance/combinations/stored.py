@@ -81,6 +81,8 @@ class Memories:
         self._kinds: dict[str, Stored] = {}
         self.length = 4 * bench.page + 10 * bench.packet + 256
         self.margin = 2 * bench.page + 4 * bench.packet + 64
+        # The end of a page that access.py uses is the first that is at least a page behind the start of the region.
+        self.before_boundary = -(-(self.margin + bench.page) // bench.page) * bench.page
 
     def of_kind(self, kind: str) -> Stored:
         """Returns the memory of a kind. Raises SetupRefused."""
@@ -98,8 +100,7 @@ class Memories:
         bench, size = self._bench, self.length + 2 * self.margin
         if kind == DEVICE_MEMORY:
             return self._of_device(size)
-        # The end of a page that access.py uses is the first that is at least a page behind the start of the region.
-        before = -(-(self.margin + bench.page) // bench.page) * bench.page
+        before = self.before_boundary
         memory: Memory
         try:
             if kind == DMABUF:

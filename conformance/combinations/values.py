@@ -97,10 +97,36 @@ _OF_ADVICE = {
     "size": "word several",
     "place": "first page last",
 }
+_OF_A_REGISTRATION = {
+    "entry": "libibverbs ex kernel",
+    "call": "reg_mr reg_mr_iova reg_dmabuf_mr rereg_mr",
+    "memory": "anonymous shared file huge untouched",
+    "pages": """
+        whole read_only no_access unmapped last_read_only last_no_access last_unmapped
+    """,
+    "rights": "local none write read atomic all write_alone atomic_alone",
+    "flag": """
+        none windows zero_based on_demand huge relaxed flush optional unknown high both
+    """,
+    "start": "page line odd last boundary",
+    "length": """
+        page byte below_page above_page several to_boundary to_end one_beyond page_beyond far_beyond wrap space
+    """,
+    "iova": "same far zero top line odd",
+    "before": "nothing refusal ended beside",
+    "limit": "none exact page_less",
+    "operation": "RDMA_WRITE RDMA_READ ATOMIC_FETCH_AND_ADD SEND",
+    "side": "remote local receive",
+    "size": "several byte",
+    "place": "first last one_beyond one_before",
+}
 # By the table of the model.
 VALUES: Mapping[str, Mapping[str, str]] = {
     "model": _OF_AN_ACCESS,
     "binds": _OF_A_BIND,
     "changes": _OF_A_CHANGE,
     "advice": _OF_ADVICE,
+    "registrations": _OF_A_REGISTRATION,
 }
+# By the values of the parameter `entry`.
+ENTRIES = {"libibverbs": "libibverbs", "ex": "reg_mr_ex", "kernel": "uverbs"}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from conformance.model.combinations import (
+    ANY,
     ATOMIC_AFTER_RESET,
     CALLED,
     COMPLETED,
@@ -81,7 +82,7 @@ def _of_call(answer: AccessSeen, seen: AccessSeen) -> Deviation | None:
     permitted, code = answer["called"].split(), seen["called"]
     if permitted == ["0"] != [code]:
         return Deviation(CALLED, Fault(FaultKind.REFUSED, errno=code))
-    if code not in permitted:
+    if code not in permitted and (code == "0" or ANY not in permitted):
         kind = FaultKind.ACCEPTED if code == "0" else FaultKind.WRONG_CODE
         errno = "" if code == "0" else code
         return Deviation(REFUSED, Fault(kind, errno=errno, expected=(*permitted,), seen=(code,)))
@@ -262,7 +263,8 @@ class Judged:
         if outcome == GRANTED:
             right.remove(COMPLETED)
         if "called" in point_class["answer"]:
-            right = [CALLED, PAGES, *right] if outcome == GRANTED else [REFUSED, PAGES]
+            succeeds = point_class["answer"]["called"] == "0"
+            right = [CALLED, PAGES, *right] if succeeds else [REFUSED, PAGES]
         if not point_class["reliable"] or not self.seen["iba"]:
             right = [outcome, POSTED, FIELDS]
         if wrong:

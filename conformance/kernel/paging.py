@@ -5,7 +5,8 @@ import ctypes
 import mmap
 import os
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from conformance.errors import HostLacks
@@ -58,8 +59,25 @@ def move(addr: int, size: int, place: int) -> None:
     the old range without access. If a new mapping were in the old range, a request with the old address would access
     the new mapping."""
     length = _whole_pages(size)
-    _check(libc.mremap(addr, length, length, _MAYMOVE | _FIXED, place) != _FAILED, "mremap")
+    _move(addr, length, place)
     _check(libc.mmap(addr, length, 0, _RESERVATION, -1, 0) == addr, "mmap")
+
+
+def _move(addr: int, length: int, place: int) -> None:
+    _check(libc.mremap(addr, length, length, _MAYMOVE | _FIXED, place) != _FAILED, "mremap")
+
+
+@contextmanager
+def absent(addr: int, size: int) -> Iterator[None]:
+    """In the block, nothing is mapped in a range; then the mapping is there again. Raises OSError."""
+    length = _whole_pages(size)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    place = libc.mmap(None, length, 0, flags, -1, 0)
+    _move(addr, length, place)
+    try:
+        yield
+    finally:
+        _move(place, length, addr)
 
 
 def protect(addr: int, size: int, readable: bool = True) -> None:

@@ -37,6 +37,7 @@ Test = Callable[[Point], bool]
 GRANTED, REFUSED, POSTED, COMPLETED = "granted", "refused", "posted", "completed"
 STATUS, FIELDS = "status", "fields"
 CALLED, PAGES = "called", "pages"
+ANY = "any"  # among codes: whatever the code is
 ASPECTS = GRANTED, REFUSED, POSTED, COMPLETED, STATUS, FIELDS, CALLED, PAGES
 
 
@@ -47,7 +48,7 @@ def circumstance(values: Mapping[str, str], effect: Effect) -> str:
     operation, before = values.get("operation"), values.get("before")
     unlike_answer = effect in (Effect.MISPLACED, Effect.REFUSED, Effect.HUNG, Effect.ACCEPTED)
     failed = effect in (Effect.MISPLACED, Effect.REFUSED)
-    on_demand = values.get("region") == "on_demand"
+    on_demand = is_on_demand(values)
     inline = values.get("flags") == "inline"
     built = values.get("posting") in BUILDERS
     if effect is Effect.HUNG and values.get("flags") == "fence":
@@ -65,6 +66,11 @@ def circumstance(values: Mapping[str, str], effect: Effect) -> str:
     if built and not inline and values.get("elements", "only") != "only" and failed:
         return BUILT_LIST
     return ""
+
+
+def is_on_demand(values: Mapping[str, str]) -> bool:
+    """Whether the region of a point is on demand."""
+    return "on_demand" in (values.get("region"), values.get("flag"))
 
 
 # By circumstance: the rule whose statement such a failure breaks, whatever the rule of the point is.
@@ -94,7 +100,7 @@ class Evidence:
 class Model:
     """The parameters, and texts of expressions: `excluded` by reason, `faults` by name, `needs` by capability. A point
     with a fault must be refused; no point has two faults, because each would hide the other. `codes` are the errnos that
-    the documents permit, by fault."""
+    the documents permit, by fault; `verb` is the call of which points judge the refusal, with $PARAMETER for a value."""
 
     name: str
     parameters: tuple[Axis, ...]
@@ -106,6 +112,7 @@ class Model:
     slow: str  # the points that wait for seconds, as an expression; empty if there are none
     evidence: tuple[Evidence, ...]
     codes: Mapping[str, tuple[str, ...]]
+    verb: str
     digest: str
 
     @property

@@ -4,12 +4,20 @@ explained by values of parameters. The process that writes the results file comp
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
+from string import Template
 
 from conformance.combinations.explanation import explained
-from conformance.judging.combinations import Deviation, Group, Judged, is_granted, verdicts_of_rules
+from conformance.judging.combinations import Group, Judged, is_granted, verdicts_of_rules
 from conformance.judging.sentences import sentence
 from conformance.model.case import Case
-from conformance.model.combinations import CALLED, GRANTED, REFUSED, CoveringArray, circumstance
+from conformance.model.combinations import (
+    CALLED,
+    GRANTED,
+    REFUSED,
+    CoveringArray,
+    circumstance,
+    is_on_demand,
+)
 from conformance.model.fault import ON_DEMAND, REGION, WINDOW, Effect, FaultKind, verdict_of
 from conformance.model.observation import Observation
 from conformance.model.record import Deviation as DeviationFacts
@@ -17,9 +25,6 @@ from conformance.model.record import ResultRecord
 from conformance.model.vocabulary import BUILT_INLINE
 from conformance.older_python import zip
 from conformance.results import reached
-
-# By the table of a model, the call whose refusal its points judge.
-_CALLS = {"advice": "ibv_advise_mr"}
 
 
 def deviations(judged: Judged, case: Case) -> list[DeviationFacts]:
@@ -37,7 +42,7 @@ def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFact
     dead = key in ("ended", "deallocated")
     fault = replace(
         group.deviation.fault,
-        verb=_verb(table, group.deviation),
+        verb=_verb(Template(model.verb).substitute(values), group),
         call=f"{'access' if table == 'model' else table}({text})",
         entry=case.entry,
         operation=_operation(values, group.deviation.fault.effect),
@@ -45,7 +50,7 @@ def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFact
         outside="range" in judged.conditions.faults(smallest),
         dead=dead,
         ended="ibv_dereg_mr" if dead and not bound else "",
-        region=(ON_DEMAND,) if values["region"] == "on_demand" else (),
+        region=(ON_DEMAND,) if is_on_demand(values) else (),
     )
     if is_granted(group.found["answer"]):
         expected = GRANTED
@@ -68,10 +73,13 @@ def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFact
     }
 
 
-def _verb(table: str, deviation: Deviation) -> str:
+def _verb(call: str, group: Group) -> str:
     """Returns the verb that shows a deviation: the call of the model, the look at pages, or the use."""
-    of_call = deviation.aspect in (CALLED, REFUSED) and deviation.fault.kind is not FaultKind.MOVED
-    return deviation.fault.verb or (of_call and _CALLS.get(table)) or "traffic"
+    deviation = group.deviation
+    of_call = deviation.aspect == CALLED or group.found["answer"].get("called", "0") != "0"
+    if of_call and deviation.fault.kind is not FaultKind.MOVED:
+        return deviation.fault.verb or call or "traffic"
+    return deviation.fault.verb or "traffic"
 
 
 def with_command(record: ResultRecord, command: str) -> ResultRecord:

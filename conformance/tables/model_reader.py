@@ -11,6 +11,7 @@ from pathlib import Path
 from conformance.model import capability
 from conformance.model.combinations import (
     ALWAYS,
+    ANY,
     ASPECTS,
     Conditions,
     CoveringArray,
@@ -28,8 +29,8 @@ from conformance.yamldoc.reader import Reader
 
 SLICE = "slice"  # points of the triples for a short run
 ARRAYS = {"pairs": 2, "triples": 3, "fours": 4, SLICE: 3}
-_KEYS = ("parameters", "excluded", "faults", "needs", "rare", "slow", "evidence", "codes")
-_OPTIONAL = ("slow", "codes")
+_KEYS = ("parameters", "excluded", "faults", "needs", "rare", "slow", "evidence", "codes", "verb")
+_OPTIONAL = ("slow", "codes", "verb")
 _OF_EVIDENCE = ("rule", "of", "when", "fault")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _REMAKE = "make it anew: ./rdma-cts trial arrays"
@@ -64,6 +65,7 @@ def read_model(reader: Reader, node: Node, name: str, registry: Registry) -> Mod
     if slow:
         _check(reader, fields["slow"], slow, space)
     codes = _codes(reader, fields.get("codes"), texts["faults"])
+    verb = reader.text(fields["verb"], "verb") or "" if "verb" in fields else ""
     if len(reader.mistakes) > before:
         return None
     named = tuple(item for item in evidence if item)
@@ -79,6 +81,7 @@ def read_model(reader: Reader, node: Node, name: str, registry: Registry) -> Mod
         slow=slow,
         evidence=named,
         codes=codes,
+        verb=verb,
         digest=digest,
     )
 
@@ -90,7 +93,7 @@ def _codes(
 ) -> Mapping[str, tuple[str, ...]]:
     codes = {}
     for fault, written in _named(reader, node, "codes").items():
-        codes[fault] = reader.words(written, "errno", ERRNO_NAMES)
+        codes[fault] = reader.words(written, "errno", (ANY, *ERRNO_NAMES))
         if fault not in faults:
             reader.note(written.location, f"{fault!r} is no fault of the model")
     return codes

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Any
 
 from conformance.kernel.paging import libc
+from conformance.kernel.resources import PINNED
 from conformance.model.capability import FLAG_NEEDS
 from conformance.verbs import OPTIONAL_ACCESS
 from trial.reference.memory import PAGE, SPACE, Memory
@@ -416,4 +417,5 @@ class Regions(Forking):
 
     def counts(self) -> dict[str, int]:
         """Returns the number of objects by kind, as the kernel counts them."""
-        return {"mr": len(self.regions), "pd": len(self.domains)}
+        pinned = sum(region.pinned for region in self.regions.values())
+        return {"mr": len(self.regions), "pd": len(self.domains), PINNED: pinned >> 10}
