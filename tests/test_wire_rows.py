@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,16 +44,26 @@ rows:
 """
 
 
-def _read(event: str) -> tuple[tuple[Event, ...], list[str]]:
-    root = read_bytes(_TABLE.format(event=event).encode(), "row.yaml")
+def _parsed(text: str) -> tuple[Any, list[str]]:
+    root = read_bytes(text.encode(), "row.yaml")
     table, mistakes = parse_table(root, Path("wire/row.yaml"), load_suite().registry)
     texts = [
         f"{mistake.location.line}:{mistake.location.column} {mistake.message}"
         for mistake in mistakes
     ]
+    return table, texts
+
+
+def _queue_pair_with(attribute: str) -> str:
+    table = _TABLE.format(event="{state: RTS}")
+    return table.replace("peer: wire}", f"peer: wire, {attribute}}}")
+
+
+def _read(event: str) -> tuple[tuple[Event, ...], list[str]]:
+    table, texts = _parsed(_TABLE.format(event=event))
     if table is None or not table.cases:
         return (), texts
-    return table.cases[0].when.arguments["packets"], texts  # type: ignore[return-value]
+    return table.cases[0].when.arguments["packets"], texts
 
 
 def test_an_event_has_its_words_and_numbers():
@@ -70,6 +81,19 @@ def test_an_event_has_its_words_and_numbers():
         "addr",
         "data",
     }
+
+
+@pytest.mark.parametrize("size, code", [(256, 1), (1024, 3)])
+def test_a_queue_pair_has_a_path_mtu(size, code):
+    table, mistakes = _parsed(_queue_pair_with(f"mtu: {size}"))
+    assert not mistakes
+    assert table.cases[0].given.qps["qp"].path_mtu == code
+
+
+@pytest.mark.parametrize("size", [0, 300, 8192])
+def test_a_path_mtu_that_no_packet_has_is_located(size):
+    _, mistakes = _parsed(_queue_pair_with(f"mtu: {size}"))
+    assert mistakes == ["6:49 mtu must be one of 256, 512, 1024, 2048, 4096"]
 
 
 def test_a_call_between_packets_must_succeed():

@@ -13,7 +13,7 @@ from conformance.device import wire_peer
 from conformance.device.bench import DeviceBench
 from conformance.device.wire_sockets import V4, Datagram, Sockets
 from conformance.errors import HostLacks, PeerLost, UserError
-from conformance.model.case import QpSpec
+from conformance.model.case import PATH_MTUS, QpSpec
 from conformance.model.preflight import Findings, format_findings
 from conformance.model.transport import ROCE
 from conformance.wire.icrc import RIGHT_ORDER, Order, Path
@@ -237,3 +237,13 @@ def test_a_peer_that_goes_away_is_no_failure_of_the_case():
     end._link = SimpleNamespace(sockets=_Ends())  # type: ignore[assignment]
     with pytest.raises(PeerLost, match="the wire peer cannot send: Network is unreachable"):
         end.send(Packet("RC", "SEND_ONLY"))
+
+
+def test_a_path_mtu_beyond_that_of_the_port_makes_a_case_unreachable():
+    link = SimpleNamespace(
+        gids={"v4": (0, _HERE)},
+        device=SimpleNamespace(active_mtu=PATH_MTUS[512]),
+    )
+    spec = QpSpec("RC", "pd", wire="wire", path_mtu=PATH_MTUS[1024])
+    with pytest.raises(HostLacks, match=r"^the MTU of the port is 512, not 1024 bytes; raise"):
+        wire_peer.WirePair(link, spec, None, 1.0)  # type: ignore[arg-type]

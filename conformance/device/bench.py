@@ -34,7 +34,7 @@ from conformance.header import Check, installed_api
 from conformance.kernel import paging
 from conformance.kernel.netlink import KINDS
 from conformance.kernel.resources import ResourceCounter
-from conformance.model.case import QpSpec
+from conformance.model.case import QpSpec, mtu_bytes
 from conformance.model.deadline import COMPLETION_DEADLINE_S
 from conformance.model.preflight import Findings
 from conformance.model.transport import IWARP
@@ -108,7 +108,7 @@ class DeviceBench(HostMemory):
 
     @property
     def packet(self) -> int:
-        return 128 << self.device.active_mtu
+        return mtu_bytes(self.device.active_mtu)
 
     def post_by_builders(self) -> None:
         """Uses the builders of ibv_wr_post(3) for all later requests for which a builder exists. Raises UserError

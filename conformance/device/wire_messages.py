@@ -36,11 +36,11 @@ def local_bytes(sges: Sequence[Sge]) -> bytes:
 
 class Message:
     """A request as packets. `first` is the distance of its first PSN from that of the connection, and `psns` the number
-    of its PSNs."""
+    of its PSNs. `mtu` is the most bytes of a packet."""
 
     def __init__(self, request: SendRequest, transport: str, mtu: int, first: int) -> None:
         self.request, self.first = request, first
-        self._transport, self._mtu = transport, mtu
+        self._transport, self.mtu = transport, mtu
         self._arrived: set[int] = set()
         self.length = sum(sge.length for sge in request.sges)
         self.packets = self._divided()
@@ -90,7 +90,7 @@ class Message:
                 ending = suffix
         base = self.request.opcode.removesuffix(ending)
         data = local_bytes(self.request.sges)
-        starts = range(0, max(1, len(data)), self._mtu)
+        starts = range(0, max(1, len(data)), self.mtu)
         packets: list[Packet] = []
         for number, start in enumerate(starts):
             is_last = number == len(starts) - 1
@@ -103,7 +103,7 @@ class Message:
             if is_last:
                 name += ending
                 fields |= self._of_last()
-            packets.append(self._packet(name, fields, data[start : start + self._mtu]))
+            packets.append(self._packet(name, fields, data[start : start + self.mtu]))
         return packets
 
     def _of_last(self) -> dict[str, int]:
@@ -128,10 +128,10 @@ class Message:
             return True
         if packet.operation != self._expected(offset):
             raise ValueError(BAD_ANSWER)
-        start = offset * self._mtu
+        start = offset * self.mtu
         expected = 0
         if self.request.opcode == "RDMA_READ":
-            expected = min(self._mtu, self.length - start)
+            expected = min(self.mtu, self.length - start)
         if len(packet.data) != expected:
             raise ValueError(BAD_ANSWER)
         self._place(start, packet.data)

@@ -24,7 +24,7 @@ from conformance.device.remote_peer import Endpoint
 from conformance.device.stream_peer import SocketsOfPeer, StreamLink, UsedOnce
 from conformance.device.wire_sockets import V4, V6, Datagram
 from conformance.errors import DeviceSilent, HostLacks, PeerLost, UserError
-from conformance.model.case import SMALLEST_MTU, SMALLEST_MTU_BYTES, QpSpec
+from conformance.model.case import SMALLEST_MTU, SMALLEST_MTU_BYTES, QpSpec, mtu_bytes
 from conformance.model.deadline import Wait
 from conformance.model.transport import IWARP, ROCE, Transport
 from conformance.verbs import ENUMS
@@ -57,6 +57,7 @@ _FLUSH_RIGHTS = {
 }
 _BYTES = 8
 _HINT = "see docs/wire.md: route, neighbour entry, port 4791, firewall"
+_HINT_OF_MTU = "raise the MTU of the interfaces on the way"
 
 
 class WireLink:
@@ -239,14 +240,18 @@ class WirePair(UsedOnce):
     """A queue pair of the device, and a peer that is no RDMA device."""
 
     transport: Transport = ROCE
-    mtu_code = SMALLEST_MTU  # the largest of enum ibv_mtu that the connection uses
+    mtu_code = SMALLEST_MTU  # of enum ibv_mtu: the path MTU of a connection that names none
 
     def __init__(self, link: WireLink, spec: QpSpec, pd: Pd, deadline_s: float) -> None:
         """`pd` is the domain of the device's queue pair. Raises PyverbsRDMAError."""
         if spec.ip not in link.gids:
             raise HostLacks(f"device and wire peer share no IP address of version {spec.ip}", _HINT)
-        code = spec.mtu(min(self.mtu_code, link.device.active_mtu))
-        self.end = WireEnd(link, spec.ip, SMALLEST_MTU_BYTES << (code - SMALLEST_MTU))
+        active = link.device.active_mtu
+        if spec.path_mtu > active:
+            here, needed = mtu_bytes(active), mtu_bytes(spec.path_mtu)
+            raise HostLacks(f"the MTU of the port is {here}, not {needed} bytes", _HINT_OF_MTU)
+        code = spec.mtu(min(self.mtu_code, active))
+        self.end = WireEnd(link, spec.ip, mtu_bytes(code))
         self.lingering = link.device.lingering
         self.tells_state = link.device.findings.tells_state
         self.responder = WireQueue(link.device, pd, spec, deadline_s)

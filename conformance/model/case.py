@@ -79,8 +79,15 @@ class MrSpec:
     gone: bool = False  # also deregistered before the judged call
 
 
-# The smallest path MTU, which every device has: its value of enum ibv_mtu (IBV_MTU_256), and its bytes.
-SMALLEST_MTU, SMALLEST_MTU_BYTES = 1, 256
+# The values of enum ibv_mtu by the bytes of a packet. Every device has the smallest.
+PATH_MTUS: Mapping[int, int] = {256: 1, 512: 2, 1024: 3, 2048: 4, 4096: 5}
+SMALLEST_MTU_BYTES = 256
+SMALLEST_MTU = PATH_MTUS[SMALLEST_MTU_BYTES]
+
+
+def mtu_bytes(code: int) -> int:
+    """Returns the bytes of a packet for a value of enum ibv_mtu."""
+    return 128 << code
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Optional
 
 from conformance.model import quantity, vocabulary
-from conformance.model.case import Given, MemorySpec, MrSpec, QpSpec, WindowSpec
+from conformance.model.case import PATH_MTUS, Given, MemorySpec, MrSpec, QpSpec, WindowSpec
 from conformance.model.quantity import Quantity
 from conformance.tables import keys
 from conformance.tables.arguments import Names, read_arguments, read_flags, read_value
@@ -163,10 +163,19 @@ def _read_qp(reader: Reader, name: str, node: Node, names: Names) -> QpSpec:
         _EXTENDED[reader.word(fields.get("poster"), "poster", vocabulary.POSTERS) or "post_send"],
         notifies=reader.truth(fields.get("notifies"), "notifies"),
         by_readers=reader.truth(fields.get("by_readers"), "by_readers"),
+        path_mtu=_read_mtu(reader, fields.get("mtu")),
         wire=reader.word(fields.get("peer"), "peer", vocabulary.PEERS) or "",
         ip=reader.word(fields.get("ip"), "ip", ("v4", "v6")) or "v4",
         **{key: number for key, number in numbers.items() if number is not None},
     )
+
+
+def _read_mtu(reader: Reader, node: Node | None) -> int:
+    """Returns the value of enum ibv_mtu, or 0 for none."""
+    size = reader.count(node, "mtu")
+    if node is not None and size is not None and size not in PATH_MTUS:
+        reader.note(node.location, f"mtu must be one of {', '.join(map(str, PATH_MTUS))}")
+    return PATH_MTUS.get(size or 0, 0)
 
 
 def _read_window(reader: Reader, name: str, node: Node, names: Names) -> WindowSpec:

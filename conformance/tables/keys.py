@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.model import capability, quantity, vocabulary
+from conformance.model.case import PATH_MTUS
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID
 from conformance.tables.expansion import FLAG_ENUMS, PARTS, UNKNOWN, WHICH
 from conformance.tables.key_owners import KEYS, OTHERS, OWNERS, WHERE
@@ -215,6 +216,7 @@ QUEUE_PAIR: Keys = {
     "retry_cnt": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 7})),
     "rnr_retry": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 7})),
     "traffic_class": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 255})),
+    "mtu": Key(or_axis({"enum": [*PATH_MTUS]}), "the path MTU, in bytes"),
 }
 WINDOW: Keys = {
     "type": Key(of_enum("ibv_mw_type"), required=True),

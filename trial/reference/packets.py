@@ -10,7 +10,6 @@ from conformance.wire.packet import DEFAULT_PKEY, Parsed
 from trial.reference.queues import Queue
 from trial.reference.served_packets import (
     ATOMIC_OF,
-    MTU,
     NAK_ACCESS,
     NAK_INVALID,
     READ,
@@ -127,9 +126,9 @@ class Packets(ServedPackets):
         """Raises Refusal for a packet whose data do not fit its place in the message."""
         size, operation = len(packet.data), packet.operation
         length = packet.fields.get("length", 0)
-        if length > _LONGEST or size > MTU:
+        if length > _LONGEST or size > incoming.mtu:
             raise Refusal(NAK_INVALID)
-        if operation.endswith(("_FIRST", "_MIDDLE")) and size != MTU:
+        if operation.endswith(("_FIRST", "_MIDDLE")) and size != incoming.mtu:
             raise Refusal(NAK_INVALID)
         if "_LAST" in operation and not size:
             raise Refusal(NAK_INVALID)

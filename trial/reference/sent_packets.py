@@ -17,7 +17,6 @@ from conformance.wire.sequence import place_of
 from conformance.wire.statuses import BAD_ANSWER, FLUSHED, STATUS_OF_NAK, STATUS_OF_REPEATED
 from trial.reference.packets import Packets
 from trial.reference.queues import ATOMICS, SUCCESS, Queue
-from trial.reference.served_packets import MTU
 
 _WORD = 8
 _FLAGS = ENUMS["ibv_send_flags"]
@@ -53,12 +52,13 @@ class Local:
 @dataclass
 class Outgoing:
     """The requester's state of a connection: how often a request may be sent again, also after RNR NAK, how many READs
-    and atomics may wait for an answer, the distance of the next PSN from the first one, the requests without an answer,
-    those that are not sent yet, and the seconds that RNR NAKs have cost."""
+    and atomics may wait for an answer, the most bytes of a packet, the distance of the next PSN from the first one, the
+    requests without an answer, those that are not sent yet, and the seconds that RNR NAKs have cost."""
 
     repetitions: int
     not_ready: int
     most: int
+    mtu: int
     next: int = 0
     waiting: deque[Sent] = field(default_factory=deque)
     posted: deque[Sent | Local] = field(default_factory=deque)
@@ -79,7 +79,7 @@ class SentPackets(Packets):
         if queue.state == "ERR":
             self.complete(queue, request, FLUSHED)
             return []
-        message = Message(request, queue.kind, MTU, outgoing.next)
+        message = Message(request, queue.kind, outgoing.mtu, outgoing.next)
         needs_key = message.packets[0].data and not request.flags & INLINE
         if needs_key and self.gather(queue, request.sges) is None:
             self.complete(queue, request, "LOC_PROT_ERR")
@@ -268,7 +268,7 @@ class SentPackets(Packets):
         if sent.request.opcode != "RDMA_READ":
             return not packet.data
         rest = sent.message.length - len(sent.arrived)
-        return len(packet.data) == min(MTU, rest)
+        return len(packet.data) == min(sent.message.mtu, rest)
 
     def response_of(self, packet: Parsed) -> bytes:
         if packet.operation == "ATOMIC_ACKNOWLEDGE":

@@ -16,7 +16,7 @@ from trial.reference.objects import Window
 from trial.reference.queues import SUCCESS, Queue
 from trial.reference.work import Work
 
-MTU, _WORD = 256, 8
+_WORD = 8
 _NAK_OF_STATUS = {status: nak for nak, status in STATUS_OF_NAK.items()} | {
     "RNR_RETRY_EXC_ERR": "RNR_NAK",
 }
@@ -47,10 +47,12 @@ class Served:
 
 @dataclass
 class Incoming:
-    """The responder's state of a connection. `expected` is the distance of the next PSN from the first. `current` is
-    the operation of the message that is not complete, `data` its bytes so far, and `request` its first packet."""
+    """The responder's state of a connection. `mtu` is the most bytes of a packet, and `expected` the distance of the next
+    PSN from the first. `current` is the operation of the message that is not complete, `data` its bytes so far, and
+    `request` its first packet."""
 
     resources: int
+    mtu: int
     expected: int = 0
     current: str = ""
     data: bytes = b""
@@ -122,7 +124,7 @@ class ServedPackets(Work):
         distance: int,
     ) -> list[Answer]:
         content = self.read_content(queue, packet)
-        responses = _responses(content, distance)
+        responses = _responses(content, distance, incoming.mtu)
         self.remember(incoming, Served(distance, len(responses), packet))
         return responses
 
@@ -284,7 +286,7 @@ class ServedPackets(Work):
             return [Answer("ATOMIC_ACKNOWLEDGE", distance, original=served.original)]
         try:
             if packet.operation == READ:
-                return _responses(self.read_content(queue, packet), distance)
+                return _responses(self.read_content(queue, packet), distance, incoming.mtu)
             if packet.operation == "FLUSH":
                 self.flush_or_write(queue, packet)
         except Refusal:
@@ -301,17 +303,23 @@ class ServedPackets(Work):
         for served in incoming.served:
             if not served.first <= distance < served.first + served.count:
                 continue
-            if self.repeats(served, packet, distance):
+            if self.repeats(incoming, served, packet, distance):
                 return served
         return None
 
-    def repeats(self, served: Served, packet: Parsed, distance: int) -> bool:
+    def repeats(
+        self,
+        incoming: Incoming,
+        served: Served,
+        packet: Parsed,
+        distance: int,
+    ) -> bool:
         fields, before = packet.fields, served.packet.fields
         if packet.operation != served.packet.operation:
             return False
         if packet.operation in ATOMIC_OF:
             return (fields["rkey"], fields["va"]) == (before["rkey"], before["va"])
-        skipped = (distance - served.first) * MTU
+        skipped = (distance - served.first) * incoming.mtu
         same_key = fields["rkey"] == before["rkey"] or not fields["length"]
         inside = fields["length"] + skipped <= before["length"]
         return same_key and fields["va"] == before["va"] + skipped and inside
@@ -326,11 +334,11 @@ def base_of(operation: str) -> str:
     return operation
 
 
-def _responses(content: bytes, distance: int) -> list[Answer]:
-    starts = range(0, max(1, len(content)), MTU)
+def _responses(content: bytes, distance: int, mtu: int) -> list[Answer]:
+    starts = range(0, max(1, len(content)), mtu)
     answers: list[Answer] = []
     for number, start in enumerate(starts):
         place = place_of(number, len(starts))
-        part = content[start : start + MTU]
+        part = content[start : start + mtu]
         answers.append(Answer(f"RDMA_READ_RESPONSE_{place}", distance + number, data=part))
     return answers

@@ -14,7 +14,7 @@ from conformance.bench.work_requests import SendRequest
 from conformance.device.queue_pairs import DATAGRAM_QKEY
 from conformance.device.wire_requester import WireRequester
 from conformance.errors import HostLacks
-from conformance.model.case import QpSpec
+from conformance.model.case import SMALLEST_MTU, QpSpec, mtu_bytes
 from conformance.model.transport import ROCE, Transport
 from conformance.model.vocabulary import WIRE
 from conformance.wire.icrc import Path
@@ -22,7 +22,7 @@ from conformance.wire.opcodes import SYNDROMES, is_response
 from conformance.wire.packet import Packet, Parsed, build, parse
 from conformance.wire.sequence import PSNS, psn_distance
 from trial.reference.sent_packets import Local, Outgoing
-from trial.reference.served_packets import MTU, Answer, Incoming
+from trial.reference.served_packets import Answer, Incoming
 
 if TYPE_CHECKING:
     from trial.reference.bench import HeldQueue, ReferenceBench
@@ -36,12 +36,13 @@ _HINT = "run the case on a device"
 class ReferenceEnd:
     """See bench.interface.WireEnd."""
 
-    first_psn, device_psn, mtu = 0x700000, 0x300000, MTU
+    first_psn, device_psn = 0x700000, 0x300000
     number, qkey, flush_icrc = _NUMBER, DATAGRAM_QKEY, ""
 
     def __init__(self, held: HeldQueue, spec: QpSpec) -> None:
-        self._held, self._incoming = held, Incoming(spec.max_dest_rd_atomic)
-        self._outgoing = Outgoing(spec.retry_cnt, spec.rnr_retry, spec.max_rd_atomic)
+        self.mtu = mtu_bytes(spec.mtu(SMALLEST_MTU))
+        self._held, self._incoming = held, Incoming(spec.max_dest_rd_atomic, self.mtu)
+        self._outgoing = Outgoing(spec.retry_cnt, spec.rnr_retry, spec.max_rd_atomic, self.mtu)
         self._traffic_class = spec.traffic_class
         self.destination = held.number
         self._packets: deque[Parsed] = deque()  # of the device
