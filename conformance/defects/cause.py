@@ -80,7 +80,7 @@ _GROUPS: Mapping[str, str] = {
     **dict.fromkeys(
         """
         list_traffic send_to_receive await_traffic await_statuses traffic_beside receives_in_order immediates_in_order atomics_in_order
-        regions_side_by_side ibv_wr_post
+        regions_side_by_side ibv_wr_post list_posted
         """.split(),
         ACCESS,
     ),

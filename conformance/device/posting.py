@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import socket
+import sys
 from collections.abc import Sequence
 from struct import Struct
 from typing import Any
@@ -24,6 +25,7 @@ from conformance.bench.work_requests import (
     wc_status,
 )
 from conformance.model.deadline import Wait
+from conformance.older_python import pairwise, zip
 
 MAX_SGE = 8
 _MAX_POLLED = 16
@@ -52,6 +54,7 @@ _AT_WR, _AT_SRQN = _SEND_HEAD.size, _SEND_HEAD.size + _ATOMIC.size
 _AT_BIND = _AT_SRQN + _SRQN.size
 SEND_SIZE = _AT_BIND + _BIND.size
 _RECEIVE = Struct("QQQi4x")
+_NEXT = Struct("Q")  # behind the wr_id of either structure
 _STATE = Struct("i")
 WC = Struct("QiiIIIIIIHHBB2x")
 
@@ -114,6 +117,33 @@ class Poster:
         value = self._post_recv(self._receiver, self._receive_at, self._bad_at)
         return Return(value, max(value, 0))
 
+    def sends(self, requests: Sequence[SendRequest]) -> tuple[Return, int]:
+        """Calls ibv_post_send with a list. See bench.interface.ListQueue."""
+        elements = [request.sges for request in requests]
+        chain = _Chain(SEND_SIZE, elements)
+        for at, of_request, request in zip(chain.at, chain.elements, requests, strict=True):
+            pack_send(chain.buffer, at, of_request, request, most=len(request.sges))
+        return self._posted(self._post_send, self.qp, chain)
+
+    def receives(self, receives: Sequence[tuple[Sequence[Sge], int]]) -> tuple[Return, int]:
+        """Calls ibv_post_recv or ibv_post_srq_recv with a list. See bench.interface.ListQueue."""
+        chain = _Chain(_RECEIVE.size, [sges for sges, _ in receives])
+        for at, (buffer, start, address), (sges, wr_id) in zip(
+            chain.at, chain.elements, receives, strict=True
+        ):
+            _pack_elements(buffer, start, sges, len(sges))
+            _RECEIVE.pack_into(chain.buffer, at, wr_id, 0, address, len(sges))
+        return self._posted(self._post_recv, self._receiver, chain)
+
+    def _posted(self, post: Any, queue: int, chain: _Chain) -> tuple[Return, int]:
+        ctypes.memset(self._bad_at, 0, _WORD)
+        value = post(queue, chain.linked(), self._bad_at)
+        if not value:
+            return Return(0, 0), len(chain.at)
+        return Return(value, max(value, 0)), chain.index_of(
+            int.from_bytes(self._bad.raw, sys.byteorder)
+        )
+
     @property
     def channel(self) -> int:
         return ctypes.c_int.from_address(
@@ -153,6 +183,34 @@ class Poster:
         return completions
 
 
+class _Chain:
+    """A list of requests of `size` bytes each: the offsets of the requests in `buffer`, and for each the location of its
+    SGEs as `pack_send` takes it."""
+
+    def __init__(self, size: int, sges: Sequence[Sequence[Sge]]) -> None:
+        self.buffer, self._address = _buffer(size * len(sges))
+        self.at = [number * size for number in range(len(sges))]
+        held, address = _buffer(SGE.size * sum(map(len, sges)))
+        self.elements: list[tuple[Any, int, int]] = []
+        start = 0
+        for of_request in sges:
+            self.elements.append((held, start, address + start))
+            start += SGE.size * len(of_request)
+
+    def linked(self) -> int:
+        """Links each request to the next one. Returns the address of the first."""
+        for at, following in pairwise(self.at):
+            _NEXT.pack_into(self.buffer, at + _WORD, self._address + following)
+        return self._address
+
+    def index_of(self, pointer: int) -> int:
+        """Returns the index of the request at an address; -1 if there is none."""
+        offset = pointer - self._address
+        if offset in self.at:
+            return self.at.index(offset)
+        return -1
+
+
 def _buffer(size: int) -> tuple[ctypes.Array[ctypes.c_char], int]:
     buffer = ctypes.create_string_buffer(size)
     return buffer, ctypes.addressof(buffer)
@@ -165,19 +223,20 @@ def pack_send(
     request: SendRequest,
     destination: tuple[int, int, int] | None = None,
     srqn: int = 0,
+    most: int = MAX_SGE,
 ) -> None:
     """Writes struct ibv_send_wr at the offset `at` of `buffer`.
 
     `elements` is the location of the request's list of SGEs: a buffer, the offset in this buffer, and the address. The
     `destination` of a datagram is a struct ibv_ah *, a queue pair number and a queue key. `srqn` is the number of the
-    shared receive queue of an XRC request.
+    shared receive queue of an XRC request. At most `most` SGEs are written.
     """
     opcode = request.opcode
     if opcode.endswith("_INV"):
         imm = request.invalidate_rkey % (1 << 32)
     else:
         imm = socket.htonl(request.imm)
-    _pack_elements(elements[0], elements[1], request.sges)
+    _pack_elements(elements[0], elements[1], request.sges, most)
     sges = elements[2] if request.sges else 0, len(request.sges)
     _SEND_HEAD.pack_into(
         buffer,
@@ -213,8 +272,8 @@ def pack_send(
         _BIND.pack_into(buffer, at + _AT_BIND, *bind)
 
 
-def _pack_elements(buffer: Any, at: int, sges: Sequence[Sge]) -> None:
-    for number, sge in enumerate(sges[:MAX_SGE]):
+def _pack_elements(buffer: Any, at: int, sges: Sequence[Sge], most: int = MAX_SGE) -> None:
+    for number, sge in enumerate(sges[:most]):
         length, lkey = sge.length % (1 << 32), sge.lkey % (1 << 32)
         SGE.pack_into(buffer, at + number * SGE.size, sge.addr % (1 << 64), length, lkey)
 

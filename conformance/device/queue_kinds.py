@@ -73,7 +73,6 @@ _BUILDERS: Mapping[str, Callable[[Any, SendRequest], None]] = {
     ),
 }
 _QP_TYPES = ENUMS["ibv_qp_type"]
-_CAPACITY = 1 << 19  # IBV_QP_CAP of enum ibv_qp_attr_mask
 _INIT_ATTR_PD, _INIT_ATTR_SEND_OPS = 1 << 0, 1 << 6  # enum ibv_qp_init_attr_mask
 _WITHOUT_DATA = (*EXTENDED_OPCODES, "LOCAL_INV", "BIND_MW")
 
@@ -106,8 +105,7 @@ class ExtendedQueue(DeviceQueue):
     @property
     def capacity(self) -> tuple[int, int, int]:
         """See interface.BuildingQueue."""
-        _, attributes = self.qp.query(_CAPACITY)
-        cap = attributes.cap
+        cap = self._cap()
         return cap.max_send_wr, cap.max_send_sge, cap.max_inline_data
 
     def post_send(self, request: SendRequest) -> Return:
@@ -256,6 +254,11 @@ class SharedReceivesQueue(DeviceQueue):
                 device.pointers.of(self.shared, pd=domain.pointer),
             )
             self._made = stack.pop_all()
+
+    @property
+    def receives_limit(self) -> tuple[int, int]:
+        attributes = self.shared.query()
+        return attributes.max_wr, attributes.max_sge
 
     def close(self) -> None:
         """Destroys the queue pair, and then its shared receive queue."""

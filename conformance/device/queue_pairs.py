@@ -42,6 +42,7 @@ DATAGRAM_QKEY = 0x11111111
 _ACCESS = ENUMS["ibv_access_flags"]
 _REMOTE, _ATOMIC = _ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ"), _ACCESS.value_of("REMOTE_ATOMIC")
 _FLUSHES = _ACCESS.mask_of("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
+_CAPACITY = 1 << 19  # IBV_QP_CAP of enum ibv_qp_attr_mask
 _STATES = ENUMS["ibv_qp_state"]
 _QP_TYPES = ENUMS["ibv_qp_type"]
 # Types of queue pairs without a receive queue. A request for a receive queue might change how a provider lays out
@@ -284,6 +285,36 @@ class DeviceQueue:
 
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
         return self.poster.receive(sges, wr_id)
+
+    @property
+    def sends_limit(self) -> tuple[int, int]:
+        cap = self._cap()
+        return cap.max_send_wr, cap.max_send_sge
+
+    @property
+    def receives_limit(self) -> tuple[int, int]:
+        cap = self._cap()
+        return cap.max_recv_wr, cap.max_recv_sge
+
+    def _cap(self) -> Any:
+        """Returns the capacities, or those that were asked for if the device does not have ibv_query_qp: the actual ones
+        are not less."""
+        from pyverbs.pyverbs_error import PyverbsRDMAError
+
+        try:
+            _, attributes = self.qp.query(_CAPACITY)
+        except PyverbsRDMAError:
+            return self._capacity()
+        return attributes.cap
+
+    def post_sends(self, requests: Sequence[SendRequest]) -> tuple[Return, int]:
+        return self.poster.sends(requests)
+
+    def post_receives(
+        self,
+        receives: Sequence[tuple[Sequence[Sge], int]],
+    ) -> tuple[Return, int]:
+        return self.poster.receives(receives)
 
     def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
         """Calls ibv_bind_mw with the checks of the inline function. Returns 0, or the value of errno."""

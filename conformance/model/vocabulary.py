@@ -146,6 +146,7 @@ EVENTS_ASKED: Mapping[str, tuple[int, ...]] = {
     "any_then_solicited": (0, 1),
     "solicited_then_any": (1, 0),
 }
+FULL = "full"  # a list of more requests than the queue takes
 ATOMICS_IN_ORDER = ("ATOMIC_FETCH_AND_ADD", "ATOMIC_CMP_AND_SWP")
 IN_FLIGHT_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD")
 # The types of queue pair that traffic can use. RC_SRQ is type RC with a shared receive queue.
@@ -367,6 +368,13 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "rkey addr rounds pd",
         op=_words("operation", "ATOMIC_FETCH_AND_ADD", ATOMICS_IN_ORDER),
     ),
+    # A list of requests in one call, of which one cannot be posted.
+    "list_posted": {
+        **_given("pd"),
+        "qp_type": _words("qp_type", "RC", ("RC", "RC_SRQ")),
+        "op": _words("operation", None, ("RDMA_WRITE", "RECV")),
+        "fails": _words("fails", None, (FULL, "elements")),
+    },
     "bind_and_send": _BIND,
     # A bind of a window of either type on a queue pair with `notifies`, after ibv_req_notify_cq; observes the events of
     # the completion channel after the bind.

@@ -176,6 +176,23 @@ class HeldQueue:
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
         return _value(self._device.post_receive(self.queue, sges, wr_id))
 
+    @property
+    def sends_limit(self) -> tuple[int, int]:
+        return self._device.capacity(self.queue)[:2]
+
+    receives_limit = sends_limit
+
+    def post_sends(self, requests: Sequence[SendRequest]) -> tuple[Return, int]:
+        fault, index = self._device.post_sends(self.queue, requests)
+        return _value(fault), index
+
+    def post_receives(
+        self,
+        receives: Sequence[tuple[Sequence[Sge], int]],
+    ) -> tuple[Return, int]:
+        fault, index = self._device.post_receives(self.queue, receives)
+        return _value(fault), index
+
     def bind_mw(self, window: AnyWindow, info: BindInfo, flags: int, wr_id: int) -> Return:
         held = cast(HeldWindow, window)
         if self._device.misnamed(held.window, held.rkey):

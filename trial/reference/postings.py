@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import SendRequest
@@ -23,6 +24,7 @@ _UNRELIABLE = (
     "LOCAL_INV",
     "BIND_MW",
 )
+T = TypeVar("T")
 _RECEIVED = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE_WITH_IMM")
 _SUPPORTED = {
     "RC": _OPERATIONS.mask_of(*_OPERATIONS.short_names) & ~_OPERATIONS.value_of("TSO"),
@@ -39,6 +41,42 @@ class Postings(Work):
     def capacity(self, queue: Queue) -> tuple[int, int, int]:
         """Returns the maximum number of requests of the send queue, and of SGEs and inline bytes of a request."""
         return _DEPTH, _ELEMENTS, queue.inline
+
+    # Lists of ibv_post_send and ibv_post_recv.
+
+    def first_refused(self, queue: Queue, requests: Sequence[Sequence[Sge]]) -> tuple[int, int]:
+        """Returns the errno and the index of the first request that cannot be posted; else 0 and the number of requests.
+        `requests` are the SGEs of each."""
+        for index, sges in enumerate(requests):
+            if index >= _DEPTH:
+                return errno.ENOMEM, index
+            if len(sges) > _ELEMENTS:
+                return errno.EINVAL, index
+        return 0, len(requests)
+
+    def executed_of(self, requests: Sequence[T], index: int) -> Sequence[T]:
+        """Returns those of a list that are posted, if that with the index cannot be."""
+        return requests[:index]
+
+    def bad_wr(self, index: int) -> int:
+        """Returns the index of the request to which the call sets bad_wr."""
+        return index
+
+    def post_sends(self, queue: Queue, requests: Sequence[SendRequest]) -> tuple[int, int]:
+        fault, index = self.first_refused(queue, [request.sges for request in requests])
+        for request in self.executed_of(requests, index):
+            self.post_send(queue, request)
+        return fault, self.bad_wr(index)
+
+    def post_receives(
+        self,
+        queue: Queue,
+        receives: Sequence[tuple[Sequence[Sge], int]],
+    ) -> tuple[int, int]:
+        fault, index = self.first_refused(queue, [sges for sges, _ in receives])
+        for sges, wr_id in self.executed_of(receives, index):
+            self.post_receive(queue, sges, wr_id)
+        return fault, self.bad_wr(index)
 
     def create_qp_ex_fault(self, kind: str, operations: int) -> int:
         """Returns the errno if a queue pair of this type cannot have the operations, or 0."""
