@@ -10,10 +10,10 @@ from math import prod
 from conformance.defects import Defect, cause_of, symptoms_of
 from conformance.errors import UserError
 from conformance.model.fault import FaultKind
-from conformance.model.record import ResultRecord
+from conformance.model.record import Deviation, ResultRecord
 from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
 from conformance.older_python import zip
-from conformance.results.conclusions import verdict_on
+from conformance.results.conclusions import headline, verdict_on
 from conformance.results.points import points_path
 from conformance.sweeps.outcome import OUTSIDE, Points
 from reports.changed_defects import Earlier, fingerprints_of
@@ -74,7 +74,8 @@ _MOST_EXAMPLES = 3
 @dataclass(frozen=True)
 class Change:
     """A changed verdict of a case, or of some points of its sweep. `points` is the number of points; it is 0 for a
-    change of a whole case. `examples` has the names of some of the points, for `run --only`."""
+    change of a whole case. `examples` has the names of some of the points, for `run --only`. `rule` is set if only the
+    points of one rule changed, in a case whose points are recorded inside its result."""
 
     kind: str
     case: str
@@ -83,6 +84,7 @@ class Change:
     record: ResultRecord
     points: int = 0
     examples: tuple[str, ...] = ()
+    rule: str = ""
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,8 @@ class Comparison:
         """The kinds of the changes of each case."""
         kinds: dict[str, set[str]] = {}
         for change in self.changes:
-            kinds.setdefault(change.case, set()).add(change.kind)
+            if not change.rule:
+                kinds.setdefault(change.case, set()).add(change.kind)
         return kinds
 
     def kind_of_rule(self, rule: str) -> str:
@@ -200,7 +203,7 @@ class Comparison:
         before, after = (run.verdicts.of_rules[rule] for run in (self.old, self.new))
         kind = kind_of(before, after)
         changes = [change for change in self.changes if rule in change.record["rules"]]
-        if kind == REGRESSED:
+        if kind in FAILING:
             kinds = {
                 change.kind for change in changes if verdict_on(rule, change.record) in VIOLATIONS
             }
@@ -443,6 +446,47 @@ def _changes(
                 record: ResultRecord = {**after, "reason": deviation["observed"]}
                 yield Change(REGRESSED, case, before["effective"], after["effective"], record)
     yield from of_points
+    if not kind and not of_points:
+        yield from _changes_of_rules(old, new, before, after)
+
+
+def _changes_of_rules(
+    old: Digest,
+    new: Digest,
+    before: ResultRecord,
+    after: ResultRecord,
+) -> Iterator[Change]:
+    """Yields the changes of the rules that only one run violates and that a case of the same verdict hides: in a result
+    that names the verdict on each rule, other rules can be violated in both runs."""
+    verdicts = old.verdicts.of_rules, new.verdicts.of_rules
+    for rule in after["rules"]:
+        is_violated = [of_rules.get(rule) in VIOLATIONS for of_rules in verdicts]
+        if rule not in before["rules"] or is_violated[0] == is_violated[1]:
+            continue
+        pair = verdict_on(rule, before), verdict_on(rule, after)
+        kind = kind_of(*pair)
+        if not kind or not set(pair) & {*VIOLATIONS}:
+            continue
+        if kind == FIXED and _tests_less(before, after):
+            kind = UNSUPPORTED
+        if kind in FAILING and new.violations.repetitions.is_unconfirmed(after):
+            kind = UNCONFIRMED
+        record = after if pair[1] in VIOLATIONS else before
+        own = [deviation for deviation in record["deviations"] if rule in deviation["rules"]]
+        reason, repro = headline(rule, record)
+        yield Change(
+            kind,
+            after["case"],
+            *pair,
+            {**after, "rules": [rule], "reason": reason, "repro": repro},
+            sum(deviation["count"] for deviation in own),
+            tuple(map(_smallest, own[:_MOST_EXAMPLES])),
+            rule,
+        )
+
+
+def _smallest(deviation: Deviation) -> str:
+    return ",".join(f"{axis}={label}" for axis, label in deviation["smallest"].items())
 
 
 def _changes_of_points(

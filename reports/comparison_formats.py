@@ -186,8 +186,10 @@ def _other_rules(comparison: Comparison, most: int | None) -> Iterator[str]:
         labels = before.labels[rule], after.labels[rule]
         if set(labels).isdisjoint(VIOLATIONS):
             why = after.restrictions.get(rule) or before.restrictions.get(rule, "")
-        else:
+        elif set(labels) <= {*VIOLATIONS}:
             why = "at points of cases whose verdicts are the same in both runs"
+        else:
+            why = "by cases that only one of the runs tried"
         yield f"  {' -> '.join(labels)}  {rule}  {why}".rstrip()
     yield from _rest(len(listed[:most]), listed)
 
@@ -212,7 +214,11 @@ def _format_change(change: Change, comparison: Comparison) -> Iterator[str]:
     arrow = " -> ".join(verdict for verdict in (change.old, change.new) if verdict)
     if change.points:
         points = f"{format_count(change.points, 'point')} of {change.case}"
-        yield f"  {arrow}  {points}, such as {'; '.join(change.examples)}"
+        rule = f"{change.rule}  " if change.rule else ""
+        yield f"  {arrow}  {rule}{points}, such as {'; '.join(change.examples)}"
+        if change.rule and change.kind in WORSE:
+            yield f"      {change.record['reason']}"
+            yield f"      {change.record['repro']}"
         return
     rules = " ".join(change.record["rules"])
     yield f"  {arrow}  {rules}  {change.case}{_shown_by(change, comparison)}"
@@ -284,6 +290,7 @@ def as_json(comparison: Comparison) -> str:
 def _change_data(change: Change, comparison: Comparison) -> dict[str, Any]:
     data = {**vars(change), "defects": _fingerprints(change, comparison)}
     record = data.pop("record")
+    del data["rule"]  # the only one of `rules`
     return {**data, **{key: record[key] for key in ("rules", "reason", "repro")}}
 
 
@@ -318,6 +325,10 @@ def _sections(comparison: Comparison) -> Iterator[str]:
     ]
     if rows:
         yield "\n".join(["| | severity | defect | what is wrong |", "|---|---|---|---|", *rows])
+    if comparison.rules:
+        yield "\n".join(
+            ["| | rule | old | new |", "|---|---|---|---|", *_rule_rows(comparison)],
+        )
     for kind, meaning in KINDS.items():
         if changes := comparison.of(kind):
             yield f"### {kind}: {amount(changes)}"
@@ -329,6 +340,12 @@ def _sections(comparison: Comparison) -> Iterator[str]:
             items = (_item(change, comparison) for change in changes[:_MOST_IN_MARKDOWN])
             yield "\n".join([*items, *more])
     yield escaped(_compared(comparison))
+
+
+def _rule_rows(comparison: Comparison) -> Iterator[str]:
+    before, after = comparison.old.verdicts.of_rules, comparison.new.verdicts.of_rules
+    for rule in comparison.rules:
+        yield f"| {comparison.kind_of_rule(rule)} | {rule} | {before[rule]} | {after[rule]} |"
 
 
 def _item(change: Change, comparison: Comparison) -> str:

@@ -1,6 +1,7 @@
 """Comparisons of two runs: by case. test_compared_points.py compares points."""
 
 import itertools
+import json
 import re
 import subprocess
 import sys
@@ -143,6 +144,53 @@ def test_a_new_divergence_of_a_recorded_random_sequence_is_a_regression(tmp_path
     ]
     assert status == 1
     assert changes(tmp_path, old, [result(case, "FAIL", deviations=[old_divergence])]) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    "before, kind",
+    [("PASS", "regressed"), ("UNSUPPORTED", "newly supported, and wrong")],
+)
+def test_a_rule_that_a_case_of_the_same_verdict_hides_is_a_change(before, kind, tmp_path, cli):
+    """The points of a model are recorded inside its result, whose other rule is violated in both runs."""
+    (case, *_) = SUITE.cases
+    points = [
+        {"rules": [rule], "when": "always", "smallest": {"place": "odd"}, "count": 2, "of": 2}
+        for rule in ("REG-01", "REG-02")
+    ]
+    rules: dict[str, Any] = {"rules": ["REG-01", "REG-02"]}
+    known = result(
+        case,
+        "FAIL",
+        deviations=points[:1],
+        rule_verdicts={"REG-01": "FAIL", "REG-02": before},
+        **rules,
+    )
+    both = {"REG-01": "FAIL", "REG-02": "FAIL"}
+    worse = result(case, "FAIL", deviations=points, rule_verdicts=both, **rules)
+    old, new = run(tmp_path / "old", [known]), run(tmp_path / "new", [worse])
+    said = cli(1, "compare", old, new).out
+    assert f"\n  {kind}  {before} -> FAIL  REG-02  " in said
+    assert f"\n  {before} -> FAIL  REG-02  2 points of {case.id}, such as place=odd\n" in said
+    data = json.loads(cli(1, "compare", old, new, "--format", "json").out)
+    assert [(rule["rule"], rule["kind"]) for rule in data["rules"]] == [("REG-02", kind)]
+    (change,) = data["changes"]
+    assert (change["rules"], change["points"], change["kind"]) == (["REG-02"], 2, kind)
+    markdown = cli(1, "compare", old, new, "--format", "markdown").out
+    assert f"| {kind} | REG-02 | {before} | FAIL |" in markdown
+    back = compare(read(Path(new)), read(Path(old)))
+    assert (list(back.rules), back.status) == (["REG-02"], 0)
+
+
+def test_a_rule_has_the_kind_of_its_cases(tmp_path):
+    """One case of the rule was unreachable, and the violating case was unsupported."""
+    first, second = SUITE.cases[:2]
+    rules: dict[str, Any] = {"rules": ["REG-01"]}
+    old = [result(first, "UNREACHABLE", **rules), result(second, "UNSUPPORTED", **rules)]
+    new = [result(first, "UNREACHABLE", **rules), result(second, "FAIL", **rules)]
+    comparison = compare(read(run(tmp_path / "old", old)), read(run(tmp_path / "new", new)))
+    assert comparison.old.verdicts.of_rules["REG-01"] == "UNREACHABLE"
+    assert comparison.kind_of_rule("REG-01") == comparison.changes[0].kind
+    assert comparison.changes[0].kind == "newly supported, and wrong"
 
 
 def test_runs_of_other_tables_are_compared_only_on_request(tmp_path, cli):
