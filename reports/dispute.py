@@ -3,9 +3,9 @@ row or the observation is wrong, or whether the violation is known. docs/dispute
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from conformance.defects import Defect, Symptom, severity_of
+from conformance.defects import Defect, Symptom
 from conformance.errors import UserError, command, format_count
 from conformance.model.verdict import VIOLATIONS
 from conformance.results.conclusions import verdict_on
@@ -40,8 +40,7 @@ def violation_about(word: str, run: Digest | None) -> tuple[Defect, Symptom, Dig
         raise UserError(f"no run has a violation of {word}", hint="give the run with --run RUN")
     if FINGERPRINT.fullmatch(word):
         defect, run = defect_of(word, run, "--run")
-        worst = severity_of(defect.first)
-        return defect, _best([of for of in defect.symptoms if severity_of(of) is worst], run), run
+        return defect, defect.first, run
     for defect in run.violations.defects:
         about = [
             symptom
@@ -49,17 +48,10 @@ def violation_about(word: str, run: Digest | None) -> tuple[Defect, Symptom, Dig
             if word in (symptom.name, symptom.case) or word.upper() in map(str.upper, symptom.rules)
         ]
         if about:
-            return defect, _best(about, run), run
+            return defect, about[0], run
     raise UserError(
         f"{run.path} has no violation of {word}", hint="only a violation can be disputed"
     )
-
-
-def _best(symptoms: Sequence[Symptom], run: Digest) -> Symptom:
-    """Returns a violation that was repeated, if one was, and of the rule with the most weight."""
-    repeated = list(filter(run.violations.repetitions.text_about, symptoms))
-    weight = ("must", "should", "may").index
-    return min(repeated, key=lambda of: weight(of.record["level"]), default=symptoms[0])
 
 
 def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
@@ -125,10 +117,11 @@ def _alike(defect: Defect, symptom: Symptom, run: Digest) -> str:
 
 def _others(defect: Defect, run: Digest) -> str:
     """Returns that the violation was not repeated, and how many others of its defect were."""
-    others = sum(map(bool, map(run.violations.repetitions.text_about, defect.symptoms)))
+    others = sum(map(run.violations.repetitions.is_confirmed, defect.symptoms))
     if others:
-        return f"no, but {format_count(others, 'other violation')} of this defect"
-    return "no"
+        again = f"{format_count(others, 'other violation')} of this defect occurred again"
+        return f"this violation was not repeated, but {again} when repeated"
+    return "this violation was not repeated"
 
 
 def _steps(symptom: Symptom) -> Iterator[str]:

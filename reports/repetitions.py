@@ -19,6 +19,7 @@ _BY = {
     "run": "it was the first case of its worker, so no earlier case is its cause",
     "company": "the same when repeated with other cases, in a different order",
 }
+_CONFIRMED = "confirmed"  # how a text about a violation begins that occurred again
 _UNKNOWN: Occurrence = {"verdict": Verdict.MISSED, "reason": "not recorded"}
 _NO_FIGURES: Mapping[str, int] = {}
 
@@ -100,6 +101,10 @@ class Repetitions:
         """Whether a symptom did not occur again, or only as another violation."""
         replaced = symptom.verdict == Verdict.HANG and symptom.name in self._replaced
         return replaced or symptom.name in self.unconfirmed
+
+    def is_confirmed(self, symptom: Symptom) -> bool:
+        """Whether a symptom occurred again."""
+        return self.text_about(symptom).startswith(_CONFIRMED) and not self.is_lost(symptom)
 
     def applied(self, defects: Sequence[Defect]) -> tuple[Defect, ...]:
         """Returns the defects with the results of the repetitions, sorted by `of_stack`, `waived` and `unconfirmed`."""
@@ -210,7 +215,7 @@ def _text(record: ConfirmationRecord) -> str:
             f" in {times['of']} repetitions" if times else ""
         )
     if times:
-        return f"confirmed, and unsteady: seen in {times['seen']} of {times['of']} repetitions in isolation"
+        return f"{_CONFIRMED}, and unsteady: seen in {times['seen']} of {times['of']} repetitions in isolation"
     if alone:
-        return f"confirmed: {alone['verdict']} when repeated in isolation ({alone['reason']})"
-    return f"confirmed: {_BY.get(record['by'], 'the same when repeated in isolation')}"
+        return f"{_CONFIRMED}: {alone['verdict']} when repeated in isolation ({alone['reason']})"
+    return f"{_CONFIRMED}: {_BY.get(record['by'], 'the same when repeated in isolation')}"

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from conformance.model.record import ResultRecord
-from conformance.model.rules import VENDOR, Needs
+from conformance.model.rules import VENDOR, Needs, not_quoted
 from conformance.model.verdict import OF_RULES, VIOLATIONS, Verdict
 from conformance.results.conclusions import verdict_on
 from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, touched, unproven
@@ -51,11 +51,7 @@ class RuleFacts:
             text = self.source
         if not self.unquoted:
             return text
-        if self.second_hand:
-            second_hand = f"; known from {self.second_hand}"
-        else:
-            second_hand = ""
-        return f"{text} (not quoted: {self.unquoted.rstrip('.')}{second_hand})"
+        return f"{text} {not_quoted(self.second_hand, self.unquoted)}"
 
 
 class RuleVerdicts:

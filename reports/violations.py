@@ -50,8 +50,9 @@ class Violations:
     @cached_property
     def defects(self) -> tuple[Defect, ...]:
         """The defects, the most severe first. Unconfirmed and waived defects and defects of the stack come last."""
-        shorts, is_lost = shorts_in(self._run.header), self.repetitions.is_lost
-        return self.repetitions.applied(defects_of(self._run.results, shorts, is_lost))
+        shorts, again = shorts_in(self._run.header), self.repetitions
+        defects = defects_of(self._run.results, shorts, again.is_lost, again.is_confirmed)
+        return again.applied(defects)
 
     @cached_property
     def repetitions(self) -> Repetitions:

@@ -151,7 +151,7 @@ def test_programs_have_the_results_of_the_run_in_the_guest(tmp_path):
 
 def test_a_defect_that_a_peer_can_cause_is_shown_from_a_peer_and_then_without_one(tmp_path):
     page = page_of(tmp_path, ROOT / "docs/runs/rxe.jsonl.xz", "--programs")
-    (shown,) = re.findall("`85c569cb8aca`\n(?:- .*\n)*?- shown by: (.*)$", page, re.MULTILINE)
+    (shown,) = re.findall("`6c8e18b350a5`\n(?:- .*\n)*?- shown by: (.*)$", page, re.MULTILINE)
     files = re.findall(r"\(findings/([^)]+)\.c\)", shown)
     assert ", without a peer: " in shown
     assert [name.partition("-")[0] for name in files] == ["wire", "bind"]

@@ -24,6 +24,7 @@ from programs import (
     symptom_named,
 )
 from reports.digest import digest, read
+from reports.dispute import violation_about
 from reports.reproducers.mail import WIDTH as MAIL_WIDTH
 from reports.reproducers.mail import mail
 from reports.reproducers.of_runs import Made, basis_of, first_program
@@ -114,7 +115,7 @@ def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite():
 @pytest.mark.parametrize(
     "digits, shown",
     [
-        ("34c7", "reg_mr/rights/remote-read-refused-by-none"),  # not by its first case
+        ("34c7", "reg_mr/unknown_bits/optional-bit-22+local-write+remote-write"),  # not its first
         ("85a6", ""),  # needs list_traffic
         ("86c7", ""),  # points of a model
     ],
@@ -194,8 +195,14 @@ def test_a_mail_and_a_program_show_the_worst_violation_and_from_a_peer_if_one_ca
         assert f"The case {shown.symptom.case} of rdma-cts found" in spaced(written.text)
         worst = severity_of(made[0].symptom if made else defect.first)
         assert severity_of(shown.symptom) is worst
-        scripts = {_has_script(one) for one in made if severity_of(one.symptom) is worst}
+        again = run.violations.repetitions.is_confirmed
+        alike = [
+            one
+            for one in made
+            if severity_of(one.symptom) is worst and again(one.symptom) == again(shown.symptom)
+        ]
         if shown.program:
+            scripts = set(map(_has_script, alike))
             assert _has_script(shown) == bool(worst.advice) or len(scripts) == 1
         if written.attached:
             attached += bool(worst.advice)
@@ -233,3 +240,44 @@ def test_a_mail_about_a_point_of_a_model_has_the_meanings_of_its_values(cli):
     text = spaced(cli(0, "reproducer", "86c7", "--run", run, "--mail").out)
     assert " operation=SEND: " in text
     assert " place=odd: in the middle, at an odd address " in text
+
+
+def test_no_text_passes_a_rules_words_off_as_those_of_a_document(cli):
+    path = ROOT / "docs/runs/rxe.jsonl.xz"
+    run = read(path)
+    second_hand = 0
+    for defect in run.violations.defects:
+        text = cli(0, "reproducer", defect.fingerprint, "--run", path, "--mail").out
+        plain = re.sub(r"\s+\*?\s*", " ", text)
+        shown = re.search(r"The case (\S+) of rdma-cts found", plain)
+        rules = next(
+            of.rules for of in defect.symptoms if shown and of.case == shown[1].rstrip(",")
+        )
+        for facts in (run.verdicts.rules[id_] for id_ in rules[:3]):
+            told = spaced(f"The tested rule: {facts.statement}")
+            assert told in plain
+            assert plain.partition(told)[0].rstrip().endswith(('"', "."))
+            if not facts.quote:
+                second_hand += bool(facts.second_hand)
+                assert f"(not quoted: {facts.unquoted.rstrip('.')}" in plain
+                assert facts.second_hand in plain
+        if defect.fingerprint == DEFECT:
+            header = plain.partition("/* BIND-19, ")[2]
+            assert header.partition("The tested rule:")[0].endswith("names o10-37.2.26). ")
+    assert second_hand > 2
+
+
+@pytest.mark.parametrize("name", ["rxe", "siw"])
+def test_all_texts_show_a_confirmed_case_if_one_of_equal_severity_was_confirmed(name):
+    path = ROOT / f"docs/runs/{name}.jsonl.xz"
+    run, basis = read(path), basis_of(path)
+    again = run.violations.repetitions.is_confirmed
+    chosen = 0
+    for defect in run.violations.defects:
+        alike = [of for of in defect.symptoms if severity_of(of) is severity_of(defect.first)]
+        assert again(defect.first) == any(map(again, alike))
+        chosen += again(defect.first) and not all(map(again, alike))
+        assert violation_about(defect.fingerprint, run)[1] is defect.first
+        if first_program([defect.first], SUITE, basis).program:
+            assert first_program(defect.symptoms, SUITE, basis).symptom is defect.first
+    assert chosen

@@ -24,6 +24,7 @@ from conformance.errors import format_count
 from conformance.model.fault import Effect
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import EXCUSED, VERDICTS, Verdict
+from conformance.model.vocabulary import WIRE
 
 _NONE: Shorts = {}
 _DEATHS = (Effect.KERNEL_DIED, Effect.KERNEL_ALARM, Effect.PROCESS_DIED, Effect.HUNG)
@@ -33,8 +34,8 @@ _ByCause = Mapping[Cause, Sequence[Symptom]]
 
 @dataclass(frozen=True)
 class Defect:
-    """The symptoms of one or several causes. Those that count come first, then the most severe; equally severe symptoms
-    are in the order of the run.
+    """The symptoms of one or several causes. Those that count come first, then the most severe; of equally severe
+    symptoms, those that were confirmed, in the order of the run.
 
     `title` says what is wrong, in one line. `lost` are symptoms that did not occur again: nothing about the defect is
     derived from them, unless `symptoms` are the same because none occurred again. `known` is the worst severity that was
@@ -105,7 +106,8 @@ class Defect:
 
     @property
     def first(self) -> Symptom:
-        """The best example of the defect: if possible one that counts, then of the worst severity, and of a row."""
+        """The best example of the defect: if possible one that counts, then of the worst severity, confirmed,
+        of packets if a peer causes it, and of a row."""
         return self.symptoms[0]
 
     @cached_property
@@ -164,9 +166,10 @@ def defects_of(
     results: Iterable[ResultRecord],
     shorts: Shorts = _NONE,
     is_lost: Callable[[Symptom], bool] = lambda symptom: False,
+    is_confirmed: Callable[[Symptom], bool] = lambda symptom: False,
 ) -> list[Defect]:
     """Returns the defects in results that have every key of record_shape.RESULT, the most severe first. `shorts` are
-    the short names of the rules, for titles. `is_lost` tells whether a symptom did not occur again."""
+    the short names of the rules, for titles. `is_lost` tells whether a symptom did not occur again, and `is_confirmed` whether it did."""
     records = list(results)
     by_cause: dict[Cause, list[Symptom]] = {}
     for record in records:
@@ -181,6 +184,8 @@ def defects_of(
             key=lambda symptom: (
                 symptom.record["effective"] in EXCUSED,
                 severity_of(symptom).rank,
+                not is_confirmed(symptom),
+                bool(severity_of(symptom).advice) != (symptom.fault.verb == WIRE),
                 bool(symptom.smallest),
                 place[id(symptom.record)],
             ),

@@ -256,6 +256,12 @@ def _axes(sweep: Sweep) -> frozenset[str]:
     return axes
 
 
+def not_quoted(second_hand: str, why: str = "") -> str:
+    """Returns the remark after a document whose words are not quoted."""
+    said = f"not quoted: {why.rstrip('.')}" if why else "not quoted"
+    return f"({said}; known from {second_hand})" if second_hand else f"({said})"
+
+
 _RECORDED = """
 verb statement document section level layer since failure_means short quote unquoted second_hand conditional
 argument_against

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from conformance.defects import Symptom
 from conformance.judging import Basis
-from conformance.model.rules import Rule
+from conformance.model.rules import Rule, not_quoted
 from conformance.tables.suite import Suite
 from fixtures.guest.changes import Change
 from reports.digest import Digest
@@ -63,6 +63,7 @@ def _documented(change: Change, rules: Mapping[str, Rule]) -> Iterator[list[str]
     if rule.quote:
         requirement = f'"{rule.quote}"'
     else:
+        source += f" {not_quoted(rule.second_hand)}; the tested rule"
         requirement = rule.statement
     yield [*_wrapped(f"{source} ({rule.id} of rdma-cts):"), "", *_wrapped(requirement, "  ")]
 

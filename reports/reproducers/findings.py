@@ -222,10 +222,10 @@ def arguments_of(facts: Mapping[str, RuleFacts], rules: Iterable[str]) -> list[s
 
 
 def words_of(rule: RuleFacts) -> str:
-    """Returns the quote of a rule's document or, without a quote, the rule's statement; and the source."""
+    """Returns the quote of a rule's document and the source or, without a quote, the source and the tested rule."""
     if rule.quote:
         return f'"{rule.quote}" ({rule.source})'
-    return f"{rule.statement} ({rule.source})"
+    return f"{rule.documented}; the tested rule: {rule.statement}"
 
 
 def _link(finding: Finding, files: Collection[str]) -> str:

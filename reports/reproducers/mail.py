@@ -135,10 +135,12 @@ def _description(
         rule = run.verdicts.rules.get(id_)
         if rule is None:
             continue
-        yield from _wrapped(f"{rule.source}:")
         if rule.quote:
+            yield from _wrapped(f"{rule.source}:")
             yield from _wrapped(f'"{rule.quote}"', "    ", "    ")
-            yield "The tested rule:"
+        else:
+            yield from _wrapped(f"{rule.documented}.")
+        yield "The tested rule:"
         yield from _wrapped(rule.statement, "    ", "    ")
         if rule.argument_against:
             yield "An argument against this rule:"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -80,22 +79,13 @@ def first_program(
     basis: Basis,
     width: int = WIDTH,
 ) -> Made:
-    """Returns the program of a symptom of the worst severity that has one, preferably with a script of a peer if a
-    remote peer causes it, and without one if not; else the first symptom, and why it has none."""
+    """Returns the program of the first symptom that has one; else the first symptom, and why it has none."""
     reasons = []
-    for severity, alike in groupby(symptoms, severity_of):
-        made = []
-        for symptom in alike:
-            try:
-                program = reproducer(symptom.name, suite, basis, symptom, width)
-            except Inexpressible as reason:
-                reasons.append(str(reason))
-                continue
-            if bool(program.script) == bool(severity.advice):
-                return Made(symptom, program)
-            made.append(Made(symptom, program))
-        if made:
-            return made[0]
+    for symptom in symptoms:
+        try:
+            return Made(symptom, reproducer(symptom.name, suite, basis, symptom, width))
+        except Inexpressible as reason:
+            reasons.append(str(reason))
     return Made(symptoms[0], None, reasons[0])
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from conformance.model.capability import BY_SYMBOL, ODP_OPERATIONS, PRECONDITIONS, on_demand
 from conformance.model.case import Case, Step
 from conformance.model.kind import Kind
-from conformance.model.rules import Rule
+from conformance.model.rules import Rule, not_quoted
 from conformance.model.vocabulary import NULL
 from conformance.verbs import ENUMS
 from reports.reproducers import layout
@@ -301,11 +301,11 @@ def _rights(writer: Writer) -> list[str]:
 def _first_comment(case: Case, rules: Mapping[str, Rule], remark: str) -> list[str]:
     rule = rules[case.rules[0]]
     if rule.quote:
-        requirement = f'"{rule.quote}"'
+        requirement = f': "{rule.quote}"'
     else:
-        requirement = rule.statement
+        requirement = f" {not_quoted(rule.second_hand)}. The tested rule: {rule.statement}"
     return [
-        f"{rule.id}, {rule.document}, {rule.section}: {requirement}",
+        f"{rule.id}, {rule.document}, {rule.section}{requirement}",
         f"Case {case.id} of rdma-cts.",
         *([remark] if remark else []),
         "cc FILE -libverbs; 0: kept, 1: violated, 77: not supported, 2: not set up",

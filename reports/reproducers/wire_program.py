@@ -376,7 +376,9 @@ class WireScript:
         """Returns the text of the script."""
         case = self._writer.case
         rule = rules[case.rules[0]]
-        about = textwrap.fill(f"{rule.id}: {rule.statement} Case {case.id} of rdma-cts.", _WIDTH)
+        about = textwrap.fill(
+            f"The tested rule {rule.id}: {rule.statement} Case {case.id} of rdma-cts.", _WIDTH
+        )
         text = _template("peer_segments.py" if self._stream else "peer_packets.py")
         text = text.replace("@about", about.replace('"""', "'''"))
         return f"{text}{chr(10).join(self.lines)}\n"
