@@ -257,7 +257,13 @@ class SharedReceivesQueue(DeviceQueue):
 
     @property
     def receives_limit(self) -> tuple[int, int]:
-        attributes = self.shared.query()
+        """The capacities, or those that were asked for if the device does not have ibv_query_srq."""
+        from pyverbs.pyverbs_error import PyverbsRDMAError
+
+        try:
+            attributes = self.shared.query()
+        except PyverbsRDMAError:
+            return QUEUE_DEPTH, elements_on(self.device)
         return attributes.max_wr, attributes.max_sge
 
     def close(self) -> None:
