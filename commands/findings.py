@@ -5,23 +5,18 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
-import yaml
-
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
-from conformance.errors import UserError, format_count
-from conformance.regular_file import read_regular, remove_below
+from conformance.errors import format_count
+from conformance.regular_file import remove_below
 from conformance.results.files import make_directory, write_atomically, writing
 from conformance.tables.suite import Suite
 from fixtures.guest.changes import FOLDER as CHANGES
-from fixtures.guest.changes import read_changes
+from reports.causes import PLACES, mending, places_in
 from reports.digest import read
 from reports.reproducers.findings import FOLDER, PAGE, Finding, Run, findings_of, page
 from reports.reproducers.mail import mail_of
 from reports.reproducers.of_runs import basis_of
 from reports.reproducers.program import file_name
-
-# The name of the file with the places of defects in the driver's source, by fingerprint. Uncertain places are left out.
-PLACES = "places.yaml"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,26 +108,8 @@ def _page(findings: Sequence[Finding], runs: Sequence[Run], arguments: argparse.
 
 def _mended() -> dict[str, str]:
     """Returns, by fingerprint, links to the changes of the mended stack that mend a defect."""
-    changes: dict[str, list[str]] = {}
-    for change in read_changes():
-        source = f"../fixtures/guest/{CHANGES.name}/{change.name}.yaml"
-        for fingerprint in change.defects:
-            changes.setdefault(fingerprint, []).append(f"[{change.name}]({source})")
-    return {fingerprint: ", ".join(links) for fingerprint, links in changes.items()}
-
-
-def places_in(path: Path) -> dict[str, str]:
-    """Returns the texts of the file, by fingerprint; an empty mapping if the file does not exist."""
-    if not path.exists():
-        return {}
-    try:
-        places = yaml.safe_load(read_regular(path).decode()) or {}
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]})") from error
-    if not isinstance(places, dict) or not all(
-        isinstance(place, str) for item in places.items() for place in item
-    ):
-        raise UserError(f"{path}: expected a mapping from fingerprints to texts")
-    return places
+    source = f"../fixtures/guest/{CHANGES.name}"
+    return {
+        fingerprint: ", ".join(f"[{of.name}]({source}/{of.name}.yaml)" for of in changes)
+        for fingerprint, changes in mending().items()
+    }

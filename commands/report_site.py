@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from commands.cli.streams import show
-from commands.findings import PLACES, places_in
 from conformance.errors import UserError
 from conformance.judging import Basis
 from conformance.regular_file import open_folder, read_regular, remove_below, write_whole
@@ -19,13 +18,12 @@ from conformance.results.checked_json import parse
 from conformance.results.files import make_directory, not_written
 from conformance.results.records import read_results
 from conformance.results.rejudge import known_capabilities
-from conformance.tables.suite import ROOT, Suite
-from fixtures.guest.changes import read_changes
-from reports import site
+from conformance.tables.suite import Suite
+from reports import causes, site
 from reports.digest import digest
 from reports.history import Cell, History, read_history
 from reports.history_page import HistoryPage
-from reports.reproducers.findings import FOLDER, Finding, Run, findings_of
+from reports.reproducers.findings import Finding, Run, findings_of
 from reports.reproducers.mail import mail_of
 
 SCHEMA = "rdma-cts-site/1"
@@ -108,13 +106,7 @@ def _read_first(cells: Iterable[Cell], runs: dict[Path, Run]) -> bool:
 
 
 def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, site.Papers]:
-    places = places_in(ROOT / "docs" / FOLDER / PLACES)
-    mended: dict[str, list[site.Mending]] = {}
-    for change in read_changes():
-        for fingerprint in change.defects:
-            mended.setdefault(fingerprint, []).append(
-                site.Mending(change.name, change.subject, change.about),
-            )
+    places, mended = causes.load()
     papers: dict[str, site.Papers] = {}
     for defect, track in page.defects:
         names = dict.fromkeys((track.id, *defect.fingerprints))

@@ -9,6 +9,7 @@ from conformance.defects import Defect, Symptom
 from conformance.errors import UserError, command, format_count
 from conformance.model.verdict import VIOLATIONS
 from conformance.results.conclusions import verdict_on
+from reports.causes import causes
 from reports.digest import Digest
 from reports.evidence import calls, expected, location
 from reports.explanations import ENTRIES, FINGERPRINT, defect_of
@@ -78,6 +79,8 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     yield f"answered:  {defect.answering}"
     if state := upstream(defect):
         yield f"upstream:  {state}"
+    for kind, text in causes(defect, run):
+        yield f"{kind}: {text}"
     yield ""
     yield from _steps(symptom)
     yield f"observed:  {without_packets(symptom.line)[0]}"

@@ -21,6 +21,7 @@ from conformance.sweeps.judging import clauses
 from conformance.sweeps.outcome import OUTSIDE
 from conformance.tables.suite import POINT, Suite
 from reports import evidence
+from reports.causes import causes
 from reports.contradictions import candidates
 from reports.digest import Digest
 from reports.evidence import read_points
@@ -243,6 +244,9 @@ def of_defect(defect: Defect, run: Digest, whole: bool) -> Iterator[str]:
     yield f"shows in:    {format_count(len(defect.cases), 'case')}, {format_count(defect.points, 'call')}"
     if state := upstream(defect):
         yield f"upstream:    {state}"
+    for kind, text in causes(defect, run):
+        yield f"{kind}:"
+        yield from _wrapped(text)
     if defect.lost and not defect.unconfirmed:
         yield f"not counted: {format_count(len(defect.lost), 'call')} that did not occur again"
     yield ""

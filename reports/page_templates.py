@@ -6,7 +6,7 @@ import contextlib
 import functools
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 
 from conformance import cache
-from conformance.defects import Severity, Symptom
+from conformance.defects import Defect, Severity, Symptom
 from conformance.errors import command, format_count
 from conformance.model.fault import Fault
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.conclusions import format_points
 from reports import evidence
+from reports.digest import Digest
 from reports.terminal import figures
 from reports.text import flat, format_rules, format_value, kinds_of, without_packets
 from reports.upstream import upstream
@@ -68,6 +69,12 @@ def _told(symptom: Symptom) -> tuple[str, str]:
     return symptom.line, ""
 
 
+def _causes(defect: Defect, run: Digest) -> Iterator[tuple[str, str]]:
+    from reports.causes import causes  # imported late: the pages of a history have none
+
+    return causes(defect, run)
+
+
 def _sketch(fault: Fault, given: Sequence[str] = ()) -> Any:
     from reports.sketch import sketch_of  # imported late: only the page of a run has sketches
 
@@ -88,6 +95,7 @@ def environment() -> Environment:
     )
     environment.globals["command"] = command
     environment.filters |= {
+        "causes": _causes,
         "flat": flat,
         "own": evidence.own,
         "later": evidence.later,

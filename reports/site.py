@@ -14,6 +14,7 @@ from conformance.errors import format_count
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.older_python import zip
 from conformance.results.conclusions import verdict_on
+from fixtures.guest.changes import Change
 from reports import evidence
 from reports.digest import Digest
 from reports.history import (
@@ -50,15 +51,6 @@ _DIGIT_PX, _MARGIN_PX = (6.6, 12)
 
 
 @dataclass(frozen=True)
-class Mending:
-    """A change by this project to the sources that fixes a defect: its name, its effect and its reason."""
-
-    name: str
-    subject: str
-    about: str
-
-
-@dataclass(frozen=True)
 class Papers:
     """Further texts for the page of a defect. A missing text is empty. `script` runs at a peer, which `program` needs then.
     `why_not` is the reason if `program` is missing. `place` is the place of the defect in the sources."""
@@ -68,7 +60,7 @@ class Papers:
     why_not: str = "the results with the defect were removed"
     letter: str = ""
     place: str = ""
-    mended: tuple[Mending, ...] = ()
+    mended: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True)

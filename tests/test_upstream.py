@@ -1,8 +1,10 @@
 """Tests of what reports say about defects that are known upstream."""
 
 import re
+from dataclasses import replace
 
 from conformance.tables.suite import ROOT
+from reports.causes import causes, load
 from reports.digest import read
 from reports.upstream import ENTRIES
 
@@ -33,3 +35,28 @@ def test_a_defect_without_an_entry_has_no_such_line(cli):
         if ENTRIES.keys().isdisjoint(defect.fingerprints)
     ]
     assert "upstream:" not in cli(0, "explain", name, "--run", RXE).out
+
+
+def test_all_texts_about_a_defect_name_its_cause_and_its_fix(cli, tmp_path):
+    name = "85c569cb8aca"
+    place = load()[0][name]
+    shown = tmp_path / "report.html"
+    cli(0, "report", RXE, "--format", "html", "--out", shown)
+    texts = [cli(0, "explain", name, "--run", RXE, *more).out for more in ((), ("--dispute",))]
+    texts += [cli(0, "reproducer", name, "--run", RXE, "--mail").out, shown.read_text()]
+    for text in texts:
+        plain = " ".join(text.split())
+        assert f"in the source: {place}" in plain
+        assert "fixed by: window-bounds: Keep remote access within the bounds" in plain
+
+
+def test_a_cause_is_named_only_for_the_driver_that_it_is_about():
+    run = read(RXE)
+    defects = run.violations.defects
+    known = [defect for defect in defects if list(causes(defect, run))]
+    other = replace(
+        run, header={**run.header, "device": {**run.header["device"], "driver": "mlx5"}}
+    )
+    still = [text for defect in known for _, text in causes(defect, other)]
+    assert known
+    assert not any(re.search(r"/(?:rxe|siw)/|window-bounds", text) for text in still)

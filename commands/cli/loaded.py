@@ -7,7 +7,7 @@ import pkgutil
 from collections.abc import Iterator
 
 from conformance.sweeps import formula
-from reports import html, instrumented, own_tables
+from reports import causes, html, instrumented, own_tables
 
 _PACKAGES = ("conformance", "reports")
 # Modules that only the process under test imports, which has pytest; and modules whose text becomes part of programs.
@@ -20,6 +20,7 @@ def load_all() -> None:
     """Imports all modules that a run can need, and reads the suite's own files that it can need."""
     for name in (*_OF_PYTHON, *_names()):
         importlib.import_module(name)
+    causes.load()
     formula.load()
     html.load()
     instrumented.recorded()

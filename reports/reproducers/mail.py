@@ -18,6 +18,7 @@ from conformance.judging.kernel_alarms import first_alarm
 from conformance.model.fault import Effect
 from conformance.model.verdict import Verdict
 from conformance.tables.suite import Suite
+from reports.causes import causes
 from reports.digest import Digest
 from reports.evidence import calls, expected
 from reports.kernel_log import of_libraries, without_log
@@ -173,6 +174,8 @@ def _description(
         yield from _wrapped(f"expected: {expected(symptom)}", "", "  ")
     yield from _wrapped(f"observed: {line}", "", "  ")
     yield from _wrapped(f"answered by: {answering_of(symptom)}", "", "  ")
+    for kind, text in causes(defect, run) if defect else ():
+        yield from _wrapped(f"{kind}: {text}", "", "  ")
     yield ""
     yield from _evidence(
         log,
