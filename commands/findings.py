@@ -41,6 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         parser,
+        "--remote",
+        "also the programs of defects that a remote peer can trigger, for a page that is not public",
+    )
+    add(
+        parser,
         "--format",
         f"markdown: the page; mail: a text for each defect, in {FOLDER}/",
         choices=("markdown", "mail"),
@@ -79,7 +84,8 @@ def _page(findings: Sequence[Finding], runs: Sequence[Run], arguments: argparse.
     places = places_in(folder / PLACES)
     before = {*folder.glob("*.c"), *folder.glob("*.py")}
     programs_written: dict[Path, str] = {}
-    for program in chain.from_iterable(finding.programs for finding in findings):
+    shown = (of for of in findings if arguments.remote or not of.defect.severity.advice)
+    for program in chain.from_iterable(finding.programs for finding in shown):
         path = folder / file_name(program.case)
         if arguments.programs or path in before:
             programs_written[path] = program.text

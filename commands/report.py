@@ -60,6 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         parser,
+        "--remote",
+        "with --site: also the programs and mails of defects that a remote peer can trigger, for a site that is not public",
+    )
+    add(
+        parser,
         "--against RUN",
         "for html and markdown: list first what is new against this earlier run",
     )
@@ -78,6 +83,8 @@ def execute(arguments: argparse.Namespace) -> int:
     the runs are."""
     if arguments.history:
         return _of_history(arguments)
+    if arguments.remote and not arguments.site:
+        raise UserError("--remote is only for --site")
     if arguments.site:
         raise UserError("--site shows a history: give --history DIR")
     if not arguments.runs:
@@ -108,7 +115,9 @@ def _of_history(arguments: argparse.Namespace) -> int:
             raise UserError("--site is a directory of its own", hint="leave out --out")
         from commands.report_site import write_site  # imported late: other reports do not need it
 
-        write_site(arguments.history, arguments.site, lambda: suite_from(arguments))
+        write_site(
+            arguments.history, arguments.site, lambda: suite_from(arguments), arguments.remote
+        )
         return 0
     from reports.history import PAGE, read_history  # imported late: runs do not need it
 

@@ -150,10 +150,23 @@ def test_programs_have_the_results_of_the_run_in_the_guest(tmp_path):
 
 
 def test_a_defect_that_a_peer_can_cause_is_shown_from_a_peer_and_then_without_one(tmp_path):
-    page = page_of(tmp_path, ROOT / "docs/runs/rxe.jsonl.xz", "--programs")
+    page = page_of(tmp_path, ROOT / "docs/runs/rxe.jsonl.xz", "--programs", "--remote")
     (shown,) = re.findall("`6c8e18b350a5`\n(?:- .*\n)*?- shown by: (.*)$", page, re.MULTILINE)
     files = re.findall(r"\(findings/([^)]+)\.c\)", shown)
     assert ", without a peer: " in shown
     assert [name.partition("-")[0] for name in files] == ["wire", "bind"]
     made = [(tmp_path / "findings" / f"{name}.py").exists() for name in files]
     assert made == [True, False]
+
+
+def test_programs_of_remote_defects_are_written_only_if_they_are_asked_for(tmp_path):
+    shown = {}
+    for more in ("--programs", "--remote"):
+        page = page_of(tmp_path / more, ROOT / "docs/runs/rxe.jsonl.xz", "--programs", more)
+        (line,) = re.findall("`6c8e18b350a5`\n(?:- .*\n)*?- shown by: (.*)$", page, re.MULTILINE)
+        shown[more] = re.findall(r"\(findings/([^)]+)\)", line)
+    assert not shown["--programs"]
+    written = {path.name for path in (tmp_path / "--programs/findings").iterdir()}
+    assert len(written) > 5
+    assert shown["--remote"]
+    assert written.isdisjoint(shown["--remote"])

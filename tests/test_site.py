@@ -1,6 +1,7 @@
 """Tests of the site of a history: its pages, links, badges, and how it replaces an earlier site."""
 
 import json
+import lzma
 import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from bad_places import full_disk
 from browser import MARKUP, assert_legible, browser, media
 from commands.__main__ import main
 from conformance.results.records import Recorded
+from conformance.tables.suite import ROOT
 from kinds import Folders
 from made_history import RULES, SUITE, run_of
 from reports.history import GOOD, NOT_RUN, Outcome, read_history
@@ -226,3 +228,20 @@ def test_a_site_is_made_even_if_all_results_were_removed(short, tmp_path):
     assert list(broken_links(site)) == []
     page = Page(min((site / "defects").glob("*.html")))
     assert "There is no program: the results with the defect were removed." in page.text
+
+
+def test_a_site_has_texts_of_remote_defects_only_if_they_are_asked_for(tmp_path):
+    cell = tmp_path / "history" / name_of(0) / "forky"
+    cell.mkdir(parents=True)
+    with lzma.open(ROOT / "docs/runs/rxe.jsonl.xz") as recorded:
+        (cell / "results.jsonl").write_bytes(recorded.read())
+    remote = "6c8e18b350a5"
+    public = made(tmp_path / "history", tmp_path / "public")
+    assert len(list((public / "defects").glob("*.c"))) > 5
+    assert {path.suffix for path in (public / "defects").glob(f"{remote}*")} == {".html"}
+    page = Page(public / f"defects/{remote}.html")
+    assert "a remote peer can trigger the defect" in page.text
+    assert "int main(" not in page.text
+    private = made(tmp_path / "history", tmp_path / "private", "--remote")
+    written = {path.suffix for path in (private / "defects").glob(f"{remote}*")}
+    assert written == {".html", ".c", ".py", ".txt"}
