@@ -26,6 +26,7 @@ from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.folder import OUTCOME_FILE
 from conformance.results.records import FILE_NAME as RESULTS
+from conformance.results.records import FOOTER
 from reports import summary
 from reports.digest import read
 from reports.environment import called
@@ -39,6 +40,7 @@ NO_OUTCOME = f"its {OUTCOME_FILE} is missing: {ENDED}"
 LOCK, PAGE, MESSAGE = ("lock", "history.html", ".eml")
 CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _MOST_PROBLEMS = 20
+_END_BYTES = 1 << 16  # of results, in which their last line begins
 _MOST_SHOWN = 40  # the most characters of a damaged value
 
 BASELINE, GOOD, REGRESSED, NEWLY_WRONG, UNDECIDED, NOT_RUN, RUNNING = (
@@ -68,12 +70,14 @@ FAILED = (REGRESSED, NEWLY_WRONG)
 class Outcome:
     """The outcome of a cell in a night, as in cell.json. `against` is the last good night, with which the cell was
     compared. `selection` has the options that select the cases of the cell. `reason` is the reason why the cell has no
-    results. A text that does not apply is empty."""
+    results. `kinds` has for each defect that only this run has, by fingerprint, the kind of its change, as `compare` names
+    it. A text that does not apply is empty."""
 
     outcome: str
     against: str = ""
     reason: str = ""
     selection: tuple[str, ...] = ()
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
     def encoded(self) -> bytes:
         return (json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n").encode("ascii")
@@ -95,8 +99,18 @@ class Outcome:
         selection = data.get("selection", [])
         if not isinstance(selection, list) or not all(isinstance(word, str) for word in selection):
             raise ValueError(f"its selection is {_shown(selection)}, not a list of texts")
+        try:
+            kinds = _texts(data.get("kinds", {}))
+        except (AttributeError, TypeError) as error:
+            raise ValueError(f"its kinds is {_shown(data['kinds'])}, not texts") from error
         against, reason = map(one_line, texts.values())
-        return Outcome(data["outcome"], against, reason, tuple(selection))
+        if against and not is_night(against):
+            raise ValueError(f"its against is {_shown(against)}, not a night")
+        return Outcome(data["outcome"], against, reason, tuple(selection), kinds)
+
+    def kind_of(self, fingerprints: Iterable[str]) -> str:
+        """Returns the kind of the change of the defect with one of these fingerprints; empty if it is not recorded."""
+        return next((self.kinds[name] for name in fingerprints if name in self.kinds), "")
 
 
 def _shown(value: Any) -> str:
@@ -482,6 +496,8 @@ def _cell(night: str, folder: Path, reader: FactsReader, problems: list[str]) ->
     if outcome.outcome == NOT_RUN:
         return Cell(night, folder.name, folder, outcome)
     facts = facts_of(folder, reader, problems.append)
+    if damage := _damage(folder, outcome, facts):
+        raise UserError(damage)
     return Cell(
         night,
         folder.name,
@@ -489,6 +505,33 @@ def _cell(night: str, folder: Path, reader: FactsReader, problems: list[str]) ->
         outcome if facts else Outcome(NOT_RUN, reason=outcome.reason),
         facts,
     )
+
+
+def _damage(folder: Path, outcome: Outcome, facts: Facts | None) -> str:
+    """Returns how the files of a cell contradict its outcome, because some were cut or removed; empty if they do not."""
+    says = f"{OUTCOME_FILE} says {outcome.outcome}"
+    if facts is None:
+        if outcome.reason == NO_OUTCOME:
+            return ""
+        return f"{says}, but there is neither {RESULTS} nor {summary.FILE_NAME}"
+    if facts.complete and _is_cut(folder / RESULTS):
+        return f"{RESULTS} was cut: it has not the end of a complete run"
+    if outcome.outcome in COMPARABLE and not facts.complete:
+        return f"{says}, but its run is incomplete"
+    return ""
+
+
+def _is_cut(path: Path) -> bool:
+    """Whether results do not end with a footer. Absent results are not cut: they may have been removed for space."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _END_BYTES))
+            end = file.read()
+    except OSError:
+        return False
+    *before, last = end[:-1].split(b"\n")
+    begins_earlier = not before and len(end) == _END_BYTES
+    return not end.endswith(b"}\n") or not (begins_earlier or last.startswith(FOOTER))
 
 
 def _is_empty(path: Path) -> bool:

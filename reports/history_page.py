@@ -32,7 +32,7 @@ from reports.history import (
 )
 from reports.page_templates import environment
 from reports.rule_verdicts import RuleFacts
-from reports.standing import Standing, standing
+from reports.standing import Standing, standing, word_of
 from reports.terminal import REPORT
 
 SEEN, NOT_SEEN, NOT_RUN = "seen", "not seen", ""
@@ -197,16 +197,19 @@ class Track:
 @dataclass(frozen=True)
 class News:
     """A change of a defect or of a rule on one stack in one night. A defect has the ids of its rules whose verdicts
-    have changed in this night."""
+    have changed in this night, and the kind of its change that the night has recorded, if any."""
 
     track: Track
     lane: Lane
     step: Step
     defect: KnownDefect | None = None
     rules: tuple[str, ...] = ()
+    recorded_kind: str = ""
 
     @property
     def kind(self) -> str:
+        if self.recorded_kind and self.step.new == SEEN:
+            return word_of(self.recorded_kind)
         old, new = (_TONES.get(state, state) for state in (self.step.old, self.step.new))
         return kind_of(old, new) or CHANGED
 
@@ -268,15 +271,17 @@ class HistoryPage:
             for lane, step in track.steps_in(night)
         }
         news = []
+        outcomes = {cell.name: cell.outcome for cell in self.cells_of(night)}
         for defect, track in self.defects:
             for lane, step in track.steps_in(night):
                 moved = tuple(rule for rule in defect.rules if (rule, lane.name) in rules)
-                news.append(News(track, lane, step, defect, moved))
+                kind = outcomes[lane.name].kind_of(defect.fingerprints)
+                news.append(News(track, lane, step, defect, moved, kind))
         told = {(rule, item.lane.name) for item in news for rule in item.rules}
         news += [item for pair, item in rules.items() if pair not in told]
         by_kind: dict[str, list[News]] = {kind: [] for kind in KINDS}
         for item in news:
-            by_kind[item.kind].append(item)
+            by_kind.setdefault(item.kind, []).append(item)
         return {kind: changes for kind, changes in by_kind.items() if changes}
 
     @cached_property

@@ -71,7 +71,7 @@ class Morning:
 
     @property
     def outcome(self) -> Outcome:
-        outcome = self.cell.outcome
+        outcome = replace(self.cell.outcome, kinds=self._kinds)
         if self.run is None:
             return replace(outcome, outcome=NOT_RUN)
         if self.good is not None and self.good.failing:
@@ -81,6 +81,16 @@ class Morning:
         if self.lost or unfinished or (self.good is not None and self.good.status):
             return replace(outcome, outcome=NOT_DECIDED)
         return replace(outcome, outcome=BASELINE if self.good is None else GOOD)
+
+    @property
+    def _kinds(self) -> Mapping[str, str]:
+        if self.good is None:
+            return {}
+        return {
+            defect.fingerprint: kind
+            for kind in (*NEW_KINDS, NOT_TRIED)
+            for defect in self.good.defects[kind]
+        }
 
     def lines(self) -> Iterator[str]:
         """Yields the line of the cell; then what is worse, by defect, what is better, by defect, and other cases."""
@@ -110,7 +120,7 @@ class Morning:
                 shown = self.cell.facts and self.cell.facts.shows(set(defect.fingerprints))
                 if shown is None or (shown and self.good is None):
                     what = f"{defect.severity}  {defect.fingerprint}  {defect.title} ({format_rules(defect.rules)})"
-                    yield _line(f"{regression.outcome} {STANDING}", entry.when, what)
+                    yield _line(f"{entry.word} {STANDING}", entry.when, what)
             if self.good is None and regression.rest:
                 when = f"since {format_night(regression.since)}"
                 yield _line(f"{regression.outcome} {STANDING}", when, regression.rest)

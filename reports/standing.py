@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from conformance.errors import UserError, format_count
 from conformance.model.verdict import Verdict
+from reports.comparison import NEW, NOT_TRIED, kind_of
 from reports.comparison import NEWLY_WRONG as NEWLY_SUPPORTED
-from reports.comparison import kind_of
 from reports.history import (
     COMPARABLE,
     FAILED,
@@ -29,24 +29,34 @@ from reports.history import (
 )
 
 Item = TypeVar("Item")
+_UNKNOWN = "wrong (regressed or newly supported: unknown)"
+
+
+def word_of(kind: str) -> str:
+    """Returns the word for a defect that the last good night did not have, by the kind of its change."""
+    if kind in (NEW, NOT_TRIED):
+        return REGRESSED
+    return kind or _UNKNOWN
 
 
 @dataclass(frozen=True)
 class StandingDefect:
-    """A defect that the last good night did not have. `since` is the first night of its latest unbroken series.
-    `is_supported` is false if the good night supported none of its rules."""
+    """A defect that the last good night did not have. `since` is the first night of its latest unbroken series. `kind` is
+    that of the change, as `compare` names it; empty if it is unknown."""
 
     defect: KnownDefect
     since: str
     seen: int
     nights: int
-    is_supported: bool = True
+    kind: str
+
+    @property
+    def word(self) -> str:
+        return word_of(self.kind)
 
     @property
     def when(self) -> str:
-        nights = format_count(self.nights, "night")
-        newly = "" if self.is_supported else "newly supported, "
-        return f"{newly}since {format_night(self.since)}, seen in {self.seen} of {nights}"
+        return f"since {format_night(self.since)}, seen in {self.seen} of {format_count(self.nights, 'night')}"
 
 
 @dataclass(frozen=True)
@@ -109,11 +119,13 @@ def _of_selection(history: History, name: str, cells: Sequence[Cell]) -> Iterato
 
 
 def _facts_in(history: History, name: str, night: str) -> Facts | None:
-    """Returns the facts of a cell in a night, even if its outcome cannot be read; None if they cannot be read."""
+    """Returns the facts of a cell in a night, even if its outcome cannot be read; None if they cannot be read, or are
+    those of results that were cut."""
     for cell in history.of(name):
         if cell.night == night:
             with suppress(UserError):
-                return cell.facts or facts_of(cell.folder)
+                facts = cell.facts or facts_of(cell.folder)
+                return facts if facts and facts.complete else None
     return None
 
 
@@ -127,17 +139,28 @@ def _defects(
             continue
         told |= fingerprints
         has = known_nights(cells, partial(Facts.shows, fingerprints=fingerprints))
+        kind = _kind(regressed, fingerprints)
         if good:
             is_new = not good.shows(fingerprints)
         else:
-            is_new = not all(has.values())
+            is_new = bool(kind) or not all(has.values())
         if is_new and (first := since(has, cells[-1].night)):
-            kinds = {
-                kind_of(good.rules.get(rule, ""), Verdict.FAIL) if good else ""
-                for rule in defect.rules
-            }
-            is_supported = kinds != {NEWLY_SUPPORTED}
-            yield StandingDefect(defect, first, sum(has.values()), len(has), is_supported)
+            kind = kind or _kind_by_rules(defect, good)
+            yield StandingDefect(defect, first, sum(has.values()), len(has), kind)
+
+
+def _kind(regressed: Sequence[Cell], fingerprints: set[str]) -> str:
+    """Returns the kind that the latest night has recorded for a defect; empty if none has."""
+    kinds = (cell.outcome.kind_of(fingerprints) for cell in reversed(regressed))
+    return next(filter(None, kinds), "")
+
+
+def _kind_by_rules(defect: KnownDefect, good: Facts | None) -> str:
+    """Returns the kind of a defect of nights that recorded none; empty if the good night is lost."""
+    if good is None:
+        return ""
+    kinds = {kind_of(good.rules.get(rule, ""), Verdict.FAIL) for rule in defect.rules}
+    return NEWLY_SUPPORTED if kinds == {NEWLY_SUPPORTED} else NEW
 
 
 def _cases(

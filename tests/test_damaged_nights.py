@@ -1,6 +1,7 @@
 """Tests of nights whose files are damaged, removed or foreign, or that are terminated."""
 
 import fcntl
+import html
 import json
 import os
 import re
@@ -24,10 +25,12 @@ from nights import nights
 from reports.history import (
     BASELINE,
     ENDED,
+    GOOD,
     NO_OUTCOME,
     NOT_RUN,
     REGRESSED,
     UNDECIDED,
+    Outcome,
     format_night,
 )
 from reports.history_page import HistoryPage, page_of
@@ -48,6 +51,12 @@ def torn(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:50] + b"\n")
 
 
+def cut(path: Path) -> None:
+    """Removes the second half of the lines."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[: len(lines) // 2]))
+
+
 def removed(path: Path) -> Path:
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     return path
@@ -62,6 +71,16 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "the outcome is a FIFO": lambda cell: os.mkfifo(removed(cell / "cell.json")),
     "the results are torn": lambda cell: torn(cell / "results.jsonl"),
     "the results are gone": lambda cell: removed(cell / "results.jsonl"),
+    "the results are cut at the end of a record": lambda cell: cut(cell / "results.jsonl"),
+    "the results are cut, and the summary is gone": lambda cell: cut(
+        removed(cell / "summary.json").with_name("results.jsonl"),
+    ),
+    "results and summary are gone": lambda cell: [
+        removed(cell / name) for name in ("results.jsonl", "summary.json")
+    ],
+    "the last good night is a path": lambda cell: (cell / "cell.json").write_bytes(
+        Outcome(GOOD, against="../../etc").encoded(),
+    ),
     "results and summary are noise": lambda cell: [
         (cell / name).write_bytes(NOISE) for name in ("results.jsonl", "summary.json")
     ],
@@ -85,6 +104,30 @@ def test_a_damaged_cell_affects_only_itself_and_is_named_in_one_line(nights, how
     assert nights.outcomes("sid") == [BASELINE, REGRESSED]
     # A damaged cell may have been good, so the night is undecided. A link or a file is not a cell, and is ignored.
     assert nights.outcomes("forky")[-1] == (BASELINE if how.startswith("it is") else UNDECIDED)
+    assert main(["report", "--history", str(nights.folder)]) == 0
+    if how == "the results are gone":  # the page does not need them
+        return
+    assert night in nights.says.readouterr().err
+    assert named[0].partition(": ")[2] in html.unescape(page_of(nights.history))
+
+
+def test_a_defect_of_a_lost_good_night_keeps_its_kind_or_says_that_it_is_unknown(nights):
+    nights.night(0, forky=run_of({3: "UNSUPPORTED"}))
+    nights.night(1, forky=run_of({1: "CRASH"}))
+    nights.night(1, forky=run_of({1: "CRASH", 3: "FAIL"}))
+    good, *wrong = (nights.folder / night / "forky" for night in nights.history.nights)
+    removed(good / "summary.json")
+    cut(good / "results.jsonl")
+    standing = "in an earlier night and not fixed, since"
+    said = nights.night(3, forky="no network")
+    assert f"regressed {standing}" in said
+    assert f"newly supported, and wrong {standing}" in said
+    for folder in wrong:
+        outcome = json.loads((folder / "cell.json").read_bytes())
+        del outcome["kinds"]  # as earlier versions have written it
+        (folder / "cell.json").write_text(json.dumps(outcome))
+    said = nights.night(3, forky="no network")
+    assert f"wrong (regressed or newly supported: unknown) {standing}" in said
 
 
 def test_a_damaged_summary_beside_results_is_reported_and_computed_again(nights):

@@ -53,6 +53,7 @@ _PRIVATE = "--guest-env"  # the only private option of a command that runs a cas
 # Characters without which all texts of a line of ASCII are printable: of escapes, of UTF-16 and UTF-32, and DEL.
 _UNPRINTABLE = (b"\\", b"\0", b"\x7f")
 _HEADER = b'{"type":"header","schema":"rdma-cts/'
+FOOTER = b'{"type":"footer"'  # the beginning of the last line of a complete run
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
