@@ -114,7 +114,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if script:
         refuse_recorded(out)
         _write_script(out, script)
-    built = f"cc {shlex.quote(str(out))} -libverbs && ./a.out"
+    built = f"cc {shlex.quote(str(out))} -libverbs && {_started(out) if script else './a.out'}"
     what = f"show {name}" if symptoms else f"do what {name} does, without a recorded violation"
     told = f"{out}: {text.count(chr(10))} lines that {what}; {built}"
     write_out(out, text.encode(), f"text: {out}" if arguments.mail else told)
@@ -153,6 +153,12 @@ def _write_script(out: Path, script: str) -> None:
         )
     usage = "the script of the peer, which starts the program; its first lines have the usage"
     write_out(path, script.encode(), f"{path}: {usage}")
+
+
+def _started(out: Path) -> str:
+    """Returns the command at the peer that starts a program at the device."""
+    script = shlex.quote(str(out.with_suffix(".py")))
+    return f"python3 {script} OWN_ADDRESS ssh root@NODE ./a.out DEVICE OWN_ADDRESS"
 
 
 def _check(arguments: argparse.Namespace) -> None:

@@ -84,7 +84,7 @@ def test_a_program_that_finds_no_device_exits_with_status_2(tmp_path):
     assert (built.returncode, built.stderr) == (0, "")
     done = ended("./a.out", "no-such-device", cwd=tmp_path)
     assert done.returncode == 2
-    assert "a.out: failed: all && *all" in done.stderr
+    assert done.stderr == "a.out: there is no RDMA device no-such-device\n"
 
 
 @pytest.mark.parametrize(
@@ -270,6 +270,30 @@ def test_a_row_of_packets_has_a_program_and_a_script_of_the_peer():
     assert set(imported) <= sys.stdlib_module_names
     sent = re.findall(r'^op\("(\w+)"', program.script, re.MULTILINE)
     assert sent == ["RDMA_READ_REQUEST", "FLUSH", "RDMA_READ_REQUEST"]
+
+
+def test_a_program_of_packets_and_its_script_say_how_they_are_started(tmp_path, cli):
+    case = "wire/invalidation/twice"
+    said = cli(0, "reproducer", case, "--out", tmp_path / "shown.c").out
+    script = tmp_path / "shown.py"
+    assert said.rstrip().endswith(
+        f" && python3 {script} OWN_ADDRESS ssh root@NODE ./a.out DEVICE OWN_ADDRESS"
+    )
+    assert "its script starts ./a.out DEVICE ADDRESS" in spaced((tmp_path / "shown.c").read_text())
+    for missing in ((), ("127.0.0.1",)):
+        bare = ended(sys.executable, str(script), *missing)
+        assert bare.returncode == 2
+        assert "usage: python3 THIS_FILE OWN_ADDRESS PROGRAM" in bare.stderr
+        assert "Traceback" not in bare.stderr
+    assert ended("cc", "shown.c", "-o", "shown", "-libverbs", cwd=tmp_path).returncode == 0
+    program = str(tmp_path / "shown")
+    for arguments, says in (
+        ((), f"usage: {program} DEVICE ADDRESS, where the script is at ADDRESS"),
+        (("nowhere0", "127.0.0.1"), "there is no RDMA device nowhere0"),
+    ):
+        bare = ended(program, *arguments)
+        assert bare.returncode == 2
+        assert bare.stderr == f"shown: {says}\n"
 
 
 def test_the_script_of_a_device_that_asks_answers_its_request():

@@ -304,11 +304,12 @@ def _first_comment(case: Case, rules: Mapping[str, Rule], remark: str) -> list[s
         requirement = f': "{rule.quote}"'
     else:
         requirement = f" {not_quoted(rule.second_hand)}. The tested rule: {rule.statement}"
+    started = "; its script starts ./a.out DEVICE ADDRESS" if is_wire(case) else ""
     return [
         f"{rule.id}, {rule.document}, {rule.section}{requirement}",
         f"Case {case.id} of rdma-cts.",
         *([remark] if remark else []),
-        "cc FILE -libverbs; 0: kept, 1: violated, 77: not supported, 2: not set up",
+        f"cc FILE -libverbs{started}; 0: kept, 1: violated, 77: not supported, 2: not set up",
     ]
 
 
@@ -318,13 +319,18 @@ def _main(writer: Writer) -> list[str]:
         "struct ibv_device **all = ibv_get_device_list(NULL);",
         "while (all && *all && argc > 1 && strcmp(ibv_get_device_name(*all), argv[1]))",
         "    all++;",
-        "SET_UP(all && *all && (context = ibv_open_device(*all)));",
+        "if (!all || !*all)",
+        '    errx(2, "there is no RDMA device %s", argc > 1 ? argv[1] : "");',
+        "SET_UP(context = ibv_open_device(*all));",
         "SET_UP(pd = ibv_alloc_pd(context));",
     ]
     if is_wire(writer.case):
-        body += [
+        body = [
+            "if (argc < 3)",
+            '    errx(2, "usage: %s DEVICE ADDRESS, where the script is at ADDRESS", argv[0]);',
+            "peer_address = argv[2];",
+            *body,
             "setvbuf(stdout, NULL, _IOLBF, 0);",
-            "SET_UP(argc > 2 && (peer_address = argv[2]));",
         ]
     if writer.case.alone:
         body.append("setbuf(stdout, NULL);")

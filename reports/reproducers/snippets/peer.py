@@ -14,6 +14,9 @@ import sys
 
 LONGEST_S, SILENCE_S = 5.0, 1.0
 
+if len(sys.argv) < 3:
+    print(__doc__, file=sys.stderr)
+    sys.exit(2)
 here, *command = sys.argv[1:]
 program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 value: dict[str, int] = {}
