@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser,
         "--out DIR",
-        "with --nodes: where to write the page (default: the working directory)",
+        "with --nodes: where to write the page and its data",
     )
     add(parser, "--unlike-tables", "compare the runs even if their tables differ")
     add(

@@ -23,6 +23,11 @@ _MOST = 20  # the maximum number of printed differences
 def execute(arguments: argparse.Namespace) -> int:
     """Writes the page, its data and the commands for Slurm. The exit status shows whether any node differs."""
     _refuse_options(arguments)
+    if not arguments.out:
+        raise UserError(
+            "--nodes writes three files",
+            hint="--out DIR says where; --out . is the working directory",
+        )
     folders: dict[str, Path] = {}
     for folder in (node for names in arguments.runs for node in _nodes_in(names)):
         name = one_line(folder.name)
@@ -32,7 +37,7 @@ def execute(arguments: argparse.Namespace) -> int:
                 hint="rename one directory",
             )
         folders[name] = folder
-    out = arguments.out or Path()
+    out = arguments.out
     suite = suite_of_header(None)
     nodes = tuple(_node(name, folder, out) for name, folder in folders.items())
     rules = suite.registry if suite else {}

@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser,
         "--out DIR",
-        f"the directory for {PAGE} and the folder {FOLDER}/ (default: docs)",
-        default=Path("docs"),
+        f"the directory for {PAGE} and the folder {FOLDER}/",
+        required=True,
     )
     add(
         parser,

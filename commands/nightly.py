@@ -139,7 +139,7 @@ _days = checked(float, lambda days: 0 <= days < math.inf, "a number of days")
 _nights = checked(lambda text: int(text if text.isdecimal() else ""), bool, "a number of nights")
 # An address such as qa@example.org, or several with commas. sendmail could read other signs as a program or a file.
 _ADDRESSES = re.compile(r"[\w.+=~%#][\w.+=~%#-]*(?:@[\w.-]+)?(?:,(?!\Z)|\Z)", re.ASCII)
-_address = checked(str, lambda text: not _ADDRESSES.sub("", text), "an address")
+_address = checked(str, lambda text: text and not _ADDRESSES.sub("", text), "an address")
 
 
 def _stacks(text: str) -> list[str]:
@@ -211,9 +211,11 @@ def execute(arguments: argparse.Namespace) -> int:
                 show(lines)
                 outcomes.append(outcome)
                 text += lines
-        except KeyboardInterrupt:
-            text.append(f"ended by a signal after {len(outcomes)} of {len(cells)} cells")
+        except KeyboardInterrupt as end:
+            number = f"{len(outcomes)} of {len(cells)} cells"
+            text.append(f"ended by a signal after {number}")
             _tell(arguments, night, text)
+            end.args = (f"{number} have run",)
             raise
         if arguments.kept_nights:
             _prune(read_history(folder, running=""), arguments.kept_nights)

@@ -81,6 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Writes the report. Returns exit status 3 if no cell of a history can be read, else 0, whatever the verdicts of
     the runs are."""
+    if arguments.cases and not arguments.site:
+        raise UserError("--cases is for the rules of a --site", hint="leave out --cases")
     if arguments.history:
         return _of_history(arguments)
     if arguments.remote and not arguments.site:
@@ -100,15 +102,17 @@ def execute(arguments: argparse.Namespace) -> int:
         beside = digests[0].directory / _PAGE
     else:
         beside = STANDARD_OUTPUT
-    _write(arguments.out, beside, report)
+    own = renderer(arguments.format).FILE_NAME if arguments.format in BESIDE else ""
+    _write(arguments.out, beside, report, own)
     return 0
 
 
 def _of_history(arguments: argparse.Namespace) -> int:
     """Writes the page or the site of a history. Returns exit status 3 if no cell can be read, else 0."""
-    if arguments.runs or arguments.format != "html":
+    if arguments.runs or arguments.against or arguments.format != "html":
         raise UserError(
-            "--history writes a separate page", hint="give neither runs nor another format"
+            "--history writes a separate page",
+            hint="give neither runs nor --against nor another format",
         )
     if arguments.site:
         if arguments.out:
@@ -161,11 +165,11 @@ def _rendered(
     return report.encode()
 
 
-def _write(given: Path | None, beside: Path, report: bytes) -> None:
+def _write(given: Path | None, beside: Path, report: bytes, own: str = "") -> None:
     """Writes the file that the user has named or, without a name, the file `beside` the results. Another user could
     have prepared the directory of the results, so a link in the place of this file is replaced."""
     if given or beside == STANDARD_OUTPUT:
-        return write_out(given or beside, report, f"report: {given or beside}")
+        return write_out(given or beside, report, f"report: {given or beside}", own)
     write_atomically(beside, report)
     return show([f"report: {beside}"])
 

@@ -46,6 +46,7 @@ def write_site(
     if history.problems and not any(cell.facts for cell in history.cells):
         raise UserError(
             f"{history_folder}: no night can be read; the first problem: {history.problems[0]}",
+            status=3,
         )
     if Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(history_folder)):
         raise UserError(

@@ -347,7 +347,8 @@ def test_a_night_that_is_terminated_leaves_no_temporary_directory(nights, number
 def test_a_night_that_is_interrupted_shows_also_the_cells_that_it_has_not_reached(nights):
     runs = {"forky": GOOD_RUN, "sid": Terminated(signal.SIGTERM), "trixie": GOOD_RUN}
     nights.sendmail("cat >{sent}")
-    nights.night(143, "--mail-to", "qa@example.org", **runs)
+    said = nights.night(143, "--mail-to", "qa@example.org", **runs)
+    assert "rdma-cts: ended by SIGTERM: 1 of 3 cells have run\n" in said
     assert "ended by a signal after 1 of 3 cells" in nights.sent.read_text()
     assert [(cell.name, cell.outcome.outcome) for cell in nights.history.cells] == [
         ("forky", BASELINE),

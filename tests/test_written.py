@@ -51,12 +51,29 @@ def test_a_full_device_is_reported_in_one_line_and_stays_a_device(cli):
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
 
 
+RECORDED = ("results.jsonl", "plan.json", "summary.json", "junit.xml", "report.html", "console.log")
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_no_output_replaces_a_file_of_a_run(name, tmp_path, cli):
+    """A report of the name that a run gives to it is made anew."""
+    run = Path(shutil.copytree(OLD, tmp_path / "run"))
+    (run / name).exists() or (run / name).write_text("recorded")
+    before = (run / name).read_bytes()
+    said = cli(2, "report", run, "--format", "markdown", "--out", run / name).err
+    assert "is recorded data, which output must not replace" in said
+    assert (run / name).read_bytes() == before
+    if name == "summary.json":
+        cli(0, "report", run, "--format", "summary", "--out", run / name)
+        assert (run / name).read_bytes() != before
+
+
 # Commands that read the results of a run, RUN, and write to --out.
 OF_A_RUN = (
     ("judge", "RUN"),
     ("report", "RUN"),
     ("bundle", "RUN"),
-    ("findings", "RUN"),
+    ("findings", "RUN", "--out", "findings"),
     ("reproducer", "reg_mr/access_flags/local-write", "--run", "RUN"),
     (
         "waivers",

@@ -53,6 +53,12 @@ class Parser(argparse.ArgumentParser):
             parser.error(f"unrecognized arguments: {' '.join(unknown)}{parser._meant(unknown[0])}")
         return namespace_read
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        values = super()._get_values(action, arg_strings)
+        if action.option_strings and "" in arg_strings:
+            raise argparse.ArgumentError(action, "its value is empty, as of an unset variable")
+        return values
+
     def options(self, command: str = "") -> list[str]:
         return [
             name for action in self._of_command(command)._actions for name in action.option_strings

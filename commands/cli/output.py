@@ -18,7 +18,9 @@ from conformance.results.files import not_written, write_named
 from conformance.results.folder import OUT, OUTCOME_FILE
 
 # Files next to the results of a run or a night that bundles and resumed runs need.
-_EVIDENCE = re.compile(r"(host-)?console(-[0-9]+)?\.(log|calls)|run\.log|lab\.json")
+_EVIDENCE = re.compile(
+    r"(host-)?console(-[0-9]+)?\.(log|calls)|run\.log|lab\.json|summary\.json|junit\.xml|report\.html",
+)
 
 STANDARD_OUTPUT = Path("-")
 _REPLACED = " (replaces a file with a different content)"
@@ -40,7 +42,9 @@ def out_path(text: str) -> Path:
             reason = f"{folder} is not a directory"
         raise UserError(f"{path} cannot be written: {reason}")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise UserError(f"{path} cannot be written: {os.strerror(errno.EACCES)}")
+        is_read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
+        reason = os.strerror(errno.EROFS if is_read_only else errno.EACCES)
+        raise UserError(f"{path} cannot be written: {reason}")
     return path
 
 
@@ -74,12 +78,13 @@ def _is_there(path: Path) -> bool:
     return os.path.lexists(path)
 
 
-def write_out(path: Path, data: bytes, line: str) -> None:
+def write_out(path: Path, data: bytes, line: str, own: str = "") -> None:
     """Writes the file that the user has named, and prints `line`, and whether a different file was replaced. A special
     file, such as a FIFO or /dev/stdout, is written and not replaced, and then `line` is not printed. `-` is standard
     output. Raises UserError (status 2) if the data cannot be written, or if the file is a link or has recorded data of a
-    run."""
-    refuse_recorded(path)
+    run. `own` is the name that every run gives to such data; a file of this name is written anew."""
+    if path.name != own:
+        refuse_recorded(path)
     if is_standard_output(path):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
