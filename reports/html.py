@@ -73,10 +73,15 @@ class Cell:
 
     rule: RuleFacts
     verdicts: Sequence[str]
+    # for each run, whether the rule is of a vendor's dialect and was not judged
+    apart: Sequence[bool]
 
     @property
     def words(self) -> str:
-        verdicts = ", ".join(verdict or "not run" for verdict in self.verdicts)
+        verdicts = ", ".join(
+            "of a vendor's dialect, not judged" if apart else verdict or "not run"
+            for verdict, apart in zip(self.verdicts, self.apart, strict=True)
+        )
         return f"{self.rule.id or 'no rule'}: {verdicts}"
 
 
@@ -211,7 +216,8 @@ class Page:
         return {verb: list(map(self._cell, rules)) for verb, rules in self.groups.items()}
 
     def _cell(self, rule: RuleFacts) -> Cell:
-        return Cell(rule, [run.verdicts.labels.get(rule.id, "") for run in self.runs])
+        verdicts = [run.verdicts.labels.get(rule.id, "") for run in self.runs]
+        return Cell(rule, verdicts, [rule.id in run.verdicts.apart for run in self.runs])
 
     def tally(self, verb: str) -> Mapping[str, int]:
         """Returns the numbers of a verb's rules by their verdicts, the worst verdicts first. Of several runs, returns the

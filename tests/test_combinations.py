@@ -19,6 +19,7 @@ from conformance.execution import connection
 from conformance.execution.runner import no_progress
 from conformance.judging import judge
 from conformance.judging.combinations import Judged, deviation, is_granted
+from conformance.judging.sentences import sentence
 from conformance.model.combinations import CoveringArray, Point
 from conformance.model.fault import FaultKind
 from conformance.model.verdict import Verdict
@@ -617,3 +618,17 @@ def test_the_command_of_a_point_has_the_target_of_its_run_and_a_short_name():
         assert command[2:] == ["--guest", "--driver", "siw", "--only", f"{case.id}#{point}"]
         assert load_suite().find(command[-1]) is not None
         assert len(item["smallest"]) < len(points.model.parameters)
+
+
+def test_what_did_not_arrive_at_a_point_is_said_in_words_and_with_its_status():
+    done = {"called": "0", "posted": "0", "requester": [["SUCCESS"]], "receiver": []}
+    answer = {**done, "tested": "all", "other": "all"}
+    found = deviation(
+        {"answer": answer, "observed": {**answer, "other": "nothing"}},  # type: ignore[typeddict-item]
+        iba=True,
+    )
+    assert found
+    said = sentence(found.fault)
+    assert ", completed with SUCCESS, but its data did not arrive; " in said
+    assert said.endswith("; no byte changed in the other memory")
+    assert "nothing arrived" not in said

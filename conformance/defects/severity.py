@@ -40,8 +40,8 @@ class Severity(Enum):
     )
     HANG = (
         "hang",
-        "A call or a request never completes: the program waits forever, and cannot be killed while it waits in the "
-        "kernel.",
+        "A call or a request never completes: the program waits forever. A call that waits in the kernel cannot be "
+        "killed.",
     )
     MEMORY = (
         "memory safety",

@@ -108,7 +108,9 @@ def _of_granted(answer: AccessSeen, seen: AccessSeen) -> Deviation | None:
             kind = FaultKind.NOT_ARRIVED
         else:
             kind = FaultKind.OTHER_ARRIVED
-        return Deviation(GRANTED, Fault(kind, seen=tuple(wrong), nothing_arrived=nothing))
+        statuses = (*requester,)
+        fault = Fault(kind, statuses=statuses, seen=tuple(wrong), nothing_arrived=nothing)
+        return Deviation(GRANTED, fault)
     if len(receiver) < len(answer["receiver"]):
         return Deviation(GRANTED, Fault(FaultKind.NO_COMPLETION, statuses=(), seen=("receive",)))
     return None

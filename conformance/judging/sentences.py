@@ -45,7 +45,7 @@ def _answer(fault: Fault) -> str:
             if fault.statuses
             else ", produced no completion"
         )
-    if fault.nothing_arrived and fault.tries == 1:
+    if fault.nothing_arrived and fault.tries == 1 and fault.kind is not Kind.NOT_ARRIVED:
         clause += ", and nothing arrived"
     if fault.tries > 1:
         clause += f" in attempt {fault.tries}" + (
@@ -58,7 +58,18 @@ def _seen(fault: Fault) -> str:
     return " ".join(fault.seen) or "nothing"
 
 
+# The words for the memories of a point of a model.
+_MEMORIES: Mapping[str, str] = {"tested": "the memory of the region", "other": "the other memory"}
+
+
 def _where(fault: Fault) -> str:
+    unchanged = [
+        _MEMORIES[memory]
+        for memory, _, state in (each.partition(": ") for each in fault.seen)
+        if state == "nothing" and memory in _MEMORIES
+    ]
+    if unchanged and len(unchanged) == len(fault.seen):
+        return f"no byte changed in {' or in '.join(unchanged)}"
     if fault.seen:
         return f"remote bytes changed: {', '.join(fault.seen)}"
     return "no remote byte changed"
