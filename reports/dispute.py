@@ -11,7 +11,7 @@ from conformance.model.verdict import VIOLATIONS
 from conformance.results.conclusions import verdict_on
 from reports.causes import causes
 from reports.digest import Digest
-from reports.evidence import calls, expected, location
+from reports.evidence import calls, expected, location, preconditions
 from reports.explanations import ENTRIES, FINGERPRINT, defect_of
 from reports.terminal import device_line
 from reports.text import kinds_of, without_packets
@@ -79,6 +79,8 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     yield f"answered:  {defect.answering}"
     if state := upstream(defect):
         yield f"upstream:  {state}"
+    if needed := preconditions(defect, symptom):
+        yield f"needed:    {needed}"
     for kind, text in causes(defect, run):
         yield f"{kind}: {text}"
     yield ""

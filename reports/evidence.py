@@ -7,11 +7,12 @@ conformance/sweeps/outcome.py describes the format of points.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.defects import Symptom, answering_of, severity_of
+from conformance.defects import Defect, Severity, Symptom, answering_of, severity_of
 from conformance.defects.symptom import fault_of, later_steps, verb_of
 from conformance.errors import format_count
 from conformance.model.printable import plain
@@ -32,6 +33,9 @@ POINT = (
 # What has lines of its own: the later steps, and the deviations among the combinations of a model.
 _APART = ("afterwards", "combinations")
 _CALLED = {"layer": "reached"}  # words for keys of observations
+# What a program does that posts the same requests on the machine.
+_OF_PROGRAMS = (Severity.KERNEL_CRASH, Severity.MEMORY)
+_RIGHT = re.compile(r"\bREMOTE_(?:READ|WRITE|ATOMIC)\b")
 _OPEN = "any result, because the document leaves the outcome open; kernel and process must go on"
 _OTHERWISE = " otherwise unreachable"  # of a row, for what the violation has not done
 _OF_PACKETS = "each packet has the effect and the answer that the call names"
@@ -115,6 +119,24 @@ def calls(symptom: Symptom) -> list[str]:
         later = [str(each["call"]) for each in later_steps(symptom.record["expected"])]
     is_known = step or symptom.verdict == Verdict.FAIL
     return [judged or symptom.call, *(later[:step] if is_known else later)]
+
+
+def preconditions(defect: Defect, symptom: Symptom) -> str:
+    """Returns a sentence about what a remote peer needs to trigger a defect; empty if no peer can trigger it."""
+    if not severity_of(symptom).advice:
+        return ""
+    given = "\n".join((symptom.deviation or symptom.record)["set_up"]["given"])
+    rights = ", ".join(dict.fromkeys(_RIGHT.findall(given)))
+    if ": queue pair, UD" in given:
+        who = "sends to the queue pair"
+    else:
+        who = "is the connected peer of the queue pair"
+    granted = f"; in this case the program had granted {rights}" if rights else ""
+    local = (each.name for each in defect.symptoms if severity_of(each) in _OF_PROGRAMS)
+    also = ""
+    if case := next(local, ""):
+        also = f"; a program without privileges on the machine triggers it, too ({case})"
+    return f"the peer {who}{granted}{also}"
 
 
 def _expected(expected: Mapping[str, Any]) -> list[str]:

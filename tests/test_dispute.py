@@ -109,3 +109,16 @@ def test_what_is_expected_has_no_word_of_a_table(capsys):
     every = [each for defect in read(run).violations.defects for each in defect.symptoms]
     symptom = next(each for each in every if each.expected.endswith(" otherwise unreachable"))
     assert "\nexpected:  refused\n" in text_of(symptom.name, run, capsys)
+
+
+def test_texts_about_a_remote_defect_say_what_the_peer_needs(capsys):
+    run = ROOT / "docs/runs/rxe.jsonl.xz"
+    for word, is_remote in (("6c8e18b350a5", True), (FINGERPRINT, True), ("e0871e3013a8", False)):
+        dispute = text_of(word, run, capsys)
+        assert main(["reproducer", word, "--run", str(run), "--mail"]) == 0
+        mail = capsys.readouterr().out
+        for text in (dispute, mail):
+            plain = " ".join(text.split())
+            assert ("the peer is the connected peer of the queue pair; " in plain) is is_remote
+            assert ("the program had granted REMOTE_" in plain) is is_remote
+            assert ("a program without privileges on the machine" in plain) is is_remote

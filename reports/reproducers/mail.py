@@ -20,7 +20,7 @@ from conformance.model.verdict import Verdict
 from conformance.tables.suite import Suite
 from reports.causes import causes
 from reports.digest import Digest
-from reports.evidence import calls, expected
+from reports.evidence import calls, expected, preconditions
 from reports.kernel_log import of_libraries, without_log
 from reports.races import tries_of
 from reports.reproducers.findings import Finding, Run
@@ -129,6 +129,8 @@ def _description(
         line = without_log(line)
     yield from _wrapped(f"{title}.")
     yield from _wrapped(f'This is a defect of the severity "{severity.label}": {severity.meaning}')
+    if needed := preconditions(defect, symptom) if defect else "":
+        yield from _wrapped(f"Needed: {needed}.")
     if known := upstream(defect) if defect else "":
         yield from _wrapped(f"It is known upstream ({known}), and the stack tested below has it.")
     yield ""
