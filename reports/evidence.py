@@ -22,6 +22,7 @@ from conformance.model.vocabulary import WIRE
 from conformance.results import points
 from conformance.results.conclusions import format_points
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
+from conformance.verbs import VERBS
 from reports.digest import Digest
 from reports.kernel_log import decisive
 from reports.text import flat, kinds_of, without_packets
@@ -36,6 +37,7 @@ _CALLED = {"layer": "reached"}  # words for keys of observations
 # What a program does that posts the same requests on the machine.
 _OF_PROGRAMS = (Severity.KERNEL_CRASH, Severity.MEMORY)
 _RIGHT = re.compile(r"\bREMOTE_(?:READ|WRITE|ATOMIC)\b")
+_VERB = re.compile(rf"\b(?:{'|'.join(name for name, verb in VERBS.items() if verb.command)})(?=\()")
 _OPEN = "any result, because the document leaves the outcome open; kernel and process must go on"
 _OTHERWISE = " otherwise unreachable"  # of a row, for what the violation has not done
 _OF_PACKETS = "each packet has the effect and the answer that the call names"
@@ -54,7 +56,7 @@ def lines(run: Digest, record: ResultRecord, whole: bool = True) -> Iterator[str
     for defect in run.violations.defects_in(record["case"]):
         yield f"defect {defect.fingerprint}, {defect.severity.label}: {defect.title}"
     yield from set_up(record["set_up"])
-    yield from call(record["call"])
+    yield from call(_at_entry(record["call"], record))
     if packets := asked(record):
         yield f"expected: {packets}"
     else:
@@ -118,7 +120,15 @@ def calls(symptom: Symptom) -> list[str]:
         judged = symptom.record["call"]
         later = [str(each["call"]) for each in later_steps(symptom.record["expected"])]
     is_known = step or symptom.verdict == Verdict.FAIL
-    return [judged or symptom.call, *(later[:step] if is_known else later)]
+    shown = [judged or symptom.call, *(later[:step] if is_known else later)]
+    return [_at_entry(text, symptom.record) for text in shown]
+
+
+def _at_entry(text: str, record: ResultRecord) -> str:
+    """Names the calls between packets as the entry of the case has issued them."""
+    if record["entry"] != "uverbs":
+        return text
+    return _VERB.sub(lambda verb: f"uverbs {VERBS[verb[0]].command}", text)
 
 
 def preconditions(defect: Defect, symptom: Symptom) -> str:

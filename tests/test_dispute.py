@@ -122,3 +122,12 @@ def test_texts_about_a_remote_defect_say_what_the_peer_needs(capsys):
             assert ("the peer is the connected peer of the queue pair; " in plain) is is_remote
             assert ("the program had granted REMOTE_" in plain) is is_remote
             assert ("a program without privileges on the machine" in plain) is is_remote
+
+
+def test_texts_name_a_call_between_packets_as_its_entry_issued_it(capsys):
+    run = ROOT / "docs/runs/rxe.jsonl.xz"
+    for command in (["explain"], ["explain", "--dispute"], ["reproducer", "--mail"]):
+        assert main([*command, "3c3d16491849", "--run", str(run)]) == 0
+        text = capsys.readouterr().out
+        assert "2. uverbs REREG_MR(mr=mr," in text
+        assert "2. ibv_rereg_mr(" not in text
