@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from commands.cli.streams import show
 from conformance.errors import UserError, format_count
 from conformance.model.printable import one_line
 from conformance.model.record import HeaderRecord
+from conformance.model.verdict import Verdict
 from conformance.results.equal_results import unequal_verdicts
 from conformance.results.files import new_or_nothing
 from conformance.results.folder import check_free
@@ -27,6 +28,8 @@ from conformance.tables.profile import named_profile, read_profile
 from reports.comparison import Change, compare
 from reports.digest import Digest, digest
 from reports.terminal import REPORT
+
+_MOST = 20  # the most changes that are shown without --verbose
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--signers FILE",
         "refuse a bundle that no signer in FILE has signed (the format is in ssh-keygen(1), ALLOWED SIGNERS)",
+    )
+    add(
+        parser,
+        "-v,--verbose",
+        f"show each changed verdict, also of waived cases and beyond {_MOST}",
     )
     add_cases_argument(parser)
 
@@ -116,14 +124,17 @@ def _summary(
 ) -> Iterator[str]:
     comparison = compare(old, new, unlike_tables=True)
     reasons = {record["case"]: record["reason"] for record in old.results}
-    for change in comparison.changes:
+    yield f"{sum(not change.kept for change in again)} of {len(again)} results judged again: {_counts(comparison.changes)}"
+    shown = list(comparison.changes)
+    if not arguments.verbose:
+        shown = [change for change in shown if change.new != Verdict.WAIVED][:_MOST]
+    for change in shown:
         yield from _format_change(change, reasons.get(change.case, ""))
+    if len(shown) < len(comparison.changes):
+        yield f"and {len(comparison.changes) - len(shown)} more changes (-v shows them)"
     for reason, count in Counter(change.kept for change in again if change.kept).items():
         yield f"{format_count(count, 'result')} kept unchanged: {reason}"
-    counts = Counter("points" if change.points else "cases" for change in comparison.changes)
     yield from (f"waiver: {problem}" for problem in new.summary.waiver_lines)
-    judged = sum(not change.kept for change in again)
-    yield f"{judged} of {len(again)} results judged again: {format_count(counts['cases'], 'verdict')} changed"
     yield from (f"equal results, unequal verdicts: {line}" for line in unequal)
     yield f"{format_count(len(unequal), 'result')} with unequal verdicts in equal cases"
     yield f"before: {old.summary.short_sentence}"
@@ -139,6 +150,16 @@ def _summary(
         yield f"{not_founded(unfounded)} (exit status 1)"
     else:
         yield f"{new.summary.conclusion} (exit status {new.summary.status})"
+
+
+def _counts(changes: Sequence[Change]) -> str:
+    """Returns the numbers of changed cases, and of those that are waived now."""
+    cases = [change for change in changes if not change.points]
+    waived = sum(change.new == Verdict.WAIVED for change in cases)
+    counts = [f"{format_count(len(cases) - waived, 'verdict')} changed"]
+    if waived:
+        counts.append(f"{format_count(waived, 'verdict')} waived")
+    return ", ".join(counts)
 
 
 def _format_change(change: Change, before: str) -> Iterator[str]:

@@ -19,6 +19,7 @@ from datetime import datetime
 from pathlib import Path
 
 from commands.cli import sendmail
+from commands.cli.arguments import driver_named
 from commands.cli.endings import crash_report
 from commands.cli.output import out_directory, out_file, write_out
 from commands.cli.run_arguments import add, add_options, options_from, suite_from
@@ -146,7 +147,8 @@ def _stacks(text: str) -> list[str]:
     names = text.split(",")
     for number, name in enumerate(names):
         if name not in _KNOWN:
-            raise argparse.ArgumentTypeError(f"{name!r} is not a stack{suggestion(name, _KNOWN)}")
+            near = driver_named(name) or suggestion(name, _KNOWN)
+            raise argparse.ArgumentTypeError(f"{name!r} is not a stack{near}")
         if name in names[:number]:
             raise argparse.ArgumentTypeError(f"{name!r} is given twice")
     return names

@@ -189,7 +189,7 @@ def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
             f"{name} is a rule, but a program shows one case",
             hint=f"{PROGRAM} explain {name} lists its cases",
         )
-    return UserError(f"there is no case {name!r}{near}")
+    return UserError(f"there is no case {name!r}{near}", hint=f"{PROGRAM} list shows all cases")
 
 
 def _symptoms(text: str, run: Digest | None, suite: Suite) -> Sequence[Symptom]:

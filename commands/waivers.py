@@ -1,6 +1,7 @@
 """`rdma-cts waivers`: writes waivers of the defects in recorded runs, so that later runs fail only for new defects."""
 
 import argparse
+import re
 from datetime import date, datetime
 
 from commands.cli.output import STANDARD_OUTPUT, write_out
@@ -16,6 +17,8 @@ from conformance.results.waiver_file import (
     waivers_text,
 )
 from reports.digest import Digest, read
+
+_PLACEHOLDER = re.compile(r"\{[^}]*\}?|\}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,6 +72,11 @@ def execute(arguments: argparse.Namespace) -> int:
     expires = _expires(arguments.expires, datetime.now().date())
     if not is_address(arguments.issue):
         raise UserError(f"--issue {arguments.issue!r} is not an address; it begins with https://")
+    if wrong := _PLACEHOLDER.search(arguments.issue.replace(FINGERPRINT, "")):
+        raise UserError(
+            f"--issue has {wrong[0]!r}, which stands for nothing",
+            hint=f"{FINGERPRINT} stands for the defect's fingerprint",
+        )
     if not arguments.owner.strip():
         raise UserError("--owner is empty")
     for name in ("owner", "issue"):

@@ -67,6 +67,11 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
         words = "--run", new.path, "--mail", "--others", old.path
         report = command("reproducer", fingerprint, *words)
         yield f"report the first new defect: {report}"
+        defects = [
+            word for defect in comparison.new_defects for word in ("--defect", defect.fingerprint)
+        ]
+        terms = "--owner", "NAME", "--issue", "ADDRESS", "--expires", "DATE"
+        yield f"waive all new defects: {command('waivers', '--run', new.path, *defects, *terms)}"
 
 
 def _of_kind(comparison: Comparison, kind: str, most: int | None) -> Iterator[str]:

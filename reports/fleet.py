@@ -300,7 +300,8 @@ class Fleet:
         else:
             parts.append("nothing was compared")
         if violating or self.groups:
-            parts.append(f"{violating:,} violate a rule" if violating else "no rule is violated")
+            verb = "violates" if violating == 1 else "violate"
+            parts.append(f"{violating:,} {verb} a rule" if violating else "no rule is violated")
         if self.missing:
             parts.append(f"{len(self.missing):,} without a complete run")
         return ", ".join(parts)

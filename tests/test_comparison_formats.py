@@ -24,9 +24,12 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path, cli):
     (defect,) = change["defects"]
     assert defect == data["defects"]["new"][0]["fingerprint"]
     assert f"  PASS -> FAIL  REG-01  reg_mr/sample/c0 (defect {defect})" in said.splitlines()
-    first, *_, program = said.splitlines()
+    first, *_, program, waivers = said.splitlines()
     command = f"./rdma-cts reproducer {defect} --run {new} --mail --others {old}"
     assert program == f"report the first new defect: {command}"
+    command = f"./rdma-cts waivers --run {new} --defect {defect}"
+    terms = "--owner NAME --issue ADDRESS --expires DATE"
+    assert waivers == f"waive all new defects: {command} {terms}"
     assert first == "something has regressed: 1 new defect, the worst: wrong report (exit status 1)"
 
 

@@ -175,7 +175,7 @@ def test_a_range_has_the_given_ends_unless_a_run_lacks_the_defect(
     [
         ("", "7.x", "--to '7.x' is not a kernel version such as 6.12, nor any"),
         ("x", "", "--from 'x' is not"),
-        ("", "7.1", "kernel 7.2.* of forky is not in the range of --from and --to"),
+        ("", "7.1", "kernel 7.2.* of forky is not in the range of --to 7.1"),
         ("7.3", "", "kernel 7.2.* of forky is not in the range"),
     ],
 )
@@ -344,6 +344,18 @@ def test_an_owner_that_no_file_could_have_is_refused(character, cli):
     assert said == "rdma-cts: --owner has a character that cannot be printed\n"
 
 
+def test_judge_counts_the_waived_verdicts_before_it_lists_the_changes(tmp_path, cli):
+    path, old = tmp_path / "made.yaml", str(RUNS / "forky.jsonl")
+    cli(0, *command("--out", str(path)))
+    first, *said = cli(1, "judge", old, "--waivers", path).out.splitlines()
+    assert re.search(r"results judged again: \d+ verdicts changed, \d+ verdicts waived$", first)
+    assert not any("-> WAIVED" in line for line in said)
+    assert any("more changes (-v shows them)" in line for line in said)
+    same, *every = cli(1, "judge", old, "--waivers", path, "-v").out.splitlines()
+    assert same == first
+    assert any(line.startswith("FAIL -> WAIVED  ") for line in every)
+
+
 def test_one_defect_alone_can_be_waived(tmp_path, cli):
     every = re.findall(r'defect: "([0-9a-f]{12})"', cli(0, *command()).out)
     for digits in (every[3], every[3][:4].upper()):
@@ -351,7 +363,12 @@ def test_one_defect_alone_can_be_waived(tmp_path, cli):
         assert re.findall(r'defect: "([0-9a-f]{12})"', text) == [every[3]]
     for digits in ("000000000000", every[3][:3]):
         said = cli(2, *command("--defect", digits)).err
-        assert said == f"rdma-cts: no run has the defect {digits}\n"
+        assert said.startswith(f"rdma-cts: no run has the defect {digits}; ./rdma-cts report ")
+    said = cli(2, *command("--issue", "https://x/{defekt}")).err
+    assert said == (
+        "rdma-cts: --issue has '{defekt}', which stands for nothing; "
+        "{defect} stands for the defect's fingerprint\n"
+    )
 
 
 def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path, cli):
@@ -367,8 +384,8 @@ def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path, cli):
         (command(expires="soon"), "--expires 'soon' is not a date such as 20"),
         (command(expires="2020-01-01"), "--expires 2020-01-01 is not between today and 20"),
         (command(expires="2999-01-01"), "180 days ahead"),
-        (command(issue=""), "--issue '' is not an address; "),
-        ([*command(), "--expires", ""], "--expires '' is not a date such as 20"),
+        (command(issue=""), "argument --issue: its value is empty"),
+        ([*command(), "--expires", ""], "argument --expires: its value is empty"),
         (command(issue="4711"), "--issue '4711' is not an address; it begins with https://"),
         (command(run="none"), "none.jsonl cannot be read: No such file or directory"),
     ],

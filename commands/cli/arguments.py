@@ -88,6 +88,8 @@ class Parser(argparse.ArgumentParser):
         )  # imported late: help texts do not need it
 
         options = self.options()
+        if word.startswith("-") and (elsewhere := self._only_of_run(word.partition("=")[0])):
+            return elsewhere
         if word.startswith("-"):
             near = suggestion(word.partition("=")[0], options)
             if self.prog == f"{NAME} test" and "did you mean" not in near:  # an option of pytest
@@ -95,10 +97,20 @@ class Parser(argparse.ArgumentParser):
             if len(options) > 2:
                 return near
             return ""
+        if self.prog == f"{NAME} judge" and os.path.exists(word):
+            return " (judge takes one run)"
         for option in _options_with(word):
             if option in options:
                 return f" (did you mean {option} {_value(option, word)}?)"
         return ""
+
+    def _only_of_run(self, word: str) -> str:
+        if self.prog != f"{NAME} nightly":
+            return ""
+        from conformance.run_options import OPTIONS  # imported late: help texts do not need it
+
+        is_known = any(option.flag == word for option in OPTIONS.values())
+        return f" (only run has {word}; a night runs in the guest)" if is_known else ""
 
     def error(self, message: str) -> NoReturn:
         """Raises UserError with argparse's message; for an unknown choice, the message suggests a similar choice."""
@@ -107,12 +119,23 @@ class Parser(argparse.ArgumentParser):
             from conformance.yamldoc.reader import suggestion
 
             near = suggestion(match["given"], re.findall(r"[^', ]+", match["known"]))
+            if match["of"] == "--stack":
+                near = driver_named(match["given"]) or near
             if match["of"] == "COMMAND" and "did you mean" not in near:
                 near = _command_with(match["given"])
             message = f"{match['of']} {match['given']!r} does not exist{near}"
         name = self.prog.removeprefix(NAME).strip()
+        if message.endswith("required: --history"):
+            message += " DIR"
         said = one_line(f"{name}: {message}" if name else message)
         raise UserError(said, hint=f"see {PROGRAM} {name} --help".replace("  ", " "))
+
+
+def driver_named(word: str) -> str:
+    """Returns a hint if a word that should be a stack is a driver; else an empty text."""
+    from fixtures.guest.driver import DRIVERS  # imported late: help texts do not need it
+
+    return f" (did you mean --driver {word}?)" if word in DRIVERS else ""
 
 
 def _options_with(word: str) -> list[str]:

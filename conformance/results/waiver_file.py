@@ -12,10 +12,11 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from conformance.defects import Defect, Severity, defects_of, shorts_in
-from conformance.errors import UserError
+from conformance.errors import UserError, command
 from conformance.model.address import is_address
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
+from conformance.results.records import is_recording
 from conformance.results.waivers import (
     DefectWaiver,
     KnownOutcome,
@@ -40,6 +41,11 @@ _OBSERVED = ("verdict", "returned", "errno", "wc", "reason", "when")
 
 def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
     """Returns the waivers in a file. Raises UserError with a line for each mistake."""
+    if is_recording(path):
+        raise UserError(
+            f"{path} has results, and is not a file of waivers",
+            hint=f"{command('waivers', '--run', str(path))} makes waivers of its defects",
+        )
     with document(path) as (root, reader):
         fields = reader.mapping(root, "a file of waivers", ("waivers",), ("waivers",))
         cases = {case.id for case in suite.cases}
@@ -258,7 +264,7 @@ class KernelRange:
     last: str = ""
 
     def __post_init__(self) -> None:
-        for option, end in (("--from", self.first), ("--to", self.last)):
+        for option, end in self._ends:
             if end not in ("", ANY) and not _KERNEL.fullmatch(end):
                 raise UserError(f"{option} {end!r} is not a kernel version such as 6.12, nor {ANY}")
 
@@ -280,7 +286,12 @@ class KernelRange:
         first, last = ("" if end == ANY else end for end in (self.first, self.last))
         if not WaiverScope("", first, last).has_kernel(run.header):
             kernel = run.header["env"].get("kernel", "?")
-            raise UserError(f"kernel {kernel} of {run.name} is not in the range of --from and --to")
+            given = " ".join(f"{option} {end}" for option, end in self._ends if end)
+            raise UserError(f"kernel {kernel} of {run.name} is not in the range of {given}")
+
+    @property
+    def _ends(self) -> Sequence[tuple[str, str]]:
+        return ("--from", self.first), ("--to", self.last)
 
 
 @dataclass(frozen=True)
@@ -332,7 +343,10 @@ def waivers_text(
                 missing.pop(digits, None)
         by_driver.setdefault(run.driver, []).append((run, defects))
     if missing:
-        raise UserError(f"no run has the defect {next(iter(missing))}")
+        raise UserError(
+            f"no run has the defect {next(iter(missing))}",
+            hint=f"{command('report', runs[0].name)} shows its defects",
+        )
     lines = ["# Known defects, by their fingerprints; made by `rdma-cts waivers` from these runs:"]
     lines += [
         f"#   {run.header['stack']}, {run.driver}, kernel {run.header['env'].get('kernel', '?')}"
