@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from conformance.errors import format_count
 from conformance.model.fault import Effect, Fault
 
 WIDTH = 100.0  # of a lane, in percent
@@ -148,7 +149,7 @@ def _of_moved(fault: Fault, given: Sequence[str]) -> Sketch:
     if length is None:
         size = "the bytes"
     else:
-        size = f"{length:,} bytes"
+        size = format_count(length, "byte")
     key = fault.key or "object"
     half = WIDTH / 2
     if fault.dead:
@@ -159,10 +160,9 @@ def _of_moved(fault: Fault, given: Sequence[str]) -> Sketch:
         if known := _range_of(fault, given):
             return _across(fault, *known)
         granted = Lane(f"the {key} grants", [Block(GRANTED, 0.0, half, "its range")])
-        place = (half / 2, half)
+        return Sketch((granted, Lane(_moved(fault), [], f"{size}, not all of them in the range")))
     else:
         right = f"its range, but not {fault.operation} by this request"
         granted = Lane(f"the {key} grants", [Block(GRANTED, 0.0, WIDTH, right)])
         place = (0.0, half)
-    where = f"{size}, not all of them in the range" if fault.outside else size
-    return Sketch((granted, Lane(_moved(fault), [Block(WRONG, *place, where)])))
+    return Sketch((granted, Lane(_moved(fault), [Block(WRONG, *place, size)])))

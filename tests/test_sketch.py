@@ -35,10 +35,13 @@ def test_a_sketch_says_no_more_than_the_calls():
     """Without numbers, or with several requests in a call, it does not say how many bytes are outside."""
     for call, size in (
         ("traffic(rkey=mw.rkey, addr=other, length=8)", "8 bytes"),
+        ("traffic(rkey=mw.rkey, addr=other, length=1)", "1 byte"),
         (
             "wire(packets=[op A(length=8, rkey=mw.rkey, addr=buf), op B(length=9, rkey=mw.rkey)])",
             "the bytes",
         ),
     ):
         fault = Fault(FaultKind.MOVED, call, operation="RDMA_WRITE", key="window", outside=True)
-        assert lanes_of(fault, [WINDOW])[1].words == f"{size}, not all of them in the range"
+        moved = lanes_of(fault, [WINDOW])[1]
+        assert moved.words == f"{size}, not all of them in the range"
+        assert not moved.blocks  # where they are is not known
