@@ -118,7 +118,7 @@ def page(
         f"# {title}",
         "",
         f"{format_count(len(findings), 'defect')} of {drivers}, the most severe first. This page is "
-        "written by `./rdma-cts findings RUN [RUN …]` from runs on:",
+        "written by `./rdma-cts findings RUN [RUN …] --out DIR` from runs on:",
         "",
         *(f"- {stack}" for stack in stacks),
         "",
