@@ -68,12 +68,12 @@ def _mails(findings: Sequence[Finding], runs: Sequence[Run], suite: Suite, out: 
     folder = out / FOLDER
     make_directory(folder, within=out)
     for finding in findings:
-        made = mail_of(finding, runs, suite)
+        mail = mail_of(finding, runs, suite)
         name = folder / Path(finding.file)
-        write_atomically(name.with_suffix(".txt"), made.text.encode(), within=out)
-        if made.attached:
-            write_atomically(name, made.attached.text.encode(), within=out)
-            write_atomically(name.with_suffix(".py"), made.attached.script.encode(), within=out)
+        write_atomically(name.with_suffix(".txt"), mail.text.encode(), within=out)
+        if mail.attached:
+            write_atomically(name, mail.attached.text.encode(), within=out)
+            write_atomically(name.with_suffix(".py"), mail.attached.script.encode(), within=out)
     print(f"{folder}: {format_count(len(findings), 'text')}")
     return 0
 
@@ -115,7 +115,9 @@ def _page(findings: Sequence[Finding], runs: Sequence[Run], arguments: argparse.
 def _mended() -> dict[str, str]:
     """Returns, by fingerprint, links to the changes of the mended stack that mend a defect."""
     source = f"../fixtures/guest/{CHANGES.name}"
-    return {
-        fingerprint: ", ".join(f"[{of.name}]({source}/{of.name}.yaml)" for of in changes)
-        for fingerprint, changes in mending().items()
-    }
+    links = {}
+    for fingerprint, changes in mending().items():
+        links[fingerprint] = ", ".join(
+            f"[{change.name}]({source}/{change.name}.yaml)" for change in changes
+        )
+    return links

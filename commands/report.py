@@ -102,8 +102,8 @@ def execute(arguments: argparse.Namespace) -> int:
         beside = digests[0].directory / _PAGE
     else:
         beside = STANDARD_OUTPUT
-    own = renderer(arguments.format).FILE_NAME if arguments.format in BESIDE else ""
-    _write(arguments.out, beside, report, own)
+    recorded_name = renderer(arguments.format).FILE_NAME if arguments.format in BESIDE else ""
+    _write(arguments.out, beside, report, recorded_name)
     return 0
 
 
@@ -165,11 +165,11 @@ def _rendered(
     return report.encode()
 
 
-def _write(given: Path | None, beside: Path, report: bytes, own: str = "") -> None:
+def _write(given: Path | None, beside: Path, report: bytes, recorded_name: str = "") -> None:
     """Writes the file that the user has named or, without a name, the file `beside` the results. Another user could
     have prepared the directory of the results, so a link in the place of this file is replaced."""
     if given or beside == STANDARD_OUTPUT:
-        return write_out(given or beside, report, f"report: {given or beside}", own)
+        return write_out(given or beside, report, f"report: {given or beside}", recorded_name)
     write_atomically(beside, report)
     return show([f"report: {beside}"])
 

@@ -116,8 +116,8 @@ def execute(arguments: argparse.Namespace) -> int:
         _write_script(out, script)
     built = f"cc {shlex.quote(str(out))} -libverbs && {_started(out) if script else './a.out'}"
     what = f"show {name}" if symptoms else f"do what {name} does, without a recorded violation"
-    told = f"{out}: {text.count(chr(10))} lines that {what}; {built}"
-    write_out(out, text.encode(), f"text: {out}" if arguments.mail else told)
+    summary = f"{out}: {text.count(chr(10))} lines that {what}; {built}"
+    write_out(out, text.encode(), f"text: {out}" if arguments.mail else summary)
     show((f"note: {note}" for note in notes), sys.stderr)
     return 0
 

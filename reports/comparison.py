@@ -472,15 +472,15 @@ def _changes_of_rules(
         if kind in FAILING and new.violations.repetitions.is_unconfirmed(after):
             kind = UNCONFIRMED
         record = after if pair[1] in VIOLATIONS else before
-        own = [deviation for deviation in record["deviations"] if rule in deviation["rules"]]
+        deviations = [deviation for deviation in record["deviations"] if rule in deviation["rules"]]
         reason, repro = headline(rule, record)
         yield Change(
             kind,
             after["case"],
             *pair,
             {**after, "rules": [rule], "reason": reason, "repro": repro},
-            sum(deviation["count"] for deviation in own),
-            tuple(map(_smallest, own[:_MOST_EXAMPLES])),
+            sum(deviation["count"] for deviation in deviations),
+            tuple(map(_smallest, deviations[:_MOST_EXAMPLES])),
             rule,
         )
 

@@ -48,9 +48,9 @@ def has_points(run: Digest) -> bool:
     return any(record["space"] for record in run.results)
 
 
-def lines(run: Digest, record: ResultRecord, whole: bool = True) -> Iterator[str]:
+def lines(run: Digest, record: ResultRecord, whole_log: bool = True) -> Iterator[str]:
     """Yields lines about a recorded result that is not PASS. Calls are in the order in which the case issues them.
-    Unless `whole`, of the kernel's log only the decisive lines follow."""
+    Unless `whole_log`, of the kernel's log only the decisive lines follow."""
     if record["case"] in run.unrecorded:
         return
     for defect in run.violations.defects_in(record["case"]):
@@ -69,7 +69,7 @@ def lines(run: Digest, record: ResultRecord, whole: bool = True) -> Iterator[str
         yield f"answered by: {answered(run, record)}"
     yield f"table: {location(record)}"
     yield f"reproduce: {record['repro']}"
-    yield from kernel(record["kernel"]["log"], whole)
+    yield from kernel(record["kernel"]["log"], whole_log)
     if confirmed := run.violations.repetitions.text_of(record["case"]):
         yield f"repeated: {confirmed}"
 
@@ -82,18 +82,18 @@ def call(text: str) -> Iterator[str]:
     yield from (f"  {kind}: {meaning}" for kind, meaning in kinds_of(packets))
 
 
-def kernel(log: Sequence[str], whole: bool) -> Iterator[str]:
+def kernel(log: Sequence[str], whole_log: bool) -> Iterator[str]:
     """Yields the lines of the kernel's log, or only the decisive ones."""
-    shown = log if whole else decisive(log)
+    shown = log if whole_log else decisive(log)
     yield from (f"kernel: {text}" for text in shown)
     if more := len(log) - len(shown):
         yield f"kernel: ({format_count(more, 'more line')}; explain --all shows the whole log)"
 
 
-def of_symptom(run: Digest, symptom: Symptom, whole: bool) -> Iterator[str]:
+def of_symptom(run: Digest, symptom: Symptom, whole_log: bool) -> Iterator[str]:
     """Yields lines about one violation: of a point of a sweep, without the other points of its case."""
     if not symptom.deviation:
-        yield from lines(run, symptom.record, whole)
+        yield from lines(run, symptom.record, whole_log)
         return
     yield from run.once(_deviations, [symptom.deviation])
     yield f"answered by: {answering_of(symptom)}"
@@ -118,7 +118,7 @@ def calls(symptom: Symptom) -> list[str]:
         judged, later = point["call"], point["afterwards"]
     else:
         judged = symptom.record["call"]
-        later = [str(each["call"]) for each in later_steps(symptom.record["expected"])]
+        later = [str(later_step["call"]) for later_step in later_steps(symptom.record["expected"])]
     is_known = step or symptom.verdict == Verdict.FAIL
     shown = [judged or symptom.call, *(later[:step] if is_known else later)]
     return [_at_entry(text, symptom.record) for text in shown]
@@ -135,14 +135,16 @@ def preconditions(defect: Defect, symptom: Symptom) -> str:
     """Returns a sentence about what a remote peer needs to trigger a defect; empty if no peer can trigger it."""
     if not severity_of(symptom).advice:
         return ""
-    given = "\n".join((symptom.deviation or symptom.record)["set_up"]["given"])
-    rights = ", ".join(dict.fromkeys(_RIGHT.findall(given)))
-    if ": queue pair, UD" in given:
+    objects = "\n".join((symptom.deviation or symptom.record)["set_up"]["given"])
+    rights = ", ".join(dict.fromkeys(_RIGHT.findall(objects)))
+    if ": queue pair, UD" in objects:
         who = "sends to the queue pair"
     else:
         who = "is the connected peer of the queue pair"
     granted = f"; in this case the program had granted {rights}" if rights else ""
-    local = (each.name for each in defect.symptoms if severity_of(each) in _OF_PROGRAMS)
+    local = (
+        violation.name for violation in defect.symptoms if severity_of(violation) in _OF_PROGRAMS
+    )
     also = ""
     if case := next(local, ""):
         also = f"; a program without privileges on the machine triggers it, too ({case})"

@@ -97,9 +97,9 @@ def _violated(record: ResultRecord) -> list[str]:
     return [rule for rule in record["rules"] if verdict_on(rule, record) in VIOLATIONS]
 
 
-def of_case(suite: Suite, case: Case, run: Digest | None, whole: bool) -> Iterator[str]:
+def of_case(suite: Suite, case: Case, run: Digest | None, whole_log: bool) -> Iterator[str]:
     """Yields lines about a case or a point of a sweep: its steps, its rules, and its verdict in the latest run; if
-    `whole`, with the whole log of the kernel."""
+    `whole_log`, with the whole log of the kernel."""
     yield f"{case.id}  {case.location.file}:{case.location.line}"
     if case.about:
         yield from _wrapped(case.about)
@@ -130,7 +130,7 @@ def of_case(suite: Suite, case: Case, run: Digest | None, whole: bool) -> Iterat
         yield from (
             _of_point(case, record, run)
             if record and case.kind is Kind.POINT
-            else _of_result(record, run, whole)
+            else _of_result(record, run, whole_log)
         )
 
 
@@ -176,7 +176,7 @@ def _steps(case: Case) -> Iterator[str]:
         yield f"afterwards: {step}: {'; '.join(f'{name} {text}' for name, text in flat(step.then.as_data()))}"
 
 
-def _of_result(record: ResultRecord | None, run: Digest, whole: bool) -> Iterator[str]:
+def _of_result(record: ResultRecord | None, run: Digest, whole_log: bool) -> Iterator[str]:
     yield f"Last verdict: {record['effective'] if record else 'not run'}  ({run.environment.name}; {run.environment.when}; {run.path})"
     if record is None:
         return
@@ -200,7 +200,7 @@ def _of_result(record: ResultRecord | None, run: Digest, whole: bool) -> Iterato
     )
     if record["verdict"] in VIOLATIONS:
         yield f"  answered by: {evidence.answered(run, record)}"
-    yield from (f"  {line}" for line in evidence.kernel(record["kernel"]["log"], whole))
+    yield from (f"  {line}" for line in evidence.kernel(record["kernel"]["log"], whole_log))
     if confirmed := run.violations.repetitions.text_of(record["case"]):
         yield from _wrapped(f"repeated: {confirmed}")
     yield f"  {record['repro']}"
@@ -231,9 +231,9 @@ def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
     yield f"  {record['repro']}{POINT}{name}"
 
 
-def of_defect(defect: Defect, run: Digest, whole: bool) -> Iterator[str]:
-    """Yields lines about a defect: its severity, its rules, the evidence of its first case, and its cases; if `whole`,
-    with the whole log of the kernel, and without leaving out cases."""
+def of_defect(defect: Defect, run: Digest, in_full: bool) -> Iterator[str]:
+    """Yields lines about a defect: its severity, its rules, the evidence of its first case, and its cases; if
+    `in_full`, with the whole log of the kernel, and without leaving out cases."""
     first = defect.first
     yield f"defect {defect.fingerprint}  ({run.environment.name}; {run.environment.when}; {run.path})"
     yield from _wrapped(defect.title)
@@ -258,11 +258,11 @@ def of_defect(defect: Defect, run: Digest, whole: bool) -> Iterator[str]:
                 yield from _wrapped(f"Argument against: {facts.argument_against}", "    ")
     yield ""
     yield f"The first case: {first.name}"
-    yield from (f"  {line}" for line in evidence.of_symptom(run, first, whole))
+    yield from (f"  {line}" for line in evidence.of_symptom(run, first, in_full))
     yield ""
     yield "All cases (of a sweep, its smallest failing points):"
     names = list(dict.fromkeys(symptom.name for symptom in defect.symptoms))
-    shown = names if whole else names[:_CASES]
+    shown = names if in_full else names[:_CASES]
     yield from (f"  {name}" for name in shown)
     if more := len(names) - len(shown):
         yield f"  and {more} more, which explain --all lists"

@@ -88,8 +88,8 @@ class Outcome:
         wrong."""
         if not isinstance(data, dict):
             raise ValueError("not an object")
-        known = {"schema": (SCHEMA,), "outcome": (*OUTCOMES,)}
-        for key, values in known.items():
+        permitted = {"schema": (SCHEMA,), "outcome": (*OUTCOMES,)}
+        for key, values in permitted.items():
             if data.get(key) not in values:  # `in` for a tuple accepts unhashable values
                 raise ValueError(f"its {key} is {_shown(data.get(key))}")
         texts = {key: data.get(key, "") for key in ("against", "reason")}

@@ -118,10 +118,8 @@ class Novelty:
         """Yields the numbers of cases if the tables differ, a line for each defect that is gone, and one about cases that
         have regressed, which may belong to a defect of both runs."""
         if self._has_other_tables:
-            old, new = (
-                {record["case"] for record in run.results}
-                for run in (self.comparison.old, self.comparison.new)
-            )
+            old = {record["case"] for record in self.comparison.old.results}
+            new = {record["case"] for record in self.comparison.new.results}
             both = format_count(len(old & new), "case")
             yield (
                 f"the tables differ: {both} in both runs are compared; {len(new - old):,} only in this run and "

@@ -311,8 +311,8 @@ class PageData:
         columns |= {
             name: self._column(records, key, shown) for name, (key, shown) in _SHARED.items()
         }
-        for name, told in _TOLD.items():
-            texts = [told(record) if record else "" for record in records]
+        for name, text_of in _TOLD.items():
+            texts = [text_of(record) if record else "" for record in records]
             for at, text in enumerate(texts):
                 columns[name][at] = self._number(text) or columns[name][at]
         for name, column in _OWN.items():

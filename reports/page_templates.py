@@ -75,10 +75,10 @@ def _causes(defect: Defect, run: Digest) -> Iterator[tuple[str, str]]:
     return causes(defect, run)
 
 
-def _sketch(fault: Fault, given: Sequence[str] = ()) -> Any:
+def _sketch(fault: Fault, objects: Sequence[str] = ()) -> Any:
     from reports.sketch import sketch_of  # imported late: only the page of a run has sketches
 
-    return sketch_of(fault, given)
+    return sketch_of(fault, objects)
 
 
 @functools.cache

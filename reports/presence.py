@@ -20,7 +20,9 @@ def since_when(run: Digest) -> Mapping[str, str]:
 
     try:
         cells = [
-            one for one in read_history(cell.parent.parent).of(cell.name) if one.night <= night
+            entry
+            for entry in read_history(cell.parent.parent).of(cell.name)
+            if entry.night <= night
         ]
     except UserError:
         return {}

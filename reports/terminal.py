@@ -254,8 +254,8 @@ def _first(run: Digest, news: Novelty | None) -> Defect | None:
 def _program(run: Digest, out: Path, first: Defect | None, news: Novelty | None) -> Iterator[str]:
     """Yields the commands that report the first defect and repeat the failed cases."""
     if first:
-        others = ("--others", news.name) if news else ()
-        report = command("reproducer", first.fingerprint, "--run", out, "--mail", *others)
+        options = ("--others", news.name) if news else ()
+        report = command("reproducer", first.fingerprint, "--run", out, "--mail", *options)
         yield f"report it: {report} writes a text, with a C program if one can show the first defect"
         # `target` selects the stack of this run
         _, _, recorded = first.first.repro.partition(" ")

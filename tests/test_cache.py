@@ -77,7 +77,7 @@ def test_the_files_that_a_process_has_used_are_remembered(folder):
 
 
 def test_only_the_tables_that_a_question_is_about_are_read(folder, monkeypatch):
-    whole = load_suite()
+    suite = load_suite()
     again, loads = load_suite(), pickle.loads
     read: list[bytes] = []
 
@@ -86,20 +86,20 @@ def test_only_the_tables_that_a_question_is_about_are_read(folder, monkeypatch):
         return loads(data)
 
     monkeypatch.setattr(pickle, "loads", observed)
-    of_imports = next(table for table in whole.tables if table.name == "import_mr/imports")
+    of_imports = next(table for table in suite.tables if table.name == "import_mr/imports")
     first = of_imports.cases[0]
     assert again.find(first.id) == first
     assert again.named({first.id}) == [first]
     assert again.find("import_mr/none/first") is None
     assert len(read) == 1
-    assert again.left_out([]) == [case.id for case in of_tier(whole.cases, DEFAULT)]
-    assert again.left_out([first.id]) == whole.left_out([first.id])
-    for rule in {rule for case in whole.cases for rule in case.rules}:
-        assert again.of_rule(rule) == [case for case in whole.cases if rule in case.rules]
+    assert again.left_out([]) == [case.id for case in of_tier(suite.cases, DEFAULT)]
+    assert again.left_out([first.id]) == suite.left_out([first.id])
+    for rule in {rule for case in suite.cases for rule in case.rules}:
+        assert again.of_rule(rule) == [case for case in suite.cases if rule in case.rules]
     assert again.of_rule("NONE-01") == []
     again.load()
-    assert len(read) == len(whole.tables)
-    assert again == whole
+    assert len(read) == len(suite.tables)
+    assert again == suite
 
 
 def test_a_changed_table_is_read_again(folder, tmp_path):
@@ -142,9 +142,9 @@ def test_a_damaged_file_is_ignored(folder, monkeypatch):
     first = load_suite()
     (file,) = folder.glob("suite-*.pickle")
     monkeypatch.setattr(suites, "_read_suite", lambda *_: first)
-    whole = file.read_bytes()
-    of_a_case = whole.replace(b"import_mr", b"imbort_mr")
-    for content in (b"", b"not a pickle", b"\x80\x05N.", whole[:-9], of_a_case):
+    pickled = file.read_bytes()
+    of_a_case = pickled.replace(b"import_mr", b"imbort_mr")
+    for content in (b"", b"not a pickle", b"\x80\x05N.", pickled[:-9], of_a_case):
         file.write_bytes(content)
         assert load_suite() is first
 

@@ -349,11 +349,11 @@ def _combinations(points: Sequence[Point], strength: int) -> set[tuple[Any, ...]
 def test_a_failed_request_without_a_completion_is_told_unless_its_inline_data_may_be_lost():
     with closing(ReferenceBench(Device())) as bench:
         seen = observe(PAIRS, bench, lambda name: True, no_progress)["combinations"]
-    for found in seen["classes"]:
-        answer = found["answer"]
-        if found["reliable"] and not is_granted(answer) and answer["posted"] == "0":
+    for point_class in seen["classes"]:
+        answer = point_class["answer"]
+        if point_class["reliable"] and not is_granted(answer) and answer["posted"] == "0":
             flushed = [["WR_FLUSH_ERR", "another wr_id"]]
-            found["observed"] = {**found["observed"], "requester": flushed}
+            point_class["observed"] = {**point_class["observed"], "requester": flushed}
     (group,) = (group for key, group in Judged(PAIRS, seen).groups.items() if key[1] == "WC-07")
     values = [dict(zip(PAIRS.model.names, point)) for point in group.points]
     inline = [point for point in values if point["flags"] == "inline"]
@@ -608,9 +608,9 @@ def test_the_command_of_a_point_has_the_target_of_its_run_and_a_short_name():
     case = load_suite().find("access/model/pairs")
     assert case is not None
     points = _array_of("model/pairs")
-    found = deviations(judged(_OpensOtherProcesses, points), case)
-    assert found
-    record = result(case, "FAIL", deviations=found)
+    failures = deviations(judged(_OpensOtherProcesses, points), case)
+    assert failures
+    record = result(case, "FAIL", deviations=failures)
     again = with_command(record, f"./rdma-cts run --guest --driver siw --only {case.id}")
     for item in again["deviations"]:
         point = ",".join(f"{axis}={label}" for axis, label in item["smallest"].items())
@@ -623,12 +623,12 @@ def test_the_command_of_a_point_has_the_target_of_its_run_and_a_short_name():
 def test_what_did_not_arrive_at_a_point_is_said_in_words_and_with_its_status():
     done = {"called": "0", "posted": "0", "requester": [["SUCCESS"]], "receiver": []}
     answer = {**done, "tested": "all", "other": "all"}
-    found = deviation(
+    failure = deviation(
         {"answer": answer, "observed": {**answer, "other": "nothing"}},  # type: ignore[typeddict-item]
         iba=True,
     )
-    assert found
-    said = sentence(found.fault)
+    assert failure
+    said = sentence(failure.fault)
     assert ", completed with SUCCESS, but its data did not arrive; " in said
     assert said.endswith("; no byte changed in the other memory")
     assert "nothing arrived" not in said

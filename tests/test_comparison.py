@@ -158,7 +158,7 @@ def test_a_rule_that_a_case_of_the_same_verdict_hides_is_a_change(before, kind, 
         for rule in ("REG-01", "REG-02")
     ]
     rules: dict[str, Any] = {"rules": ["REG-01", "REG-02"]}
-    known = result(
+    baseline = result(
         case,
         "FAIL",
         deviations=points[:1],
@@ -167,7 +167,7 @@ def test_a_rule_that_a_case_of_the_same_verdict_hides_is_a_change(before, kind, 
     )
     both = {"REG-01": "FAIL", "REG-02": "FAIL"}
     worse = result(case, "FAIL", deviations=points, rule_verdicts=both, **rules)
-    old, new = run(tmp_path / "old", [known]), run(tmp_path / "new", [worse])
+    old, new = run(tmp_path / "old", [baseline]), run(tmp_path / "new", [worse])
     said = cli(1, "compare", old, new).out
     assert f"\n  {kind}  {before} -> FAIL  REG-02  " in said
     assert f"\n  {before} -> FAIL  REG-02  2 points of {case.id}, such as place=odd\n" in said

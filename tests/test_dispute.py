@@ -92,11 +92,15 @@ def test_the_text_shows_the_worst_violation_first_that_of_a_peer(capsys):
 
 def test_the_text_has_the_judged_call_and_those_after_it_up_to_the_violation(capsys):
     run = ROOT / "docs/runs/rxe.jsonl.xz"
-    every = [each for defect in read(run).violations.defects for each in defect.symptoms]
-    later = [each for each in every if each.fault.step and not each.fault.call.startswith("wire(")]
-    assert {bool(each.deviation) for each in later} == {True, False}
+    every = [symptom for defect in read(run).violations.defects for symptom in defect.symptoms]
+    later = [
+        symptom
+        for symptom in every
+        if symptom.fault.step and not symptom.fault.call.startswith("wire(")
+    ]
+    assert {bool(symptom.deviation) for symptom in later} == {True, False}
     for is_point in (True, False):
-        symptom = next(each for each in later if bool(each.deviation) == is_point)
+        symptom = next(symptom for symptom in later if bool(symptom.deviation) == is_point)
         text = text_of(symptom.name, run, capsys)
         judged = (symptom.deviation or symptom.record)["call"]
         assert f"\ncall:      {judged}\n" in text
@@ -106,8 +110,10 @@ def test_the_text_has_the_judged_call_and_those_after_it_up_to_the_violation(cap
 
 def test_what_is_expected_has_no_word_of_a_table(capsys):
     run = ROOT / "docs/runs/rxe.jsonl.xz"
-    every = [each for defect in read(run).violations.defects for each in defect.symptoms]
-    symptom = next(each for each in every if each.expected.endswith(" otherwise unreachable"))
+    every = [symptom for defect in read(run).violations.defects for symptom in defect.symptoms]
+    symptom = next(
+        symptom for symptom in every if symptom.expected.endswith(" otherwise unreachable")
+    )
     assert "\nexpected:  refused\n" in text_of(symptom.name, run, capsys)
 
 

@@ -377,15 +377,17 @@ def test_a_point_of_a_model_is_explained_by_its_values_its_fault_and_its_answer(
 
 def test_explain_shortens_the_kernels_log_to_what_says_where_it_died(cli):
     rxe = ROOT / "docs/runs/rxe.jsonl.xz"
-    short, whole = (cli(0, "explain", "6c8e", "--run", rxe, *more).out for more in ((), ("--all",)))
+    short, full_text = (
+        cli(0, "explain", "6c8e", "--run", rxe, *more).out for more in ((), ("--all",))
+    )
     of_kernel = [line for line in short.splitlines() if line.startswith("  kernel: ")]
     for needed in ("BUG: kernel NULL pointer", "RIP: ", "rxe_invalidate_mw+"):
         assert any(needed in line for line in of_kernel), needed
     assert len(of_kernel) < 25
     assert of_kernel[-1].endswith(" more lines; explain --all shows the whole log)")
     assert " R13: " not in short
-    assert " R13: " in whole
-    assert "--all shows" not in whole
+    assert " R13: " in full_text
+    assert "--all shows" not in full_text
 
 
 def test_explain_says_of_a_crash_what_was_sent_what_is_asked_and_what_happened(cli):
@@ -404,10 +406,10 @@ def test_a_recorded_point_that_the_present_tables_lack_is_no_error_of_an_axis(tm
     old = tmp_path / "results.jsonl"
     old.write_text(text.replace("place=before", "place=beyond").replace('"before"', '"beyond"'))
     (point,) = {
-        each.name
+        symptom.name
         for defect in read(old).violations.defects
-        for each in defect.symptoms
-        if each.case == name and "place=beyond" in each.name
+        for symptom in defect.symptoms
+        if symptom.case == name and "place=beyond" in symptom.name
     }
     said = cli(2, "explain", point, "--run", old).err
     assert "has no value" not in said

@@ -155,8 +155,8 @@ def test_a_defect_that_a_peer_can_cause_is_shown_from_a_peer_and_then_without_on
     files = re.findall(r"\(findings/([^)]+)\.c\)", shown)
     assert ", without a peer: " in shown
     assert [name.partition("-")[0] for name in files] == ["wire", "bind"]
-    made = [(tmp_path / "findings" / f"{name}.py").exists() for name in files]
-    assert made == [True, False]
+    scripts = [(tmp_path / "findings" / f"{name}.py").exists() for name in files]
+    assert scripts == [True, False]
 
 
 def test_programs_of_remote_defects_are_written_only_if_they_are_asked_for(tmp_path):

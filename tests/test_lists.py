@@ -18,7 +18,7 @@ def posted():
     """Returns a function that makes a poster of a provider that refuses the request with the index `refuses`, and sets
     bad_wr `beside` bytes behind it (None: not at all). It also returns a list to which the provider adds the wr_id and the
     number of elements of each request that it takes."""
-    kept: list[object] = []
+    references: list[object] = []
 
     def make(index, refuses, beside=0):
         taken = []
@@ -41,7 +41,7 @@ def posted():
             functions[1 + of_call] = ctypes.cast(function, ctypes.c_void_p).value or 0
         context = ctypes.addressof(functions)
         queue = (ctypes.c_uint64 * 32)(context, 0, 0, ctypes.addressof(cq), ctypes.addressof(cq))
-        kept.extend((function, functions, cq, queue))
+        references.extend((function, functions, cq, queue))
         poster = Poster(ctypes.addressof(queue))
         lists = {
             POST_SEND: lambda: poster.sends(

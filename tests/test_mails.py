@@ -179,8 +179,8 @@ def test_the_text_about_a_defect_names_the_stacks_that_have_it(tmp_path, cli):
     assert not (tmp_path / "findings.md").exists()
 
 
-def _has_script(made: Made) -> bool:
-    return bool(made.program and made.program.script)
+def _has_script(attempt: Made) -> bool:
+    return bool(attempt.program and attempt.program.script)
 
 
 def test_a_mail_and_a_program_show_the_worst_violation_and_from_a_peer_if_one_can_cause_it():
@@ -189,17 +189,18 @@ def test_a_mail_and_a_program_show_the_worst_violation_and_from_a_peer_if_one_ca
     attached = 0
     for defect in run.violations.defects:
         alone = [first_program([symptom], SUITE, basis) for symptom in defect.symptoms]
-        made = [one for one in alone if one.program]
+        with_program = [attempt for attempt in alone if attempt.program]
         shown = first_program(defect.symptoms, SUITE, basis)
         written = mail(defect.symptoms, run, SUITE, basis, ())
         assert f"The case {shown.symptom.case} of rdma-cts found" in spaced(written.text)
-        worst = severity_of(made[0].symptom if made else defect.first)
+        worst = severity_of(with_program[0].symptom if with_program else defect.first)
         assert severity_of(shown.symptom) is worst
         again = run.violations.repetitions.is_confirmed
         alike = [
-            one
-            for one in made
-            if severity_of(one.symptom) is worst and again(one.symptom) == again(shown.symptom)
+            attempt
+            for attempt in with_program
+            if severity_of(attempt.symptom) is worst
+            and again(attempt.symptom) == again(shown.symptom)
         ]
         if shown.program:
             scripts = set(map(_has_script, alike))
@@ -213,7 +214,9 @@ def test_a_mail_and_a_program_show_the_worst_violation_and_from_a_peer_if_one_ca
             assert (
                 f"\n  python3 {script} ADDRESS \\\n    ssh root@NODE ./shown rxe0 " in written.text
             )
-            written_for = [one for one in made if not severity_of(one.symptom).advice]
+            written_for = [
+                attempt for attempt in with_program if not severity_of(attempt.symptom).advice
+            ]
             needs_no_peer = not all(map(_has_script, written_for))
             assert ("int main(" in written.text) == needs_no_peer
         private = "To: security@kernel.org\n" in written.text
@@ -230,9 +233,9 @@ def test_the_notes_beside_a_mail_say_whom_to_add_what_to_attach_and_what_is_know
     assert notes[1].endswith("get_maintainer.pl -f drivers/infiniband/sw/rxe prints them")
     assert re.search(r" reproducer wire/\S+ --run \S+ --out wire-\S+\.c$", notes[2])
     assert not set(notes) & set(said.out.splitlines())
-    known = cli(0, "reproducer", "ca56", *run, "--mail")
-    assert f"(reported: {ENTRIES['ca5610635990']['reported']})" in known.out.replace("\n", " ")
-    assert known.err.splitlines()[-1].startswith("note: the defect is known upstream: ")
+    reported = cli(0, "reproducer", "ca56", *run, "--mail")
+    assert f"(reported: {ENTRIES['ca5610635990']['reported']})" in reported.out.replace("\n", " ")
+    assert reported.err.splitlines()[-1].startswith("note: the defect is known upstream: ")
 
 
 def test_a_mail_about_a_point_of_a_model_has_the_meanings_of_its_values(cli):
@@ -254,9 +257,9 @@ def test_no_text_passes_a_rules_words_off_as_those_of_a_document(cli):
             of.rules for of in defect.symptoms if shown and of.case == shown[1].rstrip(",")
         )
         for facts in (run.verdicts.rules[id_] for id_ in rules[:3]):
-            told = spaced(f"The tested rule: {facts.statement}")
-            assert told in plain
-            assert plain.partition(told)[0].rstrip().endswith(('"', "."))
+            rule_text = spaced(f"The tested rule: {facts.statement}")
+            assert rule_text in plain
+            assert plain.partition(rule_text)[0].rstrip().endswith(('"', "."))
             if not facts.quote:
                 second_hand += bool(facts.second_hand)
                 assert f"(not quoted: {facts.unquoted.rstrip('.')}" in plain

@@ -212,7 +212,7 @@ def test_words_and_a_severity_select_defects(browser, tmp_path):
 
     def shown() -> list[str]:
         defects = browser.all(".defect:not(.hidden)")
-        return [each.get_attribute("id").partition(":")[2] for each in defects]
+        return [defect.get_attribute("id").partition(":")[2] for defect in defects]
 
     every = [defect.fingerprint for defect in run_read.violations.defects]
     assert sorted(shown()) == sorted(every)
@@ -238,9 +238,10 @@ def test_words_and_a_severity_select_defects(browser, tmp_path):
     browser.one("#search").send_keys(many.cases[-1])
     browser.wait(lambda: many.fingerprint in shown() and len(shown()) < len(every))
     assert not [
-        each
-        for each in browser.all(".family")
-        if each.is_displayed() and not each.find_elements(By.CSS_SELECTOR, ".defect:not(.hidden)")
+        family
+        for family in browser.all(".family")
+        if family.is_displayed()
+        and not family.find_elements(By.CSS_SELECTOR, ".defect:not(.hidden)")
     ]
     browser.press("\ue00c")  # Escape
     assert sorted(shown()) == sorted(every)
@@ -251,7 +252,7 @@ def test_headings_without_a_selected_defect_are_hidden(browser, tmp_path):
     show(browser, tmp_path, trixie, forky)
     browser.one("#search").send_keys("8b8051c7e5f5")  # ibv_advise_mr, which trixie lacks
     browser.wait(lambda: len(browser.all(".defect:not(.hidden)")) == 1)
-    headings = [each.text for each in browser.all(".defects > h3") if each.is_displayed()]
+    headings = [heading.text for heading in browser.all(".defects > h3") if heading.is_displayed()]
     assert headings == ["only in forky"]
     assert_fits(browser)
 
@@ -363,7 +364,7 @@ def test_a_narrow_page_of_two_runs_has_the_severities_above_the_defects(browser,
     show(browser, tmp_path, *runs)
     with window(browser, 390):
         chips = browser.all("a[data-severity]")
-        assert len(chips) == sum(len(each.violations.tally) for each in runs)
+        assert len(chips) == sum(len(digest.violations.tally) for digest in runs)
         assert max(chip.rect["y"] for chip in chips) < browser.one(".defect").rect["y"]
 
 
@@ -374,7 +375,7 @@ def test_below_a_rule_a_case_has_its_verdict_on_this_rule(browser, tmp_path):
     record = result(case, "FAIL", rules=rules, rule_verdicts=verdicts)
     show(browser, tmp_path, run(tmp_path, [record, result(other, rules=["REG-01"])]))
     build(browser)
-    (row,) = [each for each in browser.all("#REG-01 details.case") if "the case is" in each.text]
+    (row,) = [row for row in browser.all("#REG-01 details.case") if "the case is" in row.text]
     assert row.text.split("\n")[:2] == ["PASS", "the case is FAIL"]
     assert browser.one("#REG-15 .also").text.startswith("FAIL ")
     fails = [cell.text for cell in browser.all("#REG-01 > summary .num")]
@@ -401,12 +402,12 @@ def test_a_violation_by_packets_has_what_was_sent_is_asked_and_happened(browser,
     defect = browser.by_id("defect:092824f67057")
     sent = defect.find_elements(By.CSS_SELECTOR, ".sent li")
     assert [event.text.partition("(")[0] for event in sent] == ["op FLUSH"]
-    told = [each.text for each in defect.find_elements(By.CSS_SELECTOR, "li .kv dd")]
-    assert told[-2].startswith("the kernel goes on, and each packet has the effect and the answer")
-    assert told[-1].startswith("the kernel under test died: ")
+    texts = [element.text for element in defect.find_elements(By.CSS_SELECTOR, "li .kv dd")]
+    assert texts[-2].startswith("the kernel goes on, and each packet has the effect and the answer")
+    assert texts[-1].startswith("the kernel under test died: ")
     case = browser.by_id("wire/repeated/flush-of-type-0-with-no-resources")
-    assert told[-1] in case.text
-    assert told[-2] in case.text
+    assert texts[-1] in case.text
+    assert texts[-2] in case.text
 
 
 def test_the_page_of_runs_of_a_history_says_since_when_each_has_a_defect(tmp_path, cli):

@@ -174,9 +174,9 @@ def test_builds_that_do_not_fit_are_refused_in_one_line(tmp_path, kernel):
     assert "is not a kernel module" in refused(
         modules=laid(tmp_path / "text", {"rdma_rxe.ko": "no module at all"}),
     )
-    whole = module()
-    table = len(whole).to_bytes(8, "little") + bytes(10) + b"\x40\0\x01\0"
-    cut_off = [whole[:63], whole[:40] + table + whole[62:]]
+    module_file = module()
+    table = len(module_file).to_bytes(8, "little") + bytes(10) + b"\x40\0\x01\0"
+    cut_off = [module_file[:63], module_file[:40] + table + module_file[62:]]
     for number, content in enumerate(cut_off):
         folder = laid(tmp_path / f"cut-{number}", {"rdma_rxe.ko": content})
         assert "is not a whole kernel module" in refused(modules=folder)

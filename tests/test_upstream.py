@@ -53,10 +53,10 @@ def test_all_texts_about_a_defect_name_its_cause_and_its_fix(cli, tmp_path):
 def test_a_cause_is_named_only_for_the_driver_that_it_is_about():
     run = read(RXE)
     defects = run.violations.defects
-    known = [defect for defect in defects if list(causes(defect, run))]
+    with_cause = [defect for defect in defects if list(causes(defect, run))]
     other = replace(
         run, header={**run.header, "device": {**run.header["device"], "driver": "mlx5"}}
     )
-    still = [text for defect in known for _, text in causes(defect, other)]
-    assert known
+    still = [text for defect in with_cause for _, text in causes(defect, other)]
+    assert with_cause
     assert not any(re.search(r"/(?:rxe|siw)/|window-bounds", text) for text in still)

@@ -78,12 +78,12 @@ def _is_there(path: Path) -> bool:
     return os.path.lexists(path)
 
 
-def write_out(path: Path, data: bytes, line: str, own: str = "") -> None:
+def write_out(path: Path, data: bytes, line: str, recorded_name: str = "") -> None:
     """Writes the file that the user has named, and prints `line`, and whether a different file was replaced. A special
     file, such as a FIFO or /dev/stdout, is written and not replaced, and then `line` is not printed. `-` is standard
     output. Raises UserError (status 2) if the data cannot be written, or if the file is a link or has recorded data of a
-    run. `own` is the name that every run gives to such data; a file of this name is written anew."""
-    if path.name != own:
+    run. `recorded_name` is the name that every run gives to such data; a file of this name is written anew."""
+    if path.name != recorded_name:
         refuse_recorded(path)
     if is_standard_output(path):
         sys.stdout.flush()

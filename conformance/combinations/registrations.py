@@ -86,8 +86,8 @@ class Registration(Call):
             assert region is not None
             return {**self._exchange(link, region.extent), "called": "0"}
         finally:
-            for made in filter(None, (region, beside)):
-                objects.deregister(made)
+            for registration in filter(None, (region, beside)):
+                objects.deregister(registration)
             self._end_point(link)
 
     def _range(self) -> tuple[int, int]:
@@ -142,14 +142,14 @@ class Registration(Call):
             return None
         access = _LOCAL_WRITE | (_UNKNOWN if before == "refusal" else 0)
         returned = self._entry.reg_mr(self._pd, *pages, access)
-        kept = self._registered(returned.mr) if returned.mr else None
-        if kept and before != "beside":
-            self.objects.deregister(kept)
-        if (kept is None) is not (before == "refusal"):
+        region = self._registered(returned.mr) if returned.mr else None
+        if region and before != "beside":
+            self.objects.deregister(region)
+        if (region is None) is not (before == "refusal"):
             raise SetupRefused(
                 f"a registration before the point ({before})", errno_name(returned.errno)
             )
-        return kept if before == "beside" else None
+        return region if before == "beside" else None
 
     def _registered(self, mr: Mr) -> Registered:
         keys = mr.struct

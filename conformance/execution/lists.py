@@ -75,13 +75,13 @@ class _List:
 
     def sent(self) -> str:
         """Posts RDMA WRITEs. When a SEND behind them has arrived, those that were posted have been executed."""
-        each = self.limit // _MOST_SIGNALED + 1
+        interval = self.limit // _MOST_SIGNALED + 1
         requests = [
             SendRequest(
                 "RDMA_WRITE",
                 self.ids[number],
                 sges,
-                0 if number % each else SIGNALED,
+                0 if number % interval else SIGNALED,
                 self.far[number].addr,
                 self.far[number].rkey,
             )
@@ -91,7 +91,7 @@ class _List:
         wrong = self.wrong_result(returned, index)
         if wrong or not (returned.value or self.is_full):
             return wrong
-        signaled = [(request.wr_id, "SUCCESS") for request in requests[:index:each]]
+        signaled = [(request.wr_id, "SUCCESS") for request in requests[:index:interval]]
         completions = self.queue.completions(len(signaled))
         if [(done.wr_id, done.status) for done in completions] != signaled:
             return f"the first {index} WRITEs of a list have not completed in their order"

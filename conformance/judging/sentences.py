@@ -63,9 +63,10 @@ _MEMORIES: Mapping[str, str] = {"tested": "the memory of the region", "other": "
 
 
 def _where(fault: Fault) -> str:
+    partitions = (text.partition(": ") for text in fault.seen)
     unchanged = [
         _MEMORIES[memory]
-        for memory, _, state in (each.partition(": ") for each in fault.seen)
+        for memory, _, state in partitions
         if state == "nothing" and memory in _MEMORIES
     ]
     if unchanged and len(unchanged) == len(fault.seen):

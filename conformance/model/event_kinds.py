@@ -117,5 +117,5 @@ _SENT = ("op", "answer", "sends")
 
 def belongs_to(event: Event, stream: bool) -> bool:
     """Whether the operations of an event are those of a stream of iWARP, or else of packets of RoCE."""
-    known = _STREAM if stream else {**OPERATIONS, **RESERVED}
-    return event.kind not in _SENT or {*event.words} <= {*known, NOTHING}
+    operations = _STREAM if stream else {**OPERATIONS, **RESERVED}
+    return event.kind not in _SENT or {*event.words} <= {*operations, NOTHING}

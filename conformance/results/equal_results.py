@@ -67,29 +67,29 @@ def unequal_verdicts(suite: Suite, recorded: Recorded, directory: Path) -> list[
 
 @dataclass(frozen=True)
 class _Call:
-    """A judged call of a case, and its result. `made` are the calls up to this one, each with its result, and `absence`
+    """A judged call of a case, and its result. `calls` are those up to this one, each with its result, and `absence`
     is what makes refusals of a missing verb equal."""
 
     case: Case
     step: Step
     seen: Observation
     basis: Basis
-    made: Sequence[tuple[str, Observation]]
+    calls: Sequence[tuple[str, Observation]]
     absence: str = ""
 
     @property
     def name(self) -> tuple[object, ...]:
         """A part of the key that takes little time."""
-        step, seen = self.made[0]
-        return (len(self.made), step, self.made[-1][0], self.case.entry, seen["errno"])
+        step, seen = self.calls[0]
+        return (len(self.calls), step, self.calls[-1][0], self.case.entry, seen["errno"])
 
     def key(self) -> str:
         """Returns what makes two results equal."""
-        made = [(name, verdict_key(seen)) for name, seen in self.made]
-        return repr((made, self.case.entry, self.case.given, self.case.before))
+        calls = [(name, verdict_key(seen)) for name, seen in self.calls]
+        return repr((calls, self.case.entry, self.case.given, self.case.before))
 
     def verdict(self) -> Verdict:
-        if len(self.made) == 1:
+        if len(self.calls) == 1:
             alone = replace(self.case, afterwards=())
             return Verdict(conclude(alone, self.basis, self.seen)[0].verdict)
         if fault_of(self.step, self.seen, later=True):
@@ -129,7 +129,7 @@ def _judged_calls(case: Case, observed: Observation, basis: Basis) -> Iterator[_
     alone.pop("afterwards", None)
     if "returned" not in alone:
         return
-    made = [(str(case.when), alone)]
+    calls = [(str(case.when), alone)]
     if (
         case.when.then.judged != ELSEWHERE
         and not case.when.then.because
@@ -139,13 +139,13 @@ def _judged_calls(case: Case, observed: Observation, basis: Basis) -> Iterator[_
             absence = _flags_of(case, alone)
         else:
             absence = ""
-        yield _Call(case, case.when, alone, basis, tuple(made), absence)
+        yield _Call(case, case.when, alone, basis, tuple(calls), absence)
     for step, seen in steps[1:]:
         if "not_made" in seen:
             continue
-        made.append((str(step), seen))
+        calls.append((str(step), seen))
         if step.then.outcome != "open" and not step.then.because:
-            yield _Call(case, step, seen, basis, tuple(made))
+            yield _Call(case, step, seen, basis, tuple(calls))
 
 
 def _text(case: Case, step: Step, seen: Observation) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -286,8 +286,8 @@ class KernelRange:
         first, last = ("" if end == ANY else end for end in (self.first, self.last))
         if not WaiverScope("", first, last).has_kernel(run.header):
             kernel = run.header["env"].get("kernel", "?")
-            given = " ".join(f"{option} {end}" for option, end in self._ends if end)
-            raise UserError(f"kernel {kernel} of {run.name} is not in the range of {given}")
+            options = " ".join(f"{option} {end}" for option, end in self._ends if end)
+            raise UserError(f"kernel {kernel} of {run.name} is not in the range of {options}")
 
     @property
     def _ends(self) -> Sequence[tuple[str, str]]:
@@ -408,6 +408,10 @@ def _rank(seen: Sequence[tuple[Run, Defect]]) -> tuple[int, int]:
     )
 
 
+def _kernels(runs: Iterable[Run]) -> list[str]:
+    return sorted({run.kernel for run in runs if run.kernel}, key=version)
+
+
 def _lines_of(
     runs: Sequence[Run],
     seen: Sequence[tuple[Run, Defect]],
@@ -417,10 +421,8 @@ def _lines_of(
     kernel_range: KernelRange,
 ) -> Iterator[str]:
     worst = min((defect for _, defect in seen), key=lambda defect: defect.severity.rank)
-    kernels, tested = (
-        sorted({run.kernel for run in of if run.kernel}, key=version)
-        for of in ([run for run, _ in seen], runs)
-    )
+    kernels = _kernels(run for run, _ in seen)
+    tested = _kernels(runs)
     cases = list(dict.fromkeys(case for _, defect in seen for case in defect.cases))
     yield f"  - defect: {as_yaml(worst.fingerprint)}"
     also = sorted(

@@ -324,17 +324,17 @@ class Waivers:
         valid = self._valid_defects(header)
         uncovered: dict[str, list[Symptom]] = {}
         for record in records:
-            found = symptoms(record) if record["effective"] in VIOLATIONS else []
-            left = [symptom for symptom in found if not is_covered(symptom, valid)]
-            if len(left) < len(found):
-                for symptom in left:
+            violations = symptoms(record) if record["effective"] in VIOLATIONS else []
+            open_symptoms = [symptom for symptom in violations if not is_covered(symptom, valid)]
+            if len(open_symptoms) < len(violations):
+                for symptom in open_symptoms:
                     uncovered.setdefault(cause_of(symptom).fingerprint, []).append(symptom)
                 if more := record.get("deviations_left_out"):
                     yield f"{record['case']} counts, because {more:,} of its deviations are not recorded"
-        for fingerprint, left in uncovered.items():
-            number = len({symptom.case for symptom in left})
+        for fingerprint, open_symptoms in uncovered.items():
+            number = len({symptom.case for symptom in open_symptoms})
             counted = f"{format_count(number, 'case')} of waived defects count{'s' * (number == 1)}"
-            first = f"{left[0].case}: {left[0].line}"
+            first = f"{open_symptoms[0].case}: {open_symptoms[0].line}"
             yield f"{counted}, because no waiver covers its symptom {fingerprint}: {first}"
 
     def _valid_defects(self, header: HeaderRecord) -> list[DefectWaiver]:

@@ -131,8 +131,8 @@ def _description(
     yield from _wrapped(f'This is a defect of the severity "{severity.label}": {severity.meaning}')
     if needed := preconditions(defect, symptom) if defect else "":
         yield from _wrapped(f"Needed: {needed}.")
-    if known := upstream(defect) if defect else "":
-        yield from _wrapped(f"It is known upstream ({known}), and the stack tested below has it.")
+    if report := upstream(defect) if defect else "":
+        yield from _wrapped(f"It is known upstream ({report}), and the stack tested below has it.")
     yield ""
     for id_ in symptom.rules[:3]:
         rule = run.verdicts.rules.get(id_)
@@ -242,8 +242,8 @@ def _notes(
     yield f"add the maintainers to the recipients: {of.maintainers}"
     if attached:
         out = file_name(attached.case)
-        made = command("reproducer", attached.case, "--run", run.path, "--out", out)
-        yield f"attach both files that this command writes: {made}"
+        command_line = command("reproducer", attached.case, "--run", run.path, "--out", out)
+        yield f"attach both files that this command writes: {command_line}"
     if defect and upstream(defect):
         yield "the defect is known upstream: send the text only if it says something new"
 

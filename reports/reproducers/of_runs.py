@@ -95,9 +95,9 @@ def without_peer(
     """Returns the first program that needs no script, of a symptom that no peer causes; else a symptom without one."""
     for symptom in symptoms:
         if not severity_of(symptom).advice:
-            made = first_program([symptom], suite, basis, width)
-            if made.program and not made.program.script:
-                return made
+            attempt = first_program([symptom], suite, basis, width)
+            if attempt.program and not attempt.program.script:
+                return attempt
     return Made(symptoms[0], None)
 
 
