@@ -90,9 +90,7 @@ def test_structs_behind_pointers_are_not_printed(shown):
 
 
 SUITE = load_suite()
-CASE = next(
-    case for case in SUITE.cases if "REG-15" in case.rules and case.kind is Kind.ROW
-)
+CASE = next(case for case in SUITE.cases if "REG-15" in case.rules and case.kind is Kind.ROW)
 
 
 def explained(cli: Cli, *arguments: object) -> str:

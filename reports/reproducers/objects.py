@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from conformance.model.case import (
+    SMALLEST_MTU,
     Argument,
     Arguments,
     Case,
@@ -18,6 +19,7 @@ from conformance.model.case import (
     SgeSpec,
     Step,
     WindowSpec,
+    mtu_bytes,
 )
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import QP_RIGHTS, STREAM
@@ -212,6 +214,7 @@ def _queue_pairs(writer: Writer, name: str, spec: QpSpec) -> None:
     if spec.wire:
         arguments = [identifier(spec.pd), f"IBV_QPT_{spec.kind}", _all_rights(spec.access)]
         arguments.append(str(spec.max_dest_rd_atomic))
+        arguments.append(f"IBV_MTU_{mtu_bytes(spec.path_mtu or SMALLEST_MTU)}")
         maker = "wire"
         if spec.wire == STREAM:
             maker, arguments = "stream", [arguments[0], arguments[2]]

@@ -25,7 +25,7 @@ _SNIPPETS = Path(__file__).with_name("snippets")
 _BELOW = "# The script.\n"
 _IMPORTS = re.compile(r"(?:^import \w+\n)+", re.MULTILINE)
 _ERRORS = "ERRORS: dict[tuple[int, int, int], str] = {}\n"
-_WORD, _MTU = 8, 256
+_WORD = 8
 _READ = "RDMA_READ_REQUEST"
 _COMPARE = "COMPARE_SWAP"
 _ATOMICS = (_COMPARE, "FETCH_ADD")
@@ -324,7 +324,7 @@ class WireScript:
             if event.word == "ATOMIC_WRITE":
                 fields["data"] = str(_WORD)
             elif event.word.endswith(_MORE_FOLLOWS):
-                fields["data"] = str(_MTU)
+                fields["data"] = 'value["mtu"]'
             elif operation_of(event.word).data:
                 fields["data"] = fields.get("length", "0")
         fields.setdefault("length", fields.get("data", "0"))
@@ -409,8 +409,9 @@ def _quoted(word: str) -> str:
 def _header_fields(event: Event) -> list[str]:
     """Returns the fields of a packet as arguments."""
     fields = {key: _python(quantity) for key, quantity in event.numbers.items()}
-    if "addr" in fields:
-        fields["va"] = fields.pop("addr")
+    for key, name in (("addr", "va"), ("from", "source")):
+        if key in fields:
+            fields[name] = fields.pop(key)
     return [f"{key}={text}" for key, text in fields.items()]
 
 

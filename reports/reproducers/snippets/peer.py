@@ -111,11 +111,16 @@ def finish(changes: list[tuple[int, bytes]], free: list[tuple[int, int]]) -> Non
     sys.exit(1 if violations else 0)
 
 
-def word_at(at: int) -> int:
-    """Returns the word at an address before the first packet."""
+def bytes_at(at: int, size: int) -> bytes:
+    """Returns the bytes from an address on, as they were before the first packet."""
     starts = [start for name, start in value.items() if name.startswith("memory.")]
     base = max(start for start in starts if start <= at)
-    return int.from_bytes(fill(at - base + 8)[-8:], sys.byteorder)
+    return fill(at - base + size)[at - base :]
+
+
+def word_at(at: int) -> int:
+    """Returns the word at an address before the first packet."""
+    return int.from_bytes(bytes_at(at, 8), sys.byteorder)
 
 
 def fill(size: int) -> bytes:

@@ -10,6 +10,7 @@ import zlib
 from reports.reproducers.snippets.peer import (
     LONGEST_S,
     SILENCE_S,
+    bytes_at,
     device,
     here,
     judge,
@@ -21,7 +22,7 @@ from reports.reproducers.snippets.peer import (
 )
 
 # The script.
-PORT, NUMBER, MTU, PSNS = 4791, 0x100001, 256, 1 << 24
+PORT, NUMBER, PSNS = 4791, 0x100001, 1 << 24
 FIRST_PSN, DEVICE_PSN = 0x700000, 0x300000  # of this script, and of the device
 FLUSH_CRC = "twice"  # the ICRC of a FLUSH that Soft-RoCE takes; "right" for other devices
 TRANSPORTS = {"RC": 0x00, "UC": 0x20, "UD": 0x60}
@@ -118,7 +119,7 @@ def op(
     psn = numbers.setdefault("psn", state["psn"])
     if not again:
         reads = operation == "RDMA_READ_REQUEST"
-        state["psn"] = psn + (max(1, -(-numbers["length"] // MTU)) if reads else 1)
+        state["psn"] = psn + (max(1, -(-numbers["length"] // value["mtu"])) if reads else 1)
     sent.append(numbers)
     if lost:
         return
@@ -164,17 +165,22 @@ def request(seconds: float) -> dict[str, int | str]:
             fields |= unpacked(FIELDS[header], received[at : at + size])
             at += size
         state["request"] = int(fields["psn"])
-        return {**fields, "operation": name, "data": len(received) - at - 4 - int(fields["pad"])}
+        data = received[at : len(received) - 4 - int(fields["pad"])]
+        return {**fields, "operation": name, "data": len(data), "bytes": data.hex()}
 
 
-def sends(expected: str, **numbers: int) -> None:
-    """Checks the next request of the device, and its fields."""
+def sends(expected: str, source: int | None = None, **numbers: int) -> None:
+    """Checks the next request of the device, its fields, and that it has the bytes at the address `source`."""
     seen = request(SILENCE_S if expected == "nothing" else LONGEST_S)
     judge("a request of the device", str(seen["operation"]), expected)
     if "psn" in numbers:
         numbers["psn"] = (DEVICE_PSN + numbers["psn"]) % PSNS
     for name, number in numbers.items():
         judge(f"{name} of the request", str(seen.get(name, "none")), str(number))
+    if source is not None:
+        data = bytes.fromhex(str(seen.get("bytes", "")))
+        right = data == bytes_at(source, len(data))
+        judge("the data of the request", "as posted" if right else "other bytes", "as posted")
 
 
 def reply(operation: str, transport: str = "RC", crc: str = "right", **numbers: int) -> None:

@@ -1,12 +1,13 @@
 // needs: script
 /* A queue pair whose other end is the script. */
-static struct ibv_qp **wire(struct ibv_pd *domain, int type, int access, int reads)
+static struct ibv_qp **wire(struct ibv_pd *domain, int type, int access, int reads,
+    enum ibv_mtu mtu)
 {
     static struct ibv_qp *qp[1];
     struct ibv_cq *cq = ibv_create_cq(context, 64, NULL, NULL, 0);
     struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq,
         .cap = { 16, 16, 3, 3, 0 }, .qp_type = type };
-    struct ibv_qp_attr attr = { .path_mtu = IBV_MTU_256, .port_num = 1,
+    struct ibv_qp_attr attr = { .path_mtu = mtu, .port_num = 1,
         .qp_access_flags = access, .dest_qp_num = 0x100001,
         .rq_psn = 0x700000, .sq_psn = 0x300000, .max_rd_atomic = 1,
         .max_dest_rd_atomic = reads, .min_rnr_timer = 12,
@@ -29,7 +30,7 @@ static struct ibv_qp **wire(struct ibv_pd *domain, int type, int access, int rea
             memcpy(&address, gid.raw + 12, 4);
         }
     SET_UP(address);
-    printf("device %#x\n", ntohl(address));
+    printf("device %#x\nmtu %d\n", ntohl(address), 128 << mtu);
     SET_UP(cq && (qp[0] = ibv_create_qp(domain, &init)));
     for (int i = 0; i < 3; i++) {
         attr.qp_state = IBV_QPS_INIT + i;
