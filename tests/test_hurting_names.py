@@ -146,7 +146,7 @@ def test_no_line_of_a_message_ends_the_message(words, monkeypatch):
     [("env", "kernel"), ("env", "rdma_core"), ("device", "name"), ("device", "driver")],
 )
 @pytest.mark.parametrize("name", MISLEADING, ids=lambda name: ascii(name)[:30])
-def test_a_mail_has_one_header_and_one_subject(tmp_path, where, key, name):
+def test_a_mail_has_one_header_with_a_subject_and_an_address(tmp_path, where, key, name):
     """A results file of somebody else is refused, or its text is harmless."""
     path = tmp_path / "results.jsonl"
     with path.open("w") as file:
@@ -162,7 +162,7 @@ def test_a_mail_has_one_header_and_one_subject(tmp_path, where, key, name):
     text = out.read_text(encoding="utf-8")
     assert all(line.isprintable() for line in text.split("\n"))
     head = text.partition("\n\n")[0]
-    assert re.fullmatch(r"Subject: .*(\n .*)*", head)
+    assert re.fullmatch(r"Subject: .*(\n .*)*\nTo: \S+@(vger\.)?kernel\.org", head)
     assert len(text) < 200_000
 
 
