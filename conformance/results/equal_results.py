@@ -1,8 +1,8 @@
 """Finds equal results with unequal verdicts: the same call, with the same set-up at the same entry, returned the same
 result in two cases, and only one of the cases is a violation. Such a pair means that the tables judge with two measures.
 
-A call that other rows judge (`elsewhere`) is left out, a row that judges the status of a refusal and not its effect, and
-a row about the code with which a missing verb is refused.
+A call that other rows judge (`elsewhere`) is left out, a row that judges the status of a refusal and not its effect, one
+that judges a refusal with any errno, and a row about the code with which a missing verb is refused.
 Whether a refusal with EOPNOTSUPP or ENOSYS is UNSUPPORTED must not depend on addresses and lengths: for these errnos,
 calls with the same flags on memory of the same kind count as the same call."""
 
@@ -28,6 +28,7 @@ from conformance.tables.suite import Suite
 
 _SILENT = (Verdict.UNREACHABLE, Verdict.BROKEN)
 _NOT_SUPPORTED = ("EOPNOTSUPP", "ENOSYS")
+_ANY = ("any",)
 _OF_ABSENCE = frozenset({"advise_absent", "rereg_absent"})
 
 
@@ -133,6 +134,7 @@ def _judged_calls(case: Case, observed: Observation, basis: Basis) -> Iterator[_
     if (
         case.when.then.judged != ELSEWHERE
         and not case.when.then.because
+        and case.when.then.errno != _ANY
         and _OF_ABSENCE.isdisjoint(case.needs)
     ):
         if alone["errno"] in _NOT_SUPPORTED:
