@@ -16,7 +16,7 @@ from samples import laid
 
 # Soft-RoCE fails both with EINVAL. The second has traffic, and therefore runs beside the provider.
 OF_THE_KERNEL = "advise_mr/codes/region-of-another-pd@uverbs"
-BESIDE = "advise_mr/asynchronous/prefetch-of-a-region-of-another-pd@uverbs"
+BESIDE = "advise_mr/asynchronous/prefetch-of-a-region-of-another-pd-has-no-effect@uverbs"
 HONEST = "rereg_mr/revocation/pd-by-lkey@uverbs"  # as BESIDE, but the provider does not change it
 SWEEP = "advise_mr/advice_space/advice-and-flags@uverbs"
 POINT = f"{SWEEP}#access=LOCAL_WRITE,advice=PREFETCH,flags=none,range=whole"

@@ -115,7 +115,11 @@ def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite():
 @pytest.mark.parametrize(
     "digits, shown",
     [
-        ("34c7", "reg_mr/unknown_bits/optional-bit-22+local-write+remote-write"),  # not its first
+        (
+            "34c7",
+            "dereg_mr/dead_keys/rkey-by-kind-by-operation"
+            "#kind=plain,twin=fewer,key=living,op=RDMA_READ,addr=pointer",
+        ),
         ("85a6", ""),  # needs list_traffic
         ("86c7", ""),  # points of a model
     ],

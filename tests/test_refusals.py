@@ -88,7 +88,9 @@ def test_a_file_with_a_mistake_is_refused_with_this_message(refusal, tmp_path, m
     words = shlex.split(refusal.command.replace("RECORDED", str(TESTS / "recorded_violations")))
     said = "".join(f"rdma-cts: {line}\n" for line in refusal.says).replace("HERE", str(tmp_path))
     said = said.replace("TABLES", load_suite().tables_sha256[:12]).replace("VERSION", VERSION)
-    assert cli(2, *words) == ("", said)
+    # Damage of a history is no mistake of the command.
+    status = 3 if "no night can be read" in said else 2
+    assert cli(status, *words) == ("", said)
     assert sorted(tmp_path.rglob("*")) == before
 
 
