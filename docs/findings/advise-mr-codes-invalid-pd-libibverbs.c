@@ -24,7 +24,9 @@ int main(int argc, char **argv)
     while (all && *all && argc > 1 && strcmp(ibv_get_device_name(*all),
         argv[1]))
         all++;
-    SET_UP(all && *all && (context = ibv_open_device(*all)));
+    if (!all || !*all)
+        errx(2, "there is no RDMA device %s", argc > 1 ? argv[1] : "");
+    SET_UP(context = ibv_open_device(*all));
     SET_UP(pd = ibv_alloc_pd(context));
     struct ibv_device_attr_ex device;
     SET_UP(!ibv_query_device_ex(context, NULL, &device));
