@@ -21,7 +21,6 @@ from conformance.sweeps.judging import clauses
 from conformance.sweeps.outcome import OUTSIDE
 from conformance.tables.suite import POINT, Suite
 from reports import evidence
-from reports.causes import causes
 from reports.contradictions import candidates
 from reports.digest import Digest
 from reports.evidence import read_points
@@ -244,6 +243,8 @@ def of_defect(defect: Defect, run: Digest, in_full: bool) -> Iterator[str]:
     yield f"shows in:    {format_count(len(defect.cases), 'case')}, {format_count(defect.points, 'call')}"
     if state := upstream(defect):
         yield f"upstream:    {state}"
+    from reports.causes import causes  # imported late: only defects have causes
+
     for kind, text in causes(defect, run):
         yield f"{kind}:"
         yield from _wrapped(text)
