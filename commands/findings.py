@@ -11,7 +11,7 @@ from conformance.regular_file import remove_below
 from conformance.results.files import make_directory, write_atomically, writing
 from conformance.tables.suite import Suite
 from fixtures.guest.changes import FOLDER as CHANGES
-from reports.causes import PLACES, mending, places_in
+from reports.causes import PLACES, load, places_in
 from reports.digest import read
 from reports.reproducers.findings import FOLDER, PAGE, Finding, Run, findings_of, page
 from reports.reproducers.mail import mail_of
@@ -116,8 +116,8 @@ def _mended() -> dict[str, str]:
     """Returns, by fingerprint, links to the changes of the mended stack that mend a defect."""
     source = f"../fixtures/guest/{CHANGES.name}"
     links = {}
-    for fingerprint, changes in mending().items():
+    for fingerprint, mends in load().mends.items():
         links[fingerprint] = ", ".join(
-            f"[{change.name}]({source}/{change.name}.yaml)" for change in changes
+            f"[{mend.name}]({source}/{mend.name}.yaml)" for mend in mends
         )
     return links

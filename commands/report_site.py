@@ -113,13 +113,12 @@ def _read_first(cells: Iterable[Cell], runs: dict[Path, Run]) -> bool:
 def _papers(
     page: HistoryPage, runs: Sequence[Run], suite: Suite, remote: bool
 ) -> dict[str, site.Papers]:
-    places, mended = causes.load()
+    places = causes.load().places
     papers: dict[str, site.Papers] = {}
     for defect, track in page.defects:
-        names = dict.fromkeys((track.id, *defect.fingerprints))
+        names = list(dict.fromkeys((track.id, *defect.fingerprints)))
         place = next((places[name] for name in names if name in places), "")
-        changes = {change.name: change for name in names for change in mended.get(name, ())}
-        papers[track.id] = site.Papers(place=place, mended=tuple(changes.values()))
+        papers[track.id] = site.Papers(place=place, mends=causes.mends_of(names))
     by_id: dict[str, Finding] = {}
     for finding in findings_of(runs, suite):
         by_id.setdefault(page.known_as(finding.defect), finding)

@@ -6,18 +6,20 @@ Different drivers can have defects of one fingerprint; a text is shown only for 
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import yaml
-
+from conformance import cache
 from conformance.defects import Defect
 from conformance.errors import UserError
 from conformance.regular_file import read_regular
 from conformance.tables.suite import ROOT
-from fixtures.guest.changes import LIBIBVERBS, Change, read_changes
+from fixtures.guest import changes
 from reports.digest import Digest
 
 # The name of the file with the places. Uncertain places are left out.
@@ -26,42 +28,79 @@ _DRIVER = re.compile(r"(?:drivers/infiniband/[sh]w|providers)/(\w+)")
 _CHANGED = "rxe"  # the driver that the changes are of, if they are not only of the library
 
 
+class Mend(NamedTuple):
+    """A change of the mended stack: its name, what it does, the reason, and whether it edits the library alone."""
+
+    name: str
+    subject: str
+    about: str
+    of_library: bool
+
+
+class Causes(NamedTuple):
+    """The places, and the changes that mend a defect, by fingerprint."""
+
+    places: Mapping[str, str]
+    mends: Mapping[str, Sequence[Mend]]
+
+
 def causes(defect: Defect, run: Digest) -> Iterator[tuple[str, str]]:
     """Yields what is known of the cause of a defect: the kind of the text, and the text."""
     driver = str(run.header["device"].get("driver", ""))
-    places, mended = load()
+    places = load().places
     for name in defect.fingerprints:
         if name in places and {*_DRIVER.findall(places[name])} <= {driver}:
             yield "in the source", places[name]
             break
-    changes = {
-        change.name: change for name in defect.fingerprints for change in mended.get(name, ())
-    }
-    for change in changes.values():
-        of_library = all(file.startswith(f"{LIBIBVERBS}/") for file in change.files)
-        if of_library or driver == _CHANGED:
-            yield "fixed by", f"{change.name}: {change.subject} (./rdma-cts patches writes it)"
+    for mend in mends_of(defect.fingerprints):
+        if mend.of_library or driver == _CHANGED:
+            yield "fixed by", f"{mend.name}: {mend.subject} (./rdma-cts patches writes it)"
+
+
+def mends_of(fingerprints: Sequence[str]) -> tuple[Mend, ...]:
+    """Returns the changes that mend a defect with one of these fingerprints, each once."""
+    mends = load().mends
+    return tuple(dict.fromkeys(mend for name in fingerprints for mend in mends.get(name, ())))
 
 
 @functools.cache
-def load() -> tuple[Mapping[str, str], Mapping[str, Sequence[Change]]]:
-    """Returns the places, and the changes, by fingerprint."""
-    return places_in(ROOT / "docs" / "findings" / PLACES), mending()
+def load() -> Causes:
+    """Returns what is known of all causes. It is cached: the changes are many files of YAML."""
+    path = ROOT / "docs" / "findings" / PLACES
+    sources = [Path(__file__), Path(changes.__file__), path, *sorted(changes.FOLDER.glob("*.yaml"))]
+    parts = [
+        source.name.encode() + b"\0" + read_regular(source) for source in sources if source.exists()
+    ]
+    name = f"causes-{cache.digest_of(parts)}.json"
+    recalled = cache.recalled(name)
+    with contextlib.suppress(Exception):  # after any error in the cached file, all is read again
+        return Causes(dict(recalled["places"]), _by_fingerprint(recalled["mends"]))
+    places, mends = places_in(path), list(_read_mends())
+    cache.store(name, json.dumps({"places": places, "mends": mends}).encode())
+    return Causes(places, _by_fingerprint(mends))
 
 
-def mending() -> Mapping[str, Sequence[Change]]:
-    """Returns, by fingerprint, the changes of the mended stack that mend a defect."""
-    mended: dict[str, list[Change]] = {}
-    for change in read_changes():
+def _read_mends() -> Iterator[tuple[str, Mend]]:
+    """Yields the fingerprints of the changes, each with its change."""
+    for change in changes.read_changes(changes.FOLDER):
+        of_library = all(file.startswith(f"{changes.LIBIBVERBS}/") for file in change.files)
         for fingerprint in change.defects:
-            mended.setdefault(fingerprint, []).append(change)
-    return mended
+            yield fingerprint, Mend(change.name, change.subject, change.about, of_library)
+
+
+def _by_fingerprint(pairs: Iterable[tuple[str, Sequence[Any]]]) -> Mapping[str, Sequence[Mend]]:
+    mends: dict[str, list[Mend]] = {}
+    for fingerprint, fields in pairs:
+        mends.setdefault(fingerprint, []).append(Mend(*fields))
+    return mends
 
 
 def places_in(path: Path) -> dict[str, str]:
     """Returns the texts of the file, by fingerprint; an empty mapping if the file does not exist."""
     if not path.exists():
         return {}
+    import yaml  # imported late: only the first process reads YAML
+
     try:
         places = yaml.safe_load(read_regular(path).decode()) or {}
     except OSError as error:

@@ -14,8 +14,8 @@ from conformance.errors import format_count
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.older_python import zip
 from conformance.results.conclusions import verdict_on
-from fixtures.guest.changes import Change
 from reports import evidence
+from reports.causes import Mend
 from reports.digest import Digest
 from reports.history import (
     BASELINE,
@@ -60,7 +60,7 @@ class Papers:
     why_not: str = "the results with the defect were removed"
     letter: str = ""
     place: str = ""
-    mended: tuple[Change, ...] = ()
+    mends: tuple[Mend, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,84 @@
+"""Tests of what is known of the causes of defects, and of its cached file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conformance import cache
+from fixtures.guest import changes
+from reports import causes
+
+CHANGE = """
+subject: Check the length
+about: Without the check, a window covers too much.
+rules: [BIND-04]
+case: bind_mw/codes/too-long
+defects: [0123456789ab]
+edits:
+  - {file: FILE, in: bind, before: "return 0;", text: "check();"}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with one change and a cache, of which nothing has been loaded."""
+    mended = tmp_path / "mended"
+    mended.mkdir()
+    (mended / "length.yaml").write_text(CHANGE.replace("FILE", "linux/rxe_mw.c"))
+    (tmp_path / "docs" / "findings").mkdir(parents=True)
+    (tmp_path / "docs" / "findings" / causes.PLACES).write_text("0123456789ab: rxe_mw.c, bind\n")
+    monkeypatch.setattr(changes, "FOLDER", mended)
+    monkeypatch.setattr(causes, "ROOT", tmp_path)
+    monkeypatch.setenv(cache.DIRECTORY, str(tmp_path / "derived"))
+    return tmp_path
+
+
+def _loaded() -> causes.Causes:
+    """What another process would load."""
+    causes.load.cache_clear()
+    return causes.load()
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    yield
+    causes.load.cache_clear()
+
+
+def test_what_is_known_comes_from_the_cache_until_a_file_changes(folder, monkeypatch):
+    first = _loaded()
+    assert first.places == {"0123456789ab": "rxe_mw.c, bind"}
+    mend = causes.Mend(
+        "length",
+        "Check the length",
+        "Without the check, a window covers too much.",
+        of_library=False,
+    )
+    assert first.mends == {"0123456789ab": [mend]}
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            changes, "read_changes", lambda _: pytest.fail("the changes were read again")
+        )
+        assert _loaded() == first
+    (folder / "mended" / "length.yaml").write_text(CHANGE.replace("FILE", "libibverbs/cmd.c"))
+    assert _loaded().mends["0123456789ab"] == [mend._replace(of_library=True)]
+    (folder / "docs" / "findings" / causes.PLACES).unlink()
+    assert _loaded().places == {}
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "[{}]", json.dumps([{}, {"0123456789ab": [[1]]}])])
+def test_a_damaged_file_of_the_cache_is_made_again(folder, content):
+    first = _loaded()
+    [file] = (folder / "derived").glob("causes-*")
+    file.write_text(content)
+    assert _loaded() == first
+
+
+def test_a_change_that_mends_two_fingerprints_of_a_defect_is_named_once(folder):
+    path = folder / "mended" / "length.yaml"
+    path.write_text(
+        CHANGE.replace("FILE", "linux/rxe_mw.c").replace("[0123", "[ba9876543210, 0123")
+    )
+    _loaded()
+    assert [mend.name for mend in causes.mends_of(["0123456789ab", "ba9876543210"])] == ["length"]
