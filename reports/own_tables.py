@@ -37,10 +37,12 @@ _loaded = ""  # the hash of the tables that `load` has read
 
 
 def load() -> None:
-    """Reads the tables. From now on, a change of their files has no effect on this process."""
+    """Reads the tables. From now on, a change of their files has no effect on this process, which unpickles no case of
+    them either."""
     global _loaded
     _loaded = tables_digest([CASES])
-    suite_of(_loaded)
+    for table in suite_of(_loaded).tables:
+        len(table.cases)  # unpickles the cases
 
 
 def suite_of_header(header: HeaderRecord | None) -> Suite | None:
