@@ -5,6 +5,7 @@ crashes in different cases, one on trixie, and one with the driver siw. Headers 
 details of the machine and keys that no test reads.
 """
 
+import copy
 import random
 import re
 from collections.abc import Sequence
@@ -209,6 +210,20 @@ def test_the_answering_layer_is_reported_only_with_evidence():
     assert layers["ADV-09",].layer == "kernel core"
     assert "passes such a call on" in str(layers["ADV-08",])
     assert str(layers["BIND-21",]) == "provider (the process was in librxe-rdmav65.so)"
+    log = [
+        "Call Trace:",
+        " rxe_odp_map+0x1a/0x90 [rdma_rxe]",
+        " ib_uverbs_advise+0x1/0x90 [ib_uverbs]",
+    ]
+    symptom = died.symptoms[0]
+    record = copy.deepcopy(symptom.record)
+    record["kernel"]["log"] = log
+    site = ("get_pid_task", "ib_umem_odp_map_dma_and_lock", "", "ib_uverbs")
+    in_core = replace(symptom, record=record, fault=replace(symptom.fault, site=site))
+    assert answering_of(in_core).layer == "not known"
+    assert answering_of(in_core).because.endswith("; rxe_odp_map of rdma_rxe is on the stack")
+    log.pop(1)
+    assert answering_of(in_core).layer == "kernel core"
     early = [
         answering_of(symptom).layer
         for symptom in symptoms("forky")

@@ -150,13 +150,14 @@ def _of_system_call(fault: Fault, entry: str) -> Answering:
 
 def _of_kernel(fault: Fault, log: Iterable[str]) -> Answering:
     site = site_of(fault)
-    if site is not None and site.module:
-        if site.module in _CORE_MODULES:
-            layer = CORE
-        else:
-            layer = DEVICE
-        return Answering(layer, f"the kernel was in {site}")
     frame = frame_of_driver(log)
+    if site is not None and site.module in _CORE_MODULES:
+        because = f"the kernel was in {site}"
+        if frame:  # either of the two can have passed on a wrong argument
+            return Answering(UNKNOWN, f"{because}; {frame[0]} of {frame[1]} is on the stack")
+        return Answering(CORE, because)
+    if site is not None and site.module:
+        return Answering(DEVICE, f"the kernel was in {site}")
     if frame:
         return Answering(DEVICE, f"{frame[0]} of {frame[1]} is on the stack")
     return Answering(UNKNOWN, str(site) if site else "the kernel's log does not show the location")
