@@ -289,6 +289,11 @@ class Case:
         return self.hazardous or self.ends_process
 
     @property
+    def place(self) -> tuple[bool, int]:
+        """The order of cases in a worker: one that can end its process can leave it in a state in which others fail."""
+        return self.ends_process, self.kind.traits.precedence
+
+    @property
     def judged_steps(self) -> tuple[Step, ...]:
         return (self.when, *self.afterwards)
 

@@ -102,7 +102,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Removes cases that are not selected, shuffles the other cases, and sorts the kinds of cases by precedence."""
+    """Removes cases that are not selected, shuffles the other cases, and sorts them by their place in a worker."""
     cases = {case.id: case for item in items if (case := case_of(item)) is not None}
     only = selected_cases(config)
     if not cases and only is None:
@@ -123,17 +123,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     selected = list(numbers)
     if seed is not None:
         selected.sort(key=numbers.__getitem__)
-    selected.sort(key=_precedence)
+    selected.sort(key=_place)
     if left_out := set(items).difference(selected):
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = selected
 
 
-def _precedence(item: pytest.Item) -> int:
+def _place(item: pytest.Item) -> tuple[bool, int]:
     case = case_of(item)
     if case is not None:
-        return case.kind.traits.precedence
-    return 0
+        return case.place
+    return False, 0
 
 
 @pytest.fixture(scope="session")
