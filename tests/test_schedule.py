@@ -20,6 +20,7 @@ ROWS = "\n".join(
     for number in range(COUNT)
 )
 MIXED = table("reg_mr/sample", ROWS, COUNT).cases
+ALONE = {case.id for case in MIXED if case.alone}
 SECONDS = st.dictionaries(st.sampled_from(IDS), st.floats(0, 1000, allow_nan=False))
 
 
@@ -38,14 +39,29 @@ def test_each_case_is_in_one_batch_and_cases_that_may_crash_are_in_batches_at_th
     assert sorted(case for batch in batches_made for case in batch) == sorted(
         case.id for case in MIXED
     )
-    hazardous = {case.id for case in MIXED if case.alone}
-    kinds = [bool(hazardous & set(batch)) for batch in batches_made]
-    assert kinds == sorted(kinds)
+    hazardous = {case.id for case in MIXED if case.hazardous}
+    ending = {case.id for case in MIXED if case.ends_process and not case.hazardous}
     single = {case.id for case in MIXED if needs_its_own_worker(case, seconds)}
+    assert single == {case.id for case in MIXED if case.alone and case.id not in seconds}
     assert all(len(batch) == 1 for batch in batches_made if single & set(batch))
+    assert all(len(ending & set(batch)) <= 1 for batch in batches_made)
     assert sum(bool((hazardous - single) & set(batch)) for batch in batches_made) <= workers
+    kinds = [not ALONE.issuperset(batch) for batch in batches_made]
+    assert kinds == sorted(kinds, reverse=True)
     for batch in batches_made:
         assert batch == [case for case in IDS if case in batch]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_case_that_can_end_its_process_is_the_last_of_a_batch_if_it_has_not_done_so(known):
+    ending = [case.id for case in MIXED if case.ends_process and not case.hazardous]
+    first, *others = batches(Schedule(MIXED, 1, dict.fromkeys(IDS, 1.0) if known else {}))
+    assert len(ending) > 1
+    assert [case for case in first if case in ending] == ending[: int(known)]
+    together = [batch for batch in (first, *others) if len(batch) > 1 and set(batch) & set(ending)]
+    assert len(together) == (2 if known else 0)
+    by_place = sorted((case for case in MIXED if case.id in first), key=lambda case: case.place)
+    assert by_place[-1].ends_process == known
 
 
 def test_hazardous_cases_that_have_ended_before_share_a_worker_and_are_handed_out_again():
@@ -53,14 +69,19 @@ def test_hazardous_cases_that_have_ended_before_share_a_worker_and_are_handed_ou
     schedule = Schedule(MIXED, 1, dict.fromkeys(IDS, 1.0))
     schedule.take()
     assert len(hazardous) > 1
-    assert schedule.take() == hazardous
+    together = schedule.take()
+    assert [case for case in together if case in hazardous] == hazardous
     schedule.give_back(hazardous[1:])
-    assert schedule.take() == hazardous[1:]
+    again = schedule.take()
+    assert [case for case in again if case in hazardous] == hazardous[1:]
 
 
 @given(SECONDS)
 def test_a_single_worker_gets_all_cases_that_need_not_run_alone_in_one_batch(seconds):
-    assert Schedule(MIXED, 1, seconds).take() == [case.id for case in MIXED if not case.alone]
+    batch = Schedule(MIXED, 1, seconds).take()
+    assert [case.id for case in MIXED if not case.alone] == [
+        case for case in batch if case not in ALONE
+    ]
 
 
 def test_with_known_durations_each_worker_gets_its_share_and_the_longest_come_first():
@@ -91,6 +112,16 @@ def test_cases_left_by_a_worker_are_handed_out_again():
     assert schedule.take() == []
     schedule.give_back(first[1:])
     assert sorted(case for batch in batches(schedule) for case in batch) == sorted(first[1:])
+
+
+@given(st.sets(st.sampled_from(IDS)), SECONDS, st.floats(0, 4))
+def test_what_another_worker_takes_over_is_at_most_half_or_the_last_case(waiting, seconds, pace):
+    taken = Schedule(CASES, 2, seconds).second_half(waiting, pace)
+    left = [case for case in IDS if case in waiting and case not in taken]
+    assert left + taken == [case for case in IDS if case in waiting]
+    total = Schedule(CASES, 2, seconds).total
+    assert len(taken) == 1 or total(taken) <= total(waiting) / 2 * 1.000001
+    assert not taken or (left and pace * total(waiting) >= 2 * START_S)
 
 
 DAMAGED = [

@@ -6,6 +6,7 @@ import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from actors import HEADER, Actor, Stage, figures, ran, start
 from conformance.errors import UserError
 from conformance.model.record import SupervisorFacts
 from conformance.results.records import Recorded, encode
-from conformance.supervision import Worker
+from conformance.supervision import Worker, schedule
 from patience import PATIENCE_S
 from reports.digest import read
 from samples import footer_of, header, laid, numbered, observed_result
@@ -91,6 +92,46 @@ def test_the_results_are_those_of_one_worker(tmp_path, at_once):
         alike.append([{**record, "worker": 0} for record in read(tmp_path / name).results])
     assert alike[0] == alike[1]
     assert all(actor.closed for actor in several.actors)
+
+
+@pytest.mark.parametrize("logged", [False, True])
+def test_a_free_worker_takes_over_what_a_slow_one_would_run_last(tmp_path, monkeypatch, logged):
+    """The slow worker runs all of its cases, but its later results do not count, and a crash in them is none. An error on
+    the console when its last case ends may be one of the next case: this last case runs again."""
+    monkeypatch.setattr(schedule, "START_S", 0.0)
+    taken_over = threading.Event()
+
+    def slow(cases: Sequence[str]) -> Iterator[bytes | None]:
+        first = several.batches[0] == list(cases)
+        if len(several.batches) == 3:
+            monkeypatch.setattr(schedule, "START_S", inf)  # nothing else is taken over
+            taken_over.set()
+        for number, line in enumerate(lines(cases, dies_in=cases[-1] if first else "")):
+            yield line
+            if first and number == 2:
+                assert taken_over.wait(PATIENCE_S)
+            own = len(cases) - len(several.batches[2]) if taken_over.is_set() else 0
+            if first and logged and number == 2 * own - 1:
+                several.actors[0].shown = ["BUG: of a case"]
+
+    several = Together(2, slow)
+    recorded = supervised(tmp_path, several, 2)
+    begun, _, taken, *again = several.batches
+    assert again == ([[begun[-len(taken) - 1]]] if logged else [])
+    assert begun[-len(taken) :] == taken
+    assert len(taken) > 1
+    workers = {line["case"]: line["worker"] for line in recorded.results}
+    assert len(workers) == len(recorded.results) == COUNT
+    assert {workers[case] for case in taken}.isdisjoint({workers[begun[0]]})
+    assert {line["verdict"] for line in recorded.results} == {"PASS", "FAIL"}
+
+
+def test_the_process_of_a_host_gives_no_case_to_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(schedule, "START_S", 0.0)
+    several = Together(2)
+    stage = Stage(laid(tmp_path, {}))
+    stage.supervise(several, several, suite=SUITE, durations=LONG, boot_id=lambda: "boot")
+    assert len(several.batches) == 2
 
 
 def on_devices(folder: Path, devices_found: dict[str, str], **differing: object) -> Recorded:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
 from conformance.errors import UserError
@@ -50,7 +50,7 @@ class Session:
         self,
         worker: Worker,
         number: int,
-        batch: Collection[str],
+        batch: Iterable[str],
         recording: Recording | Repetition,
         crew: Crew,
         claimed: ClaimedTime | None = None,
@@ -59,7 +59,7 @@ class Session:
         created before the start of the worker, which runs on this machine."""
         self._worker = worker
         self._number = number
-        self._batch = frozenset(batch)
+        self._batch = set(batch)
         self._recording = recording
         self._crew = crew
         self._claimed = claimed
@@ -69,6 +69,8 @@ class Session:
         self._latest = ""  # the case that was begun last, and the time when it began
         self._begun = 0.0
         self._last_progress: ProgressRecord | None = None  # the last progress of the case in flight
+        self._first_begun = 0.0  # when the worker has begun a case for the first time
+        self._has_given_up = False  # whether other workers run some of its cases
         self._has_begun = False  # whether the worker has begun a case
         self._results = 0  # the lines with results since then
         self._seen: set[str] = set()
@@ -85,12 +87,35 @@ class Session:
         has passed. Raises UserError if a record cannot be written, or if a worker runs on a different stack than the
         run and the recording has received no header before."""
         try:
-            self._listen(until)
+            self._listen(lambda: until() or self._is_shortened_and_done())
         finally:
             self._recording.slow.end(self._latest)
         with self._crew.changed:
-            if not self._crew.stopped:
+            # The errors on the console may be those of a case that this worker has given up. Its last case runs again.
+            if not self._crew.stopped and not self._is_shortened_and_done():
                 self._decide_suspect(explained=())
+
+    @property
+    def waiting(self) -> set[str]:
+        """The cases that the worker has not begun."""
+        return self._batch - self._seen
+
+    @property
+    def begun(self) -> set[str]:
+        return self._seen
+
+    @property
+    def spent_s(self) -> float:
+        """The time since the worker has begun its first case, in seconds; 0 before."""
+        return time.monotonic() - self._first_begun if self._seen else 0.0
+
+    def give_up(self, cases: Iterable[str]) -> None:
+        """Lets other workers run these waiting cases. The worker ends before it has run them."""
+        self._batch.difference_update(cases)
+        self._has_given_up = True
+
+    def _is_shortened_and_done(self) -> bool:
+        return self._has_given_up and not self._in_flight and not self.waiting
 
     def _listen(self, until: Callable[[], bool]) -> None:
         run = self._recording.run
@@ -263,6 +288,7 @@ class Session:
             self._logged.update(self._worker.alarms())  # before the first case
         self._store_duration()
         self._latest, self._begun = case, time.monotonic()
+        self._first_begun = self._first_begun or self._begun
         self._recording.slow.begin(case)
         self._in_flight = case
         self._last_progress = None
@@ -317,7 +343,7 @@ class Session:
 
     def _ended(self, end: WorkerEnd) -> None:
         self.end_reason = self.end_reason or end.what
-        if self._latest and not self._in_flight:
+        if self._latest and not self._in_flight and not self._has_given_up:
             if alarms := self._unlogged_alarms():
                 self._recording.suspect(f"after {self._latest}, {_unlogged(alarms)}")
             elif end.kind is FaultKind.KERNEL_DIED and not end.external:

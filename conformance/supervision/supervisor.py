@@ -16,6 +16,8 @@ from conformance.supervision.schedule import Schedule
 from conformance.supervision.session import Session
 from conformance.supervision.worker import Crew, Start
 
+_LOOK_S = 1.0  # how often a free worker looks whether another has too many cases
+
 
 class Supervisor:
     """One run: its records, and the distribution of its cases to workers."""
@@ -27,6 +29,7 @@ class Supervisor:
         self._end_reason = ""
         self._crew = Crew()  # the lock of `changed` guards the attributes below and the recording
         self._schedule = Schedule((), 1, {})
+        self._sessions: dict[Session, list[str]] = {}  # with the cases of their workers
         self._started = 0
         self._busy = 0
         self._refused = False  # a worker has reported that it cannot run any case
@@ -104,18 +107,33 @@ class Supervisor:
                 return
 
     def _next_batch(self) -> list[str]:
-        """Returns the cases for the next worker. Waits while other workers run, because their cases may be put back."""
+        """Returns the cases for the next worker. Waits while other workers run, because their cases may be put back, or
+        may take so long that this worker runs some of them."""
         with self._crew.changed:
             while not self._crew.stopped:
-                if batch := self._schedule.take():
+                if batch := self._schedule.take() or self._taken_over():
                     self._busy += 1
                     return batch
                 if not self._busy:
                     break
-                self._crew.changed.wait()
+                self._crew.changed.wait(_LOOK_S)
         return []
 
-    def _run_batch(self, start: Start, batch: Sequence[str]) -> bool:
+    def _taken_over(self) -> list[str]:
+        """Returns cases that another guest would run last: the durations of a busy machine, of another stack or of new
+        cases are only guessed. A host's process is not ended before its last case."""
+        if self._recording.boot_id:
+            return []
+        for session, batch in self._sessions.items():
+            begun_s = self._schedule.total(session.begun)
+            pace = session.spent_s / begun_s if begun_s else 0.0
+            if cases := self._schedule.second_half(session.waiting, pace):
+                session.give_up(cases)
+                batch[:] = [case for case in batch if case not in cases]
+                return cases
+        return []
+
+    def _run_batch(self, start: Start, batch: list[str]) -> bool:
         """Runs one worker. Returns whether another worker should be started."""
         if len(batch) == 1 and self._recording.cases[batch[0]].alone:
             self._recording.listener.say(
@@ -123,7 +141,7 @@ class Supervisor:
             )
         claimed = ClaimedTime()
         try:
-            worker = start(batch)
+            worker = start([*batch])
         except UserError as error:
             return self._not_started(error)
         with self._crew.changed:
@@ -131,19 +149,20 @@ class Supervisor:
                 worker.close()
                 return False
             self._started += 1
-            number = self._recording.worker_started(worker.derived)
-        session = Session(
-            worker,
-            number,
-            batch,
-            self._recording,
-            self._crew,
-            claimed if worker.on_this_machine else None,
-        )
+            session = Session(
+                worker,
+                self._recording.worker_started(worker.derived),
+                batch,
+                self._recording,
+                self._crew,
+                claimed if worker.on_this_machine else None,
+            )
+            self._sessions[session] = batch
         with self._crew.employing(worker):
             session.listen()
         stuck = worker.stuck_reason()
         with self._crew.changed:
+            del self._sessions[session]
             self._refused |= session.refused
             if not self._crew.stopped:
                 self._end_reason = (
