@@ -203,17 +203,21 @@ def _text(record: ConfirmationRecord) -> str:
     if not record["confirmed"]:
         seen, alone = record.get("in_run") or _UNKNOWN, alone or _UNKNOWN
         text = f"not confirmed: {seen['verdict']} in the run, but {alone['verdict']} in isolation ({alone['reason']})"
-        if after is None:
-            return f"{text}; no search was made for the cases after which it occurs"
         if after:
             if len(after) > _MOST:
                 more = f" and {len(after) - _MOST} more"
             else:
                 more = ""
             return f"{text}; it occurs again after {', '.join(after[:_MOST])}{more}"
-        return f"{text}; it did not occur again" + (
-            f" in {times['of']} repetitions" if times else ""
-        )
+        if times:
+            text = f"{text}; it did not occur again in {times['of']} repetitions"
+        elif after is not None:
+            text = f"{text}; it did not occur again"
+        if after is None:
+            return f"{text}; no search was made for the cases after which it occurs"
+        if untried := record.get("untried"):
+            return f"{text}; the search for the cases after which it occurs had no time for {untried:,} of the cases before it"
+        return text
     if times:
         return f"{_CONFIRMED}, and unsteady: seen in {times['seen']} of {times['of']} repetitions in isolation"
     if alone:

@@ -3,18 +3,23 @@ it depends on are found, or it is reported as not confirmed."""
 
 import itertools
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 
 import pytest
 
 import samples
-from actors import HEADER, Actor, killed
+from actors import HEADER, Actor, Stage, killed
 from conformance.errors import UserError
 from conformance.results.records import encode
+from conformance.run_options import RunOptions
 from conformance.supervision import Worker, WorkerEnd, confirmation
 from conformance.tables.suite import VERSION
 from repeated import IDS, POINT, SUITE, Device, Run, after, always, counts, lines, tried
+from reports.repetitions import Repetitions
 from samples import (
     footer_of,
+    laid,
+    observed_result,
     result,
 )
 
@@ -150,6 +155,59 @@ def test_a_search_uses_a_bounded_number_of_workers(tmp_path, monkeypatch):
     # one repetition in isolation, and the last halving may try both halves
     assert len(run.again) <= 1 + 3 + 1
     assert IDS[0] in record["after"]
+
+
+@pytest.mark.parametrize("most_s", [-1.0, 40.0])
+def test_a_search_that_has_no_more_time_says_what_it_left_out(tmp_path, monkeypatch, most_s):
+    """Each look at the clock takes a second, and each line of a worker is followed by a look."""
+    monkeypatch.setattr(confirmation, "MOST_S", most_s)
+    clock = SimpleNamespace(monotonic=itertools.count(0.0).__next__)
+    monkeypatch.setattr(confirmation, "time", clock)
+    run = Run(tmp_path, after(11, 0))
+    (record,) = run().confirmations
+    if most_s < 0:
+        assert (record["after"], record["untried"]) == ([], 11)
+        assert record["repetitions"] == {"seen": 0, "of": 3}
+        text = Repetitions([record]).text_of(IDS[11])
+        assert "had no time for 11 of the cases before it" in text
+    else:
+        assert len(record["after"]) > 1
+        assert record["after"][0] == IDS[0]
+        assert "untried" not in record
+
+
+@pytest.mark.parametrize("again", [5, 9])
+def test_a_race_is_repeated_and_not_searched(tmp_path, again):
+    """Chance decides whether requests that are in flight show the violation, and not the cases before."""
+    ends = iter(["FAIL", *["PASS"] * (again - 1), "FAIL"])
+
+    def lines_of(cases: Sequence[str]) -> Iterator[bytes]:
+        yield HEADER
+        for id_ in cases:
+            verdict = next(ends) if id_ == IDS[4] else "PASS"
+            line = observed_result(SUITE.cases[IDS.index(id_)], verdict)
+            yield encode({"type": "start", "case": id_})
+            yield encode({**line, "observed": {**line["observed"], "overlapped": True}})
+
+    stage = Stage(laid(tmp_path, {}))
+    starter = lambda cases: Actor(lines_of(cases))  # noqa: E731
+    recorded = stage.supervise(
+        starter, suite=SUITE, again=[starter], options=RunOptions(confirm="all")
+    )
+    (record,) = recorded.confirmations
+    assert "after" not in record
+    seen = again == 5
+    assert (record["confirmed"], record["repetitions"]) == (
+        seen,
+        {"seen": int(seen), "of": 5 if seen else 8},
+    )
+
+
+def test_a_hang_is_not_searched_if_one_takes_longer_than_a_search_may(tmp_path):
+    ends = iter(["HANG"])
+    run = Run(tmp_path, lambda case, before: next(ends, "PASS") if case == IDS[4] else "PASS")
+    (record,) = run().confirmations
+    assert "after" not in record
 
 
 def test_earlier_cases_are_searched_for_only_a_few_violations(tmp_path, monkeypatch):

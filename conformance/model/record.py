@@ -423,7 +423,8 @@ class Repetitions(TypedDict):
 class ConfirmationRecord(TypedDict):
     """The result of repeating a violation without the cases that ran before it. `point` is absent if the whole case was
     repeated. If the isolated case has a different violation or none, both occurrences are recorded. `after` has the
-    cases after which the violation occurs again. `after` is absent if there was no search for these cases."""
+    cases after which the violation occurs again. `after` is absent if there was no search for these cases. `untried` is
+    how many earlier cases a search without result has left out because of its time."""
 
     type: Literal["confirmation"]
     case: str
@@ -434,6 +435,7 @@ class ConfirmationRecord(TypedDict):
     alone: NotRequired[Occurrence]
     repetitions: NotRequired[Repetitions]
     after: NotRequired[list[str]]
+    untried: NotRequired[int]
 
 
 class ObservedRecord(TypedDict):

@@ -6,15 +6,19 @@ violations are repeated together in one worker, in the reverse order of the run:
 caused does not occur before this case. If a violation does not occur in this worker, it is then repeated in isolation.
 If a violation kills the worker, the violations after it are repeated together in the next worker. For a violation that
 does not occur in isolation, the suite searches, by halving, for a short list of the earlier cases of its worker after
-which it occurs; without a list, it is repeated twice more. Verdicts do not change.
+which it occurs; without a list, it is repeated twice more. Chance decides about a race, so a race is not searched but
+repeated more often. Verdicts do not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from math import inf
 
 from conformance.defects import Cause
 from conformance.errors import UserError
+from conformance.judging.steps import was_in_flight
 from conformance.model.record import ConfirmationRecord, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.new_records import occurrence
@@ -27,8 +31,11 @@ from conformance.sweeps.outcome import Points
 # The maximum number of violations whose preceding cases are searched, and of workers for each of these searches.
 MOST_SEARCHED = 5
 MOST_WORKERS = 16
-# How often a violation is repeated in isolation before it counts as not confirmed.
+# The time after which a search ends, and after which a race is no longer repeated, in seconds.
+MOST_S = 40.0
+# How often a violation is repeated in isolation before it counts as not confirmed; how often a race is.
 REPETITIONS = 3
+REPETITIONS_OF_A_RACE = 8
 # The maximum number of violations that are repeated together in one worker.
 MOST_TOGETHER = 100
 _REPORT_EVERY = 25
@@ -142,21 +149,38 @@ class Confirmation:
         if alone["verdict"] != violation.seen["verdict"]:
             about |= {"in_run": violation.seen, "alone": occurrence(alone)}
         if not about["confirmed"]:
-            if self._may_search(violation):
-                about["after"] = self._preceding_cases(violation, start)
+            until = time.monotonic() + MOST_S
+            is_race = self._is_race(violation)
+            if not is_race and self._may_search(violation):
+                about["after"], untried = self._preceding_cases(violation, start, until)
+                if untried and not about["after"]:
+                    about["untried"] = untried
             if not about.get("after"):
-                self._repeat_more(about, violation, start)
+                self._repeat_more(about, violation, start, until if is_race else -inf)
         return about
 
-    def _repeat_more(self, about: ConfirmationRecord, violation: Violation, start: Start) -> None:
-        """Repeats a violation a few more times in isolation. If the violation then occurs, it counts as confirmed."""
-        more = [
-            confirmation
-            for _ in range(REPETITIONS - 1)
-            if (confirmation := self._last_repeated(start, [violation.name]))
-        ]
-        seen = [confirmation for confirmation in more if confirmation["verdict"] in VIOLATIONS]
-        about["repetitions"] = {"seen": len(seen), "of": 1 + len(more)}
+    def _is_race(self, violation: Violation) -> bool:
+        case = self._recording.run.suite.find(violation.case)
+        is_tried_often = case is not None and case.sweep is not None and case.sweep.tries
+        return is_tried_often or was_in_flight(violation.seen.get("observed", {}))
+
+    def _repeat_more(
+        self, about: ConfirmationRecord, violation: Violation, start: Start, until: float
+    ) -> None:
+        """Repeats a violation more often in isolation: up to REPETITIONS times, and before the time `until`, which is
+        that of a race, also until it occurs. If it occurs, it counts as confirmed."""
+        repeated = 1
+        seen: list[ResultRecord] = []
+        while repeated < REPETITIONS or (
+            repeated < REPETITIONS_OF_A_RACE and not seen and time.monotonic() < until
+        ):
+            confirmation = self._last_repeated(start, [violation.name])
+            if confirmation is None:
+                break
+            repeated += 1
+            if confirmation["verdict"] in VIOLATIONS:
+                seen.append(confirmation)
+        about["repetitions"] = {"seen": len(seen), "of": repeated}
         if seen:
             about |= {"confirmed": True, "alone": occurrence(seen[0])}
 
@@ -174,56 +198,79 @@ class Confirmation:
 
     def _may_search(self, violation: Violation) -> bool:
         """Returns whether earlier cases are searched. The points of a model alone take longer than all other cases of a
-        worker, so that a search would take minutes."""
+        worker, and a hang its deadline, so that a search would take minutes."""
         case = self._recording.run.suite.find(violation.case)
         if case is not None and case.array is not None:
+            return False
+        if violation.seen["verdict"] == Verdict.HANG and self._recording.run.deadline > MOST_S:
             return False
         with self._crew.changed:
             self._searched += 1
             return self._searched <= MOST_SEARCHED
 
-    def _preceding_cases(self, violation: Violation, start: Start) -> list[str]:
-        """Returns a short list of cases after which the violation occurs again; empty if no such list was found."""
+    def _preceding_cases(
+        self, violation: Violation, start: Start, until: float
+    ) -> tuple[list[str], int]:
+        """Returns a short list of cases after which the violation occurs again, empty if no such list was found by the
+        time `until`; and how many of the earlier cases were not tried because of the time."""
         workers = MOST_WORKERS
 
-        def occurs(before: Sequence[str]) -> bool:
+        def occurs(before: Sequence[str]) -> bool | None:
+            """Returns None if the time was over before the violation could occur."""
             nonlocal workers
             workers -= 1
-            again = self._last_repeated(start, [*before, violation.case])
-            return (
-                again is not None
-                and _verdict_at(again, violation.point) == violation.seen["verdict"]
-            )
+            again = self._last_repeated(start, [*before, violation.case], until)
+            if again is None:
+                return None if time.monotonic() >= until else False
+            return _verdict_at(again, violation.point) == violation.seen["verdict"]
 
         if violation.point and occurs(()):
-            return [violation.case]  # the sweep's points before this point
-        needed = list(violation.before)
-        if not needed or not occurs(needed):
-            return []
+            return [violation.case], 0  # the sweep's points before this point
+        # The halves take as long again as all of the cases.
+        needed = list(self._latest(violation.before, (until - time.monotonic()) / 2))[::-1]
+        untried = len(violation.before) - len(needed)
+        if not needed:
+            return [], untried
+        if not (found := occurs(needed)):
+            return [], untried if found is False else len(violation.before)
         while len(needed) > 1 and workers > 1:
             middle = len(needed) // 2
             half = next((half for half in (needed[middle:], needed[:middle]) if occurs(half)), None)
             if half is None:
                 break  # the violation needs cases of both halves
             needed = half
-        return needed
+        return needed, untried
 
-    def _last_repeated(self, start: Start, names: Sequence[str]) -> ResultRecord | None:
-        """Runs these cases in one worker. Returns the result of the last case, or None if the worker did not run it."""
-        return self._repeated(start, names).get(names[-1])
+    def _latest(self, cases: Sequence[str], seconds: float) -> Iterator[str]:
+        """Yields the last of these cases, in reverse order, as many as take this time together."""
+        for case in reversed(cases):
+            seconds -= self._recording.took.get(case, 0.0)
+            if seconds < 0:
+                return
+            yield case
 
-    def _repeated(self, start: Start, names: Sequence[str]) -> dict[str, ResultRecord]:
-        """Returns the results of these cases in one worker. If no case finishes, starts up to TRIES workers."""
+    def _last_repeated(
+        self, start: Start, names: Sequence[str], until: float = inf
+    ) -> ResultRecord | None:
+        """Runs these cases in one worker. Returns the result of the last case, or None if the worker did not run it, or
+        not before the time `until`."""
+        return self._repeated(start, names, until).get(names[-1])
+
+    def _repeated(
+        self, start: Start, names: Sequence[str], until: float = inf
+    ) -> dict[str, ResultRecord]:
+        """Returns the results of these cases in one worker, or of those that it had run at the time `until`. If no case
+        finishes, starts up to TRIES workers."""
         suite = self._recording.run.suite
         cases = {name: case for name in names if (case := suite.find(name))}
         repetition = Repetition(cases, self._recording)
         for _ in range(TRIES):
-            if self._crew.stopped:
+            if self._crew.stopped or time.monotonic() >= until:
                 return {}
             worker = start(names)
             with self._crew.employing(worker):
                 Session(worker, NO_WORKER, names, repetition, self._crew).listen(
-                    until=repetition.is_complete,
+                    until=lambda: repetition.is_complete() or time.monotonic() >= until,
                 )
             if reason := worker.stuck_reason():
                 raise UserError(f"the device is suspect: {reason}", status=3)
