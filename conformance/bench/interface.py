@@ -71,11 +71,10 @@ class ModifiableQueue(Queue, Protocol):
 
 class NotifyingQueue(Queue, Protocol):
     """A queue pair whose completion queue has a completion channel. After `request_event`, the next completion puts an
-    event into the channel. `took_event` waits for the event (`deadline_s` seconds, by default the deadline of a
-    completion), and then receives and acknowledges the event."""
+    event into the channel. `took_event` waits for the event, and then receives and acknowledges the event."""
 
     def request_event(self, solicited_only: int) -> None: ...
-    def took_event(self, deadline_s: float | None) -> bool: ...
+    def took_event(self, deadline_s: float) -> bool: ...
 
 
 class ListQueue(Queue, Protocol):

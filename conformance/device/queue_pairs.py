@@ -261,12 +261,11 @@ class DeviceQueue:
         """Calls ibv_req_notify_cq. Raises PyverbsRDMAError."""
         self.cq.req_notify(bool(solicited_only))
 
-    def took_event(self, deadline_s: float | None) -> bool:
+    def took_event(self, deadline_s: float) -> bool:
         """Receives and acknowledges an event. Returns False if there is no event by the deadline."""
         assert self._channel is not None
-        limit = self.deadline_s if deadline_s is None else deadline_s
-        wait = Wait(limit)
-        while not select.select([self.poster.channel], [], [], min(limit, _TURN_S))[0]:
+        wait = Wait(deadline_s)
+        while not select.select([self.poster.channel], [], [], min(deadline_s, _TURN_S))[0]:
             if wait.over():
                 return False
         self._channel.get_cq_event(self.cq)

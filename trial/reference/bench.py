@@ -137,7 +137,7 @@ class HeldQueue:
     def request_event(self, solicited_only: int) -> None:
         self._device.request_event(self.queue, bool(solicited_only))
 
-    def took_event(self, deadline_s: float | None) -> bool:
+    def took_event(self, deadline_s: float) -> bool:
         """Removes a completion event. Returns False if there is no event. This method does not wait."""
         taken, self.queue.notified = self.queue.notified, False
         return taken
