@@ -68,7 +68,7 @@ _SEEN: Mapping[str, str] = {
 _COUNTED = (Verdict.PASS, *OF_VIOLATIONS, Verdict.BROKEN, *NOT_TESTABLE)
 FINDINGS = ROOT / "docs/findings.md"
 FOUND = (OWN, "mended", "trixie")  # the stacks of the page of findings
-_LONG_S = 0.1  # all shorter cases count as equally long
+_LONG_S = 0.05  # all shorter cases count as equally long
 _START_S = 1.0  # a guest from a template, for a case that needs its own guest, or that crashes the guest of others
 _BLOCK = re.compile(r"(<!-- quoted: (?P<name>[a-z ]+) -->\n).*?(<!-- end of quote -->)", re.DOTALL)
 
@@ -275,22 +275,27 @@ def quoted(text: str, run: Digest) -> str:
 
 
 def durations(run: Digest) -> str:
-    """Returns the text of the file of durations, in seconds, with the long cases of this run."""
+    """Returns the text of the file of durations, in seconds, with the long cases of this run, and with 0 for cases whose
+    row it could only run at another entry."""
     alone = {case.id for case in load_suite().cases if case.alone}
-    took = {}
+    took: dict[str, float] = {}
+    tested, untested = set(), set()
     for result in run.results:
         seconds = (result["duration_us"] or 0) / 1e6  # a case that crashes a kernel has no duration
         if result["case"] in alone or result["verdict"] == "CRASH":
             seconds += _START_S
-        took[result["case"]] = seconds
-    return (
-        json.dumps(
-            {case: round(s, 2) for case, s in took.items() if s >= _LONG_S},
-            indent=0,
-            sort_keys=True,
-        )
-        + "\n"
-    )
+        if seconds >= _LONG_S:
+            took[result["case"]] = round(seconds, 2)
+        if result["verdict"] not in NOT_TESTABLE:
+            tested.add(_row_of(result["case"]))
+        elif result["case"].endswith(f"@{result['entry']}"):
+            untested.add(result["case"])
+    took |= {case: 0.0 for case in untested if _row_of(case) in tested}
+    return json.dumps(took, indent=0, sort_keys=True) + "\n"
+
+
+def _row_of(case: str) -> str:
+    return case.partition("@")[0]
 
 
 def main() -> None:
