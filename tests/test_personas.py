@@ -181,7 +181,9 @@ def test_a_device_conforms_if_only_the_kernel_core_violates_rules(persona):
 
 @some_by_day
 def test_statuses_are_required_only_if_the_transport_defines_them(persona):
-    status_cases = [case for case in cases() if "STAT-" in " ".join(case.rules)]
+    # Points of a model are judged by other rules, too, where no status is defined.
+    rows = [case for case in cases() if case.verb != "access"]
+    status_cases = [case for case in rows if "STAT-" in " ".join(case.rules)]
     passed = [case for case in status_cases if case.id in clean(persona.name).passed]
     if persona.name in IWARP:
         assert passed == []
