@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from conformance.older_python import zip
 from conformance.supervision.durations import Durations
 from conformance.supervision.schedule import START_S, Schedule, needs_its_own_worker
-from conformance.tables.suite import Selection
+from conformance.tables.suite import Selection, load_suite
+from conformance.tables.tiers import of_tier, shipped_durations
 from samples import numbered, suite, table
 
 COUNT = 12
@@ -98,6 +99,19 @@ def test_with_unknown_durations_the_batches_become_smaller():
     lengths = [len(batch) for batch in batches(schedule)]
     assert len(lengths) > 2
     assert sum(lengths) == COUNT
+
+
+def test_if_no_duration_is_known_guests_get_shares_by_the_recorded_run():
+    cases = of_tier(load_suite().cases, "default")
+    schedule = Schedule(cases, 2, {}, takes_over=True)
+    schedule.take()  # the cases with fork protection
+    first, second = schedule.take(), schedule.take()
+    assert len(first) + len(second) == sum(
+        not case.alone and not case.needs_kept_memory for case in cases
+    )
+    recorded = shipped_durations()
+    assert schedule.total([max(recorded, key=recorded.__getitem__)]) == max(recorded.values())
+    assert schedule.total(first) < 2 * schedule.total(second) < 4 * schedule.total(first)
 
 
 def test_short_cases_are_one_batch():

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from conformance.model.case import Case
+from conformance.tables.tiers import EXHAUSTIVE, OTHER_S, shipped_durations
 
 # The time to start a worker, in seconds. A batch of cases should take longer than the start.
 START_S = 3.0
-# The duration of one call under software emulation, in seconds, for cases that have never been run.
+# The duration of one call under software emulation, in seconds, for cases of which no run is known.
 _CALL_S = 0.01
 # If at least this share of the durations is known, the first batches, one for each worker, contain all ordinary cases.
 _WELL_KNOWN = 0.9
@@ -15,8 +16,13 @@ _FIRST_SHARE = 0.5
 
 
 def expected_s(case: Case, durations: Mapping[str, float]) -> float:
-    """Returns the duration of a case in seconds: the known duration, else an estimate from the case's cost."""
-    return durations.get(case.id, _CALL_S * case.cost)
+    """Returns the duration of a case in seconds: the known duration, else that of the recorded run, else an estimate from
+    the case's cost."""
+    if case.id in durations:
+        return durations[case.id]
+    if case.tier == EXHAUSTIVE:
+        return _CALL_S * case.cost
+    return shipped_durations().get(case.id) or OTHER_S
 
 
 def needs_its_own_worker(case: Case, durations: Mapping[str, float]) -> bool:
@@ -26,8 +32,15 @@ def needs_its_own_worker(case: Case, durations: Mapping[str, float]) -> bool:
 
 
 class Schedule:
-    def __init__(self, cases: Sequence[Case], workers: int, durations: Mapping[str, float]) -> None:
-        """`cases` are in the order of the run. `durations` are the known durations in seconds, by case id."""
+    def __init__(
+        self,
+        cases: Sequence[Case],
+        workers: int,
+        durations: Mapping[str, float],
+        takes_over: bool = False,
+    ) -> None:
+        """`cases` are in the order of the run. `durations` are the known durations in seconds, by case id. `takes_over`
+        is whether a free worker can take cases from another."""
         self._order = {case.id: number for number, case in enumerate(cases)}
         self._cases = {case.id: case for case in cases}
         self._seconds = {case.id: expected_s(case, durations) for case in cases}
@@ -42,7 +55,8 @@ class Schedule:
         self._first_batches = workers
         ordinary = self._ordinary()
         timed_cases = sum(case in durations for case in ordinary)
-        self._well_known = workers == 1 or timed_cases >= _WELL_KNOWN * len(ordinary)
+        is_known = timed_cases >= _WELL_KNOWN * len(ordinary)
+        self._well_known = workers == 1 or takes_over or is_known
         if self._well_known:
             share = 1.0
         else:

@@ -50,7 +50,8 @@ class Supervisor:
         durations = recording.run.durations
         recording.listener.expect(expected_durations(recording.remaining, durations))
         recording.carry_on()
-        self._schedule = Schedule(recording.remaining, len(starts), durations)
+        takes_over = not recording.boot_id
+        self._schedule = Schedule(recording.remaining, len(starts), durations, takes_over)
         try:
             self._crew.run(self._serve, starts)
         except Exception as error:
