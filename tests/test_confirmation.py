@@ -56,6 +56,16 @@ def test_a_cause_of_which_a_drawn_violation_does_not_occur_again_is_repeated_who
     assert (confirmed, not_confirmed, not_tried) == (7, 1, 0)
 
 
+def test_a_hang_is_repeated_first_beside_the_others(tmp_path):
+    ends = {2: "FAIL", 3: "FAIL", 4: "FAIL", 7: "FAIL", 9: "HANG"}
+    run = Run(tmp_path, lambda case, before: ends.get(IDS.index(case), "PASS"))
+    again = [run.start_again] * 2
+    run.supervise(run.start, suite=SUITE, again=again, options=run.options)
+    repeated = [sorted(map(IDS.index, cases)) for cases in run.again]
+    assert [9] in repeated[:2]
+    assert sorted(map(len, repeated)) == [1, 1, 1, 2]
+
+
 def test_every_hang_is_repeated(tmp_path):
     run = Run(
         tmp_path / "run",

@@ -73,7 +73,11 @@ class Confirmation:
 
     def _repeat(self, violations: Sequence[Violation], starts: Sequence[Start]) -> None:
         alone, like = _divided(violations)
-        self._waiting = [*_batches(like, len(starts)), *((violation,) for violation in alone)]
+        hung = [violation for violation in alone if violation.seen["verdict"] == Verdict.HANG]
+        # A hang takes the time of many violations, and other workers need the processor meanwhile.
+        batches = _batches(like, len(starts) + bool(hung and starts[1:]))
+        others = [violation for violation in alone if violation not in hung]
+        self._waiting = [*_singly(hung), *batches, *_singly(others)]
         self._crew.run(self._serve, starts)
 
     def _serve(self, start: Start) -> None:
@@ -290,6 +294,10 @@ def _divided(violations: Sequence[Violation]) -> tuple[list[Violation], list[Vio
         else:
             like.append(violation)
     return alone, like
+
+
+def _singly(violations: Sequence[Violation]) -> list[Sequence[Violation]]:
+    return [(violation,) for violation in violations]
 
 
 def _batches(like: Sequence[Violation], workers: int) -> list[Sequence[Violation]]:
