@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -25,6 +26,7 @@ from fixtures.guest.qemu import Machine
 from fixtures.guest.qmp import QmpError
 from fixtures.guest.request import Request
 from fixtures.guest.template import FILES, Templates
+from fixtures.targets import guests
 from kinds import Patch
 from patience import PATIENCE_S
 from samples import flip, laid
@@ -365,3 +367,21 @@ def test_a_run_continues_without_templates_and_reports_it_once(freezer, monkeypa
     monkeypatch.setenv("RDMA_CTS_TEMPLATES", "on")
     with pytest.raises(UserError, match="RDMA_CTS_TEMPLATES is 'on'"):
         Templates(freezer.folder, said.append)
+
+
+@pytest.mark.parametrize("run_size, how", [(40, "late"), (41, "")])
+def test_a_run_of_many_cases_makes_no_template_for_a_batch_of_few(monkeypatch, run_size, how):
+    """A build under test is either in the template, or loaded by a guest of the image's own template."""
+    started: list[str] = []
+    monkeypatch.setattr(guests, "ingredients_of", lambda image, job, overlay=None: job.command)
+    monkeypatch.setattr(guests.Guests, "_waiting", lambda self, parts, *how: Job((), "".join(how)))
+    monkeypatch.setattr(guests, "LATE", "late")
+    starter = SimpleNamespace(
+        has=lambda ingredients: False, start=lambda command, *_: started.append(command)
+    )
+    several = guests.Guests.__new__(guests.Guests)
+    vars(several).update(_templates=starter, _is_unmodified=True, _run_size=run_size)
+    build = SimpleNamespace(packed=lambda: "build")
+    parts = cast(Any, SimpleNamespace(image=None, overlay=None, exchange=build))
+    several._resume(["reg_mr/a"], REQUEST, parts, Path("console.log"))
+    assert started == [how]
