@@ -129,7 +129,8 @@ def _of_history(arguments: argparse.Namespace) -> int:
     if not history.nights:
         raise UserError(f"{arguments.history} is not a history: it has no night")
     show(history.problems, sys.stderr)
-    page = renderer("history_page").page_of(history)
+    out = None if arguments.out == STANDARD_OUTPUT else arguments.out
+    page = renderer("history_page").page_of(history, out.parent if out else None)
     _write(arguments.out, arguments.history / PAGE, page.encode())
     if history.is_readable:
         return 0

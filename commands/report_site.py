@@ -21,7 +21,7 @@ from conformance.results.rejudge import known_capabilities
 from conformance.tables.suite import Suite
 from reports import causes, site
 from reports.digest import digest
-from reports.history import Cell, History, read_history
+from reports.history import Cell, History, described, read_history
 from reports.history_page import HistoryPage
 from reports.reproducers.findings import Finding, Run, findings_of
 from reports.reproducers.mail import mail_of
@@ -123,6 +123,8 @@ def _papers(
     for finding in findings_of(runs, suite):
         by_id.setdefault(page.known_as(finding.defect), finding)
     for id_, finding in by_id.items():
+        if id_ in papers:
+            papers[id_] = replace(papers[id_], described=described(finding.defect))
         if id_ in papers and finding.defect.severity.advice and not remote:
             papers[id_] = replace(papers[id_], why_not=_PRIVATE)
         elif id_ in papers:

@@ -25,7 +25,6 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from commands.__main__ import main as rdma_cts  # noqa: E402
-from conformance.defects.defect import Defect  # noqa: E402
 from conformance.judging.answering_layer import CORE  # noqa: E402
 from conformance.model.rules import VENDOR, Registry  # noqa: E402
 from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE, Verdict  # noqa: E402
@@ -171,7 +170,7 @@ def _part(run: Digest, rule: str) -> str:
 
 
 def _defects_by_stack(_: Digest) -> Iterator[str]:
-    fingerprints = _fingerprints(_runs()[OWN])
+    of_rxe = _runs()[OWN].violations.defects
     yield "| run | violations | defects | defects in the kernel's core | defects that rxe has too |"
     yield "|---|---:|---:|---:|---:|"
     for name, run in _runs().items():
@@ -179,9 +178,7 @@ def _defects_by_stack(_: Digest) -> Iterator[str]:
         violations = len(
             {record["case"] for records in run.violations.by_rule().values() for record in records},
         )
-        shared = sum(
-            not fingerprints.isdisjoint(defect.fingerprints) for defect in run.violations.defects
-        )
+        shared = sum(defect.is_among(of_rxe) for defect in run.violations.defects)
         yield f"| {name} | {violations} | {len(run.violations.defects)} | {core} | {shared} |"
 
 
@@ -211,15 +208,15 @@ def _seen(_: Digest) -> Iterator[str]:
 def _verdicts_by_architecture(_: Digest) -> Iterator[str]:
     runs = _by_architecture()
     own = {result["case"]: result["verdict"] for result in runs["amd64"].results}
-    fingerprints = _fingerprints(runs["amd64"])
+    of_amd64 = runs["amd64"].violations.defects
     yield f"| `--arch` | {' | '.join(_COUNTED)} | verdicts that differ | defects | with a fingerprint of amd64 |"
     yield f"|---|{'---:|' * (len(_COUNTED) + 3)}"
     for name, run in runs.items():
         verdicts = {result["case"]: result["verdict"] for result in run.results}
         counts = Counter(verdicts.values())
         differ = sum(own.get(case, verdict) != verdict for case, verdict in verdicts.items())
-        defects = [_of(defect) for defect in run.violations.defects]
-        shared = sum(not fingerprints.isdisjoint(defect) for defect in defects)
+        defects = run.violations.defects
+        shared = sum(defect.is_among(of_amd64) for defect in defects)
         cells = *(counts[verdict] for verdict in _COUNTED), differ, len(defects), shared
         yield f"| `{name}` | {' | '.join(map(str, cells))} |"
 
@@ -233,14 +230,6 @@ def _rules_by_architecture(_: Digest) -> Iterator[str]:
         cells = [_SEEN[label] if label else NOT_RUN for label in labels]
         if len(set(cells)) > 1:
             yield f"| {rule} | {texts.short} | {' | '.join(cells)} |"
-
-
-def _of(defect: Defect) -> frozenset[str]:
-    return frozenset(defect.fingerprints)
-
-
-def _fingerprints(run: Digest) -> frozenset[str]:
-    return frozenset().union(*map(_of, run.violations.defects))
 
 
 QUOTES: Mapping[str, Callable[[Digest], Iterable[str]]] = {

@@ -2,7 +2,7 @@
 does not hide in an old fingerprint: another kind of fault, another code, or a larger extent."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,19 +21,12 @@ class Earlier:
     run: Digest
 
     def has(self, defect: Defect) -> bool:
-        return not self._fingerprints.isdisjoint(defect.fingerprints)
+        return defect.is_among(self.run.violations.defects)
 
     def news(self, defect: Defect) -> str:
         """Returns what a defect of both runs shows and did not show in the earlier run, in words."""
-        names = set(defect.fingerprints)
-        same = [
-            other for other in self.run.violations.defects if names.intersection(other.fingerprints)
-        ]
+        same = [other for other in self.run.violations.defects if defect.is_same(other)]
         return news_of(defect, same, self._passed)
-
-    @cached_property
-    def _fingerprints(self) -> set[str]:
-        return fingerprints_of(self.run.violations.defects)
 
     @cached_property
     def _passed(self) -> frozenset[str]:
@@ -45,14 +38,9 @@ class Earlier:
         )
 
 
-def fingerprints_of(defects: Iterable[Defect]) -> set[str]:
-    """Returns all fingerprints of the defects."""
-    return {fingerprint for defect in defects for fingerprint in defect.fingerprints}
-
-
 def news_of(defect: Defect, earlier: Sequence[Defect], passed: frozenset[str]) -> str:
     """Returns what is new about a defect, in words; empty if nothing is. `earlier` are the defects of the earlier run
-    with a fingerprint of this defect, and `passed` the cases that passed in the earlier run."""
+    that are this defect, and `passed` the cases that passed in the earlier run."""
     faults = _faults(defect).difference(*map(_faults, earlier))
     news = sorted(faults)
     if cases := passed.intersection(defect.cases):

@@ -16,7 +16,7 @@ from conformance.older_python import zip
 from conformance.results.conclusions import headline, verdict_on
 from conformance.results.points import points_path
 from conformance.sweeps.outcome import OUTSIDE, Points
-from reports.changed_defects import Earlier, fingerprints_of
+from reports.changed_defects import Earlier
 from reports.digest import Digest
 from reports.environment import called
 from reports.evidence import inside, read_points
@@ -113,13 +113,11 @@ class Comparison:
         - NOT_DECIDED: only in the old run; the new run did not decide every case, or did not confirm the defect
         - GONE: only in the old run; the new run decided every case of the defect"""
         new, old = self.new.violations.open_defects, self.old.violations.open_defects
-        now = fingerprints_of(
-            defect for defect in self.new.violations.defects if not defect.unconfirmed
-        )
+        now = [defect for defect in self.new.violations.defects if not defect.unconfirmed]
         tried = {record["case"] for record in self.old.results}
         unknown = [defect for defect in new if not self.earlier.has(defect)]
         known = [defect for defect in unknown if not tried.isdisjoint(defect.cases)]
-        unseen = [defect for defect in old if now.isdisjoint(defect.fingerprints)]
+        unseen = [defect for defect in old if not defect.is_among(now)]
         decided = [defect for defect in unseen if self._is_decided(defect)]
         by_kind: dict[str, list[Defect]] = {kind: [] for kind in NEW_KINDS}
         for defect in known:
@@ -127,7 +125,10 @@ class Comparison:
         return {
             **by_kind,
             GONE: decided,
-            IN_BOTH: [_as_bad_as(defect, old) for defect in new if self.earlier.has(defect)],
+            IN_BOTH: sorted(
+                (_as_bad_as(defect, old) for defect in new if self.earlier.has(defect)),
+                key=lambda defect: defect.severity.rank,
+            ),
             NOT_DECIDED: [defect for defect in unseen if defect not in decided],
             NOT_TRIED: [defect for defect in unknown if tried.isdisjoint(defect.cases)],
         }
@@ -213,7 +214,7 @@ class Comparison:
         return kind
 
     def _is_decided(self, defect: Defect) -> bool:
-        if not self._unconfirmed_now.isdisjoint(defect.fingerprints):
+        if defect.is_among(self._unconfirmed_now):
             return False
         if any(change.kind == NOT_HIT and change.case in defect.cases for change in self.changes):
             return False
@@ -226,10 +227,8 @@ class Comparison:
         return True
 
     @cached_property
-    def _unconfirmed_now(self) -> set[str]:
-        return fingerprints_of(
-            defect for defect in self.new.violations.defects if defect.unconfirmed
-        )
+    def _unconfirmed_now(self) -> Sequence[Defect]:
+        return [defect for defect in self.new.violations.defects if defect.unconfirmed]
 
     @cached_property
     def _before(self) -> Mapping[str, ResultRecord]:
@@ -269,7 +268,7 @@ def worst_of(kinds: set[str]) -> str:
 def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
     """Returns the defect with at least the severity that the same defect has among `others`."""
     for other in others:
-        if not set(defect.fingerprints).isdisjoint(other.fingerprints):
+        if defect.is_same(other):
             defect = defect.at_least(other.severity)
     return defect
 
@@ -348,9 +347,8 @@ def _races(
     by_defect: dict[str, list[str]] = {}
     for case, race in races.items():
         run, other = (new, old) if race.is_new else (old, new)
-        absent = fingerprints_of(other.violations.defects)
         for defect in run.violations.defects_in(case)[:1]:
-            if absent.isdisjoint(defect.fingerprints):
+            if not defect.is_among(other.violations.defects):
                 by_defect.setdefault(defect.fingerprint, []).append(case)
     for cases in by_defect.values():
         together = prod(races[case].chance for case in cases)

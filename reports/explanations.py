@@ -240,7 +240,9 @@ def of_defect(defect: Defect, run: Digest, in_full: bool) -> Iterator[str]:
     yield f"severity:    {defect.severity.label}"
     yield from _wrapped(f"{defect.severity.meaning} {defect.severity.advice}")
     yield f"answered by: {defect.answering}"
-    yield f"shows in:    {format_count(len(defect.cases), 'case')}, {format_count(defect.points, 'call')}"
+    again = run.violations.repetitions.share(defect)
+    shows = f"{format_count(len(defect.cases), 'case')}, {format_count(defect.points, 'call')}"
+    yield f"shows in:    {shows}{f': {again}' if again else ''}"
     if state := upstream(defect):
         yield f"upstream:    {state}"
     from reports.causes import causes  # imported late: only defects have causes
@@ -260,6 +262,11 @@ def of_defect(defect: Defect, run: Digest, in_full: bool) -> Iterator[str]:
     yield ""
     yield f"The first case: {first.name}"
     yield from (f"  {line}" for line in evidence.of_symptom(run, first, in_full))
+    if defect.confirmed and not run.violations.repetitions.is_confirmed(first):
+        confirmed = defect.confirmed[0]
+        yield ""
+        yield from _wrapped(f"A case that was repeated: {confirmed.name}", "")
+        yield from _wrapped(run.violations.repetitions.text_about(confirmed))
     yield ""
     yield "All cases (of a sweep, its smallest failing points):"
     names = list(dict.fromkeys(symptom.name for symptom in defect.symptoms))

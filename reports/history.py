@@ -18,6 +18,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from conformance.defects import Defect, Severity
 from conformance.defects.owner import Answering
 from conformance.errors import UserError, reading
 from conformance.model.printable import one_line, plain
@@ -40,6 +41,7 @@ NO_OUTCOME = f"its {OUTCOME_FILE} is missing: {ENDED}"
 LOCK, PAGE, MESSAGE = ("lock", "history.html", ".eml")
 CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _MOST_PROBLEMS = 20
+_RANK = {severity.label: severity.rank for severity in Severity}
 _END_BYTES = 1 << 16  # of results, in which their last line begins
 _MOST_SHOWN = 40  # the most characters of a damaged value
 
@@ -138,18 +140,43 @@ class KnownDefect:
     def fingerprint(self) -> str:
         return self.fingerprints[0]
 
+    @property
+    def rank(self) -> int:
+        """The rank of the severity: 0 for the worst severity; unknown severities come last."""
+        return _RANK.get(self.severity, len(_RANK))
+
+    def agrees(self, other: KnownDefect) -> bool:
+        """Whether both have a common rule or layer."""
+        layers = (each.answered.partition(" (")[0] for each in (self, other))
+        return not {*self.rules}.isdisjoint(other.rules) or next(layers) == next(layers)
+
+    def names(self, called: Mapping[str, Sequence[KnownDefect]]) -> tuple[str, ...]:
+        """Returns the fingerprints without those with which other defects are `called` that are not this one."""
+        further = [
+            name
+            for name in self.fingerprints[1:]
+            if name not in called or any(map(self.agrees, called[name]))
+        ]
+        return self.fingerprint, *further
+
 
 def first_names_of(defects: Iterable[KnownDefect]) -> Mapping[str, str]:
     """Returns for each fingerprint of the defects the name of its defect: the fingerprint with which the first of them
-    is called. Defects that share a fingerprint are one defect, also if a third one joins them."""
+    is called. Defects that share a fingerprint are one defect, also if a third one joins them; but a fingerprint of an
+    earlier version joins only defects with a common rule or layer."""
+    distinct = {id(defect): defect for defect in defects}.values()
+    called: dict[str, list[KnownDefect]] = {}
+    for defect in distinct:
+        called.setdefault(defect.fingerprint, []).append(defect)
     first_names: dict[str, str] = {}
-    for defect in defects:
-        earlier = [first_names[name] for name in defect.fingerprints if name in first_names]
+    for defect in distinct:
+        names = defect.names(called)
+        earlier = [first_names[name] for name in names if name in first_names]
         first, *joined = dict.fromkeys(earlier) or [defect.fingerprint]
         for name, called_first in first_names.items() if joined else ():
             if called_first in joined:
                 first_names[name] = first
-        first_names.update(dict.fromkeys(defect.fingerprints, first))
+        first_names.update(dict.fromkeys(names, first))
     return first_names
 
 
@@ -170,6 +197,11 @@ def _defect(data: Any, names: Set[str]) -> KnownDefect:
         _text(first["reason"]),
         _text(first["repro"]),
     )
+
+
+def described(defect: Defect) -> KnownDefect:
+    """Returns a defect of a run as its summary describes it."""
+    return _defect(plain(summary.of_defect(defect)), frozenset())
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,17 @@ runs (history.py)."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
+from pathlib import Path
 from urllib.parse import quote
 
-from conformance.defects import Defect, Severity
+from conformance.defects import Defect
 from conformance.errors import UserError
 from conformance.model.verdict import OF_RULES, VIOLATIONS, Verdict
 from conformance.older_python import pairwise, zip
@@ -47,12 +49,6 @@ _TONES: Mapping[str, str] = {
     SEEN: Verdict.FAIL,
     NOT_SEEN: Verdict.PASS,
 }
-_RANK = {severity.label: severity.rank for severity in Severity}
-
-
-def _rank(severity: str) -> int:
-    """Returns the rank of a severity: 0 for the worst severity; unknown severities come last."""
-    return _RANK.get(severity, len(_RANK))
 
 
 @dataclass(frozen=True)
@@ -270,9 +266,9 @@ class HistoryPage:
             if track.was_bad
             for lane, step in track.steps_in(night)
         }
-        news = []
+        news: list[News] = []
         outcomes = {cell.name: cell.outcome for cell in self.cells_of(night)}
-        for defect, track in self.defects:
+        for defect, track in sorted(self.defects, key=lambda pair: pair[0].rank):
             for lane, step in track.steps_in(night):
                 moved = tuple(rule for rule in defect.rules if (rule, lane.name) in rules)
                 kind = outcomes[lane.name].kind_of(defect.fingerprints)
@@ -339,7 +335,7 @@ class HistoryPage:
                 seen[name][night] = {first_names[defect.fingerprint] for defect in facts.defects}
         tracks = [(defect, self._defect(first, seen)) for first, defect in latest.items()]
         tracks.sort(key=lambda pair: pair[1].last_change, reverse=True)
-        return sorted(tracks, key=lambda pair: (not pair[1].is_bad, _rank(pair[0].severity)))
+        return sorted(tracks, key=lambda pair: (not pair[1].is_bad, pair[0].rank))
 
     @cached_property
     def _known(self) -> tuple[Mapping[str, KnownDefect], Mapping[str, str]]:
@@ -351,8 +347,11 @@ class HistoryPage:
         latest: dict[str, KnownDefect] = {}
         for defect in defects:
             first = first_names[defect.fingerprint]
-            shown = [entry.severity for entry in (latest.get(first), defect) if entry]
-            latest[first] = replace(defect, severity=min(shown, key=_rank))
+            worst = min(latest.get(first, defect), defect, key=lambda known: known.rank)
+            names = tuple(
+                name for name in defect.fingerprints if first_names.get(name, first) == first
+            )
+            latest[first] = replace(defect, fingerprints=names, severity=worst.severity)
         return latest, first_names
 
     def known_as(self, defect: Defect | KnownDefect) -> str:
@@ -425,9 +424,17 @@ def _changes(by_night: Mapping[str, Facts]) -> dict[str, tuple[tuple[str, str, s
     return {after: tuple(changes(by_night[before], by_night[after])) for before, after in pairs}
 
 
-def page_of(history: History) -> str:
+def page_of(history: History, folder: Path | None = None) -> str:
+    """Returns the page in a folder; None for the folder of the history."""
     template = environment().get_template("history.html")
-    return template.render(page=HistoryPage(history), under=_under, report_of=_report_of, **WORDS)
+    report_of = partial(_report_of, root=_root(history.folder, folder or history.folder))
+    return template.render(page=HistoryPage(history), under=_under, report_of=report_of, **WORDS)
+
+
+def _root(history: Path, folder: Path) -> str:
+    """Returns the address of a history, relative to a page in the folder; empty if the page is in the history."""
+    path = os.path.relpath(os.path.realpath(history), os.path.realpath(folder))
+    return "" if path == os.curdir else f"{quote(path)}/"
 
 
 def _under(night: str, name: str) -> str:
@@ -450,8 +457,8 @@ WORDS: Mapping[str, object] = {
 }
 
 
-def _report_of(cell: Cell) -> str:
-    """Returns the address of a cell's report, relative to the page of the history."""
+def _report_of(cell: Cell, root: str) -> str:
+    """Returns the address of a cell's report; `root` is that of the history."""
     if (cell.folder / REPORT).is_file():
-        return f"{cell.night}/{cell.name}/{REPORT}"
+        return f"{root}{cell.night}/{cell.name}/{REPORT}"
     return ""

@@ -58,13 +58,13 @@ class Shown:
 
     @cached_property
     def symptoms(self) -> list[Symptom]:
-        """The first symptom in each of the shown cases."""
-        of_case = {symptom.case: symptom for symptom in reversed(self.defect.symptoms)}
-        return [of_case[case] for case in self.defect.cases[:_MOST_SHOWN]]
+        """A symptom in each of the shown cases."""
+        return self.defect.examples(_MOST_SHOWN)
 
     @property
     def more(self) -> Sequence[str]:
-        return self.defect.cases[_MOST_SHOWN:]
+        shown = {symptom.case for symptom in self.symptoms}
+        return [case for case in self.defect.cases if case not in shown]
 
 
 @dataclass(frozen=True)
@@ -179,13 +179,8 @@ class Page:
         groups: list[list[Shown]] = []
         for number, run in enumerate(self.runs):
             for defect in run.violations.defects:
-                fingerprints = set(defect.fingerprints)
                 group = next(
-                    (
-                        shown
-                        for shown in groups
-                        if not fingerprints.isdisjoint(shown[0].defect.fingerprints)
-                    ),
+                    (shown for shown in groups if defect.is_same(shown[0].defect)),
                     None,
                 )
                 if group is None:
@@ -289,14 +284,11 @@ class Page:
 
     def first_with(self, severity: Severity, run: Digest) -> str:
         """Returns the fingerprint with which the page shows the first open defect of a run with this severity."""
-        names = {
-            name
-            for defect in run.violations.open_defects
-            if defect.severity is severity
-            for name in defect.fingerprints
-        }
+        open_here = [
+            defect for defect in run.violations.open_defects if defect.severity is severity
+        ]
         for by_run in self.defects:
-            if any(not names.isdisjoint(shown.defect.fingerprints) for shown in by_run):
+            if any(shown.defect in open_here for shown in by_run):
                 return by_run[0].defect.fingerprint
         raise ValueError(f"the page shows no defect of the severity {severity}")
 

@@ -113,12 +113,18 @@ def _detail(run: Digest, defect: Defect) -> Iterator[str]:
     record = defect.first.record
     yield f"#### {defect.severity.label}: {escaped(defect.title)}"
     where = f"{code(defect.first.name)}, row {code(evidence.location(record))}"
-    if other_cases := [case for case in defect.cases if case != defect.first.case]:
+    cases = [*(symptom.case for symptom in defect.examples(_MOST_CASES + 1)), *defect.cases]
+    if other_cases := [case for case in dict.fromkeys(cases) if case != defect.first.case]:
         if len(other_cases) > _MOST_CASES:
             more = f" and {len(other_cases) - _MOST_CASES} more"
         else:
             more = ""
         where += f"\nalso {', '.join(map(code, other_cases[:_MOST_CASES]))}{more}"
+    if again := run.violations.repetitions.share(defect):
+        where += f"\n{again}"
+    if defect.confirmed and not run.violations.repetitions.is_confirmed(defect.first):
+        again = run.violations.repetitions.text_about(defect.confirmed[0])
+        where += f"; {code(defect.confirmed[0].case)} {escaped(again)}"
     yield where
     shown = (line for line in evidence.lines(run, record) if not line.startswith("kernel: "))
     yield "\n".join(

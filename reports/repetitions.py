@@ -119,6 +119,19 @@ class Repetitions:
                 defect = defect.at_least(severity_of_fault(self._alone[symptom.name]))
         return defect
 
+    def share(self, defect: Defect) -> str:
+        """Returns how many cases of a defect were confirmed, and how many not repeated; empty for a run that repeated
+        nothing, and for a defect that did not occur again."""
+        if not any(self._figures.values()) or defect.unconfirmed:
+            return ""
+        confirmed = len({symptom.case for symptom in defect.confirmed})
+        counts = {
+            "confirmed": confirmed,
+            "not repeated": len(defect.cases) - confirmed,
+            "not confirmed, and not counted": len({symptom.case for symptom in defect.lost}),
+        }
+        return ", ".join(f"{number:,} {word}" for word, number in counts.items() if number)
+
     def text_of(self, case: str) -> str:
         """Returns whether the violations of a case were confirmed, as a text; empty if the case was not repeated."""
         confirmations = self._of_case.get(case, [])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from urllib.parse import quote
 
@@ -53,12 +53,14 @@ _DIGIT_PX, _MARGIN_PX = (6.6, 12)
 @dataclass(frozen=True)
 class Papers:
     """Further texts for the page of a defect. A missing text is empty. `script` runs at a peer, which `program` needs then.
-    `why_not` is the reason if `program` is missing. `place` is the place of the defect in the sources."""
+    `why_not` is the reason if `program` is missing. `place` is the place of the defect in the sources.
+    `described` is the defect in the run that `program` and `letter` are made of."""
 
     program: str = ""
     script: str = ""
     why_not: str = "the results with the defect were removed"
     letter: str = ""
+    described: KnownDefect | None = None
     place: str = ""
     mends: tuple[Mend, ...] = ()
 
@@ -116,6 +118,17 @@ class Site(HistoryPage):
         for lane in track.lanes:
             standings.setdefault(lane.now, []).append(lane.name)
         return dict(sorted(standings.items(), key=lambda pair: rank_of(pair[0])))
+
+    @cached_property
+    def defects(self) -> list[tuple[KnownDefect, Track]]:
+        """The defects, each as described in the run that its papers are made of."""
+        pairs = []
+        for defect, track in super().defects:
+            if shown := self.papers(track).described:
+                severity, names = defect.severity, defect.fingerprints
+                defect = replace(shown, severity=severity, fingerprints=names)
+            pairs.append((defect, track))
+        return pairs
 
     def papers(self, track: Track) -> Papers:
         return self._papers.get(track.id) or Papers()

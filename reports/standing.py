@@ -108,7 +108,7 @@ def _of_selection(history: History, name: str, cells: Sequence[Cell]) -> Iterato
         return
     night = regressed[-1].outcome.against or (cells[places[-1]].night if places else "")
     good = _facts_in(history, name, night)
-    defects = tuple(_defects(cells, regressed, good))
+    defects = tuple(sorted(_defects(cells, regressed, good), key=lambda entry: entry.defect.rank))
     told = {case for entry in defects for case in entry.defect.cases}
     cases = tuple(_cases(cells, regressed, good, told)) if good else ()
     is_fixed = good and not defects and not cases and _is_complete_after(cells, regressed[-1])

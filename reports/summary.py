@@ -51,7 +51,7 @@ def as_data(run: Digest) -> dict[str, Any]:
             severity.label: number for severity, number in run.violations.severities.items()
         },
         "headline": run.summary.headline,
-        "defects": [_defect(defect) for defect in run.violations.defects],
+        "defects": [of_defect(defect) for defect in run.violations.defects],
         "violations": [_violation(rule, records) for rule, records in violations.items()],
         "confirmation": run.violations.repetitions.as_data(),
         "waivers": dict(run.summary.waivers),
@@ -72,7 +72,7 @@ def _violation(rule: str, records: Sequence[ResultRecord]) -> dict[str, Any]:
     }
 
 
-def _defect(defect: Defect) -> dict[str, Any]:
+def of_defect(defect: Defect) -> dict[str, Any]:
     return {
         "fingerprint": defect.fingerprint,
         "also": list(defect.fingerprints[1:]),

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from conformance.defects import (
+    Answering,
     Defect,
     Severity,
     Symptom,
@@ -26,14 +27,16 @@ from conformance.defects import (
     severity_of,
     symptoms_of,
 )
+from conformance.defects import cause as causes
 from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS
 from conformance.tables.suite import load_suite
 from kinds import REPORTS
 from recorded_reference import record as recorded_run
+from reports import markdown
 from reports.digest import read
-from reports.explanations import defect_of
+from reports.explanations import defect_of, of_defect
 from reports.html import Page
 from reports.summary import as_data
 from trial.catalogue import named
@@ -335,6 +338,46 @@ def test_each_counted_defect_has_one_identity_and_one_row(path):
     assert len(as_data(run)["defects"]) == len(defects)
     for defect in defects:
         assert defect_of(defect.fingerprint, run, "--run") == (defect, run)
+
+
+def test_an_earlier_fingerprint_joins_defects_with_a_common_rule_or_layer(monkeypatch):
+    first, second, *_ = read(RUNS / "forky.jsonl").violations.defects
+    monkeypatch.setitem(causes._EARLIER, first.causes[0].key, (second.fingerprint,))
+    strange = replace(
+        second, symptoms=tuple(replace(each, rules=("WR-01",)) for each in second.symptoms)
+    )
+    strange.__dict__["answering"] = Answering("program")
+    assert not first.is_same(strange)
+    assert not strange.is_same(first)
+    strange.__dict__["answering"] = first.answering
+    assert first.is_same(strange)
+    related = replace(first, causes=second.causes)
+    assert related.is_same(first)
+    assert first.is_among([strange, related])
+
+
+def test_the_shown_cases_of_a_defect_have_a_confirmed_one_and_the_worst():
+    """The worst violation was perhaps not repeated; the share of the repeated cases is told."""
+    run = read(RUNS.parents[1] / "docs/runs/rxe.jsonl.xz")
+    again = run.violations.repetitions
+    for defect in run.violations.defects:
+        examples = defect.examples(3)
+        assert examples[0] is defect.first
+        assert len({symptom.case for symptom in examples}) >= min(3, len(defect.cases))
+        assert any(map(again.is_confirmed, examples))
+    (defect,) = Defect.called("85c569cb8aca", run.violations.defects)
+    number = len(defect.cases)
+    assert again.share(defect) == f"3 confirmed, {number - 3} not repeated"
+    (case,) = Defect.called("b3aacea54369", run.violations.defects)
+    assert again.share(case) == "1 confirmed"
+    shown = " ".join("\n".join(of_defect(defect, run, in_full=False)).split())
+    assert f"{number} cases, {defect.points} calls: 3 confirmed, {number - 3} not" in shown
+    assert f"A case that was repeated: {defect.confirmed[0].name} confirmed: " in shown
+    text = markdown.render([run])
+    assert f"3 confirmed, {number - 3} not repeated; `{defect.confirmed[0].case}` confirmed" in text
+    (page,) = [by for by in Page([run]).defects if by[0].defect is defect]
+    assert [symptom.case for symptom in page[0].symptoms] + [*page[0].more] != [*defect.cases]
+    assert {symptom.case for symptom in page[0].symptoms} | {*page[0].more} == {*defect.cases}
 
 
 def test_a_whole_fingerprint_names_the_defect_that_has_it_first():

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from selenium.webdriver.common.by import By
@@ -22,10 +23,11 @@ from conformance.model.printable import plain
 from conformance.older_python import UTC
 from conformance.results.new_records import footer_record
 from conformance.results.records import Recorded, read_written
+from conformance.tables.suite import ROOT
 from kinds import Folders
 from made_history import RULES, SUITE, run_of, write_run
 from reports import history_page, summary
-from reports.digest import digest
+from reports.digest import digest, read
 from reports.history import (
     BASELINE,
     GOOD,
@@ -307,6 +309,52 @@ def test_each_night_links_to_its_report_unless_the_report_was_removed(short):
         assert f'<a href="{gone.relative_to(short)}">' not in history_page.page_of(history)
     finally:
         gone.with_suffix(".kept").rename(gone)
+
+
+def test_a_page_elsewhere_links_to_the_reports_in_the_history(short, tmp_path, cli):
+    page = tmp_path / "www" / "nights.html"
+    page.parent.mkdir()
+    cli(0, "report", "--history", short, "--out", page)
+    links = re.findall(r'href="([^"#]*report\.html)"', page.read_text())
+    assert links
+    assert all((page.parent / unquote(link)).is_file() for link in links)
+
+
+def test_an_earlier_fingerprint_does_not_join_what_another_stack_has_under_it(tmp_path):
+    """88a9e4949060 was 8258bec575a4 on rxe, and siw has another defect with this fingerprint today."""
+    runs = {name: read(ROOT / f"docs/runs/{name}.jsonl.xz") for name in ("rxe", "siw")}
+    for number, name in enumerate(("siw", "rxe")):
+        cell = keep(tmp_path, number, name, Outcome(GOOD))
+        (cell / "summary.json").write_text(str(summary.render([runs[name]])))
+    lanes = {
+        track.id: (defect.title, [lane.name for lane in track.lanes if lane.seen])
+        for defect, track in HistoryPage(read_history(tmp_path)).defects
+        if track.id in ("88a9e4949060", "8258bec575a4")
+    }
+    assert lanes == {
+        "88a9e4949060": (
+            "UVERBS_METHOD_REG_MR sets neither iova nor length of a region",
+            ["rxe"],
+        ),
+        "8258bec575a4": ("valid requests are refused: RDMA_WRITE", ["siw"]),
+    }
+
+
+def test_the_changes_of_a_night_are_ordered_by_severity(tmp_path):
+    """A defect that one stack still has is no worse than one that no stack has any more."""
+    data = json.loads(str(summary.render([read(ROOT / "docs/runs/rxe.jsonl.xz")])))
+    for number, name, defects in (
+        (0, "forky", data["defects"]),
+        (0, "sid", data["defects"][-20:]),
+        (1, "forky", []),
+        (1, "sid", data["defects"][-20:]),
+    ):
+        cell = keep(tmp_path, number, name, Outcome(GOOD))
+        (cell / "summary.json").write_text(json.dumps({**data, "defects": defects}))
+    (fixed,) = HistoryPage(read_history(tmp_path)).changed_in(name_of(1)).values()
+    ranks = [item.defect.rank for item in fixed if item.defect]
+    assert len(ranks) > 20
+    assert ranks == sorted(ranks)
 
 
 def test_a_stack_that_is_still_regressed_says_by_what(tmp_path):

@@ -128,6 +128,16 @@ def test_a_defect_that_is_two_in_another_run_is_in_both(tmp_path):
     assert page.cases_with(group, 1) == len({*first.cases, *second.cases})
 
 
+def test_an_earlier_fingerprint_joins_no_other_defect_of_another_driver():
+    page = html.Page([read(ROOT / f"docs/runs/{name}.jsonl.xz") for name in ("rxe", "siw")])
+    shown = {
+        by_run[0].defect.fingerprint: [each.number for each in by_run]
+        for by_run in page.defects
+        if "8258bec575a4" in by_run[0].defect.fingerprints
+    }
+    assert shown == {"88a9e4949060": [0], "8258bec575a4": [1]}
+
+
 def test_a_matrix_shows_which_of_three_runs_has_a_defect_and_when(browser, tmp_path):
     case = SUITE.cases[0]
     runs = [

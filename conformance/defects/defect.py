@@ -38,7 +38,8 @@ class Defect:
     symptoms, those that were confirmed, in the order of the run.
 
     `title` says what is wrong, in one line. `lost` are symptoms that did not occur again: nothing about the defect is
-    derived from them, unless `symptoms` are the same because none occurred again. `known` is the worst severity that was
+    derived from them, unless `symptoms` are the same because none occurred again. `confirmed` are those of `symptoms`
+    that occurred again. `known` is the worst severity that was
     observed in a repetition or in a different run.
     """
 
@@ -46,6 +47,7 @@ class Defect:
     symptoms: tuple[Symptom, ...]
     title: str
     lost: tuple[Symptom, ...] = ()
+    confirmed: tuple[Symptom, ...] = ()
     known: Severity | None = None
 
     @property
@@ -68,6 +70,21 @@ class Defect:
         """The fingerprints of all causes of the defect, also those of earlier versions. A run of fewer cases may show
         only some of these causes."""
         return tuple(name for cause in self.causes for name in cause.fingerprints)
+
+    def is_same(self, other: Defect) -> bool:
+        """Whether a defect of another run is this one: both have a common cause; or a fingerprint that one has, and that
+        the other had in an earlier version, with a common rule or layer. Else today's cause with this fingerprint is not
+        the one that had it earlier."""
+        own, others = ({cause.fingerprint for cause in each.causes} for each in (self, other))
+        shared = {*self.fingerprints}.intersection(other.fingerprints)
+        if own & others or shared - own - others:
+            return True
+        agree = self.answering.layer == other.answering.layer or {*self.rules} & {*other.rules}
+        return bool(shared and agree)
+
+    def is_among(self, others: Iterable[Defect]) -> bool:
+        """Whether one of the defects of another run is this one."""
+        return any(map(self.is_same, others))
 
     @staticmethod
     def called(digits: str, defects: Iterable[Defect]) -> list[Defect]:
@@ -109,6 +126,16 @@ class Defect:
         """The best example of the defect: if possible one that counts, then of the worst severity, confirmed,
         of packets if a peer causes it, and of a row."""
         return self.symptoms[0]
+
+    def examples(self, most: int) -> list[Symptom]:
+        """Returns the first symptom and one of each further case, at most so many; one was confirmed, if any was."""
+        of_case = {symptom.case: symptom for symptom in reversed(self.symptoms)}
+        of_case |= {symptom.case: symptom for symptom in reversed(self.confirmed)}
+        examples = [of_case[case] for case in self.cases if case != self.first.case]
+        examples = [self.first, *examples][:most]
+        if self.confirmed and not {*map(id, examples)} & {*map(id, self.confirmed)}:
+            examples = [*examples[: most - 1], self.confirmed[0]]
+        return examples
 
     @cached_property
     def rules(self) -> tuple[str, ...]:
@@ -193,7 +220,8 @@ def defects_of(
         lost = tuple(filter(is_lost, symptoms))
         symptoms = [symptom for symptom in symptoms if symptom not in lost] or symptoms
         title = title_of(causes, symptoms, succeeded, shorts)
-        defects.append(Defect(tuple(causes), tuple(symptoms), title, lost))
+        again = tuple(filter(is_confirmed, symptoms))
+        defects.append(Defect(tuple(causes), tuple(symptoms), title, lost, again))
     return sorted(defects, key=_order)
 
 

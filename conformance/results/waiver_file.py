@@ -398,8 +398,7 @@ def _of_driver(
 
 
 def _is_among(defect: Defect, seen: Sequence[tuple[Run, Defect]]) -> bool:
-    fingerprints = set(defect.fingerprints)
-    return any(fingerprints & set(other.fingerprints) for _, other in seen)
+    return defect.is_among(other for _, other in seen)
 
 
 def _rank(seen: Sequence[tuple[Run, Defect]]) -> tuple[int, int]:
