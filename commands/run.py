@@ -304,7 +304,8 @@ def _reported(
     """Writes the reports, prints the summary, and returns the exit status. Both list first what is new against the
     `earlier` run.
 
-    The exit status does not depend on files that the driver or the library under test could change.
+    The exit status is also 1 if a case has regressed that its waiver does not name. It does not depend on files that
+    the driver or the library under test could change.
 
     Raises UserError with the message `lost` if the connection to the host was lost, or with `changed` if the results
     file was changed.
@@ -325,7 +326,7 @@ def _reported(
             hint=f"{command('run', '--resume', out)} runs the remaining cases",
             status=3,
         )
-    return judged.summary.status
+    return news.status if news else judged.summary.status
 
 
 def _kept(

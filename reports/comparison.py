@@ -1,5 +1,6 @@
 """Compares two runs of the same tables, case by case and point by point. Cases are compared by their effective
-verdicts, because a waived violation is known. Points have only raw verdicts."""
+verdicts, because a waived violation is known, unless the case passed before and its waiver does not name it. Points have
+only raw verdicts."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from math import prod
 from conformance.defects import Defect, cause_of, symptoms_of
 from conformance.errors import UserError
 from conformance.model.fault import FaultKind
-from conformance.model.record import Deviation, ResultRecord
+from conformance.model.record import LISTED, UNLISTED, UNSTEADY, Deviation, ResultRecord
 from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
 from conformance.older_python import zip
 from conformance.results.conclusions import headline, verdict_on
@@ -103,8 +104,8 @@ class Comparison:
 
     @cached_property
     def defects(self) -> Mapping[str, Sequence[Defect]]:
-        """The open defects of both runs by kind. To decide whether a run has a defect, waived defects and defects of
-        the stack count too, and in the old run also unconfirmed defects.
+        """The counted defects of the new run and the open defects of the old run, by kind. To decide whether a run has
+        a defect, waived defects and defects of the stack count too, and in the old run also unconfirmed defects.
 
         - NEW: only in the new run; the old run has a case of the defect
         - NEWLY_WRONG, NEWLY_JUDGED, HIT: like NEW, but its cases changed only in this way
@@ -112,7 +113,7 @@ class Comparison:
         - IN_BOTH: in both runs, with the data of the new run
         - NOT_DECIDED: only in the old run; the new run did not decide every case, or did not confirm the defect
         - GONE: only in the old run; the new run decided every case of the defect"""
-        new, old = self.new.violations.open_defects, self.old.violations.open_defects
+        new, old = self.counted, self.old.violations.open_defects
         now = [defect for defect in self.new.violations.defects if not defect.unconfirmed]
         tried = {record["case"] for record in self.old.results}
         unknown = [defect for defect in new if not self.earlier.has(defect)]
@@ -132,6 +133,26 @@ class Comparison:
             NOT_DECIDED: [defect for defect in unseen if defect not in decided],
             NOT_TRIED: [defect for defect in unknown if tried.isdisjoint(defect.cases)],
         }
+
+    @cached_property
+    def counted(self) -> Sequence[Defect]:
+        """The defects of the new run that are open, or waived and of a case that has become worse nevertheless."""
+        violations = self.new.violations
+        return [
+            defect
+            for defect in violations.defects
+            if defect in violations.open_defects or self._is_worse_though_waived(defect)
+        ]
+
+    def _is_worse_though_waived(self, defect: Defect) -> bool:
+        if not defect.waived or defect.unconfirmed:
+            return False
+        return any(not self._kinds.get(case, set()).isdisjoint(WORSE) for case in defect.cases)
+
+    @property
+    def is_worse_though_waived(self) -> bool:
+        """Whether a waived case has regressed."""
+        return any(change.record["effective"] == Verdict.WAIVED for change in self.of(REGRESSED))
 
     @cached_property
     def changed_defects(self) -> Sequence[tuple[Defect, str]]:
@@ -416,6 +437,12 @@ def _changes(
     case = before["case"]
     of_points = list(_changes_of_points(old, new, before, after))
     kind = kind_of(before["effective"], after["effective"])
+    if is_unlisted(after) and before["verdict"] in _KEPT:
+        kind = REGRESSED
+    if after["effective"] == Verdict.WAIVED and _is_waived_as(before, after):
+        of_points = [
+            replace(point, kind=CHANGED) if point.kind in FAILING else point for point in of_points
+        ]
     if (
         kind == REGRESSED
         and after["effective"] not in _DEATHS
@@ -446,6 +473,21 @@ def _changes(
     yield from of_points
     if not kind and not of_points:
         yield from _changes_of_rules(old, new, before, after)
+
+
+def is_unlisted(record: ResultRecord) -> bool:
+    """Whether a result is waived, and its waiver does not name the case: that it is violated was not known."""
+    return record["effective"] == Verdict.WAIVED and _listed(record) == UNLISTED
+
+
+def _is_waived_as(before: ResultRecord, after: ResultRecord) -> bool:
+    """Whether the waiver of a later result names the case, as one that varies or, after a PASS, in any way."""
+    names = {UNSTEADY, LISTED} if before["effective"] in _KEPT else {UNSTEADY}
+    return _listed(after) in names
+
+
+def _listed(record: ResultRecord) -> str:
+    return (record["waiver"] or {}).get("listed", "")
 
 
 def _changes_of_rules(

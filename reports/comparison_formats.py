@@ -27,6 +27,7 @@ from reports.comparison import (
     WORSE,
     Change,
     Comparison,
+    is_unlisted,
     stacks,
 )
 from reports.junit import clean
@@ -228,6 +229,9 @@ def _format_change(change: Change, comparison: Comparison) -> Iterator[str]:
     rules = " ".join(change.record["rules"])
     yield f"  {arrow}  {rules}  {change.case}{_shown_by(change, comparison)}"
     if change.kind in WORSE or (change.kind == NEW and change.new == "FAIL"):
+        if is_unlisted(change.record):
+            waiver = (change.record["waiver"] or {}).get("for")
+            yield f"      counts, because the waiver of {waiver} does not name this case"
         yield f"      {change.record['reason']}"
         yield f"      {change.record['repro']}"
         if confirmed := comparison.new.violations.repetitions.text_of(change.case):

@@ -58,6 +58,22 @@ class Novelty:
         """The path of the earlier run, as the user gave it."""
         return str(self.comparison.old.path)
 
+    @property
+    def status(self) -> int:
+        """The exit status of the run: 1 also if a waived case has regressed."""
+        status = self.comparison.new.summary.status
+        return 1 if self.comparison.is_worse_though_waived else status
+
+    @property
+    def conclusion(self) -> str:
+        """The conclusion of the run, with its exit status."""
+        words = self.comparison.new.summary.conclusion
+        if self.comparison.is_worse_though_waived:
+            words += (
+                f"; but cases have regressed against {self.name} that their waivers do not name"
+            )
+        return f"{words} (exit status {self.status})"
+
     @cached_property
     def by_kind(self) -> Mapping[str, Sequence[New]]:
         """The new defects by kind, as `compare` divides them, then the defects with new symptoms, then the new defects
@@ -78,11 +94,11 @@ class Novelty:
     @cached_property
     def _apart(self) -> Sequence[Defect]:
         """The defects that the earlier run does not have, and that are waived, of the stack or not confirmed."""
-        violations, earlier = self.comparison.new.violations, self.comparison.earlier
+        comparison = self.comparison
         return [
             defect
-            for defect in violations.defects
-            if defect not in violations.open_defects and not earlier.has(defect)
+            for defect in comparison.new.violations.defects
+            if defect not in comparison.counted and not comparison.earlier.has(defect)
         ]
 
     @cached_property

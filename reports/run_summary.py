@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from conformance.errors import format_count
-from conformance.model.record import ResultRecord, WaiversAccount
+from conformance.model.record import UNLISTED, ResultRecord, WaiversAccount
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.older_python import zip
 from conformance.results.conclusions import (
@@ -208,9 +208,9 @@ class Summary:
 
     @property
     def waiver_lines(self) -> Sequence[str]:
-        """The problems of waivers, the symptoms of waived cases that no waiver covers, and a line about the waivers that
-        do not cover the kernel of the run."""
-        lines = [*self.waivers.get("problems", ()), *self.waivers.get("partly", ())]
+        """The problems of waivers, the symptoms of waived cases that no waiver covers, the waivers that cover cases which
+        they do not list, and a line about the waivers that do not cover the kernel of the run."""
+        lines = [*self.waivers.get("problems", ()), *self.waivers.get("partly", ()), *self._beyond]
         if names := self.waivers.get("out_of_range", ()):
             kernel = self._run.header["env"].get("kernel", "?")
             more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
@@ -220,6 +220,21 @@ class Summary:
                 f"{count} without effect, because kernel {kernel} is not in the range: {listed}{more}"
             )
         return lines
+
+    @property
+    def _beyond(self) -> Iterator[str]:
+        """Yields a line for each waiver of a defect that covers cases which it does not list."""
+        cases: dict[str, list[str]] = {}
+        for record in self._run.results:
+            waiver = record["waiver"] or {}
+            if waiver.get("listed") == UNLISTED and waiver["for"].startswith("defect "):
+                cases.setdefault(waiver["for"].removeprefix("defect "), []).append(record["case"])
+        for fingerprint, unlisted in cases.items():
+            count = format_count(len(unlisted), "case")
+            yield (
+                f"{fingerprint} covers {count} that it does not list, such as {unlisted[0]}: new, if the case passed "
+                "before (run --against OLD, compare)"
+            )
 
     @cached_property
     def at_points(self) -> Mapping[str, int]:

@@ -63,6 +63,8 @@ def summary(
     (`reported`). With `news`, what is new against an earlier run comes first, by call."""
     stream = stream or sys.stdout
     conclusion = f"{run.summary.conclusion} (exit status {run.summary.status})"
+    if news:
+        conclusion = news.conclusion
     if level == QUIET:
         parts = (news.sentence if news else "", run.summary.headline, conclusion)
         return "; ".join(filter(None, parts))
@@ -246,9 +248,9 @@ def _hanging(head: str, text: str, colour: str, stream: TextIO) -> Iterator[str]
 
 def _first(run: Digest, news: Novelty | None) -> Defect | None:
     """Returns the defect that the last lines name: the first new and open defect or, without one, the first open one."""
-    open_defects = run.violations.open_defects
+    counted = news.comparison.counted if news else run.violations.open_defects
     new = [item.defect for item in news.new] if news else []
-    return next((defect for defect in (*new, *open_defects) if defect in open_defects), None)
+    return next((defect for defect in (*new, *counted) if defect in counted), None)
 
 
 def _program(run: Digest, out: Path, first: Defect | None, news: Novelty | None) -> Iterator[str]:

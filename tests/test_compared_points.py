@@ -4,12 +4,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from conformance.model.record import ResultRecord
 from conformance.sweeps.outcome import Outcome
 from patience import calls_of
 from reports.comparison import compare
 from reports.digest import read
-from samples import FLAGS, OUTCOMES, sweep
+from samples import FLAGS, OUTCOMES, changed, sweep
 from test_comparison import SUITE, changes, run
 
 # Outcomes of made-up sweeps; in the last, the device does not offer the call.
@@ -41,6 +43,26 @@ def test_a_sweep_without_its_points_is_compared_by_its_verdict_only(tmp_path, cl
         in said
     )
     assert "no case that both runs tried has regressed (exit status 0)" in said
+
+
+WAIVED_POINTS = {
+    ("", "yes"): 0,
+    ("", "unsteady"): 0,
+    ("", "no"): 1,
+    ("MW_BIND", "yes"): 1,
+    ("MW_BIND", "unsteady"): 0,
+}
+
+
+@pytest.mark.parametrize("before, listed", WAIVED_POINTS)
+def test_a_waived_sweep_may_vary_as_its_waiver_says(before, listed, tmp_path):
+    """Before, the sweep passes or has another violation, which is waived, too."""
+    waived: Any = {"effective": "WAIVED", "waiver": {"for": "defect 0", "listed": listed}}
+    old, new = swept(tmp_path / "old", before), swept(tmp_path / "new", "MW_BIND", "LOCAL_WRITE")
+    if before:
+        old = [changed(record, waived) for record in old]
+    _, status = changes(tmp_path, old, [changed(record, waived) for record in new])
+    assert status == WAIVED_POINTS[before, listed]
 
 
 def test_points_that_are_tries_of_one_combination_are_not_compared(tmp_path):

@@ -23,9 +23,11 @@ from conformance.results.new_records import footer_record
 from conformance.results.waiver_file import KernelRange, Run, read_waivers, waivers_text
 from conformance.results.waivers import Waivers
 from conformance.tables.suite import ROOT, Suite
+from reports.comparison import compare
 from reports.digest import Digest, read
 from reports.html import render as page
 from reports.markdown import render
+from reports.novelty import CHANGED, novelty
 from reports.terminal import summary
 from samples import changed, registry
 
@@ -197,6 +199,78 @@ def test_a_new_waiver_covers_what_was_waived():
     assert waivers_text(runs, "o", ISSUE, EXPIRES, [fingerprint]) == waivers_text(
         [Run("partly", run.header, recorded("forky").results)], "o", ISSUE, EXPIRES, [fingerprint]
     )
+
+
+LISTED_CASES = {
+    "unlisted": (0, 0, "regressed", 1),
+    "listed": (2, 0, "changed", 0),
+    "unsteady": (2, 2, "changed", 0),
+}
+
+
+def waived(waivers: Waivers) -> Digest:
+    """Returns the recorded run with these waivers."""
+    run = recorded("forky")
+    results = [waivers.applied(record, run.header) for record in run.results]
+    footer = footer_record(run.header["planned"], results, registry(), duration_s=1.0)
+    footer["waivers"] = waivers.account(results, run.header)
+    return replace(run, results=tuple(results), footer=footer)
+
+
+@pytest.mark.parametrize("listed, unsteady, kind, status", LISTED_CASES.values(), ids=LISTED_CASES)
+def test_a_case_that_passed_is_new_unless_its_waiver_names_it(
+    listed, unsteady, kind, status, waivers
+):
+    """A row and a sweep of a defect that another case has in both runs."""
+    run = recorded("forky")
+    defect = next(
+        defect
+        for defect in run.violations.defects
+        if any(symptom.deviation for symptom in defect.symptoms[1:]) and len(defect.cases) > 2
+    )
+    row = next(symptom.case for symptom in defect.symptoms[1:] if not symptom.deviation)
+    sweep = next(symptom.case for symptom in defect.symptoms[1:] if symptom.deviation)
+    passed = row, sweep
+    known = [case for case in defect.cases if case not in passed]
+    items = tuple(
+        replace(
+            waiver,
+            cases=(*known, *passed[:listed]),
+            unsteady=passed[:unsteady],
+        )
+        if waiver.defect == defect.fingerprint
+        else waiver
+        for waiver in waivers.defects
+    )
+    new = waived(replace(waivers, defects=items))
+    changes: Any = {"verdict": "PASS", "effective": "PASS", "deviations": []}
+    old = replace(
+        run,
+        results=tuple(
+            changed(record, changes) if record["case"] in passed else record
+            for record in run.results
+        ),
+    )
+    comparison = compare(old, new)
+    kinds = {change.case: change.kind for change in comparison.changes if change.new == "WAIVED"}
+    assert ({kinds[case] for case in passed}, comparison.status) == ({kind}, status)
+    assert compare(new, new).status == 0
+    news = novelty(new, old)
+    assert news is not None
+    said = summary(new, Path("out"), news=news)
+    beyond = f"waiver: {defect.fingerprint} covers 2 cases that it does not list, such as"
+    shown = [item.defect.fingerprint for item in news.by_kind.get(CHANGED, ())]
+    assert news.status == status
+    if status:
+        assert shown == [defect.fingerprint]
+        assert "in 2 cases that passed before" in said
+        assert "that their waivers do not name (exit status 1)" in said
+        assert beyond in summary(new, Path("out"))
+        assert beyond.removeprefix("waiver: ") in page([new])
+    else:
+        assert shown == []
+        assert "(exit status 0)" in said
+        assert "does not list" not in said
 
 
 def test_waivers_of_several_runs_name_unsteady_defects_and_cover_each_run(tmp_path):

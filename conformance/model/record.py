@@ -174,10 +174,14 @@ class Source(TypedDict, total=False):
 # This form is needed because `for` is a keyword of Python.
 WaiverFacts = TypedDict(
     "WaiverFacts",
-    {"for": str, "issue": str, "owner": str, "expires": str, "place": str},
+    {"for": str, "listed": str, "issue": str, "owner": str, "expires": str, "place": str},
     total=False,
 )
-WaiverFacts.__doc__ = "The waiver of a result: its case or rule, its expiry date, and its location."
+WaiverFacts.__doc__ = (
+    "The waiver of a result: its case, rule or defect, whether it names the case (LISTED, UNSTEADY or UNLISTED; versions "
+    "before did not record this), its expiry date, and its location."
+)
+LISTED, UNSTEADY, UNLISTED = "yes", "unsteady", "no"
 
 
 class Subsets(TypedDict):

@@ -15,7 +15,15 @@ from datetime import date
 from conformance.defects import Severity, Symptom, cause_of, is_of_stack, severity_of, symptoms_of
 from conformance.defects.symptom import fault_of
 from conformance.errors import format_count
-from conformance.model.record import HeaderRecord, ResultRecord, WaiverFacts, WaiversAccount
+from conformance.model.record import (
+    LISTED,
+    UNLISTED,
+    UNSTEADY,
+    HeaderRecord,
+    ResultRecord,
+    WaiverFacts,
+    WaiversAccount,
+)
 from conformance.model.record_shape import completed
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.conclusions import verdict_on
@@ -191,8 +199,8 @@ class Waiver(Terms):
 @dataclass(frozen=True)
 class DefectWaiver(Terms):
     """The waiver of a defect that is at most as severe as `worst`. `also` has further fingerprints of the defect.
-    `cases` are the cases in which the defect was observed; the waiver also covers other cases. `unsteady` are the cases
-    that do not always show the defect."""
+    `cases` are the cases in which the defect was observed; the waiver also covers other cases, which remain new for a
+    comparison. `unsteady` are the cases that do not always show the defect."""
 
     defect: str
     also: tuple[str, ...]
@@ -214,6 +222,11 @@ class DefectWaiver(Terms):
     def is_of(self, symptom: Symptom) -> bool:
         """Whether the symptom, of any severity, belongs to the defect."""
         return not {self.defect, *self.also}.isdisjoint(cause_of(symptom).fingerprints)
+
+    def listing(self, case: str) -> str:
+        if case in self.unsteady:
+            return UNSTEADY
+        return LISTED if case in self.cases else UNLISTED
 
     def problems(
         self,
@@ -256,6 +269,16 @@ def covering(waivers: Sequence[DefectWaiver], record: ResultRecord) -> DefectWai
     return None
 
 
+def listing(waivers: Sequence[DefectWaiver], record: ResultRecord) -> str:
+    """Returns UNLISTED if the case of a symptom is in no waiver that covers the symptom; else UNSTEADY, if it is
+    unsteady in one of them; else LISTED."""
+    found = set()
+    for symptom in symptoms(record):
+        names = {waiver.listing(record["case"]) for waiver in waivers if waiver.covers(symptom)}
+        found.add(next(name for name in (UNSTEADY, LISTED, UNLISTED) if name in names))
+    return next(name for name in (UNLISTED, UNSTEADY, LISTED) if name in found)
+
+
 @dataclass(frozen=True)
 class Waivers:
     """The waivers of a run on the day `today`: for cases and rules, and for defects."""
@@ -279,9 +302,14 @@ class Waivers:
             and waiver.violated(record)
             and not waiver.differs(record)
         )
-        waiver = next(fitting, None) or covering(self._valid_defects(header), record)
-        if waiver:
-            return {**record, "effective": Verdict.WAIVED, "waiver": waiver.as_data()}
+        valid = self._valid_defects(header)
+        facts: WaiverFacts | None = None
+        if waiver := next(fitting, None):
+            facts = {**waiver.as_data(), "listed": LISTED if waiver.case else UNLISTED}
+        elif of_defect := covering(valid, record):
+            facts = {**of_defect.as_data(), "listed": listing(valid, record)}
+        if facts:
+            return {**record, "effective": Verdict.WAIVED, "waiver": facts}
         return record
 
     def account(self, results: Iterable[ResultRecord], header: HeaderRecord) -> WaiversAccount:
