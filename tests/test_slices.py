@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Sequence
 from contextlib import closing
 
+import pytest
+
 from conformance.combinations.run import observe
 from conformance.execution.runner import no_progress
 from conformance.judging.combinations import Judged, verdicts_of_rules
@@ -14,19 +16,20 @@ from conformance.model.combinations import Conditions, CoveringArray, Point
 from conformance.model.fault import FaultKind
 from conformance.model.verdict import Verdict
 from conformance.tables.suite import load_suite
+from conformance.tables.tiers import DEFAULT, of_tier
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
 from trial.slices import dense_points
 
 
-def _case(name: str) -> Case:
-    case = load_suite().find(f"access/model/{name}")
+def _case(name: str, table: str = "model") -> Case:
+    case = load_suite().find(f"access/{table}/{name}")
     assert case is not None
     return case
 
 
-def _array(name: str) -> CoveringArray:
-    array = _case(name).array
+def _array(name: str, table: str = "model") -> CoveringArray:
+    array = _case(name, table).array
     assert array is not None
     return array
 
@@ -63,6 +66,24 @@ def test_the_slice_is_a_part_of_the_triples_and_has_no_point_that_waits():
     assert {*SLICE.points} <= {*GRANTED.points, *REFUSED.points}
     assert not any(map(_CONDITIONS.is_slow, SLICE.points))
     assert any(map(_CONDITIONS.is_slow, GRANTED.points))
+
+
+@pytest.mark.parametrize("table", ["binds", "changes", "registrations"])
+def test_each_slice_has_the_pairs_of_its_triples(table):
+    part, whole = (_array(name, table) for name in ("slice", "triples"))
+    conditions = Conditions(part.model)
+
+    def granted(array: CoveringArray) -> list[Point]:
+        return [point for point in array.points if not conditions.faults(point)]
+
+    assert {*part.points} < {*whole.points}
+    assert _combinations(granted(part), 2) == _combinations(granted(whole), 2)
+
+
+def test_the_slices_that_ran_on_each_stack_are_in_the_default_tier():
+    cases = of_tier(load_suite().cases, DEFAULT)
+    slices = [case.id for case in cases if case.array]
+    assert slices == ["access/changes/slice", "access/model/slice", "access/registrations/slice"]
 
 
 def test_points_with_more_new_combinations_are_chosen_first():
