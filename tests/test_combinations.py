@@ -24,7 +24,7 @@ from conformance.model.combinations import CoveringArray, Point
 from conformance.model.fault import FaultKind
 from conformance.model.verdict import Verdict
 from conformance.results.combined import deviations, with_command
-from conformance.results.reached import pairs, unreached
+from conformance.results.reached import pairs, unreached, unseen
 from conformance.tables.suite import load_suite
 from reports.pair_picture import Picture
 from samples import result
@@ -384,6 +384,32 @@ def test_combinations_that_a_device_lacks_are_counted_by_the_missing_capability(
     assert total == len(_combinations(PAIRS.points, 2))
     assert reasons.total() == total - len(reached)
     assert unreached(judged(Device))[0].total() == 0
+
+
+def test_combinations_that_show_nothing_about_a_rule_are_counted_by_rule():
+    with closing(ReferenceBench(Device())) as bench:
+        seen = observe(PAIRS, bench, lambda name: True, no_progress)["combinations"]
+    assert unseen(Judged(PAIRS, seen)) == {}
+    ids = [*range(0, len(seen["classes"]), 7)]
+    for number in ids:
+        seen["classes"][number]["observed"] = {"setup_failed": "a region was refused"}
+    judgement = Judged(PAIRS, seen)
+    right = {rule: {*judgement.points_of(rule)} for rule in judgement.rules}
+    hidden = {
+        rule: _combinations(points, 2) - _combinations([*right.get(rule, ())], 2)
+        for rule, points in judgement.hidden.items()
+    }
+    expected = {rule: len(combinations) for rule, combinations in hidden.items() if combinations}
+    assert unseen(judgement) == expected != {}
+    assert set().union(*judgement.hidden.values()) == {*judgement.skipped}
+
+
+def test_a_deviation_hides_what_its_point_would_show_about_other_rules():
+    judgement = judged(_GrantsReading)
+    violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
+    assert "STAT-01" in judgement.hidden
+    assert "STAT-01" in unseen(judgement)
+    assert violated.isdisjoint(unseen(judgement))
 
 
 def test_the_picture_has_a_cell_for_each_pair_of_values_in_the_colour_of_its_points():

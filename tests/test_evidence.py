@@ -189,6 +189,30 @@ def test_a_rule_is_not_verified_by_points_that_were_not_reached():
     assert conclude_rules([seen], Needs({"IOVA-02": ()}))["IOVA-02"].verdict == "PASS"
 
 
+PAIRS = {"parameters": {"one": ["a"], "two": ["b"]}, "states": "r"}
+
+
+@pytest.mark.parametrize(
+    "verdict, why",
+    [("PASS", "not reachable here"), ("FAIL", "blocked by a defect")],
+)
+def test_a_rule_is_not_verified_by_a_model_with_combinations_that_were_not_seen(verdict, why):
+    of_model = {"pairs": PAIRS, "rule_verdicts": {"REG-05": "PASS"}, "unreached": {"REG-05": 3}}
+    points = changed(result(GRANTED, verdict), of_model)
+    conclusion = concluded(points, needs=Needs({"REG-05": ()}))
+    assert conclusion.restriction == (
+        f"passed in part (0 of 1); {why} (3 combinations): {GRANTED.id}"
+    )
+    del points["unreached"]
+    assert concluded(points, needs=Needs({"REG-05": ()})).verdict == "PASS"
+
+
+def test_a_rule_needs_the_points_of_its_model():
+    cases = [item for item in of_tier(SUITE.cases, "default") if "REREG-04" in item.rules]
+    assert "access/changes/slice" in {item.id for item in cases}
+    assert NEEDS.cases["REREG-04"] == len(cases)
+
+
 def test_evidence_that_needs_a_test_kernel_is_not_required():
     needs = replace(BOTH, cases={"REG-05": 3})
     for precondition, verdict in ((OF_TEST_KERNELS, "PASS"), ("swap", "PARTIAL")):

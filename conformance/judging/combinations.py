@@ -3,6 +3,7 @@ granted or refused with all its bytes; and if so, what its completions report. A
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -241,6 +242,9 @@ class Judged:
         self.verdicts: Counter[Verdict] = Counter()
         # The points that were not judged, each with what the device lacks, or with the refusal of the set-up.
         self.skipped: dict[Point, str] = {}
+        # By rule, the points that count for the rule and show nothing about it: their set-up was refused, or an earlier
+        # aspect is wrong.
+        self.hidden: dict[str, list[Point]] = {}
         self._unsupported: list[Point] = []  # those of them for which the device lacks something
         deviations = [deviation(item, seen["iba"]) for item in seen["classes"]]
         index = decode_index(seen["index"], len(points.points))
@@ -253,30 +257,24 @@ class Judged:
                 self._judge(point, seen["classes"][number], deviations[number])
 
     def _judge(self, point: Point, point_class: PointClass, wrong: Deviation | None) -> None:
+        shown = self._shown(point_class)
         if wrong and wrong.aspect == SET_UP:
             self.verdicts[Verdict.UNREACHABLE] += 1
             self.skipped[point] = ", ".join(wrong.fault.seen)
+            self._hide(point, shown, set())
             return
-        if is_granted(point_class["answer"]):
-            outcome = GRANTED
-        else:
-            outcome = REFUSED
-        right = [outcome, POSTED, COMPLETED, STATUS, FIELDS]
-        if outcome == GRANTED:
-            right.remove(COMPLETED)
-        if "called" in point_class["answer"]:
-            succeeds = point_class["answer"]["called"] == "0"
-            right = [CALLED, PAGES, *right] if succeeds else [REFUSED, PAGES]
-        if not point_class["reliable"] or not self.seen["iba"]:
-            right = [outcome, POSTED, FIELDS]
         if wrong:
-            right = right[: right.index(wrong.aspect)]
+            right = shown[: shown.index(wrong.aspect)]
         elif point_class["observed"]["posted"] != "0":
-            right = [outcome]
+            right = shown = shown[: shown.index(POSTED)]
+        else:
+            right = shown
+        told = set[str]()
         for aspect in right:
             for rule in self.conditions.rules(point, aspect):
                 self.passed.setdefault((aspect, rule), []).append(point)
                 self.rules.setdefault(rule, Verdict.PASS)
+                told.add(rule)
         if wrong:
             blamed = self.conditions.rules(point, wrong.aspect)
         else:
@@ -294,6 +292,7 @@ class Judged:
         if wrong.aspect in (POSTED, COMPLETED, CALLED, PAGES):
             why = ""
         blamed = [RULE_OF.get(why, blamed[0])]
+        self._hide(point, shown, {*told, *blamed})
         verdict = verdict_of(fault.kind)
         self.verdicts[verdict] += 1
         if self.rules.get(blamed[0]) != Verdict.FAIL:
@@ -304,6 +303,29 @@ class Judged:
         key = (wrong.aspect, blamed[0], why, before, *seen)
         group = self.groups.setdefault(key, Group(wrong, point_class))
         group.points.append(point)
+
+    def _shown(self, point_class: PointClass) -> list[str]:
+        """Returns the aspects that a point of a class shows if it is right, in the order in which they are compared."""
+        answer = point_class["answer"]
+        outcome = GRANTED if is_granted(answer) else REFUSED
+        if answer.get("called", "0") != "0":
+            return [REFUSED, PAGES]
+        called = [CALLED, PAGES] if "called" in answer else []
+        if not point_class["reliable"] or not self.seen["iba"]:
+            return [*called, outcome, POSTED, FIELDS]
+        completed = [] if outcome == GRANTED else [COMPLETED]
+        return [*called, outcome, POSTED, *completed, STATUS, FIELDS]
+
+    def _hide(self, point: Point, shown: Sequence[str], told: set[str]) -> None:
+        """Notes the rules for which a point counts, without those about which it tells something."""
+        rules = set[str]().union(*(self.conditions.rules(point, aspect) for aspect in shown))
+        for rule in rules - told:
+            self.hidden.setdefault(rule, []).append(point)
+
+    def points_of(self, rule: str) -> list[Point]:
+        """Returns the points that show something right about a rule."""
+        shown = [points for (_, about), points in self.passed.items() if about == rule]
+        return [*itertools.chain.from_iterable(shown)]
 
     def unsupported_rules(self) -> set[str]:
         """Returns the rules for which a point counts that needs what the device lacks."""

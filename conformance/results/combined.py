@@ -125,6 +125,7 @@ def with_points(record: ResultRecord, case: Case) -> ResultRecord:
     return {
         **kept,
         "pairs": reached.pairs(judged),
+        "unreached": reached.unseen(judged),
         "deviations": found,
         "rule_verdicts": verdicts_of_rules(case.rules, record["verdict"], _kind(record), judged),
     }

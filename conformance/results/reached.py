@@ -5,22 +5,23 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 
 from conformance.judging.combinations import Judged
+from conformance.model.combinations import CoveringArray, Point
 from conformance.model.record import PairsFacts
+from conformance.model.verdict import VIOLATIONS
 
 
 def unreached(judged: Judged) -> tuple[Counter[str], int]:
     """Returns how many combinations were not reached, by the reason at the first point that has the combination, and
     how many combinations the array has."""
-    points, strength = judged.array.points, judged.array.strength
     skipped = judged.skipped
-    reached = [point for point in points if point not in skipped]
+    reached = [point for point in judged.array.points if point not in skipped]
     reasons: Counter[str] = Counter()
     total = 0
-    for chosen in itertools.combinations(range(len(judged.array.model.names)), strength):
-        values = itemgetter(*chosen)
+    for values in _of_parameters(judged.array):
         there = set(map(values, reached))
         missing = dict[tuple[str, ...], str]()
         for point, reason in skipped.items():
@@ -30,6 +31,27 @@ def unreached(judged: Judged) -> tuple[Counter[str], int]:
         reasons.update(missing.values())
         total += len(there) + len(missing)
     return reasons, total
+
+
+def _of_parameters(array: CoveringArray) -> Iterator[Callable[[Point], Point]]:
+    """Yields for each combination of parameters a function that returns their values at a point."""
+    numbers = range(len(array.model.names))
+    return (itemgetter(*chosen) for chosen in itertools.combinations(numbers, array.strength))
+
+
+def unseen(judged: Judged) -> dict[str, int]:
+    """Returns for each rule that no point violates how many combinations of its points show nothing about it, although
+    the device offers them: none if the rule is verified."""
+    counts: Counter[str] = Counter()
+    hidden = {
+        rule: (points, judged.points_of(rule))
+        for rule, points in judged.hidden.items()
+        if judged.rules.get(rule) not in VIOLATIONS
+    }
+    for values in _of_parameters(judged.array):
+        for rule, (points, seen) in hidden.items():
+            counts[rule] += len({*map(values, points)} - {*map(values, seen)})
+    return {rule: count for rule, count in counts.items() if count}
 
 
 def told(judged: Judged) -> str:

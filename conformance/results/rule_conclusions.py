@@ -221,9 +221,12 @@ def _conclude(
                     "because": counted(count[name], "case"),
                 }
         if verdict == Verdict.PASS and (unreached := _unreached(rule, record)):
+            # Where points violate another rule, what they would have shown about this one is hidden.
+            of_model = _is_of_model(record)
+            blocked = of_model and record["verdict"] in VIOLATIONS
             missing[record["case"]] = {
-                "why": NOT_REACHED,
-                "because": counted(unreached, "point"),
+                "why": BLOCKED if blocked else NOT_REACHED,
+                "because": counted(unreached, "combination" if of_model else "point"),
             }
     run = len({record["case"] for record in records if POINT not in record["case"]})
     if (not_run := needs.cases.get(rule, 0) - run) > 0:
@@ -248,8 +251,9 @@ def _shows_later(record: ResultRecord) -> bool:
 
 
 def _unreached(rule: str, record: ResultRecord) -> int:
-    """Returns how many points of a sweep show nothing about a rule, because they were UNREACHABLE; 0 for older results,
-    which do not count these points by rule. The tries of a race repeat one experiment, so that one is enough."""
+    """Returns how many points of a sweep show nothing about a rule, because they were UNREACHABLE, or how many
+    combinations of values of a model; 0 for older results, which do not count them by rule. The tries of a race repeat
+    one experiment, so that one is enough."""
     if record.get("space", {}).get("tries"):
         return 0
     return record.get("unreached", {}).get(rule, 0)
@@ -330,8 +334,13 @@ def _absent(verdict: Verdict, record: ResultRecord, shows: Shows | None = None) 
     return reported or _short(record)
 
 
+def _is_of_model(record: ResultRecord) -> bool:
+    return bool(record.get("pairs", {}).get("states"))
+
+
 def _short(record: ResultRecord) -> str:
-    """Returns the reason of a result. The reason of a sweep is only its numbers, because its points follow them."""
-    if record.get("space"):
+    """Returns the reason of a result. The reason of a sweep or of a model is only its numbers, because its points follow
+    them."""
+    if record.get("space") or _is_of_model(record):
         return f"{record['case']}, {record['reason'].partition(';')[0]}"
     return record["reason"]

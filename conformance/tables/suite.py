@@ -34,7 +34,7 @@ def needs_of(registry: Registry, cases: Sequence[Case]) -> tuple[Needs, list[Mis
     """Returns the evidence that rules need, and a mistake for each `evidence` item that no case of its rule shows."""
     by_rule: dict[str, set[str]] = {rule: set() for rule in registry}
     everything: set[Shown] = set()
-    planned = [case for case in of_tier(cases, DEFAULT) if case.kind.traits.proves]
+    planned = of_tier(cases, DEFAULT)
     for case in planned:
         for rule, shown in shown_of_rules(case):
             everything.add(shown)
