@@ -28,6 +28,7 @@ from conformance.results.reached import pairs, unreached, unseen
 from conformance.tables.suite import load_suite
 from reports.pair_picture import Picture
 from samples import result
+from trial.catalogue import named
 from trial.reference.access import RIGHTS
 from trial.reference.advice import PREFETCH, PREFETCH_NO_FAULT
 from trial.reference.bench import ReferenceBench
@@ -384,6 +385,16 @@ def test_combinations_that_a_device_lacks_are_counted_by_the_missing_capability(
     assert total == len(_combinations(PAIRS.points, 2))
     assert reasons.total() == total - len(reached)
     assert unreached(judged(Device))[0].total() == 0
+
+
+def test_a_fault_names_the_addresses_of_a_region_if_its_rule_is_about_addresses():
+    case = load_suite().find("access/registrations/slice")
+    assert case is not None
+    assert case.array is not None
+    judgement = judged(named("ex-iova-ignored").kind, case.array)
+    found = {fact["rules"][0]: fact["fault"].get("region") for fact in deviations(judgement, case)}
+    assert found.pop("EX-02") == ["addresses of its own"]
+    assert not any(found.values())
 
 
 def test_combinations_that_show_nothing_about_a_rule_are_counted_by_rule():

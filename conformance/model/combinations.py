@@ -73,6 +73,12 @@ def is_on_demand(values: Mapping[str, str]) -> bool:
     return "on_demand" in (values.get("region"), values.get("flag"))
 
 
+def has_own_addresses(values: Mapping[str, str]) -> bool:
+    """Whether requests have other addresses than the process, for the region of a point."""
+    chosen = values.get("call") == "reg_mr_iova" and values.get("iova") != "same"
+    return chosen or bool({"iova", "zero_based"} & {values.get("region"), values.get("flag")})
+
+
 # By circumstance: the rule whose statement such a failure breaks, whatever the rule of the point is.
 RULE_OF: Mapping[str, str] = {
     FENCED: "WIRE-16",

@@ -2,7 +2,7 @@
 explained by values of parameters. The process that writes the results file computes them."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from string import Template
 
@@ -16,15 +16,27 @@ from conformance.model.combinations import (
     REFUSED,
     CoveringArray,
     circumstance,
+    has_own_addresses,
     is_on_demand,
 )
-from conformance.model.fault import ON_DEMAND, REGION, WINDOW, Effect, FaultKind, verdict_of
+from conformance.model.fault import (
+    ON_DEMAND,
+    OWN_ADDRESSES,
+    REGION,
+    WINDOW,
+    Effect,
+    FaultKind,
+    verdict_of,
+)
 from conformance.model.observation import Observation
 from conformance.model.record import Deviation as DeviationFacts
 from conformance.model.record import ResultRecord
 from conformance.model.vocabulary import BUILT_INLINE
 from conformance.older_python import zip
 from conformance.results import reached
+
+# The beginnings of the ids of rules about the addresses in requests.
+_OF_ADDRESSES = ("IOVA-", "EX-", "REG-11")
 
 
 def deviations(judged: Judged, case: Case) -> list[DeviationFacts]:
@@ -50,7 +62,7 @@ def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFact
         outside="range" in judged.conditions.faults(smallest),
         dead=dead,
         ended="ibv_dereg_mr" if dead and not bound else "",
-        region=(ON_DEMAND,) if is_on_demand(values) else (),
+        region=tuple(_properties(values, rule)),
     )
     if is_granted(group.found["answer"]):
         expected = GRANTED
@@ -71,6 +83,14 @@ def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFact
         "rules": [rule],
         "repro": shlex.join(["./rdma-cts", "run", "--only", f"{case.id}#{text}"]),
     }
+
+
+def _properties(values: Mapping[str, str], rule: str) -> Iterator[str]:
+    """Yields the special properties of the region of a point that explain a violation of the rule."""
+    if is_on_demand(values):
+        yield ON_DEMAND
+    if rule.startswith(_OF_ADDRESSES) and has_own_addresses(values):
+        yield OWN_ADDRESSES
 
 
 def _verb(call: str, group: Group) -> str:
