@@ -2,13 +2,16 @@
 verdicts, because a waived violation is known, unless the case passed before and its waiver does not name it. Points have
 only raw verdicts."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
-from conformance.defects import Defect, cause_of, symptoms_of
+from conformance.defects import Defect, Symptom, cause_of, symptoms_of
+from conformance.defects.symptom import violated_rules
 from conformance.errors import UserError
 from conformance.model.fault import FaultKind
 from conformance.model.record import LISTED, UNLISTED, UNSTEADY, Deviation, ResultRecord
@@ -19,12 +22,14 @@ from conformance.results.points import points_path
 from conformance.sweeps.outcome import OUTSIDE, Points
 from reports.changed_defects import Earlier
 from reports.digest import Digest
+from reports.earlier_points import EarlierPoints, counts_of, unjudged
 from reports.environment import called
 from reports.evidence import inside, read_points
 from reports.races import Race, races_of
 
-REGRESSED, FIXED, UNSUPPORTED, UNCONFIRMED = (
+REGRESSED, UNKNOWN, FIXED, UNSUPPORTED, UNCONFIRMED = (
     "regressed",
+    "regressed or newly supported",
     "fixed",
     "became unsupported",
     "not confirmed",
@@ -45,6 +50,7 @@ HIT, NOT_HIT = "hit only now", "not hit again"
 # The kinds of change, in the order of the output, with their meaning.
 KINDS: Mapping[str, str] = {
     REGRESSED: "a new violation, or a worse one than before",
+    UNKNOWN: "the old run judged only some points of the case, and its record does not tell whether these are wrong now",
     NEWLY_WRONG: "the old stack did not support the tested feature; the new stack supports it and violates a rule",
     NEWLY_JUDGED: "the old run has no verdict: the situation could not be set up, or the case was not decided or not run",
     HIT: "a race that violates a rule in tries of the new run only, too few to show that this is new",
@@ -61,11 +67,11 @@ KINDS: Mapping[str, str] = {
     GONE: "only in the old run",
 }
 # The kinds of change for which a comparison fails.
-FAILING = (REGRESSED, NEWLY_WRONG, NEWLY_JUDGED)
+FAILING = (REGRESSED, UNKNOWN, NEWLY_WRONG, NEWLY_JUDGED)
 # The kinds of a violation that only the new run has.
 WORSE = (*FAILING, HIT)
 # The kinds of a defect that only the new run has.
-NEW_KINDS = (NEW, NEWLY_WRONG, NEWLY_JUDGED, HIT)
+NEW_KINDS = (NEW, UNKNOWN, NEWLY_WRONG, NEWLY_JUDGED, HIT)
 # the verdicts of a case, or of a rule, without a violation
 _KEPT = (Verdict.PASS, Verdict.PARTIAL)
 _DEATHS = (Verdict.CRASH, Verdict.HANG)
@@ -76,7 +82,8 @@ _MOST_EXAMPLES = 3
 class Change:
     """A changed verdict of a case, or of some points of its sweep. `points` is the number of points; it is 0 for a
     change of a whole case. `examples` has the names of some of the points, for `run --only`. `rule` is set if only the
-    points of one rule changed, in a case whose points are recorded inside its result."""
+    points of one rule changed, in a case whose points are recorded inside its result. `old_points` has the numbers of the
+    old run's points by verdict, if it left some points of a newly wrong case without a verdict."""
 
     kind: str
     case: str
@@ -86,6 +93,13 @@ class Change:
     points: int = 0
     examples: tuple[str, ...] = ()
     rule: str = ""
+    old_points: str = ""
+
+    @property
+    def arrow(self) -> str:
+        """Both verdicts, the old one with the numbers of points."""
+        old = f"{self.old} ({self.old_points})" if self.old_points else self.old
+        return " -> ".join(verdict for verdict in (old, self.new) if verdict)
 
 
 @dataclass(frozen=True)
@@ -108,7 +122,7 @@ class Comparison:
         a defect, waived defects and defects of the stack count too, and in the old run also unconfirmed defects.
 
         - NEW: only in the new run; the old run has a case of the defect
-        - NEWLY_WRONG, NEWLY_JUDGED, HIT: like NEW, but its cases changed only in this way
+        - UNKNOWN, NEWLY_WRONG, NEWLY_JUDGED, HIT: like NEW, but its cases changed only in this way
         - NOT_TRIED: only in the new run; the old run has no case of the defect
         - IN_BOTH: in both runs, with the data of the new run
         - NOT_DECIDED: only in the old run; the new run did not decide every case, or did not confirm the defect
@@ -151,8 +165,12 @@ class Comparison:
 
     @property
     def is_worse_though_waived(self) -> bool:
-        """Whether a waived case has regressed."""
-        return any(change.record["effective"] == Verdict.WAIVED for change in self.of(REGRESSED))
+        """Whether a waived case is newly wrong."""
+        return any(
+            change.record["effective"] == Verdict.WAIVED
+            for kind in FAILING
+            for change in self.of(kind)
+        )
 
     @cached_property
     def changed_defects(self) -> Sequence[tuple[Defect, str]]:
@@ -166,9 +184,13 @@ class Comparison:
         return Earlier(self.old)
 
     def defects_of(self, change: Change) -> Sequence[Defect]:
-        """Returns the defects that a changed case shows in the new run or, without one, those of the old run."""
+        """Returns the defects that a changed case shows in the new run or, without one, those of the old run. If the change
+        is of one rule, they violate it in this case."""
         new, old = (run.violations.defects_in(change.case) for run in (self.new, self.old))
-        return new or old
+        shown = new or old
+        if not change.rule:
+            return shown
+        return [defect for defect in shown if change.rule in defect.rules_in(change.case)]
 
     @cached_property
     def rules(self) -> Sequence[str]:
@@ -207,9 +229,22 @@ class Comparison:
 
     def _kind(self, defect: Defect) -> str:
         kinds: set[str] = set()
-        for case in self._before.keys() & {*defect.cases}:
-            kinds |= self._kinds.get(case, {REGRESSED})
+        for symptom in defect.symptoms:
+            if before := self._before.get(symptom.case):
+                kinds |= self._kinds_of(symptom, before)
         return worst_of(kinds) or NEW
+
+    def _kinds_of(self, symptom: Symptom, before: ResultRecord) -> set[str]:
+        kinds = self._kinds.get(symptom.case, {REGRESSED})
+        if symptom.case in self._by_point or kinds.isdisjoint((REGRESSED, UNKNOWN)):
+            return kinds
+        points = EarlierPoints(self.old, self.new, before, symptom.record)
+        return {_kind_where(points.judged(symptom.deviation), before, symptom.rules)}
+
+    @cached_property
+    def _by_point(self) -> set[str]:
+        """The cases that were compared point by point."""
+        return {change.case for change in self.changes if change.points and not change.rule}
 
     @cached_property
     def _kinds(self) -> Mapping[str, set[str]]:
@@ -280,10 +315,20 @@ class Comparison:
 
 
 def worst_of(kinds: set[str]) -> str:
-    """Returns NEWLY_WRONG, NEWLY_JUDGED or HIT if the changes are of this kind and none is a regression; else empty."""
-    if REGRESSED in kinds:
-        return ""
-    return next((kind for kind in (NEWLY_WRONG, NEWLY_JUDGED, HIT) if kind in kinds), "")
+    """Returns the first of the kinds of a violation that only the new run has; empty if it is a regression, or if there is
+    none."""
+    worst = next((kind for kind in WORSE if kind in kinds), "")
+    return "" if worst == REGRESSED else worst
+
+
+def _kind_where(judged: bool | None, before: ResultRecord, rules: Sequence[str]) -> str:
+    """Returns the kind of a violation of these rules, at points that the old run judged, did not judge, or perhaps."""
+    if judged is None:
+        return UNKNOWN
+    if judged:
+        return REGRESSED
+    verdicts = {before["rule_verdicts"].get(rule) for rule in rules}
+    return NEWLY_JUDGED if verdicts == {Verdict.UNREACHABLE} else NEWLY_WRONG
 
 
 def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
@@ -353,7 +398,7 @@ def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison
 
 
 # for the kind of a change, its kind if only chance decided it
-_KINDS_OF_RACES = {REGRESSED: HIT, FIXED: NOT_HIT}
+_KINDS_OF_RACES = {REGRESSED: HIT, UNKNOWN: HIT, FIXED: NOT_HIT}
 
 
 def _races(
@@ -364,7 +409,12 @@ def _races(
 ) -> Mapping[str, Race]:
     """Returns the races that only one run has hit, by case. The hits of all races of a defect count together if the other
     run does not have the defect."""
-    races = races_of(before, after)
+    races = {
+        case: race
+        for case, race in races_of(before, after).items()
+        if not race.is_new
+        or _without_points(old, new, before[case], after[case]) in (REGRESSED, UNKNOWN)
+    }
     by_defect: dict[str, list[str]] = {}
     for case, race in races.items():
         run, other = (new, old) if race.is_new else (old, new)
@@ -382,12 +432,7 @@ def _tests_less(before: ResultRecord, after: ResultRecord) -> bool:
     judged tries of one race differs by chance."""
     if after["space"] and after["space"]["tries"]:
         return False
-    return _unjudged(after) > _unjudged(before)
-
-
-def _unjudged(record: ResultRecord) -> int:
-    counts = record["points"] or {}
-    return sum(counts.get(verdict, 0) for verdict in (*INCOMPLETE, *NOT_TESTABLE))
+    return unjudged(after) > unjudged(before)
 
 
 def _lacks_points(run: Digest, record: ResultRecord) -> bool:
@@ -450,11 +495,13 @@ def _changes(
         and not any(change.kind == REGRESSED for change in of_points)
     ):
         kind = NEWLY_WRONG  # violated only at points that the old stack did not support
+    if kind == REGRESSED and not of_points:
+        kind = _without_points(old, new, before, after)
     if kind == NEWLY_WRONG and after.get("fault", {}).get("kind") == FaultKind.NOT_PROVIDED:
         kind = REGRESSED  # a profile requires what the device still lacks
     if kind == FIXED and _tests_less(before, after):
         kind = UNSUPPORTED
-    if kind == REGRESSED and before["effective"] in VIOLATIONS and _is_the_same(before, after):
+    if kind in FAILING and before["effective"] in VIOLATIONS and _is_the_same(before, after):
         kind = CHANGED
     if kind in FAILING and new.violations.repetitions.is_unconfirmed(after):
         kind = UNCONFIRMED
@@ -462,7 +509,9 @@ def _changes(
             replace(point, kind=kind) if point.kind in FAILING else point for point in of_points
         ]
     if kind:
-        yield Change(kind, case, before["effective"], after["effective"], after)
+        old_points = counts_of(before) if kind in FAILING else ""
+        pair = before["effective"], after["effective"]
+        yield Change(kind, case, *pair, after, old_points=old_points)
     elif after["effective"] in VIOLATIONS:
         conditions = {deviation["when"] for deviation in before["deviations"]}
         for deviation in after["deviations"]:
@@ -490,6 +539,19 @@ def _listed(record: ResultRecord) -> str:
     return (record["waiver"] or {}).get("listed", "")
 
 
+def _without_points(
+    old: Digest,
+    new: Digest,
+    before: ResultRecord,
+    after: ResultRecord,
+    rule: str = "",
+) -> str:
+    """Returns the kind of a new violation, of one rule if `rule` is given, without a comparison by point."""
+    judged = EarlierPoints(old, new, before, after).judged_any(rule)
+    rules = [rule] if rule else violated_rules(after)
+    return _kind_where(judged, before, rules)
+
+
 def _changes_of_rules(
     old: Digest,
     new: Digest,
@@ -507,8 +569,11 @@ def _changes_of_rules(
         kind = kind_of(*pair)
         if not kind or not set(pair) & {*VIOLATIONS}:
             continue
+        if kind == REGRESSED:
+            kind = _without_points(old, new, before, after, rule)
         if kind == FIXED and _tests_less(before, after):
             kind = UNSUPPORTED
+        old_points = counts_of(before) if kind in FAILING else ""
         if kind in FAILING and new.violations.repetitions.is_unconfirmed(after):
             kind = UNCONFIRMED
         record = after if pair[1] in VIOLATIONS else before
@@ -522,6 +587,7 @@ def _changes_of_rules(
             sum(deviation["count"] for deviation in deviations),
             tuple(map(_smallest, deviations[:_MOST_EXAMPLES])),
             rule,
+            old_points,
         )
 
 

@@ -24,6 +24,7 @@ from reports.comparison import (
     NEWLY_WRONG,
     REGRESSED,
     UNDECIDED,
+    UNKNOWN,
     WORSE,
     Change,
     Comparison,
@@ -38,6 +39,7 @@ _OF_SUITE = ("tables", "tier", "seed")
 _NOTHING = "nothing has regressed"
 _CONCLUSIONS = {
     REGRESSED: "something has regressed",
+    UNKNOWN: "something has regressed, or is newly supported and wrong",
     NEWLY_WRONG: "a newly supported feature is wrong",
     NEWLY_JUDGED: "a newly judged case is wrong",
 }
@@ -217,11 +219,12 @@ def amount(changes: list[Change]) -> str:
 
 
 def _format_change(change: Change, comparison: Comparison) -> Iterator[str]:
-    arrow = " -> ".join(verdict for verdict in (change.old, change.new) if verdict)
+    arrow = change.arrow
     if change.points:
         points = f"{format_count(change.points, 'point')} of {change.case}"
         rule = f"{change.rule}  " if change.rule else ""
-        yield f"  {arrow}  {rule}{points}, such as {'; '.join(change.examples)}"
+        shown = _shown_by(change, comparison) if change.rule else ""
+        yield f"  {arrow}  {rule}{points}, such as {'; '.join(change.examples)}{shown}"
         if change.rule and change.kind in WORSE:
             yield f"      {change.record['reason']}"
             yield f"      {change.record['repro']}"

@@ -20,6 +20,7 @@ from reports.comparison import (
     NOT_TRIED,
     UNCONFIRMED,
     UNDECIDED,
+    UNKNOWN,
     UNSUPPORTED,
     WORSE,
     Change,
@@ -75,7 +76,7 @@ class Morning:
         if self.run is None:
             return replace(outcome, outcome=NOT_RUN)
         if self.good is not None and self.good.failing:
-            failed = REGRESSED if self.good.failing == REGRESSED else NEWLY_WRONG
+            failed = REGRESSED if self.good.failing in (REGRESSED, UNKNOWN) else NEWLY_WRONG
             return replace(outcome, outcome=failed)
         unfinished = outcome.reason or not (self.run.footer and self.run.footer["complete"])
         if self.lost or unfinished or (self.good is not None and self.good.status):

@@ -170,7 +170,9 @@ def test_a_rule_that_a_case_of_the_same_verdict_hides_is_a_change(before, kind, 
     old, new = run(tmp_path / "old", [baseline]), run(tmp_path / "new", [worse])
     said = cli(1, "compare", old, new).out
     assert f"\n  {kind}  {before} -> FAIL  REG-02  " in said
-    assert f"\n  {before} -> FAIL  REG-02  2 points of {case.id}, such as place=odd\n" in said
+    assert (
+        f"\n  {before} -> FAIL  REG-02  2 points of {case.id}, such as place=odd (defect " in said
+    )
     data = json.loads(cli(1, "compare", old, new, "--format", "json").out)
     assert [(rule["rule"], rule["kind"]) for rule in data["rules"]] == [("REG-02", kind)]
     (change,) = data["changes"]

@@ -50,6 +50,7 @@ def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path, cli):
     assert counts == {
         "new": 2,
         "newly supported, and wrong": 1,
+        "regressed or newly supported": 0,
         "newly judged, and wrong": 0,
         "hit only now": 0,
         "gone": 1,

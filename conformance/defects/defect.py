@@ -141,6 +141,11 @@ class Defect:
     def rules(self) -> tuple[str, ...]:
         return tuple(sorted({rule for symptom in self.symptoms for rule in symptom.rules}))
 
+    def rules_in(self, case: str) -> set[str]:
+        """Returns the rules that the defect violates in one of its cases."""
+        symptoms = (symptom for symptom in self.all_symptoms if symptom.case == case)
+        return {rule for symptom in symptoms for rule in symptom.rules}
+
     @cached_property
     def cases(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(symptom.case for symptom in self.symptoms))

@@ -1,0 +1,190 @@
+"""Tells whether an earlier run judged the points that a later run finds wrong. The two results tell it without the files
+of points, which recorded runs often lack: by the verdicts on rules, the needs of clauses, and the pairs of a model."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from conformance.errors import format_count
+from conformance.model.predicate import column, parse
+from conformance.model.record import Deviation, ResultRecord
+from conformance.model.space import Space
+from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE, VIOLATIONS, Verdict
+from conformance.older_python import bit_count, zip
+from conformance.results.conclusions import BY_CHANCE
+from reports.digest import Digest
+
+_OF_CHANCE = ("", "always", BY_CHANCE)  # the formulas of deviations that select no points
+
+
+def unjudged(record: ResultRecord) -> int:
+    """Returns the number of points of a sweep that have no verdict on the device."""
+    counts = record["points"] or {}
+    return sum(counts.get(verdict, 0) for verdict in (*INCOMPLETE, *NOT_TESTABLE))
+
+
+def counts_of(record: ResultRecord) -> str:
+    """Returns the numbers of points by verdict, if some are unsupported or unreachable beside others; else empty."""
+    if record["points"]:
+        shares = (f"{count:,} {verdict}" for verdict, count in record["points"].items())
+        counts = f"{format_count(sum(record['points'].values()), 'point')}: {', '.join(shares)}"
+    elif record["pairs"]["parameters"]:
+        counts = record["reason"].partition(";")[0]
+    else:
+        return ""
+    if record["verdict"] in NOT_TESTABLE or not any(map(counts.count, NOT_TESTABLE)):
+        return ""
+    return counts
+
+
+@dataclass(frozen=True)
+class EarlierPoints:
+    """The points of a case in the results `before` and `after` of an earlier and of a later run."""
+
+    old: Digest
+    new: Digest
+    before: ResultRecord
+    after: ResultRecord
+
+    def judged(self, deviation: Deviation | None) -> bool | None:
+        """Whether the earlier run judged a point of a deviation of the later run; None if this is not known. Without a
+        deviation, any point of the case may be wrong."""
+        if not counts_of(self.before):
+            return True
+        if deviation is not None and self._is_of_unjudged_rule(deviation):
+            return False
+        if not self._gained and self._unreached(self.before) <= self._unreached(self.after):
+            return True
+        if deviation is None:
+            return None
+        if self.before["pairs"]["parameters"]:
+            return self._judged_of_model(deviation)
+        return self._judged_of_sweep(deviation)
+
+    def judged_any(self, rule: str = "") -> bool | None:
+        """Whether the earlier run judged a point that is wrong in the later run, and that violates `rule` if given."""
+        deviations: list[Deviation | None] = [
+            deviation
+            for deviation in self.after["deviations"]
+            if deviation.get("verdict", Verdict.FAIL) in VIOLATIONS
+            and (not rule or rule in deviation["rules"])
+        ]
+        is_partial = self.after["deviations_left_out"] or self.after["alarms"]
+        if not deviations or is_partial or self.after["verdict"] == Verdict.CRASH:
+            deviations.append(None)
+        answers = [self.judged(deviation) for deviation in deviations]
+        if True in answers:
+            return True
+        return None if None in answers else False
+
+    def _is_of_unjudged_rule(self, deviation: Deviation) -> bool:
+        """Whether no point of a rule was judged. A PASS at points with an open expectation is no verdict on their rule."""
+        verdicts = self.before["rule_verdicts"]
+        return deviation.get("expected") != "open" and any(
+            verdicts.get(rule) in NOT_TESTABLE for rule in deviation["rules"]
+        )
+
+    def _judged_of_model(self, deviation: Deviation) -> bool | None:
+        """A pair of values that no judged point has is in no judged point."""
+        if deviation.get("count") != 1:
+            return None
+        parameters, states = self.before["pairs"]["parameters"], self.before["pairs"]["states"]
+        firsts = {name: labels[0] for name, labels in parameters.items()}
+        smallest = {**firsts, **deviation["smallest"]}.items()
+        for pair, state in zip(_pairs(parameters), states, strict=True):
+            if state == "n" and smallest >= {*pair}:
+                return False
+        return None
+
+    def _judged_of_sweep(self, deviation: Deviation) -> bool | None:
+        counts = self.before["points"]
+        is_of_chance = self.before["space"]["tries"]
+        if not is_of_chance and (deviation.get("count") or 0) > unjudged(self.before):
+            return True
+        try:
+            lacking = self._lacking_at
+            chosen = self._points_of(deviation)
+        except (ValueError, LookupError):  # another version of the tables
+            return None
+        is_whole = self._space.size == self.before["space"]["size"]
+        number = bit_count(lacking)
+        if is_whole and number > counts.get(Verdict.UNSUPPORTED, 0):
+            return None  # the device offers what it does not declare
+        if not chosen & ~lacking:
+            return False
+        smallest = self._points_of_smallest(deviation)
+        exact = is_whole and number == unjudged(self.before)
+        return True if exact and not smallest & lacking else None
+
+    def _points_of(self, deviation: Deviation) -> int:
+        """Returns a column of points that has each point of the deviation."""
+        if deviation.get("count") == 1 or deviation["when"] == BY_CHANCE:
+            return self._points_of_smallest(deviation)
+        chosen = self._space.everywhere()
+        for text in (deviation.get("clause", ""), deviation["when"]):
+            if text not in _OF_CHANCE:
+                chosen &= self._column(text)
+        return chosen
+
+    def _points_of_smallest(self, deviation: Deviation) -> int:
+        labels = deviation["smallest"]
+        values = {axis.name: axis.value(labels[axis.name]) for axis in self._space.axes}
+        return 1 << 8 * self._space.point(values)
+
+    @cached_property
+    def _space(self) -> Space:
+        return Space.of_data(self.before["space"]["axes"])
+
+    @cached_property
+    def _lacking_at(self) -> int:
+        """The column of the points that need what the earlier device lacked, by the clauses of the table."""
+        total = 0
+        for clause in self.before["expected"]["clauses"]:
+            if not self._lacking.isdisjoint(clause.get("needs", ())):
+                total |= self._column(clause["if"]) if "if" in clause else self._space.everywhere()
+        return total
+
+    def _column(self, text: str) -> int:
+        expression = parse(text, self._space, {})
+        return column(expression, self._space, lambda name: name not in self._lacking)
+
+    @cached_property
+    def _lacking(self) -> set[str]:
+        return {*_undeclared(self.old), *_lacking_in(self.before)}
+
+    @cached_property
+    def _gained(self) -> set[str]:
+        """The capabilities that the case needs, and that only the later device has."""
+        needs = {
+            name
+            for clause in self.before["expected"].get("clauses", ())
+            for name in clause.get("needs", ())
+        }
+        before = {*_lacking_in(self.before), *needs.intersection(_undeclared(self.old))}
+        return before.difference(_undeclared(self.new), _lacking_in(self.after))
+
+    @staticmethod
+    def _unreached(record: ResultRecord) -> int:
+        return sum(record["unreached"].values())
+
+
+def _undeclared(run: Digest) -> Iterator[str]:
+    capabilities = run.header["device"].get("caps", {})
+    return (name for name, value in capabilities.items() if value is False)
+
+
+def _lacking_in(record: ResultRecord) -> Iterator[str]:
+    """Yields what the device lacked at points of a result."""
+    for shows in record["evidence"]:
+        yield from filter(None, shows.get("lacking", "").split(", "))
+    yield from record["observed"].get("combinations", {}).get("lacking", ())
+
+
+def _pairs(parameters: Mapping[str, list[str]]) -> Iterator[tuple[tuple[str, str], ...]]:
+    """Yields each pair of values of two parameters, in the order of PairsFacts."""
+    values = [[(name, label) for label in labels] for name, labels in parameters.items()]
+    for pair in itertools.combinations(values, 2):
+        yield from itertools.product(*pair)

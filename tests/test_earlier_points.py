@@ -1,0 +1,129 @@
+"""Comparisons with an earlier run that judged only some points of a case, and whose files of points are missing."""
+
+from typing import Any
+
+import pytest
+
+from conformance.model.record import ResultRecord
+from conformance.tables.suite import ROOT
+from reports.comparison import NEW, NEWLY_WRONG, REGRESSED, UNKNOWN, compare
+from reports.comparison_formats import as_json, text
+from reports.digest import read
+from samples import result
+from test_comparison import SUITE, digested
+
+CASE = SUITE.cases[0]
+AXES = {"access": {"subsets": ["REMOTE_WRITE", "ON_DEMAND"]}, "op": ["RDMA_READ", "RDMA_WRITE"]}
+CLAUSES = [
+    {"if": "ON_DEMAND", "needs": ["odp"]},
+    {"if": "ON_DEMAND & REMOTE_WRITE", "then": "success", "rule": "REG-12"},
+    {"then": "refused", "rule": "REG-05"},
+]
+WITH, WITHOUT = ({"device": {"name": "d", "driver": "d", "caps": {"odp": odp}}} for odp in (1, 0))
+
+
+def deviation(smallest: str, count: int = 1, rule: str = "REG-05", **more: Any) -> dict[str, Any]:
+    labels = dict(part.split("=") for part in smallest.split(","))
+    return {"when": "always", "smallest": labels, "count": count, "rules": [rule], **more}
+
+
+def swept(*deviations: dict[str, Any], unsupported: int = 0, **more: Any) -> ResultRecord:
+    """Returns the result of a sweep of eight points, at four of which odp is needed."""
+    failed = sum(item["count"] for item in deviations)
+    counts = {"PASS": 8 - unsupported - failed, "UNSUPPORTED": unsupported, "FAIL": failed}
+    fields: dict[str, Any] = {
+        "rules": ["REG-05", "REG-12"],
+        "expected": {"clauses": CLAUSES},
+        "space": {"axes": AXES, "size": 8, "tries": False},
+        "points": {verdict: count for verdict, count in counts.items() if count},
+        "rule_verdicts": {"REG-05": "PASS", "REG-12": "UNSUPPORTED" if unsupported else "PASS"},
+        "deviations": list(deviations),
+    }
+    fields["rule_verdicts"] |= {rule: "FAIL" for item in deviations for rule in item["rules"]}
+    return result(CASE, "FAIL" if deviations else "PASS", **{**fields, **more})
+
+
+def comparison(before: ResultRecord, after: ResultRecord, has_odp: bool = True):
+    old = digested(before, tables="0", device={**WITHOUT["device"], "caps": {"odp": False}})
+    new = digested(after, tables="0", device={**WITH["device"], "caps": {"odp": has_odp}})
+    return compare(old, new)
+
+
+READ, OF_ODP = "access=none,op=RDMA_READ", "access=ON_DEMAND,op=RDMA_READ"
+NEEDS_ODP = "access=REMOTE_WRITE+ON_DEMAND,op=RDMA_WRITE"
+KINDS = {
+    "a rule of which no point was judged": (deviation(NEEDS_ODP, 2, "REG-12"), NEWLY_WRONG),
+    "one point that needs what was lacking": (deviation(OF_ODP), NEWLY_WRONG),
+    "points that all need it": (deviation(OF_ODP, 2, clause="ON_DEMAND"), NEWLY_WRONG),
+    "a formula of such points": (deviation(OF_ODP, 2, when="access=ON_DEMAND"), NEWLY_WRONG),
+    "one point that was judged": (deviation(READ), REGRESSED),
+    "a group with such a point": (deviation(READ, 3), REGRESSED),
+    "more points than were unsupported": (deviation(OF_ODP, 5), REGRESSED),
+    "perhaps with a point that was judged": (deviation(OF_ODP, 3), UNKNOWN),
+    "a formula that cannot be read": (deviation(OF_ODP, 2, when="none=such"), UNKNOWN),
+}
+
+
+@pytest.mark.parametrize("wrong, kind", KINDS.values(), ids=KINDS)
+def test_the_needs_of_points_tell_what_is_newly_supported(wrong, kind):
+    here = comparison(swept(unsupported=4), swept(wrong))
+    assert [(change.kind, here.status) for change in here.changes] == [(kind, 1)]
+    assert here.new_defects == here.defects[NEW if kind == REGRESSED else kind]
+
+
+def test_a_judged_point_among_newly_supported_ones_is_a_regression():
+    wrong = [deviation(READ, 1), deviation(NEEDS_ODP, 2, "REG-12")]
+    here = comparison(swept(unsupported=4), swept(*wrong))
+    assert [change.kind for change in here.changes] == [REGRESSED]
+
+
+def test_stacks_with_the_same_capabilities_regress():
+    after = swept(deviation(OF_ODP, 2), unsupported=4, rule_verdicts={"REG-05": "FAIL"})
+    assert [change.kind for change in comparison(swept(unsupported=4), after, False).changes] == [
+        REGRESSED
+    ]
+
+
+def test_a_dead_kernel_leaves_open_which_point_has_killed_it():
+    after = result(CASE, "CRASH", rules=["REG-05", "REG-12"])
+    here = comparison(swept(unsupported=4), after)
+    assert [(change.kind, here.status) for change in here.changes] == [(UNKNOWN, 1)]
+
+
+def test_a_device_that_offers_what_it_does_not_declare_leaves_open_what_was_judged():
+    here = comparison(swept(unsupported=2), swept(deviation(OF_ODP)))
+    assert [change.kind for change in here.changes] == [UNKNOWN]
+
+
+@pytest.mark.parametrize("count, kind", [(1, NEWLY_WRONG), (2, UNKNOWN)])
+@pytest.mark.parametrize("states, judged", [("rrnn", False), ("rrrn", True)])
+def test_a_pair_of_values_that_no_judged_point_has_tells_it_in_a_model(states, judged, count, kind):
+    pairs = {"parameters": {"region": ["plain", "ex"], "size": ["byte", "page"]}, "states": states}
+    model: dict[str, Any] = {"space": {}, "points": {}, "expected": {}, "pairs": pairs}
+    model["evidence"] = [{"shows": "s", "on": "o", "lacking": "reg_mr_ex"}]
+    counts = {"reason": "4 points: 2 PASS, 2 UNSUPPORTED; and more"}
+    after = swept(deviation("region=ex", count), **{**model, "evidence": []})
+    here = comparison(swept(unsupported=2, **model, **counts), after)
+    assert [change.kind for change in here.changes] == [UNKNOWN if judged else kind]
+
+
+def test_the_points_of_the_old_run_stand_beside_its_verdict():
+    here = comparison(swept(unsupported=4), swept(deviation(OF_ODP, 3)))
+    said = "\n".join(text(here, None))
+    assert "  PASS (8 points: 4 PASS, 4 UNSUPPORTED) -> FAIL  REG-05 REG-12" in said
+    assert said.startswith("something has regressed, or is newly supported and wrong: 1 regressed")
+    assert '"old_points": "8 points: 4 PASS, 4 UNSUPPORTED"' in as_json(here)
+
+
+def test_what_a_recorded_stack_did_not_support_is_no_regression_of_the_next():
+    runs = (ROOT / "docs/runs" / f"{name}.jsonl.xz" for name in ("trixie", "rxe"))
+    old, new = map(read, runs)
+    here = compare(old, new, unlike_tables=True)
+    of_odp = next(d for d in new.violations.defects if d.fingerprint == "251ad0de44ec")
+    regressed = {change.case for change in here.of(REGRESSED)}
+    assert of_odp in here.defects[NEWLY_WRONG]
+    assert regressed.isdisjoint(of_odp.cases)
+    assert here.kind_of_rule("BIND-08") == NEWLY_WRONG
+    assert "BIND-18" in {rule for rule in here.rules if here.kind_of_rule(rule) == REGRESSED}
+    (point,) = (change for change in here.changes if change.rule == "BIND-08")
+    assert [defect.fingerprint for defect in here.defects_of(point)] == ["85c569cb8aca"]
