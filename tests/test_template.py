@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -180,6 +182,19 @@ def test_a_template_is_made_once(freezer):
     assert sorted(path.name for path in freezer.place.iterdir()) == sorted(
         [*FILES, MANIFEST, "verified"],
     )
+
+
+def test_the_message_about_a_template_says_how_long_the_last_one_took(freezer, monkeypatch):
+    said: list[str] = []
+    ticks = itertools.count(0.0, 28.0)
+    clock = SimpleNamespace(time=time.time, monotonic=ticks.__next__)
+    monkeypatch.setattr(template, "time", clock)
+    templates = Templates(freezer.folder, said.append)
+    freezer.guest(templates)
+    freezer.guest(templates, machine=replace(MACHINE, processor="max"))
+    first, second = (text for text in said if text.startswith("creating a template"))
+    assert "took" not in first
+    assert second.endswith("; the last one took 28 s")
 
 
 class WatchedLock:
