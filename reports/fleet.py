@@ -112,7 +112,8 @@ class Group:
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
-        """The differences between the nodes: defects and verdicts, then capabilities and versions, durations, copies."""
+        """The differences between the nodes: versions and other parts under test, which are perhaps the cause of the
+        others; then defects and verdicts, capabilities, durations, copies."""
         differences = [*self._traits(), *self._seconds(), *self._copies()]
         of_versions: set[str] = set()
         not_of_cases: set[str] = set()
@@ -139,16 +140,20 @@ class Group:
     def _together(self, differences: Iterable[Difference]) -> Iterator[Difference]:
         """Yields the differences; parts under test that differ on the same nodes are one difference."""
         parts: dict[tuple[str, ...], list[Difference]] = {}
+        others = []
         for difference in differences:
             if difference.what in self._parts_under_test:
                 parts.setdefault(difference.nodes, []).append(difference)
-            else:
+            elif difference.what in _SETTINGS:
                 yield difference
+            else:
+                others.append(difference)
         for first, *more in parts.values():
             if more:
                 yield replace(first, what=f"{first.what}, and {len(more)} more parts under test")
             else:
                 yield first
+        yield from others
 
     @cached_property
     def _parts_under_test(self) -> set[str]:
@@ -158,9 +163,11 @@ class Group:
 
     @cached_property
     def _defects(self) -> Mapping[str, Mapping[str, str]]:
-        """The defects of each node as facts, by the name of the node. A defect has one name on all nodes, with its most
-        frequent title: the title also depends on what else the run of a node shows."""
+        """The defects of each node as facts, by the name of the node, and first under no name all of them, the most severe
+        first. A defect has one name on all nodes, with its most frequent title: the title also depends on what else the
+        run of a node shows."""
         defects = [defect for node in self.nodes if node.facts for defect in node.facts.defects]
+        defects.sort(key=lambda defect: defect.rank)
         first_names = first_names_of(defects)
         titles: dict[str, Counter[str]] = {}
         for defect in defects:
@@ -169,7 +176,7 @@ class Group:
         for first, count in titles.items():
             ((title, _),) = count.most_common(1)
             called_here[first] = f"defect {first} ({title})"
-        seen: dict[str, dict[str, str]] = {}
+        seen = {"": dict.fromkeys(called_here.values(), "seen")}
         for node in self.nodes:
             if node.facts:
                 names = [first_names[defect.fingerprint] for defect in node.facts.defects]
@@ -180,7 +187,8 @@ class Group:
         traits = {
             node.name: {**self._defects.get(node.name, {}), **node.traits} for node in self.nodes
         }
-        names = dict.fromkeys(name for of_node in traits.values() for name in of_node)
+        names = dict.fromkeys(self._defects[""])
+        names |= dict.fromkeys(name for of_node in traits.values() for name in of_node)
         for name in names:
             values = {node: of_node.get(name, "") for node, of_node in traits.items()}
             (usual, most), *rest = Counter(values.values()).most_common()

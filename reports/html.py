@@ -20,7 +20,14 @@ from markupsafe import Markup
 
 from conformance.defects import Defect, Severity, Symptom, families_of
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import INCOMPLETE, OF_RULES, VERDICTS, VIOLATIONS, Verdict
+from conformance.model.verdict import (
+    INCOMPLETE,
+    NOT_TESTABLE,
+    OF_RULES,
+    VERDICTS,
+    VIOLATIONS,
+    Verdict,
+)
 from conformance.older_python import zip
 from conformance.results.conclusions import verdict_on
 from reports import evidence
@@ -46,6 +53,12 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "other": INCOMPLETE,
 }
 _MOST_SHOWN = 3  # the most cases that are shown for a defect
+ABSENT, UNTRIED = "·", "○"
+# The signs for a run without a defect.
+SIGNS: Mapping[str, str] = {
+    ABSENT: "tried, and not seen",
+    UNTRIED: "not tried: not offered by the device, or not run",
+}
 _PAIR = 2  # runs, of which one is often the earlier one
 
 
@@ -404,6 +417,23 @@ class Page:
         shown_here = [shown for shown in by_run if number in (None, shown.number)]
         return len({case for shown in shown_here for case in shown.defect.cases})
 
+    def sign_of(self, by_run: Sequence[Shown], number: int) -> str:
+        """Returns the sign for a run that does not show a defect: whether it could. Rows say this better than sweeps,
+        of which the run has perhaps tried only other points."""
+        symptoms = [symptom for shown in by_run for symptom in shown.defect.symptoms]
+        rows = [symptom for symptom in symptoms if not symptom.deviation]
+        cases = {symptom.case for symptom in rows or symptoms}
+        return ABSENT if not self._tried[number].isdisjoint(cases) else UNTRIED
+
+    @cached_property
+    def _tried(self) -> Sequence[frozenset[str]]:
+        """For each run, the cases that could show a defect."""
+        unable = (Verdict.MISSED, *NOT_TESTABLE)
+        return [
+            frozenset(record["case"] for record in run.results if record["verdict"] not in unable)
+            for run in self.runs
+        ]
+
 
 def _numbers(by_run: Sequence[Shown]) -> set[int]:
     """Returns the indices of the runs with a defect. What one run shows as one defect can be several in another run."""
@@ -431,6 +461,7 @@ def render(
         facts=[(name, values) for name, values in facts if any(values)],
         hashes=_rows([run.environment.named_under_test for run in runs]),
         columns=page.columns,
+        signs=SIGNS,
         script=Markup(script),
         script_hash=digest,
         data=Markup(page.data),

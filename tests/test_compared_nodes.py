@@ -12,7 +12,7 @@ from commands.compare_nodes import differences
 from conformance.older_python import zip
 from conformance.results.records import Recorded
 from reports.digest import digest
-from reports.fleet import Fleet, Node, page
+from reports.fleet import Fleet, Node, drain, page
 from reports.history import Facts
 from reports.summary import as_data
 from samples import numbered, result
@@ -57,6 +57,14 @@ def test_differences_between_equal_hosts_come_first():
         in text
     )
     assert "b: REG-01: FAIL, most nodes of its group: PASS" in [*differences(lab)]
+
+
+def test_versions_come_before_the_defects_that_they_perhaps_cause():
+    nodes = [node(name, ["FAIL", "PASS", "PASS"], "same") for name in "abc"]
+    nodes.append(node("d", ["PASS", "PASS", "PASS"], "same", env={"kernel": "6.1"}))
+    lab = Fleet(tuple(nodes))
+    assert [line.split()[1] for line in differences(lab)][:2] == ["kernel:", "rdma-core:"]
+    assert b"drain 'rdma-cts: kernel: 6.1, most nodes of its group: " in drain(lab)
 
 
 def test_the_page_of_hosts_that_do_not_differ_has_no_differences():
