@@ -151,9 +151,11 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
                 reader.note(node.location, message)
                 break
         retired = read_retired(reader, fields.get("retired"), rows.table)
-        for case in rows.ids.keys() & retired.keys():
-            message = f"case {case} is retired (line {retired[case].line}); give the row a new id"
-            reader.note(rows.ids[case].location, message)
+        for case, row in rows.ids.items():
+            entry = case.partition("@")[2]
+            if location := retired.get(case) or retired.get(f"{rows.table}/@{entry}"):
+                message = f"case {case} is retired (line {location.line}); give the row a new id"
+                reader.note(row.location, message)
     if not reader.mistakes and stated is not None and stated != len(cases):
         message = f"the table states {format_count(stated, 'case')} and expands to {len(cases)}"
         reader.note(fields["cases"].location, message)
