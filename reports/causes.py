@@ -1,7 +1,9 @@
 """Says where in the sources the cause of a defect is, and which changes of this project mend it.
 
 docs/findings/places.yaml has the places, by the fingerprint of a defect, and fixtures/guest/mended/ has the changes.
-Different drivers can have defects of one fingerprint; a text is shown only for a run of the driver that it is about.
+Different drivers can have defects of one fingerprint; a text is shown only for a run of the driver that it is about. Two
+mistakes of a driver can also have one fingerprint: about a case that is not among those of the recorded defect, which
+ci/rxe/waivers.yaml lists, a text says "perhaps".
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ import functools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from conformance import cache
-from conformance.defects import Defect
+from conformance.defects import Defect, Symptom
 from conformance.errors import UserError
 from conformance.regular_file import read_regular
 from conformance.tables.suite import ROOT
@@ -25,7 +28,8 @@ from reports.digest import Digest
 # The name of the file with the places. Uncertain places are left out.
 PLACES = "places.yaml"
 _DRIVER = re.compile(r"(?:drivers/infiniband/[sh]w|providers)/(\w+)")
-_CHANGED = "rxe"  # the driver that the changes are of, if they are not only of the library
+_CHANGED = "rxe"  # the driver that the changes and the waivers are of; some changes are only of the library
+_WAIVERS = Path("ci", "rxe", "waivers.yaml")
 
 
 class Mend(NamedTuple):
@@ -38,23 +42,30 @@ class Mend(NamedTuple):
 
 
 class Causes(NamedTuple):
-    """The places, and the changes that mend a defect, by fingerprint."""
+    """The places, the changes that mend a defect, and the cases in which it was recorded, by fingerprint."""
 
     places: Mapping[str, str]
     mends: Mapping[str, Sequence[Mend]]
+    cases: Mapping[str, Sequence[str]]
 
 
-def causes(defect: Defect, run: Digest) -> Iterator[tuple[str, str]]:
-    """Yields what is known of the cause of a defect: the kind of the text, and the text."""
+def causes(defect: Defect, run: Digest, shown: Symptom | None = None) -> Iterator[tuple[str, str]]:
+    """Yields what is known of the cause of a defect: the kind of the text, and the text. `shown` is the violation beside
+    which the texts stand (default: the first of the defect)."""
     driver = str(run.header["device"].get("driver", ""))
     places = load().places
+    perhaps, why = "", ""
+    recorded = list(chain(*(load().cases.get(name, ()) for name in defect.fingerprints)))
+    if driver == _CHANGED and recorded and (shown or defect.first).case not in recorded:
+        perhaps, why = "perhaps ", f" (known of other cases, such as {recorded[0]})"
     for name in defect.fingerprints:
         if name in places and {*_DRIVER.findall(places[name])} <= {driver}:
-            yield "in the source", places[name]
+            yield f"{perhaps}in the source", f"{places[name]}{why}"
             break
     for mend in mends_of(defect.fingerprints):
         if mend.of_library or driver == _CHANGED:
-            yield "fixed by", f"{mend.name}: {mend.subject} (./rdma-cts patches writes it)"
+            text = f"{mend.name}: {mend.subject} (./rdma-cts patches writes it)"
+            yield f"{perhaps}fixed by", f"{text}{why}"
 
 
 def mends_of(fingerprints: Sequence[str]) -> tuple[Mend, ...]:
@@ -67,17 +78,20 @@ def mends_of(fingerprints: Sequence[str]) -> tuple[Mend, ...]:
 def load() -> Causes:
     """Returns what is known of all causes. It is cached: the changes are many files of YAML."""
     path = ROOT / "docs" / "findings" / PLACES
-    sources = [Path(__file__), Path(changes.__file__), path, *sorted(changes.FOLDER.glob("*.yaml"))]
+    waivers = ROOT / _WAIVERS
+    own = Path(__file__), Path(changes.__file__)
+    sources = [*own, path, waivers, *sorted(changes.FOLDER.glob("*.yaml"))]
     parts = [
         source.name.encode() + b"\0" + read_regular(source) for source in sources if source.exists()
     ]
     name = f"causes-{cache.digest_of(parts)}.json"
     recalled = cache.recalled(name)
     with contextlib.suppress(Exception):  # after any error in the cached file, all is read again
-        return Causes(dict(recalled["places"]), _by_fingerprint(recalled["mends"]))
-    places, mends = places_in(path), list(_read_mends())
-    cache.store(name, json.dumps({"places": places, "mends": mends}).encode())
-    return Causes(places, _by_fingerprint(mends))
+        cases = dict(recalled["cases"])
+        return Causes(dict(recalled["places"]), _by_fingerprint(recalled["mends"]), cases)
+    places, mends, cases = places_in(path), list(_read_mends()), _cases_in(waivers)
+    cache.store(name, json.dumps({"places": places, "mends": mends, "cases": cases}).encode())
+    return Causes(places, _by_fingerprint(mends), cases)
 
 
 def _read_mends() -> Iterator[tuple[str, Mend]]:
@@ -93,6 +107,19 @@ def _by_fingerprint(pairs: Iterable[tuple[str, Sequence[Any]]]) -> Mapping[str, 
     for fingerprint, fields in pairs:
         mends.setdefault(fingerprint, []).append(Mend(*fields))
     return mends
+
+
+def _cases_in(path: Path) -> dict[str, list[str]]:
+    """Returns the cases of a file of waivers, by fingerprint; an empty mapping if the file does not exist."""
+    if not path.exists():
+        return {}
+    import yaml  # imported late: only the first process reads YAML
+
+    cases: dict[str, list[str]] = {}
+    for waiver in yaml.safe_load(read_regular(path).decode())["waivers"]:
+        for name in (waiver.get("defect", ""), *waiver.get("also", ())):
+            cases.setdefault(name, []).extend(waiver.get("cases", ()))
+    return cases
 
 
 def places_in(path: Path) -> dict[str, str]:

@@ -81,7 +81,7 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
         yield f"upstream:  {state}"
     if needed := preconditions(defect, symptom):
         yield f"needed:    {needed}"
-    for kind, text in causes(defect, run):
+    for kind, text in causes(defect, run, symptom):
         yield f"{kind}: {text}"
     yield ""
     yield from _steps(symptom)

@@ -8,6 +8,9 @@ import pytest
 from conformance import cache
 from fixtures.guest import changes
 from reports import causes
+from reports.digest import read
+
+RUN = Path(__file__).with_name("recorded_violations") / "forky.jsonl"
 
 CHANGE = """
 subject: Check the length
@@ -32,6 +35,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(causes, "ROOT", tmp_path)
     monkeypatch.setenv(cache.DIRECTORY, str(tmp_path / "derived"))
     return tmp_path
+
+
+def test_the_cause_of_a_recorded_defect_is_perhaps_that_of_its_other_cases(folder):
+    run = read(RUN)
+    defect = next(item for item in run.violations.defects if len(item.cases) > 1)
+    name, (known, other, *_) = defect.fingerprint, defect.cases
+    (folder / "docs" / "findings" / causes.PLACES).write_text(f"{name}: sw/rxe/rxe_mw.c, bind\n")
+    change = CHANGE.replace("0123456789ab", name).replace("FILE", "linux/rxe_mw.c")
+    (folder / "mended" / "length.yaml").write_text(change)
+    (folder / "ci" / "rxe").mkdir(parents=True)
+    (folder / "ci" / "rxe" / "waivers.yaml").write_text(
+        f'waivers: [{{defect: "0", also: ["{name}"], cases: ["{known}"]}}, {{rule: REG-01}}]'
+    )
+    causes.load.cache_clear()
+    shown = {symptom.case: symptom for symptom in defect.symptoms}
+    certain = list(causes.causes(defect, run, shown[known]))
+    assert [kind for kind, _ in certain] == ["in the source", "fixed by"]
+    perhaps = list(causes.causes(defect, run, shown[other]))
+    assert [kind for kind, _ in perhaps] == ["perhaps in the source", "perhaps fixed by"]
+    assert all(text.endswith(f"(known of other cases, such as {known})") for _, text in perhaps)
 
 
 def _loaded() -> causes.Causes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import yaml
 
-from conformance.defects import Severity, cause_of, defects_of, symptoms_of
+from conformance.defects import Defect, Severity, cause_of, defects_of, symptoms_of
 from conformance.defects.severity import severity_of_fault
 from conformance.judging import judge, refused_region
 from conformance.judging.circumstances import located
@@ -21,7 +21,7 @@ from conformance.model.record_shape import RESULT, completed
 from conformance.model.verdict import Verdict
 from conformance.results.new_records import result_record
 from conformance.tables.suite import load_suite
-from samples import case, registry
+from samples import case, changed, registry
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -314,6 +314,22 @@ def test_a_key_that_still_works_is_a_defect_of_the_call_that_ended_the_key(key, 
     assert defect.title == title
 
 
+def test_requests_in_flight_at_a_change_are_a_defect_apart_from_later_requests():
+    """Another line of a driver looks up the key of a later packet. The fingerprints are those of recorded runs."""
+
+    def defect(verb: str, *flags: str) -> Defect:
+        fault = Fault(FaultKind.MOVED, verb=verb, key="region", changed=flags, decides="rights")
+        violation = {"verdict": Verdict.FAIL, "rules": ["REREG-03"], "fault": fault.as_data()}
+        (shown,) = defects_of([changed(completed(RESULT), violation)])
+        return shown
+
+    in_flight, later = defect("await_traffic", "CHANGE_ACCESS"), defect("traffic", "CHANGE_ACCESS")
+    assert in_flight.fingerprint == "481899d962d9"
+    assert set(in_flight.fingerprints).isdisjoint(later.fingerprints)
+    assert in_flight.title == later.title.replace(" (", " for requests in flight (")
+    assert defect("traffic", "CHANGE_PD", "CHANGE_ACCESS").fingerprint == "c8846d8a50f0"
+
+
 @pytest.mark.parametrize(
     "flags, then, changed, ended, granted",
     [
@@ -358,7 +374,7 @@ def test_a_fault_after_a_change_says_what_the_change_decides(flags, then, change
         (symptom,) = symptoms_of(
             {**completed(RESULT), "verdict": Verdict.FAIL, "fault": fault.as_data()}
         )
-        keys.add(cause_of(symptom).key[2:])
+        keys.add(cause_of(symptom).key[2:5])
     assert keys == {(changed, ended, "moved"), (changed, granted, "refused")}
 
 

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,6 +151,22 @@ def test_a_mail_distinguishes_builds_of_the_same_versions(tmp_path, cli):
     said = spaced(cli(0, "reproducer", DEFECT, "--run", mine, "--mail", "--others", FORKY).out)
     assert "rdma-core 65.0 (the stack under test was changed: linux e4e4e4e4). " in said
     assert "rdma-core 65.0, with modules.rdma_rxe.build_id a6d6b4de9dc2: has the defect" in said
+
+
+def test_a_mail_says_of_another_stack_whether_it_has_the_defect_in_this_case(tmp_path):
+    symptom, run = symptom_named(WRITE), forky()
+    (defect,) = (item for item in run.violations.defects if symptom in item.symptoms)
+    number = len(defect.cases) - 1
+    passed: Any = {"verdict": "PASS", "effective": "PASS"}
+    results = [
+        changed(record, passed) if record["case"] == symptom.case else record
+        for record in run.results
+    ]
+    said = spaced(mail_of(symptom, replace(run, results=tuple(results))))
+    assert f": has the defect in {number} other cases; this case is PASS" in said
+    results = [record for record in run.results if record["case"] != symptom.case]
+    said = spaced(mail_of(symptom, replace(run, results=tuple(results))))
+    assert f": has the defect in {number} other cases; this case was not tested" in said
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ to one defect. The following facts, besides the kind of violation, determine a c
   The rule and the key do not matter.
 - Another failure in the use of a window: the rule. If the window was bound although the bind must be refused, the missing
   refusal is the cause. Requests in flight that move bytes after the window has ended have one cause.
-- A region is used after its re-registration: the flags of this call, what it decides about the request, and the effect.
+- A region is used after its re-registration: the flags of this call, what it decides about the request, and the effect;
+  and whether the request was in flight at the call, because another line of a driver looks up the key of a later packet.
 - A key of a region is used after a call has ended it: this call.
 - Another failure in the use of a region: its special kind, such as on demand, without the effect, because the contents
   of memory decide whether data are misplaced or the kernel crashes. For other regions: the effect and the operation.
@@ -123,7 +124,15 @@ class Cause:
 
 
 CHANGED = "ibv_rereg_mr"
+AWAITED = "await_traffic"  # the step that observes requests which were in flight
 OF_CHANGE = ("use", CHANGED)  # the family
+AT_REST = "at rest"
+# What is changed, and what this decides, in the rows with requests in flight. Other causes need not be told apart.
+_IN_FLIGHT = (
+    ("CHANGE_ACCESS", OF_RIGHTS),
+    ("CHANGE_PD", OF_DOMAIN),
+    ("CHANGE_TRANSLATION", OF_RANGE),
+)
 _WITH_OPERATION = 4  # the parts of the key of a cause that has an operation
 _NEWER_COMMAND = ("kernel core", "REG_MR")
 _ENDED_WINDOW = ("use", "ended window")
@@ -257,7 +266,7 @@ def _of_access(symptom: Symptom, group: str, rule: str) -> tuple[str, ...]:
         return ("use", "no completion", fault.operation)
     if effect is Effect.MOVED and fault.allowed_by:
         return _of_acceptance(group_of(fault.allowed_by), rule, fault.check)
-    if fault.verb == "await_traffic" and effect is Effect.MOVED and fault.key == WINDOW:
+    if fault.verb == AWAITED and effect is Effect.MOVED and fault.key == WINDOW:
         return _ENDED_WINDOW
     if changed := _of_change(symptom, rule):
         return changed
@@ -270,7 +279,7 @@ def _of_access(symptom: Symptom, group: str, rule: str) -> tuple[str, ...]:
 
 def _of_change(symptom: Symptom, rule: str) -> tuple[str, ...]:
     """Returns the cause of a wrong use of a region that was registered again: the flags of this call, what it decides
-    about the request, and the effect. Empty for other symptoms."""
+    about the request, the effect, and AT_REST if no request was in flight. Empty for other symptoms."""
     fault = symptom.fault
     flags, decides = fault.changed, fault.decides
     if symptom.smallest and symptom.case.startswith(_MODEL) and rule.startswith("REREG-"):
@@ -281,7 +290,10 @@ def _of_change(symptom: Symptom, rule: str) -> tuple[str, ...]:
     of_memory = fault.region and effect is not Effect.MOVED and not decides
     if not flags or effect not in _OF_USES or of_memory or (fault.dead and not decides):
         return ()
-    return ("use", CHANGED, "+".join(flags), decides, effect)
+    key = ("use", CHANGED, "+".join(flags), decides, effect)
+    if effect is Effect.MOVED and key[2:4] in _IN_FLIGHT and fault.verb != AWAITED:
+        return (*key, AT_REST)
+    return key
 
 
 def _of_answer(fault: Fault, group: str, rule: str) -> tuple[str, ...]:

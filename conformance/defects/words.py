@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from conformance.defects.cause import (
     ACCESS,
+    AWAITED,
     BIND,
     CHANGED,
     INVALIDATION,
@@ -244,10 +245,13 @@ def _process(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) ->
 def _use(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
     what, *more = key
     if what == CHANGED:
-        flags, decides, effect = more
+        flags, decides, effect, *_ = more
+        in_flight = all(symptom.fault.verb == AWAITED for symptom in symptoms)
         at_kernel = {symptom.fault.entry for symptom in symptoms} == {"uverbs"}
         call = VERBS[CHANGED].command if at_kernel else CHANGED
-        return f"{'uverbs ' * at_kernel}{call} with {flags}: {_of_change(decides, effect)}"
+        return (
+            f"{'uverbs ' * at_kernel}{call} with {flags}: {_of_change(decides, effect, in_flight)}"
+        )
     if what == "ended window":
         return "a request in flight moves bytes after its window has ended"
     if what == ATOMIC_AFTER_RESET:
@@ -282,9 +286,9 @@ def _use(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str
     return "requests access bytes outside of a region"
 
 
-def _of_change(decides: str, effect: str) -> str:
+def _of_change(decides: str, effect: str, in_flight: bool) -> str:
     words = {
-        Effect.MOVED: "access as before remains",
+        Effect.MOVED: f"access as before remains{' for requests in flight' * in_flight}",
         Effect.REFUSED: "access that it grants is refused",
     }
     if decides:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from conformance.defects import Defect, Severity, Symptom, answering_of, severity_of
 from conformance.defects.owner import CORE, LIBIBVERBS, PROVIDER
 from conformance.defects.symptom import site_of
-from conformance.errors import UserError, command
+from conformance.errors import UserError, command, format_count
 from conformance.judging import Basis
 from conformance.judging.kernel_alarms import first_alarm
 from conformance.model.fault import Effect
@@ -176,7 +176,7 @@ def _description(
         yield from _wrapped(f"expected: {expected(symptom)}", "", "  ")
     yield from _wrapped(f"observed: {line}", "", "  ")
     yield from _wrapped(f"answered by: {answering_of(symptom)}", "", "  ")
-    for kind, text in causes(defect, run) if defect else ():
+    for kind, text in causes(defect, run, symptom) if defect else ():
         yield from _wrapped(f"{kind}: {text}", "", "  ")
     yield ""
     yield from _evidence(
@@ -374,11 +374,17 @@ def _tested(run: Digest) -> Iterator[str]:
 
 
 def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
-    if defect and any(item.fingerprint == defect.fingerprint for item in run.violations.defects):
-        return "has the defect"
     results = (result for result in run.results if result["case"] == symptom.case)
     result = next(results, None)
     verdict = result["verdict"] if result else Verdict.MISSED
+    items = run.violations.defects if defect else ()
+    for item in items:
+        if defect and item.fingerprint == defect.fingerprint:
+            if symptom.case in item.cases:
+                return "has the defect"
+            others = format_count(len(item.cases), "other case")
+            here = "was not tested" if verdict == Verdict.MISSED else f"is {verdict}"
+            return f"has the defect in {others}; this case {here}"
     if verdict == Verdict.MISSED:
         return "was not tested for the defect"
     if result and (tries := tries_of(result)):
