@@ -35,7 +35,7 @@ esac
 
 if [ -e "$kept/$stack/results.jsonl" ]; then
     compared=0
-    "$suite/rdma-cts" compare --unlike-tables "$kept/$stack" "$out" >"$out/comparison.txt" || compared=$?
+    "$suite/rdma-cts" compare "$kept/$stack" "$out" >"$out/comparison.txt" || compared=$?
     [ "$compared" = 0 ] || status=$compared
 else
     echo "the first run of $stack: nothing to compare with" >"$out/comparison.txt"

@@ -26,7 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out DIR",
         "with --nodes: where to write the page and its data",
     )
-    add(parser, "--unlike-tables", "compare the runs even if their tables differ")
+    add(
+        parser,
+        "--unlike-tables",
+        "accepted for older scripts: runs are compared even if their tables differ",
+    )
     add(
         parser,
         "--format",
@@ -52,7 +56,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.out:
         raise UserError("--out is where --nodes writes its page", hint="leave out --out")
     old, new = map(read, arguments.runs)
-    comparison = compare(old, new, arguments.unlike_tables)
+    comparison = compare(old, new)
     if arguments.format != "text":
         sys.stdout.write(comparison_formats.FORMATS[arguments.format](comparison))
     else:

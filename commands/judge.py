@@ -122,7 +122,7 @@ def _summary(
     unequal: list[str],
     arguments: argparse.Namespace,
 ) -> Iterator[str]:
-    comparison = compare(old, new, unlike_tables=True)
+    comparison = compare(old, new)
     reasons = {record["case"]: record["reason"] for record in old.results}
     yield f"{sum(not change.kept for change in again)} of {len(again)} results judged again: {_counts(comparison.changes)}"
     shown = list(comparison.changes)

@@ -510,7 +510,7 @@ def _compared(history: History, cell: Cell, run: Digest | None) -> Morning:
 def _comparison(earlier: Cell, run: Digest) -> Comparison | None:
     """Returns the comparison with an earlier night. If that night cannot be read, prints a line and returns None."""
     try:
-        return compare(read(earlier.folder), run, unlike_tables=True)
+        return compare(read(earlier.folder), run)
     except UserError as error:
         show([f"{earlier.night}, {earlier.name} cannot be read for the comparison: {error}"])
         return None

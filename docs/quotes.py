@@ -108,7 +108,7 @@ def _calls(run: Digest) -> Iterator[str]:
 def _comparison(run: Digest) -> Iterator[str]:
     """Yields the comparison of the run with that of trixie; of each group of lines only the first three."""
     old = recorded("trixie")
-    lines = comparison_formats.text(compare(old, run, unlike_tables=True), 1)
+    lines = comparison_formats.text(compare(old, run), 1)
     named = [
         line.replace(str(old.path), "out/trixie").replace(str(run.path), "out/forky")
         for line in lines

@@ -1,4 +1,4 @@
-"""Compares two runs of the same tables, case by case and point by point. Cases are compared by their effective
+"""Compares two runs, case by case and point by point. Cases are compared by their effective
 verdicts, because a waived violation is known, unless the case passed before and its waiver does not name it. Points have
 only raw verdicts."""
 
@@ -12,7 +12,6 @@ from math import prod
 
 from conformance.defects import Defect, Symptom, cause_of, symptoms_of
 from conformance.defects.symptom import violated_rules
-from conformance.errors import UserError
 from conformance.model.fault import FaultKind
 from conformance.model.record import LISTED, UNLISTED, UNSTEADY, Deviation, ResultRecord
 from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
@@ -68,6 +67,8 @@ KINDS: Mapping[str, str] = {
 }
 # The kinds of change for which a comparison fails.
 FAILING = (REGRESSED, UNKNOWN, NEWLY_WRONG, NEWLY_JUDGED)
+# The kinds of a violation where the old run judged nothing.
+_NOT_JUDGED = (NEWLY_WRONG, NEWLY_JUDGED)
 # The kinds of a violation that only the new run has.
 WORSE = (*FAILING, HIT)
 # The kinds of a defect that only the new run has.
@@ -116,6 +117,10 @@ class Comparison:
     pointless: int = 0
     races: Mapping[str, Race] = field(default_factory=dict)
 
+    @property
+    def has_other_tables(self) -> bool:
+        return self.old.environment.tables_sha256 != self.new.environment.tables_sha256
+
     @cached_property
     def defects(self) -> Mapping[str, Sequence[Defect]]:
         """The counted defects of the new run and the open defects of the old run, by kind. To decide whether a run has
@@ -150,13 +155,19 @@ class Comparison:
 
     @cached_property
     def counted(self) -> Sequence[Defect]:
-        """The defects of the new run that are open, or waived and of a case that has become worse nevertheless."""
+        """The defects of the new run that are open, or waived and of a case that has become worse nevertheless. A waived
+        defect that is newly supported is not open because it shares a result with others."""
         violations = self.new.violations
         return [
             defect
             for defect in violations.defects
-            if defect in violations.open_defects or self._is_worse_though_waived(defect)
+            if (defect in violations.open_defects and not self._is_waived_beside_others(defect))
+            or self._is_worse_though_waived(defect)
         ]
+
+    def _is_waived_beside_others(self, defect: Defect) -> bool:
+        newly = not self.earlier.has(defect) and self._kind(defect) in _NOT_JUDGED
+        return newly and all(map(self.new.violations.is_waived, defect.symptoms))
 
     def _is_worse_though_waived(self, defect: Defect) -> bool:
         if not defect.waived or defect.unconfirmed:
@@ -221,6 +232,21 @@ class Comparison:
             for rule in after
             if rule in before and before[rule] != after[rule] and rule not in self.rules
         ]
+
+    @property
+    def to_waive(self) -> Sequence[Defect]:
+        """The defects without whose waivers something is newly wrong: also known ones, of cases that are newly wrong."""
+        violations = self.new.violations
+        defects = [*self.new_defects]
+        for change in (change for kind in WORSE for change in self.of(kind)):
+            if change.rule and change.kind not in _NOT_JUDGED:
+                shown: Sequence[Defect] = violations.defects_in(
+                    change.case
+                )  # the whole result counts
+            else:
+                shown = self.defects_of(change)
+            defects += [defect for defect in shown if defect in self.counted]
+        return list({defect.fingerprint: defect for defect in defects}.values())
 
     @property
     def new_defects(self) -> Sequence[Defect]:
@@ -347,14 +373,9 @@ def _is_the_same(before: ResultRecord, after: ResultRecord) -> bool:
     return bool(causes_after) and causes_after <= causes_before
 
 
-def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison:
-    """Returns the comparison. Raises UserError for runs of different tables, unless `unlike_tables`."""
+def compare(old: Digest, new: Digest) -> Comparison:
+    """Returns the comparison. Of runs of different tables, the cases that both runs have are compared."""
     tables = [run.environment.tables_sha256 for run in (old, new)]
-    if tables[0] != tables[1] and not unlike_tables:
-        raise UserError(
-            f"{old.path} and {new.path} are runs of different tables",
-            hint="--unlike-tables compares the cases that both runs have",
-        )
     before = {record["case"]: record for record in old.results}
     after = {record["case"]: record for record in new.results}
     both = before.keys() & after.keys()
@@ -571,6 +592,8 @@ def _changes_of_rules(
             continue
         if kind == REGRESSED:
             kind = _without_points(old, new, before, after, rule)
+        if kind in _NOT_JUDGED and _is_waived(rule, after, new):
+            kind = CHANGED
         if kind == FIXED and _tests_less(before, after):
             kind = UNSUPPORTED
         old_points = counts_of(before) if kind in FAILING else ""
@@ -589,6 +612,12 @@ def _changes_of_rules(
             rule,
             old_points,
         )
+
+
+def _is_waived(rule: str, record: ResultRecord, run: Digest) -> bool:
+    """Whether waivers cover each symptom of a rule, in a result that has further ones."""
+    symptoms = [symptom for symptom in symptoms_of(record) if rule in symptom.rules]
+    return bool(symptoms) and all(map(run.violations.is_waived, symptoms))
 
 
 def _smallest(deviation: Deviation) -> str:

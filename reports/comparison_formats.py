@@ -70,11 +70,20 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
         words = "--run", new.path, "--mail", "--others", old.path
         report = command("reproducer", fingerprint, *words)
         yield f"report the first new defect: {report}"
-        defects = [
-            word for defect in comparison.new_defects for word in ("--defect", defect.fingerprint)
-        ]
-        terms = "--owner", "NAME", "--issue", "ADDRESS", "--expires", "DATE"
-        yield f"waive all new defects: {command('waivers', '--run', new.path, *defects, *terms)}"
+    yield from _to_waive(comparison)
+
+
+def _to_waive(comparison: Comparison) -> Iterator[str]:
+    defects = comparison.to_waive
+    if not defects:
+        return
+    known = len(defects) - len(comparison.new_defects)
+    what = "all new defects"
+    if known:
+        what += f", and {format_count(known, 'known defect')} of newly wrong cases"
+    words = [word for defect in defects for word in ("--defect", defect.fingerprint)]
+    terms = "--owner", "NAME", "--issue", "ADDRESS", "--expires", "DATE"
+    yield f"waive {what}: {command('waivers', '--run', comparison.new.path, *words, *terms)}"
 
 
 def _of_kind(comparison: Comparison, kind: str, most: int | None) -> Iterator[str]:
@@ -101,6 +110,11 @@ def _changed(comparison: Comparison) -> Mapping[str, list[tuple[str, str, str]]]
 
 def conclusion(comparison: Comparison) -> str:
     """Returns the conclusion about the cases that both runs tried, with the numbers of new defects by kind."""
+    other = "; the tables differ: only cases of both runs are compared"
+    return _conclusion(comparison) + (other if comparison.has_other_tables else "")
+
+
+def _conclusion(comparison: Comparison) -> str:
     parts = []
     for kind in NEW_KINDS:
         if new := comparison.defects[kind]:

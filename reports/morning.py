@@ -110,7 +110,7 @@ class Morning:
             yield from self._standing()
         if self.good is not None and self.good.changes:
             runs = (str(run.directory) for run in (self.good.old, self.good.new))
-            yield f"    all: {shlex.join([PROGRAM, 'compare', '--all', '--unlike-tables', *runs])}"
+            yield f"    all: {shlex.join([PROGRAM, 'compare', '--all', *runs])}"
 
     def _standing(self) -> Iterator[str]:
         """Yields a line for each defect of earlier regressions that this run does not show to be fixed, unless the

@@ -112,11 +112,6 @@ class Novelty:
         ]
 
     @property
-    def _has_other_tables(self) -> bool:
-        runs = (self.comparison.old, self.comparison.new)
-        return len({run.environment.tables_sha256 for run in runs}) > 1
-
-    @property
     def sentence(self) -> str:
         gone = len(self.comparison.defects[GONE])
         counts = {kind: len(items) for kind, items in self.by_kind.items() if kind != _APART}
@@ -133,7 +128,7 @@ class Novelty:
     def hints(self) -> Iterator[str]:
         """Yields the numbers of cases if the tables differ, a line for each defect that is gone, and one about cases that
         have regressed, which may belong to a defect of both runs."""
-        if self._has_other_tables:
+        if self.comparison.has_other_tables:
             old = {record["case"] for record in self.comparison.old.results}
             new = {record["case"] for record in self.comparison.new.results}
             both = format_count(len(old & new), "case")
@@ -146,10 +141,7 @@ class Novelty:
         regressed = [change for change in self.comparison.of(REGRESSED) if not change.points]
         if regressed:
             runs = (self.comparison.old, self.comparison.new)
-            words: list[object] = [run.path for run in runs]
-            if self._has_other_tables:
-                words.append("--unlike-tables")
-            listing = command("compare", *words)
+            listing = command("compare", *(run.path for run in runs))
             yield f"{format_count(len(regressed), 'case')} regressed: {listing} lists the cases"
 
 
@@ -157,7 +149,7 @@ def novelty(run: Digest, earlier: Digest | None) -> Novelty | None:
     """Returns what is new in a run against an earlier run, which may have other tables."""
     if earlier is None:
         return None
-    return Novelty(compare(earlier, run, unlike_tables=True))
+    return Novelty(compare(earlier, run))
 
 
 def known_in(earlier: Digest | None) -> Callable[[ResultRecord], bool]:

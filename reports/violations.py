@@ -10,6 +10,7 @@ from conformance.defects import (
     Defect,
     Severity,
     Symptom,
+    cause_of,
     count_by_severity,
     defects_of,
     severity_of,
@@ -17,7 +18,7 @@ from conformance.defects import (
 )
 from conformance.errors import format_count
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import VERDICTS, VIOLATIONS
+from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import verdict_on
 from reports.repetitions import Repetitions
 
@@ -119,6 +120,13 @@ class Violations:
         return tuple(
             sorted(self._run.results, key=lambda record: rank.get(record["case"], len(Severity))),
         )
+
+    def is_waived(self, symptom: Symptom) -> bool:
+        """Whether a waiver covers the symptom, even if its result counts because of another symptom."""
+        if symptom.record["effective"] == Verdict.WAIVED:
+            return True
+        covered = self._run.footer and self._run.footer.get("waivers", {}).get("covered", {})
+        return cause_of(symptom).fingerprint in (covered or {}).get(symptom.case, ())
 
     def defects_in(self, case: str) -> list[Defect]:
         """Returns the defects that occur in a case, the most severe first."""

@@ -1,16 +1,22 @@
 """Comparisons with an earlier run that judged only some points of a case, and whose files of points are missing."""
 
+import shlex
+from datetime import date, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conformance.defects import cause_of, symptoms_of
+from conformance.errors import PROGRAM
 from conformance.model.record import ResultRecord
+from conformance.model.record_shape import completed
 from conformance.tables.suite import ROOT
-from reports.comparison import NEW, NEWLY_WRONG, REGRESSED, UNKNOWN, compare
+from reports.comparison import NEW, NEWLY_WRONG, REGRESSED, UNKNOWN, Comparison, compare
 from reports.comparison_formats import as_json, text
-from reports.digest import read
-from samples import result
-from test_comparison import SUITE, digested
+from reports.digest import digest, read
+from samples import footer_of, header, recorded, result
+from test_comparison import SUITE
 
 CASE = SUITE.cases[0]
 AXES = {"access": {"subsets": ["REMOTE_WRITE", "ON_DEMAND"]}, "op": ["RDMA_READ", "RDMA_WRITE"]}
@@ -19,7 +25,6 @@ CLAUSES = [
     {"if": "ON_DEMAND & REMOTE_WRITE", "then": "success", "rule": "REG-12"},
     {"then": "refused", "rule": "REG-05"},
 ]
-WITH, WITHOUT = ({"device": {"name": "d", "driver": "d", "caps": {"odp": odp}}} for odp in (1, 0))
 
 
 def deviation(smallest: str, count: int = 1, rule: str = "REG-05", **more: Any) -> dict[str, Any]:
@@ -43,10 +48,16 @@ def swept(*deviations: dict[str, Any], unsupported: int = 0, **more: Any) -> Res
     return result(CASE, "FAIL" if deviations else "PASS", **{**fields, **more})
 
 
-def comparison(before: ResultRecord, after: ResultRecord, has_odp: bool = True):
-    old = digested(before, tables="0", device={**WITHOUT["device"], "caps": {"odp": False}})
-    new = digested(after, tables="0", device={**WITH["device"], "caps": {"odp": has_odp}})
-    return compare(old, new)
+def comparison(
+    before: ResultRecord, after: ResultRecord, has_odp: bool = True, waivers: Any = None
+) -> Comparison:
+    old, new = (
+        recorded([line], device={**header()["device"], "caps": {"odp": odp}})
+        for line, odp in ((before, False), (after, has_odp))
+    )
+    if waivers:
+        footer_of(new)["waivers"] = waivers
+    return compare(digest(old.shown(), Path()), digest(new.shown(), Path()))
 
 
 READ, OF_ODP = "access=none,op=RDMA_READ", "access=ON_DEMAND,op=RDMA_READ"
@@ -115,10 +126,46 @@ def test_the_points_of_the_old_run_stand_beside_its_verdict():
     assert '"old_points": "8 points: 4 PASS, 4 UNSUPPORTED"' in as_json(here)
 
 
+@pytest.mark.parametrize("covered, kinds", [(True, ["changed"]), (False, [NEWLY_WRONG])])
+def test_a_waiver_of_what_is_newly_supported_holds_in_a_result_that_counts(covered, kinds):
+    """Another symptom of the sweep, which both runs have, has no waiver."""
+    known, fresh = deviation(READ), deviation(NEEDS_ODP, 2, "REG-12", fault={"kind": "accepted"})
+    before, after = swept(known, unsupported=4), swept(known, fresh)
+    (symptom,) = (symptom for symptom in symptoms_of(completed(after)) if symptom.points == 2)
+    names = [cause_of(symptom).fingerprint] if covered else []
+    here = comparison(before, after, waivers={"covered": {CASE.id: names}})
+    assert [change.kind for change in here.changes] == kinds
+    assert (here.status, len(here.new_defects)) == ((0, 0) if covered else (1, 1))
+
+
+def test_a_waiver_of_what_the_old_run_judged_hides_no_regression():
+    known, fresh = deviation(READ), deviation(READ, rule="REG-12", fault={"kind": "accepted"})
+    judged = {"REG-05": "FAIL", "REG-12": "PASS"}
+    after = swept(known, fresh)
+    names = [cause_of(symptom).fingerprint for symptom in symptoms_of(completed(after))]
+    before = swept(known, unsupported=4, rule_verdicts=judged)
+    here = comparison(before, after, waivers={"covered": {CASE.id: names}})
+    assert ([change.kind for change in here.changes], here.status) == ([REGRESSED], 1)
+
+
+@pytest.mark.parametrize("names", [("trixie", "rxe"), ("rxe", "siw")], ids="->".join)
+def test_the_last_line_followed_to_its_end_leaves_nothing_that_is_newly_wrong(names, tmp_path, cli):
+    old, new = (ROOT / "docs/runs" / f"{name}.jsonl.xz" for name in names)
+    waivers, judged = tmp_path / "waivers.yaml", tmp_path / "judged"
+    line = cli(1, "compare", old, new).out.splitlines()[-1]
+    words = shlex.split(line.partition(f"{PROGRAM} ")[2].partition(" --owner")[0])
+    expires = str(date.today() + timedelta(days=30))
+    terms = "--owner", "O", "--issue", "https://bugs.example.org/1", "--expires", expires
+    cli(0, *words, *terms, "--out", waivers)
+    cli(1, "judge", new, "--waivers", waivers, "--out", judged)
+    said = cli(0, "compare", old, judged).out
+    assert "only in the new run" not in said
+
+
 def test_what_a_recorded_stack_did_not_support_is_no_regression_of_the_next():
     runs = (ROOT / "docs/runs" / f"{name}.jsonl.xz" for name in ("trixie", "rxe"))
     old, new = map(read, runs)
-    here = compare(old, new, unlike_tables=True)
+    here = compare(old, new)
     of_odp = next(d for d in new.violations.defects if d.fingerprint == "251ad0de44ec")
     regressed = {change.case for change in here.of(REGRESSED)}
     assert of_odp in here.defects[NEWLY_WRONG]

@@ -214,7 +214,7 @@ def read_in_every_way(folder: Path) -> None:
             report if isinstance(report, bytes) else report.encode(errors="replace")
         )
     assert all(line.isprintable() for line in terminal.summary(run, folder).split("\n"))
-    compare(run, read(OLD), unlike_tables=True)
+    compare(run, read(OLD))
     list(explanations.of_rule(SUITE, SUITE.registry["ADV-01"], run))
     coverage.cover_with_results(SUITE, folder)
     list(rejudge(SUITE, read_written(folder), folder))

@@ -345,7 +345,25 @@ class Waivers:
             "problems": problems,
             "out_of_range": list(self._out_of_range(records, header)),
             "partly": list(self._partly(records, header)),
+            "covered": dict(self._covered(records, header)),
         }
+
+    def _covered(
+        self,
+        records: Sequence[ResultRecord],
+        header: HeaderRecord,
+    ) -> Iterator[tuple[str, list[str]]]:
+        """Yields each violation that counts though waivers cover some of its symptoms, with their fingerprints."""
+        valid = self._valid_defects(header)
+        for record in records:
+            if record["effective"] not in VIOLATIONS or not valid:
+                continue
+            covered: dict[str, bool] = {}
+            for symptom in symptoms(record):
+                name = cause_of(symptom).fingerprint
+                covered[name] = covered.get(name, True) and is_covered(symptom, valid)
+            if names := sorted(name for name, is_so in covered.items() if is_so):
+                yield record["case"], names
 
     def _partly(self, records: Sequence[ResultRecord], header: HeaderRecord) -> Iterator[str]:
         """Yields a line for each defect without a waiver because of which cases of waived defects count."""
