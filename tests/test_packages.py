@@ -382,3 +382,18 @@ def test_a_user_runs_a_case_in_the_guest(installed):
     assert result["verdict"] == "PASS"
     assert result["repro"] == f"rdma-cts run --guest --only {CASE}"
     assert installed.state(SUITE) == before
+
+
+def test_a_built_package_leaves_the_checkout_as_clean_as_a_release_needs(tmp_path):
+    control = (ROOT / "debian/control").read_text(encoding="utf-8")
+    made = ["debhelper-build-stamp", "files", ".debhelper/generated"]
+    for package in re.findall(r"^Package: (\S+)", control, re.MULTILINE):
+        scripts = [f"{package}.{name}.debhelper" for name in ("postinst", "prerm", "postrm")]
+        made += [f"{package}/usr", f"{package}.debhelper.log", f"{package}.substvars", *scripts]
+    paths = [f"debian/{name}" for name in made]
+    shutil.copy(ROOT / ".gitignore", tmp_path)
+    ended("git", "init", "-q", ".", cwd=tmp_path, check=True)
+    ignored = ended("git", "check-ignore", *paths, cwd=tmp_path).stdout.split()
+    assert ignored == paths
+    sources = "debian/control", "debian/rules", "debian/docs"
+    assert not ended("git", "check-ignore", *sources, cwd=tmp_path).stdout
