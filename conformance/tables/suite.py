@@ -278,15 +278,22 @@ def _digest_of_sources(folders: Sequence[Path], *, with_tables: bool = True) -> 
     depend on the version of Python and on the directory of the project, so that a guest can use the suite that its host
     has read. Raises OSError."""
     parts = [os.fsencode(_from_root(folder)) for folder in folders]
-    paths = [path for name in _READING for path in sorted((ROOT / "conformance").glob(name))]
+    modules = [path for name in _READING for path in sorted((ROOT / "conformance").glob(name))]
+    files = [(str(path), str(_from_root(path))) for path in modules]
     for folder in folders:
-        for parent, directories, files in os.walk(folder):
+        shown_folder = str(_from_root(folder))
+        for parent, directories, names in os.walk(folder):
             directories[:] = sorted(name for name in directories if not name.startswith("."))
-            read = [name for name in sorted(files) if name.lower().endswith(_READ)]
-            paths += [Path(parent, name) for name in read if with_tables or name == _RULES]
-    for path in paths:
-        if path.is_file():
-            parts += [os.fsencode(_from_root(path)), path.read_bytes()]
+            shown = shown_folder + parent[len(str(folder)) :]
+            files += [
+                (f"{parent}/{name}", f"{shown}/{name}")
+                for name in sorted(names)
+                if name.lower().endswith(_READ) and (with_tables or name == _RULES)
+            ]
+    for path, shown in files:
+        if os.path.isfile(path):
+            with open(path, "rb", buffering=0) as file:
+                parts += [os.fsencode(shown), file.read()]
     return cache.digest_of(parts)
 
 
