@@ -37,7 +37,7 @@ from conformance.results.plan import LabPlan, read_plan, write_plan
 from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import OPTIONS, RunOptions
-from conformance.supervision import Run
+from conformance.supervision.run import Run
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import CASES, tables_digest
 from fixtures.hosts.lab_file import OF_HOSTS, PAGE, LabHost, read_lab

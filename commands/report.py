@@ -37,8 +37,14 @@ def renderer(name: str) -> ModuleType:
 
 
 def load_beside() -> None:
-    """Imports the modules for `write_beside` in a thread, while the run waits for its worker."""
-    threading.Thread(target=lambda: [renderer(name) for name in BESIDE], daemon=True).start()
+    """Loads modules and templates for `write_beside` in a thread, while the run waits for its worker."""
+
+    def load() -> None:
+        for name in BESIDE:
+            renderer(name)
+        renderer("html").load()
+
+    threading.Thread(target=load, daemon=True).start()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

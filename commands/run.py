@@ -1,6 +1,6 @@
 """`rdma-cts run`: runs the cases on a device of this host or of a host that is reached over ssh, or in the guest. This
 module connects the engine, the target and the reports. fixtures/targets/target.py chooses the target and starts the
-workers."""
+workers. What the first guest does not need is imported late, while QEMU resumes this guest."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from commands import report
 from commands.cli import run_arguments
-from commands.cli.announcement import errors_on_purpose
 from commands.cli.choice import choose, of_target
 from commands.cli.endings import crash_reports_in
 from commands.cli.run_arguments import add
@@ -30,13 +29,16 @@ from conformance.results.plan import (
 from conformance.results.records import FILE_NAME, LAB_FILE, Recorded
 from conformance.results.writer import ResultsFile
 from conformance.run_options import OPTIONS, RunOptions
-from conformance.supervision import Recording, Run, Supervisor
+from conformance.supervision.run import Run
 from fixtures.targets import builds, target
 from fixtures.targets.builds import guest_driver
-from fixtures.targets.guests import Guests
-from reports.digest import Digest, digest, read
-from reports.novelty import known_in, novelty
+from fixtures.targets.guests import Guests, is_prepared
 from reports.terminal import NORMAL, QUIET, VERBOSE, Progress, summary
+
+if TYPE_CHECKING:
+    from conformance.supervision.recording import Recording
+    from reports.digest import Digest
+    from reports.novelty import Novelty
 
 NAME = "run"
 
@@ -93,7 +95,7 @@ def execute(arguments: argparse.Namespace) -> int:
         return int(_lab().run_lab(arguments.lab, options, arguments))
     if arguments.shell:
         return _shell(options, arguments)
-    return _run(_chosen(options, arguments), arguments, _earlier(options.against))
+    return _run(options, arguments, _earlier(options.against))
 
 
 def _chosen(options: RunOptions, arguments: argparse.Namespace) -> Run:
@@ -158,18 +160,22 @@ def _resume(arguments: argparse.Namespace) -> int:
         ) from error
     if isinstance(plan, LabPlan):
         return int(_lab().run_lab(file or Path(plan.file), options, first, resumed=True))
-    return _run(_chosen(options, first), first, _earlier(options.against), plan)
+    return _run(options, first, _earlier(options.against), plan)
 
 
 def _earlier(against: Path | None) -> Digest | None:
     """Returns the earlier run of --against; None without this option."""
     if against:
+        from reports.digest import read
+
         return read(against)
     return None
 
 
 def _complete(folder: Path) -> Digest | None:
     """Returns the run in a directory if it is complete, else None. Needs no device and no connection."""
+    from reports.digest import read
+
     try:
         run = read(folder)
     except UserError:  # reported when the run is resumed
@@ -180,39 +186,52 @@ def _complete(folder: Path) -> Digest | None:
 
 
 def _run(
-    run: Run,
+    options: RunOptions,
     arguments: argparse.Namespace,
     earlier: Digest | None,
     recorded_plan: Plan | None = None,
 ) -> int:
-    """Runs the cases. `arguments` is used only for values that are not in the `run`: output, level, --yes. The
+    """Runs the cases. `arguments` is used only for values that are not in the `options`: output, level, --yes. The
     reports list first what is new against the `earlier` run."""
-    progress = Progress(level=arguments.level, is_known=known_in(earlier))
+    progress = Progress(level=arguments.level)
+    if earlier:
+        from reports.novelty import known_in
+
+        progress.is_known = known_in(earlier)
+    resumed = recorded_plan is not None
     with ExitStack() as around:
+        run = host = guests = None
+        if resumed or not options.guest or not is_prepared(options):
+            run = _chosen(options, arguments)  # a mistake is reported before anything is prepared
         if arguments.out:  # a mistake in the path is reported before any host or device is used
-            _claim(arguments.out, recorded_plan is not None, around)
-        host = None
-        if run.options.host:
+            _claim(arguments.out, resumed, around)
+        if options.host:
             from fixtures.targets import hosts  # imported late: only runs over ssh need it
 
             if not arguments.chosen:  # a lab has already installed the client
                 hosts.install_client(progress.say, arguments.yes)
-            host = around.enter_context(hosts.opened(run.options, progress.say))
-        run = replace(run, options=target.with_target(run.options, host, progress.say))
-        on_device = bool(run.options.device)
-        run = of_target(run, progress.say)
-        name = "+".join(run.devices) or guest_driver(run.options).device
+            host = around.enter_context(hosts.opened(options, progress.say))
+        options = target.with_target(options, host, progress.say)
+        if run:
+            run = of_target(replace(run, options=options), progress.say)
+        name = "+".join(options.devices) or guest_driver(options).device
         out = arguments.out or around.enter_context(run_folder(what=name))
-        if on_device:
+        if run and options.device:
+            from commands.cli.announcement import errors_on_purpose
+
             for line in errors_on_purpose(run.cases, () if host else run.devices):
                 progress.say(line)
         around.enter_context(crash_reports_in(out))
-        durable = on_device and not host
-        file = ResultsFile(out / FILE_NAME, carry_on=recorded_plan is not None, durable=durable)
+        durable = bool(options.device) and not host
+        file = ResultsFile(out / FILE_NAME, carry_on=resumed, durable=durable)
         file = around.enter_context(closing(file))
         around.enter_context(tidied(out))
         before = file.recorded()
-        run = target.prepare(run, out, progress.say, arguments.yes, host)
+        if not run:  # the first guest is resumed while this process reads the tables
+            guests = Guests(options, out, progress.say, installed=True)
+            around.enter_context(closing(guests)).begin()
+            run = of_target(_chosen(options, arguments), progress.say)
+        run = target.prepare(run, out, progress.say, arguments.yes, host, guests)
         if recorded_plan:
             recorded_plan.check(run.plan)
         else:
@@ -222,6 +241,9 @@ def _run(
                 "the run cannot be resumed, because its waivers have changed",
                 hint="start a new run",
             )
+        from conformance.supervision.recording import Recording
+        from reports.digest import read
+
         recording = Recording(run, file, progress, file.cut_back(before))
         try:
             _supervise(recording, progress, out, earlier, beside_library=durable)
@@ -243,6 +265,8 @@ def _judged_here(recording: Recording, before: Recorded | None, out: Path) -> Di
     """Returns the results that this process has judged; None if there are none. If the run was resumed and has no
     violation, the earlier results are judged again, so that a changed verdict cannot hide a violation. Raises UserError
     (status 3) if a verdict was changed."""
+    from reports.digest import digest
+
     recorded = recording.recorded
     if recorded is None:
         return None
@@ -277,9 +301,12 @@ def _supervise(
 ) -> None:
     """Runs the cases. The reports of an interrupted run list first what is new against `earlier`. `beside_library` is
     whether the library under test runs on this host."""
+    from commands import report
+    from conformance.supervision.supervisor import Supervisor
+
     run = recording.run
     if beside_library:
-        from commands.cli import loaded  # imported late: runs in the guest do not need it
+        from commands.cli import loaded  # runs in the guest do not need it
 
         loaded.load_all()
     else:
@@ -310,8 +337,10 @@ def _reported(
     Raises UserError with the message `lost` if the connection to the host was lost, or with `changed` if the results
     file was changed.
     """
+    from commands import report
+
     reported = False
-    news = novelty(judged, earlier)
+    news = _news(judged, earlier)
     try:
         report.write_beside(out, judged, news)
         reported = True
@@ -329,6 +358,14 @@ def _reported(
     return news.status if news else judged.summary.status
 
 
+def _news(judged: Digest, earlier: Digest | None) -> Novelty | None:
+    if earlier is None:
+        return None
+    from reports.novelty import novelty
+
+    return novelty(judged, earlier)
+
+
 def _kept(
     out: Path, done: int, total: int, level: int = NORMAL, earlier: Digest | None = None
 ) -> str:
@@ -336,8 +373,11 @@ def _kept(
     results and about resuming the run."""
     if not done:
         return f"no case has a result yet; {command('run', '--resume', out)} starts the run again"
+    from commands import report
+    from reports.digest import read
+
     run = read(out)
-    news = novelty(run, earlier)
+    news = _news(run, earlier)
     report.write_beside(out, run, news)
     if news:
         print(summary(run, out, level=level, news=news))

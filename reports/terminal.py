@@ -30,10 +30,10 @@ from conformance.model.verdict import (
 )
 from conformance.results.conclusions import verdict_on
 from conformance.results.records import PLAN_FILE
-from reports.digest import Digest
 from reports.text import MOST_LINE, columns_of, fitted, format_rules, wrapped
 
 if TYPE_CHECKING:
+    from reports.digest import Digest
     from reports.novelty import Novelty
 
 _COLOURS: dict[str, str] = {

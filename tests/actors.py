@@ -14,7 +14,11 @@ from conformance.model.record import HeaderRecord, ResultRecord, SupervisorFacts
 from conformance.results.records import Recorded, encode, read_written
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
-from conformance.supervision import Call, Recording, Run, Supervisor, Target, Worker, WorkerEnd
+from conformance.supervision.calls import Call
+from conformance.supervision.recording import Recording
+from conformance.supervision.run import Run, Target
+from conformance.supervision.supervisor import Supervisor
+from conformance.supervision.worker import Worker, WorkerEnd
 from conformance.tables.suite import Suite
 from samples import footer_of, header, numbered, observed_result
 

@@ -9,7 +9,7 @@ from actors import HEADER, SILENCE, Actor, Stage
 from conformance.model.kind import Kind
 from conformance.results.records import Recorded, encode
 from conformance.run_options import RunOptions
-from conformance.supervision import Worker
+from conformance.supervision.worker import Worker
 from conformance.tables.suite import Suite
 from samples import (
     footer_of,

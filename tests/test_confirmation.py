@@ -12,7 +12,8 @@ from actors import HEADER, Actor, Stage, killed
 from conformance.errors import UserError
 from conformance.results.records import encode
 from conformance.run_options import RunOptions
-from conformance.supervision import Worker, WorkerEnd, confirmation
+from conformance.supervision import confirmation
+from conformance.supervision.worker import Worker, WorkerEnd
 from conformance.tables.suite import VERSION
 from repeated import IDS, POINT, SUITE, Device, Run, after, always, counts, lines, tried
 from reports.repetitions import Repetitions

@@ -15,7 +15,9 @@ from conformance.results.records import encode
 from conformance.results.rejudge import DISPUTED, rejudge
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
-from conformance.supervision import Recording, Supervisor, WorkerEnd
+from conformance.supervision.recording import Recording
+from conformance.supervision.supervisor import Supervisor
+from conformance.supervision.worker import WorkerEnd
 from fixtures.system import console
 from samples import observed_result
 

@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.guest import kept
 from fixtures.guest.freezing import checksum, save
-from fixtures.guest.qmp import Qmp, QmpError
+from fixtures.guest.qmp import NEGOTIATION, Qmp, QmpError, send
 from fixtures.guest.ready import ReadySession
 from fixtures.guest.request import Request, recorded_to
 from patience import PATIENCE_S
@@ -69,6 +69,17 @@ def test_refusals_of_qemu_are_errors(responses, reason):
     channel, _ = qemu_says(*responses)
     with channel, pytest.raises(QmpError, match=reason):
         migrate(Qmp(channel, PATIENCE_S))
+
+
+def test_commands_that_were_sent_in_advance_have_their_results_in_order():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        send(ours, NEGOTIATION)
+        send(ours, "getfd", fdname="state")
+        responses = [{"QMP": {}}, {"return": {}}, migration("completed"), {"error": {"desc": "no"}}]
+        theirs.sendall(b"".join(json.dumps(response).encode() + b"\n" for response in responses))
+        with pytest.raises(QmpError, match="getfd: no"):
+            Qmp(ours, PATIENCE_S, [NEGOTIATION, "getfd"])
 
 
 def test_a_silent_qemu_is_an_error():

@@ -13,7 +13,7 @@ import pytest
 
 from actors import HEADER, SILENCE, Actor, Stage, ran, verdicts
 from conformance.errors import UserError
-from conformance.supervision import WorkerEnd
+from conformance.supervision.worker import WorkerEnd
 from fixtures.system.processes import Pulse
 from kinds import Patch
 from patience import await_true, state_of

@@ -21,7 +21,9 @@ from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, read_written
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
-from conformance.supervision import Recording, Supervisor, Worker
+from conformance.supervision.recording import Recording
+from conformance.supervision.supervisor import Supervisor
+from conformance.supervision.worker import Worker
 from fixtures.guest.freezing import await_event
 from fixtures.guest.guest import Guest
 from fixtures.guest.request import MARK, ONLY, Request, encode

@@ -30,7 +30,9 @@ from conformance.results.records import decode, encode, read_written
 from conformance.results.rejudge import rejudge
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
-from conformance.supervision import Recording, Supervisor, Worker
+from conformance.supervision.recording import Recording
+from conformance.supervision.supervisor import Supervisor
+from conformance.supervision.worker import Worker
 from conformance.tables.suite import load_suite
 from kinds import words
 from patience import calls_of

@@ -10,7 +10,7 @@ import pytest
 
 import launched
 from conformance.errors import UserError
-from conformance.supervision import TRIES
+from conformance.supervision.worker import TRIES
 from fixtures.guest import build, qemu
 from fixtures.guest.freezing import await_event
 from fixtures.guest.guest import Guest, boot

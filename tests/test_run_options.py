@@ -23,7 +23,7 @@ from conformance.option import GUEST, HOST, name_of
 from conformance.pytest_plugin.options import add_options
 from conformance.results.plan import Plan, read_plan, write_plan
 from conformance.run_options import OPTIONS, RunOptions
-from conformance.supervision import Run
+from conformance.supervision.run import Run
 from conformance.tables.suite import ROOT
 from conformance.tables.tiers import Shard
 from fixtures.guest.driver import DRIVERS

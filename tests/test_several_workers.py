@@ -15,7 +15,8 @@ from actors import HEADER, Actor, Stage, figures, ran, start
 from conformance.errors import UserError
 from conformance.model.record import SupervisorFacts
 from conformance.results.records import Recorded, encode
-from conformance.supervision import Worker, schedule
+from conformance.supervision import schedule
+from conformance.supervision.worker import Worker
 from patience import PATIENCE_S
 from reports.digest import read
 from samples import footer_of, header, laid, numbered, observed_result

@@ -17,7 +17,7 @@ from commands.cli.arguments import Parser
 from conformance.results.records import Recorded, read_written
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import RunOptions
-from conformance.supervision import Target
+from conformance.supervision.run import Target
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, OTHER_S, Shard, of_tier, shipped_durations
 from kinds import Folders

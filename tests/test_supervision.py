@@ -18,7 +18,8 @@ from conformance.errors import UserError
 from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, encode, read_written
 from conformance.run_options import RunOptions
-from conformance.supervision import TRIES, Worker, WorkerEnd, session, slow_cases, worker
+from conformance.supervision import session, slow_cases, worker
+from conformance.supervision.worker import TRIES, Worker, WorkerEnd
 from conformance.tables.suite import load_suite
 from fixtures.system.host import HostWorker
 from kinds import Patch

@@ -30,7 +30,7 @@ from fixtures.guest.request import Request
 from fixtures.guest.template import FILES, Templates
 from fixtures.targets import guests
 from kinds import Patch
-from patience import PATIENCE_S
+from patience import PATIENCE_S, await_true, is_running
 from samples import flip, laid
 
 MACHINE = Machine("/bin/true")
@@ -323,6 +323,76 @@ def test_an_external_kill_of_qemu_is_distinguished_from_its_exit(
     monkeypatch.setattr(qemu, "command_line", lambda *_, **__: ["sh", "-c", script])
     with pytest.raises(error):
         freezing.resume(tmp_path, ingredients, REQUEST, tmp_path / "out" / "console.log")
+
+
+class Begun:
+    """Stands in for a guest that is being resumed and has received no request."""
+
+    def __init__(self, folder: Path, ingredients: Ingredients, console: Path, mark: str) -> None:
+        self.folder, self.mark, self.closed = folder, mark, 0
+        made_begun.append(self)
+
+    def asked(self, request: Request) -> Guest:
+        assert kept.in_use(self.folder), "another run could remove the template"
+        return cast(Guest, self)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+made_begun: list[Begun] = []
+
+
+@pytest.fixture
+def begun(monkeypatch: Patch) -> list[Begun]:
+    made_begun.clear()
+    monkeypatch.setattr(template, "Resuming", Begun)
+    return made_begun
+
+
+def test_a_guest_that_was_begun_gets_the_request_for_its_console(freezer, begun):
+    freezer.guest()
+    assert freezer.templates.begin(freezer.ingredients, Path("console"), "mark")
+    assert kept.in_use(freezer.place)
+    other = Path("console-2")
+    assert freezer.templates.start(freezer.ingredients, REQUEST, other) is not begun[0]
+    assert freezer.guest() is begun[0]
+    assert freezer.guest() is not begun[0]
+    freezer.templates.close()
+    assert (len(begun), begun[0].mark, begun[0].closed) == (1, "mark", 0)
+    assert not kept.in_use(freezer.place)
+
+
+def test_a_guest_that_was_begun_and_not_needed_is_ended(freezer, begun):
+    freezer.guest()
+    assert freezer.templates.begin(freezer.ingredients, Path("console"), "")
+    freezer.templates.close()
+    assert begun[0].closed == 1
+    assert not kept.in_use(freezer.place)
+
+
+def test_no_template_is_made_for_a_guest_that_is_begun(freezer, begun, monkeypatch):
+    assert not freezer.templates.begin(freezer.ingredients, Path("console"), "")
+    freezer.guest()
+    monkeypatch.setenv("RDMA_CTS_TEMPLATES", "off")
+    without = Templates(freezer.folder, print)
+    assert not without.begin(freezer.ingredients, Path("console"), "")
+    assert (freezer.made, begun) == (1, [])
+
+
+def test_a_guest_that_is_begun_and_ended_leaves_no_process_and_no_file(
+    ingredients, tmp_path, monkeypatch
+):
+    for name in (CONSOLE, STATE):
+        (tmp_path / name).touch()
+    out, started = tmp_path / "out", tmp_path / "started"
+    script = f"echo $$ >{started}.new && mv {started}.new {started} && exec sleep {PATIENCE_S}"
+    monkeypatch.setattr(qemu, "command_line", lambda *_, **__: ["sh", "-c", script])
+    guest = freezing.Resuming(tmp_path, ingredients, out / "console.log", "mark")
+    await_true(started.exists)
+    guest.close()
+    assert not is_running(int(started.read_text()))
+    assert [path.name for path in out.iterdir()] == ["console.log"]
 
 
 def test_a_full_disk_is_a_failure(freezer, monkeypatch):

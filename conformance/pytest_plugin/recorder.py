@@ -45,8 +45,8 @@ from conformance.results.new_records import footer_record, plan_facts, result_re
 from conformance.results.records import FILE_NAME, decode, encode
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
-from conformance.supervision import WorkerEnd
 from conformance.supervision.examiner import loss_of
+from conformance.supervision.worker import WorkerEnd
 from conformance.tables.profile import named_profile
 from conformance.tables.suite import VERSION, Suite
 

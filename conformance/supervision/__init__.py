@@ -5,22 +5,3 @@ workers may run at the same time. Each worker sends records, one per line. If a 
 deadline, its case in flight gets CRASH or HANG, and another worker runs the remaining cases. fixtures/ starts the
 workers.
 """
-
-from conformance.supervision.calls import Call
-from conformance.supervision.recording import Recording
-from conformance.supervision.run import Run, Target
-from conformance.supervision.supervisor import Supervisor
-from conformance.supervision.worker import TRIES, Listener, Start, Worker, WorkerEnd
-
-__all__ = [
-    "TRIES",
-    "Call",
-    "Listener",
-    "Recording",
-    "Run",
-    "Start",
-    "Supervisor",
-    "Target",
-    "Worker",
-    "WorkerEnd",
-]
