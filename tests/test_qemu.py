@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -133,6 +135,24 @@ def test_each_line_is_returned_as_soon_as_it_is_complete(fake_qemu, tmp_path):
         end.close()
         assert [guest.next_line(PATIENCE_S) for _ in range(4)] == [b"three\n", b"cut sh", b"", b""]
         assert guest.wait() == 0
+
+
+def test_nobody_waits_for_what_qemu_leaves_after_the_end_of_its_job(tmp_path):
+    (tmp_path / "work").mkdir()
+    ended = json.dumps({"type": "guest", "event": "exit", "status": 0})
+    script = f"sleep {PATIENCE_S} & echo $!; echo '{ended}'; echo late; wait"
+    console = tmp_path / "console.log"
+    guest = Guest(["sh", "-c", script], console, tmp_path / "work", ends_with_job=True)
+    holds_the_stream = int(guest.next_line(PATIENCE_S) or b"")
+    try:
+        assert guest.next_line(PATIENCE_S) == f"{ended}\n".encode()
+        assert guest.next_line(PATIENCE_S) == b""
+        end = guest.end()
+        assert (end.what, end.external) == ("the command in the guest ended with status 0", False)
+        guest.close()
+        await_true(lambda: not is_running(guest.pid))
+    finally:
+        os.kill(holds_the_stream, signal.SIGKILL)
 
 
 def test_qemu_is_killed_with_the_program_that_started_it(fake_qemu, tmp_path):
