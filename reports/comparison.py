@@ -172,7 +172,22 @@ class Comparison:
     def _is_worse_though_waived(self, defect: Defect) -> bool:
         if not defect.waived or defect.unconfirmed:
             return False
-        return any(not self._kinds.get(case, set()).isdisjoint(WORSE) for case in defect.cases)
+        return bool(self.worse_cases(defect))
+
+    @cached_property
+    def foremost(self) -> Defect | None:
+        """The new defect, or the defect of both runs with news, that a user looks at first: of the most severe, the one
+        with the most cases that have become worse."""
+        news = [*self.new_defects, *(defect for defect, _ in self.changed_defects)]
+        return min(
+            news or self.defects[NOT_TRIED],
+            key=lambda defect: (defect.severity.rank, -len(self.worse_cases(defect))),
+            default=None,
+        )
+
+    def worse_cases(self, defect: Defect) -> Sequence[str]:
+        """Returns the cases of a defect that have become worse."""
+        return [case for case in defect.cases if not self._kinds.get(case, set()).isdisjoint(WORSE)]
 
     @property
     def is_worse_though_waived(self) -> bool:
@@ -213,7 +228,7 @@ class Comparison:
             if change.kind not in (NEW, GONE)
             for rule in change.record["rules"]
         }
-        both = [rule for rule in after if rule in before and rule in changed]
+        both = [rule for rule in after if rule in before and rule in changed and self._shows(rule)]
         differ = [
             rule for rule in both if (after[rule] in VIOLATIONS) != (before[rule] in VIOLATIONS)
         ]
@@ -222,6 +237,18 @@ class Comparison:
             differ,
             key=lambda rule: (order.index(self.kind_of_rule(rule)), after[rule] not in VIOLATIONS),
         )
+
+    def _shows(self, rule: str) -> bool:
+        """Whether the new run tried all cases that violated the rule, or the old run one that violates it now."""
+        before, after = (violating.get(rule, ()) for violating in self._violating)
+        if after:
+            return any(record["case"] in self._before for record in after)
+        return all(record["case"] in self._after for record in before)
+
+    @cached_property
+    def _violating(self) -> Sequence[Mapping[str, Sequence[ResultRecord]]]:
+        """The violations of each rule in the old and in the new run."""
+        return [run.violations.by_rule() for run in (self.old, self.new)]
 
     @cached_property
     def other_rules(self) -> Sequence[str]:
@@ -291,9 +318,15 @@ class Comparison:
                 change.kind for change in changes if verdict_on(rule, change.record) in VIOLATIONS
             }
             return worst_of(kinds) or kind
-        if kind == FIXED and any(change.kind == NOT_HIT for change in changes):
+        if kind != FIXED:
+            return kind
+        if any(change.kind == NOT_HIT for change in changes):
             return NOT_HIT
-        return kind
+        cases = {record["case"] for record in self._violating[0].get(rule, ())}
+        now = {verdict_on(rule, self._after[case]) for case in cases & self._after.keys()}
+        if now & {*INCOMPLETE}:
+            return UNDECIDED
+        return UNSUPPORTED if now & {*NOT_TESTABLE} else FIXED
 
     def _is_decided(self, defect: Defect) -> bool:
         if defect.is_among(self._unconfirmed_now):

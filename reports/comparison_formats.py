@@ -64,11 +64,10 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
     yield from _other_rules(comparison, most)
     for kind in KINDS:
         yield from _of_kind(comparison, kind, most)
-    if comparison.new_defects:
+    if comparison.foremost:
         yield ""
-        fingerprint = comparison.new_defects[0].fingerprint
         words = "--run", new.path, "--mail", "--others", old.path
-        report = command("reproducer", fingerprint, *words)
+        report = command("reproducer", comparison.foremost.fingerprint, *words)
         yield f"report the first new defect: {report}"
     yield from _to_waive(comparison)
 

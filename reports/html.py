@@ -255,9 +255,13 @@ class Page:
         listed: dict[str, list[list[Shown]]] = {heading: [] for heading in self._headings}
         for by_run in self.defects:
             listed[self._heading_of(by_run)].append(by_run)
+        if self.news:
+            beside = [*map(self.news.beside, self.news.by_kind), ()]
+        else:
+            beside = [()] * len(listed)
         return {
-            heading: list(families_of(rows, lambda by_run: by_run[0].defect))
-            for heading, rows in listed.items()
+            heading: list(families_of(rows, lambda by_run: by_run[0].defect, elsewhere))
+            for (heading, rows), elsewhere in zip(listed.items(), beside, strict=True)
         }
 
     @cached_property

@@ -58,6 +58,12 @@ class Novelty:
         """The path of the earlier run, as the user gave it."""
         return str(self.comparison.old.path)
 
+    def beside(self, kind: str) -> Sequence[Defect]:
+        """The new defects of all other kinds."""
+        return [
+            item.defect for other, items in self.by_kind.items() for item in items if other != kind
+        ]
+
     @property
     def status(self) -> int:
         """The exit status of the run: 1 also if a waived case has regressed."""

@@ -183,7 +183,7 @@ def _news(run: Digest, stream: TextIO, level: int, news: Novelty) -> Iterator[st
         yield f"defects, {_DEFECTS}"
     for kind, items in news.by_kind.items():
         yield f"{kind}:"
-        for heading, members in families_of(items, lambda item: item.defect):
+        for heading, members in families_of(items, lambda item: item.defect, news.beside(kind)):
             yield from filter(None, [heading])
             for item in members:
                 yield from _defect(run, item.defect, item.title, stream, level)
@@ -247,10 +247,9 @@ def _hanging(head: str, text: str, colour: str, stream: TextIO) -> Iterator[str]
 
 
 def _first(run: Digest, news: Novelty | None) -> Defect | None:
-    """Returns the defect that the last lines name: the first new and open defect or, without one, the first open one."""
-    counted = news.comparison.counted if news else run.violations.open_defects
-    new = [item.defect for item in news.new] if news else []
-    return next((defect for defect in (*new, *counted) if defect in counted), None)
+    """Returns the defect that the last lines name: the foremost of the new ones or, without one, the first open one."""
+    foremost = news.comparison.foremost if news else None
+    return foremost or next(iter(run.violations.open_defects), None)
 
 
 def _program(run: Digest, out: Path, first: Defect | None, news: Novelty | None) -> Iterator[str]:

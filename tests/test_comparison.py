@@ -195,6 +195,33 @@ def test_a_rule_has_the_kind_of_its_cases(tmp_path):
     assert comparison.changes[0].kind == "newly supported, and wrong"
 
 
+NOW = {"PASS": ["fixed"], "UNSUPPORTED": ["became unsupported"], "MISSED": ["no longer decided"]}
+
+
+@pytest.mark.parametrize("now", [*NOW, "not tried"])
+def test_a_rule_is_fixed_only_by_the_cases_that_violated_it(now, tmp_path, cli):
+    first, second, third = SUITE.cases[:3]
+    old = [result(first, "FAIL"), result(second, "FAIL"), result(third, "UNSUPPORTED")]
+    new = [result(second), result(third)]
+    if now in NOW:
+        new = [result(first, now), *new]
+    paths = run(tmp_path / "old", old), run(tmp_path / "new", new)
+    old_run, new_run = map(read, paths)
+    comparison = compare(old_run, new_run)
+    kinds = [comparison.kind_of_rule(rule) for rule in comparison.rules]
+    assert kinds == NOW.get(now, [])
+    said = cli(comparison.status, "compare", *paths).out
+    assert ("by cases that only one of the runs tried" in said) == (now not in NOW)
+
+
+def test_a_rule_regresses_only_by_a_case_that_both_runs_tried(tmp_path):
+    first, second = SUITE.cases[:2]
+    old = [result(second, "UNSUPPORTED")]
+    new = [result(first, "FAIL"), result(second)]
+    comparison = compare(read(run(tmp_path / "old", old)), read(run(tmp_path / "new", new)))
+    assert list(comparison.rules) == []
+
+
 def test_the_first_line_says_that_the_tables_differ(tmp_path, cli):
     old, new = (run(tmp_path / name, [result(SUITE.cases[0])], name * 64) for name in ("a", "b"))
     first, second, *_ = cli(0, "compare", old, new).out.splitlines()

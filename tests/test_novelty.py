@@ -5,17 +5,20 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from commands.__main__ import main
+from conformance.defects import Defect, defects_of, families_of
+from conformance.model.fault import Fault, FaultKind
 from conformance.model.verdict import VIOLATIONS
 from reports.comparison import compare
 from reports.digest import Digest, digest, read
 from reports.markdown import escaped
 from reports.novelty import Novelty, known_in, novelty
 from reports.terminal import QUIET, Progress, summary
-from samples import numbered, recorded, result
+from samples import changed, numbered, recorded, result
 
 RUNS = Path(__file__).with_name("recorded_violations")
 
@@ -90,9 +93,47 @@ def test_new_defects_come_first_and_the_most_severe_of_them_on_top(forky):
             assert item.defect.fingerprint in next(shown)
         ranks = [item.defect.severity.rank for item in items]
         assert ranks == sorted(ranks)
-    first = news.new[0].defect.fingerprint
+    foremost = news.comparison.foremost
+    assert foremost
+    first = foremost.fingerprint
     assert any(f"explain {first}" in line and "first defect" in line for line in lines[end:])
     assert summary(forky, RUNS, level=QUIET, news=news).startswith(news.sentence)
+
+
+def test_the_first_defect_is_the_most_severe_one_with_most_cases_that_are_worse(forky):
+    """The old run lacks one case of a defect, and another defect with more cases, which has the same severity."""
+    by_severity: dict[object, list[Defect]] = {}
+    for defect in forky.violations.defects:
+        by_severity.setdefault(defect.severity, []).append(defect)
+    alike = next(items for items in by_severity.values() if len({len(d.cases) for d in items}) > 1)
+    small, large = sorted(alike, key=lambda defect: len(defect.cases))[:: len(alike) - 1]
+    absent = {*small.cases, *large.cases[1:]}
+    passed: Any = {"verdict": "PASS", "effective": "PASS", "deviations": []}
+    results = [changed(r, passed) if r["case"] in absent else r for r in forky.results]
+    news = novelty(forky, replace(forky, results=tuple(results)))
+    assert news
+    assert small.fingerprint in {item.defect.fingerprint for item in news.by_kind["new"]}
+    said = summary(forky, RUNS, news=news)
+    assert f"explain {large.fingerprint} --run" in said
+
+
+def test_a_family_across_headings_is_named_below_each(forky):
+    values = {"operation": "RDMA_READ", "key": "region"}
+    records = []
+    for number, change in enumerate(("access", "all")):
+        fault = Fault(FaultKind.MOVED, verb="traffic", operation="RDMA_READ", key="region")
+        smallest = {**values, "change": change}
+        deviation = {"when": "always", "rules": ["REREG-03"], "smallest": smallest}
+        deviations = [{**deviation, "fault": fault.as_data()}]
+        record: Any = {**forky.results[0], "verdict": "FAIL", "effective": "FAIL"}
+        record |= {"case": f"access/changes/slice-{number}", "deviations": deviations}
+        record.pop("alarms", None)
+        records.append(record)
+    one, two = (defects_of([record])[0] for record in records)
+    ((alone, _),) = families_of([one], lambda defect: defect)
+    ((with_other, _),) = families_of([one], lambda defect: defect, [two, *forky.violations.defects])
+    assert alone == ""
+    assert with_other.endswith(": 1 symptom, perhaps of one cause with 1 under another heading")
 
 
 def test_a_running_test_marks_violations_that_the_earlier_run_shows_too(forky):

@@ -27,6 +27,7 @@ from conformance.model.verdict import EXCUSED, VERDICTS, Verdict
 from conformance.model.vocabulary import WIRE
 
 _NONE: Shorts = {}
+_STATES = 2  # the last parts of a family: whether its defects are waived, and of the stack
 _DEATHS = (Effect.KERNEL_DIED, Effect.KERNEL_ALARM, Effect.PROCESS_DIED, Effect.HUNG)
 _Item = TypeVar("_Item")
 _ByCause = Mapping[Cause, Sequence[Symptom]]
@@ -231,11 +232,15 @@ def defects_of(
 
 
 def families_of(
-    items: Iterable[_Item], defect_of: Callable[[_Item], Defect]
+    items: Iterable[_Item],
+    defect_of: Callable[[_Item], Defect],
+    elsewhere: Iterable[Defect] = (),
 ) -> Iterator[tuple[str, list[_Item]]]:
     """Yields items, such as defects, in their order; those of one family together, with a heading. A family consists of
-    neighbours with the same severity, so that an order by severity remains; the heading counts the others."""
+    neighbours with the same severity, so that an order by severity remains; the heading counts the others, and those
+    `elsewhere` in the same report."""
     items = list(items)
+    apart = Counter(defect.family[:-_STATES] for defect in elsewhere)
     sizes = Counter(defect_of(item).family for item in items)
     for _, alike in groupby(items, key=lambda item: defect_of(item).severity):
         families: dict[object, list[_Item]] = {}
@@ -245,12 +250,14 @@ def families_of(
         for members in families.values():
             family = defect_of(members[0]).family
             others = sizes[family] - len(members) if family[:2] == OF_CHANGE else 0
+            further = apart[family[:-_STATES]] if family else 0
             heading = ""
-            if len(members) + others > 1:
+            if len(members) + others + further > 1:
                 title = title_of_family(family, [defect_of(item).causes[0] for item in members])
                 heading = f"{title}: {format_count(len(members), 'symptom')}, perhaps of one cause"
-                if others:
-                    heading += f" with {others} of another severity"
+                parts = {"of another severity": others, "under another heading": further}
+                counts = [f"{count} {where}" for where, count in parts.items() if count]
+                heading += f" with {' and '.join(counts)}" if counts else ""
             yield heading, members
 
 
