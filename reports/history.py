@@ -32,6 +32,7 @@ from reports import summary
 from reports.digest import read
 from reports.environment import called
 from reports.night_names import NIGHT, is_night
+from reports.run_summary import lines_of
 from reports.violations import format_apart
 
 SCHEMA = "rdma-cts-cell/1"
@@ -212,6 +213,7 @@ class Facts:
     - `rules`: the effective verdict on each rule; `violating`: the cases that violate a rule
     - `defects`: the defects that are neither waived, nor of the stack, nor unconfirmed
     - `apart`: the numbers of the other defects, by the reason why they are not in `defects`
+    - `waivers`: the lines about waivers that do not fit the run
     - `capabilities`: what the device reports; empty for summaries of older versions
     - `seconds`: the duration of the run, None if the run was resumed; `cases`: the number of its cases
     """
@@ -228,6 +230,7 @@ class Facts:
     started: str = ""
     cases: int = 0
     apart: str = ""
+    waivers: tuple[str, ...] = ()
 
     @staticmethod
     def of(data: Any) -> Facts:
@@ -269,6 +272,7 @@ class Facts:
             _text(data.get("started", "")),
             sum(map(int, data.get("cases", {}).values())),
             format_apart(*apart),
+            tuple(map(_text, lines_of(data.get("waivers", {}), data["stack"].get("kernel", "?")))),
         )
 
     @property

@@ -47,6 +47,7 @@ from reports.history import (
 )
 from reports.history import UNDECIDED as NOT_DECIDED
 from reports.standing import standing
+from reports.terminal import REPORT
 from reports.text import format_rules
 
 STANDING = "in an earlier night and not fixed"
@@ -94,11 +95,15 @@ class Morning:
         }
 
     def lines(self) -> Iterator[str]:
-        """Yields the line of the cell; then what is worse, by defect, what is better, by defect, and other cases."""
+        """Yields the line of the cell; then waivers that do not fit; then what is worse, by defect, what is better, by
+        defect, and other cases."""
         outcome = self.outcome
         yield f"{self.cell.name:<17} {outcome.outcome:<10} {self._explained(outcome)}"
         if self.good is not None:
             yield from self._changed_under_test()
+        if self.cell.facts:
+            yield from self._about_waivers(self.cell.facts.waivers)
+        if self.good is not None:
             yield from self._worse(self.good)
         latest = self.before or self.good
         if latest is not None:
@@ -111,6 +116,12 @@ class Morning:
         if self.good is not None and self.good.changes:
             runs = (str(run.directory) for run in (self.good.old, self.good.new))
             yield f"    all: {shlex.join([PROGRAM, 'compare', '--all', *runs])}"
+
+    @staticmethod
+    def _about_waivers(lines: Sequence[str]) -> Iterator[str]:
+        yield from (f"    waiver: {line}" for line in lines[:_MOST])
+        if len(lines) > _MOST:
+            yield f"    waiver: {len(lines) - _MOST} more in {REPORT}"
 
     def _standing(self) -> Iterator[str]:
         """Yields a line for each defect of earlier regressions that this run does not show to be fixed, unless the

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from conformance.errors import format_count
 from conformance.model.record import UNLISTED, ResultRecord, WaiversAccount
@@ -30,6 +30,20 @@ if TYPE_CHECKING:
 _MOST_REASONS = 4
 _MOST_NAMES = 3
 _DEATHS = (Verdict.CRASH, Verdict.HANG)
+
+
+def lines_of(account: Mapping[str, Any], kernel: str) -> list[str]:
+    """Returns the problems of waivers, the symptoms of waived cases that no waiver covers, and a line about the waivers
+    that do not cover the kernel of the run."""
+    lines = [*account.get("problems", ()), *account.get("partly", ())]
+    if names := account.get("out_of_range", ()):
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        listed = ", ".join(names[:_MOST_NAMES])
+        count = format_count(len(names), "waiver")
+        lines.append(
+            f"{count} without effect, because kernel {kernel} is not in the range: {listed}{more}"
+        )
+    return lines
 
 
 @dataclass(frozen=True)
@@ -208,18 +222,9 @@ class Summary:
 
     @property
     def waiver_lines(self) -> Sequence[str]:
-        """The problems of waivers, the symptoms of waived cases that no waiver covers, the waivers that cover cases which
-        they do not list, and a line about the waivers that do not cover the kernel of the run."""
-        lines = [*self.waivers.get("problems", ()), *self.waivers.get("partly", ()), *self._beyond]
-        if names := self.waivers.get("out_of_range", ()):
-            kernel = self._run.header["env"].get("kernel", "?")
-            more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-            listed = ", ".join(names[:_MOST_NAMES])
-            count = format_count(len(names), "waiver")
-            lines.append(
-                f"{count} without effect, because kernel {kernel} is not in the range: {listed}{more}"
-            )
-        return lines
+        """The lines of the account of waivers, and the waivers that cover cases which they do not list."""
+        kernel = self._run.header["env"].get("kernel", "?")
+        return [*lines_of(self.waivers, kernel), *self._beyond]
 
     @property
     def _beyond(self) -> Iterator[str]:
