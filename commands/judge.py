@@ -22,7 +22,7 @@ from conformance.results.equal_results import unequal_verdicts
 from conformance.results.files import new_or_nothing
 from conformance.results.folder import check_free
 from conformance.results.records import read_both, read_results
-from conformance.results.rejudge import Rejudged, rejudge
+from conformance.results.rejudge import WITHOUT_POINTS, Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.tables.profile import named_profile, read_profile
 from reports.comparison import Change, compare
@@ -56,8 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints what has changed, or what a bundle supports. Returns the exit status that `run` would have had. The status
-    is also 1 if the tables are those of the run and a recorded verdict does not follow from the observations. Raises
-    UserError (status 2) for an option that applies to the other kind of results."""
+    is also 1 if the tables are those of the run and a recorded verdict does not follow from the observations; a sweep whose
+    points are not with the results has none that contradicts it. Raises UserError
+    (status 2) for an option that applies to the other kind of results."""
     is_bundle = judge_bundle.is_bundle(arguments.run)
     _refuse_options(arguments, is_bundle)
     if is_bundle:
@@ -93,7 +94,11 @@ def execute(arguments: argparse.Namespace) -> int:
             judged = read_results(out)
             new = digest(judged, out, str(out), is_own=True)
             same = old.header["suite"].get("tables_sha256") == suite.tables_sha256
-            unfounded = [change.unfounded for change in again if same and change.unfounded]
+            unfounded = [
+                change.unfounded
+                for change in again
+                if same and change.unfounded and change.kept != WITHOUT_POINTS
+            ]
             unequal = unequal_verdicts(suite, judged, old.directory)
             show(_summary(old, new, again, unfounded, unequal, arguments))
             if arguments.out:  # after the conclusion, which a full disk does not prevent
@@ -124,16 +129,21 @@ def _summary(
 ) -> Iterator[str]:
     comparison = compare(old, new)
     reasons = {record["case"]: record["reason"] for record in old.results}
-    yield f"{sum(not change.kept for change in again)} of {len(again)} results judged again: {_counts(comparison.changes)}"
-    shown = list(comparison.changes)
-    if not arguments.verbose:
-        shown = [change for change in shown if change.new != Verdict.WAIVED][:_MOST]
+    number = f"{sum(not change.kept for change in again)} of {len(again)}"
+    yield f"{number} results judged again: {_counts(comparison.changes, arguments.verbose)}"
+    listed = [
+        change for change in comparison.changes if arguments.verbose or change.new != Verdict.WAIVED
+    ]
+    shown = listed[: None if arguments.verbose else _MOST]
     for change in shown:
         yield from _format_change(change, reasons.get(change.case, ""))
-    if len(shown) < len(comparison.changes):
-        yield f"and {len(comparison.changes) - len(shown)} more changes (-v shows them)"
+    if len(shown) < len(listed):
+        yield f"and {len(listed) - len(shown)} more changes (-v shows them)"
     for reason, count in Counter(change.kept for change in again if change.kept).items():
-        yield f"{format_count(count, 'result')} kept unchanged: {reason}"
+        if reason == WITHOUT_POINTS:
+            yield f"{format_count(count, 'sweep')} not judged again: their points are not with the results"
+        else:
+            yield f"{format_count(count, 'result')} kept unchanged: {reason}"
     yield from (f"waiver: {problem}" for problem in new.summary.waiver_lines)
     yield from (f"equal results, unequal verdicts: {line}" for line in unequal)
     yield f"{format_count(len(unequal), 'result')} with unequal verdicts in equal cases"
@@ -152,13 +162,14 @@ def _summary(
         yield f"{new.summary.conclusion} (exit status {new.summary.status})"
 
 
-def _counts(changes: Sequence[Change]) -> str:
+def _counts(changes: Sequence[Change], verbose: bool) -> str:
     """Returns the numbers of changed cases, and of those that are waived now."""
     cases = [change for change in changes if not change.points]
     waived = sum(change.new == Verdict.WAIVED for change in cases)
     counts = [f"{format_count(len(cases) - waived, 'verdict')} changed"]
     if waived:
-        counts.append(f"{format_count(waived, 'verdict')} waived")
+        more = "" if verbose else " (-v lists them)"
+        counts.append(f"{format_count(waived, 'verdict')} waived{more}")
     return ", ".join(counts)
 
 
