@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import lzma
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -290,3 +291,23 @@ def test_a_run_whose_results_might_not_fit_into_a_file_is_refused_before_it_begi
     assert "are more than the 3 that a results file can have; select fewer cases\n" in said
     assert said.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+BUNDLE = b"manifest.json".ljust(257, b"\0") + b"ustar\n"
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    {
+        "run.tar": BUNDLE,
+        "a run.tar.xz": lzma.compress(BUNDLE),
+        "run": lzma.compress(BUNDLE) + b"\n",
+    }.items(),
+)
+def test_a_bundle_that_is_given_as_a_run_is_named_as_one(name, content, tmp_path, cli):
+    path = tmp_path / name
+    path.write_bytes(content)
+    for words in (("report", path), ("explain", "REG-01", "--run", path), ("compare", path, path)):
+        (said,) = cli(2, *words).err.splitlines()
+        assert said.startswith(f"rdma-cts: {path} is a bundle, not a run; ./rdma-cts judge ")
+        assert said.endswith(f"`mkdir RUN && tar xf {shlex.quote(str(path))} -C RUN`, and give RUN")

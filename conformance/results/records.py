@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conformance.errors import UserError, reading
+from conformance.errors import UserError, command, reading
 from conformance.model import record_shape
 from conformance.model.bounds import MOST_RECORDS, MOST_VALUES
 from conformance.model.printable import plain
@@ -52,6 +53,8 @@ PLAN_FILE = "plan.json"  # the plan of a run that can be resumed; the file is ne
 _PRIVATE = "--guest-env"  # the only private option of a command that runs a case
 # Characters without which all texts of a line of ASCII are printable: of escapes, of UTF-16 and UTF-32, and DEL.
 _UNPRINTABLE = (b"\\", b"\0", b"\x7f")
+# how a bundle begins, and what its first block has if it is not compressed
+_XZ, _TAR = b"\xfd7zXZ\0", b"\0ustar"
 _HEADER = b'{"type":"header","schema":"rdma-cts/'
 FOOTER = b'{"type":"footer"'  # the beginning of the last line of a complete run
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
@@ -277,6 +280,12 @@ class _Reader:
         try:
             return decode(line)
         except ValueError as error:
+            if not self._begun and (line.startswith(_XZ) or _TAR in line):
+                raise UserError(
+                    f"{self._file} is a bundle, not a run",
+                    hint=f"{command('judge', self._file)} judges it; to read its run, unpack it with "
+                    f"`mkdir RUN && tar xf {shlex.quote(str(self._file))} -C RUN`, and give RUN",
+                ) from error
             plainly = self._begun or line.startswith(b"{")
             if plainly:
                 hint = ""
