@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from conformance.defects import Defect
+from conformance.defects import AWAITED, Defect
 from conformance.errors import format_count
+from conformance.model.fault import Fault
 from conformance.model.verdict import Verdict
 from conformance.results.conclusions import BY_CHANCE
 from reports.digest import Digest
 from reports.races import tries_of
+
+_IN_FLIGHT = {"changed": "bytes written", "leaked": "bytes read"}  # what await_traffic returns
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,13 @@ def news_of(defect: Defect, earlier: Sequence[Defect], passed: frozenset[str]) -
 
 def _faults(defect: Defect) -> set[str]:
     """Returns the kinds of fault that a defect shows, each with the code that was returned."""
-    faults = (symptom.fault for symptom in defect.symptoms)
-    return {" with ".join(filter(None, (fault.kind, fault.answer))) for fault in faults}
+    return {_words_of(symptom.fault) for symptom in defect.symptoms}
+
+
+def _words_of(fault: Fault) -> str:
+    if fault.verb == AWAITED and fault.answer in _IN_FLIGHT:
+        return f"{_IN_FLIGHT[fault.answer]} by a request in flight"
+    return " with ".join(filter(None, (fault.kind, fault.answer)))
 
 
 def _points(defect: Defect) -> Counter[str]:

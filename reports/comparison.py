@@ -185,6 +185,22 @@ class Comparison:
             default=None,
         )
 
+    def passed_before(self, defect: Defect) -> Sequence[Symptom]:
+        """Returns the symptoms of a defect in cases that passed in the old run."""
+        return [
+            symptom
+            for symptom in defect.symptoms
+            if (before := self._before.get(symptom.case)) and before["effective"] in _KEPT
+        ]
+
+    def name_of(self, defect: Defect) -> str:
+        """Returns the name for commands about what is new: the fingerprint or, if the old run has other cases of the
+        defect, the first violation that passed there."""
+        passed = self.passed_before(defect)
+        if 0 < len(passed) < len(defect.symptoms):
+            return passed[0].name
+        return defect.fingerprint
+
     def worse_cases(self, defect: Defect) -> Sequence[str]:
         """Returns the cases of a defect that have become worse."""
         return [case for case in defect.cases if not self._kinds.get(case, set()).isdisjoint(WORSE)]

@@ -67,7 +67,7 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
     if comparison.foremost:
         yield ""
         words = "--run", new.path, "--mail", "--others", old.path
-        report = command("reproducer", comparison.foremost.fingerprint, *words)
+        report = command("reproducer", comparison.name_of(comparison.foremost), *words)
         yield f"report the first new defect: {report}"
     yield from _to_waive(comparison)
 

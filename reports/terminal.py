@@ -47,6 +47,7 @@ _SEVERITY, _WAIVED = "31", "33"
 _LABEL = max(len(severity.label) for severity in Severity)
 _MOST_RULES = 3
 QUIET, NORMAL, VERBOSE = 0, 1, 2
+_TREES = {"--linux", "--rdma-core"}  # the options with a repository, which can be bisected
 
 
 def summary(
@@ -256,23 +257,33 @@ def _program(run: Digest, out: Path, first: Defect | None, news: Novelty | None)
     """Yields the commands that report the first defect and repeat the failed cases."""
     if first:
         options = ("--others", news.name) if news else ()
-        report = command("reproducer", first.fingerprint, "--run", out, "--mail", *options)
+        report = command("reproducer", _name(first, news), "--run", out, "--mail", *options)
         yield f"report it: {report} writes a text, with a C program if one can show the first defect"
         # `target` selects the stack of this run
         _, _, recorded = first.first.repro.partition(" ")
         target, only, _ = recorded.rpartition(" --only ")
         yield f"again: {PROGRAM} {target if only else 'run'} --failed {shlex.quote(str(out))} runs the failed cases"
+        passed = news.comparison.passed_before(first) if news else ()
+        if passed and not _TREES.isdisjoint(passed[0].repro.split()):
+            _, _, own = passed[0].repro.partition(" run ")
+            step = f"git bisect run {PROGRAM} bisect-step --yes {own}"
+            yield f"bisect: in the tree, {step} finds the commit; its paths begin there (docs/patches.md#bisection)"
+
+
+def _name(defect: Defect, news: Novelty | None) -> str:
+    """Returns the fingerprint or, if the earlier run has other cases of the defect, a case that passed there."""
+    return news.comparison.name_of(defect) if news else defect.fingerprint
 
 
 def _next(run: Digest, out: Path, first: Defect | None, news: Novelty | None) -> Iterator[str]:
     """Yields the next command; none if a comparison is all that is left, and was made."""
-    step = _step(run, out, first)
+    step = _step(run, out, _name(first, news) if first else "")
     if step or not news:
         compared = f"{command('compare', 'OLD', out)} shows what has changed since another run"
         yield f"next: {step or compared}"
 
 
-def _step(run: Digest, out: Path, first: Defect | None) -> str:
+def _step(run: Digest, out: Path, first: str) -> str:
     """Returns what the run itself asks for; empty if it asks for nothing."""
     if run.footer is None or run.summary.counts.get(Verdict.MISSED):
         if run.header.get("shards"):
@@ -280,7 +291,7 @@ def _step(run: Digest, out: Path, first: Defect | None) -> str:
         if (out / PLAN_FILE).exists():
             return f"{command('run', '--resume', out)} runs the missing cases"
     if first:
-        return f"{command('explain', first.fingerprint, '--run', out)} explains the first defect"
+        return f"{command('explain', first, '--run', out)} explains the first defect"
     if run.summary.status == 1:
         return "correct the waivers named above (see docs/waivers.md)"
     if run.summary.status == 3:

@@ -5,10 +5,14 @@ import operator
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from conformance.defects import Defect, defects_of
+from conformance.model.fault import Fault, FaultKind
 from conformance.model.record import ResultRecord
 from reports.changed_defects import news_of
 from reports.digest import read
+from samples import changed
 
 RUN = Path(__file__).with_name("recorded_violations") / "forky.jsonl"
 ADVICE = "74523eb0e047"
@@ -32,6 +36,15 @@ def test_another_code_of_the_same_cause_is_new():
     now = defect(records(), ADVICE)
     other = next(shown for shown in defects_of(records()) if shown.fingerprint != ADVICE)
     assert "wrong-code with EINVAL" in news_of(now, [other], frozenset())
+
+
+@pytest.mark.parametrize("answer, what", [("changed", "written"), ("leaked", "read")])
+def test_a_request_in_flight_is_named_in_words(answer, what):
+    fault = Fault(FaultKind.MOVED, verb="await_traffic", returned=answer, changed=("CHANGE_PD",))
+    violation = {"verdict": "FAIL", "deviations": [], "fault": fault.as_data()}
+    record = changed(records()[0], violation)
+    (shown,) = defects_of([record])
+    assert f"bytes {what} by a request in flight" in news_of(shown, [], frozenset())
 
 
 def test_a_case_that_passed_before_is_a_larger_extent():

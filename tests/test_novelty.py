@@ -14,6 +14,7 @@ from conformance.defects import Defect, defects_of, families_of
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.verdict import VIOLATIONS
 from reports.comparison import compare
+from reports.comparison_formats import text
 from reports.digest import Digest, digest, read
 from reports.markdown import escaped
 from reports.novelty import Novelty, known_in, novelty
@@ -114,7 +115,36 @@ def test_the_first_defect_is_the_most_severe_one_with_most_cases_that_are_worse(
     assert news
     assert small.fingerprint in {item.defect.fingerprint for item in news.by_kind["new"]}
     said = summary(forky, RUNS, news=news)
-    assert f"explain {large.fingerprint} --run" in said
+    assert news.comparison.foremost == large
+    assert f"explain {news.comparison.passed_before(large)[0].name} --run" in said
+
+
+def test_commands_name_a_case_that_passed_if_the_earlier_run_has_the_defect(forky):
+    """Of a defect with two cases, one passed; the run is of a tree."""
+    defect = next(defect for defect in forky.violations.defects if len(defect.cases) > 1)
+    case = defect.cases[-1]
+    tree: Any = {"repro": f"./rdma-cts run --guest --linux /tree --only {case}"}
+    passed: Any = {"verdict": "PASS", "effective": "PASS", "deviations": []}
+    ours = replace(
+        forky,
+        results=tuple(changed(r, tree) if r["case"] == case else r for r in forky.results),
+    )
+    earlier = replace(
+        forky,
+        results=tuple(changed(r, passed) if r["case"] == case else r for r in forky.results),
+    )
+    news = novelty(ours, earlier)
+    assert news
+    foremost = news.comparison.foremost
+    assert foremost
+    assert foremost.fingerprint == defect.fingerprint
+    said = summary(ours, RUNS, news=news)
+    for command in ("reproducer", "explain"):
+        assert f"./rdma-cts {command} {case} --run {RUNS}" in said
+    assert f"bisect-step --yes --guest --linux /tree --only {case} finds the commit" in said
+    (line,) = (line for line in text(news.comparison, None) if line.startswith("report the first"))
+    assert f"reproducer {case} --run" in line
+    assert "bisect" not in summary(forky, RUNS, news=novelty(forky, forky))
 
 
 def test_a_family_across_headings_is_named_below_each(forky):

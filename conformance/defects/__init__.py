@@ -5,6 +5,7 @@ change of the stack would probably fix. The source of the stack is not needed: s
 condition count as one defect. judging/ determines the verdicts.
 """
 
+from conformance.defects.cause import AWAITED as AWAITED
 from conformance.defects.cause import Cause as Cause
 from conformance.defects.cause import cause_of as cause_of
 from conformance.defects.defect import Defect as Defect
