@@ -12,6 +12,7 @@ from math import prod
 
 from conformance.defects import Defect, Symptom, cause_of, symptoms_of
 from conformance.defects.symptom import violated_rules
+from conformance.errors import format_count
 from conformance.model.fault import FaultKind
 from conformance.model.record import LISTED, UNLISTED, UNSTEADY, Deviation, ResultRecord
 from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
@@ -132,7 +133,8 @@ class Comparison:
         - IN_BOTH: in both runs, with the data of the new run
         - NOT_DECIDED: only in the old run; the new run did not decide every case, or did not confirm the defect
         - GONE: only in the old run; the new run decided every case of the defect"""
-        new, old = self.counted, self.old.violations.open_defects
+        new = sorted(self.counted, key=lambda defect: defect.severity.rank)
+        old = self.old.violations.open_defects
         now = [defect for defect in self.new.violations.defects if not defect.unconfirmed]
         tried = {record["case"] for record in self.old.results}
         unknown = [defect for defect in new if not self.earlier.has(defect)]
@@ -748,6 +750,16 @@ def _verdict(points: Points, outcome: int) -> str:
     if outcome == OUTSIDE:
         return ""
     return points.outcomes[outcome].verdict
+
+
+def amount(changes: Sequence[Change]) -> str:
+    """Returns the numbers of changed cases and points: `2 cases and 12 points`."""
+    cases, points = (
+        sum(not change.points for change in changes),
+        sum(change.points for change in changes),
+    )
+    amounts = ((cases, "case"), (points, "point"))
+    return " and ".join(format_count(number, amount) for number, amount in amounts if number)
 
 
 def stacks(old: Digest, new: Digest) -> Sequence[tuple[str, str, str]]:

@@ -28,6 +28,7 @@ from reports.comparison import (
     WORSE,
     Change,
     Comparison,
+    amount,
     is_unlisted,
     stacks,
 )
@@ -219,16 +220,6 @@ def _rest(shown: int, listed: Sequence[object]) -> Iterator[str]:
     """Yields a line about the items of a list that are left out, if any."""
     if len(listed) > shown:
         yield f"  and {len(listed) - shown} more (--all shows them)"
-
-
-def amount(changes: list[Change]) -> str:
-    """Returns the numbers of changed cases and points: `2 cases and 12 points`."""
-    cases, points = (
-        sum(not change.points for change in changes),
-        sum(change.points for change in changes),
-    )
-    amounts = ((cases, "case"), (points, "point"))
-    return " and ".join(format_count(number, amount) for number, amount in amounts if number)
 
 
 def _format_change(change: Change, comparison: Comparison) -> Iterator[str]:

@@ -25,8 +25,8 @@ from reports.comparison import (
     WORSE,
     Change,
     Comparison,
+    amount,
 )
-from reports.comparison_formats import amount
 from reports.digest import Digest
 from reports.history import (
     BASELINE,

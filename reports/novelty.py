@@ -3,7 +3,6 @@ comparison.py compares the verdicts; this module is for the vendor who asks what
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +17,9 @@ from reports.comparison import (
     NEW_KINDS,
     NOT_TRIED,
     REGRESSED,
+    UNKNOWN,
     Comparison,
+    amount,
     compare,
 )
 from reports.digest import Digest
@@ -26,13 +27,6 @@ from reports.violations import reasons_apart
 
 CHANGED = "known, with new symptoms"
 _APART = "new, but waived, of the stack or not confirmed"
-
-
-def folder_of(defect: Defect) -> str:
-    """Returns the folder below cases/ with most cases of the defect, which is that of a call or of a topic."""
-    folders = Counter(case.partition("/")[0] for case in defect.cases)
-    (folder, _), *_ = folders.most_common(1)
-    return folder
 
 
 @dataclass(frozen=True)
@@ -83,13 +77,13 @@ class Novelty:
     @cached_property
     def by_kind(self) -> Mapping[str, Sequence[New]]:
         """The new defects by kind, as `compare` divides them, then the defects with new symptoms, then the new defects
-        that are not open; each the most severe first, and then by folder."""
+        that are not open; each the most severe first, in the order of the run."""
         kinds = (*NEW_KINDS, NOT_TRIED)
         by_kind = {kind: list(map(New, self.comparison.defects[kind])) for kind in kinds}
         by_kind[CHANGED] = [New(defect, news) for defect, news in self.comparison.changed_defects]
         by_kind[_APART] = list(map(New, self._apart))
         for items in by_kind.values():
-            items.sort(key=lambda item: (item.defect.severity.rank, folder_of(item.defect)))
+            items.sort(key=lambda item: item.defect.severity.rank)
         return {kind: items for kind, items in by_kind.items() if items}
 
     @cached_property
@@ -144,11 +138,11 @@ class Novelty:
             )
         for defect in self.comparison.defects[GONE]:
             yield f"gone: {defect.fingerprint} {defect.title}"
-        regressed = [change for change in self.comparison.of(REGRESSED) if not change.points]
-        if regressed:
-            runs = (self.comparison.old, self.comparison.new)
-            listing = command("compare", *(run.path for run in runs))
-            yield f"{format_count(len(regressed), 'case')} regressed: {listing} lists the cases"
+        for kind in (REGRESSED, UNKNOWN):
+            if changes := self.comparison.of(kind):
+                runs = (self.comparison.old, self.comparison.new)
+                listing = command("compare", *(run.path for run in runs))
+                yield f"{amount(changes)} {kind}: {listing} lists the cases"
 
 
 def novelty(run: Digest, earlier: Digest | None) -> Novelty | None:

@@ -8,13 +8,23 @@ from typing import Any
 import pytest
 
 from conformance.defects import cause_of, symptoms_of
-from conformance.errors import PROGRAM
+from conformance.errors import PROGRAM, command
 from conformance.model.record import ResultRecord
 from conformance.model.record_shape import completed
 from conformance.tables.suite import ROOT
-from reports.comparison import NEW, NEWLY_WRONG, REGRESSED, UNKNOWN, Comparison, compare
+from reports.comparison import (
+    NEW,
+    NEW_KINDS,
+    NEWLY_WRONG,
+    REGRESSED,
+    UNKNOWN,
+    Comparison,
+    amount,
+    compare,
+)
 from reports.comparison_formats import as_json, text
 from reports.digest import digest, read
+from reports.novelty import Novelty
 from samples import footer_of, header, recorded, result
 from test_comparison import SUITE
 
@@ -170,6 +180,11 @@ def test_what_a_recorded_stack_did_not_support_is_no_regression_of_the_next():
     regressed = {change.case for change in here.of(REGRESSED)}
     assert of_odp in here.defects[NEWLY_WRONG]
     assert regressed.isdisjoint(of_odp.cases)
+    news = Novelty(here)
+    for kind in NEW_KINDS:
+        assert [item.defect for item in news.by_kind.get(kind, ())] == [*here.defects[kind]]
+    listing = command("compare", old.path, new.path)
+    assert f"{amount(here.of(REGRESSED))} {REGRESSED}: {listing} lists the cases" in news.hints()
     assert here.kind_of_rule("BIND-08") == NEWLY_WRONG
     assert "BIND-18" in {rule for rule in here.rules if here.kind_of_rule(rule) == REGRESSED}
     (point,) = (change for change in here.changes if change.rule == "BIND-08")
