@@ -24,6 +24,7 @@ from conformance.results.conclusions import format_points
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
 from conformance.verbs import VERBS
 from reports.digest import Digest
+from reports.expectations import sentence, sentence_of
 from reports.kernel_log import decisive
 from reports.text import flat, kinds_of, without_packets
 
@@ -33,13 +34,13 @@ POINT = (
 )
 # What has lines of its own: the later steps, and the deviations among the combinations of a model.
 _APART = ("afterwards", "combinations")
+_EXCHANGE = "exchange"  # the events of packets
+_OF_EVENT = ("event", "what", "operation", "expected", "seen", "length")
 _CALLED = {"layer": "reached"}  # words for keys of observations
 # What a program does that posts the same requests on the machine.
 _OF_PROGRAMS = (Severity.KERNEL_CRASH, Severity.MEMORY)
 _RIGHT = re.compile(r"\bREMOTE_(?:READ|WRITE|ATOMIC)\b")
 _VERB = re.compile(rf"\b(?:{'|'.join(name for name, verb in VERBS.items() if verb.command)})(?=\()")
-_OPEN = "any result, because the document leaves the outcome open; kernel and process must go on"
-_OTHERWISE = " otherwise unreachable"  # of a row, for what the violation has not done
 _OF_PACKETS = "each packet has the effect and the answer that the call names"
 
 
@@ -63,6 +64,7 @@ def lines(run: Digest, record: ResultRecord, whole_log: bool = True) -> Iterator
         yield from run.once(_expected, record["expected"])
     yield from run.verdicts.quotes(record)
     yield f"observed: {observed(record)}"
+    yield from exchange_lines(record)
     yield from (f"observed afterwards: {format_fields(step)}" for step in later(record["observed"]))
     yield from run.once(_deviations, record["deviations"])
     if record["verdict"] in VIOLATIONS:
@@ -104,11 +106,7 @@ def of_symptom(run: Digest, symptom: Symptom, whole_log: bool) -> Iterator[str]:
 
 def expected(symptom: Symptom) -> str:
     """Returns what a violation should have been, in words; empty if it is not recorded."""
-    if packets := asked(symptom.record):
-        return packets
-    if symptom.expected == "open":
-        return _OPEN
-    return symptom.expected.removesuffix(_OTHERWISE)
+    return asked(symptom.record) or sentence_of(symptom.expected)
 
 
 def calls(symptom: Symptom) -> list[str]:
@@ -200,7 +198,7 @@ def deviation(deviation: Deviation) -> Iterator[str]:
     if deviation["call"]:
         yield f"  call: {deviation['call']}"
     if deviation["expected"]:
-        yield f"  expected by {' '.join(deviation['rules'])}: {deviation['expected']}"
+        yield f"  expected by {' '.join(deviation['rules'])}: {sentence_of(deviation['expected'])}"
     yield from (f"  afterwards: {line}" for line in deviation["afterwards"])
     if deviation["repro"]:
         yield f"  reproduce: {deviation['repro']}"
@@ -228,7 +226,8 @@ def location(record: ResultRecord) -> str:
 
 
 def own(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {_CALLED.get(name, name): value for name, value in data.items() if name not in _APART}
+    apart = (*_APART, _EXCHANGE) if _has_exchange(data) else _APART
+    return {_CALLED.get(name, name): value for name, value in data.items() if name not in apart}
 
 
 def later(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -241,7 +240,42 @@ def later(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def format_fields(data: Mapping[str, Any]) -> str:
     """Returns the data as one line, without empty values."""
-    return "; ".join(f"{name} {text}" for name, text in flat(data) if text) or "nothing"
+    return "; ".join(f"{name} {text}".strip() for name, text in fields(data)) or "nothing"
+
+
+def fields(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Returns the names and texts of an outcome; what is expected is one sentence without a name."""
+    if text := sentence({name: value for name, value in data.items() if name != "call"}):
+        called = [("", str(data["call"]))] if data.get("call") else []
+        return [*called, ("", text)]
+    return [(name, text) for name, text in flat(data) if text]
+
+
+def exchange_lines(record: ResultRecord) -> Iterator[str]:
+    yield from (
+        f"  {number}. {text}" for number, text in enumerate(exchanges(record["observed"]), 1)
+    )
+
+
+def exchanges(observed: Mapping[str, Any]) -> list[str]:
+    """Returns a line for each event of an exchange of packets: what was awaited and what came."""
+    return list(map(_exchange, observed[_EXCHANGE])) if _has_exchange(observed) else []
+
+
+def _has_exchange(data: Mapping[str, Any]) -> bool:
+    events = data.get(_EXCHANGE)
+    return isinstance(events, list) and all(
+        isinstance(event, Mapping) and isinstance(event.get("expected"), list) for event in events
+    )
+
+
+def _exchange(event: Mapping[str, Any]) -> str:
+    came, awaited = event.get("seen", ""), " or ".join(map(str, event["expected"]))
+    rest = {name: value for name, value in event.items() if name not in _OF_EVENT and value}
+    amount = rest.pop("data", "")
+    of_memory = f" with {amount} bytes of the memory" if amount else ""
+    further = f" ({format_fields(rest)})" if rest else ""
+    return f"{event.get('event', '')}: {event.get('what', '')} {came}{of_memory}; expected {awaited}{further}"
 
 
 def read_points(directory: Path, record: ResultRecord) -> Points | None:

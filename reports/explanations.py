@@ -190,6 +190,7 @@ def _of_result(record: ResultRecord | None, run: Digest, whole_log: bool) -> Ite
         yield from _wrapped(f"defect {defect.fingerprint}, {defect.severity.label}: {defect.title}")
     if record["observed"] or evidence.died(record):
         yield f"  observed: {evidence.observed(record)}"
+        yield from (f"  {line}" for line in evidence.exchange_lines(record))
         yield from (
             f"  observed afterwards: {evidence.format_fields(step)}"
             for step in evidence.later(record["observed"])

@@ -27,7 +27,8 @@ from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
 from reports import evidence
 from reports.digest import Digest
 from reports.evidence import read_points
-from reports.text import flat, format_rules, format_value
+from reports.expectations import sentence_of
+from reports.text import format_rules, format_value
 
 # Several shades for each verdict, so that different outcomes with the same verdict, such as accepted and refused calls,
 # have different colours. The shades can be distinguished on white and on black. The legend has the verdicts as text.
@@ -160,13 +161,11 @@ _ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the comm
 
 def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
     steps = [
-        [str(step.get("call", "")), _named({**step, "call": ""})] for step in evidence.later(data)
+        [str(step.get("call", "")), evidence.fields({**step, "call": ""})]
+        for step in evidence.later(data)
     ]
-    return {"own": _named(evidence.own(data)), "later": steps}
-
-
-def _named(data: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(name, text) for name, text in flat(data) if text]
+    own, exchanges = evidence.fields(evidence.own(data)), evidence.exchanges(data)
+    return {"own": own, "later": steps, **({"exchange": exchanges} if exchanges else {})}
 
 
 def _waiver(data: Mapping[str, Any]) -> list[str]:
@@ -188,7 +187,7 @@ def _deviation(deviation: Deviation) -> dict[str, Any]:
         "before": deviation["set_up"]["before"],
         "call": deviation["call"],
         "afterwards": deviation["afterwards"],
-        "expected": format_value(deviation["expected"])
+        "expected": sentence_of(deviation["expected"])
         + (f" by {format_rules(deviation['rules'])}" if deviation["rules"] else ""),
         "observed": format_value(deviation["observed"]),
         "reproduce": deviation["repro"],

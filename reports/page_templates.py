@@ -22,8 +22,9 @@ from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.conclusions import format_points
 from reports import evidence
 from reports.digest import Digest
+from reports.expectations import sentence_of
 from reports.terminal import figures
-from reports.text import flat, format_rules, format_value, kinds_of, without_packets
+from reports.text import format_rules, format_value, kinds_of, without_packets
 from reports.upstream import upstream
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -96,7 +97,9 @@ def environment() -> Environment:
     environment.globals["command"] = command
     environment.filters |= {
         "causes": _causes,
-        "flat": flat,
+        "fields": evidence.fields,
+        "exchanges": evidence.exchanges,
+        "expectation": sentence_of,
         "own": evidence.own,
         "later": evidence.later,
         "count": "{:,}".format,

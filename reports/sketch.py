@@ -1,10 +1,11 @@
 """Sketches what a request moved, and where, from the data of its fault: the range that its key grants, the range that
-the request addressed, and the bytes that moved. Only faults of the data path have a sketch."""
+the request addressed, and the bytes that moved. Only faults of the data path have a sketch. It is to scale, and without
+numbers it is text alone."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.errors import format_count
@@ -20,6 +21,12 @@ _SIGNED = re.compile(r"([+-]) (\d+)( pages?)?")
 _TERM = re.compile(r"(\d+)( pages?)?")
 _STRETCH = re.compile(r"(\d+) at ([+-]\d+)")
 GRANTED, ADDRESSED, RIGHT, WRONG = "granted", "addressed", "right", "wrong"
+_MEANINGS: Mapping[str, str] = {
+    GRANTED: "granted",
+    ADDRESSED: "addressed by the request",
+    RIGHT: "in its place",
+    WRONG: "must not move",
+}
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,12 @@ class Lane:
 @dataclass(frozen=True)
 class Sketch:
     lanes: Sequence[Lane]
+
+    @property
+    def key(self) -> Mapping[str, str]:
+        """What the colours mean, by kind of block."""
+        kinds = {block.kind for lane in self.lanes for block in lane.blocks}
+        return {kind: meaning for kind, meaning in _MEANINGS.items() if kind in kinds}
 
 
 def sketch_of(fault: Fault, given: Sequence[str] = ()) -> Sketch | None:
@@ -151,18 +164,17 @@ def _of_moved(fault: Fault, given: Sequence[str]) -> Sketch:
     else:
         size = format_count(length, "byte")
     key = fault.key or "object"
-    half = WIDTH / 2
+    if fault.outside and not fault.dead and (known := _range_of(fault, given)):
+        return _across(fault, *known)
+    # What the calls do not have as numbers is not drawn, because a bar would look measured.
     if fault.dead:
         end = fault.ended or "an earlier call"
         granted = Lane(f"the {key}'s key grants", [], f"nothing: {end} has ended it")
-        place = (0.0, half)
     elif fault.outside:
-        if known := _range_of(fault, given):
-            return _across(fault, *known)
-        granted = Lane(f"the {key} grants", [Block(GRANTED, 0.0, half, "its range")])
-        return Sketch((granted, Lane(_moved(fault), [], f"{size}, not all of them in the range")))
+        granted = Lane(f"the {key} grants", [], "its range")
+        size += ", not all of them in the range"
     else:
-        right = f"its range, but not {fault.operation} by this request"
-        granted = Lane(f"the {key} grants", [Block(GRANTED, 0.0, WIDTH, right)])
-        place = (0.0, half)
-    return Sketch((granted, Lane(_moved(fault), [Block(WRONG, *place, size)])))
+        granted = Lane(
+            f"the {key} grants", [], f"its range, but not {fault.operation} by this request"
+        )
+    return Sketch((granted, Lane(_moved(fault), [], size)))

@@ -115,7 +115,7 @@ def test_a_result_has_its_call_outcome_reason_entry_table_and_command(page):
     text = page.by_id(case.id).text
     for needed in (
         str(case.when),
-        "outcome success",
+        "expected\nsuccess",
         "it was FAIL",
         "libibverbs",
         "cases/reg_mr/sample.yaml:7",

@@ -1,6 +1,7 @@
 """Tests of sketches of what a request has moved, and where."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -45,3 +46,16 @@ def test_a_sketch_says_no_more_than_the_calls():
         moved = lanes_of(fault, [WINDOW])[1]
         assert moved.words == f"{size}, not all of them in the range"
         assert not moved.blocks  # where they are is not known
+
+
+def test_bars_have_a_key_and_what_has_no_numbers_has_no_bar():
+    call = "wire(qp=qp, packets=[op RDMA_READ_REQUEST(length=8, rkey=mw.rkey, addr=buf + 1 page + 60)])"
+    fault = Fault(FaultKind.MOVED, call, operation="RDMA_READ_REQUEST", key="window", outside=True)
+    drawn = sketch_of(fault, [WINDOW])
+    assert drawn
+    assert drawn.key == {"granted": "granted", "wrong": "must not move"}
+    for unmeasured in (replace(fault, outside=False), replace(fault, dead=True)):
+        drawn = sketch_of(unmeasured, [WINDOW])
+        assert drawn
+        assert not drawn.key
+        assert all(lane.words and not lane.blocks for lane in drawn.lanes)

@@ -32,9 +32,18 @@ def format_answer(seen: Observation) -> str:
     return _answer(answer_of(Kind.OTHER, seen))
 
 
+# The values of await_traffic if requests in flight have accessed memory that was filled after their key had ended.
+_IN_FLIGHT: Mapping[str, str] = {
+    "changed": "found bytes of the memory changed after the key had ended",
+    "leaked": "found that bytes were sent which were written after the key had ended",
+}
+
+
 def _answer(fault: Fault) -> str:
     if fault.returned in DONE and fault.returned != "0":
         return f"returned {'an' if fault.returned[0] == 'M' else 'a'} {fault.returned}"
+    if fault.returned in _IN_FLIGHT:
+        return _IN_FLIGHT[fault.returned]
     returned = fault.returned or fault.errno or "0"
     clause = f"returned {returned}"
     if fault.errno and fault.errno != returned:

@@ -64,6 +64,7 @@
   const pairs = (found) => found.flatMap(([name, text]) => [el("i", {}, name), ` ${text} `]);
   const fields = (value) => typeof value === "string" ? code(value) : el("code", {},
     ...(value.own.length ? pairs(value.own) : [soft("nothing")]),
+    ...(value.exchange ? [el("ol", { class: "sent" }, ...value.exchange.map((line) => el("li", {}, line)))] : []),
     ...value.later.map(([call, rest]) => el("div", { class: "then" }, `afterwards ${call} `, ...pairs(rest))));
   const SHOWN = {
     smallest: code, given: lines, before: lines, call: code, afterwards: lines, expected: fields, observed: fields,
