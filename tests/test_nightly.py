@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,9 @@ from commands import nightly
 from commands.__main__ import main
 from commands.cli import sendmail
 from conformance.errors import UserError
+from conformance.model.verdict import Verdict
 from conformance.results.folder import RUN_LOG, check_free
+from conformance.results.records import Recorded
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
 from fixtures.targets.builds import environment_from
@@ -63,6 +66,31 @@ def test_a_regression_is_new_in_one_night_known_in_the_next_and_fixed_in_the_thi
     assert nights.outcomes("forky") == [BASELINE, REGRESSED, REGRESSED, GOOD]
     against = [cell.outcome.against for cell in nights.history.of("forky")]
     assert against == ["", *[nights.history.nights[0]] * 3]
+
+
+def waived(listed: str, *failed: int) -> Recorded:
+    """Returns a run in which these cases fail, and waivers of a defect cover them; the first case is listed."""
+    run = run_of(dict.fromkeys(failed, "FAIL"), waivers={"file": "w", "sha256": "0" * 64})
+    assert run.footer
+    for number in failed:
+        facts: Any = {"for": "defect 0123456789ab", "listed": listed if number > 1 else "yes"}
+        run.results[number] |= {"effective": Verdict.WAIVED, "waiver": facts}
+    run.footer["waivers"] = {"file": "w", "waived": len(failed), "problems": []}
+    run.footer["verdicts"] = {"WAIVED": len(failed), "PASS": len(run.results) - len(failed)}
+    return run
+
+
+@pytest.mark.parametrize(
+    "listed, status, outcome", [("no", 1, REGRESSED), ("yes", 0, GOOD), ("unsteady", 0, GOOD)]
+)
+def test_a_waived_case_that_passed_has_regressed_unless_it_is_named(
+    listed, status, outcome, nights
+):
+    nights.night(0, forky=waived(listed, 1))
+    said = nights.night(status, forky=waived(listed, 1, 2))
+    assert nights.outcomes("forky") == [BASELINE, outcome]
+    assert bool(re.search(rf"regressed, .*: PASS -> WAIVED +REG-01 +{CASE}", said)) == bool(status)
+    nights.night(status, forky=waived(listed, 1, 2))
 
 
 @pytest.mark.parametrize("verdict", ["FAIL", "CRASH"])
