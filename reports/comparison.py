@@ -39,6 +39,7 @@ NEWLY_JUDGED = "newly judged, and wrong"
 NEWLY_RIGHT = "newly supported, and right"
 JUDGED_RIGHT = "newly judged, and right"
 IN_BOTH, NOT_DECIDED, NOT_TRIED = "in both", "not decided", "not tried by the old run"
+NEWLY_WAIVED, NO_LONGER_WAIVED = "newly waived", "no longer waived"
 NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = (
     "new",
     "gone",

@@ -66,6 +66,7 @@ OUTCOMES: Mapping[str, str] = {
     RUNNING: "there are no results yet, because the night has not finished",
 }
 COMPARABLE = (BASELINE, GOOD)
+UNTRIED = "not tried"  # the word for a defect of which the run has tried no case
 FAILED = (REGRESSED, NEWLY_WRONG)
 
 
@@ -74,13 +75,15 @@ class Outcome:
     """The outcome of a cell in a night, as in cell.json. `against` is the last good night, with which the cell was
     compared. `selection` has the options that select the cases of the cell. `reason` is the reason why the cell has no
     results. `kinds` has for each defect that only this run has, by fingerprint, the kind of its change, as `compare` names
-    it. A text that does not apply is empty."""
+    it. `undecided` has in the same way the word for each defect of an earlier night that this run has not decided. A text
+    that does not apply is empty."""
 
     outcome: str
     against: str = ""
     reason: str = ""
     selection: tuple[str, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
+    undecided: Mapping[str, str] = field(default_factory=dict)
 
     def encoded(self) -> bytes:
         return (json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n").encode("ascii")
@@ -102,14 +105,16 @@ class Outcome:
         selection = data.get("selection", [])
         if not isinstance(selection, list) or not all(isinstance(word, str) for word in selection):
             raise ValueError(f"its selection is {_shown(selection)}, not a list of texts")
-        try:
-            kinds = _texts(data.get("kinds", {}))
-        except (AttributeError, TypeError) as error:
-            raise ValueError(f"its kinds is {_shown(data['kinds'])}, not texts") from error
+        of_defects = []
+        for key in ("kinds", "undecided"):
+            try:
+                of_defects.append(_texts(data.get(key, {})))
+            except (AttributeError, TypeError) as error:
+                raise ValueError(f"its {key} is {_shown(data[key])}, not texts") from error
         against, reason = map(one_line, texts.values())
         if against and not is_night(against):
             raise ValueError(f"its against is {_shown(against)}, not a night")
-        return Outcome(data["outcome"], against, reason, tuple(selection), kinds)
+        return Outcome(data["outcome"], against, reason, tuple(selection), *of_defects)
 
     def kind_of(self, fingerprints: Iterable[str]) -> str:
         """Returns the kind of the change of the defect with one of these fingerprints; empty if it is not recorded."""
@@ -212,6 +217,8 @@ class Facts:
     - `stack`: the stack under test, as in summary.json; `hashes`: the hashes of its parts
     - `rules`: the effective verdict on each rule; `violating`: the cases that violate a rule
     - `defects`: the defects that are neither waived, nor of the stack, nor unconfirmed
+    - `waived`: the defects that are waived
+    - `undecided`: the word for each defect of an earlier night that the run has not decided, by fingerprint
     - `apart`: the numbers of the other defects, by the reason why they are not in `defects`
     - `waivers`: the lines about waivers that do not fit the run
     - `capabilities`: what the device reports; empty for summaries of older versions
@@ -231,6 +238,8 @@ class Facts:
     cases: int = 0
     apart: str = ""
     waivers: tuple[str, ...] = ()
+    waived: tuple[KnownDefect, ...] = ()
+    undecided: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def of(data: Any) -> Facts:
@@ -248,13 +257,15 @@ class Facts:
         violating = frozenset(
             _text(case) for violation in data["violations"] for case in violation["cases"]
         )
-        defects = []
+        defects, waived = [], []
         names = {_text(defect["fingerprint"]) for defect in data["defects"]}
         apart = [0, 0, 0]
         for defect in data["defects"]:
             reasons = (defect.get("of_stack"), defect["waived"], defect.get("unconfirmed"))
             if any(reasons):
                 apart[list(map(bool, reasons)).index(True)] += 1
+                if defect["waived"]:
+                    waived.append(_defect(defect, names))
             else:
                 defects.append(_defect(defect, names))
         return Facts(
@@ -273,6 +284,7 @@ class Facts:
             sum(map(int, data.get("cases", {}).values())),
             format_apart(*apart),
             tuple(map(_text, lines_of(data.get("waivers", {}), data["stack"].get("kernel", "?")))),
+            tuple(waived),
         )
 
     @property
@@ -288,10 +300,19 @@ class Facts:
         return {**facts, **{called(name): digest for name, digest in self.hashes.items()}}
 
     def shows(self, fingerprints: Set[str]) -> bool | None:
-        """Whether the run has the defect with one of these fingerprints; None if unknown."""
-        return self.known(
-            any(not fingerprints.isdisjoint(defect.fingerprints) for defect in self.defects),
-        )
+        """Whether the run has the defect with one of these fingerprints, and it is not waived; None if unknown."""
+        shown = _is_among(self.defects, fingerprints)
+        if not shown and not fingerprints.isdisjoint(self.undecided):
+            return None
+        return self.known(shown)
+
+    def waives(self, fingerprints: Set[str]) -> bool:
+        """Whether the run has the defect with one of these fingerprints, and it is waived."""
+        return _is_among(self.waived, fingerprints)
+
+    def has(self, fingerprints: Set[str]) -> bool | None:
+        """Whether the run has the defect with one of these fingerprints, waived or not; None if unknown."""
+        return self.waives(fingerprints) or self.shows(fingerprints)
 
     def violates(self, case: str) -> bool | None:
         """Whether the case violates a rule; None if unknown."""
@@ -304,6 +325,10 @@ class Facts:
     @cached_property
     def violated(self) -> frozenset[str]:
         return frozenset(rule for rule, verdict in self.rules.items() if verdict in VIOLATIONS)
+
+
+def _is_among(defects: Iterable[KnownDefect], fingerprints: Set[str]) -> bool:
+    return any(not fingerprints.isdisjoint(defect.fingerprints) for defect in defects)
 
 
 # The lines of a summary whose values differ in each run: the start, also among the facts of the stack, and the duration.
@@ -345,6 +370,7 @@ class FactsReader:
             capabilities=self._shared(facts.capabilities),
             violating=self._parts.setdefault(facts.violating, facts.violating),
             defects=self._shared_defects(facts.defects),
+            waived=self._shared_defects(facts.waived),
         )
         return facts
 
@@ -534,6 +560,8 @@ def _cell(night: str, folder: Path, reader: FactsReader, problems: list[str]) ->
     facts = facts_of(folder, reader, problems.append)
     if damage := _damage(folder, outcome, facts):
         raise UserError(damage)
+    if facts and outcome.undecided:
+        facts = replace(facts, undecided=outcome.undecided)
     return Cell(
         night,
         folder.name,

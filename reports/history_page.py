@@ -16,13 +16,23 @@ from pathlib import Path
 from urllib.parse import quote
 
 from conformance.defects import Defect
-from conformance.errors import UserError
+from conformance.errors import UserError, format_count
 from conformance.model.verdict import OF_RULES, VIOLATIONS, Verdict
 from conformance.older_python import pairwise, zip
-from reports.comparison import CHANGED, KINDS, kind_of
+from reports.comparison import (
+    CHANGED,
+    FAILING,
+    KINDS,
+    NEWLY_WAIVED,
+    NO_LONGER_WAIVED,
+    NOT_DECIDED,
+    NOT_TRIED,
+    kind_of,
+)
 from reports.digest import read
 from reports.history import (
     OUTCOMES,
+    UNTRIED,
     Cell,
     Facts,
     History,
@@ -37,9 +47,14 @@ from reports.rule_verdicts import RuleFacts
 from reports.standing import Standing, standing, word_of
 from reports.terminal import REPORT
 
-SEEN, NOT_SEEN, NOT_RUN = "seen", "not seen", ""
-# the state of a defect, by the value of Facts.known
-_STATES = {True: SEEN, False: NOT_SEEN, None: NOT_RUN}
+SEEN, WAIVED, NOT_SEEN, NOT_RUN = "seen", "waived", "not seen", ""
+# the states of a defect that a run has not decided
+_UNDECIDED = (NOT_DECIDED, UNTRIED)
+_ALL_WAIVED = (WAIVED, Verdict.WAIVED)
+# The headings of the changes of a night, in their order.
+_HEADINGS = dict.fromkeys(
+    (*FAILING, NO_LONGER_WAIVED, NOT_TRIED, *KINDS, NEWLY_WAIVED, *_UNDECIDED)
+)
 _MOST_STEPS = 12  # the most changes that are shown for a lane
 _BAD_VERDICTS: frozenset[str] = frozenset(VIOLATIONS)
 _BAD_SEEN = frozenset((SEEN,))
@@ -47,18 +62,46 @@ _BAD_SEEN = frozenset((SEEN,))
 _TONES: Mapping[str, str] = {
     **{verdict: verdict for verdict in OF_RULES},
     SEEN: Verdict.FAIL,
+    WAIVED: Verdict.WAIVED,
     NOT_SEEN: Verdict.PASS,
+    **dict.fromkeys(_UNDECIDED, Verdict.UNREACHABLE),
 }
 
 
 @dataclass(frozen=True)
 class Step:
-    """A change of state in a night, and the names of the parts under test that changed in that night."""
+    """A change of state in a night, and the names of the parts under test that changed in that night. `decided` is the
+    latest earlier state that a run has decided."""
 
     night: str
     old: str
     new: str
     under_test: tuple[str, ...]
+    decided: str = ""
+
+    @property
+    def kind(self) -> str:
+        if self.new in _UNDECIDED:
+            return self.new
+        old, new = (_TONES.get(state, state) for state in (self.decided, self.new))
+        if old in VIOLATIONS and new == Verdict.WAIVED:
+            return NEWLY_WAIVED
+        if old == Verdict.WAIVED and new in VIOLATIONS:
+            return NO_LONGER_WAIVED
+        return (old and kind_of(old, new)) or CHANGED
+
+    @property
+    def why(self) -> str:
+        """Why the state has changed, if that is not the software under test; else empty."""
+        if UNTRIED in (self.old, self.new):
+            return (
+                "its cases were not tried" if self.new == UNTRIED else "its cases were tried again"
+            )
+        return {
+            NEWLY_WAIVED: "by a waiver",
+            NO_LONGER_WAIVED: "the waiver ended",
+            NOT_DECIDED: "not all of its cases were decided",
+        }.get(self.kind, "")
 
 
 @dataclass(frozen=True)
@@ -89,6 +132,10 @@ class Lane:
             (night, state) for night, state in zip(self.nights, self.states, strict=True) if state
         ]
 
+    @cached_property
+    def _decided(self) -> list[tuple[str, str]]:
+        return [(night, state) for night, state in self._ran if state not in _UNDECIDED]
+
     @property
     def now(self) -> str:
         """The state in the latest night with results; NOT_RUN without such a night."""
@@ -98,7 +145,8 @@ class Lane:
 
     @property
     def is_bad(self) -> bool:
-        return self.now in self.bad
+        """Whether the latest state that a run has decided is bad."""
+        return bool(self._decided) and self._decided[-1][1] in self.bad
 
     @cached_property
     def seen(self) -> int:
@@ -106,14 +154,14 @@ class Lane:
 
     @property
     def is_intermittent(self) -> bool:
-        """Whether the state changed from bad to not bad and then to bad again."""
-        entered = sum(step.new in self.bad and step.old not in self.bad for step in self.steps)
-        return entered + bool(self._ran and self._ran[0][1] in self.bad) > 1
+        """Whether the state changed from bad to not bad and then to bad again. What is waived is still there."""
+        there = (state in self.bad or state in _ALL_WAIVED for _, state in self._decided)
+        return sum(is_there for is_there, _ in groupby(there)) > 1
 
     @property
     def since(self) -> str:
         """The first night of the latest series of nights that are all bad or all not bad."""
-        steady = {night: (state in self.bad) == self.is_bad for night, state in self._ran}
+        steady = {night: (state in self.bad) == self.is_bad for night, state in self._decided}
         if steady:
             return since(steady, self.nights[-1])
         return ""
@@ -123,15 +171,29 @@ class Lane:
 
     @property
     def in_words(self) -> str:
-        nights = f"{self.seen:,} of {len(self._ran):,} nights"
+        return self._seen_in_words + self._apart
+
+    @property
+    def _apart(self) -> str:
+        """Since when the state is waived, or not decided; else in how many nights it was waived, if in any."""
+        if self.now not in (*_ALL_WAIVED, *_UNDECIDED):
+            waived = len(self.during(*_ALL_WAIVED))
+            return f", waived in {format_count(waived, 'night')}" if waived else ""
+        same = {night: state == self.now for night, state in self._ran}
+        return f", {self.now.lower()} since {format_night(since(same, self.nights[-1]))}"
+
+    @property
+    def _seen_in_words(self) -> str:
+        decided = len(self._decided)
+        nights = f"{self.seen:,} of {decided:,} nights"
         if SEEN in self.bad:
             word = SEEN
         else:
             word = "violated"
         if not self.seen:
             return f"never {word}"
-        if self.seen == len(self._ran):
-            return f"in all {len(self._ran):,} nights" if self.seen > 1 else "in the only night"
+        if self.seen == decided:
+            return f"in all {decided:,} nights" if self.seen > 1 else "in the only night"
         bad = self.during(*self.bad)
         when = format_night(bad[-1])
         if len(bad) > 1:
@@ -157,6 +219,12 @@ class Track:
     @property
     def is_bad(self) -> bool:
         return any(lane.is_bad for lane in self.lanes)
+
+    @property
+    def now(self) -> str:
+        """The state of a defect in the latest nights: that of the stack that says most about it."""
+        states = {lane.now for lane in self.lanes}
+        return next((state for state in (SEEN, *_UNDECIDED, WAIVED) if state in states), NOT_SEEN)
 
     @property
     def was_bad(self) -> bool:
@@ -204,10 +272,9 @@ class News:
 
     @property
     def kind(self) -> str:
-        if self.recorded_kind and self.step.new == SEEN:
+        if self.recorded_kind and self.step.new in (SEEN, WAIVED):
             return word_of(self.recorded_kind)
-        old, new = (_TONES.get(state, state) for state in (self.step.old, self.step.new))
-        return kind_of(old, new) or CHANGED
+        return self.step.kind
 
     @property
     def is_first(self) -> bool:
@@ -258,7 +325,7 @@ class HistoryPage:
         return ", ".join(texts) or "no cell"
 
     def changed_in(self, night: str) -> Mapping[str, Sequence[News]]:
-        """Returns the changes in a night by their kind, in the order of KINDS: first those of the defects, and then
+        """Returns the changes in a night by their kind, in the order of _HEADINGS: first those of the defects, and then
         those of rules that no such defect has."""
         rules = {
             (track.id, lane.name): News(track, lane, step)
@@ -275,7 +342,7 @@ class HistoryPage:
                 news.append(News(track, lane, step, defect, moved, kind))
         told = {(rule, item.lane.name) for item in news for rule in item.rules}
         news += [item for pair, item in rules.items() if pair not in told]
-        by_kind: dict[str, list[News]] = {kind: [] for kind in KINDS}
+        by_kind: dict[str, list[News]] = {kind: [] for kind in _HEADINGS}
         for item in news:
             by_kind.setdefault(item.kind, []).append(item)
         return {kind: changes for kind, changes in by_kind.items() if changes}
@@ -328,12 +395,12 @@ class HistoryPage:
         """The defects of all nights: defects that are present now come first, then by severity, then by the latest
         change."""
         latest, first_names = self._known
-        seen: dict[str, dict[str, set[str]]] = {}
-        for name, by_night in self._facts.items():
-            seen[name] = {}
-            for night, facts in by_night.items():
-                seen[name][night] = {first_names[defect.fingerprint] for defect in facts.defects}
-        tracks = [(defect, self._defect(first, seen)) for first, defect in latest.items()]
+        states = {
+            (name, night): _states_of(facts, first_names)
+            for name, by_night in self._facts.items()
+            for night, facts in by_night.items()
+        }
+        tracks = [(defect, self._defect(first, states)) for first, defect in latest.items()]
         tracks.sort(key=lambda pair: pair[1].last_change, reverse=True)
         return sorted(tracks, key=lambda pair: (not pair[1].is_bad, pair[0].rank))
 
@@ -343,7 +410,8 @@ class HistoryPage:
         defect, but with its worst severity of all nights. The second maps each fingerprint to its defect's first."""
         cells = sorted(self.history.cells, key=lambda cell: cell.night)
         defects = [defect for cell in cells if cell.facts for defect in cell.facts.defects]
-        first_names = first_names_of(defects)
+        waived = [defect for cell in cells if cell.facts for defect in cell.facts.waived]
+        first_names = first_names_of([*defects, *waived])
         latest: dict[str, KnownDefect] = {}
         for defect in defects:
             first = first_names[defect.fingerprint]
@@ -352,7 +420,7 @@ class HistoryPage:
                 name for name in defect.fingerprints if first_names.get(name, first) == first
             )
             latest[first] = replace(defect, fingerprints=names, severity=worst.severity)
-        return latest, first_names
+        return latest, {name: first for name, first in first_names.items() if first in latest}
 
     def known_as(self, defect: Defect | KnownDefect) -> str:
         """Returns the first fingerprint of a defect, the key in `_known`; empty if no night has the defect."""
@@ -366,22 +434,19 @@ class HistoryPage:
             "",
         )
 
-    def _defect(self, first: str, seen: Mapping[str, Mapping[str, set[str]]]) -> Track:
+    def _defect(self, first: str, states: Mapping[tuple[str, str], Mapping[str, str]]) -> Track:
         lanes = []
-        for name, by in seen.items():
-            defects = {
-                night: self._facts[name][night].known(first in those) for night, those in by.items()
+        for name, by_night in self._facts.items():
+            of_defect = {
+                night: states[name, night].get(first, NOT_SEEN if facts.complete else NOT_RUN)
+                for night, facts in by_night.items()
             }
-            lanes.append(
-                self._lane(
-                    name, {night: _STATES[defect] for night, defect in defects.items()}, _BAD_SEEN
-                ),
-            )
+            lanes.append(self._lane(name, of_defect, _BAD_SEEN))
         return _track(first, lanes)
 
     def _lane(self, name: str, states: Mapping[str, str], bad: frozenset[str]) -> Lane:
         steps = []
-        old = NOT_RUN
+        old = decided = NOT_RUN
         for night in self.nights:
             if new := states.get(night, NOT_RUN):
                 if old and new != old:
@@ -391,9 +456,12 @@ class HistoryPage:
                             old,
                             new,
                             tuple(name for name, *_ in self._changes[name].get(night, ())),
+                            decided,
                         ),
                     )
                 old = new
+                if new not in _UNDECIDED:
+                    decided = new
         return Lane(
             name,
             tuple(states.get(night, NOT_RUN) for night in self.nights),
@@ -412,6 +480,15 @@ class HistoryPage:
             for name, by in self._changes.items()
             if by.get(night)
         ]
+
+
+def _states_of(facts: Facts, first_names: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns the state of each defect in a run, by its first fingerprint, without those that were not seen."""
+    words = facts.undecided if facts.complete else {}
+    states = {name: word if word in _UNDECIDED else NOT_DECIDED for name, word in words.items()}
+    states |= {defect.fingerprint: WAIVED for defect in facts.waived}
+    states |= {defect.fingerprint: SEEN for defect in facts.defects}
+    return {first_names[name]: state for name, state in states.items() if name in first_names}
 
 
 def _track(id_: str, lanes: Iterable[Lane]) -> Track:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 
 from conformance.defects import Defect
 from conformance.errors import PROGRAM, format_count
+from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE
 from reports.comparison import (
     FIXED,
     GONE,
@@ -27,6 +28,7 @@ from reports.comparison import (
     Comparison,
     amount,
 )
+from reports.comparison import NOT_DECIDED as NOT_DECIDED_NOW
 from reports.digest import Digest
 from reports.history import (
     BASELINE,
@@ -36,9 +38,11 @@ from reports.history import (
     NOT_RUN,
     OUTCOMES,
     REGRESSED,
+    UNTRIED,
     Cell,
     Facts,
     History,
+    KnownDefect,
     Outcome,
     changes,
     format_night,
@@ -73,7 +77,7 @@ class Morning:
 
     @property
     def outcome(self) -> Outcome:
-        outcome = replace(self.cell.outcome, kinds=self._kinds)
+        outcome = replace(self.cell.outcome, kinds=self._kinds, undecided=self._undecided)
         if self.run is None:
             return replace(outcome, outcome=NOT_RUN)
         if self.good is not None and self.good.failing:
@@ -93,6 +97,41 @@ class Morning:
             for kind in (*NEW_KINDS, NOT_TRIED)
             for defect in self.good.defects[kind]
         }
+
+    @cached_property
+    def _undecided(self) -> Mapping[str, str]:
+        """The word for each defect of earlier nights that this run has not decided, as the latest night describes it."""
+        facts = self.cell.facts
+        if self.run is None or facts is None or not facts.complete:
+            return {}
+        compared = filter(None, (self.good, self.before))
+        words = {
+            defect.fingerprint: NOT_DECIDED_NOW
+            for comparison in compared
+            for defect in comparison.defects[NOT_DECIDED_NOW]
+        }
+        tried = {record["case"]: record["effective"] for record in self.run.results}
+        decided = {
+            case for case, verdict in tried.items() if verdict not in (*INCOMPLETE, *NOT_TESTABLE)
+        }
+        for defect in self._earlier_defects:
+            if tried.keys().isdisjoint(defect.cases):
+                words[defect.fingerprint] = UNTRIED
+            elif not decided.issuperset(defect.cases):
+                words[defect.fingerprint] = NOT_DECIDED_NOW
+        here = {name for defect in (*facts.defects, *facts.waived) for name in defect.fingerprints}
+        return {name: word for name, word in words.items() if name not in here}
+
+    @property
+    def _earlier_defects(self) -> Iterable[KnownDefect]:
+        """The defects of earlier nights, as the latest night with the defect describes them."""
+        earlier = self.history.ran(self.cell.name, self.cell.night)
+        return {
+            defect.fingerprint: defect
+            for cell in earlier
+            if cell.facts
+            for defect in (*cell.facts.defects, *cell.facts.waived)
+        }.values()
 
     def lines(self) -> Iterator[str]:
         """Yields the line of the cell; then waivers that do not fit; then what is worse, by defect, what is better, by
@@ -247,7 +286,7 @@ class Morning:
     def _has_defect(self, defect: Defect) -> Mapping[str, bool]:
         return known_nights(
             self._nights(),
-            partial(Facts.shows, fingerprints=set(defect.fingerprints)),
+            partial(Facts.has, fingerprints=set(defect.fingerprints)),
         )
 
     def _since(self, has: Mapping[str, bool]) -> str:

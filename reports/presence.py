@@ -28,7 +28,7 @@ def since_when(run: Digest) -> Mapping[str, str]:
         return {}
     texts = {}
     for defect in run.violations.defects:
-        has = known_nights(cells, partial(Facts.shows, fingerprints=set(defect.fingerprints)))
+        has = known_nights(cells, partial(Facts.has, fingerprints=set(defect.fingerprints)))
         if first := since(has, night):
             nights = format_count(len(has), "night")
             texts[defect.fingerprint] = (

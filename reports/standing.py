@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from conformance.errors import UserError, format_count
 from conformance.model.verdict import Verdict
-from reports.comparison import NEW, NOT_TRIED, kind_of
+from reports.comparison import NEW, NO_LONGER_WAIVED, kind_of
 from reports.comparison import NEWLY_WRONG as NEWLY_SUPPORTED
 from reports.history import (
     COMPARABLE,
@@ -34,7 +34,7 @@ _UNKNOWN = "wrong (regressed or newly supported: unknown)"
 
 def word_of(kind: str) -> str:
     """Returns the word for a defect that the last good night did not have, by the kind of its change."""
-    if kind in (NEW, NOT_TRIED):
+    if kind == NEW:
         return REGRESSED
     return kind or _UNKNOWN
 
@@ -145,6 +145,8 @@ def _defects(
         else:
             is_new = bool(kind) or not all(has.values())
         if is_new and (first := since(has, cells[-1].night)):
+            if good and good.waives(fingerprints):
+                kind = NO_LONGER_WAIVED
             kind = kind or _kind_by_rules(defect, good)
             yield StandingDefect(defect, first, sum(has.values()), len(has), kind)
 

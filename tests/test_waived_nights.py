@@ -13,10 +13,10 @@ from conformance.results.new_records import footer_record
 from conformance.results.records import Recorded
 from conformance.results.waiver_file import read_waivers
 from made_history import SUITE, run_of
-from nights import CASE, nights
-from reports.history import GOOD
-from reports.history_page import page_of
-from samples import registry
+from nights import CASE, Nights, nights
+from reports.history import GOOD, format_night
+from reports.history_page import HistoryPage, page_of
+from samples import changed, registry
 
 __all__ = ["nights"]  # a fixture
 TODAY = date(2026, 11, 22)
@@ -35,10 +35,11 @@ def waived(run: Recorded, folder: Path, **changes: str) -> Recorded:
     path = folder / "waivers.yaml"
     path.write_text(json.dumps({"waivers": [{**WAIVER, **changes}]}, indent=1))
     waivers = read_waivers(path, SUITE, TODAY)
-    results = [waivers.applied(record, run.header) for record in run.results]
-    footer = footer_record(run.header["planned"], results, registry(), duration_s=2.5)
-    footer["waivers"] = waivers.account(results, run.header)
-    return Recorded(run.header, results, footer)
+    head = changed(run.header, {"waivers": {"file": waivers.file, "sha256": waivers.sha256}})
+    results = [waivers.applied(record, head) for record in run.results]
+    footer = footer_record(head["planned"], results, registry(), duration_s=2.5)
+    footer["waivers"] = waivers.account(results, head)
+    return Recorded(head, results, footer)
 
 
 @pytest.mark.parametrize(
@@ -64,3 +65,57 @@ def test_problems_of_waivers_are_in_output_mail_page_and_site_and_keep_the_outco
     texts = [page.read_text() for page in (*pages, tmp_path / "site" / "index.html")]
     for text in (said, sent.read_text(), page_of(nights.history), *texts):
         assert line in text.replace("=\n", "")
+
+
+def headings(nights: Nights) -> dict[str, list[str]]:
+    """Returns the ids of what changed in the latest night, by heading."""
+    page = HistoryPage(nights.history)
+    news = page.changed_in(page.nights[-1])
+    return {kind: [item.track.id for item in items if item.defect] for kind, items in news.items()}
+
+
+def test_a_defect_that_is_waived_is_neither_fixed_nor_intermittent(nights, tmp_path):
+    run = run_of({2: "FAIL"})
+    nights.night(0, forky=run)
+    nights.night(0, forky=waived(run, tmp_path))
+    ((_, track),) = HistoryPage(nights.history).defects
+    assert headings(nights) == {"newly waived": [track.id]}
+    when = {night: format_night(night) for night in nights.history.nights}
+    first, second = when.values()
+    assert track.lanes[0].in_words == f"seen in 1 of 2 nights: {first}, waived since {second}"
+    assert "1 defect waived or no longer seen" in page_of(nights.history)
+    assert 'seen → waived <span class="soft">by a waiver</span>' in page_of(nights.history)
+    nights.night(1, forky=waived(run, tmp_path, expires="2026-11-21"))
+    assert headings(nights) == {"no longer waived": [track.id]}
+    page = page_of(nights.history)
+    assert 'waived → seen <span class="soft">the waiver ended</span>' in page
+    assert f"last {format_night(nights.history.nights[2])}, waived in 1 night" in page
+    assert "intermittent" not in page
+    said = nights.night(3, forky="no network")
+    assert "    no longer waived in an earlier night and not fixed, since" in said
+    nights.night(0, forky=waived(run_of({}), tmp_path))
+    assert headings(nights) == {"fixed": [track.id]}
+
+
+def test_a_defect_whose_cases_were_not_tried_is_not_fixed(nights):
+    nights.night(0, forky=run_of({6: "FAIL"}))
+    ((_, track),) = HistoryPage(nights.history).defects
+    for _ in range(2):
+        nights.night(0, forky=run_of({}, count=5))
+        ((_, track),) = HistoryPage(nights.history).defects
+        assert track.now == "not tried"
+        assert track.is_bad
+    assert "its cases were not tried" in page_of(nights.history)
+    assert headings(nights) == {}
+    nights.night(0, forky=run_of({6: "UNSUPPORTED"}))
+    assert headings(nights) == {"not decided": [track.id]}
+    nights.night(0, forky=run_of({}))
+    assert headings(nights) == {"fixed": [track.id]}
+
+
+def test_a_defect_of_a_case_that_is_new_is_not_called_regressed(nights):
+    nights.night(0, forky=run_of({}, count=5))
+    nights.night(0, forky=run_of({6: "FAIL"}))
+    ((_, track),) = HistoryPage(nights.history).defects
+    assert headings(nights) == {"not tried by the old run": [track.id]}
+    assert "<b>In this night: not tried by the old run</b>" in page_of(nights.history)
