@@ -8,14 +8,16 @@ from collections.abc import Iterator, Sequence
 
 from conformance.defects import Defect
 from conformance.errors import PROGRAM, UserError, command, format_count
+from conformance.judging.combinations import Judged
 from conformance.model.case import Case
 from conformance.model.combinations import Conditions, CoveringArray
 from conformance.model.kind import Kind
-from conformance.model.record import ResultRecord
+from conformance.model.record import Deviation, ResultRecord
 from conformance.model.rules import Rule
 from conformance.model.set_up import set_up_of
-from conformance.model.verdict import VERDICTS, VIOLATIONS
+from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.older_python import zip
+from conformance.results.combined import deviation_at, is_of_model
 from conformance.results.conclusions import headline, verdict_on
 from conformance.sweeps.judging import clauses
 from conformance.sweeps.outcome import OUTSIDE
@@ -125,10 +127,14 @@ def of_case(suite: Suite, case: Case, run: Digest | None, whole_log: bool) -> It
     if run:
         yield ""
         name = case.id.partition(POINT)[0]
-        record = next((record for record in run.results if record["case"] == name), None)
+        results = {record["case"]: record for record in run.results}
+        if case.id in results:  # a point that was run alone
+            name = case.id
+        record = results.get(name)
+        whole = suite.find(name)
         yield from (
-            _of_point(case, record, run)
-            if record and case.kind is Kind.POINT
+            _of_point(case, whole, record, run)
+            if record and case.id != name
             else _of_result(record, run, whole_log)
         )
 
@@ -206,29 +212,81 @@ def _of_result(record: ResultRecord | None, run: Digest, whole_log: bool) -> Ite
     yield f"  {record['repro']}"
 
 
-def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
-    points = read_points(run.directory, record)
-    name = case.id.partition(POINT)[2]
-    assert case.sweep is not None
-    same = points is not None and points.space.as_data() == case.sweep.space.as_data()
-    if points and same and case.point is not None:
-        number = points.index[case.point]
+def _of_point(case: Case, whole: Case | None, record: ResultRecord, run: Digest) -> Iterator[str]:
+    """Yields lines about a point of the case `whole`: its own verdict, or why it is not known."""
+    stack = f"({run.environment.name}; {run.environment.when}; {run.path})"
+    if case.array is not None:
+        verdict, lines = _at_point_of_model(case, whole, record)
+        name = case.array.model.text(case.array.points[0])
     else:
-        number = OUTSIDE
-    if points is None or number == OUTSIDE:
-        if points is None:
-            why = "the file with its points is missing"
-        else:
-            why = "the sweep had a different space in that run"
-        yield f"Last verdict: not known, because {why}  ({run.environment.name}; {run.environment.when}; {run.path})"
+        verdict, lines = _at_point_of_sweep(case, record, run)
+        name = case.id.partition(POINT)[2]
+    recorded = (
+        deviation
+        for deviation in record["deviations"]
+        if dict(part.split("=", 1) for part in name.split(",")) == deviation["smallest"]
+    )
+    deviation = None if verdict else next(recorded, None)
+    if deviation:  # the results have the smallest point of each deviation
+        verdict, lines = str(deviation.get("verdict", Verdict.FAIL)), _at_deviation(deviation)
+    if not verdict:
+        yield f"Last verdict: not recorded for this point  {stack}"
+        yield from _wrapped(f"{', '.join(lines)}; the whole case is {record['effective']}")
         return
-    outcome = points.outcomes[number]
-    yield f"Last verdict: {outcome.verdict}  ({run.environment.name}; {run.environment.when}; {run.path})"
-    yield from _wrapped(f"{outcome.rule} expects {outcome.expected}: {outcome.observed}")
-    yield from (f"  remark: {note}" for note in outcome.notes)
+    yield f"Last verdict: {verdict}  {stack}"
+    yield from (line for text in lines for line in _wrapped(text))
     if confirmed := run.violations.repetitions.text_at(record["case"], name):
         yield from _wrapped(f"repeated: {confirmed}")
     yield f"  {record['repro']}{POINT}{name}"
+
+
+def _at_deviation(deviation: Deviation) -> list[str]:
+    expected, observed = deviation.get("expected", ""), deviation.get("observed", "")
+    return [f"{', '.join(deviation['rules'])} expects {expected}: {observed}"]
+
+
+def _at_point_of_sweep(case: Case, record: ResultRecord, run: Digest) -> tuple[str, list[str]]:
+    """Returns the verdict on a point, and lines about it; without a verdict, the reason."""
+    assert case.sweep is not None
+    assert case.point is not None
+    points = read_points(run.directory, record)
+    if points is None:
+        return "", ["the file with its points is missing"]
+    number = OUTSIDE
+    if points.space.as_data() == case.sweep.space.as_data():
+        number = points.index[case.point]
+    if number == OUTSIDE:
+        return "", ["the sweep had a different space in that run"]
+    outcome = points.outcomes[number]
+    remarks = [f"remark: {note}" for note in outcome.notes]
+    line = f"{outcome.rule} expects {outcome.expected}: {outcome.observed}"
+    return outcome.verdict, [line, *remarks]
+
+
+def _at_point_of_model(
+    case: Case, whole: Case | None, record: ResultRecord
+) -> tuple[str, list[str]]:
+    """Returns the same for the point of a model."""
+    assert case.array is not None
+    (point,) = case.array.points
+    seen = record["observed"].get("combinations")
+    if whole is None or whole.array is None or not seen:
+        return "", ["the run has no observation of its points"]
+    if not is_of_model(record["observed"], whole.array):
+        return "", ["the model had other points in that run"]
+    if point not in whole.array.points:
+        return "", ["the point is not among those of the case"]
+    try:
+        judged = Judged(whole.array, seen)
+    except (ValueError, LookupError):  # a damaged file
+        return "", ["what the run has of its points cannot be read"]
+    if skipped := judged.skipped.get(point):
+        lacks = skipped.startswith("need ")
+        return (Verdict.UNSUPPORTED if lacks else Verdict.UNREACHABLE), [skipped]
+    wrong = deviation_at(judged, whole, point)
+    if wrong:
+        return str(wrong["verdict"]), _at_deviation(wrong)
+    return Verdict.PASS, ["no rule was violated at this point"]
 
 
 def of_defect(defect: Defect, run: Digest, in_full: bool) -> Iterator[str]:

@@ -11,6 +11,7 @@ import pytest
 from commands.cli import run_arguments
 from commands.cli.catalogue import COMMANDS
 from conformance.errors import UserError
+from conformance.judging.combinations import Judged
 from conformance.model.combinations import Conditions
 from conformance.model.kind import Kind
 from conformance.model.set_up import set_up_of
@@ -373,6 +374,32 @@ def test_a_point_of_a_model_is_explained_by_its_values_its_fault_and_its_answer(
     assert f"requester:  {statuses[0] if statuses else 'no completion'}" in said
     rules = re.findall(r"^([A-Z]+-[0-9]+[a-z]?)  ", said, re.MULTILINE)
     assert rules == conditions.all_rules(point)
+
+
+def test_a_recorded_point_has_its_own_verdict_and_no_other_has_that_of_its_case(cli):
+    """A single file has the points of a model, and of a sweep the smallest point of each deviation."""
+    path = ROOT / "docs/runs/rxe.jsonl.xz"
+    results = {record["case"]: record for record in read(path).results}
+    for name in ("access/model/slice", "reg_mr/rights_space/remote"):
+        for deviation in results[name]["deviations"][:3]:
+            point = ",".join("=".join(pair) for pair in deviation["smallest"].items())
+            said = cli(0, "explain", f"{name}#{point}", "--run", path).out
+            last = said.partition("Last verdict: ")[2]
+            assert last.startswith(f"{deviation.get('verdict', 'FAIL')}  ")
+            assert f"  {deviation['rules'][0]} expects {deviation['expected']}" in last
+            assert "points: " not in last
+    other = "reg_mr/rights_space/remote#access=none,op=RDMA_READ"
+    assert (
+        "Last verdict: not recorded for this point  " in cli(0, "explain", other, "--run", path).out
+    )
+    case = load_suite().find("access/model/slice")
+    assert case is not None
+    assert case.array is not None
+    judged = Judged(case.array, results["access/model/slice"]["observed"]["combinations"])
+    (lacking, why), *_ = judged.skipped.items()
+    said = cli(0, "explain", f"{case.id}#{case.array.model.text(lacking)}", "--run", path).out
+    assert "Last verdict: UNSUPPORTED  " in said
+    assert why in said
 
 
 def test_explain_shortens_the_kernels_log_to_what_says_where_it_died(cli):

@@ -1,6 +1,8 @@
 """Adds to the record of a case with combinations what its points show: verdicts of rules, and deviations that are
 explained by values of parameters. The process that writes the results file computes them."""
 
+from __future__ import annotations
+
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -15,6 +17,7 @@ from conformance.model.combinations import (
     GRANTED,
     REFUSED,
     CoveringArray,
+    Point,
     circumstance,
     has_own_addresses,
     is_on_demand,
@@ -43,6 +46,14 @@ def deviations(judged: Judged, case: Case) -> list[DeviationFacts]:
     """Returns the deviations, the most frequent first."""
     ordered = sorted(judged.groups.items(), key=lambda pair: -len(pair[1].points))
     return [_facts(judged, case, str(key[1]), group) for key, group in ordered]
+
+
+def deviation_at(judged: Judged, case: Case, point: Point) -> DeviationFacts | None:
+    """Returns what is wrong at one point of a model; None if nothing is."""
+    for key, group in judged.groups.items():
+        if point in group.points:
+            return _facts(judged, case, str(key[1]), replace(group, points=[point]))
+    return None
 
 
 def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFacts:
