@@ -183,7 +183,7 @@ class Comparison:
         with the most cases that have become worse."""
         news = [*self.new_defects, *(defect for defect, _ in self.changed_defects)]
         return min(
-            news or self.defects[NOT_TRIED],
+            news,
             key=lambda defect: (defect.severity.rank, -len(self.worse_cases(defect))),
             default=None,
         )

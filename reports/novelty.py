@@ -52,6 +52,11 @@ class Novelty:
         """The path of the earlier run, as the user gave it."""
         return str(self.comparison.old.path)
 
+    @property
+    def first(self) -> Defect | None:
+        """The foremost new defect or, without one, the first whose cases the earlier run has not tried."""
+        return self.comparison.foremost or next(iter(self.comparison.defects[NOT_TRIED]), None)
+
     def beside(self, kind: str) -> Sequence[Defect]:
         """The new defects of all other kinds."""
         return [

@@ -248,9 +248,9 @@ def _hanging(head: str, text: str, colour: str, stream: TextIO) -> Iterator[str]
 
 
 def _first(run: Digest, news: Novelty | None) -> Defect | None:
-    """Returns the defect that the last lines name: the foremost of the new ones or, without one, the first open one."""
-    foremost = news.comparison.foremost if news else None
-    return foremost or next(iter(run.violations.open_defects), None)
+    """Returns the defect that the last lines name: the first new one or, without one, the first open one."""
+    first = news.first if news else None
+    return first or next(iter(run.violations.open_defects), None)
 
 
 def _program(run: Digest, out: Path, first: Defect | None, news: Novelty | None) -> Iterator[str]:

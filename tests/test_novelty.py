@@ -13,7 +13,7 @@ from commands.__main__ import main
 from conformance.defects import Defect, defects_of, families_of
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.verdict import VIOLATIONS
-from reports.comparison import compare
+from reports.comparison import NOT_TRIED, compare
 from reports.comparison_formats import text
 from reports.digest import Digest, digest, read
 from reports.markdown import escaped
@@ -73,6 +73,9 @@ def test_a_waived_defect_of_cases_that_the_earlier_run_lacks_is_new_too(forky):
     new = {item.defect.fingerprint for item in with_waivers.new}
     assert new == {item.defect.fingerprint for item in plain.new if not item.news}
     assert tried.fingerprint not in new
+    assert plain.first
+    assert plain.first.fingerprint == plain.comparison.defects[NOT_TRIED][0].fingerprint
+    assert not any(line.startswith("report the first") for line in text(plain.comparison, None))
     assert f"0 defects new against {forky.path} (and {len(new)} waived)" in with_waivers.sentence
     lines = summary(waived, RUNS, news=with_waivers).splitlines()
     assert not [
