@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import itertools
+import json
 import os
 import threading
 import time
@@ -18,7 +19,7 @@ from typing import Any, cast
 import pytest
 
 from conformance.errors import UserError
-from fixtures.guest import freezing, kept, qemu, request, template
+from fixtures.guest import derivation, freezing, kept, qemu, request, template, warm
 from fixtures.guest.freezing import CONSOLE, STATE, Ended, Failure, Ingredients
 from fixtures.guest.guest import Guest, NotStarted
 from fixtures.guest.image import Image
@@ -110,6 +111,23 @@ def test_each_request_has_the_present_time_and_other_random_bytes():
     assert later.time_ns >= moment.time_ns > 0
     assert later.entropy != moment.entropy
     assert len(bytes.fromhex(moment.entropy)) == 64
+
+
+@pytest.mark.parametrize("parts", [1, 2, 7, 1000])
+def test_a_guest_renews_its_randomness_before_the_request_arrives(tmp_path, monkeypatch, parts):
+    sent = request.awakening() + request.encode(REQUEST)
+    port = tmp_path / "port"
+    renewed: list[bytes] = []
+    port.touch()
+    pieces = iter([sent[at : at + parts] for at in range(0, len(sent), parts)])
+    monkeypatch.setattr(os, "read", lambda *_: next(pieces))
+    monkeypatch.setattr(warm, "renew", renewed.append)
+    monkeypatch.setattr(derivation, "encoded", lambda *_: {})
+    assert request.decode(warm.wait(str(port)))[0] == REQUEST
+    assert [len(entropy) for entropy in renewed] == [64]
+    assert request.awakening() != request.awakening()
+    events = [json.loads(line)["event"] for line in port.read_text().splitlines()]
+    assert events == ["derived", "warm", "resumed"]
 
 
 @pytest.mark.parametrize("line", [b"", b"[]", b"{}", b'{"request": 1, "moment": 2}', b'{"request"'])

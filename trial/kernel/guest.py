@@ -23,7 +23,7 @@ from fixtures.guest import derivation, freezing
 from fixtures.guest.driver import Driver
 from fixtures.guest.guest import Guest, boot
 from fixtures.guest.job import Job
-from fixtures.guest.request import Request, encode
+from fixtures.guest.request import Request, awakening, encode
 from fixtures.guest.template import Templates
 from fixtures.guest.under_test import Prepared, UnderTest
 from fixtures.system.cache import cache_directory
@@ -95,7 +95,7 @@ class Guests:
             guest = boot(prepared.image, job, console=console, overlay=prepared.overlay)
             freezing.await_event(guest, "derived", _LOADING_S)
             freezing.await_event(guest, "warm", _LOADING_S)
-            guest.send(encode(Request(())), SILENCE_S)
+            guest.send(awakening() + encode(Request(())), SILENCE_S)
             freezing.await_event(guest, "resumed", SILENCE_S)
         return MutantGuest(guest, cases, self._seed)
 
