@@ -19,18 +19,17 @@ def unreached(judged: Judged) -> tuple[Counter[str], int]:
     how many combinations the array has."""
     skipped = judged.skipped
     reached = [point for point in judged.array.points if point not in skipped]
-    reasons: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     total = 0
     for values in _of_parameters(judged.array):
         there = set(map(values, reached))
-        missing = dict[tuple[str, ...], str]()
-        for point, reason in skipped.items():
-            combination = values(point)
-            if combination not in there:
-                missing.setdefault(combination, reason)
-        reasons.update(missing.values())
+        # of the points with the same combination, the first has the last word
+        reason_of = dict(zip(map(values, reversed(skipped)), reversed(skipped.values())))
+        missing = reason_of.keys() - there
+        counts.update(map(reason_of.__getitem__, missing))
         total += len(there) + len(missing)
-    return reasons, total
+    in_order = dict.fromkeys(skipped.values())
+    return Counter({reason: counts[reason] for reason in in_order if counts[reason]}), total
 
 
 def _of_parameters(array: CoveringArray) -> Iterator[Callable[[Point], Point]]:
@@ -66,31 +65,27 @@ def told(judged: Judged) -> str:
 
 def pairs(judged: Judged) -> PairsFacts:
     axes = judged.array.model.parameters
-    wrong = {point for group in judged.groups.values() for point in group.points}
-    judgements: dict[tuple[int, str, int, str], set[bool]] = {}
-    for point in judged.array.points:
-        values = list(enumerate(point))
-        for (first, label), (second, other) in itertools.combinations(values, 2):
-            results = judgements.setdefault((first, label, second, other), set())
-            if point not in judged.skipped:
-                results.add(point not in wrong)
+    violated = {point for group in judged.groups.values() for point in group.points}
+    judged_points = [point for point in judged.array.points if point not in judged.skipped]
+    right_points = [point for point in judged_points if point not in violated]
+    wrong_points = [point for point in judged_points if point in violated]
     states = []
     for first, second in itertools.combinations(range(len(axes)), 2):
-        for label, other in itertools.product(axes[first].labels, axes[second].labels):
-            states.append(_state(judgements.get((first, label, second, other))))
+        values = itemgetter(first, second)
+        there, right, wrong = (
+            {*map(values, points)} for points in (judged.array.points, right_points, wrong_points)
+        )
+        for pair in itertools.product(axes[first].labels, axes[second].labels):
+            states.append(_state(pair in right, pair in wrong) if pair in there else "-")
     return {
         "parameters": {axis.name: list(axis.labels) for axis in axes},
         "states": "".join(states),
     }
 
 
-def _state(results: set[bool] | None) -> str:
-    if results is None:
-        return "-"
-    if not results:
-        return "n"
-    if len(results) == 2:
+def _state(has_right: bool, has_wrong: bool) -> str:
+    if has_right and has_wrong:
         return "s"
-    if results == {True}:
+    if has_right:
         return "r"
-    return "w"
+    return "w" if has_wrong else "n"
