@@ -217,6 +217,28 @@ class Comparison:
             for change in self.of(kind)
         )
 
+    def why_not_waived(self, change: Change) -> str:
+        """Returns why a violation counts that was waived in the old run: the problem of its waiver, or that there is none;
+        empty for any other change."""
+        before = self._before.get(change.case)
+        if before is None or change.kind not in FAILING or change.old != Verdict.WAIVED:
+            return ""
+        if not before["waiver"] or not _is_the_same(before, self._after[change.case]):
+            return ""
+        waiver, now = before["waiver"], self.new.summary.waivers
+        targets = {waiver["for"]}
+        for defect in self.defects_of(change):
+            targets |= {f"defect {name}" for name in defect.fingerprints}
+        for problem in now.get("problems", ()):
+            if any(f": the waiver of {target} (" in problem for target in targets):
+                return problem
+        out_of_range = tuple(f"{target} (" for target in targets)
+        for name in now.get("out_of_range", ()):
+            if name.startswith(out_of_range):
+                return f"the waiver of {name} does not cover this kernel"
+        terms = f"the waiver of {waiver['for']} ({waiver['owner']}, {waiver['issue']})"
+        return f"the new run does not apply {terms}"
+
     @cached_property
     def changed_defects(self) -> Sequence[tuple[Defect, str]]:
         """The defects of both runs that show in the new run what they did not show in the old run, each with the news

@@ -22,6 +22,7 @@ from reports.comparison import (
     NEW_KINDS,
     NEWLY_JUDGED,
     NEWLY_WRONG,
+    NO_LONGER_WAIVED,
     REGRESSED,
     UNDECIDED,
     UNKNOWN,
@@ -239,6 +240,8 @@ def _format_change(change: Change, comparison: Comparison) -> Iterator[str]:
         if is_unlisted(change.record):
             waiver = (change.record["waiver"] or {}).get("for")
             yield f"      counts, because the waiver of {waiver} does not name this case"
+        if why := comparison.why_not_waived(change):
+            yield f"      {NO_LONGER_WAIVED}: {why}"
         yield f"      {change.record['reason']}"
         yield f"      {change.record['repro']}"
         if confirmed := comparison.new.violations.repetitions.text_of(change.case):
@@ -371,7 +374,9 @@ def _item(change: Change, comparison: Comparison) -> str:
         points = ""
     verdicts = f"{change.old or 'none'} → {change.new or 'none'}"
     names = [*change.record["rules"], *map(code, _fingerprints(change, comparison))]
-    return f"- {verdicts}: {code(change.case)}{points} ({', '.join(names)})"
+    why = comparison.why_not_waived(change)
+    unwaived = f"; {NO_LONGER_WAIVED}: {escaped(why)}" if why else ""
+    return f"- {verdicts}: {code(change.case)}{points} ({', '.join(names)}){unwaived}"
 
 
 def as_junit(comparison: Comparison) -> str:

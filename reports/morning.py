@@ -17,6 +17,7 @@ from reports.comparison import (
     FIXED,
     GONE,
     NEW_KINDS,
+    NO_LONGER_WAIVED,
     NOT_HIT,
     NOT_TRIED,
     UNCONFIRMED,
@@ -189,7 +190,9 @@ class Morning:
         for defect in others:
             cases = changes.pop(defect.fingerprint, ())
             if cases or defect.fingerprint in news:
-                yield self._of_defect(KNOWN, defect) + news.get(defect.fingerprint, "")
+                unwaived = defect.fingerprint not in news and all(map(good.why_not_waived, cases))
+                kind = NO_LONGER_WAIVED if unwaived else KNOWN
+                yield self._of_defect(kind, defect) + news.get(defect.fingerprint, "")
                 yield from self._cases(WORSE, cases)
         for kind in WORSE:
             rest = [change for change in changes.get("", ()) if change.kind == kind]
@@ -227,8 +230,8 @@ class Morning:
             return f"{OUTCOMES[outcome.outcome]}: {self.run.summary.short_sentence}"
         kinds = [
             f"{amount(changes)} {kind}"
-            for kind in (*WORSE, UNDECIDED)
-            if (changes := self.good.of(kind))
+            for kind, changes in self._numbered(self.good).items()
+            if changes
         ]
         text = ", ".join(kinds) or (
             "as on" if outcome.outcome == GOOD else "the run is incomplete; compared with"
@@ -239,6 +242,15 @@ class Morning:
         if number:
             text += f"; {format_count(number, 'case')} of that night not tried"
         return text
+
+    @staticmethod
+    def _numbered(good: Comparison) -> Mapping[str, Sequence[Change]]:
+        """Returns the changes that the line of the cell counts, by kind."""
+        numbered: dict[str, list[Change]] = {kind: [] for kind in (*WORSE, NO_LONGER_WAIVED)}
+        for kind in WORSE:
+            for change in good.of(kind):
+                numbered[NO_LONGER_WAIVED if good.why_not_waived(change) else kind].append(change)
+        return {**numbered, UNDECIDED: good.of(UNDECIDED)}
 
     def _changed_under_test(self) -> Iterator[str]:
         nights = (
@@ -261,12 +273,16 @@ class Morning:
         most: int = _MOST,
     ) -> Iterator[str]:
         if kind == UNSUPPORTED:
-            text = "newly unsupported"
+            label = "newly unsupported"
         else:
-            text = kind
+            label = kind
         for change in changes[:most]:
+            why = self.good.why_not_waived(change) if self.good else ""
+            text = NO_LONGER_WAIVED if why else label
             has = known_nights(self._nights(), partial(Facts.violates, case=change.case))
-            if kind == FIXED:
+            if why:
+                when = ""
+            elif kind == FIXED:
                 when = self._was_there(has)
             elif kind in WORSE:
                 when = self._since(has)
@@ -276,9 +292,11 @@ class Morning:
             what += f"  {' '.join(change.record['rules'])}  {change.case}"
             if change.points:
                 what += f", {format_count(change.points, 'point')}"
+            if why:
+                what += f": {why}"
             yield _line(text, when, what)
         if len(changes) > most:
-            yield f"    {text}: {len(changes) - most} more"
+            yield f"    {label}: {len(changes) - most} more"
 
     def _nights(self) -> list[Cell]:
         return [*self.history.ran(self.cell.name, self.cell.night), self.cell]

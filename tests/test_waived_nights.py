@@ -30,7 +30,7 @@ WAIVER: Mapping[str, Any] = {
 }
 
 
-def waived(run: Recorded, folder: Path, **changes: str) -> Recorded:
+def waived(run: Recorded, folder: Path, **changes: Any) -> Recorded:
     """Returns the run with the waiver of CASE, with these changes."""
     path = folder / "waivers.yaml"
     path.write_text(json.dumps({"waivers": [{**WAIVER, **changes}]}, indent=1))
@@ -119,3 +119,40 @@ def test_a_defect_of_a_case_that_is_new_is_not_called_regressed(nights):
     ((_, track),) = HistoryPage(nights.history).defects
     assert headings(nights) == {"not tried by the old run": [track.id]}
     assert "<b>In this night: not tried by the old run</b>" in page_of(nights.history)
+
+
+@pytest.mark.parametrize(
+    "changes, why",
+    [
+        (
+            {"expires": "2026-11-21"},
+            "(the rdma team, https://bugs.example.org/1) expired on 2026-11-21",
+        ),
+        (
+            {"where": {"driver": "fake", "kernel": {"to": "6.12"}}},
+            "(to 6.12) does not cover this kernel",
+        ),
+        ({"case": SUITE.cases[4].id}, "(the rdma team, https://bugs.example.org/1)"),
+    ],
+    ids=["expired", "other kernel", "removed"],
+)
+def test_a_violation_that_is_no_longer_waived_has_the_reason(changes, why, nights, tmp_path):
+    run = run_of({2: "FAIL"})
+    nights.night(0, forky=waived(run, tmp_path))
+    said = nights.night(1, forky=waived(run, tmp_path, **changes))
+    assert "regressed  1 case no longer waived since the last good night" in said
+    assert "    no longer waived, first seen " in said
+    assert "        no longer waived: WAIVED -> FAIL  REG-01" in said
+    assert f"the waiver of {CASE} {why}\n" in said
+    assert "now worse" not in said
+    runs = [str(cell.folder) for cell in nights.history.cells]
+    for format_ in ("text", "markdown"):
+        assert main(["compare", "--all", "--format", format_, *runs]) == 1
+        assert f"the waiver of {CASE} {why}" in nights.says.readouterr().out.replace("\\", "")
+
+
+def test_a_waived_case_that_fails_in_another_way_has_regressed(nights, tmp_path):
+    nights.night(0, forky=waived(run_of({2: "FAIL"}), tmp_path))
+    said = nights.night(1, forky=waived(run_of({2: "CRASH"}), tmp_path))
+    assert "regressed  1 case regressed since the last good night" in said
+    assert "no longer waived" not in said
