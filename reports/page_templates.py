@@ -13,6 +13,7 @@ from typing import Any
 import jinja2
 from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
+from markupsafe import Markup, escape
 
 from conformance import cache
 from conformance.defects import Defect, Severity, Symptom
@@ -58,6 +59,7 @@ class _Compiled(BytecodeCache):
         )
 
 
+_MARKED = re.compile(r"`([^`]+)`")
 # Where a further reason begins in the restriction of a rule.
 _CLAUSE = re.compile(r"; (?=not offered|not reachable|not in this run|blocked|left open|refused, )")
 
@@ -97,6 +99,7 @@ def environment() -> Environment:
     environment.globals["command"] = command
     environment.filters |= {
         "causes": _causes,
+        "marked": marked,
         "fields": evidence.fields,
         "exchanges": evidence.exchanges,
         "expectation": sentence_of,
@@ -120,6 +123,11 @@ def environment() -> Environment:
         "upstream": upstream,
     }
     return environment
+
+
+def marked(text: str) -> Markup:
+    """Returns the text with code instead of the backticks around it. Everything else is escaped."""
+    return Markup(_MARKED.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def slug(severity: Severity) -> str:

@@ -12,6 +12,8 @@ from conformance.older_python import pairwise, zip
 
 # The colours of the cells, by the letters of PairsFacts.
 STATES = {"r": "right", "s": "some", "w": "wrong", "n": "lacking"}
+# Shares of the number of cells in a row: the size of a letter, the least distance of lines, and the room to the right.
+_LETTER, _LINE, _ROOM = 0.0215, 0.032, 0.18
 _Cell = tuple[int, int]
 
 
@@ -40,6 +42,14 @@ class Picture:
     def size(self) -> int:
         return len(self.values)
 
+    @property
+    def width(self) -> float:
+        return self.size * (1 + _ROOM)
+
+    @property
+    def letter(self) -> float:
+        return self.size * _LETTER
+
     @cached_property
     def cells(self) -> dict[_Cell, str]:
         """The state of each cell, by the numbers of its column and of its row."""
@@ -66,11 +76,18 @@ class Picture:
 
     @cached_property
     def labels(self) -> list[Label]:
-        labels, start = [], 0
-        for name, values in self.facts["parameters"].items():
-            end = start + len(values)
-            labels.append(Label(name, end + 0.8, (start + end) / 2 + 0.8))
-            start = end
+        """The labels, from the last to the first, so far apart that they can be read: a parameter can have few rows. Each is
+        to the right of the cells in its line."""
+        labels: list[Label] = []
+        ends = list(itertools.accumulate(map(len, self.facts["parameters"].values())))
+        line = self.size * _LINE
+        lowest = self.size + line
+        for name, (start, end) in zip(
+            reversed(self.facts["parameters"]), reversed([*pairwise([0, *ends])]), strict=True
+        ):
+            lowest = min((start + end) / 2 + 0.8, lowest - line)
+            right = next(place for place in ends if place >= min(lowest, self.size))
+            labels.append(Label(name, max(end, right) + 0.8, lowest))
         return labels
 
     @cached_property

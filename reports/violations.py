@@ -78,6 +78,15 @@ class Violations:
         return reasons_apart(self.defects)
 
     @cached_property
+    def apart_on_page(self) -> str:
+        """Like `apart`, with the number of cases of open defects that show only what did not occur again."""
+        defects = self.open_defects
+        lost = {symptom.case for defect in defects for symptom in defect.lost}
+        lost -= {case for defect in defects for case in defect.cases}
+        cases = f"{format_count(len(lost), 'case')} not confirmed" if lost else ""
+        return ", ".join(filter(None, (self.apart, cases)))
+
+    @cached_property
     def tally(self) -> Mapping[Severity, tuple[int, int]]:
         """The numbers of open defects, and of cases that show one of them, by the severity of the defects."""
         tally = {}

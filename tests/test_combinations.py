@@ -23,6 +23,7 @@ from conformance.judging.sentences import sentence
 from conformance.model.combinations import CoveringArray, Point
 from conformance.model.fault import FaultKind
 from conformance.model.verdict import Verdict
+from conformance.older_python import pairwise
 from conformance.results.combined import deviations, with_command
 from conformance.results.reached import pairs, unreached, unseen
 from conformance.tables.suite import load_suite
@@ -448,6 +449,25 @@ def test_a_value_that_is_wrong_everywhere_is_named():
     assert wrong.always_wrong == ["one=a"]
     assert wrong.paths["wrong"] == "M0 2h1v1h-1zM0 3h1v1h-1zM0 4h1v1h-1zM0 5h1v1h-1z"
     assert wrong.paths["lacking"] == "M3 5h1v1h-1z"
+
+
+def test_the_labels_of_parameters_with_few_values_are_apart_and_beside_the_cells():
+    """Three parameters of two values had labels on top of each other among forty rows."""
+    lengths = [6, 2, 2, 2, 30]
+    axes = {
+        f"parameter_{number}": [f"{number}-{value}" for value in range(length)]
+        for number, length in enumerate(lengths)
+    }
+    number = sum(one * other for one, other in itertools.combinations(lengths, 2))
+    picture = Picture("m", {"parameters": axes, "states": "r" * number})
+    labels = sorted(picture.labels, key=lambda label: label.y)
+    assert [label.name for label in labels] == [*axes]
+    assert all(after.y - before.y >= picture.letter for before, after in pairwise(labels))
+    starts = [0, *itertools.accumulate(lengths)]
+    for label in labels:
+        widest = max(start for start in starts if start <= label.y)
+        assert widest < label.x < picture.width
+    assert labels[-1].y <= picture.size
 
 
 def test_a_deviation_is_explained_by_the_values_that_cause_it():
