@@ -18,7 +18,7 @@ from conformance.results.checked_json import parse
 from conformance.results.files import make_directory, not_written
 from conformance.results.records import read_results
 from conformance.results.rejudge import known_capabilities
-from conformance.tables.suite import Suite
+from conformance.tables.suite import POINT, Suite
 from reports import causes, site
 from reports.digest import digest
 from reports.history import Cell, History, described, read_history
@@ -118,7 +118,10 @@ def _papers(
     for defect, track in page.defects:
         names = list(dict.fromkeys((track.id, *defect.fingerprints)))
         place = next((places[name] for name in names if name in places), "")
-        papers[track.id] = site.Papers(place=place, mends=causes.mends_of(names))
+        mends = causes.mends_of(names)
+        if why := causes.unsure(names, defect.case.partition(POINT)[0]):
+            place, mends = f"perhaps {place}{why}" if place else "", ()
+        papers[track.id] = site.Papers(place=place, mends=mends)
     by_id: dict[str, Finding] = {}
     for finding in findings_of(runs, suite):
         by_id.setdefault(page.known_as(finding.defect), finding)

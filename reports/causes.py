@@ -54,10 +54,8 @@ def causes(defect: Defect, run: Digest, shown: Symptom | None = None) -> Iterato
     which the texts stand (default: the first of the defect)."""
     driver = str(run.header["device"].get("driver", ""))
     places = load().places
-    perhaps, why = "", ""
-    recorded = list(chain(*(load().cases.get(name, ()) for name in defect.fingerprints)))
-    if driver == _CHANGED and recorded and (shown or defect.first).case not in recorded:
-        perhaps, why = "perhaps ", f" (known of other cases, such as {recorded[0]})"
+    why = unsure(defect.fingerprints, (shown or defect.first).case) if driver == _CHANGED else ""
+    perhaps = "perhaps " if why else ""
     for name in defect.fingerprints:
         if name in places and {*_DRIVER.findall(places[name])} <= {driver}:
             yield f"{perhaps}in the source", f"{places[name]}{why}"
@@ -66,6 +64,15 @@ def causes(defect: Defect, run: Digest, shown: Symptom | None = None) -> Iterato
         if mend.of_library or driver == _CHANGED:
             text = f"{mend.name}: {mend.subject} (./rdma-cts patches writes it)"
             yield f"{perhaps}fixed by", f"{text}{why}"
+
+
+def unsure(fingerprints: Sequence[str], case: str) -> str:
+    """Returns the reason why the cause and the changes of a recorded defect may not be those of this case; empty if the
+    defect was recorded in it, or if its cases are not known."""
+    recorded = list(chain(*(load().cases.get(name, ()) for name in fingerprints)))
+    if not recorded or case in recorded:
+        return ""
+    return f" (known of other cases, such as {recorded[0]})"
 
 
 def mends_of(fingerprints: Sequence[str]) -> tuple[Mend, ...]:

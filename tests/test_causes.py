@@ -55,6 +55,7 @@ def test_the_cause_of_a_recorded_defect_is_perhaps_that_of_its_other_cases(folde
     perhaps = list(causes.causes(defect, run, shown[other]))
     assert [kind for kind, _ in perhaps] == ["perhaps in the source", "perhaps fixed by"]
     assert all(text.endswith(f"(known of other cases, such as {known})") for _, text in perhaps)
+    assert causes.unsure([name], known) == causes.unsure(["none"], other) == ""
 
 
 def _loaded() -> causes.Causes:
