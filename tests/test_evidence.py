@@ -12,9 +12,11 @@ from conformance.errors import UserError
 from conformance.execution.runner import run_case
 from conformance.model.capability import OF_TEST_KERNELS
 from conformance.model.case import Case
-from conformance.model.record import ResultRecord
+from conformance.model.record import Missing, ResultRecord
 from conformance.model.rules import Needs, Shown, controls, shown_by, shown_of_rules
+from conformance.model.verdict import Verdict
 from conformance.results.case_record import case_record
+from conformance.results.conclusions import Standing
 from conformance.results.rule_conclusions import (
     RuleConclusion,
     conclude_rules,
@@ -229,6 +231,20 @@ def test_a_rule_is_settled_if_its_control_is_not_offered():
         == "refused, but its control is not offered"
     )
     assert conclusion.settled
+
+
+@pytest.mark.parametrize(
+    "why, standing",
+    [("not offered", Standing.UNSUPPORTED), ("not reachable here", Standing.IN_PART)],
+)
+def test_a_rule_of_which_nothing_was_offered_did_not_pass_in_part(why, standing):
+    lost: Missing = {"why": why, "because": ""}
+    missing = {"granted": lost, "refused": lost}
+    conclusion = RuleConclusion(Verdict.PARTIAL, needed=2, missing=missing)
+    assert (conclusion.standing, conclusion.verdict) == (standing, "PARTIAL")
+    assert replace(conclusion, needed=3).standing == (
+        Standing.OFFERED if standing is Standing.UNSUPPORTED else Standing.IN_PART
+    )
 
 
 def test_a_control_has_the_same_set_up_if_possible():

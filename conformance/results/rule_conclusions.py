@@ -36,7 +36,11 @@ _SETTLED = (*_NOT_OFFERED, OPEN)
 _WHY = {Verdict.UNSUPPORTED: NOT_OFFERED, Verdict.UNREACHABLE: NOT_REACHED}
 # By its text: twice as fast as the constructor, which is called for each part of the evidence.
 _VERDICTS: Mapping[str, Verdict] = {str(verdict): verdict for verdict in Verdict}
-_LABELS = {Standing.OFFERED: OFFERED, Standing.LEFT_OPEN: LEFT_OPEN}
+_LABELS = {
+    Standing.OFFERED: OFFERED,
+    Standing.LEFT_OPEN: LEFT_OPEN,
+    Standing.UNSUPPORTED: Verdict.UNSUPPORTED,
+}
 
 
 @dataclass
@@ -56,8 +60,8 @@ class RuleConclusion:
     @property
     def standing(self) -> Standing:
         """The status of the rule. A rule is verified for what the device offers if some of its evidence was seen, and
-        the device does not offer what is missing. It is left open if no result shows an outcome that the
-        documents define."""
+        the device does not offer what is missing; it is unsupported if this is all its evidence. It is left open if no
+        result shows an outcome that the documents define."""
         if self.verdict != Verdict.PARTIAL:
             return STANDING[self.verdict]
         reasons = {part["why"] for part in self.missing.values()}
@@ -65,6 +69,8 @@ class RuleConclusion:
             return Standing.LEFT_OPEN
         if self.needed > len(self.missing) and reasons.issubset(_NOT_OFFERED):
             return Standing.OFFERED
+        if self.needed == len(self.missing) and reasons == {NOT_OFFERED}:
+            return Standing.UNSUPPORTED
         return Standing.IN_PART
 
     @property
