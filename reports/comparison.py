@@ -217,6 +217,12 @@ class Comparison:
             for change in self.of(kind)
         )
 
+    @property
+    def untried_now(self) -> Sequence[str]:
+        """The cases that only the old run tried, and that `untried` counts."""
+        gone = {change.case for change in self.of(GONE)}
+        return [case for case in self._before if case not in self._after and case not in gone]
+
     def why_not_waived(self, change: Change) -> str:
         """Returns why a violation counts that was waived in the old run: the problem of its waiver, or that there is none;
         empty for any other change."""

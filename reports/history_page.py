@@ -32,6 +32,7 @@ from reports.comparison import (
 from reports.digest import read
 from reports.history import (
     OUTCOMES,
+    RUNNING,
     UNTRIED,
     Cell,
     Facts,
@@ -308,14 +309,16 @@ class HistoryPage:
             return self.cells_of(self.nights[-1])
         return []
 
-    @property
-    def unchanged(self) -> str:
-        """What is known of a latest night without changes."""
-        missing = [cell.name for cell in self.last if not cell.facts]
-        if len(missing) == len(self.last):
-            return "This night has no results."
+    def unchanged_in(self, night: str) -> str:
+        """What is known of a night without changes."""
+        cells = self.cells_of(night)
+        missing = [cell for cell in cells if not cell.facts]
+        yet = " yet" if any(cell.outcome.outcome == RUNNING for cell in missing) else ""
+        if len(missing) == len(cells):
+            return f"This night has no results{yet}."
         if missing:
-            return f"Nothing changed in this night, which has no results of {', '.join(missing)}."
+            names = ", ".join(cell.name for cell in missing)
+            return f"Nothing changed in this night, which has no results{yet} of {names}."
         return "Nothing changed in this night."
 
     @property

@@ -151,6 +151,7 @@ class Morning:
         if self.good is not None:
             for kind in _WITHOUT_DEFECT:
                 yield from self._changes(kind, self.good.of(kind))
+            yield from self._untried(self.good.untried_now)
         if outcome.outcome in (NOT_RUN, NOT_DECIDED):
             yield from self._standing()
         if self.good is not None and self.good.changes:
@@ -162,6 +163,12 @@ class Morning:
         yield from (f"    waiver: {line}" for line in lines[:_MOST])
         if len(lines) > _MOST:
             yield f"    waiver: {len(lines) - _MOST} more in {REPORT}"
+
+    @staticmethod
+    def _untried(cases: Sequence[str]) -> Iterator[str]:
+        if cases:
+            more = f" and {len(cases) - _MOST} more" if len(cases) > _MOST else ""
+            yield f"    {UNTRIED}: {', '.join(cases[:_MOST])}{more}"
 
     def _standing(self) -> Iterator[str]:
         """Yields a line for each defect of earlier regressions that this run does not show to be fixed, unless the

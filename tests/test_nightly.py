@@ -332,7 +332,11 @@ def test_a_running_night_is_shown_as_running(nights, monkeypatch, tmp_path):
         shown.append(cell.outcome.outcome)
         assert not nights.history.problems
         assert main(["report", "--history", str(nights.folder), "--site", str(tmp_path / "s")]) == 0
-        assert "Latest night: 1 running" in (tmp_path / "s" / "index.html").read_text()
+        index = (tmp_path / "s" / "index.html").read_text()
+        assert "Latest night: 1 running" in index
+        night = tmp_path / "s" / "nights" / f"{nights.history.nights[-1]}.html"
+        for page in (index, page_of(nights.history), night.read_text()):
+            assert "This night has no results yet." in page
         return nights.finished(command, environment, output)
 
     nights.night(0, forky=GOOD_RUN)

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import re
 import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -92,6 +93,14 @@ def test_every_rule_defect_and_night_has_a_page_and_every_link_has_a_target(shor
     defects = {track.id for _, track in HistoryPage(history).defects}
     assert {path.stem for path in (site / "defects").glob("*.html")} == defects
     assert list(broken_links(site)) == []
+
+
+def test_rules_without_a_case_are_told_from_those_that_are_not_violated(site):
+    text = Page(site / "index.html").text
+    assert re.search(r"ibv_advise_mr \d+ rules, without a case in these nights", text)
+    assert re.search(
+        r"ibv_reg_mr \d+ rules, \w+ violated, \d+ without a case in these nights", text
+    )
 
 
 def test_the_page_of_a_rule_has_its_quote_and_the_nights_in_which_it_was_kept_or_violated(site):

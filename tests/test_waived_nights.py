@@ -106,6 +106,8 @@ def test_a_defect_whose_cases_were_not_tried_is_not_fixed(nights):
         assert track.now == "not tried"
         assert track.is_bad
     assert "its cases were not tried" in page_of(nights.history)
+    said = nights.night(0, forky=run_of({}, count=4))
+    assert f"1 case of that night not tried\n    not tried: {SUITE.cases[4].id}\n" in said
     assert headings(nights) == {}
     nights.night(0, forky=run_of({6: "UNSUPPORTED"}))
     assert headings(nights) == {"not decided": [track.id]}
