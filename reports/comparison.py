@@ -179,14 +179,14 @@ class Comparison:
 
     @cached_property
     def foremost(self) -> Defect | None:
-        """The new defect, or the defect of both runs with news, that a user looks at first: of the most severe, the one
-        with the most cases that have become worse."""
+        """The defect that a user looks at first: a new one, or one of both runs in cases that passed before; without
+        these, one of both runs with other news. Of the most severe, it has the most cases that have become worse."""
         news = [*self.new_defects, *(defect for defect, _ in self.changed_defects)]
-        return min(
-            news,
-            key=lambda defect: (defect.severity.rank, -len(self.worse_cases(defect))),
-            default=None,
-        )
+        return min(news, key=self._order_of_news, default=None)
+
+    def _order_of_news(self, defect: Defect) -> tuple[bool, int, int]:
+        as_before = self.earlier.has(defect) and not self.passed_before(defect)
+        return as_before, defect.severity.rank, -len(self.worse_cases(defect))
 
     def passed_before(self, defect: Defect) -> Sequence[Symptom]:
         """Returns the symptoms of a defect in cases that passed in the old run."""
