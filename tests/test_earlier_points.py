@@ -180,6 +180,7 @@ def test_what_a_recorded_stack_did_not_support_is_no_regression_of_the_next():
     regressed = {change.case for change in here.of(REGRESSED)}
     assert of_odp in here.defects[NEWLY_WRONG]
     assert regressed.isdisjoint(of_odp.cases)
+    assert here.foremost in here.new_defects  # a worse defect of both runs has more cases now
     news = Novelty(here)
     for kind in NEW_KINDS:
         assert [item.defect for item in news.by_kind.get(kind, ())] == [*here.defects[kind]]

@@ -122,29 +122,6 @@ def test_the_first_defect_is_the_most_severe_one_with_most_cases_that_are_worse(
     assert f"explain {news.comparison.passed_before(large)[0].name} --run" in said
 
 
-def test_a_new_defect_comes_before_a_worse_one_that_both_runs_have(forky):
-    """The old run did not support a case of the worse one."""
-    mildest = max(forky.violations.defects, key=lambda defect: defect.severity.rank)
-    lacking: Any = {"verdict": "UNSUPPORTED", "effective": "UNSUPPORTED", "deviations": []}
-    passed: Any = {"verdict": "PASS", "effective": "PASS", "deviations": []}
-    alike = [
-        defect
-        for defect in forky.violations.defects
-        if defect.severity.rank < mildest.severity.rank and len(defect.cases) > 1
-    ]
-    before = {
-        **{defect.cases[-1]: lacking for defect in alike},
-        **dict.fromkeys(mildest.cases, passed),
-    }
-    results = [changed(r, before.get(r["case"], {})) for r in forky.results]
-    news = novelty(forky, replace(forky, results=tuple(results)))
-    assert news
-    worse = {defect.severity.rank for defect, _ in news.comparison.changed_defects}
-    assert min(worse) < mildest.severity.rank
-    assert news.comparison.foremost
-    assert news.comparison.passed_before(news.comparison.foremost)
-
-
 def test_commands_name_a_case_that_passed_if_the_earlier_run_has_the_defect(forky):
     """Of a defect with two cases, one passed; the run is of a tree."""
     defect = next(defect for defect in forky.violations.defects if len(defect.cases) > 1)
