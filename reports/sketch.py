@@ -10,11 +10,21 @@ from dataclasses import dataclass
 
 from conformance.errors import format_count
 from conformance.model.fault import Effect, Fault
+from conformance.model.positions import locate
 
 WIDTH = 100.0  # of a lane, in percent
 _LEAST = 0.8  # the least width of a block, so that one byte can be seen
 _PAGE = 4096
 _LENGTH = re.compile(r"\blength=([^,)]*)")
+_POSITION = re.compile(r"\bposition=([^,)]*)")
+_PLACES: Mapping[str, str] = {  # of the bytes of a request, before the number of bytes of its range
+    "first": "the first of",
+    "last": "the last of",
+    "before": "before the",
+    "after": "after the",
+    "across-start": "across the start of the",
+    "across-end": "across the end of the",
+}
 _ADDRESS = re.compile(r"\baddr=([^,)]*)")
 _KEY = re.compile(r"\b[rl]key=(\w+)\.[rl]key\b")
 _SIGNED = re.compile(r"([+-]) (\d+)( pages?)?")
@@ -96,8 +106,27 @@ def _length_of(call: str) -> int | None:
     return total
 
 
+def _placed(fault: Fault) -> tuple[int, int, str] | None:
+    """Returns the offset of a request from the address of its call, the number of its bytes, and these bytes in words.
+    A position is a part of the range of `length` bytes. None if the call does not have them as numbers."""
+    length, positions = _length_of(fault.call), {*_POSITION.findall(fault.call)} or {"whole"}
+    if length is None or len(positions) > 1:
+        return None
+    position = "exact" if fault.call.startswith("wire(") else positions.pop()
+    _, address = _address_of(fault.call) or ("", 0)
+    try:
+        offset, size = locate(position, fault.operation, address, length)
+    except LookupError:
+        return None
+    words = format_count(size, "byte")
+    if (offset, size) != (0, length):
+        words += f", {_PLACES.get(position, 'of the')} {length:,}"
+    return offset, size, words
+
+
 def _of_misplaced(fault: Fault, stretches: Sequence[tuple[int, int]]) -> Sketch:
-    length = _length_of(fault.call) or max(offset + size for offset, size in stretches)
+    _, size, _ = _placed(fault) or (0, 0, "")
+    length = size or max(offset + size for offset, size in stretches)
     start = min(0, *(offset for offset, _ in stretches))
     end = max(length, *(offset + size for offset, size in stretches))
     scale = WIDTH / max(end - start, 1)
@@ -105,9 +134,9 @@ def _of_misplaced(fault: Fault, stretches: Sequence[tuple[int, int]]) -> Sketch:
     for offset, size in stretches:
         inside = offset >= 0 and offset + size <= length
         kind = RIGHT if inside else WRONG
-        text = f"{size:,} bytes at {offset:+,}"
+        text = f"{format_count(size, 'byte')} at {offset:+,}"
         blocks.append(_block(kind, offset - start, size, scale, text))
-    addressed = _block(ADDRESSED, -start, length, scale, f"{length:,} bytes at 0")
+    addressed = _block(ADDRESSED, -start, length, scale, f"{format_count(length, 'byte')} at 0")
     return Sketch((Lane(f"{fault.operation} addresses", [addressed]), Lane("changed", blocks)))
 
 
@@ -137,18 +166,18 @@ def _range_of(fault: Fault, given: Sequence[str]) -> tuple[int, int, int] | None
     if len(lines) != 1:
         return None
     own, length = _address_of(lines[0]), _length_of(lines[0])
-    at, size = _address_of(fault.call), _length_of(fault.call)
-    if not own or not at or not length or not size or own[0] != at[0]:
+    at, placed = _address_of(fault.call), _placed(fault)
+    if not own or not at or not length or not placed or not placed[1] or own[0] != at[0]:
         return None
-    return length, at[1] - own[1], size
+    return length, at[1] + placed[0] - own[1], placed[1]
 
 
 def _across(fault: Fault, length: int, offset: int, size: int) -> Sketch:
     start, end = min(0, offset), max(length, offset + size)
     scale = WIDTH / (end - start)
     inside = max(0, min(length, offset + size) - max(0, offset))
-    granted = _block(GRANTED, -start, length, scale, f"{length:,} bytes at 0")
-    text = f"{size:,} bytes at {offset:+,}: {inside:,} inside and {size - inside:,} outside of the range"
+    granted = _block(GRANTED, -start, length, scale, f"{format_count(length, 'byte')} at 0")
+    text = f"{format_count(size, 'byte')} at {offset:+,}: {inside:,} inside and {size - inside:,} outside of the range"
     moved = _block(WRONG, offset - start, size, scale, text)
     return Sketch((Lane(f"the {fault.key} grants", [granted]), Lane(_moved(fault), [moved])))
 
@@ -158,11 +187,7 @@ def _moved(fault: Fault) -> str:
 
 
 def _of_moved(fault: Fault, given: Sequence[str]) -> Sketch:
-    length = _length_of(fault.call)
-    if length is None:
-        size = "the bytes"
-    else:
-        size = format_count(length, "byte")
+    _, _, size = _placed(fault) or (0, 0, "the bytes")
     key = fault.key or "object"
     if fault.outside and not fault.dead and (known := _range_of(fault, given)):
         return _across(fault, *known)

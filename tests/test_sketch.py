@@ -59,3 +59,28 @@ def test_bars_have_a_key_and_what_has_no_numbers_has_no_bar():
         assert drawn
         assert not drawn.key
         assert all(lane.words and not lane.blocks for lane in drawn.lanes)
+
+
+@pytest.mark.parametrize(
+    "operation, position, moved",
+    [
+        ("RDMA_WRITE", ", position=first", "1 byte, the first of 200"),
+        ("RDMA_WRITE", ", position=across-end", "16 bytes, across the end of the 200"),
+        ("ATOMIC_FETCH_AND_ADD", "", "8 bytes, of the 200"),
+        ("RDMA_WRITE", "", "200 bytes"),
+    ],
+)
+def test_a_position_is_a_part_of_the_range_of_its_call(operation, position, moved):
+    call = f"traffic(op={operation}, rkey=mw.rkey, addr=buf + 1 page + 104, length=200{position})"
+    fault = Fault(FaultKind.MOVED, call, operation=operation, key="window")
+    assert lanes_of(fault, [WINDOW])[1].words == moved
+
+
+def test_a_position_is_drawn_where_it_is():
+    call = "traffic(op=RDMA_WRITE, rkey=mw.rkey, addr=buf + 1 page, length=64, position=after)"
+    fault = Fault(FaultKind.MOVED, call, operation="RDMA_WRITE", key="window", outside=True)
+    assert lanes_of(fault, [WINDOW])[1].words == (
+        "1 byte at +64: 0 inside and 1 outside of the range"
+    )
+    misplaced = replace(fault, kind=FaultKind.ELSEWHERE, seen=("1 at +5",))
+    assert lanes_of(misplaced, [])[0].words == "1 byte at 0"
