@@ -170,7 +170,14 @@ class Comparison:
 
     def _is_waived_beside_others(self, defect: Defect) -> bool:
         newly = not self.earlier.has(defect) and self._kind(defect) in _NOT_JUDGED
-        return newly and all(map(self.new.violations.is_waived, defect.symptoms))
+        return newly and self._is_waived(defect)
+
+    def _is_known(self, defect: Defect) -> bool:
+        return self._is_waived(defect) and not self._is_worse_though_waived(defect)
+
+    def _is_waived(self, defect: Defect) -> bool:
+        """Whether waivers cover each symptom, even in a result that counts because of others."""
+        return all(map(self.new.violations.is_waived, defect.symptoms))
 
     def _is_worse_though_waived(self, defect: Defect) -> bool:
         if not defect.waived or defect.unconfirmed:
@@ -180,8 +187,10 @@ class Comparison:
     @cached_property
     def foremost(self) -> Defect | None:
         """The defect that a user looks at first: a new one, or one of both runs in cases that passed before; without
-        these, one of both runs with other news. Of the most severe, it has the most cases that have become worse."""
-        news = [*self.new_defects, *(defect for defect, _ in self.changed_defects)]
+        these, one of both runs with other news. Of the most severe, it has the most cases that have become worse. A waived
+        defect of both runs is none, unless a waived case has become worse."""
+        changed = (defect for defect, _ in self.changed_defects)
+        news = [*self.new_defects, *(defect for defect in changed if not self._is_known(defect))]
         return min(news, key=self._order_of_news, default=None)
 
     def _order_of_news(self, defect: Defect) -> tuple[bool, int, int]:
@@ -364,6 +373,8 @@ class Comparison:
             kinds = {
                 change.kind for change in changes if verdict_on(rule, change.record) in VIOLATIONS
             }
+            if kinds.isdisjoint(WORSE) and self._is_waived_rule(rule):
+                return CHANGED
             return worst_of(kinds) or kind
         if kind != FIXED:
             return kind
@@ -374,6 +385,18 @@ class Comparison:
         if now & {*INCOMPLETE}:
             return UNDECIDED
         return UNSUPPORTED if now & {*NOT_TESTABLE} else FIXED
+
+    def verdicts_of(self, rule: str) -> tuple[str, str]:
+        """Returns both verdicts on a rule: the new one is WAIVED if the rule is violated only by waived symptoms, in results
+        that count because of others, and has not become worse."""
+        before, after = (run.verdicts.of_rules[rule] for run in (self.old, self.new))
+        if kind_of(before, after) in FAILING and self.kind_of_rule(rule) == CHANGED:
+            return before, Verdict.WAIVED
+        return before, after
+
+    def _is_waived_rule(self, rule: str) -> bool:
+        violating = self._violating[1].get(rule, ())
+        return bool(violating) and all(_is_waived(rule, record, self.new) for record in violating)
 
     def _is_decided(self, defect: Defect) -> bool:
         if defect.is_among(self._unconfirmed_now):
@@ -672,14 +695,18 @@ def _changes_of_rules(
             continue
         if kind == REGRESSED:
             kind = _without_points(old, new, before, after, rule)
-        if kind in _NOT_JUDGED and _is_waived(rule, after, new):
-            kind = CHANGED
+        record = after if pair[1] in VIOLATIONS else before
+        if kind in _NOT_JUDGED:
+            # the verdict of the rule's points, and not that of its other points
+            lacking = Verdict.UNREACHABLE if kind == NEWLY_JUDGED else Verdict.UNSUPPORTED
+            pair = pair[0] if pair[0] in (*NOT_TESTABLE, *INCOMPLETE) else lacking, pair[1]
+            if _is_waived(rule, after, new):
+                kind, pair = CHANGED, (pair[0], Verdict.WAIVED)
         if kind == FIXED and _tests_less(before, after):
             kind = UNSUPPORTED
         old_points = counts_of(before) if kind in FAILING else ""
         if kind in FAILING and new.violations.repetitions.is_unconfirmed(after):
             kind = UNCONFIRMED
-        record = after if pair[1] in VIOLATIONS else before
         deviations = [deviation for deviation in record["deviations"] if rule in deviation["rules"]]
         reason, repro = headline(rule, record)
         yield Change(

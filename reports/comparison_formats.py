@@ -66,7 +66,7 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
     yield from _other_rules(comparison, most)
     for kind in KINDS:
         yield from _of_kind(comparison, kind, most)
-    if comparison.foremost:
+    if comparison.foremost and (comparison.new_defects or comparison.failing):
         yield ""
         words = "--run", new.path, "--mail", "--others", old.path
         report = command("reproducer", comparison.name_of(comparison.foremost), *words)
@@ -79,9 +79,10 @@ def _to_waive(comparison: Comparison) -> Iterator[str]:
     if not defects:
         return
     known = len(defects) - len(comparison.new_defects)
-    what = "all new defects"
+    parts = ["all new defects"] if comparison.new_defects else []
     if known:
-        what += f", and {format_count(known, 'known defect')} of newly wrong cases"
+        parts.append(f"{format_count(known, 'known defect')} of newly wrong cases")
+    what = ", and ".join(parts)
     words = [word for defect in defects for word in ("--defect", defect.fingerprint)]
     terms = "--owner", "NAME", "--issue", "ADDRESS", "--expires", "DATE"
     yield f"waive {what}: {command('waivers', '--run', comparison.new.path, *words, *terms)}"
@@ -181,7 +182,6 @@ def _rules(comparison: Comparison, most: int | None) -> Iterator[str]:
     listed = comparison.rules
     if not listed:
         return
-    before, after = comparison.old.verdicts.of_rules, comparison.new.verdicts.of_rules
     yield ""
     counts = Counter(map(comparison.kind_of_rule, listed))
     first = [
@@ -193,7 +193,7 @@ def _rules(comparison: Comparison, most: int | None) -> Iterator[str]:
     for rule in first:
         words = comparison.new.verdicts.rules[rule].statement
         kind = comparison.kind_of_rule(rule)
-        yield f"  {kind}  {before[rule]} -> {after[rule]}  {rule}  {words}"
+        yield f"  {kind}  {' -> '.join(comparison.verdicts_of(rule))}  {rule}  {words}"
     yield from _rest(len(first), listed)
 
 
@@ -295,8 +295,7 @@ def as_json(comparison: Comparison) -> str:
             {
                 "rule": rule,
                 "kind": comparison.kind_of_rule(rule),
-                "old": comparison.old.verdicts.of_rules[rule],
-                "new": comparison.new.verdicts.of_rules[rule],
+                **dict(zip(("old", "new"), comparison.verdicts_of(rule), strict=True)),
                 "statement": comparison.new.verdicts.rules[rule].statement,
             }
             for rule in comparison.rules
@@ -362,9 +361,8 @@ def _sections(comparison: Comparison) -> Iterator[str]:
 
 
 def _rule_rows(comparison: Comparison) -> Iterator[str]:
-    before, after = comparison.old.verdicts.of_rules, comparison.new.verdicts.of_rules
     for rule in comparison.rules:
-        yield f"| {comparison.kind_of_rule(rule)} | {rule} | {before[rule]} | {after[rule]} |"
+        yield f"| {comparison.kind_of_rule(rule)} | {rule} | {' | '.join(comparison.verdicts_of(rule))} |"
 
 
 def _item(change: Change, comparison: Comparison) -> str:

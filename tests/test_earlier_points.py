@@ -13,6 +13,7 @@ from conformance.model.record import ResultRecord
 from conformance.model.record_shape import completed
 from conformance.tables.suite import ROOT
 from reports.comparison import (
+    FAILING,
     NEW,
     NEW_KINDS,
     NEWLY_WRONG,
@@ -146,6 +147,10 @@ def test_a_waiver_of_what_is_newly_supported_holds_in_a_result_that_counts(cover
     here = comparison(before, after, waivers={"covered": {CASE.id: names}})
     assert [change.kind for change in here.changes] == kinds
     assert (here.status, len(here.new_defects)) == ((0, 0) if covered else (1, 1))
+    assert here.verdicts_of("REG-12") == ("UNSUPPORTED", "WAIVED" if covered else "FAIL")
+    assert [here.kind_of_rule(rule) for rule in here.rules] == kinds
+    (change,) = here.changes
+    assert (change.old, change.new) == ("UNSUPPORTED", "WAIVED" if covered else "FAIL")
 
 
 def test_a_waiver_of_what_the_old_run_judged_hides_no_regression():
@@ -170,6 +175,9 @@ def test_the_last_line_followed_to_its_end_leaves_nothing_that_is_newly_wrong(na
     cli(1, "judge", new, "--waivers", waivers, "--out", judged)
     said = cli(0, "compare", old, judged).out
     assert "only in the new run" not in said
+    assert "report the first new defect" not in said
+    listed = said.partition("\nrules: ")[2].partition("\n\n")[0]
+    assert not any(kind in listed for kind in FAILING)
 
 
 def test_what_a_recorded_stack_did_not_support_is_no_regression_of_the_next():
@@ -190,3 +198,4 @@ def test_what_a_recorded_stack_did_not_support_is_no_regression_of_the_next():
     assert "BIND-18" in {rule for rule in here.rules if here.kind_of_rule(rule) == REGRESSED}
     (point,) = (change for change in here.changes if change.rule == "BIND-08")
     assert [defect.fingerprint for defect in here.defects_of(point)] == ["85c569cb8aca"]
+    assert (point.old, point.new) == ("UNSUPPORTED", "FAIL")  # the rule passed at other points
