@@ -12,7 +12,7 @@ from math import prod
 
 from conformance.defects import Defect, Symptom, cause_of, symptoms_of
 from conformance.defects.symptom import violated_rules
-from conformance.errors import format_count
+from conformance.errors import PROGRAM, format_count
 from conformance.model.fault import FaultKind
 from conformance.model.record import LISTED, UNLISTED, UNSTEADY, Deviation, ResultRecord
 from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
@@ -76,6 +76,7 @@ WORSE = (*FAILING, HIT)
 # The kinds of a defect that only the new run has.
 NEW_KINDS = (NEW, UNKNOWN, NEWLY_WRONG, NEWLY_JUDGED, HIT)
 # the verdicts of a case, or of a rule, without a violation
+_TREES = {"--linux", "--rdma-core"}  # the options with a repository, which can be bisected
 _KEPT = (Verdict.PASS, Verdict.PARTIAL)
 _DEATHS = (Verdict.CRASH, Verdict.HANG)
 _MOST_EXAMPLES = 3
@@ -204,6 +205,22 @@ class Comparison:
             for symptom in defect.symptoms
             if (before := self._before.get(symptom.case)) and before["effective"] in _KEPT
         ]
+
+    def bisection(self, defect: Defect) -> str:
+        """Returns the command of git that finds the commit of a defect, by a case or a point of a sweep that passed in the
+        old run; empty without one, or if the new run is not of a source tree."""
+        passed = self.passed_before(defect) or [*filter(self._point_passed, defect.symptoms)]
+        if not passed or _TREES.isdisjoint(passed[0].repro.split()):
+            return ""
+        _, _, own = passed[0].repro.partition(" run ")
+        return f"git bisect run {PROGRAM} bisect-step --yes {own}"
+
+    def _point_passed(self, symptom: Symptom) -> bool:
+        before = self._before.get(symptom.case)
+        if not before or symptom.deviation is None:
+            return False
+        points = EarlierPoints(self.old, self.new, before, symptom.record)
+        return points.passed_at(symptom.deviation)
 
     def name_of(self, defect: Defect) -> str:
         """Returns the name for commands about what is new: the fingerprint or, if the old run has other cases of the

@@ -71,6 +71,8 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
         words = "--run", new.path, "--mail", "--others", old.path
         report = command("reproducer", comparison.name_of(comparison.foremost), *words)
         yield f"report the first new defect: {report}"
+        if step := comparison.bisection(comparison.foremost):
+            yield f"bisect: in the tree, {step} finds the commit; its paths begin there (docs/patches.md#bisection)"
     yield from _to_waive(comparison)
 
 

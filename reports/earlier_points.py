@@ -80,6 +80,22 @@ class EarlierPoints:
             return True
         return None if None in answers else False
 
+    def passed_at(self, deviation: Deviation) -> bool:
+        """Whether the earlier run found the smallest point of a deviation right, in a sweep that fails at other points."""
+        before = self.before
+        wrong = before["deviations"]
+        counts = before["points"] or {}
+        is_complete = {*counts} == {Verdict.PASS, Verdict.FAIL} and not before["space"]["tries"]
+        if not is_complete or before["alarms"] or before["deviations_left_out"]:
+            return False
+        if sum(item.get("count") or 0 for item in wrong) != counts[Verdict.FAIL]:
+            return False
+        try:
+            smallest = self._points_of_smallest(deviation)
+            return not any(smallest & self._points_of(item) for item in wrong)
+        except (ValueError, LookupError):  # another version of the tables
+            return False
+
     def _is_of_unjudged_rule(self, deviation: Deviation) -> bool:
         """Whether no point of a rule was judged. A PASS at points with an open expectation is no verdict on their rule."""
         verdicts = self.before["rule_verdicts"]

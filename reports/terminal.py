@@ -47,7 +47,6 @@ _SEVERITY, _WAIVED = "31", "33"
 _LABEL = max(len(severity.label) for severity in Severity)
 _MOST_RULES = 3
 QUIET, NORMAL, VERBOSE = 0, 1, 2
-_TREES = {"--linux", "--rdma-core"}  # the options with a repository, which can be bisected
 
 
 def summary(
@@ -263,10 +262,7 @@ def _program(run: Digest, out: Path, first: Defect | None, news: Novelty | None)
         _, _, recorded = first.first.repro.partition(" ")
         target, only, _ = recorded.rpartition(" --only ")
         yield f"again: {PROGRAM} {target if only else 'run'} --failed {shlex.quote(str(out))} runs the failed cases"
-        passed = news.comparison.passed_before(first) if news else ()
-        if passed and not _TREES.isdisjoint(passed[0].repro.split()):
-            _, _, own = passed[0].repro.partition(" run ")
-            step = f"git bisect run {PROGRAM} bisect-step --yes {own}"
+        if news and (step := news.comparison.bisection(first)):
             yield f"bisect: in the tree, {step} finds the commit; its paths begin there (docs/patches.md#bisection)"
 
 

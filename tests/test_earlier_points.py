@@ -9,6 +9,7 @@ import pytest
 
 from conformance.defects import cause_of, symptoms_of
 from conformance.errors import PROGRAM, command
+from conformance.model.fault import Fault, FaultKind
 from conformance.model.record import ResultRecord
 from conformance.model.record_shape import completed
 from conformance.tables.suite import ROOT
@@ -127,6 +128,34 @@ def test_a_pair_of_values_that_no_judged_point_has_tells_it_in_a_model(states, j
     after = swept(deviation("region=ex", count), **{**model, "evidence": []})
     here = comparison(swept(unsupported=2, **model, **counts), after)
     assert [change.kind for change in here.changes] == [UNKNOWN if judged else kind]
+
+
+ONLY = f"{CASE.id}#{OF_ODP}"
+OURS = deviation(OF_ODP, repro=f"{PROGRAM} run --guest --linux /tree --only {ONLY}")
+
+
+@pytest.mark.parametrize(
+    "other, passed",
+    [
+        (deviation(READ), True),
+        (deviation(OF_ODP), False),
+        (deviation(READ, 2, when="op=RDMA_READ"), False),  # a formula that has the point
+        (deviation(READ, 2, when="op=RDMA_WRITE"), True),
+        (deviation(READ, 2), False),  # a formula that selects no points
+    ],
+)
+def test_a_case_that_failed_before_is_bisected_by_a_point_that_passed(other, passed):
+    before = {**other, "fault": Fault(FaultKind.MOVED, verb="traffic").as_data()}
+    here = comparison(swept(before), swept(OURS))
+    (defect,) = here.new.violations.defects
+    expected = f"git bisect run {PROGRAM} bisect-step --yes --guest --linux /tree --only {ONLY}"
+    assert here.bisection(defect) == expected * passed
+
+
+def test_a_case_of_which_not_all_points_were_judged_has_no_point_to_bisect():
+    for more in ({"unsupported": 4}, {"deviations_left_out": 1}):
+        here = comparison(swept(deviation(READ), **more), swept(OURS))
+        assert not here.bisection(here.new.violations.defects[0])
 
 
 def test_the_points_of_the_old_run_stand_beside_its_verdict():
