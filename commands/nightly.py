@@ -67,6 +67,7 @@ from reports.history import (
     Outcome,
     facts_of,
     format_night,
+    keep_facts,
     read_history,
 )
 from reports.morning import Morning, summary_of
@@ -297,14 +298,22 @@ def _cut_short(history: History) -> Iterator[str]:
 
 
 def _prune(history: History, keep: int) -> None:
-    """Keeps, before the last `keep` nights, only each cell's last good run by selection, and data for history.html."""
+    """Keeps, before the last `keep` nights, only each cell's last good run by selection, and data for history.html. A cell
+    without a readable outcome keeps all its files, which say what has happened to it."""
     old = set(history.nights[:-keep])
     good = [
         history.good(cell.name, _END_OF_TIME, cell.outcome.selection)[:1] for cell in history.cells
     ]
     good_folders = {cell.folder for cells in good for cell in cells}
     for cell in history.cells:
-        if cell.night in old and cell.folder not in good_folders:
+        is_known = not cell.damaged and (cell.folder / OUTCOME_FILE).exists()
+        if cell.night in old and cell.folder not in good_folders and is_known:
+            if cell.facts:
+                try:
+                    keep_facts(cell.folder)
+                except UserError as error:
+                    show([f"{cell.night}, {cell.name} keeps its results: {error}"])
+                    continue
             for path in cell.folder.iterdir():
                 if path.name == POINTS or not (
                     path.is_dir() or path.name in (OUTCOME_FILE, SUMMARY)

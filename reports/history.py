@@ -25,6 +25,7 @@ from conformance.model.printable import one_line, plain
 from conformance.model.verdict import OF_RULES, VIOLATIONS
 from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
+from conformance.results.files import write_atomically
 from conformance.results.folder import OUTCOME_FILE
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.records import FOOTER
@@ -45,6 +46,8 @@ _MOST_PROBLEMS = 20
 _RANK = {severity.label: severity.rank for severity in Severity}
 _END_BYTES = 1 << 16  # of results, in which their last line begins
 _MOST_SHOWN = 40  # the most characters of a damaged value
+# the errors of a file that cannot be read, or is not a summary
+_UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError)
 
 BASELINE, GOOD, REGRESSED, NEWLY_WRONG, UNDECIDED, NOT_RUN, RUNNING = (
     "baseline",
@@ -616,7 +619,7 @@ def facts_of(
     try:
         content = read_regular(folder / summary.FILE_NAME)
         return (reader or FactsReader()).of_summary(content)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except _UNREADABLE as error:
         if not os.path.lexists(folder / RESULTS):
             if isinstance(error, FileNotFoundError):
                 return None
@@ -631,6 +634,17 @@ def facts_of(
         path = one_line(str(folder / summary.FILE_NAME))
         say(f"{path} is damaged or cannot be read; its facts are computed from {RESULTS}")
     return facts
+
+
+def keep_facts(folder: Path) -> None:
+    """Writes the summary of a run from its results, unless it can be read or there are no results. Raises UserError if the
+    results are damaged, or the summary cannot be written."""
+    path = folder / summary.FILE_NAME
+    try:
+        FactsReader().of_summary(read_regular(path))
+    except _UNREADABLE:
+        if os.path.lexists(folder / RESULTS):
+            write_atomically(path, summary.render([read(folder)]).encode())
 
 
 def format_night(night: str) -> str:

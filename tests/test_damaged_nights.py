@@ -224,6 +224,43 @@ def test_only_the_last_nights_and_the_last_good_night_keep_their_results(nights)
     assert nights.outcomes("forky")[2:] == [REGRESSED] * 3
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda cell: (cell / "summary.json").write_bytes(NOISE),
+        lambda cell: removed(cell / "summary.json"),
+        lambda cell: removed(cell / "cell.json"),
+        lambda cell: cut(removed(cell / "cell.json").with_name("results.jsonl")),
+        lambda cell: cut(cell / "results.jsonl"),
+        lambda cell: torn(removed(cell / "summary.json").with_name("results.jsonl")),
+    ],
+    ids=[
+        "damaged summary",
+        "no summary",
+        "no outcome",
+        "no outcome, and cut results",
+        "cut results",
+        "no summary, and damaged results",
+    ],
+)
+def test_a_damaged_night_says_the_same_after_the_results_of_old_nights_are_removed(damage, nights):
+    for _ in range(2):
+        nights.night(0, forky=GOOD_RUN)
+    folder = nights.history.cells[0].folder
+    damage(folder)
+
+    def says() -> tuple[object, ...]:
+        cell = nights.history.of("forky")[0]
+        facts = cell.facts and (cell.facts.defects, cell.facts.complete, cell.facts.rules)
+        return cell.outcome, cell.damaged, facts
+
+    before = says()
+    nights.night(0, "--keep", "1", forky=GOOD_RUN)
+    assert says() == before
+    is_removed = not (folder / "results.jsonl").exists()
+    assert is_removed == ((folder / "cell.json").exists() and before[2] is not None)
+
+
 def test_a_night_whose_outcome_a_full_disk_does_not_take_is_undecided_and_says_so_in_its_message(
     nights, tmp_path, monkeypatch
 ):
