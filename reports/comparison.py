@@ -252,24 +252,40 @@ class Comparison:
     def why_not_waived(self, change: Change) -> str:
         """Returns why a violation counts that was waived in the old run: the problem of its waiver, or that there is none;
         empty for any other change."""
+        return next(self._reasons_against(change), "")
+
+    @cached_property
+    def unwaived(self) -> Mapping[str, str]:
+        """What is no longer waived, such as `defect de19cd258c26`, with the reason."""
+        changes = (change for kind in FAILING for change in self.of(kind))
+        reasons = (reason for change in changes for reason in self._reasons_against(change))
+        return {
+            reason.partition("the waiver of ")[2].partition(" (")[0]: reason for reason in reasons
+        }
+
+    def _reasons_against(self, change: Change) -> Iterator[str]:
         before = self._before.get(change.case)
         if before is None or change.kind not in FAILING or change.old != Verdict.WAIVED:
-            return ""
+            return
         if not before["waiver"] or not _is_the_same(before, self._after[change.case]):
-            return ""
+            return
         waiver, now = before["waiver"], self.new.summary.waivers
         targets = {waiver["for"]}
         for defect in self.defects_of(change):
             targets |= {f"defect {name}" for name in defect.fingerprints}
-        for problem in now.get("problems", ()):
-            if any(f": the waiver of {target} (" in problem for target in targets):
-                return problem
+        known = [
+            problem
+            for problem in now.get("problems", ())
+            if any(f": the waiver of {target} (" in problem for target in targets)
+        ]
         out_of_range = tuple(f"{target} (" for target in targets)
-        for name in now.get("out_of_range", ()):
-            if name.startswith(out_of_range):
-                return f"the waiver of {name} does not cover this kernel"
+        known += [
+            f"the waiver of {name} does not cover this kernel"
+            for name in now.get("out_of_range", ())
+            if name.startswith(out_of_range)
+        ]
         terms = f"the waiver of {waiver['for']} ({waiver['owner']}, {waiver['issue']})"
-        return f"the new run does not apply {terms}"
+        yield from known or [f"the new run does not apply {terms}"]
 
     @cached_property
     def changed_defects(self) -> Sequence[tuple[Defect, str]]:
@@ -721,7 +737,7 @@ def _changes_of_rules(
                 kind, pair = CHANGED, (pair[0], Verdict.WAIVED)
         if kind == FIXED and _tests_less(before, after):
             kind = UNSUPPORTED
-        old_points = counts_of(before) if kind in FAILING else ""
+        old_points = counts_of(before) if kind in (REGRESSED, UNKNOWN) else ""
         if kind in FAILING and new.violations.repetitions.is_unconfirmed(after):
             kind = UNCONFIRMED
         deviations = [deviation for deviation in record["deviations"] if rule in deviation["rules"]]

@@ -45,6 +45,7 @@ _CONCLUSIONS = {
     NEWLY_WRONG: "a newly supported feature is wrong",
     NEWLY_JUDGED: "a newly judged case is wrong",
 }
+_MOST_NAMED = 3  # the most of what is no longer waived, in the first line
 _MOST_IN_MARKDOWN = 50  # the most changes of each kind
 
 
@@ -62,6 +63,10 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
         for name, before, after in differences:
             yield f"  {name}: {before or 'none'} -> {after or 'none'}"
     yield from _defects(comparison)
+    if comparison.unwaived:
+        yield ""
+        yield f"{NO_LONGER_WAIVED}:"
+        yield from (f"  {reason}" for reason in comparison.unwaived.values())
     yield from _rules(comparison, most)
     yield from _other_rules(comparison, most)
     for kind in KINDS:
@@ -126,6 +131,7 @@ def _conclusion(comparison: Comparison) -> str:
             if kind != NEW:
                 count = f"{len(new)} {kind}"
             parts.append(f"{count}, the worst: {new[0].severity.label}")
+    parts += _unwaived(comparison)
     more = f": {'; '.join(parts)}" if parts else ""
     if comparison.failing:
         return f"{_CONCLUSIONS[comparison.failing]}{more}"
@@ -140,6 +146,23 @@ def _conclusion(comparison: Comparison) -> str:
     if parts or any(comparison.untried):
         return f"nothing that both runs tried has regressed{more}"
     return _NOTHING
+
+
+def _unwaived(comparison: Comparison) -> Iterator[str]:
+    """Yields how many defects, and how many cases or rules, are no longer waived, with the reasons of the first ones."""
+    by_noun: dict[str, list[str]] = {}
+    for target, reason in comparison.unwaived.items():
+        is_defect = target.startswith("defect ")
+        noun = "defect" if is_defect else "case" if "/" in target else "rule"
+        _, _, why = reason.partition("the waiver of ")[2].partition(") ")
+        by_noun.setdefault(noun, []).append(
+            f"{target.removeprefix('defect ')}, {why or 'its waiver is not applied'}"
+        )
+    for noun, items in by_noun.items():
+        rest = [f"and {len(items) - _MOST_NAMED} more"] if len(items) > _MOST_NAMED else []
+        verb = "is" if len(items) == 1 else "are"
+        named = "; ".join([*items[:_MOST_NAMED], *rest])
+        yield f"{format_count(len(items), noun)} {verb} {NO_LONGER_WAIVED} ({named})"
 
 
 def _compared(comparison: Comparison) -> str:
@@ -242,8 +265,6 @@ def _format_change(change: Change, comparison: Comparison) -> Iterator[str]:
         if is_unlisted(change.record):
             waiver = (change.record["waiver"] or {}).get("for")
             yield f"      counts, because the waiver of {waiver} does not name this case"
-        if why := comparison.why_not_waived(change):
-            yield f"      {NO_LONGER_WAIVED}: {why}"
         yield f"      {change.record['reason']}"
         yield f"      {change.record['repro']}"
         if confirmed := comparison.new.violations.repetitions.text_of(change.case):
@@ -345,6 +366,9 @@ def _sections(comparison: Comparison) -> Iterator[str]:
     ]
     if rows:
         yield "\n".join(["| | severity | defect | what is wrong |", "|---|---|---|---|", *rows])
+    if comparison.unwaived:
+        reasons = (f"- {escaped(reason)}" for reason in comparison.unwaived.values())
+        yield "\n".join([f"{NO_LONGER_WAIVED}:\n", *reasons])
     if comparison.rules:
         yield "\n".join(
             ["| | rule | old | new |", "|---|---|---|---|", *_rule_rows(comparison)],
@@ -374,9 +398,7 @@ def _item(change: Change, comparison: Comparison) -> str:
         points = ""
     verdicts = f"{change.old or 'none'} → {change.new or 'none'}"
     names = [*change.record["rules"], *map(code, _fingerprints(change, comparison))]
-    why = comparison.why_not_waived(change)
-    unwaived = f"; {NO_LONGER_WAIVED}: {escaped(why)}" if why else ""
-    return f"- {verdicts}: {code(change.case)}{points} ({', '.join(names)}){unwaived}"
+    return f"- {verdicts}: {code(change.case)}{points} ({', '.join(names)})"
 
 
 def as_junit(comparison: Comparison) -> str:
