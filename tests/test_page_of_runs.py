@@ -130,6 +130,17 @@ def test_a_defect_that_is_two_in_another_run_is_in_both(tmp_path):
     assert page.cases_with(group, 1) == len({*first.cases, *second.cases})
 
 
+def test_each_defect_of_one_or_several_runs_has_its_steps_once():
+    runs = [read(RECORDED.with_name(f"{stack}.jsonl")) for stack in ("forky", "trixie")]
+    for shown in (runs[:1], runs):
+        _, *defects = html.render(shown).split('<details class="defect ')
+        assert defects
+        for text in defects:
+            opened = text.partition("</section>")[0]
+            if "<pre>" not in opened:  # a random sequence is a row of a table
+                assert [opened.count(f"<dt>{step}</dt>") for step in ("call", "observed")] == [1, 1]
+
+
 def test_an_earlier_fingerprint_joins_no_other_defect_of_another_driver():
     page = html.Page([read(ROOT / f"docs/runs/{name}.jsonl.xz") for name in ("rxe", "siw")])
     shown = {
