@@ -17,6 +17,7 @@ from reports.comparison import (
     FIXED,
     GONE,
     NEW_KINDS,
+    NEWLY_WAIVED,
     NO_LONGER_WAIVED,
     NOT_HIT,
     NOT_TRIED,
@@ -145,6 +146,7 @@ class Morning:
             yield from self._about_waivers(self.cell.facts.waivers)
         if self.good is not None:
             yield from self._worse(self.good)
+        yield from self._newly_waived()
         latest = self.before or self.good
         if latest is not None:
             yield from self._better(latest)
@@ -178,8 +180,7 @@ class Morning:
                 defect = entry.defect
                 shown = self.cell.facts and self.cell.facts.shows(set(defect.fingerprints))
                 if shown is None or (shown and self.good is None):
-                    what = f"{defect.severity}  {defect.fingerprint}  {defect.title} ({format_rules(defect.rules)})"
-                    yield _line(f"{entry.word} {STANDING}", entry.when, what)
+                    yield _line(f"{entry.word} {STANDING}", entry.when, _described(defect))
             if self.good is None and regression.rest:
                 when = f"since {format_night(regression.since)}"
                 yield _line(f"{regression.outcome} {STANDING}", when, regression.rest)
@@ -204,6 +205,20 @@ class Morning:
         for kind in WORSE:
             rest = [change for change in changes.get("", ()) if change.kind == kind]
             yield from self._changes(kind, rest)
+
+    def _newly_waived(self) -> Iterator[str]:
+        """Yields a line for each waived defect that counted in the last night that has decided it."""
+        facts = self.cell.facts
+        earlier = [cell.facts for cell in self.history.ran(self.cell.name, self.cell.night)]
+        for defect in facts.waived if facts else ():
+            fingerprints = set(defect.fingerprints)
+            states = [
+                old.shows(fingerprints)
+                for old in earlier
+                if old and old.has(fingerprints) is not None
+            ]
+            if states and states[-1]:
+                yield _line(NEWLY_WAIVED, self._seen(self._has_defect(defect)), _described(defect))
 
     def _better(self, latest: Comparison) -> Iterator[str]:
         gone, old = latest.defects[GONE], latest.old.violations.defects
@@ -308,7 +323,7 @@ class Morning:
     def _nights(self) -> list[Cell]:
         return [*self.history.ran(self.cell.name, self.cell.night), self.cell]
 
-    def _has_defect(self, defect: Defect) -> Mapping[str, bool]:
+    def _has_defect(self, defect: Defect | KnownDefect) -> Mapping[str, bool]:
         return known_nights(
             self._nights(),
             partial(Facts.has, fingerprints=set(defect.fingerprints)),
@@ -360,6 +375,10 @@ def _by_defect(
     for change in changes:
         groups.setdefault(by_case.get(change.case, ""), []).append(change)
     return groups
+
+
+def _described(defect: KnownDefect) -> str:
+    return f"{defect.severity}  {defect.fingerprint}  {defect.title} ({format_rules(defect.rules)})"
 
 
 def _line(kind: str, when: str, what: str) -> str:

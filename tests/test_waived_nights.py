@@ -1,6 +1,7 @@
 """Tests of nights with waivers: what a night says about the waivers, and about what is waived or no longer waived."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -77,9 +78,15 @@ def headings(nights: Nights) -> dict[str, list[str]]:
 def test_a_defect_that_is_waived_is_neither_fixed_nor_intermittent(nights, tmp_path):
     run = run_of({2: "FAIL"})
     nights.night(0, forky=run)
-    nights.night(0, forky=waived(run, tmp_path))
-    ((_, track),) = HistoryPage(nights.history).defects
+    said = nights.night(0, forky=waived(run, tmp_path))
+    ((defect, track),) = HistoryPage(nights.history).defects
     assert headings(nights) == {"newly waived": [track.id]}
+    seen = f"first seen {format_night(nights.history.nights[0])}"
+    assert (
+        f"    newly waived, {seen}: {defect.severity}  {track.id}  {defect.title} (REG-01)" in said
+    )
+    assert "newly waived" not in nights.night(0, forky=waived(run, tmp_path))
+    shutil.rmtree(nights.folder / nights.history.nights[-1])
     when = {night: format_night(night) for night in nights.history.nights}
     first, second = when.values()
     assert track.lanes[0].in_words == f"seen in 1 of 2 nights: {first}, waived since {second}"
