@@ -85,8 +85,9 @@ class EarlierPoints:
         before = self.before
         wrong = before["deviations"]
         counts = before["points"] or {}
-        is_complete = {*counts} == {Verdict.PASS, Verdict.FAIL} and not before["space"]["tries"]
-        if not is_complete or before["alarms"] or before["deviations_left_out"]:
+        if not before["space"] or before["space"]["tries"] or before["alarms"]:
+            return False
+        if {*counts} != {Verdict.PASS, Verdict.FAIL} or before["deviations_left_out"]:
             return False
         if sum(item.get("count") or 0 for item in wrong) != counts[Verdict.FAIL]:
             return False

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.defects import answering_of, severity_of
-from conformance.model.fault import Effect
+from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.results.records import Recorded
 from conformance.tables.suite import ROOT
 from programs import (
@@ -32,6 +32,7 @@ from reports.reproducers.of_runs import Made, basis_of, first_program
 from reports.reproducers.program import file_name
 from reports.upstream import ENTRIES
 from samples import changed, result, written_records
+from test_earlier_points import OF_ODP, READ, comparison, deviation, swept
 
 DEADLY = "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104"
 
@@ -173,6 +174,7 @@ def test_a_mail_says_of_another_stack_whether_it_has_the_defect_in_this_case(tmp
     "verdict, says",
     [
         ("PASS", "does not have the defect (the case is PASS)"),
+        ("FAIL", "does not show the defect (the case fails there by another defect, "),
         ("UNSUPPORTED", "leaves the defect undecided (the case is UNSUPPORTED)"),
         ("MISSED", "was not tested for the defect"),
     ],
@@ -185,6 +187,21 @@ def test_a_mail_describes_another_stack_by_the_verdict_of_its_run(tmp_path, verd
     said = spaced(mail_of(symptom, other))
     assert f"- siw, kernel 7.2.12+deb14-amd64, rdma-core 65.0: {says}" in said
     assert "- rxe, kernel 7.2.12+deb14-amd64, rdma-core 65.0: has the defect" in said
+
+
+@pytest.mark.parametrize(
+    "other, says",
+    [
+        (READ, "does not have the defect (this point is PASS; the case fails there by another"),
+        (OF_ODP, "does not show the defect (the case fails there by another"),
+    ],
+)
+def test_a_mail_tells_the_point_of_a_defect_from_the_case(other, says):
+    fault = Fault(FaultKind.MOVED, verb="traffic").as_data()
+    here = comparison(swept(deviation(other, fault=fault)), swept(deviation(OF_ODP)))
+    (defect,) = here.new.violations.defects
+    said = mail(defect.symptoms, here.new, SUITE, basis_of(FORKY), [here.old]).text
+    assert says in spaced(said)
 
 
 def test_the_text_about_a_defect_names_the_stacks_that_have_it(tmp_path, cli):

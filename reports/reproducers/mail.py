@@ -20,6 +20,7 @@ from conformance.model.verdict import Verdict
 from conformance.tables.suite import Suite
 from reports.causes import causes
 from reports.digest import Digest
+from reports.earlier_points import EarlierPoints
 from reports.evidence import calls, expected, preconditions
 from reports.kernel_log import of_libraries, without_log
 from reports.races import tries_of
@@ -389,8 +390,18 @@ def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
         return "was not tested for the defect"
     if result and (tries := tries_of(result)):
         return f"did not show the defect in {tries.of:,} tries of this race, which does not prove its absence"
-    decided = verdict in (Verdict.PASS, Verdict.FAIL)
-    return f"{'does not have the defect' if decided else 'leaves the defect undecided'} (the case is {verdict})"
+    if result and verdict == Verdict.FAIL:
+        defects = [item.fingerprint for item in run.violations.defects_in(symptom.case)]
+        what = "other defects" if len(defects) > 1 else "another defect"
+        fails = ", ".join([f"the case fails there by {what}", *defects])
+        points = EarlierPoints(run, run, result, symptom.record)
+        if symptom.deviation and points.passed_at(symptom.deviation):
+            return f"does not have the defect (this point is PASS; {fails})"
+        return f"does not show the defect ({fails})"
+    decided = (
+        "does not have the defect" if verdict == Verdict.PASS else "leaves the defect undecided"
+    )
+    return f"{decided} (the case is {verdict})"
 
 
 def _wrapped(text: str, first: str = "", further: str = "") -> list[str]:
