@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
 from commands import verbs
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
@@ -12,12 +14,13 @@ from commands.cli.streams import show
 from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.results.folder import OUT
-from conformance.tables.suite import POINT, Suite
+from conformance.tables.loader import Retired, retired_case
+from conformance.tables.suite import CASES, POINT, ROOT, Suite
 from conformance.verbs import VERBS
 from conformance.yamldoc.reader import suggestion
 from reports.digest import Digest, read
 from reports.earlier import run_about
-from reports.explanations import FINGERPRINT, defect_of, of_case, of_defect, of_rule
+from reports.explanations import FINGERPRINT, defect_of, of_case, of_defect, of_retired, of_rule
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,12 +67,21 @@ def execute(arguments: argparse.Namespace) -> int:
         show(of_defect(*defect_of(word, run, "--run"), arguments.all))
         return 0
     rule = next((id_ for id_ in suite.registry if id_.upper() == word.upper()), None)
+    name = word.partition(POINT)[0]
     if rule:
         lines = of_rule(suite, suite.registry[rule], run)
+    elif retired := _retired(suite, name, arguments.cases):
+        lines = of_retired(name, retired, run, arguments.all)
     else:
         lines = of_case(suite, _case(suite, word, run), run, arguments.all)
     show(lines)
     return 0
+
+
+def _retired(suite: Suite, name: str, cases: Sequence[Path]) -> Retired | None:
+    if "/" not in name or suite.find(name):
+        return None
+    return retired_case(name, [CASES, *cases], ROOT)
 
 
 def _case(suite: Suite, word: str, run: Digest | None) -> Case:

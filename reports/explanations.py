@@ -21,6 +21,7 @@ from conformance.results.combined import deviation_at, is_of_model
 from conformance.results.conclusions import headline, verdict_on
 from conformance.sweeps.judging import clauses
 from conformance.sweeps.outcome import OUTSIDE
+from conformance.tables.loader import Retired
 from conformance.tables.suite import POINT, Suite
 from reports import evidence
 from reports.contradictions import candidates
@@ -179,6 +180,17 @@ def _steps(case: Case) -> Iterator[str]:
         yield f"expect:     {'; '.join(f'{name} {text}' for name, text in flat(case.when.then.as_data()))}"
     for step in case.afterwards:
         yield f"afterwards: {step}: {'; '.join(f'{name} {text}' for name, text in flat(step.then.as_data()))}"
+
+
+def of_retired(case: str, retired: Retired, run: Digest | None, whole_log: bool) -> Iterator[str]:
+    """Yields why the tables no longer have a case, and its recorded verdict."""
+    yield f"{case}  retired at {retired.location}"
+    yield from _wrapped(f"Why: {retired.why}")
+    results = {record["case"]: record for record in run.results} if run else {}
+    if run and case in results:
+        yield ""
+        *lines, _ = _of_result(results[case], run, whole_log)  # the last line runs the case
+        yield from lines
 
 
 def _of_result(record: ResultRecord | None, run: Digest, whole_log: bool) -> Iterator[str]:

@@ -154,6 +154,19 @@ def test_a_case_of_other_tables_is_explained_only_with_the_option_cases(tmp_path
     )
 
 
+@pytest.mark.parametrize("entry", ["@uverbs", "@libibverbs"])
+def test_a_retired_case_has_its_reason_and_its_recorded_verdict(entry, cli, tmp_path):
+    case = f"rereg_mr/revocation/shorter-translation{entry}"
+    run = ROOT / "docs" / "runs" / "rxe.jsonl.xz"
+    said = explained(cli, case, "--run", run)
+    assert said.startswith(f"{case} retired at cases/rereg_mr/revocation.yaml:")
+    assert "points of access/changes/slice with a new range replace it" in said
+    assert "Last verdict: " in said
+    assert "rdma-cts run" not in said  # the case can no longer be run
+    other = record(tmp_path / "run", SUITE, [CASE])
+    assert "Last verdict" not in explained(cli, case, "--run", other)
+
+
 @pytest.mark.parametrize("line, offered", rows("completions"))
 def test_bash_offers_the_words_that_fit(line, offered, cli):
     script = cli(0, "list", "completion", "bash").out

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from conformance import cache
 from conformance.errors import format_count
@@ -40,23 +40,46 @@ from conformance.yamldoc.reader import Reader
 _KEYS = ("id", "why")
 
 
-def read_retired(reader: Reader, node: Node | None, table: str) -> Mapping[str, Location]:
-    """Returns the retired case ids of the table `<folder>/<file stem>`, each with its location."""
-    retired: dict[str, Location] = {}
+class Retired(NamedTuple):
+    """A case that a table no longer has: where the table says so, and why."""
+
+    location: Location
+    why: str
+
+
+def read_retired(reader: Reader, node: Node | None, table: str) -> Mapping[str, Retired]:
+    """Returns the retired cases of the table `<folder>/<file stem>`, by id."""
+    retired: dict[str, Retired] = {}
     for item in reader.items(node, "retired"):
         fields = reader.mapping(item, "a retired case", _KEYS, _KEYS)
         written = reader.text(fields.get("id"), "id")
-        reader.text(fields.get("why"), "why")
+        why = reader.text(fields.get("why"), "why")
         if not written:
             continue
         case, location = f"{table}/{written}", fields["id"].location
         if case in retired:
             reader.note(
                 location,
-                f"duplicate retired case {case} (first in line {retired[case].line})",
+                f"duplicate retired case {case} (first in line {retired[case].location.line})",
             )
-        retired.setdefault(case, location)
+        retired.setdefault(case, Retired(location, str(why)))
     return retired
+
+
+def retired_case(case: str, folders: Iterable[Path], root: Path) -> Retired | None:
+    """Returns what a table in `folders` says about a retired case: its id, the id without the entry, or the entry."""
+    table, _, row = case.rpartition("/")
+    name, _, entry = row.partition("@")
+    for path in table_files(folders):
+        if f"{path.parent.name}/{path.stem}" == table:
+            reader = Reader()
+            node = read_file(path, display_path(path, root))
+            fields = reader.mapping(node, "a table", keys.TABLE, ())
+            retired = read_retired(reader, fields.get("retired"), table)
+            for id_ in (case, f"{table}/{name}", f"{table}/@{entry}"):
+                if id_ in retired:
+                    return retired[id_]
+    return None
 
 
 _INSTEAD = {
@@ -153,8 +176,9 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
         retired = read_retired(reader, fields.get("retired"), rows.table)
         for case, row in rows.ids.items():
             entry = case.partition("@")[2]
-            if location := retired.get(case) or retired.get(f"{rows.table}/@{entry}"):
-                message = f"case {case} is retired (line {location.line}); give the row a new id"
+            if given_up := retired.get(case) or retired.get(f"{rows.table}/@{entry}"):
+                line = given_up.location.line
+                message = f"case {case} is retired (line {line}); give the row a new id"
                 reader.note(row.location, message)
     if not reader.mistakes and stated is not None and stated != len(cases):
         message = f"the table states {format_count(stated, 'case')} and expands to {len(cases)}"
