@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from commands.cli import sendmail
 from commands.cli.arguments import driver_named
-from commands.cli.endings import crash_report
+from commands.cli.endings import SIGNALLED, Terminated, crash_report
 from commands.cli.output import out_directory, out_file, write_out
 from commands.cli.run_arguments import add, add_options, options_from, suite_from
 from commands.cli.streams import show
@@ -62,6 +63,7 @@ from reports.history import (
     LOCK,
     MESSAGE,
     NOT_RUN,
+    UNDECIDED,
     Cell,
     History,
     Outcome,
@@ -70,7 +72,7 @@ from reports.history import (
     keep_facts,
     read_history,
 )
-from reports.morning import Morning, summary_of
+from reports.morning import Morning, counted, left_out, standing_lines, summary_of
 from reports.summary import FILE_NAME as SUMMARY
 
 RENEWED_DAYS = 7
@@ -216,17 +218,21 @@ def execute(arguments: argparse.Namespace) -> int:
                 text += lines
         except KeyboardInterrupt as end:
             number = f"{len(outcomes)} of {len(cells)} cells"
-            text.append(f"ended by a signal after {number}")
-            _tell(arguments, night, text)
+            signalled = end.number if isinstance(end, Terminated) else signal.SIGINT
+            lines = [*_cut_off(history, night, [*cells][len(outcomes) :])]
+            lines += left_out(history, night.name, cells)
+            ended = f"ended by {signal_name(signalled)}"
+            lines.append(", ".join(filter(None, (counted(outcomes), number, ended))))
+            show(lines)
+            _tell(arguments, night, text + lines, SIGNALLED + signalled)
             end.args = (f"{number} have run",)
             raise
         if arguments.kept_nights:
             _prune(read_history(folder, running=""), arguments.kept_nights)
     summary, status = summary_of(outcomes)
-    show([summary])
-    text.append(summary)
-    unsent = _tell(arguments, night, text)
-    return status or unsent
+    lines = [*left_out(history, night.name, cells), summary]
+    show(lines)
+    return _tell(arguments, night, text + lines, status)
 
 
 def _name() -> str:
@@ -243,18 +249,29 @@ def _failure_told(arguments: argparse.Namespace) -> Iterator[None]:
         if error.status == 3:
             text = [f"the night has not run: {error} (exit status 3)"]
             with suppress(UserError):  # the command ends with the first error
-                _tell(arguments, arguments.history / _name(), text)
+                _tell(arguments, arguments.history / _name(), text, error.status)
         raise
 
 
-def _tell(arguments: argparse.Namespace, night: Path, text: Sequence[str]) -> int:
-    """Sends the message of a night, and writes it for a webhook, as far as the options say so. Returns exit status 3 if
-    the message could not be sent, else 0."""
+def _cut_off(history: History, night: Path, names: Sequence[str]) -> Iterator[str]:
+    """Yields the lines of the cells that a signal has kept from an outcome."""
+    for number, name in enumerate(names):
+        outcome = NOT_RUN
+        with suppress(UserError):
+            if facts_of(night / name):
+                outcome = UNDECIDED
+        yield f"{name:<17} {outcome:<10} {'not begun' if number else 'cut short'}"
+        yield from standing_lines(history, night.name, name)
+
+
+def _tell(arguments: argparse.Namespace, night: Path, text: Sequence[str], status: int) -> int:
+    """Sends the message of a night, and writes it for a webhook, as far as the options say so. Returns the exit status
+    of the night: `status`, or 3 instead of 0 if the message could not be sent."""
     text = list(map(one_line, text))
-    status = 0
     if arguments.mail_to:
         subject = f"rdma-cts, night {format_night(night.name)}: {text[-1]}"
-        status = sendmail.send(arguments.mail_to, subject, text, night.with_suffix(MESSAGE))
+        path = night.with_suffix(MESSAGE)
+        status = sendmail.send(arguments.mail_to, subject, text, path, status)
     if arguments.webhook_file:
         data = json.dumps({"text": "\n".join(text)}, ensure_ascii=False)
         write_out(

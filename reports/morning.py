@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -155,7 +155,7 @@ class Morning:
                 yield from self._changes(kind, self.good.of(kind))
             yield from self._untried(self.good.untried_now)
         if outcome.outcome in (NOT_RUN, NOT_DECIDED):
-            yield from self._standing()
+            yield from self.still_wrong()
         if self.good is not None and self.good.changes:
             runs = (str(run.directory) for run in (self.good.old, self.good.new))
             yield f"    all: {shlex.join([PROGRAM, 'compare', '--all', *runs])}"
@@ -172,7 +172,7 @@ class Morning:
             more = f" and {len(cases) - _MOST} more" if len(cases) > _MOST else ""
             yield f"    {UNTRIED}: {', '.join(cases[:_MOST])}{more}"
 
-    def _standing(self) -> Iterator[str]:
+    def still_wrong(self) -> Iterator[str]:
         """Yields a line for each defect of earlier regressions that this run does not show to be fixed, unless the
         comparison with the last good night names it."""
         for regression in standing(self.history, self.cell.name):
@@ -385,15 +385,33 @@ def _line(kind: str, when: str, what: str) -> str:
     return f"    {kind}{f', {when}' if when else ''}: {what}"
 
 
+def standing_lines(history: History, night: str, name: str) -> list[str]:
+    """Returns the lines of the standing regressions of a cell that has no outcome in a night."""
+    cell = Cell(night, name, history.folder / night / name, Outcome(NOT_RUN))
+    return list(Morning(history, cell).still_wrong())
+
+
+def left_out(history: History, night: str, cells: Collection[str]) -> Iterator[str]:
+    """Yields the lines of the standing regressions of the cells that are not among those of a night."""
+    for name in history.names:
+        if name not in cells and (lines := standing_lines(history, night, name)):
+            yield f"{name:<17} not chosen for this night"
+            yield from lines
+
+
+def counted(outcomes: Sequence[Outcome]) -> str:
+    count = Counter(outcome.outcome for outcome in outcomes)
+    return ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
+
+
 def summary_of(outcomes: Sequence[Outcome]) -> tuple[str, int]:
     """Returns the night in one line, and its exit status: 1 if something is newly wrong, 3 if a cell is undecided or not run, else
     0."""
     count = Counter(outcome.outcome for outcome in outcomes)
-    text = ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
     if any(map(count.get, FAILED)):
         status = 1
     elif count[NOT_DECIDED] or count[NOT_RUN]:
         status = 3
     else:
         status = 0
-    return f"{text} (exit status {status})", status
+    return f"{counted(outcomes)} (exit status {status})", status

@@ -188,7 +188,7 @@ def test_the_message_of_a_night_is_text(tmp_path, monkeypatch, line):
     monkeypatch.setattr(sendmail, "find_program", lambda name: "")
     night = tmp_path / "20200101T000000Z"
     arguments = Namespace(mail_to="a@b,c", webhook_file=tmp_path / "hook.json")
-    nightly._tell(arguments, night, ["first", line, "last"])
+    nightly._tell(arguments, night, ["first", line, "last"], 0)
     (path,) = tmp_path.glob("*.eml")
     sent = message_from_bytes(path.read_bytes(), policy=policy.default)
     assert set(sent) == {

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ import bad_driver
 from commands import nightly
 from commands.__main__ import main
 from commands.cli import sendmail
+from commands.cli.endings import Terminated
 from conformance.errors import UserError
 from conformance.model.verdict import Verdict
 from conformance.results.folder import RUN_LOG, check_free
@@ -126,8 +128,35 @@ def test_the_mail_of_a_night_without_results_has_the_standing_regression(nights)
     still = f"    regressed in an earlier night and not fixed, since {first}"
     assert f"{still}, seen in 1 of 2 nights: valid refused  " in said
     assert f"{still}: 1 case of known defects, the first is {CASE}" in said
+    said = nights.night(0, trixie=GOOD_RUN)
+    assert f"forky             not chosen for this night\n{still}" in said
+    assert f"sid               not chosen for this night\n{still}" in said
     nights.night(0, forky=run_of({}), sid=GOOD_RUN)
     assert "not fixed" not in nights.night(3, forky="no network", sid="no network")
+    assert "not chosen" not in nights.night(0, trixie=GOOD_RUN)
+
+
+def test_the_mail_of_an_interrupted_night_has_what_regressed_and_what_still_is(nights):
+    nights.night(0, forky=run_of({}), sid=GOOD_RUN, trixie=run_of({}))
+    nights.night(1, forky=run_of({}), sid=GOOD_RUN, trixie=GOOD_RUN)
+    first = format_night(nights.history.nights[1])
+    nights.sendmail("cat >{sent}")
+    ended = Terminated(signal.SIGTERM)
+    said = nights.night(143, *MAILED, forky=GOOD_RUN, sid=ended, trixie=GOOD_RUN)
+    mail = nights.sent.read_text().replace("Subject:\n ", "Subject: ")  # a long subject is folded
+    still = (
+        f"    regressed in an earlier night and not fixed, since {first}, seen in 1 of 2 nights: "
+    )
+    for text in (said, mail):
+        assert (
+            "sid               not run    cut short\ntrixie            not run    not begun\n"
+            in text
+        )
+        assert f"not begun\n{still}" in text
+        assert "\n1 regressed, 1 of 3 cells, ended by SIGTERM\n" in text
+    night = format_night(nights.history.nights[-1])
+    subject = f"rdma-cts, night {night}: 1 regressed, 1 of 3 cells, ended by SIGTERM"
+    assert f"Subject: {subject}\n" in mail
 
 
 def test_earlier_regressions_of_a_case_are_counted(nights):
@@ -431,8 +460,12 @@ def test_a_message_that_is_not_sent_has_a_line_on_standard_error_and_a_status(
     assert main(arguments) == 3
     out, err = capsys.readouterr()
     assert "1 baseline (exit status 0)" in out
-    assert re.fullmatch(rf"message: \S+\.eml, not sent to qa@example.org: \S+ {failure}\n", err)
-    assert "1 regressed (exit status 1)" in nights.night(1, *MAILED, forky=WORSE)
+    assert re.fullmatch(
+        rf"message: \S+\.eml, not sent to qa@example.org: \S+ {failure} \(exit status 3\)\n", err
+    )
+    said = nights.night(1, *MAILED, forky=WORSE)
+    assert "1 regressed (exit status 1)" in said
+    assert re.search(rf"not sent to .* {failure} \(exit status 1\)\n", said)
 
 
 def test_a_night_in_the_future_is_reported(nights):

@@ -25,9 +25,9 @@ def check() -> None:
         )
 
 
-def send(to: str, subject: str, text: Sequence[str], path: Path) -> int:
-    """Writes the message to a file, and sends it; prints a line about both. Returns exit status 3, with a line on standard
-    error, if it could not be sent; else 0."""
+def send(to: str, subject: str, text: Sequence[str], path: Path, status: int) -> int:
+    """Writes the message to a file, and sends it; prints a line about both. Returns the exit status of the command:
+    `status`, or 3 instead of 0, with a line on standard error, if the message could not be sent."""
     message = EmailMessage()
     message["To"], message["Subject"] = to, subject
     message.set_content("\n".join(text), cte="8bit")
@@ -37,10 +37,11 @@ def send(to: str, subject: str, text: Sequence[str], path: Path) -> int:
     except UserError as error:  # a full disk does not keep the message from its reader
         written = f"{error}; message"
     if failure := _failure(message.as_bytes()):
-        show([f"{written}, not sent to {to}: {failure}"], sys.stderr)
-        return 3
+        status = status or 3
+        show([f"{written}, not sent to {to}: {failure} (exit status {status})"], sys.stderr)
+        return status
     show([f"{written}, sent to {to}"])
-    return 0
+    return status
 
 
 def _failure(message: bytes) -> str:
