@@ -27,6 +27,7 @@ from recorded_reference import record
 from reports.digest import read
 from reports.earlier import run_about, with_earlier
 from reports.terminal import summary
+from samples import laid
 from trial.catalogue import named
 from trial.reference.device import Device
 from trial.reference.stack import without
@@ -322,6 +323,18 @@ def test_a_case_is_looked_up_in_the_latest_run_that_has_it(out):
         assert run_about(about) == Path("out/second")
     write_run(out / "third", run_of({}, count=2))
     assert run_about(TRIED) == Path("out/second")
+
+
+@pytest.mark.parametrize("dead", ["", '{"type":"header","schema":"rdma', "\0\0"])
+@pytest.mark.parametrize("at", [0, 9])
+def test_only_a_named_run_is_refused_for_its_missing_header(dead, at, out, cli):
+    fingerprint_seen = fingerprint(out)
+    file = laid(out / "dead", {"results.jsonl": dead}) / "results.jsonl"
+    os.utime(file, (at, at))
+    assert run_about(TRIED) == run_about("reg_mr/never/run") == Path("out/second")
+    assert run_about(fingerprint_seen) == Path("out/first")
+    assert with_earlier(RunOptions(only=(fingerprint_seen,)), None).only
+    assert "header" in cli(2, "explain", fingerprint_seen, "--run", "out/dead").err
 
 
 def test_list_shows_the_cases_of_a_fingerprint(out, monkeypatch, cli):

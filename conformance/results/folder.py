@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from conformance.errors import UserError
-from conformance.regular_file import is_partial, remove_below
+from conformance.regular_file import is_partial, regular_lines, remove_below
 from conformance.results.files import new_directory
 from conformance.results.points import FOLDER as POINTS
 from conformance.results.records import FILE_NAME, PLAN_FILE
@@ -86,17 +86,25 @@ def tidied(out: Path) -> Iterator[None]:
 
 def latest(folder: Path) -> Path | None:
     """Returns the run in `folder` whose results were written last; None without a run."""
-    return next(iter(latest_first(folder)), None)
+    return next(latest_first(folder), None)
 
 
-def latest_first(folder: Path) -> list[Path]:
-    """Returns the runs in `folder`, the most recently written results first."""
+def latest_first(folder: Path) -> Iterator[Path]:
+    """Yields the runs in `folder`, the most recently written results first, without those that have no header: they
+    were ended before, and must not keep the others from being found."""
     files = sorted(
         folder.glob(f"*/{FILE_NAME}"),
         key=lambda file: file.stat().st_mtime,
         reverse=True,
     )
-    return [file.parent for file in files]
+    return (file.parent for file in files if _is_begun(file))
+
+
+def _is_begun(file: Path) -> bool:
+    """Returns whether results have a complete line, the first of which is the header."""
+    with contextlib.suppress(OSError):
+        return any(line.strip(b"\0\n") and line.endswith(b"\n") for line in regular_lines(file))
+    return False
 
 
 def _new_folder(what: str) -> Path:
