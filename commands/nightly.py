@@ -63,6 +63,7 @@ from reports.history import (
     LOCK,
     MESSAGE,
     NOT_RUN,
+    PAGE,
     UNDECIDED,
     Cell,
     History,
@@ -73,6 +74,7 @@ from reports.history import (
     read_history,
 )
 from reports.morning import Morning, counted, left_out, standing_lines, summary_of
+from reports.night_names import is_night
 from reports.summary import FILE_NAME as SUMMARY
 
 RENEWED_DAYS = 7
@@ -86,6 +88,7 @@ _KNOWN = (*STACKS, *OWN_STACKS)
 _BY_DEFAULT = [name for name in STACKS if name != OLDEST_STACK]
 _ALSO = (OLDEST_STACK, *OWN_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier", "wire_losses")
+_WITHOUT_NIGHTS = (LOCK, PAGE, "lost+found")
 _NEW_LOG = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _LAST_BYTES = 1 << 14  # the number of bytes at the end of a log that are searched for its last line
 
@@ -190,6 +193,7 @@ def execute(arguments: argparse.Namespace) -> int:
         sendmail.check()
     with ExitStack() as stack:
         stack.enter_context(_failure_told(arguments))
+        _check_free(folder)
         stack.enter_context(_locked(folder))
         history = read_history(folder, running="")
         show(history.problems)
@@ -233,6 +237,18 @@ def execute(arguments: argparse.Namespace) -> int:
     lines = [*left_out(history, night.name, cells), summary]
     show(lines)
     return _tell(arguments, night, text + lines, status)
+
+
+def _check_free(folder: Path) -> None:
+    """Raises UserError if a history would begin among other files. Nights that could not begin leave files, too, and a
+    new disk has its own."""
+    if not folder.is_dir():
+        return
+    names = sorted(path.name for path in folder.iterdir())
+    foreign = [name for name in names if name not in _WITHOUT_NIGHTS and not name.endswith(MESSAGE)]
+    if foreign and not any(map(is_night, names)):
+        what = f"{folder} is not empty (it has {foreign[0]}), and is not a history"
+        raise UserError(what, hint="give --history a new or an empty directory")
 
 
 def _name() -> str:

@@ -414,7 +414,7 @@ def test_files_of_a_killed_night_are_removed_unless_its_run_is_still_running(nig
 
 
 def test_many_foreign_files_are_reported_in_few_lines(nights):
-    nights.folder.mkdir()
+    nights.night(0, forky=GOOD_RUN)
     for number in range(300):
         (nights.folder / f"file-{number}").write_text("")
     said = nights.night(0, forky=GOOD_RUN)
