@@ -36,6 +36,8 @@ def execute(arguments: argparse.Namespace) -> int:
         try:
             guests.run_again(()).close()
         except UserError as error:
+            if error.status == 2:  # a mistake of the user, not of the template
+                raise
             raise UserError(
                 f"the image of {guests.stack} is ready, but its template is not; runs boot their guests",
                 hint="see the output before this message",

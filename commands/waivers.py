@@ -3,6 +3,7 @@
 import argparse
 import re
 from datetime import date, datetime
+from pathlib import Path
 
 from commands.cli.output import STANDARD_OUTPUT, write_out
 from commands.cli.run_arguments import add
@@ -83,7 +84,7 @@ def execute(arguments: argparse.Namespace) -> int:
         if not getattr(arguments, name).isprintable():
             raise UserError(f"--{name} has a character that cannot be printed")
     text = waivers_text(
-        [_run(read(path)) for path in arguments.runs],
+        [_run(path, read(path)) for path in arguments.runs],
         arguments.owner,
         arguments.issue,
         expires,
@@ -94,8 +95,8 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _run(digest: Digest) -> Run:
-    run = Run(str(digest.directory), digest.header, digest.results)
+def _run(path: Path, digest: Digest) -> Run:
+    run = Run(str(path), digest.header, digest.results)
     if not run.driver:
         raise UserError(
             f"{digest.path} does not name the tested driver, and a waiver applies to one driver",

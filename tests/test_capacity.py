@@ -97,6 +97,11 @@ def test_if_a_template_cannot_be_made_the_status_is_3(cli, guests):
     assert "the image of forky is ready, but its template is not" in cli(3, "prepare").err
 
 
+def test_a_mistake_is_told_as_it_is(cli, guests):
+    guests.return_value.run_again.side_effect = UserError("X is 'y'", hint="give one of z")
+    assert cli(2, "prepare").err == "rdma-cts: X is 'y'; give one of z\n"
+
+
 def test_without_templates_only_the_image_is_made(cli, guests, monkeypatch):
     guests.return_value.run_again.side_effect = UserError("must not be called", status=3)
     monkeypatch.setenv("RDMA_CTS_TEMPLATES", "off")

@@ -28,7 +28,7 @@ from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.parsing import read_file
-from conformance.yamldoc.reader import Reader
+from conformance.yamldoc.reader import Reader, suggestion
 from trial.arrays import covering_array
 from trial.reference.bench import ReferenceBench
 from trial.slices import dense_points
@@ -41,6 +41,9 @@ TABLE = TABLES[0]
 
 def execute(arguments: argparse.Namespace, *unused: object) -> int:
     """Makes the arrays of the models. Returns the exit status."""
+    for name in arguments.array:
+        if name not in ARRAYS:
+            raise UserError(f"unknown array {name!r}{suggestion(name, ARRAYS)}")
     for table in TABLES:
         text = table.read_text()
         named = [name for name in ARRAYS if f"array: {name}" in text]

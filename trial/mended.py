@@ -73,7 +73,8 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     names = [change.name for change in changes_read]
     for name in arguments.change:
         if name not in names:
-            raise UserError(f"unknown change {name!r}{suggestion(name, names)}")
+            near = suggestion(name, names) or "; --list shows all changes"
+            raise UserError(f"unknown change {name!r}{near}")
     chosen = [
         change for change in changes_read if not arguments.change or change.name in arguments.change
     ]

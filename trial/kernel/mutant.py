@@ -81,9 +81,8 @@ def chosen_mutants(
         there = sorted(set[str]().union(*map(of, mutants)))
         for word in words:
             if word not in there:
-                raise UserError(
-                    f"no mutant has the name, rule or file {word!r}{suggestion(word, there)}",
-                )
+                near = suggestion(word, there) or "; --list shows all mutants"
+                raise UserError(f"no mutant has the name, rule or file {word!r}{near}")
     chosen = list(mutants)
     for words, of in questions:
         if words:
