@@ -40,6 +40,7 @@ def test_programs_have_a_limited_size_and_include_no_header_of_the_suite():
         assert not any(header.startswith('"') for header in headers)
         assert "<infiniband/verbs.h>" in headers
         assert id_ in program.text.replace("\n * ", "")
+        assert not re.search(r"CHECK\(\s*1,", program.text), f"{id_} has a check that cannot fail"
 
 
 def test_programs_compile_without_a_warning(tmp_path):
@@ -207,6 +208,17 @@ def test_a_point_is_expressed_and_a_sweep_is_not():
     )
     with pytest.raises(Inexpressible, match="name one of its points"):
         reproducer(sweep.id, SUITE, unknown_device())
+
+
+def test_a_call_on_which_the_check_depends_is_a_part_of_the_set_up():
+    """The row leaves open whether the second bind succeeds, but without it the check would find another defect."""
+    point = "before=longer,first=everything,then=nothing,op=RDMA_WRITE,place=first"
+    name = f"bind_mw/bound_anew/type-1-rights-and-range#{point}"
+    said = spaced(reproducer(name, SUITE, unknown_device()).text)
+    second = said.partition("int error = ibv_bind_mw(qp[0], mw, &bind1);")[2]
+    answer = 'printf("ibv_bind_mw: returned %d, completed with %d, %s\\n", error, status, '
+    decided = "ibv_wc_status_str(status)); SET_UP(!error && status == IBV_WC_SUCCESS); area = buf"
+    assert answer + decided in second
 
 
 def test_most_violations_of_a_recorded_run_are_expressed():

@@ -37,6 +37,7 @@ class Writer:
         self.headers: set[str] = {"err.h", "infiniband/verbs.h", "stdio.h"}
         self.largest = 0  # the maximum number of bytes that an operation of the program transfers
         self.area: tuple[str, str] | None = None
+        self.is_set_up = False  # whether the lines belong to a call before the judged call
         self.made: set[str] = set()  # the names of objects that calls of the case have created
         # the window of each bind of type 2, by the name of the request
         self.posted: dict[str, str] = {}
@@ -59,8 +60,15 @@ class Writer:
         self.lines += statement(text, self._depth, self.width)
 
     def check(self, condition: str, message: str, *values: str) -> None:
-        """Adds a check: the condition, and a message in the format of printf with its values."""
-        self.say(f"CHECK({', '.join([condition, f'{chr(34)}{message}{chr(34)}', *values])});")
+        """Adds a check: the condition, and a message in the format of printf with its values. Before the judged call, the
+        program ends if the condition is false; a condition that is always true only prints."""
+        if self.is_set_up or condition == "1":
+            text = re.sub(r" should [^,]*,", ":", message)
+            self.say(f"printf({', '.join([f'{chr(34)}{text}{chr(92)}n{chr(34)}', *values])});")
+        if self.is_set_up:
+            self.say(f"SET_UP({condition});")
+        elif condition != "1":
+            self.say(f"CHECK({', '.join([condition, f'{chr(34)}{message}{chr(34)}', *values])});")
 
     def keep(self, name: str, text: str, kind: str) -> None:
         """Declares a variable for later steps. The variable is left out if no later step uses it."""
