@@ -325,6 +325,10 @@ class Facts:
         """Returns `seen`, but None instead of False for an incomplete run, which may lack the violating cases."""
         return seen or (False if self.complete else None)
 
+    def has_violation(self, case: str) -> bool | None:
+        """Whether the case violates a rule, waived or not; None if unknown."""
+        return any(case in defect.cases for defect in self.waived) or self.violates(case)
+
     @cached_property
     def violated(self) -> frozenset[str]:
         return frozenset(rule for rule, verdict in self.rules.items() if verdict in VIOLATIONS)

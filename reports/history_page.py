@@ -31,6 +31,7 @@ from reports.comparison import (
 )
 from reports.digest import read
 from reports.history import (
+    BASELINE,
     OUTCOMES,
     RUNNING,
     UNTRIED,
@@ -319,6 +320,8 @@ class HistoryPage:
         if missing:
             names = ", ".join(cell.name for cell in missing)
             return f"Nothing changed in this night, which has no results{yet} of {names}."
+        if all(cell.outcome.outcome == BASELINE for cell in cells):
+            return "This night has nothing to compare with yet."
         return "Nothing changed in this night."
 
     @property

@@ -166,7 +166,7 @@ class Site(HistoryPage):
 
     def _case(self, id_: str, place: str, by: Mapping[str, list[str]]) -> CaseLine:
         names = [name for verdict in VIOLATIONS for name in by.get(verdict, ())]
-        has = partial(Facts.violates, case=id_)
+        has = partial(Facts.has_violation, case=id_)
         nights = {
             name: since(known_nights(self.history.of(name), has), self.nights[-1]) for name in names
         }

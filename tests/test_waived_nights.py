@@ -1,6 +1,7 @@
 """Tests of nights with waivers: what a night says about the waivers, and about what is waived or no longer waived."""
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from datetime import date
@@ -80,6 +81,10 @@ def test_a_defect_that_is_waived_is_neither_fixed_nor_intermittent(nights, tmp_p
     nights.night(0, forky=run)
     said = nights.night(0, forky=waived(run, tmp_path))
     ((defect, track),) = HistoryPage(nights.history).defects
+    site = tmp_path / "site"
+    assert main(["report", "--history", str(nights.folder), "--site", str(site)]) == 0
+    baseline, _ = sorted((site / "nights").iterdir())
+    assert "This night has nothing to compare with yet." in baseline.read_text()
     assert headings(nights) == {"newly waived": [track.id]}
     seen = f"first seen {format_night(nights.history.nights[0])}"
     assert (
@@ -94,6 +99,9 @@ def test_a_defect_that_is_waived_is_neither_fixed_nor_intermittent(nights, tmp_p
     assert 'seen → waived <span class="soft">by a waiver</span>' in page_of(nights.history)
     nights.night(1, forky=waived(run, tmp_path, expires="2026-11-21"))
     assert headings(nights) == {"no longer waived": [track.id]}
+    assert main(["report", "--history", str(nights.folder), "--site", str(site)]) == 0
+    (line,) = re.findall(f"<code>{CASE}</code>(.*)</li>", (site / "rules/REG-01.html").read_text())
+    assert f">{format_night(nights.history.nights[0])}</a>" in line
     page = page_of(nights.history)
     assert 'waived → seen <span class="soft">the waiver ended</span>' in page
     assert f"last {format_night(nights.history.nights[2])}, waived in 1 night" in page
