@@ -191,6 +191,7 @@ def _deviation(deviation: Deviation) -> dict[str, Any]:
         + (f" by {format_rules(deviation['rules'])}" if deviation["rules"] else ""),
         "observed": format_value(deviation["observed"]),
         "reproduce": deviation["repro"],
+        "rules": deviation["rules"],
     }
 
 

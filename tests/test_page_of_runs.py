@@ -37,6 +37,8 @@ from reports.novelty import novelty
 from samples import OUTCOMES, numbered, result, sweep
 
 __all__ = ["browser"]  # a fixture
+TOP = "arguments[0].getBoundingClientRect().top"
+PARENT = "arguments[0].closest('details.case,details.sweep').id"
 FONT_SIZE = "getComputedStyle(arguments[0]).fontSize"
 # The pairs of badges that share a line of a rule, of which the first one ends behind the beginning of the second one.
 TOUCHING = """[...document.querySelectorAll("summary.row")].filter(row => row.checkVisibility()).flatMap(row => {
@@ -447,6 +449,27 @@ def test_below_a_rule_a_case_has_its_verdict_on_this_rule(browser, tmp_path):
     assert browser.one("#REG-15 .also").text.startswith("FAIL ")
     fails = [cell.text for cell in browser.all("#REG-01 > summary .num")]
     assert fails == ["2", "·"]
+
+
+def test_the_first_cases_of_a_defect_open_below_its_rule_at_the_deviation(browser, tmp_path):
+    show(browser, tmp_path, read(ROOT / "docs/runs/rxe.jsonl.xz"))
+    for defect, place, rule in (
+        ("d44d4f85b168", "#WIRE-16 details.case[open] .formula[data-rules~=WIRE-16]", "WIRE-16"),
+        ("8f82a74a88ce", "#WIRE-05 details.case[open]", "WIRE-05"),
+        ("0598f649feae", "details.sweep[open] .formula[data-rules~=BIND-23]", "BIND-23"),
+    ):
+        opened = browser.by_id(f"defect:{defect}")
+        browser.execute_script("arguments[0].open = true", opened)
+        (link, *_) = opened.find_elements(By.CSS_SELECTOR, ".where a")
+        browser.execute_script("arguments[0].click()", link)
+        (target, *_) = browser.wait(lambda place=place: browser.all(place))
+        assert browser.js(PARENT, target).removeprefix("sweep:") == link.text
+        browser.wait(lambda target=target: 0 <= browser.js(TOP, target) < 1000)
+        badges = browser.all(f"#{rule} details.case[open] > summary .v")
+        assert "PASS" not in [badge.text for badge in badges]
+    browser.execute_script("location.hash = 'access/model/slice'")
+    browser.wait(lambda: focused(browser) == "access/model/slice")
+    assert browser.js("document.activeElement.querySelector('.v').textContent") != "PASS"
 
 
 def test_a_button_counts_apart_the_cases_that_hung_only_at_some_points(browser, tmp_path):

@@ -78,17 +78,21 @@
   const nothing = { own: [], later: [] };
   function detail(run, number, at) {
     const value = found(run, at), counted = value.verdict === value.effective ? "" : `, counted as ${value.effective}`;
+    const inFull = value.map?.index ? "map" : value.deviations && "deviations";
     const shown = terms({
       ...value, expected: value.expected ?? nothing, observed: value.observed ?? nothing,
       verdict: `${value.verdict}${counted}: ${value.reason ?? ""}`,
       reproduce: value.reproduce?.split("\0").join(data.cases[at]),
       points: value.points && [
-        value.points.map(([verdict, count]) => `${count.toLocaleString("en")} ${verdict}`).join(", "), "; ",
-        link(`sweep:${data.cases[at]}`, "map")],
+        value.points.map(([verdict, count]) => `${count.toLocaleString("en")} ${verdict}`).join(", "),
+        ...inFull ? ["; ", link(`sweep:${data.cases[at]}`, inFull)] : []],
     });
     if (several) shown.prepend(el("div", { class: "run" }, ...title(number, value)));
-    return shown;
+    // the deviations of a sweep are below its map
+    return value.points ? [shown] : [shown, ...(value.deviations ?? []).map(formula)];
   }
+  const formula = (each) => el("div", { class: "formula", "data-rules": each.rules.join(" ") },
+    el("b", {}, each.points), terms({ ...each, points: null }));
   const title = (number, value) => [badge(value.effective), ` ${data.names[number]}`];
   const verdicts = (at) => data.runs.map((run) => data.texts[run.effective[at]] ?? "-");
   const withPoints = (at) => [...verdicts(at), ...data.runs.flatMap((run) => [
@@ -309,30 +313,34 @@
   });
 
   // A link to a rule or case opens the rows around the rule or case. A row that is not built yet is moved to the front.
+  // The part of a link after "|" is the rule below which a case opens, by default the first that the case violates.
   const first = (shown, at) => shown.slice(0, STEP).includes(at) ? shown : [at, ...shown.filter((each) => each !== at)];
-  function made(name) {
+  function made(name, wanted) {
     const isSweep = name.startsWith("sweep:"), at = data.cases.indexOf(isSweep ? name.slice(6) : name);
     if (isSweep && data.sweeps.includes(at)) {
       showInFull(first(data.sweeps, at));
       return sweep(at);
     }
-    const rule = at >= 0 && rules.get(rulesOf(at)[0]);
-    if (!rule || isSweep) return null;
+    if (at < 0 || isSweep) return null;
+    const ids = rulesOf(at), violated = ids.find((id) => onRule(at, id).some((each) => BAD.includes(each)));
+    const rule = rules.get(ids.includes(wanted) ? wanted : violated ?? ids[0]);
+    if (!rule) return null;
     list(rule, first(rule.shown, at));
     open(rule.element);
     return row(at);
   }
   function follow() {
-    let name = "";
-    try { name = decodeURIComponent(location.hash.slice(1)); } catch { return; }
+    let name = "", wanted = "";
+    try { [name, wanted] = decodeURIComponent(location.hash.slice(1)).split("|"); } catch { return; }
     if (["data-path", "sweeps"].includes(name)) showInFull();
-    const target = name && (document.getElementById(name) ?? made(name));
+    const target = name && ((wanted ? made(name, wanted) : null) ?? document.getElementById(name) ?? made(name));
     if (!target) return;
     for (let each = target; each; each = each.parentElement) {
       each.classList.remove("hidden");
       if (each instanceof HTMLDetailsElement) open(each);
     }
-    target.scrollIntoView();
+    const deviation = wanted && $(`.formula[data-rules~="${CSS.escape(wanted)}"]`, target);
+    (deviation || target).scrollIntoView();
     const summary = $("summary", target);
     if (summary) summary.focus({ preventScroll: true });
   }
@@ -469,7 +477,7 @@
     return inside(details, () => sides.append(...inRuns(at, (run, number) => {
       const value = found(run, at);
       return el("section", {}, ...heading(number, value), el("p", {}, code(value.call ?? "")),
-        ...(value.deviations?.map((each) => el("div", { class: "formula" }, el("b", {}, each.points), terms({ ...each, points: null }))) ??
+        ...(value.deviations?.map(formula) ??
           [el("p", { class: "soft" }, "No point violates a rule.")]),
         ...(typeof value.map === "string" ? [el("p", { class: "soft" }, value.map)] : value.map ? drawn(value.map, data.cases[at]) : []));
     })));
