@@ -90,12 +90,16 @@ class Cell:
     apart: Sequence[bool]
 
     @property
-    def words(self) -> str:
-        verdicts = ", ".join(
+    def standings(self) -> list[str]:
+        """In each run, the verdict in words."""
+        return [
             "of a vendor's dialect, not judged" if apart else verdict or "not run"
             for verdict, apart in zip(self.verdicts, self.apart, strict=True)
-        )
-        return f"{self.rule.id or 'no rule'}: {verdicts}"
+        ]
+
+    @property
+    def words(self) -> str:
+        return f"{self.rule.id or 'no rule'}: {', '.join(self.standings)}"
 
 
 @dataclass(frozen=True)
@@ -232,7 +236,7 @@ class Page:
         number of rules whose verdicts differ."""
         if len(self.runs) > 1:
             return {"differ": sum(len({*cell.verdicts}) > 1 for cell in self.map[verb])}
-        verdicts = [cell.verdicts[0] or "not run" for cell in self.map[verb]]
+        verdicts = [cell.standings[0] for cell in self.map[verb]]
         ordered = sorted({*verdicts}, key=lambda verdict: (rank_of(verdict), verdict))
         return {verdict: verdicts.count(verdict) for verdict in ordered}
 

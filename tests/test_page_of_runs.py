@@ -5,6 +5,7 @@ import base64
 import json
 import re
 import zlib
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -141,6 +142,19 @@ def test_each_defect_of_one_or_several_runs_has_its_steps_once():
             opened = text.partition("</section>")[0]
             if "<pre>" not in opened:  # a random sequence is a row of a table
                 assert [opened.count(f"<dt>{step}</dt>") for step in ("call", "observed")] == [1, 1]
+
+
+def test_a_rule_of_a_dialect_that_is_not_judged_is_called_so_everywhere():
+    shown = html.Page([read(ROOT / "docs/runs/rxe.jsonl.xz")])
+    (run_read,) = shown.runs
+    assert run_read.verdicts.apart
+    counts = Counter[str]()
+    for verb in shown.map:
+        counts.update(shown.tally(verb))
+    assert counts["of a vendor's dialect, not judged"] == len(run_read.verdicts.apart)
+    unreachable = [*run_read.verdicts.labels.values()].count(Verdict.UNREACHABLE)
+    assert counts[Verdict.UNREACHABLE] < unreachable
+    assert html.render(shown.runs).count(">not judged<") == len(run_read.verdicts.apart)
 
 
 def test_an_earlier_fingerprint_joins_no_other_defect_of_another_driver():
