@@ -29,13 +29,16 @@ _ADDRESS = re.compile(r"\baddr=([^,)]*)")
 _KEY = re.compile(r"\b[rl]key=(\w+)\.[rl]key\b")
 _SIGNED = re.compile(r"([+-]) (\d+)( pages?)?")
 _TERM = re.compile(r"(\d+)( pages?)?")
+_CHANGED = "changed"  # the name of a lane
 _STRETCH = re.compile(r"(\d+) at ([+-]\d+)")
-GRANTED, ADDRESSED, RIGHT, WRONG = "granted", "addressed", "right", "wrong"
+GRANTED, ADDRESSED, WITHIN, WRONG = "granted", "addressed", "within", "wrong"
+UNCHANGED = "unchanged"  # the gaps between the blocks of a lane
 _MEANINGS: Mapping[str, str] = {
     GRANTED: "granted",
     ADDRESSED: "addressed by the request",
-    RIGHT: "in its place",
+    WITHIN: "inside the addressed range",
     WRONG: "must not move",
+    UNCHANGED: "not changed",
 }
 
 
@@ -71,6 +74,10 @@ class Sketch:
     def key(self) -> Mapping[str, str]:
         """What the colours mean, by kind of block."""
         kinds = {block.kind for lane in self.lanes for block in lane.blocks}
+        changed = self.lanes[-1]
+        covered = sum(block.width for block in changed.blocks)
+        if changed.name == _CHANGED and covered < WIDTH - 0.2:  # widths are rounded
+            kinds.add(UNCHANGED)
         return {kind: meaning for kind, meaning in _MEANINGS.items() if kind in kinds}
 
 
@@ -133,11 +140,11 @@ def _of_misplaced(fault: Fault, stretches: Sequence[tuple[int, int]]) -> Sketch:
     blocks = []
     for offset, size in stretches:
         inside = offset >= 0 and offset + size <= length
-        kind = RIGHT if inside else WRONG
+        kind = WITHIN if inside else WRONG
         text = f"{format_count(size, 'byte')} at {offset:+,}"
         blocks.append(_block(kind, offset - start, size, scale, text))
     addressed = _block(ADDRESSED, -start, length, scale, f"{format_count(length, 'byte')} at 0")
-    return Sketch((Lane(f"{fault.operation} addresses", [addressed]), Lane("changed", blocks)))
+    return Sketch((Lane(f"{fault.operation} addresses", [addressed]), Lane(_CHANGED, blocks)))
 
 
 def _block(kind: str, offset: int, size: int, scale: float, text: str) -> Block:

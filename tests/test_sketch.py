@@ -84,3 +84,17 @@ def test_a_position_is_drawn_where_it_is():
     )
     misplaced = replace(fault, kind=FaultKind.ELSEWHERE, seen=("1 at +5",))
     assert lanes_of(misplaced, [])[0].words == "1 byte at 0"
+
+
+def test_changed_bytes_in_the_range_are_not_called_right_and_gaps_have_a_key():
+    call = "traffic(rkey=mr.rkey, addr=buf, length=2048)"
+    for seen, kinds in (
+        (("1024 at +8",), {"addressed", "within", "unchanged"}),
+        (("2048 at +0",), {"addressed", "within"}),
+        (("8 at +2048",), {"addressed", "wrong", "unchanged"}),
+    ):
+        fault = Fault(FaultKind.OTHER_ARRIVED, call, operation="RDMA_READ", seen=seen)
+        drawn = sketch_of(fault)
+        assert drawn
+        assert {*drawn.key} == kinds
+        assert "place" not in " ".join(drawn.key.values())
