@@ -59,6 +59,8 @@ SIGNS: Mapping[str, str] = {
     ABSENT: "tried, and not seen",
     UNTRIED: "not tried: not offered by the device, or not run",
 }
+# The options of a run's target, each with its number of words.
+_OF_TARGET: Mapping[str, int] = {"--guest": 1, "--stack": 2, "--driver": 2}
 _PAIR = 2  # runs, of which one is often the earlier one
 
 
@@ -312,6 +314,18 @@ class Page:
             if any(shown.defect in open_here for shown in by_run):
                 return by_run[0].defect.fingerprint
         raise ValueError(f"the page shows no defect of the severity {severity}")
+
+    @staticmethod
+    def command_of(run: Digest) -> str:
+        """Returns the command of a run, with the target of its reproducing commands."""
+        words = list(run.header["argv"])
+        known = {word.partition("=")[0] for word in words}
+        of_case = next((record["repro"] for record in run.results if record["repro"]), "")
+        target = of_case.partition(" --only ")[0].split()
+        for at, word in enumerate(target):
+            if word not in known:
+                words += target[at : at + _OF_TARGET.get(word, 0)]
+        return " ".join(words)
 
     @cached_property
     def days(self) -> set[str]:

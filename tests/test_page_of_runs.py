@@ -157,6 +157,16 @@ def test_a_rule_of_a_dialect_that_is_not_judged_is_called_so_everywhere():
     assert html.render(shown.runs).count(">not judged<") == len(run_read.verdicts.apart)
 
 
+def test_the_command_of_a_run_names_its_target(tmp_path):
+    repro = "./rdma-cts run --guest --stack trixie --driver siw --only x"
+    for argv, command in (
+        (["run"], "run --guest --stack trixie --driver siw"),
+        (["run", "--stack=trixie", "--guest"], "run --stack=trixie --guest --driver siw"),
+    ):
+        shown = run(tmp_path, [result(SUITE.cases[0], repro=repro)], argv=argv)
+        assert f"<code>rdma-cts {command}</code>" in html.render([shown])
+
+
 def test_an_earlier_fingerprint_joins_no_other_defect_of_another_driver():
     page = html.Page([read(ROOT / f"docs/runs/{name}.jsonl.xz") for name in ("rxe", "siw")])
     shown = {
