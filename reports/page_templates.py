@@ -113,6 +113,7 @@ def environment() -> Environment:
         "slug": slug,
         "told": _told,
         "asked": evidence.asked,
+        "preconditions": evidence.preconditions,
         "died": evidence.died,
         "without_packets": without_packets,
         "kinds_of": kinds_of,

@@ -167,6 +167,15 @@ def test_the_command_of_a_run_names_its_target(tmp_path):
         assert f"<code>rdma-cts {command}</code>" in html.render([shown])
 
 
+def test_an_opened_remote_defect_says_what_a_peer_needs():
+    run_read = read(ROOT / "docs/runs/rxe.jsonl.xz")
+    _, *defects = html.render([run_read]).split('<details class="defect ')
+    needed = ["Needed: the peer " in text.partition("</section>")[0] for text in defects]
+    remote = [text.startswith("remote-") for text in defects]
+    assert any(remote)
+    assert needed == remote
+
+
 def test_an_earlier_fingerprint_joins_no_other_defect_of_another_driver():
     page = html.Page([read(ROOT / f"docs/runs/{name}.jsonl.xz") for name in ("rxe", "siw")])
     shown = {
