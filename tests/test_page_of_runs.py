@@ -500,6 +500,14 @@ def test_the_first_cases_of_a_defect_open_below_its_rule_at_the_deviation(browse
         browser.wait(lambda target=target: 0 <= browser.js(TOP, target) < 1000)
         badges = browser.all(f"#{rule} details.case[open] > summary .v")
         assert "PASS" not in [badge.text for badge in badges]
+    name = "bind_mw/completions/completion-events"
+    browser.execute_script("location.hash = arguments[0]", name)
+    row = browser.wait(lambda: focused(browser) == name and browser.by_id(name))
+    assert (
+        "clause 3: if right=REMOTE_READ then refused otherwise unreachable rule BIND-23\nclause 4"
+        in row.text
+    )
+    assert [link.text for link in row.find_elements(By.CSS_SELECTOR, "dd a.id")] == ["deviations"]
     browser.execute_script("location.hash = 'access/model/slice'")
     browser.wait(lambda: focused(browser) == "access/model/slice")
     assert browser.js("document.activeElement.querySelector('.v').textContent") != "PASS"

@@ -61,7 +61,11 @@
   }
 
   // The functions that show the details of a result or of deviating points, in the order of the details.
-  const pairs = (found) => found.flatMap(([name, text]) => [el("i", {}, name), ` ${text} `]);
+  const clauseOf = (name = "") => /^clause \d+: /.exec(name)?.[0] ?? "";
+  const pairs = (found) => found.flatMap(([name, text], at) => {  // each clause of a sweep begins a line
+    const clause = clauseOf(name), goesOn = clause && clause === clauseOf(found[at - 1]?.[0]);
+    return [...clause && at && !goesOn ? [el("br")] : [], el("i", {}, goesOn ? name.slice(clause.length) : name), ` ${text} `];
+  });
   const fields = (value) => typeof value === "string" ? code(value) : el("code", {},
     ...(value.own.length ? pairs(value.own) : [soft("nothing")]),
     ...(value.exchange ? [el("ol", { class: "sent" }, ...value.exchange.map((line) => el("li", {}, line)))] : []),
