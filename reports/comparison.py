@@ -290,9 +290,15 @@ class Comparison:
     @cached_property
     def changed_defects(self) -> Sequence[tuple[Defect, str]]:
         """The defects of both runs that show in the new run what they did not show in the old run, each with the news
-        in words."""
+        in words, and with the new defects of the same cases."""
         pairs = ((defect, self.earlier.news(defect)) for defect in self.defects[IN_BOTH])
-        return [(defect, news) for defect, news in pairs if news]
+        return [(defect, news + self._beside(defect)) for defect, news in pairs if news]
+
+    def _beside(self, defect: Defect) -> str:
+        for other in self.new_defects:
+            if shared := [case for case in other.cases if case in defect.cases]:
+                return f" ({shared[0]} also shows {other.fingerprint}, perhaps of one cause)"
+        return ""
 
     @cached_property
     def earlier(self) -> Earlier:

@@ -152,6 +152,17 @@ def test_a_case_that_failed_before_is_bisected_by_a_point_that_passed(other, pas
     assert here.bisection(defect) == expected * passed
 
 
+def test_more_points_of_a_known_defect_name_the_new_defect_of_the_same_case():
+    new = deviation(OF_ODP, fault=Fault(FaultKind.MOVED, verb="traffic").as_data())
+    here = comparison(swept(deviation(READ)), swept(deviation(READ, 2), new))
+    ((_, news),) = here.changed_defects
+    (defect,) = here.new_defects
+    shown = f"{CASE.id} also shows {defect.fingerprint}, perhaps of one cause"
+    assert news == f"at 1 more point of the same cases ({shown})"
+    alone = comparison(swept(deviation(READ)), swept(deviation(READ, 2)))
+    assert [news for _, news in alone.changed_defects] == ["at 1 more point of the same cases"]
+
+
 def test_a_case_of_which_not_all_points_were_judged_has_no_point_to_bisect():
     for more in ({"unsupported": 4}, {"deviations_left_out": 1}):
         here = comparison(swept(deviation(READ), **more), swept(OURS))
