@@ -80,6 +80,14 @@ def test_a_device_of_each_driver_is_healthy(persona):
     assert found.verdicts[Verdict.PASS] > 0
 
 
+def test_the_other_criteria_select_among_the_cases_and_points():
+    suite = load_suite()
+    for case in Selection(tier=HEALTH, rules=["REG-22"]).apply(suite):
+        assert "REG-22" in case.rules
+    for case in Selection(tier=HEALTH, verbs=["dereg_mr"]).apply(suite):
+        assert case.verb == "ibv_dereg_mr"
+
+
 @pytest.mark.parametrize("rule", ESSENTIAL)
 def test_a_device_that_violates_an_essential_rule_is_not_healthy(rule):
     of_rule = [violation for violation in VIOLATIONS if violation.rule == rule]

@@ -371,6 +371,7 @@ class Selection:
             chosen = list(suite.cases)
         if len(chosen) < len(set(names)):
             _check("case", names, [case.id for case in suite.cases])
+        chosen += [case for case in points if case is not None]
         if verbs_named:
             chosen = [case for case in chosen if case.verb in verbs_named]
         if rules:
@@ -395,7 +396,6 @@ class Selection:
                     f"no case of tier {self.tier} matches the selection",
                     hint=f"--tier {tier} has some",
                 )
-        chosen += [case for case in points if case is not None]
         if not chosen:
             raise UserError("no case matches the selection", hint=f"see {PROGRAM} list")
         return chosen
