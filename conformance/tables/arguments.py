@@ -80,6 +80,7 @@ def read_arguments(reader: Reader, call: str, what: str, node: Node, names: Name
     """Reads the arguments of a call, and adds the defaults of omitted arguments."""
     fields = reader.mapping(node, what, CALLS[call])
     arguments: dict[str, Argument] = {}
+    told = set[str]()
     if not isinstance(node.value, dict):
         return arguments
     for key, parameter in CALLS[call].items():
@@ -87,10 +88,25 @@ def read_arguments(reader: Reader, call: str, what: str, node: Node, names: Name
         if node_here is None and parameter.default is None:
             reader.note(node.location, f"{call} lacks the argument {key!r}")
             continue
+        if node_here is None and (name := _undeclared(parameter, names)):
+            if name not in told:
+                place = f"`given: {_DECLARED[name]}:`"
+                text = f"{key} defaults to {parameter.default}, and {place} does not declare {name}"
+                reader.note(node.location, text)
+            told.add(name)
+            continue
         argument = _argument(reader, parameter, key, node_here or _default(parameter, node), names)
         if argument is not None:
             arguments[key] = argument
     return arguments
+
+
+def _undeclared(parameter: ArgumentSpec, names: Names) -> str:
+    """Returns the memory that the default of an omitted argument needs, if the table does not declare it."""
+    name = str(parameter.default).partition(".")[0]
+    if name in _DECLARED and name not in names:
+        return name
+    return ""
 
 
 def read_argument(reader: Reader, call: str, key: str, node: Node, names: Names) -> Argument | None:
@@ -104,6 +120,8 @@ def _default(parameter: ArgumentSpec, owner: Node) -> Node:
     return Node(parameter.default, owner.location)
 
 
+# the part of `given` that declares the memory of a default
+_DECLARED = {"buf": "memory", "dmabuf": "dmabufs"}
 # The descriptors of a dma-buf other than those of the row's buffers.
 _DESCRIPTORS = (*vocabulary.BAD_FDS, vocabulary.EXPORTED)
 
