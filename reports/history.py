@@ -78,8 +78,9 @@ class Outcome:
     """The outcome of a cell in a night, as in cell.json. `against` is the last good night, with which the cell was
     compared. `selection` has the options that select the cases of the cell. `reason` is the reason why the cell has no
     results. `kinds` has for each defect that only this run has, by fingerprint, the kind of its change, as `compare` names
-    it. `undecided` has in the same way the word for each defect of an earlier night that this run has not decided. A text
-    that does not apply is empty."""
+    it. `undecided` has in the same way the word for each defect of an earlier night that this run has not decided.
+    `untried` has the cases of the last good night that this complete run has not tried. A text that does not apply is
+    empty."""
 
     outcome: str
     against: str = ""
@@ -87,6 +88,7 @@ class Outcome:
     selection: tuple[str, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
     undecided: Mapping[str, str] = field(default_factory=dict)
+    untried: tuple[str, ...] = ()
 
     def encoded(self) -> bytes:
         return (json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n").encode("ascii")
@@ -105,9 +107,10 @@ class Outcome:
         for key, text in texts.items():
             if not isinstance(text, str):
                 raise ValueError(f"its {key} is {_shown(text)}, not a text")
-        selection = data.get("selection", [])
-        if not isinstance(selection, list) or not all(isinstance(word, str) for word in selection):
-            raise ValueError(f"its selection is {_shown(selection)}, not a list of texts")
+        lists = {key: data.get(key, []) for key in ("selection", "untried")}
+        for key, words in lists.items():
+            if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+                raise ValueError(f"its {key} is {_shown(words)}, not a list of texts")
         of_defects = []
         for key in ("kinds", "undecided"):
             try:
@@ -117,7 +120,9 @@ class Outcome:
         against, reason = map(one_line, texts.values())
         if against and not is_night(against):
             raise ValueError(f"its against is {_shown(against)}, not a night")
-        return Outcome(data["outcome"], against, reason, tuple(selection), *of_defects)
+        kinds, undecided = of_defects
+        selection, untried = tuple(lists["selection"]), tuple(map(one_line, lists["untried"]))
+        return Outcome(data["outcome"], against, reason, selection, kinds, undecided, untried)
 
     def kind_of(self, fingerprints: Iterable[str]) -> str:
         """Returns the kind of the change of the defect with one of these fingerprints; empty if it is not recorded."""

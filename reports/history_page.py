@@ -322,6 +322,9 @@ class HistoryPage:
             return f"Nothing changed in this night, which has no results{yet} of {names}."
         if all(cell.outcome.outcome == BASELINE for cell in cells):
             return "This night has nothing to compare with yet."
+        if untried := sum(len(cell.outcome.untried) for cell in cells):
+            number = format_count(untried, "case")
+            return f"No verdict changed in this night, but {number} of the last good night {'was' if untried == 1 else 'were'} not tried."
         return "Nothing changed in this night."
 
     @property

@@ -82,6 +82,8 @@ class Morning:
         outcome = replace(self.cell.outcome, kinds=self._kinds, undecided=self._undecided)
         if self.run is None:
             return replace(outcome, outcome=NOT_RUN)
+        if self.good is not None and self.cell.facts and self.cell.facts.complete:
+            outcome = replace(outcome, untried=tuple(self.good.untried_now))
         if self.good is not None and self.good.failing:
             failed = REGRESSED if self.good.failing in (REGRESSED, UNKNOWN) else NEWLY_WRONG
             return replace(outcome, outcome=failed)
@@ -154,6 +156,7 @@ class Morning:
             for kind in _WITHOUT_DEFECT:
                 yield from self._changes(kind, self.good.of(kind))
             yield from self._untried(self.good.untried_now)
+        yield from self._newly_undecided()
         if outcome.outcome in (NOT_RUN, NOT_DECIDED):
             yield from self.still_wrong()
         if self.good is not None and self.good.changes:
@@ -219,6 +222,14 @@ class Morning:
             ]
             if states and states[-1]:
                 yield _line(NEWLY_WAIVED, self._seen(self._has_defect(defect)), _described(defect))
+
+    def _newly_undecided(self) -> Iterator[str]:
+        """Yields a line for each defect of the previous night with results that this run has not decided."""
+        earlier = self.history.ran(self.cell.name, self.cell.night)
+        facts = earlier[-1].facts if earlier else None
+        for defect in (*facts.defects, *facts.waived) if facts else ():
+            if word := self._undecided.get(defect.fingerprint):
+                yield _line(word, self._seen(self._has_defect(defect)), _described(defect))
 
     def _better(self, latest: Comparison) -> Iterator[str]:
         gone, old = latest.defects[GONE], latest.old.violations.defects

@@ -116,7 +116,8 @@ def test_a_defect_whose_cases_were_not_tried_is_not_fixed(nights):
     nights.night(0, forky=run_of({6: "FAIL"}))
     ((_, track),) = HistoryPage(nights.history).defects
     for _ in range(2):
-        nights.night(0, forky=run_of({}, count=5))
+        said = nights.night(0, forky=run_of({}, count=5))
+        assert ("    not tried, first seen 20" in said) == (len(nights.history.nights) == 2)
         ((_, track),) = HistoryPage(nights.history).defects
         assert track.now == "not tried"
         assert track.is_bad
@@ -124,6 +125,11 @@ def test_a_defect_whose_cases_were_not_tried_is_not_fixed(nights):
     said = nights.night(0, forky=run_of({}, count=4))
     assert f"1 case of that night not tried\n    not tried: {SUITE.cases[4].id}\n" in said
     assert headings(nights) == {}
+    page = page_of(nights.history)
+    assert (
+        "No verdict changed in this night, but 1 case of the last good night was not tried." in page
+    )
+    assert f"<br>not tried: {SUITE.cases[4].id}" in page
     nights.night(0, forky=run_of({6: "UNSUPPORTED"}))
     assert headings(nights) == {"not decided": [track.id]}
     nights.night(0, forky=run_of({}))
