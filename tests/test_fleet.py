@@ -115,6 +115,18 @@ def test_exactly_the_real_differences_are_found(tmp_path, cli):
     )
     page = (tmp_path / "out" / "fleet.html").read_text()
     assert page.count('<tr id="n') == 100
+    first = page.partition("<h3>")[0]
+    assert [first.count(f">n{number}</a>") for number in changes] == [1] * len(changes)
+
+
+def test_a_node_with_many_differences_hides_no_other_node(tmp_path, cli):
+    def many(data: dict[str, Any]) -> None:
+        data["capabilities"] |= {f"max_{number}": "1" for number in range(30)}
+
+    told(1, nodes(tmp_path / "nodes", 5, {1: many, 3: DIFFERENCES["limit"][0]}), cli)
+    first = (tmp_path / "out" / "fleet.html").read_text().partition("<h3>")[0]
+    assert [first.count(f">n{number}</a>") for number in range(5)] == [0, 1, 0, 1, 0]
+    assert "and 29 more differences" in first
 
 
 def test_many_nodes_of_another_firmware_are_a_separate_group(tmp_path, cli):
