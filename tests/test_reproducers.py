@@ -196,6 +196,14 @@ def test_the_program_of_a_kernel_warning_mentions_the_kernels_log():
     assert "kernel's log" not in reproducer(case.id, SUITE, unknown_device()).text
 
 
+def test_a_precondition_of_a_row_is_told_by_its_meaning():
+    row = next(case for case in SUITE.cases if case.needs == ("rereg_absent",))
+    with pytest.raises(
+        Inexpressible, match="cannot check: the provider does not have ibv_rereg_mr"
+    ):
+        reproducer(row.id, SUITE, unknown_device())
+
+
 def test_a_point_is_expressed_and_a_sweep_is_not():
     sweep = next(
         case

@@ -5,7 +5,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from conformance.model.capability import BY_SYMBOL, ODP_OPERATIONS, PRECONDITIONS, on_demand
+from conformance.model.capability import (
+    BY_SYMBOL,
+    MEANING,
+    ODP_OPERATIONS,
+    PRECONDITIONS,
+    on_demand,
+)
 from conformance.model.case import Case, Step
 from conformance.model.kind import Kind
 from conformance.model.rules import Rule, not_quoted
@@ -115,7 +121,8 @@ def program_of(
         )
     unmet = [need for need in case.needs if need in PRECONDITIONS]
     if unmet:
-        raise Inexpressible(f"it needs {', '.join(unmet)}")
+        meanings = "; ".join(MEANING[need] for need in unmet)
+        raise Inexpressible(f"it has a precondition that a program cannot check: {meanings}")
     if not is_wire(case):
         case = without_idle(case)
     writer = Writer(case, width)
@@ -177,7 +184,8 @@ def _needs(writer: Writer) -> None:
         needs = [need for need in needs if need != "odp"]
     for need in needs:
         if need not in _DECLARED:
-            raise Inexpressible(f"it needs {need}")
+            what = f"a capability that a program cannot check: {MEANING[need]}"
+            raise Inexpressible(f"it needs {what}")
     if not needs:
         return
     texts = [_DECLARED[need] for need in needs]
