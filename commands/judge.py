@@ -23,6 +23,7 @@ from conformance.results.files import new_or_nothing
 from conformance.results.folder import check_free
 from conformance.results.records import read_both, read_results
 from conformance.results.rejudge import WITHOUT_POINTS, Rejudged, rejudge
+from conformance.results.rule_conclusions import OFFERED
 from conformance.results.waiver_file import read_waivers
 from conformance.tables.profile import named_profile, read_profile
 from reports.comparison import Change, compare
@@ -149,6 +150,7 @@ def _summary(
     yield f"{format_count(len(unequal), 'result')} with unequal verdicts in equal cases"
     yield f"before: {old.summary.short_sentence}"
     yield f"now:    {new.summary.short_sentence}"
+    yield from _restricted(old, new, comparison.has_other_tables)
     if arguments.out:
         yield f"report: {arguments.out / REPORT} (results: {arguments.out})"
     if elsewhere := new.summary.waivers.get("elsewhere"):
@@ -160,6 +162,26 @@ def _summary(
         yield f"{not_founded(unfounded)} (exit status 1)"
     else:
         yield f"{new.summary.conclusion} (exit status {new.summary.status})"
+
+
+def _restricted(old: Digest, new: Digest, has_other_tables: bool) -> Iterator[str]:
+    """Yields a line about the rules that were verified and now pass only in part, though no verdict of a case changed."""
+    before, after = old.verdicts.concluded, new.verdicts.concluded
+    rules = [
+        rule
+        for rule, label in new.verdicts.labels.items()
+        if label == Verdict.PARTIAL and old.verdicts.labels.get(rule) in (Verdict.PASS, OFFERED)
+    ]
+    if not rules:
+        return
+    reasons = Counter[str]()
+    for rule in rules:
+        gained = after[rule].missing.keys() - before[rule].missing.keys()
+        reasons.update({after[rule].missing[name]["why"] for name in gained})
+    counts = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+    tables = "judged by other tables" if has_other_tables else "judged again"
+    verb = "passes" if len(rules) == 1 else "pass"
+    yield f"{format_count(len(rules), 'rule')} {verb} only in part now, {tables}: {counts}"
 
 
 def _counts(changes: Sequence[Change], verbose: bool) -> str:

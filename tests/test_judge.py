@@ -2,6 +2,7 @@
 have changed, the present rules decide."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from conformance.model.verdict import Verdict
 from conformance.results.records import read_written
 from conformance.results.rejudge import rejudge
 from conformance.sweeps.outcome import OUTSIDE, Points
-from conformance.tables.suite import Suite, load_suite
+from conformance.tables.suite import ROOT, Suite, load_suite
 from kinds import Folders
 from recorded_reference import record
 from reports.digest import read
@@ -246,3 +247,15 @@ def test_a_run_that_was_cut_short_during_its_confirmation_can_be_judged(tmp_path
     judged = read_written(tmp_path / "judged")
     assert judged.footer is None
     assert [confirmation["case"] for confirmation in judged.confirmations] == [violating]
+
+
+def test_rules_that_pass_only_in_part_by_other_tables_have_a_line_with_the_reason(cli):
+    said = cli(1, "judge", ROOT / "docs" / "runs" / "rxe.jsonl.xz").out
+    before, now = (
+        re.search(rf"{name}: .* (\d+) passed in part", said) for name in ("before", "now")
+    )
+    line = re.search(r"\n(\d+) rules pass only in part now, judged by other tables: \d+ ", said)
+    assert before
+    assert now
+    assert line
+    assert int(now[1]) - int(before[1]) == int(line[1])
