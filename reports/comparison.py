@@ -19,6 +19,7 @@ from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE, VERDICTS, VIOLAT
 from conformance.older_python import zip
 from conformance.results.conclusions import headline, verdict_on
 from conformance.results.points import points_path
+from conformance.results.rule_conclusions import NOT_RUN, RuleConclusion
 from conformance.sweeps.outcome import OUTSIDE, Points
 from reports.changed_defects import Earlier
 from reports.digest import Digest
@@ -355,6 +356,20 @@ class Comparison:
             if rule in before and before[rule] != after[rule] and rule not in self.rules
         ]
 
+    @cached_property
+    def rules_by_fewer_cases(self) -> Mapping[str, str]:
+        """Those of the other rules whose verdicts differ only because a run left out cases, each with this run: old or
+        new."""
+        runs = [("old", self.old, self.new), ("new", self.new, self.old)]
+        left_out = dict(zip(("new", "old"), self.untried, strict=True))
+        return {
+            rule: name
+            for name, run, other in runs
+            if left_out[name]
+            for rule in self.other_rules
+            if _has_fewer_cases(run.verdicts.concluded[rule], other.verdicts.concluded[rule])
+        }
+
     @property
     def to_waive(self) -> Sequence[Defect]:
         """The defects without whose waivers something is newly wrong: also known ones, of cases that are newly wrong."""
@@ -497,6 +512,13 @@ def _kind_where(judged: bool | None, before: ResultRecord, rules: Sequence[str])
         return REGRESSED
     verdicts = {before["rule_verdicts"].get(rule) for rule in rules}
     return NEWLY_JUDGED if verdicts == {Verdict.UNREACHABLE} else NEWLY_WRONG
+
+
+def _has_fewer_cases(here: RuleConclusion, other: RuleConclusion) -> bool:
+    """Whether one run misses only cases that it left out, beside what the other run, which passed too, also misses."""
+    passed = here.verdict == Verdict.PARTIAL and other.verdict in _KEPT
+    further = {part["why"] for name, part in here.missing.items() if name not in other.missing}
+    return passed and further == {NOT_RUN}
 
 
 def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:

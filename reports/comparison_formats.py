@@ -230,6 +230,8 @@ def _other_rules(comparison: Comparison, most: int | None) -> Iterator[str]:
     before, after = comparison.old.verdicts, comparison.new.verdicts
     yield ""
     yield f"other rules with another verdict: {len(listed)}"
+    fewer = {} if most is None else comparison.rules_by_fewer_cases
+    listed = [rule for rule in listed if rule not in fewer]
     for rule in listed[:most]:
         labels = before.labels[rule], after.labels[rule]
         if set(labels).isdisjoint(VIOLATIONS):
@@ -240,6 +242,9 @@ def _other_rules(comparison: Comparison, most: int | None) -> Iterator[str]:
             why = "by cases that only one of the runs tried"
         yield f"  {' -> '.join(labels)}  {rule}  {why}".rstrip()
     yield from _rest(len(listed[:most]), listed)
+    for run, number in Counter(fewer.values()).items():
+        rules = format_count(number, "rule")
+        yield f"  {rules} decided by fewer cases in the {run} run; --all lists them"
 
 
 def _rest(shown: int, listed: Sequence[object]) -> Iterator[str]:

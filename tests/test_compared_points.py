@@ -1,6 +1,7 @@
 """Comparisons of two runs point by point: of sweeps whose points have other outcomes, other names, or no file."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,10 @@ import pytest
 
 from conformance.model.record import ResultRecord
 from conformance.sweeps.outcome import Outcome
+from conformance.tables.suite import ROOT
 from patience import calls_of
 from reports.comparison import compare
+from reports.comparison_formats import text
 from reports.digest import read
 from samples import FLAGS, OUTCOMES, changed, sweep
 from test_comparison import SUITE, changes, run
@@ -140,3 +143,21 @@ def test_a_violation_at_points_that_are_no_longer_judged_is_neither_fixed_nor_go
     assert "fixed" not in {change.kind for change in comparison.changes}
     assert comparison.defects["gone"] == []
     assert len(comparison.defects["not decided"]) == 1
+
+
+def test_rules_that_a_run_of_one_verb_decides_by_fewer_cases_are_one_line():
+    whole = read(ROOT / "docs" / "runs" / "rxe.jsonl.xz")
+    results = tuple(line for line in whole.results if line["case"].startswith("reg_mr/"))
+    planned = [line["case"] for line in results]
+    head = changed(
+        whole.header, {"planned": planned, "left_out": len(whole.results) - len(planned)}
+    )
+    part = replace(whole, header=head, results=results, confirmations=())
+    for runs, name in (((part, whole), "old"), ((whole, part), "new")):
+        here = compare(*runs)
+        said = "\n".join(text(here, 20)).partition("other rules with another verdict")[2]
+        listed = said.partition("\n\n")[0]
+        number = len(here.rules_by_fewer_cases)
+        assert number
+        assert f"\n  {number} rules decided by fewer cases in the {name} run; --all" in listed
+        assert "decided by fewer" not in "\n".join(text(here, None))
