@@ -168,7 +168,7 @@ def test_a_disk_that_is_too_small_is_reported_before_anything_is_downloaded(tmp_
 @pytest.mark.slow
 def test_a_mirror_that_does_not_respond_is_a_failed_download(tmp_path):
     assert os.geteuid() == 0, "only root can build an image: run the project's tests as root"
-    with user_error("downloading Debian packages for the guest failed", status=3) as caught:
+    with user_error("the guest from http://127.0.0.1:9/debian failed", status=3) as caught:
         ensure_image(Recipe(mirror="http://127.0.0.1:9/debian"), tmp_path, print)
     assert "Could not connect" in Path(caught.value.log).read_text()
 
@@ -196,6 +196,14 @@ def test_why_the_bootstrap_failed_is_reported_in_one_line(tmp_path, line, messag
     error = build.explain(Recipe(), log)
     assert message in str(error)
     assert (error.status, error.log) == (3, str(log))
+
+
+def test_a_named_mirror_that_fails_is_told_without_its_credentials(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("E: Failed to fetch http://x/y.deb  404  Not Found")
+    error = build.explain(Recipe(mirror="http://me:secret@m.example/debian"), log)
+    assert "from http://m.example/debian failed; check" in str(error)
+    assert "set RDMA_CTS_MIRROR" not in str(error)
 
 
 def test_a_dynamically_linked_busybox_is_refused(tmp_path, monkeypatch):

@@ -46,7 +46,7 @@ def read_history(folder: Path | None) -> History:
         }
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{file} cannot be read: {error}",
+            f"{file} cannot be read: {getattr(error, 'strerror', None) or error}",
             hint="--before is the --out of an earlier trial",
         ) from error
 
