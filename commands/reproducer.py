@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from commands.cli.output import STANDARD_OUTPUT, has_other_content, refuse_recorded, write_out
+from commands.cli.output import (
+    STANDARD_OUTPUT,
+    has_other_content,
+    refuse_foreign,
+    refuse_recorded,
+    write_out,
+)
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.defects import Symptom
@@ -35,6 +42,8 @@ from reports.reproducers.program import Program, file_name
 from reports.reproducers.writer import Inexpressible
 
 _FILE = Path("repro.c")
+# how the files of this command begin
+_PROGRAM, _MAIL = re.compile(rb"/\* [A-Z]+-[0-9]{2}"), re.compile(rb"Subject: ")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -111,8 +120,9 @@ def execute(arguments: argparse.Namespace) -> int:
             f"{out} exists, and its content differs",
             hint=f"give --out FILE; --out {out} replaces it",
         )
+    refuse_recorded(out)
+    refuse_foreign(out, _MAIL if arguments.mail else _PROGRAM)
     if script:
-        refuse_recorded(out)
         _write_script(out, script)
     built = f"cc {shlex.quote(str(out))} -libverbs && {_started(out) if script else './a.out'}"
     what = f"show {name}" if symptoms else f"do what {name} does, without a recorded violation"

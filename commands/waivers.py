@@ -5,7 +5,7 @@ import re
 from datetime import date, datetime
 from pathlib import Path
 
-from commands.cli.output import STANDARD_OUTPUT, write_out
+from commands.cli.output import STANDARD_OUTPUT, refuse_foreign, write_out
 from commands.cli.run_arguments import add
 from conformance.errors import UserError
 from conformance.model.address import is_address
@@ -19,6 +19,7 @@ from conformance.results.waiver_file import (
 )
 from reports.digest import Digest, read
 
+_OWN = re.compile(rb"# Known defects, by their fingerprints|waivers:")
 _PLACEHOLDER = re.compile(r"\{[^}]*\}?|\}")
 
 
@@ -91,6 +92,7 @@ def execute(arguments: argparse.Namespace) -> int:
         arguments.defect,
         KernelRange(arguments.first, arguments.last),
     )
+    refuse_foreign(arguments.out, _OWN)
     write_out(arguments.out, text.encode(), f"waivers: {arguments.out}")
     return 0
 

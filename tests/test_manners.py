@@ -86,9 +86,23 @@ def test_a_file_that_is_replaced_is_named(command, tmp_path, cli):
     assert "replaces" not in said()
     content = out.read_bytes()
     assert "replaces" not in said()  # the content is the same
-    out.write_text("edited")
+    out.write_bytes(content + b"edited")
     assert said().endswith(" (replaces a file with a different content)\n")
     assert out.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"waivers --run OLD --owner me --issue https://bugs.example/1 --expires {SOON}",
+        "reproducer advise_mr/codes/region-of-another-pd@libibverbs",
+    ],
+)
+def test_a_file_of_the_user_is_not_replaced(command, tmp_path, cli):
+    (tmp_path / "README.md").write_text("# mine\n")
+    words = command.replace("OLD", str(OLD)).split()
+    assert "is not replaced" in cli(2, *words, "--out", tmp_path / "README.md").err
+    assert (tmp_path / "README.md").read_text() == "# mine\n"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from commands.cli.streams import show
-from conformance.errors import UserError
+from conformance.errors import UserError, reading
 from conformance.option import given_path
 from conformance.results import points, records
 from conformance.results.files import not_written, write_named
@@ -76,6 +76,20 @@ def _is_there(path: Path) -> bool:
         if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
             raise not_written(path, error) from error
     return os.path.lexists(path)
+
+
+def refuse_foreign(path: Path, own: re.Pattern[bytes]) -> None:
+    """Raises UserError (status 2) for a file with a content that does not begin as `own`, such as a source of the
+    user."""
+    if is_standard_output(path) or path.is_symlink() or not path.is_file():
+        return  # a link is refused when it is written
+    with reading(path):
+        content = path.read_bytes()
+    if content and not own.match(content):
+        raise UserError(
+            f"{path} is a file that this command has not written, and is not replaced",
+            hint="give another file to --out, or remove it",
+        )
 
 
 def write_out(path: Path, data: bytes, line: str, recorded_name: str = "") -> None:
