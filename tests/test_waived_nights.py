@@ -83,7 +83,7 @@ def test_a_defect_that_is_waived_is_neither_fixed_nor_intermittent(nights, tmp_p
     ((defect, track),) = HistoryPage(nights.history).defects
     site = tmp_path / "site"
     assert main(["report", "--history", str(nights.folder), "--site", str(site)]) == 0
-    baseline, _ = sorted((site / "nights").iterdir())
+    baseline, _ = sorted((site / "nights").iterdir(), key=lambda page: page.stem)
     assert "This night has nothing to compare with yet." in baseline.read_text()
     assert headings(nights) == {"newly waived": [track.id]}
     seen = f"first seen {format_night(nights.history.nights[0])}"
