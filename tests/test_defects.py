@@ -372,7 +372,13 @@ def test_the_shown_cases_of_a_defect_have_a_confirmed_one_and_the_worst():
     assert again.share(case) == "1 confirmed"
     shown = " ".join("\n".join(of_defect(defect, run, in_full=False)).split())
     assert f"{number} cases, {defect.points} calls: 3 confirmed, {number - 3} not" in shown
-    assert f"A case that was repeated: {defect.confirmed[0].name} confirmed: " in shown
+    beside = next(
+        defect
+        for defect in run.violations.defects
+        if defect.confirmed and not again.is_confirmed(defect.first)
+    )
+    text = " ".join("\n".join(of_defect(beside, run, in_full=False)).split())
+    assert f"A case that was repeated: {beside.confirmed[0].name} confirmed: " in text
     text = markdown.render([run])
     assert f"3 confirmed, {number - 3} not repeated; `{defect.confirmed[0].case}` confirmed" in text
     (page,) = [by for by in Page([run]).defects if by[0].defect is defect]
