@@ -4,6 +4,7 @@ only raw verdicts."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -141,11 +142,11 @@ class Comparison:
         now = [defect for defect in self.new.violations.defects if not defect.unconfirmed]
         tried = {record["case"] for record in self.old.results}
         unknown = [defect for defect in new if not self.earlier.has(defect)]
-        known = [defect for defect in unknown if not tried.isdisjoint(defect.cases)]
+        of_tried = [defect for defect in unknown if not tried.isdisjoint(defect.cases)]
         unseen = [defect for defect in old if not defect.is_among(now)]
         decided = [defect for defect in unseen if self._is_decided(defect)]
         by_kind: dict[str, list[Defect]] = {kind: [] for kind in NEW_KINDS}
-        for defect in known:
+        for defect in of_tried:
             by_kind[self._kind(defect)].append(defect)
         return {
             **by_kind,
@@ -213,8 +214,8 @@ class Comparison:
         passed = self.passed_before(defect) or [*filter(self._point_passed, defect.symptoms)]
         if not passed or _TREES.isdisjoint(passed[0].repro.split()):
             return ""
-        _, _, own = passed[0].repro.partition(" run ")
-        return f"git bisect run {PROGRAM} bisect-step --yes {own}"
+        _, _, options = passed[0].repro.partition(" run ")
+        return f"git bisect run {PROGRAM} bisect-step --yes {options}"
 
     def _point_passed(self, symptom: Symptom) -> bool:
         before = self._before.get(symptom.case)
@@ -274,19 +275,16 @@ class Comparison:
         targets = {waiver["for"]}
         for defect in self.defects_of(change):
             targets |= {f"defect {name}" for name in defect.fingerprints}
-        known = [
-            problem
-            for problem in now.get("problems", ())
-            if any(f": the waiver of {target} (" in problem for target in targets)
-        ]
+        of_target = re.compile(f": the waiver of (?:{'|'.join(map(re.escape, targets))}) \\(")
+        reasons = [*filter(of_target.search, now.get("problems", ()))]
         out_of_range = tuple(f"{target} (" for target in targets)
-        known += [
+        reasons += [
             f"the waiver of {name} does not cover this kernel"
             for name in now.get("out_of_range", ())
             if name.startswith(out_of_range)
         ]
         terms = f"the waiver of {waiver['for']} ({waiver['owner']}, {waiver['issue']})"
-        yield from known or [f"the new run does not apply {terms}"]
+        yield from reasons or [f"the new run does not apply {terms}"]
 
     @cached_property
     def changed_defects(self) -> Sequence[tuple[Defect, str]]:

@@ -85,10 +85,10 @@ def _to_waive(comparison: Comparison) -> Iterator[str]:
     defects = comparison.to_waive
     if not defects:
         return
-    known = len(defects) - len(comparison.new_defects)
+    not_new = len(defects) - len(comparison.new_defects)
     parts = ["all new defects"] if comparison.new_defects else []
-    if known:
-        parts.append(f"{format_count(known, 'known defect')} of newly wrong cases")
+    if not_new:
+        parts.append(f"{format_count(not_new, 'known defect')} of newly wrong cases")
     what = ", and ".join(parts)
     words = [word for defect in defects for word in ("--defect", defect.fingerprint)]
     terms = "--owner", "NAME", "--issue", "ADDRESS", "--expires", "DATE"

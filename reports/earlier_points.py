@@ -202,6 +202,6 @@ def _lacking_in(record: ResultRecord) -> Iterator[str]:
 
 def _pairs(parameters: Mapping[str, list[str]]) -> Iterator[tuple[tuple[str, str], ...]]:
     """Yields each pair of values of two parameters, in the order of PairsFacts."""
-    values = [[(name, label) for label in labels] for name, labels in parameters.items()]
-    for pair in itertools.combinations(values, 2):
-        yield from itertools.product(*pair)
+    for (name, labels), (other, others) in itertools.combinations(parameters.items(), 2):
+        for label, another in itertools.product(labels, others):
+            yield (name, label), (other, another)

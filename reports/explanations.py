@@ -233,11 +233,8 @@ def _of_point(case: Case, whole: Case | None, record: ResultRecord, run: Digest)
     else:
         verdict, lines = _at_point_of_sweep(case, record, run)
         name = case.id.partition(POINT)[2]
-    recorded = (
-        deviation
-        for deviation in record["deviations"]
-        if dict(part.split("=", 1) for part in name.split(",")) == deviation["smallest"]
-    )
+    labels = dict(part.split("=", 1) for part in name.split(","))
+    recorded = (deviation for deviation in record["deviations"] if labels == deviation["smallest"])
     deviation = None if verdict else next(recorded, None)
     if deviation:  # the results have the smallest point of each deviation
         verdict, lines = str(deviation.get("verdict", Verdict.FAIL)), _at_deviation(deviation)

@@ -161,8 +161,8 @@ class KnownDefect:
 
     def agrees(self, other: KnownDefect) -> bool:
         """Whether both have a common rule or layer."""
-        layers = (each.answered.partition(" (")[0] for each in (self, other))
-        return not {*self.rules}.isdisjoint(other.rules) or next(layers) == next(layers)
+        layer, others = (defect.answered.partition(" (")[0] for defect in (self, other))
+        return layer == others or not {*self.rules}.isdisjoint(other.rules)
 
     def names(self, called: Mapping[str, Sequence[KnownDefect]]) -> tuple[str, ...]:
         """Returns the fingerprints without those with which other defects are `called` that are not this one."""

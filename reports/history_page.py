@@ -424,7 +424,7 @@ class HistoryPage:
         latest: dict[str, KnownDefect] = {}
         for defect in defects:
             first = first_names[defect.fingerprint]
-            worst = min(latest.get(first, defect), defect, key=lambda known: known.rank)
+            worst = min(latest.get(first, defect), defect, key=lambda one: one.rank)
             names = tuple(
                 name for name in defect.fingerprints if first_names.get(name, first) == first
             )

@@ -319,11 +319,11 @@ class Page:
     def command_of(run: Digest) -> str:
         """Returns the command of a run, with the target of its reproducing commands."""
         words = list(run.header["argv"])
-        known = {word.partition("=")[0] for word in words}
+        options = {word.partition("=")[0] for word in words}
         of_case = next((record["repro"] for record in run.results if record["repro"]), "")
         target = of_case.partition(" --only ")[0].split()
         for at, word in enumerate(target):
-            if word not in known:
+            if word not in options:
                 words += target[at : at + _OF_TARGET.get(word, 0)]
         return " ".join(words)
 
@@ -451,10 +451,11 @@ class Page:
     def _tried(self) -> Sequence[frozenset[str]]:
         """For each run, the cases that could show a defect."""
         unable = (Verdict.MISSED, *NOT_TESTABLE)
-        return [
-            frozenset(record["case"] for record in run.results if record["verdict"] not in unable)
-            for run in self.runs
-        ]
+        tried = []
+        for run in self.runs:
+            able = (record for record in run.results if record["verdict"] not in unable)
+            tried.append(frozenset(record["case"] for record in able))
+        return tried
 
 
 def _numbers(by_run: Sequence[Shown]) -> set[int]:

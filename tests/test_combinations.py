@@ -454,10 +454,9 @@ def test_a_value_that_is_wrong_everywhere_is_named():
 def test_the_labels_of_parameters_with_few_values_are_apart_and_beside_the_cells():
     """Three parameters of two values had labels on top of each other among forty rows."""
     lengths = [6, 2, 2, 2, 30]
-    axes = {
-        f"parameter_{number}": [f"{number}-{value}" for value in range(length)]
-        for number, length in enumerate(lengths)
-    }
+    axes = {}
+    for number, length in enumerate(lengths):
+        axes[f"parameter_{number}"] = [f"{number}-{value}" for value in range(length)]
     number = sum(one * other for one, other in itertools.combinations(lengths, 2))
     picture = Picture("m", {"parameters": axes, "states": "r" * number})
     labels = sorted(picture.labels, key=lambda label: label.y)

@@ -326,11 +326,11 @@ def test_an_earlier_fingerprint_does_not_join_what_another_stack_has_under_it(tm
     for number, name in enumerate(("siw", "rxe")):
         cell = keep(tmp_path, number, name, Outcome(GOOD))
         (cell / "summary.json").write_text(str(summary.render([runs[name]])))
-    lanes = {
-        track.id: (defect.title, [lane.name for lane in track.lanes if lane.seen])
-        for defect, track in HistoryPage(read_history(tmp_path)).defects
-        if track.id in ("88a9e4949060", "8258bec575a4")
-    }
+    lanes = {}
+    for defect, track in HistoryPage(read_history(tmp_path)).defects:
+        if track.id in ("88a9e4949060", "8258bec575a4"):
+            names = [lane.name for lane in track.lanes if lane.seen]
+            lanes[track.id] = defect.title, names
     assert lanes == {
         "88a9e4949060": (
             "UVERBS_METHOD_REG_MR sets neither iova nor length of a region",

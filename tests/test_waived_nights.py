@@ -73,7 +73,10 @@ def headings(nights: Nights) -> dict[str, list[str]]:
     """Returns the ids of what changed in the latest night, by heading."""
     page = HistoryPage(nights.history)
     news = page.changed_in(page.nights[-1])
-    return {kind: [item.track.id for item in items if item.defect] for kind, items in news.items()}
+    ids = {}
+    for kind, items in news.items():
+        ids[kind] = [item.track.id for item in items if item.defect]
+    return ids
 
 
 def test_a_defect_that_is_waived_is_neither_fixed_nor_intermittent(nights, tmp_path):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -223,19 +224,18 @@ def test_a_case_that_passed_is_new_unless_its_waiver_names_it(
 ):
     """A row and a sweep of a defect that another case has in both runs."""
     run = recorded("forky")
+    several = (defect for defect in run.violations.defects if len(defect.cases) > 2)
     defect = next(
-        defect
-        for defect in run.violations.defects
-        if any(symptom.deviation for symptom in defect.symptoms[1:]) and len(defect.cases) > 2
+        defect for defect in several if [*filter(attrgetter("deviation"), defect.symptoms[1:])]
     )
     row = next(symptom.case for symptom in defect.symptoms[1:] if not symptom.deviation)
     sweep = next(symptom.case for symptom in defect.symptoms[1:] if symptom.deviation)
     passed = row, sweep
-    known = [case for case in defect.cases if case not in passed]
+    listed_cases = [case for case in defect.cases if case not in passed]
     items = tuple(
         replace(
             waiver,
-            cases=(*known, *passed[:listed]),
+            cases=(*listed_cases, *passed[:listed]),
             unsteady=passed[:unsteady],
         )
         if waiver.defect == defect.fingerprint

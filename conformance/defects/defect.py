@@ -76,9 +76,10 @@ class Defect:
         """Whether a defect of another run is this one: both have a common cause; or a fingerprint that one has, and that
         the other had in an earlier version, with a common rule or layer. Else today's cause with this fingerprint is not
         the one that had it earlier."""
-        own, others = ({cause.fingerprint for cause in each.causes} for each in (self, other))
+        here = {cause.fingerprint for cause in self.causes}
+        there = {cause.fingerprint for cause in other.causes}
         shared = {*self.fingerprints}.intersection(other.fingerprints)
-        if own & others or shared - own - others:
+        if here & there or shared - here - there:
             return True
         agree = self.answering.layer == other.answering.layer or {*self.rules} & {*other.rules}
         return bool(shared and agree)

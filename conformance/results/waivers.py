@@ -272,11 +272,11 @@ def covering(waivers: Sequence[DefectWaiver], record: ResultRecord) -> DefectWai
 def listing(waivers: Sequence[DefectWaiver], record: ResultRecord) -> str:
     """Returns UNLISTED if the case of a symptom is in no waiver that covers the symptom; else UNSTEADY, if it is
     unsteady in one of them; else LISTED."""
-    found = set()
+    of_symptoms = set()
     for symptom in symptoms(record):
         names = {waiver.listing(record["case"]) for waiver in waivers if waiver.covers(symptom)}
-        found.add(next(name for name in (UNSTEADY, LISTED, UNLISTED) if name in names))
-    return next(name for name in (UNLISTED, UNSTEADY, LISTED) if name in found)
+        of_symptoms.add(next(name for name in (UNSTEADY, LISTED, UNLISTED) if name in names))
+    return next(name for name in (UNLISTED, UNSTEADY, LISTED) if name in of_symptoms)
 
 
 @dataclass(frozen=True)
