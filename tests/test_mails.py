@@ -115,21 +115,21 @@ def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite():
 
 
 @pytest.mark.parametrize(
-    "digits, shown",
+    "name, digits, shown",
     [
         (
+            "siw",
             "34c7",
-            "dereg_mr/dead_keys/rkey-by-kind-by-operation"
-            "#kind=plain,twin=fewer,key=living,op=RDMA_READ,addr=pointer",
+            "reg_mr/unknown_bits/optional-bit-21+local-write+remote-write@reg_mr_ex",
         ),
-        ("85a6", ""),  # needs list_traffic
-        ("86c7", ""),  # points of a model
+        ("siw", "85a6", ""),  # needs list_traffic
+        ("rxe", "d44d", ""),  # points of a model
     ],
 )
 def test_every_defect_has_a_mail_and_a_program_if_one_of_its_cases_has_one(
-    digits, shown, tmp_path, cli
+    name, digits, shown, tmp_path, cli
 ):
-    run = ("--run", ROOT / "docs/runs/siw.jsonl.xz")
+    run = ("--run", ROOT / f"docs/runs/{name}.jsonl.xz")
     said = cli(0 if shown else 2, "reproducer", digits, *run, "--out", tmp_path / "shown.c")
     text = cli(0, "reproducer", digits, *run, "--mail").out
     if shown:
@@ -277,10 +277,10 @@ def test_the_notes_beside_a_mail_say_whom_to_add_what_to_attach_and_what_is_know
 
 
 def test_a_mail_about_a_point_of_a_model_has_the_meanings_of_its_values(cli):
-    run = ROOT / "docs/runs/siw.jsonl.xz"
-    text = spaced(cli(0, "reproducer", "86c7", "--run", run, "--mail").out)
-    assert " operation=SEND: " in text
-    assert " place=odd: in the middle, at an odd address " in text
+    run = ROOT / "docs/runs/rxe.jsonl.xz"
+    text = spaced(cli(0, "reproducer", "d44d4f85b168", "--run", run, "--mail").out)
+    assert " memory=huge: huge pages " in text
+    assert " operation=ATOMIC_WRITE: " in text
 
 
 def test_no_text_passes_a_rules_words_off_as_those_of_a_document(cli):
