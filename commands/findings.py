@@ -12,7 +12,7 @@ from conformance.results.files import make_directory, write_atomically, writing
 from conformance.tables.suite import Suite
 from fixtures.guest.changes import FOLDER as CHANGES
 from reports.causes import PLACES, load, places_in
-from reports.digest import read, refuse_same
+from reports.digest import read
 from reports.reproducers.findings import FOLDER, PAGE, Finding, Run, findings_of, page
 from reports.reproducers.mail import mail_of
 from reports.reproducers.of_runs import basis_of
@@ -55,7 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    refuse_same(arguments.runs)
     suite = suite_from(arguments)
     runs = [Run(read(path), basis_of(path)) for path in arguments.runs]
     findings = findings_of(runs, suite)

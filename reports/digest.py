@@ -6,9 +6,8 @@ their records and replaces control characters, and each renderer escapes for its
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +17,7 @@ from conformance.errors import UserError
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord
 from conformance.model.record_shape import RESULT, completed
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.results.records import FILE_NAME, Shown, read_results
+from conformance.results.records import Shown, read_results
 from conformance.tables.suite import Suite
 from reports.environment import Environment
 from reports.own_tables import suite_of_header, wrong_by_tables
@@ -136,13 +135,3 @@ def digest(recorded: Shown, directory: Path, name: str = "", is_own: bool = Fals
         suite,
         bool(good) and not suite,
     )
-
-
-def refuse_same(runs: Sequence[Path]) -> None:
-    """Raises UserError if a run is given twice, by whatever name."""
-    seen = dict[str, Path]()
-    for run in runs:
-        place = os.path.realpath(run / FILE_NAME if run.is_dir() else run)
-        if place in seen:
-            raise UserError(f"{seen[place]} and {run} are the same run", hint="give two runs")
-        seen[place] = run
