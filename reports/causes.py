@@ -118,12 +118,8 @@ def _by_fingerprint(pairs: Iterable[tuple[str, Sequence[Any]]]) -> Mapping[str, 
 
 def _cases_in(path: Path) -> dict[str, list[str]]:
     """Returns the cases of a file of waivers, by fingerprint; an empty mapping if the file does not exist."""
-    if not path.exists():
-        return {}
-    import yaml  # imported late: only the first process reads YAML
-
     cases: dict[str, list[str]] = {}
-    for waiver in yaml.safe_load(read_regular(path).decode())["waivers"]:
+    for waiver in _mapping_in(path).get("waivers", ()):
         for name in (waiver.get("defect", ""), *waiver.get("also", ())):
             cases.setdefault(name, []).extend(waiver.get("cases", ()))
     return cases
@@ -131,18 +127,24 @@ def _cases_in(path: Path) -> dict[str, list[str]]:
 
 def places_in(path: Path) -> dict[str, str]:
     """Returns the texts of the file, by fingerprint; an empty mapping if the file does not exist."""
+    places = _mapping_in(path)
+    if not all(isinstance(place, str) for item in places.items() for place in item):
+        raise UserError(f"{path}: expected a mapping from fingerprints to texts")
+    return places
+
+
+def _mapping_in(path: Path) -> dict[str, Any]:
+    """Returns the mapping in a file of YAML; an empty one if the file is empty or does not exist."""
     if not path.exists():
         return {}
     import yaml  # imported late: only the first process reads YAML
 
     try:
-        places = yaml.safe_load(read_regular(path).decode()) or {}
+        content = yaml.safe_load(read_regular(path).decode()) or {}
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]})") from error
-    if not isinstance(places, dict) or not all(
-        isinstance(place, str) for item in places.items() for place in item
-    ):
+    if not isinstance(content, dict):
         raise UserError(f"{path}: expected a mapping from fingerprints to texts")
-    return places
+    return content

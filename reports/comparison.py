@@ -77,8 +77,8 @@ _NOT_JUDGED = (NEWLY_WRONG, NEWLY_JUDGED)
 WORSE = (*FAILING, HIT)
 # The kinds of a defect that only the new run has.
 NEW_KINDS = (NEW, UNKNOWN, NEWLY_WRONG, NEWLY_JUDGED, HIT)
-# the verdicts of a case, or of a rule, without a violation
 _TREES = {"--linux", "--rdma-core"}  # the options with a repository, which can be bisected
+# the verdicts of a case, or of a rule, without a violation
 _KEPT = (Verdict.PASS, Verdict.PARTIAL)
 _DEATHS = (Verdict.CRASH, Verdict.HANG)
 _MOST_EXAMPLES = 3
