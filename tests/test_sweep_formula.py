@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from conformance import cache
 from conformance.model import predicate
-from conformance.model.record import PointsFile
+from conformance.model.record import Axes, PointsFile
 from conformance.model.space import Axis, Space
 from conformance.older_python import zip
+from conformance.results.conclusions import format_points
+from conformance.results.points import deviations
 from conformance.sweeps import formula
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
 from conformance.verbs import ENUMS
@@ -210,3 +212,23 @@ def test_points_are_read_as_they_were_written(marks):
 def test_points_that_do_not_fit_are_refused(change):
     with pytest.raises(ValueError, match=r"points that|padding|base64|character|data"):
         Points.of_data(cast(PointsFile, {**points(*"PFPF").as_data("a")} | change))
+
+
+@pytest.mark.parametrize(
+    "marks, text",
+    [
+        ("P-- -F- --P", "those with pd=own; pd=own and flags=domain always occur together"),
+        ("F-- -F- --P", "those with pd!=other; pd=other and flags=both always occur together"),
+        ("P-- -FF --P", "those with pd=own"),
+        ("P-- -F- -P-", "those with pd=own"),
+        ("P-P -F- P-P", "those with pd=own; pd=own and flags=domain always occur together"),
+        ("PPP FFF PPP", "those with pd=own"),
+    ],
+)
+def test_values_that_no_point_separates_from_those_of_the_formula_are_named(marks, text):
+    axes: Axes = {"pd": ["same", "own", "other"], "flags": ["none", "domain", "both"]}
+    outcomes = [Outcome(verdict, "", "", "REG-17") for verdict in ("PASS", "FAIL")]
+    numbers = {"P": 0, "F": 1, "-": OUTSIDE}
+    index = array("H", [numbers[mark] for mark in marks if mark != " "])
+    (deviation,) = deviations(Points(Space.of_data(axes), outcomes, index), "")
+    assert format_points(deviation).partition(": ")[2] == text

@@ -212,9 +212,11 @@ class SetUp(TypedDict):
 
 class Deviation(TypedDict):
     """Points of a sweep with the same deviation, or a random sequence with a deviation. `smallest` has the labels of
-    the simplest deviating point; `set_up`, `call` and `afterwards` belong to this point."""
+    the simplest deviating point; `set_up`, `call` and `afterwards` belong to this point. `together` has the values of
+    `when` and `clause` that always occur with values of another axis."""
 
     when: str
+    together: NotRequired[list[str]]
     clause: NotRequired[str]
     minimal: NotRequired[bool]
     verdict: NotRequired[Verdict]

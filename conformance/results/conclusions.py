@@ -52,7 +52,13 @@ BY_CHANCE = "by chance"
 
 
 def format_points(deviation: Deviation) -> str:
-    """Describes the deviating points of a sweep: `32 of 96 points where PREFETCH: those with !LOCAL_WRITE`."""
+    """Describes the deviating points of a sweep: `32 of 96 points where PREFETCH: those with !LOCAL_WRITE`. Names the
+    values that no point tells from those of the formula."""
+    together = "".join(f"; {pair} always occur together" for pair in deviation.get("together", ()))
+    return f"{_chosen_points(deviation)}{together}"
+
+
+def _chosen_points(deviation: Deviation) -> str:
     count, of = deviation.get("count") or 0, deviation.get("of") or 0
     where = ""
     if deviation.get("clause"):

@@ -70,6 +70,7 @@ def deviations(points: Points, repro: str, *, by_chance: bool = False) -> list[D
     """Returns the deviations, one for each outcome that deviates: the most frequent first, at most MOST_DEVIATIONS.
     `repro` is the command that runs only the sweep. If points deviate `by_chance`, a deviation has no formula."""
     from conformance.sweeps.formula import Effort, explain  # imported late: readers need none
+    from conformance.sweeps.inseparable import inseparable
 
     counts = points.counts()
     deviations: list[Deviation] = []
@@ -78,11 +79,13 @@ def deviations(points: Points, repro: str, *, by_chance: bool = False) -> list[D
         outcome = points.outcomes[number]
         explained = explain(points, number, effort, BY_CHANCE if by_chance else "")
         text = points.space.text(explained.smallest)
+        together = inseparable(points.space, points.inside, [outcome.clause, explained.when])
         deviations.append(
             {
                 "when": explained.when,
                 "clause": outcome.clause,
                 "minimal": explained.minimal,
+                **({"together": together} if together else {}),  # type: ignore[typeddict-item]
                 "verdict": Verdict(outcome.verdict),
                 "expected": outcome.expected,
                 "observed": outcome.observed,
