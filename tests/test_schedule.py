@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.older_python import zip
-from conformance.supervision.durations import Durations
+from conformance.supervision.durations import Durations, expected_durations
 from conformance.supervision.schedule import START_S, Schedule, needs_its_own_worker
 from conformance.tables.suite import Selection, load_suite
 from conformance.tables.tiers import of_tier, shipped_durations
@@ -112,6 +112,13 @@ def test_if_no_duration_is_known_guests_get_shares_by_the_recorded_run():
     recorded = shipped_durations()
     assert schedule.total([max(recorded, key=recorded.__getitem__)]) == max(recorded.values())
     assert schedule.total(first) < 2 * schedule.total(second) < 4 * schedule.total(first)
+
+
+def test_a_first_run_expects_a_case_with_its_own_guest_to_take_as_long_as_in_the_recorded_run():
+    shipped = shipped_durations()
+    alone = [case for case in load_suite().cases if case.hazardous and case.id in shipped]
+    assert alone
+    assert expected_durations(alone, {}) == {case.id: max(1.0, shipped[case.id]) for case in alone}
 
 
 def test_short_cases_are_one_batch():

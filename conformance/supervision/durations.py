@@ -12,16 +12,17 @@ from conformance.model.case import Case
 from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.files import write_atomically
-from conformance.supervision.schedule import START_S, expected_s, needs_its_own_worker
+from conformance.supervision.schedule import expected_s, needs_its_own_worker
 
 SCHEMA = "rdma-cts-durations/2"
+_RESUMED_S = 1.0  # a guest that is resumed from its template, with a short case
 
 
 def expected_durations(cases: Iterable[Case], past: Mapping[str, float]) -> dict[str, float]:
-    """Returns the expected duration of each case in seconds: the `past` duration, or an estimate. If the case needs
-    a separate worker, the time to start the worker is added."""
+    """Returns the expected duration of each case in seconds: the `past` duration, or an estimate. The estimate of a case
+    that needs a separate worker includes the start of a guest from its template."""
     return {
-        case.id: START_S + past.get(case.id, START_S)
+        case.id: max(_RESUMED_S, expected_s(case, past))
         if needs_its_own_worker(case, past)
         else expected_s(case, past)
         for case in cases
