@@ -2,16 +2,18 @@
 does not hide in an old fingerprint: another kind of fault, another code, or a larger extent."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from conformance.defects import AWAITED, Defect
+from conformance.defects import AWAITED, Defect, Symptom
 from conformance.errors import format_count
 from conformance.model.fault import Fault
+from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.conclusions import BY_CHANCE
 from reports.digest import Digest
+from reports.earlier_points import EarlierPoints
 from reports.races import tries_of
 
 _IN_FLIGHT = {"changed": "bytes written", "leaked": "bytes read"}  # what await_traffic returns
@@ -29,7 +31,19 @@ class Earlier:
     def news(self, defect: Defect) -> str:
         """Returns what a defect of both runs shows and did not show in the earlier run, in words."""
         same = [other for other in self.run.violations.defects if defect.is_same(other)]
-        return news_of(defect, same, self._passed)
+        return news_of(defect, same, self._passed, self._is_further)
+
+    def _is_further(self, symptom: Symptom) -> bool:
+        """Whether the earlier run did not find the smallest point of a symptom wrong, as far as its result tells."""
+        before = self._before.get(symptom.case)
+        if before is None or symptom.deviation is None:
+            return False
+        points = EarlierPoints(self.run, self.run, before, symptom.record)
+        return points.passed_at(symptom.deviation) or points.not_wrong_in_model(symptom.deviation)
+
+    @cached_property
+    def _before(self) -> dict[str, ResultRecord]:
+        return {record["case"]: record for record in self.run.results}
 
     @cached_property
     def _passed(self) -> frozenset[str]:
@@ -41,21 +55,43 @@ class Earlier:
         )
 
 
-def news_of(defect: Defect, earlier: Sequence[Defect], passed: frozenset[str]) -> str:
+def news_of(
+    defect: Defect,
+    earlier: Sequence[Defect],
+    passed: frozenset[str],
+    is_further: Callable[[Symptom], bool] = lambda symptom: False,
+) -> str:
     """Returns what is new about a defect, in words; empty if nothing is. `earlier` are the defects of the earlier run
-    that are this defect, and `passed` the cases that passed in the earlier run."""
+    that are this defect, and `passed` the cases that passed in the earlier run. `is_further` tells that the smallest
+    point of a symptom was not wrong in the earlier run."""
     faults = _faults(defect).difference(*map(_faults, earlier))
     news = sorted(faults)
-    if cases := passed.intersection(defect.cases):
-        news.append(f"in {format_count(len(cases), 'case')} that passed before")
+    if cases := [case for case in defect.cases if case in passed]:
+        news.append(f"in {format_count(len(cases), 'case')} that passed before{_such_as(cases)}")
     before = Counter[str]()
     for other in earlier:
         before += _points(other)
     further = _points(defect) - before
     more = sum(further[case] for case in before)
     if more:
-        news.append(f"at {format_count(more, 'more point')} of the same cases")
+        there = [
+            symptom
+            for symptom in defect.symptoms
+            if symptom.case in before and further[symptom.case]
+        ]
+        names = [symptom.name for symptom in there if is_further(symptom)]
+        first, *others = dict.fromkeys(symptom.case for symptom in there)
+        where = f"of {first}"
+        if others:
+            where += f" and {format_count(len(others), 'more case')}"
+        if names:
+            where = f"of the same cases, such as {names[0]}"
+        news.append(f"at {format_count(more, 'more point')} {where}")
     return ", ".join(news)
+
+
+def _such_as(cases: Sequence[str]) -> str:
+    return f" ({cases[0]})" if len(cases) == 1 else f", such as {cases[0]}"
 
 
 def _faults(defect: Defect) -> set[str]:

@@ -97,6 +97,10 @@ class EarlierPoints:
         except (ValueError, LookupError):  # another version of the tables
             return False
 
+    def not_wrong_in_model(self, deviation: Deviation) -> bool:
+        """Whether the smallest point of a deviation has a pair of values whose points were all right or not judged."""
+        return any(state in "rn" for state in self._states_at(deviation))
+
     def _is_of_unjudged_rule(self, deviation: Deviation) -> bool:
         """Whether no point of a rule was judged. A PASS at points with an open expectation is no verdict on their rule."""
         verdicts = self.before["rule_verdicts"]
@@ -108,13 +112,16 @@ class EarlierPoints:
         """A pair of values that no judged point has is in no judged point."""
         if deviation.get("count") != 1:
             return None
+        return False if "n" in self._states_at(deviation) else None
+
+    def _states_at(self, deviation: Deviation) -> Iterator[str]:
+        """Yields what the earlier run shows about each pair of values of the smallest point."""
         parameters, states = self.before["pairs"]["parameters"], self.before["pairs"]["states"]
         firsts = {name: labels[0] for name, labels in parameters.items()}
         smallest = {**firsts, **deviation["smallest"]}.items()
         for pair, state in zip(_pairs(parameters), states, strict=True):
-            if state == "n" and smallest >= {*pair}:
-                return False
-        return None
+            if smallest >= {*pair}:
+                yield state
 
     def _judged_of_sweep(self, deviation: Deviation) -> bool | None:
         counts = self.before["points"]

@@ -52,7 +52,8 @@ def test_a_case_that_passed_before_is_a_larger_extent():
     case = now.cases[-1]
     fewer = [record for record in records() if record["case"] != case]
     assert (
-        news_of(now, [defect(fewer, ADVICE)], frozenset({case})) == "in 1 case that passed before"
+        news_of(now, [defect(fewer, ADVICE)], frozenset({case}))
+        == f"in 1 case that passed before ({case})"
     )
     assert news_of(now, [defect(fewer, ADVICE)], frozenset()) == "", "the case was not tried"
 
@@ -69,5 +70,8 @@ def test_more_points_of_a_sweep_are_a_larger_extent():
             if deviation["count"] > 1:
                 deviation["count"] -= 1
     before = defect(fewer, swept.fingerprint)
-    assert "of the same cases" in news_of(swept, [before], frozenset())
+    shown = next(symptom for symptom in swept.symptoms if symptom.points > 1)
+    assert f" of {shown.case} and" in news_of(swept, [before], frozenset())
+    news = news_of(swept, [before], frozenset(), lambda symptom: symptom is shown)
+    assert news.endswith(f"of the same cases, such as {shown.name}")
     assert news_of(before, [swept], frozenset()) == ""

@@ -158,9 +158,26 @@ def test_more_points_of_a_known_defect_name_the_new_defect_of_the_same_case():
     ((_, news),) = here.changed_defects
     (defect,) = here.new_defects
     shown = f"{CASE.id} also shows {defect.fingerprint}, perhaps of one cause"
-    assert news == f"at 1 more point of the same cases ({shown})"
+    assert news == f"at 1 more point of {CASE.id} ({shown})"
     alone = comparison(swept(deviation(READ)), swept(deviation(READ, 2)))
-    assert [news for _, news in alone.changed_defects] == ["at 1 more point of the same cases"]
+    assert [news for _, news in alone.changed_defects] == [f"at 1 more point of {CASE.id}"]
+
+
+def test_more_points_of_a_known_defect_have_an_example_that_was_not_wrong():
+    here = comparison(swept(deviation(READ)), swept(deviation(OF_ODP, 2)))
+    ((_, news),) = here.changed_defects
+    assert news == f"at 1 more point of the same cases, such as {CASE.id}#{OF_ODP}"
+
+
+@pytest.mark.parametrize("states, known", [("rsww", True), ("sswn", False), ("nsww", True)])
+def test_a_further_point_of_a_model_is_known_by_a_pair_that_was_not_wrong(states, known):
+    pairs = {"parameters": {"region": ["plain", "ex"], "size": ["byte", "page"]}, "states": states}
+    model: dict[str, Any] = {"space": {}, "points": {}, "expected": {}, "pairs": pairs}
+    here = comparison(
+        swept(deviation("size=byte"), **model), swept(deviation("size=byte", 2), **model)
+    )
+    ((_, news),) = here.changed_defects
+    assert (", such as" in news) is known
 
 
 def test_a_case_of_which_not_all_points_were_judged_has_no_point_to_bisect():
