@@ -13,7 +13,7 @@ from math import prod
 
 from conformance.defects import Defect, Symptom, cause_of, symptoms_of
 from conformance.defects.symptom import violated_rules
-from conformance.errors import PROGRAM, format_count
+from conformance.errors import format_count
 from conformance.model.fault import FaultKind
 from conformance.model.record import LISTED, UNLISTED, UNSTEADY, Deviation, ResultRecord
 from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
@@ -22,6 +22,7 @@ from conformance.results.conclusions import headline, verdict_on
 from conformance.results.points import points_path
 from conformance.results.rule_conclusions import NOT_RUN, RuleConclusion
 from conformance.sweeps.outcome import OUTSIDE, Points
+from reports import bisection
 from reports.changed_defects import Earlier
 from reports.digest import Digest
 from reports.earlier_points import EarlierPoints, counts_of, unjudged
@@ -77,7 +78,6 @@ _NOT_JUDGED = (NEWLY_WRONG, NEWLY_JUDGED)
 WORSE = (*FAILING, HIT)
 # The kinds of a defect that only the new run has.
 NEW_KINDS = (NEW, UNKNOWN, NEWLY_WRONG, NEWLY_JUDGED, HIT)
-_TREES = {"--linux", "--rdma-core"}  # the options with a repository, which can be bisected
 # the verdicts of a case, or of a rule, without a violation
 _KEPT = (Verdict.PASS, Verdict.PARTIAL)
 _DEATHS = (Verdict.CRASH, Verdict.HANG)
@@ -212,10 +212,9 @@ class Comparison:
         """Returns the command of git that finds the commit of a defect, by a case or a point of a sweep that passed in the
         old run; empty without one, or if the new run is not of a source tree."""
         passed = self.passed_before(defect) or [*filter(self._point_passed, defect.symptoms)]
-        if not passed or _TREES.isdisjoint(passed[0].repro.split()):
-            return ""
-        _, _, options = passed[0].repro.partition(" run ")
-        return f"git bisect run {PROGRAM} bisect-step --yes {options}"
+        if passed and bisection.is_of_tree(passed[0]):
+            return bisection.command_at(passed[0])
+        return ""
 
     def _point_passed(self, symptom: Symptom) -> bool:
         before = self._before.get(symptom.case)

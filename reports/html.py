@@ -30,7 +30,7 @@ from conformance.model.verdict import (
 )
 from conformance.older_python import zip
 from conformance.results.conclusions import verdict_on
-from reports import evidence
+from reports import bisection, evidence
 from reports.digest import Digest
 from reports.page_data import PageData, first_of
 from reports.page_templates import TEMPLATES, environment
@@ -340,6 +340,14 @@ class Page:
     def since_when(self, shown: Shown) -> str:
         """Returns since when the history of a run has a defect; empty if it is not known."""
         return self.since[shown.number].get(shown.defect.fingerprint, "") if self.since else ""
+
+    def bisection(self, shown: Shown) -> str:
+        """Returns the command that finds the commit of a defect, by a case that passed in the earlier run, if there is
+        one; empty if the run is of no guest, or of a stack with changes."""
+        found = self.news.comparison.bisection(shown.defect) if self.news else ""
+        if found or self.runs[shown.number].environment.changed_stack:
+            return found
+        return bisection.command_of(shown.defect)
 
     def rules_of(self, by_run: Sequence[Shown]) -> list[RuleFacts]:
         """Returns the rules that a defect violates. The rules of its first symptom come first."""

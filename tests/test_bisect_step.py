@@ -15,6 +15,8 @@ from conformance.model.verdict import Verdict
 from conformance.tables.suite import ROOT
 from kinds import rows
 from launched import git
+from reports import html
+from reports.digest import read
 from samples import header, laid, numbered, result, written_records
 
 CASE = "reg_mr/access_flags/local-write-alone"
@@ -73,3 +75,32 @@ def test_only_a_commit_that_conforms_is_good_and_only_a_commit_that_violates_a_r
     verdicts, status
 ):
     assert status_of([Verdict(verdict) for verdict in verdicts.split()]) == int(status)
+
+
+def given(tmp_path: Path, repro: str) -> str:
+    """Returns the page of a run with a violation that the command `repro` shows again."""
+    record = {
+        **result(numbered(1).cases[0], "FAIL"),
+        "case": CASE,
+        "repro": f"{repro} --only {CASE}",
+    }
+    written_records([header(planned=[CASE]), record], tmp_path)
+    return html.render([read(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    "target, tried",
+    [
+        ("--guest", "--guest --linux TREE"),
+        ("--guest --stack trixie", "--guest --stack trixie --linux TREE"),
+        ("--guest --rdma-core mine", "--guest --rdma-core mine"),
+        ("--device mlx5_0", ""),
+    ],
+)
+def test_the_page_of_a_run_has_the_command_that_finds_the_commit_of_a_defect(
+    tmp_path, target, tried
+):
+    page = given(tmp_path, f"./rdma-cts run {target}")
+    step = f"git bisect run ./rdma-cts bisect-step --yes {tried} --only {CASE}"
+    assert (step in page) is bool(tried)
+    assert ("bisect" in page) is bool(tried)
