@@ -14,6 +14,8 @@ import pytest
 
 from conformance.combinations.explanation import explained
 from conformance.combinations.run import observe
+from conformance.defects import symptoms_of
+from conformance.defects.cause import cause_of
 from conformance.errors import UserError
 from conformance.execution import connection
 from conformance.execution.runner import no_progress
@@ -21,7 +23,7 @@ from conformance.judging import judge
 from conformance.judging.combinations import Judged, deviation, is_granted
 from conformance.judging.sentences import sentence
 from conformance.model.combinations import CoveringArray, Point
-from conformance.model.fault import FaultKind
+from conformance.model.fault import QUEUE_DOMAIN, FaultKind
 from conformance.model.verdict import Verdict
 from conformance.older_python import pairwise
 from conformance.results.combined import deviations, with_command
@@ -197,6 +199,38 @@ def test_a_mistake_of_binds_or_changes_violates_its_rules(device, points, rules)
     judgement = judged(device, array(points))
     violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
     assert violated == rules
+
+
+class _TakesWindowsOfOthers(Device):
+    """A bind takes the window of another domain than that of the queue pair."""
+
+    def other_domain(self, queue: Domain, window: Any, region: Region) -> bool:
+        return window.domain is not region.domain
+
+
+class _WindowsOpenRegions(Device):
+    """The key of a window opens all bytes of its region."""
+
+    def window_contains(self, window: Any, offset: int, length: int) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    "device, key",
+    [
+        (_BindsBeyond, ("accepted", "bind", "", "BIND-10")),
+        (_TakesNewKeyOfOthers, ("accepted", "bind", "", "BIND-18")),
+        (_TakesWindowsOfOthers, ("accepted", "bind", "", "BIND-18", QUEUE_DOMAIN)),
+        (_WindowsOpenRegions, ("use", "window", "BIND-10")),
+    ],
+)
+def test_points_of_binds_have_the_causes_of_rows(device, key):
+    case = load_suite().find("access/binds/slice")
+    assert case is not None
+    assert case.array is not None
+    found = deviations(judged(device, case.array), case)
+    record = result(case, verdict="FAIL", deviations=found)
+    assert {cause_of(symptom).key for symptom in symptoms_of(record)} == {key}
 
 
 class _FollowsListsShortly(Device):

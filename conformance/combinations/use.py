@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from conformance.combinations.access import WORDS, Access
 from conformance.combinations.objects import Objects, Registered
+from conformance.model.combinations import is_of_call
 from conformance.model.observation import AccessSeen
 
 # The values of parameters that the models of calls do not have.
@@ -30,7 +31,6 @@ _USUAL = {
     "before": "nothing",
 }
 _OF_USES = ("operation", "side", "size", "place")
-_USE = "use_"  # the beginning of the names of faults after a call that succeeds
 
 
 class Call(Access):
@@ -53,7 +53,7 @@ class Call(Access):
     @property
     def must_fail(self) -> bool:
         """Whether the call must be refused, and not the use."""
-        return bool(self.faults) and not self.faults[0].startswith(_USE)
+        return is_of_call(self.faults)
 
     def lkey(self, owner: str, region: Registered, kind: int = 1) -> int:
         """Returns the key with which a call names the region: its own, or one of another owner. `kind` is the type of

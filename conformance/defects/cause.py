@@ -42,6 +42,7 @@ from conformance.judging.answering_layer import CORE
 from conformance.model.combinations import (
     ATOMIC_AFTER_RESET,
     FENCED,
+    RULE_OF,
     SENT_AGAIN,
     circumstance,
 )
@@ -51,6 +52,7 @@ from conformance.model.fault import (
     OF_DOMAIN,
     OF_RANGE,
     OF_RIGHTS,
+    ON_DEMAND,
     OWN_ADDRESSES,
     PSN_ALONE,
     UNSENT,
@@ -272,6 +274,8 @@ def _of_access(symptom: Symptom, group: str, rule: str) -> tuple[str, ...]:
         return changed
     if effect in (Effect.MOVED, Effect.ACCEPTED) and _exceeds_region(fault):
         return ("use", "outside of a region")
+    if effect is Effect.ACCEPTED and fault.key == WINDOW and fault.outside:
+        return _OUTSIDE_OF_WINDOW
     if effect in _OF_USES:
         return _of_use(fault, rule)
     return ()
@@ -332,6 +336,8 @@ def _of_circumstance(symptom: Symptom, group: str, rule: str) -> tuple[str, ...]
     """Returns the cause of a request that fails at points whose circumstance explains the failure, whatever the request
     addresses; empty for other symptoms."""
     why = circumstance(symptom.smallest, symptom.fault.effect)
+    if why == ON_DEMAND and rule == RULE_OF[why]:
+        return ("use", "region", ON_DEMAND)
     return _OF_CIRCUMSTANCE.get(why, ())
 
 

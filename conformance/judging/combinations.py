@@ -25,7 +25,9 @@ from conformance.model.combinations import (
     Conditions,
     CoveringArray,
     Point,
+    check_of,
     circumstance,
+    is_of_call,
 )
 from conformance.model.fault import Effect, Fault, FaultKind, verdict_of
 from conformance.model.observation import AccessSeen, CombinationsSeen, PointClass
@@ -144,10 +146,13 @@ def _of_refused(point_class: PointClass, iba: bool) -> Deviation | None:
     if point_class["reliable"] and not requester:
         return Deviation(REFUSED, Fault(FaultKind.NO_COMPLETION, statuses=()))
     # An unreliable transport loses what the peer refuses, and not what the device itself must refuse.
-    itself = answer["posted"] != "0" or (
-        answer["requester"] and _statuses(answer["requester"])[0] != "SUCCESS"
-    )
-    if itself and requester[:1] == ["SUCCESS"]:
+    required = _statuses(answer["requester"])
+    if answer["posted"] != "0":
+        required = [answer["posted"]]
+    if any(
+        status == "SUCCESS" != permitted
+        for permitted, status in zip(required, requester, strict=False)
+    ):
         return Deviation(REFUSED, Fault(FaultKind.ACCEPTED, statuses=("SUCCESS",)))
     if any(_is_of_message(words) for words in seen["receiver"]):
         fault = Fault(FaultKind.ACCEPTED, statuses=("SUCCESS",), key="receiver")
@@ -300,7 +305,8 @@ class Judged:
         seen = (fault.kind, fault.expected, fault.statuses, fault.errno)
         # Without the cut READ, what the device keeps over a reset comes from an earlier point, and may not come again.
         before = values["before"] if why == ATOMIC_AFTER_RESET else ""
-        key = (wrong.aspect, blamed[0], why, before, *seen)
+        of_call = is_of_call(self.conditions.faults(point))
+        key = (wrong.aspect, blamed[0], why, before, of_call, check_of(values), *seen)
         group = self.groups.setdefault(key, Group(wrong, point_class))
         group.points.append(point)
 

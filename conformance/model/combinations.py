@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from conformance.model.fault import ON_DEMAND, Effect
+from conformance.model.fault import ON_DEMAND, QUEUE_DOMAIN, Effect
 from conformance.model.observation import AccessSeen
 from conformance.model.predicate import And, Expression, HasCapability, Not, Word, parse
 from conformance.model.space import Axis, Space
@@ -21,6 +21,7 @@ LACKING = 0x8000
 # written.
 CUT_READ = "cut_read"
 IN_FLIGHT = "in_flight"  # the requests before the point are not awaited
+USE = "use_"  # the beginning of the names of faults after a call that succeeds
 LATE_RECEIVE = "late_receive"  # the receive is posted behind the request
 NOT_READY = "not_ready"  # with the request, a SEND is posted that finds no receive
 _RESET = ("refused", "expired", CUT_READ)
@@ -71,6 +72,16 @@ def circumstance(values: Mapping[str, str], effect: Effect) -> str:
 def is_on_demand(values: Mapping[str, str]) -> bool:
     """Whether the region of a point is on demand."""
     return "on_demand" in (values.get("region"), values.get("flag"))
+
+
+def is_of_call(faults: Sequence[str]) -> bool:
+    """Whether the call of a point must be refused, and not the use after it."""
+    return bool(faults) and not faults[0].startswith(USE)
+
+
+def check_of(values: Mapping[str, str]) -> str:
+    """Returns which of CHECKS must refuse a bind; empty if no word is needed."""
+    return QUEUE_DOMAIN if values.get("domain") in ("window", "both") else ""
 
 
 def has_own_addresses(values: Mapping[str, str]) -> bool:

@@ -16,10 +16,13 @@ from conformance.model.combinations import (
     CALLED,
     GRANTED,
     REFUSED,
+    USE,
     CoveringArray,
     Point,
+    check_of,
     circumstance,
     has_own_addresses,
+    is_of_call,
     is_on_demand,
 )
 from conformance.model.fault import (
@@ -63,14 +66,21 @@ def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFact
     key, table = values.get("key", ""), model.name.rpartition("/")[2]
     bound = table == "binds"
     dead = key in ("ended", "deallocated")
+    faults = judged.conditions.faults(smallest)
+    refused_bind = bound and is_of_call(faults)
+    called = _verb(Template(model.verb).substitute(values), group)
+    if refused_bind and group.deviation.fault.effect is Effect.ACCEPTED:
+        called = "ibv_bind_mw"
     fault = replace(
         group.deviation.fault,
-        verb=_verb(Template(model.verb).substitute(values), group),
+        verb=called,
         call=f"{'access' if table == 'model' else table}({text})",
         entry=case.entry,
         operation=_operation(values, group.deviation.fault.effect),
+        allowed_by="ibv_bind_mw" if refused_bind else "",
+        check=check_of(values) if refused_bind else "",
         key=WINDOW if bound or key.startswith(("window", "rebound")) else REGION,
-        outside="range" in judged.conditions.faults(smallest),
+        outside=(f"{USE}range" if bound else "range") in faults,
         dead=dead,
         ended="ibv_dereg_mr" if dead and not bound else "",
         region=tuple(_properties(values, rule)),
