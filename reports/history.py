@@ -230,6 +230,7 @@ class Facts:
     - `apart`: the numbers of the other defects, by the reason why they are not in `defects`
     - `waivers`: the lines about waivers that do not fit the run
     - `capabilities`: what the device reports; empty for summaries of older versions
+    - `tried`: the tables with cases that were tried; empty for summaries of older versions
     - `seconds`: the duration of the run, None if the run was resumed; `cases`: the number of its cases
     """
 
@@ -248,6 +249,7 @@ class Facts:
     waivers: tuple[str, ...] = ()
     waived: tuple[KnownDefect, ...] = ()
     undecided: Mapping[str, str] = field(default_factory=dict)
+    tried: frozenset[str] = frozenset()
 
     @staticmethod
     def of(data: Any) -> Facts:
@@ -293,7 +295,13 @@ class Facts:
             format_apart(*apart),
             tuple(map(_text, lines_of(data.get("waivers", {}), data["stack"].get("kernel", "?")))),
             tuple(waived),
+            tried=frozenset(map(_text, data.get("tried", {}))),
         )
+
+    def could_show(self, defect: KnownDefect) -> bool:
+        """Whether a complete run has tried a table with a case of the defect, as far as its summary tells."""
+        tables = map(summary.table_of, defect.cases)
+        return self.complete and not (self.tried and self.tried.isdisjoint(tables))
 
     @property
     def selection(self) -> tuple[int, frozenset[str]]:

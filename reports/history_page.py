@@ -409,7 +409,7 @@ class HistoryPage:
             for name, by_night in self._facts.items()
             for night, facts in by_night.items()
         }
-        tracks = [(defect, self._defect(first, states)) for first, defect in latest.items()]
+        tracks = [(defect, self._defect(first, defect, states)) for first, defect in latest.items()]
         tracks.sort(key=lambda pair: pair[1].last_change, reverse=True)
         return sorted(tracks, key=lambda pair: (not pair[1].is_bad, pair[0].rank))
 
@@ -443,11 +443,18 @@ class HistoryPage:
             "",
         )
 
-    def _defect(self, first: str, states: Mapping[tuple[str, str], Mapping[str, str]]) -> Track:
+    def _defect(
+        self,
+        first: str,
+        defect: KnownDefect,
+        states: Mapping[tuple[str, str], Mapping[str, str]],
+    ) -> Track:
         lanes = []
         for name, by_night in self._facts.items():
             of_defect = {
-                night: states[name, night].get(first, NOT_SEEN if facts.complete else NOT_RUN)
+                night: states[name, night].get(
+                    first, NOT_SEEN if facts.could_show(defect) else NOT_RUN
+                )
                 for night, facts in by_night.items()
             }
             lanes.append(self._lane(name, of_defect, _BAD_SEEN))

@@ -2,11 +2,13 @@
 be stored. summary.schema.json describes the file. New versions may add keys, but never change the meaning of a key."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from conformance.defects import Defect
 from conformance.model.record import ResultRecord
+from conformance.model.verdict import Verdict
 from conformance.results.conclusions import headline
 from reports.digest import Digest
 
@@ -41,6 +43,7 @@ def as_data(run: Digest) -> dict[str, Any]:
         "seed": run.header["seed"],
         "tables_sha256": run.environment.tables_sha256,
         "cases": dict(run.summary.counts),
+        "tried": tried_by_table(run.results),
         "points": run.summary.points,
         "empty": run.summary.empty,
         "rules": dict(run.verdicts.of_rules),
@@ -56,6 +59,16 @@ def as_data(run: Digest) -> dict[str, Any]:
         "confirmation": run.violations.repetitions.as_data(),
         "waivers": dict(run.summary.waivers),
     }
+
+
+def tried_by_table(results: Sequence[ResultRecord]) -> dict[str, int]:
+    """Returns the number of cases that were tried, by the id of their table."""
+    tried = (record["case"] for record in results if record["verdict"] != Verdict.MISSED)
+    return dict(Counter(map(table_of, tried)))
+
+
+def table_of(case: str) -> str:
+    return "/".join(case.split("/")[:2])
 
 
 def _violation(rule: str, records: Sequence[ResultRecord]) -> dict[str, Any]:

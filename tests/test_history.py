@@ -265,6 +265,25 @@ def test_a_defect_is_the_same_under_any_of_its_fingerprints_and_has_its_worst_se
     assert defect.severity == "kernel crash"
 
 
+@pytest.mark.parametrize("described, state", [(True, ""), (False, "not seen")])
+def test_a_defect_of_a_table_that_a_run_has_not_tried_is_not_run(tmp_path, described, state):
+    for stack, case in (("forky", "reg_mr/mine/c1"), ("trixie", "")):
+        folder = keep(tmp_path, 0, stack, Outcome(BASELINE), run_of({1: "FAIL"} if case else {}))
+        path = folder / "summary.json"
+        text = path.read_text().replace(SUITE.cases[1].id, case or SUITE.cases[1].id)
+        data = json.loads(
+            text.replace('"reg_mr/sample":', f'"{summary.table_of(case or "reg_mr/sample")}":')
+        )
+        if not described:  # of an older version
+            del data["tried"]
+        path.write_text(json.dumps(data))
+    ((_, track),) = HistoryPage(read_history(tmp_path)).defects
+    assert {lane.name: lane.states for lane in track.lanes} == {
+        "forky": ("seen",),
+        **({"trixie": (state,)} if state else {}),
+    }
+
+
 def test_an_empty_history_has_a_page(tmp_path):
     assert "No night has run yet" in history_page.page_of(read_history(tmp_path))
 
