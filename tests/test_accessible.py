@@ -26,8 +26,9 @@ NAMES = {"forky": "rxe", "trixie": "trixie", "siw": "siw", "mended": "mended"}
 RUNS = {stack: ROOT / f"docs/runs/{name}.jsonl.xz" for stack, name in NAMES.items()}
 NIGHTS = 12
 MOST_SCREENS = 12
-PAGES = ("run", "runs", "against", "history", "fleet", "site", "rule", "defect", "night")
-LOOKS = [(scheme, width) for scheme in ("light", "dark") for width in (1280, 390)]
+PHONE = 390
+PAGES = ("run", "runs", "many", "against", "history", "fleet", "site", "rule", "defect", "night")
+LOOKS = [(scheme, width) for scheme in ("light", "dark") for width in (1280, PHONE)]
 AXE = """
 const done = arguments[0];
 axe.run(document, {resultTypes: ["violations"]}).then(
@@ -58,9 +59,10 @@ def nights(history: Path) -> Path:
 def pages(tmp_path_factory: Folders) -> Mapping[str, Path]:
     """The file of a page of each kind."""
     folder = tmp_path_factory.mktemp("pages")
-    run, runs, against = (folder / f"{name}.html" for name in PAGES[:3])
+    run, runs, many, against = (folder / f"{name}.html" for name in PAGES[:4])
     made("report", RUNS["forky"], "--out", run)
     made("report", *(RUNS[stack] for stack in ("forky", "trixie", "siw")), "--out", runs)
+    made("report", *sorted((ROOT / "docs/runs").glob("*.jsonl.xz")), "--out", many)
     made("report", RUNS["forky"], "--against", RUNS["trixie"], "--out", against)
     history, site = nights(folder / "history"), folder / "site"
     made("report", "--history", history)
@@ -73,6 +75,7 @@ def pages(tmp_path_factory: Folders) -> Mapping[str, Path]:
     files = [
         run,
         runs,
+        many,
         against,
         history / "history.html",
         folder / "fleet/fleet.html",
@@ -107,9 +110,11 @@ def shown(browser: Browser, path: Path, scheme: str) -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_fits_and_is_short(browser, pages, name):
     shown(browser, pages[name], "light")
-    for width in (1280, 390):
+    for width in (1280, PHONE):
         assert_fits(browser, width)
         with window(browser, width):
+            if width == PHONE:
+                browser.wait(lambda: not browser.all(".narrow[open]"))
             assert browser.js("document.documentElement.scrollHeight / innerHeight") <= MOST_SCREENS
 
 

@@ -333,6 +333,11 @@
     open(rule.element);
     return row(at);
   }
+  // What many runs say one below the other is folded on a narrow screen.
+  const narrow = matchMedia("(max-width: 40rem)");
+  const fold = () => { for (const each of $$(".narrow")) each.open = !narrow.matches; };
+  narrow.addEventListener("change", fold);
+  fold();
   function follow() {
     let name = "", wanted = "";
     try { [name, wanted] = decodeURIComponent(location.hash.slice(1)).split("|"); } catch { return; }
@@ -405,7 +410,7 @@
     const everything = document.body.classList.contains("everything");
     const violated = [...rules.values()].filter((rule) => rule.shown.some(isBad)).map((rule) => rule.element);
     const all = everything ? [...violated, ...$$("details.sweep"), ...$$("details.case:has(.FAIL, .CRASH, .HANG)")] : [];
-    const shown = [...$$(".hashes, details.defect, details.group"), ...(everything ? $$(".folded, details.path") : [])];
+    const shown = [...$$(".hashes, .narrow, details.defect, details.group"), ...(everything ? $$(".folded, details.path") : [])];
     opened = [...shown, ...all].filter((each) => !each.open);
     opened.forEach(open);
   });
