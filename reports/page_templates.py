@@ -59,6 +59,7 @@ class _Compiled(BytecodeCache):
         )
 
 
+_BETWEEN = re.compile(r"([|,])(?=\S)")
 _MARKED = re.compile(r"`([^`]+)`")
 # Where a further reason begins in the restriction of a rule.
 _CLAUSE = re.compile(r"; (?=not offered|not reachable|not in this run|blocked|left open|refused, )")
@@ -100,6 +101,7 @@ def environment() -> Environment:
     environment.filters |= {
         "causes": _causes,
         "marked": marked,
+        "broken": broken,
         "fields": evidence.fields,
         "exchanges": evidence.exchanges,
         "expectation": sentence_of,
@@ -129,6 +131,11 @@ def environment() -> Environment:
 def marked(text: str) -> Markup:
     """Returns the text with code instead of the backticks around it. Everything else is escaped."""
     return Markup(_MARKED.sub(r"<code>\1</code>", str(escape(text))))
+
+
+def broken(text: str) -> Markup:
+    """Returns the text with places to break a line after `|` and `,`, so that no word of a long text is broken."""
+    return Markup(_BETWEEN.sub(r"\1<wbr>", str(escape(text))))
 
 
 def slug(severity: Severity) -> str:

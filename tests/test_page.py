@@ -11,6 +11,7 @@ from browser import (
     MARKUP,
     RULES,
     SUITE,
+    assert_fits,
     assert_legible,
     browser,
     build,
@@ -23,8 +24,9 @@ from browser import (
     varied,
     varied_page,
     wait_for_rows,
+    window,
 )
-from conformance.model.record import Deviation
+from conformance.model.record import Deviation, SetUp
 from conformance.model.verdict import VERDICTS
 from reports.page_data import SHADES
 from samples import FLAGS, sweep
@@ -239,6 +241,43 @@ def test_a_defect_describes_only_its_own_points(browser, tmp_path):
     assert f"{deviation['observed']} ({deviation['count']:,} points: those with MW_BIND)" in card
     assert deviation["repro"] in card
     assert "another rule" not in card
+
+
+BROKEN_WORDS = """(() => {
+  const broken = [], walker = document.createTreeWalker(document.querySelector(".defect[open]"), 4);
+  for (let text; text = walker.nextNode();) for (const word of text.data.matchAll(/[A-Z_]{8,}/g)) {
+    const range = document.createRange();
+    range.setStart(text, word.index);
+    range.setEnd(text, word.index + word[0].length);
+    if (range.getClientRects().length > 1) broken.push(word[0]);
+  }
+  return broken;
+})()"""
+
+
+def test_an_opened_defect_fits_a_phone(browser, tmp_path):
+    flags = "|".join(["LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "MW_BIND"])
+    swept = sweep(tmp_path, SUITE.cases[0], FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0)
+    (deviation,) = swept["deviations"]
+    formula = " | ".join(f"memory={{shared,no_access}} & before=state{n}" for n in range(20))
+    given: SetUp = {
+        "given": [f"mr: ibv_reg_mr(pd=pd, addr=buf.addr, access={flags})"],
+        "before": [],
+    }
+    long: Deviation = {**deviation, "when": formula, "set_up": given, "call": given["given"][0]}
+    with window(browser, 390):
+        show(browser, tmp_path, run(tmp_path, [{**swept, "deviations": [long]}]))
+        browser.execute_script("document.querySelector('.defect').open = true")
+        assert browser.js(BROKEN_WORDS) == []
+        terms, text = browser.one(".defect .kv"), browser.one(".defect .kv dd")
+        assert text.size["width"] > 0.9 * terms.size["width"]
+        folded = browser.one(".defect details.long")
+        assert len(folded.find_element(By.TAG_NAME, "summary").text) < 200 < len(formula)
+        closed = folded.size["height"]
+        folded.find_element(By.TAG_NAME, "summary").click()
+        assert formula in folded.text
+        assert folded.size["height"] > 2 * closed
+        assert_fits(browser)
 
 
 def test_a_defect_is_found_by_its_fingerprint(page):

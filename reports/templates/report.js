@@ -24,7 +24,9 @@
     made.append(...children);
     return made;
   };
-  const code = (text) => el("code", {}, text), soft = (text) => el("span", { class: "soft" }, text);
+  // A long text without spaces breaks at the signs between its words.
+  const broken = (text) => text.split(/(?<=[|,])(?=\S)/).flatMap((part) => [part, el("wbr")]);
+  const code = (text) => el("code", {}, ...broken(text)), soft = (text) => el("span", { class: "soft" }, text);
   const same = (text) => text, lines = (texts) => texts.map((line) => el("div", {}, code(line)));
   const badge = (verdict) => el("span", { class: `v ${verdict}` }, verdict === "-" ? "not run" : verdict);
   const link = (name, text = name) => el("a", { class: "id", href: `#${encodeURIComponent(name)}` }, text);
