@@ -52,6 +52,13 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "unreach.": (Verdict.UNREACHABLE,),
     "other": INCOMPLETE,
 }
+# What the colours of a model's picture say about a pair of values.
+MEANINGS: Mapping[str, str] = {
+    "right": "right",
+    "some": "wrong in some points",
+    "wrong": "always wrong",
+    "lacking": "not tested",
+}
 _MOST_SHOWN = 3  # the most cases that are shown for a defect
 ABSENT, UNTRIED = "·", "○"
 # The signs for a run without a defect.
@@ -165,6 +172,11 @@ class Page:
     def number(self, rule: str, verdicts: Sequence[str]) -> int:
         """Returns the number of a rule's cases with one of these verdicts in the first run."""
         return sum(self.counts[rule][0][verdict] for verdict in verdicts)
+
+    def numbers(self, rule: str, verdicts: Sequence[str]) -> str:
+        """Returns the number of a rule's cases with each of these verdicts in the first run, in words."""
+        counts = ((self.number(rule, [verdict]), verdict) for verdict in verdicts)
+        return ", ".join(f"{number:,} {verdict}" for number, verdict in counts if number)
 
     @cached_property
     def groups(self) -> Mapping[str, list[RuleFacts]]:
@@ -493,6 +505,7 @@ def render(
         hashes=_rows([run.environment.named_under_test for run in runs]),
         columns=page.columns,
         signs=SIGNS,
+        meanings=MEANINGS,
         script=Markup(script),
         script_hash=digest,
         data=Markup(page.data),

@@ -39,6 +39,10 @@ class Picture:
         return [(name, label) for name, labels in parameters.items() for label in labels]
 
     @property
+    def names(self) -> list[str]:
+        return ["=".join(value) for value in self.values]
+
+    @property
     def size(self) -> int:
         return len(self.values)
 
@@ -103,7 +107,7 @@ class Picture:
             for number in cell:
                 states[number].add(state)
         wrong = [number for number, there in states.items() if there - {"-", "n"} == {"w"}]
-        return ["=".join(self.values[number]) for number in sorted(wrong)]
+        return [self.names[number] for number in sorted(wrong)]
 
 
 def _row(row: int, columns: list[int]) -> str:

@@ -28,8 +28,9 @@ from browser import (
 )
 from conformance.model.record import Deviation, SetUp
 from conformance.model.verdict import VERDICTS
+from conformance.older_python import zip
 from reports.page_data import SHADES
-from samples import FLAGS, sweep
+from samples import FLAGS, result, sweep
 
 __all__ = ["browser", "page", "varied_page"]  # fixtures
 
@@ -313,3 +314,35 @@ def test_the_filter_is_in_the_address(page):
     assert page.js("search.getBoundingClientRect().top") < page.js("innerHeight")
     assert cases(page) == expected
     assert len(expected) == 1
+
+
+def test_the_picture_of_a_model_names_the_pair_of_values_under_the_pointer(browser, tmp_path):
+    parameters = {"one": ["a", "b"], "two": ["c", "d"], "three": ["e", "f"]}
+    facts = {"parameters": parameters, "states": "wwrs" + "wwrr" + "rr-n"}
+    lines = [result(SUITE.cases[0], "FAIL", pairs=facts), result(SUITE.cases[1], "CRASH")]
+    show(browser, tmp_path, run(tmp_path, lines))
+    picture, dot = browser.one(".pairs svg"), browser.one(".pairs .dot")
+    assert browser.js("document.querySelector('.pairs path.wrong title').textContent")
+    cell = picture.size["height"] / 6
+
+    def point(column: int, row: int) -> None:
+        middle = [(place + 0.5) * cell for place in (column, row)]
+        box = [picture.size["width"] / 2, picture.size["height"] / 2]
+        x, y = (round(at - half) for at, half in zip(middle, box, strict=True))
+        browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", picture)
+        ActionChains(browser).move_to_element_with_offset(picture, x, y).perform()
+
+    point(0, 2)
+    browser.wait(lambda: dot.text == "one=a, two=c: always wrong")
+    point(1, 3)
+    browser.wait(lambda: dot.text == "one=b, two=d: wrong in some points")
+
+
+def test_a_number_of_several_verdicts_says_which(browser, tmp_path):
+    verdicts = ["FAIL", "CRASH", "CRASH", "PASS"]
+    lines = [result(case, verdict) for case, verdict in zip(SUITE.cases, verdicts, strict=False)]
+    show(browser, tmp_path, run(tmp_path, lines))
+    title = "document.querySelector('#REG-01 .count:nth-child(4)').title"
+    assert browser.js(title) == "2 CRASH, 1 FAIL"
+    (head,) = (each for each in browser.all(".matrix .head .count") if each.text == "fail")
+    assert "CRASH" in head.get_attribute("title")

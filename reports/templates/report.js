@@ -381,6 +381,17 @@
     }
   });
 
+  // The pointer names the pair of values of a model.
+  for (const picture of $$(".pairs svg")) {
+    const values = picture.dataset.values.split("\n"), dot = el("p", { class: "dot" });
+    picture.after(dot);
+    picture.addEventListener("pointermove", (event) => {
+      const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(picture.getScreenCTM().inverse());
+      const state = $("title", event.target.closest("path") ?? dot);
+      dot.textContent = state ? `${values[Math.floor(at.x)]}, ${values[Math.floor(at.y)]}: ${state.textContent}` : "";
+    });
+  }
+
   // A button next to each command copies the command.
   for (const command of $$(".kv code.command")) command.after(" ", copy());
   document.addEventListener("click", async (event) => {
