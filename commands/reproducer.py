@@ -20,7 +20,7 @@ from commands.cli.output import (
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.defects import Symptom
-from conformance.errors import PROGRAM, UserError
+from conformance.errors import PROGRAM, UserError, format_count
 from conformance.judging import Basis
 from conformance.results.files import make_directory, write_atomically
 from conformance.results.folder import OUT, latest
@@ -44,6 +44,7 @@ from reports.reproducers.writer import Inexpressible
 _FILE = Path("repro.c")
 # how the files of this command begin
 _PROGRAM, _MAIL = re.compile(rb"/\* [A-Z]+-[0-9]{2}"), re.compile(rb"Subject: ")
+_SCRIPT = re.compile(rb'"""The tested rule ')
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -223,16 +224,25 @@ def _has(suite: Suite, name: str) -> bool:
 
 
 def _write_all(programs: Sequence[Made], out: Path) -> list[str]:
-    """Writes the programs. Returns a line for each reason why programs are missing, and a line with the numbers."""
+    """Writes the programs. Returns a line for each reason why programs are missing, and a line with the numbers. Raises
+    UserError before it has written any, if a file has the name of one and is not of this command."""
+    files: dict[Path, bytes] = {}
+    for made in programs:
+        if made.program:
+            name = made.symptom.name
+            files[out / file_name(name)] = made.program.text.encode()
+            if made.program.script:
+                files[out / file_name(name, ".py")] = made.program.script.encode()
+    for path in files:
+        refuse_foreign(path, _SCRIPT if path.suffix == ".py" else _PROGRAM)
+    replaced = sum(has_other_content(path, text) for path, text in files.items())
     make_directory(out)
-    for program in programs:
-        if program.program:
-            name = program.symptom.name
-            write_atomically(out / file_name(name), program.program.text.encode())
-            if program.program.script:
-                path = out / file_name(name, ".py")
-                write_atomically(path, program.program.script.encode())
+    for path, text in files.items():
+        write_atomically(path, text)
     reasons = Counter(program.why_not for program in programs if program.program is None)
     written = sum(program.program is not None for program in programs)
     lines = [f"{count} cannot be expressed: {reason}" for reason, count in reasons.most_common()]
-    return [*lines, f"{written} of {len(programs)} violations as C programs in {out}"]
+    more = (
+        f" (replaces {format_count(replaced, 'file')} of a different content)" if replaced else ""
+    )
+    return [*lines, f"{written} of {len(programs)} violations as C programs in {out}{more}"]

@@ -261,6 +261,20 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(tmp_path, monkeypa
     assert f"{count} of " in capsys.readouterr().out.splitlines()[-1]
 
 
+def test_all_programs_replace_no_file_of_the_user_and_say_how_many_they_replace(tmp_path, cli):
+    words = ("reproducer", "--all", "--run", FORKY, "--out", tmp_path / "all")
+    assert "(replaces" not in cli(0, *words).out + cli(0, *words).out
+    first, second, *_ = sorted((tmp_path / "all").glob("*.c"))
+    first.write_text(f"{first.read_text()}// mine")
+    assert cli(0, *words).out.endswith("(replaces 1 file of a different content)\n")
+    assert "// mine" not in first.read_text()
+    first.unlink()
+    second.write_text("int main(void) {}\n")
+    assert f"{second} is a file that this command has not written" in cli(2, *words).err
+    assert not first.exists()
+    assert second.read_text() == "int main(void) {}\n"
+
+
 def test_a_defect_is_reproduced_by_a_case_that_the_tables_still_have(tmp_path, capsys):
     symptoms = next(
         defect for defect in forky().violations.defects if defect.fingerprint == DEFECT
