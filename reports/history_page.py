@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from conformance.defects import Defect
 from conformance.errors import UserError, format_count
-from conformance.model.verdict import OF_RULES, VIOLATIONS, Verdict
+from conformance.model.verdict import INCOMPLETE, OF_RULES, VIOLATIONS, Verdict
 from conformance.older_python import pairwise, zip
 from reports.comparison import (
     CHANGED,
@@ -52,6 +52,8 @@ from reports.terminal import REPORT
 SEEN, WAIVED, NOT_SEEN, NOT_RUN = "seen", "waived", "not seen", ""
 # the states of a defect that a run has not decided
 _UNDECIDED = (NOT_DECIDED, UNTRIED)
+# the same with those of a rule
+_OPEN = (*_UNDECIDED, *INCOMPLETE)
 _ALL_WAIVED = (WAIVED, Verdict.WAIVED)
 # The headings of the changes of a night, in their order.
 _HEADINGS = dict.fromkeys(
@@ -136,7 +138,7 @@ class Lane:
 
     @cached_property
     def _decided(self) -> list[tuple[str, str]]:
-        return [(night, state) for night, state in self._ran if state not in _UNDECIDED]
+        return [(night, state) for night, state in self._ran if state not in _OPEN]
 
     @property
     def now(self) -> str:
@@ -178,7 +180,7 @@ class Lane:
     @property
     def _apart(self) -> str:
         """Since when the state is waived, or not decided; else in how many nights it was waived, if in any."""
-        if self.now not in (*_ALL_WAIVED, *_UNDECIDED):
+        if self.now not in (*_ALL_WAIVED, *_OPEN):
             waived = len(self.during(*_ALL_WAIVED))
             return f", waived in {format_count(waived, 'night')}" if waived else ""
         same = {night: state == self.now for night, state in self._ran}
@@ -320,6 +322,9 @@ class HistoryPage:
         if missing:
             names = ", ".join(cell.name for cell in missing)
             return f"Nothing changed in this night, which has no results{yet} of {names}."
+        cut = [cell.name for cell in cells if cell.facts and not cell.facts.complete]
+        if cut:
+            return f"No change is known in this night: the run of {', '.join(cut)} was cut short."
         if all(cell.outcome.outcome == BASELINE for cell in cells):
             return "This night has nothing to compare with yet."
         if untried := sum(len(cell.outcome.untried) for cell in cells):
@@ -395,7 +400,7 @@ class HistoryPage:
     def _rule(self, rule: str) -> Track:
         lanes = []
         for name, by_night in self._facts.items():
-            verdicts = {night: facts.rules.get(rule, NOT_RUN) for night, facts in by_night.items()}
+            verdicts = dict(_verdicts_on(rule, by_night))
             lanes.append(self._lane(name, verdicts, _BAD_VERDICTS))
         return _track(rule, lanes)
 
@@ -476,7 +481,7 @@ class HistoryPage:
                         ),
                     )
                 old = new
-                if new not in _UNDECIDED:
+                if new not in _OPEN:
                     decided = new
         return Lane(
             name,
@@ -505,6 +510,18 @@ def _states_of(facts: Facts, first_names: Mapping[str, str]) -> Mapping[str, str
     states |= {defect.fingerprint: WAIVED for defect in facts.waived}
     states |= {defect.fingerprint: SEEN for defect in facts.defects}
     return {first_names[name]: state for name, state in states.items() if name in first_names}
+
+
+def _verdicts_on(rule: str, by_night: Mapping[str, Facts]) -> Iterator[tuple[str, str]]:
+    """Yields the nights that have decided a rule, with its verdict. A run that was cut short decides it only by a
+    violation as bad as before: the missing cases could be worse, because those that can crash the kernel run last."""
+    as_bad: Sequence[str] = VIOLATIONS
+    for night, facts in by_night.items():
+        verdict = facts.rules.get(rule, NOT_RUN)
+        if facts.complete or verdict in as_bad:
+            yield night, verdict
+            worst = VIOLATIONS.index(verdict) if verdict in VIOLATIONS else len(VIOLATIONS)
+            as_bad = VIOLATIONS[: worst + 1]
 
 
 def _track(id_: str, lanes: Iterable[Lane]) -> Track:

@@ -214,6 +214,39 @@ def test_a_night_cut_short_does_not_count_as_free_of_a_defect(nights):
     assert "and earlier in" not in said
 
 
+def cut_after(count: int, verdicts: Mapping[int, str]) -> Recorded:
+    """Returns a run of all cases that was cut short after the first `count`."""
+    planned = [case.id for case in SUITE.cases]
+    return run_of(verdicts, count=count, complete=False, planned=planned)
+
+
+@pytest.mark.parametrize(
+    "known, between, status, kinds",
+    [
+        ({1: "FAIL"}, cut_after(1, {}), 3, []),
+        ({1: "FAIL", 2: "CRASH"}, cut_after(2, {1: "FAIL"}), 3, []),
+        ({1: "FAIL"}, cut_after(2, {1: "CRASH"}), 1, ["regressed", "changed"]),
+        ({1: "FAIL"}, run_of({1: "BROKEN"}), 3, ["no longer decided", "changed"]),
+    ],
+    ids=["cut short", "the worse case is missing", "worse", "broken"],
+)
+def test_a_night_that_does_not_decide_a_rule_leaves_it_as_it_was(
+    known, between, status, kinds, nights
+):
+    changed = []
+    for status_here, run in ((0, run_of(known)), (status, between), (0, run_of(known))):
+        nights.night(status_here, forky=run)
+        page = HistoryPage(nights.history)
+        (rule,) = (track for track in page.rules if track.id == "REG-01")
+        changed += [step.kind for _, step in rule.steps_in(page.nights[-1])]
+        assert [lane.is_bad and not lane.is_intermittent for lane in rule.lanes] == [True]
+        nothing = "Nothing changed in this night." in page_of(nights.history)
+        assert nothing == (run is not between and not kinds and len(page.nights) > 1)
+        cut = "No change is known in this night: the run of forky was cut short."
+        assert (cut in page_of(nights.history)) == (run is between and not kinds)
+    assert changed == kinds
+
+
 def test_newly_unsupported_cases_are_named_and_cases_that_were_not_run_are_counted(nights):
     nights.night(0, forky=run_of({}))
     said = nights.night(0, forky=run_of({4: "UNSUPPORTED"}, count=7))
