@@ -16,7 +16,7 @@ from conformance.device import bench, qp_states
 from conformance.device.native_exchange import NativeConnection
 from conformance.device.qp_states import events_of, modify_to, transitions
 from conformance.device.queue_kinds import pair_type
-from conformance.device.queue_pairs import DATAGRAM_QKEY, DeviceQueue
+from conformance.device.queue_pairs import DATAGRAM_QKEY, DevicePair, DeviceQueue
 from conformance.model.case import QpSpec
 from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S, completion_deadline_s
 from conformance.model.transport import ROCE
@@ -249,6 +249,29 @@ def test_the_bench_passes_the_deadline_to_each_pair(kind, extended, pair, monkey
     spec = SimpleNamespace(kind=kind, extended=extended, wire="")
     some.pair(spec, "requester", "responder")
     assert pairs == [(pair, "device", spec, "requester", "responder", 1.5)]
+
+
+@pytest.mark.parametrize("begun_at", [0, 0xFF_0000])
+def test_a_renewed_pair_has_other_psns_so_that_late_packets_are_not_of_it(begun_at):
+    ends = [queue(), queue()]
+    connected: list[list[tuple[int, int]]] = []
+
+    def psns() -> list[tuple[int, int]]:
+        return [(end.attributes.sq_psn, end.attributes.rq_psn) for end in ends]
+
+    for end in ends:
+        end.state = "RESET"
+        end.attributes = SimpleNamespace(sq_psn=begun_at, rq_psn=begun_at)
+    pair: Any = object.__new__(DevicePair)
+    pair.responder, pair.requester = ends
+    pair._spec = (SimpleNamespace(findings=SimpleNamespace(renews_by_reset=True)),)
+    pair._state = "RTS"
+    pair._strategy = SimpleNamespace(by_reset=True, connect=lambda *_: connected.append(psns()))
+    pair.renew()
+    pair.renew()
+    assert connected[0][0] == connected[0][1]
+    assert len({begun_at, *(number for ends in connected for end in ends for number in end)}) == 3
+    assert all(number < 1 << 24 for ends in connected for end in ends for number in end)
 
 
 def test_the_default_deadline_of_a_completion_is_the_longest():

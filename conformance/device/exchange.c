@@ -185,13 +185,17 @@ static int reset(struct end *end)
     return failed;
 }
 
-/* Restores the initial states of the pair. Returns 0, or the errno of the transition that failed. */
+/* Restores the initial states of the pair. Returns 0, or the errno of the transition that failed. The first PSN becomes
+ * another, like that of renewed_psn in qp_states.py. */
 static int renew(struct connection *connection)
 {
     int failed = reset(&connection->ends[RESPONDER]);
+    uint32_t psn = (connection->ends[RESPONDER].attributes->sq_psn + RENEWAL_PSNS) & 0xffffff;
 
     if (!failed)
         failed = reset(&connection->ends[REQUESTER]);
+    for (int i = 0; i < ENDS; i++)
+        connection->ends[i].attributes->sq_psn = connection->ends[i].attributes->rq_psn = psn;
     for (int i = 0; i < ENDS; i++)
         for (uint32_t n = 0; !failed && n < connection->transition_count; n++) {
             connection->ends[i].attributes->qp_state = connection->transitions[n].state;

@@ -19,7 +19,7 @@ from conformance.bench.memory_areas import Area
 from conformance.bench.work_requests import WR_OPCODES, Exchange, SendRequest
 from conformance.device.compiled import library
 from conformance.device.posting import SEND_SIZE, SGE, WC, completion, pack_send
-from conformance.device.qp_states import transitions
+from conformance.device.qp_states import RENEWAL_PSNS, transitions
 from conformance.device.queue_pairs import DeviceQueue
 from conformance.model.deadline import TURNS_PER_S
 from conformance.older_python import zip
@@ -214,7 +214,8 @@ def _result(buffer: ctypes.Array[ctypes.c_char], at: int, areas: tuple[Area, Are
 @functools.cache
 def compiled() -> ctypes.CDLL | None:
     """Returns exchange.c, compiled by the first call; None without a compiler. Raises UserError if layouts differ."""
-    return library(SOURCE, _LAYOUT, "-libverbs", f"-DTURNS_PER_S={TURNS_PER_S}")
+    constants = f"-DTURNS_PER_S={TURNS_PER_S}", f"-DRENEWAL_PSNS={RENEWAL_PSNS}"
+    return library(SOURCE, _LAYOUT, "-libverbs", *constants)
 
 
 @functools.cache

@@ -57,6 +57,16 @@ _MASKS: Mapping[str, Mapping[str, Attr]] = {
 }
 
 
+# The distance between the first PSNs of a connection before and after its renewal. The queue pairs keep their numbers, so
+# a packet that is late would else be taken for one of the new connection.
+RENEWAL_PSNS = 1 << 16
+
+
+def renewed_psn(psn: int) -> int:
+    """Returns the first PSN of a renewed connection."""
+    return (psn + RENEWAL_PSNS) % (1 << 24)
+
+
 def transitions(kind: str) -> list[tuple[int, int]]:
     """Returns the transitions of a queue pair of type `kind`, each as (value of enum ibv_qp_state, attribute mask)."""
     return [(_STATES.value_of(state), int(mask)) for state, mask in _MASKS[kind].items()]

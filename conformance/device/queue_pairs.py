@@ -17,7 +17,14 @@ from conformance.device.completion_readers import read_completions, readable_que
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.libibverbs import clear_errno, exact
 from conformance.device.posting import IbvQp, Poster
-from conformance.device.qp_states import Attr, ByManager, ByStates, events_of, modify_to
+from conformance.device.qp_states import (
+    Attr,
+    ByManager,
+    ByStates,
+    events_of,
+    modify_to,
+    renewed_psn,
+)
 from conformance.device.remote_peer import Destination, RemoteDevice, RemoteDomain, RemoteQueue
 from conformance.errors import NotConnected
 from conformance.model.case import QpSpec
@@ -454,11 +461,22 @@ class DevicePair:
         try:
             for queue in {self.responder, self.requester}:
                 queue.reset()
+            self._begin_at_other_psns()
             self._connect()
         except Exception as error:  # PyverbsRDMAError or PeerRefused
             if getattr(error, "error_code", None) is None:
                 raise
             self._create_again()  # no rule requires that the transition to RESET succeeds
+
+    def _begin_at_other_psns(self) -> None:
+        """Changes the first PSNs of both directions, if both queue pairs are of this host and were connected."""
+        ends: list[Any] = [
+            getattr(queue, "attributes", None) for queue in (self.responder, self.requester)
+        ]
+        if None not in ends:
+            psn = renewed_psn(ends[0].sq_psn)
+            for attributes in ends:
+                attributes.sq_psn = attributes.rq_psn = psn
 
     def _create_again(self) -> None:
         self.close()
