@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -143,6 +144,18 @@ def _by_architecture() -> Mapping[str, Digest]:
     return {"amd64": recorded(), **{name[len(FOREIGN) :]: run for name, run in others.items()}}
 
 
+def _of_shared_cases() -> Mapping[str, Digest]:
+    """The same runs, each with only the cases that all of them have: the runs can be of different tables."""
+    runs = _by_architecture()
+    planned = [{result["case"] for result in run.results} for run in runs.values()]
+    shared = set.intersection(*planned)
+    of_shared = {}
+    for name, run in runs.items():
+        results = tuple(result for result in run.results if result["case"] in shared)
+        of_shared[name] = replace(run, results=results)
+    return of_shared
+
+
 @functools.cache
 def _rules() -> Registry:
     rules, mistakes = read_registry([CASES], ROOT)
@@ -205,8 +218,22 @@ def _seen(_: Digest) -> Iterator[str]:
         yield f"| {rule} | {rules[rule].short} | {cells} | {violations[rule] or UNTRIABLE.get(rule, '')} |"
 
 
+def _tables_by_architecture(_: Digest) -> Iterator[str]:
+    runs = _of_shared_cases()
+    of_tables: dict[str, list[str]] = {}
+    for name, run in runs.items():
+        of_tables.setdefault(run.environment.tables_sha256[:12], []).append(f"`{name}`")
+    if len(of_tables) == 1:
+        tables = "the same tables"
+    else:
+        named = (f"{digest} on {', '.join(names)}" for digest, names in of_tables.items())
+        tables = f"different tables ({'; '.join(named)})"
+    cases = len(runs["amd64"].results)
+    yield f"The runs are of {tables}. Counted are the {cases:,} cases that all of them have."
+
+
 def _verdicts_by_architecture(_: Digest) -> Iterator[str]:
-    runs = _by_architecture()
+    runs = _of_shared_cases()
     own = {result["case"]: result["verdict"] for result in runs["amd64"].results}
     of_amd64 = runs["amd64"].violations.defects
     yield f"| `--arch` | {' | '.join(_COUNTED)} | verdicts that differ | defects | with a fingerprint of amd64 |"
@@ -214,7 +241,7 @@ def _verdicts_by_architecture(_: Digest) -> Iterator[str]:
     for name, run in runs.items():
         verdicts = {result["case"]: result["verdict"] for result in run.results}
         counts = Counter(verdicts.values())
-        differ = sum(own.get(case, verdict) != verdict for case, verdict in verdicts.items())
+        differ = sum(own[case] != verdict for case, verdict in verdicts.items())
         defects = run.violations.defects
         shared = sum(defect.is_among(of_amd64) for defect in defects)
         cells = *(counts[verdict] for verdict in _COUNTED), differ, len(defects), shared
@@ -222,7 +249,7 @@ def _verdicts_by_architecture(_: Digest) -> Iterator[str]:
 
 
 def _rules_by_architecture(_: Digest) -> Iterator[str]:
-    runs = _by_architecture()
+    runs = _of_shared_cases()
     yield f"| rule | what it is about | {' | '.join(runs)} |"
     yield f"|---|---|{'---|' * len(runs)}"
     for rule, texts in _rules().items():
@@ -248,6 +275,7 @@ QUOTES: Mapping[str, Callable[[Digest], Iterable[str]]] = {
     "defects by stack": _defects_by_stack,
     "rules by stack": _seen,
     "rules by architecture": _rules_by_architecture,
+    "tables by architecture": _tables_by_architecture,
     "verdicts by architecture": _verdicts_by_architecture,
 }
 

@@ -5,6 +5,7 @@ import lzma
 import re
 import sys
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,8 @@ from conformance.results.equal_results import unequal_verdicts
 from conformance.results.records import FILE_NAME, read_written
 from conformance.tables.suite import ROOT, load_suite
 from conformance.tables.tiers import DURATIONS
-from reports.digest import Digest
+from made_history import run_of
+from reports.digest import Digest, digest
 
 sys.path.insert(0, str(ROOT / "docs"))
 
@@ -31,6 +33,29 @@ def test_a_page_quotes_the_recorded_run(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     assert "<!-- quoted: " in text
     assert quotes.quoted(text, recorded()) == text, "outdated: run python3 docs/quotes.py"
+
+
+@pytest.mark.parametrize(
+    "tables, said",
+    [
+        ("a" * 64, "of the same tables."),
+        ("b" * 64, "of different tables (aaaaaaaaaaaa on `amd64`; bbbbbbbbbbbb on `arm64`)."),
+    ],
+    ids=["same", "different"],
+)
+def test_architectures_are_compared_by_the_cases_of_all_their_runs(tables, said, monkeypatch):
+    made = {
+        "amd64": run_of({}, count=7, suite={"version": "0", "tables_sha256": "a" * 64}),
+        "arm64": run_of({7: "FAIL"}, suite={"version": "0", "tables_sha256": tables}),
+    }
+    runs = {name: digest(run.shown(), Path()) for name, run in made.items()}
+    monkeypatch.setattr(quotes, "_by_architecture", lambda: runs)
+    (line,) = quotes.QUOTES["tables by architecture"](recorded())
+    assert line == f"The runs are {said} Counted are the 7 cases that all of them have."
+    _, _, *rules = quotes.QUOTES["rules by architecture"](recorded())
+    assert rules == []
+    *_, verdicts = quotes.QUOTES["verdicts by architecture"](recorded())
+    assert verdicts == "| `arm64` | 7 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |"
 
 
 def test_the_page_of_findings_has_the_confirmed_defects_of_the_recorded_runs():
