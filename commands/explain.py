@@ -11,7 +11,7 @@ from pathlib import Path
 from commands import verbs
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
-from conformance.errors import PROGRAM, UserError
+from conformance.errors import PROGRAM, UserError, command
 from conformance.model.case import Case
 from conformance.results.folder import OUT
 from conformance.tables.loader import Retired, retired_case
@@ -20,7 +20,15 @@ from conformance.verbs import VERBS
 from conformance.yamldoc.reader import suggestion
 from reports.digest import Digest, read
 from reports.earlier import run_about
-from reports.explanations import FINGERPRINT, defect_of, of_case, of_defect, of_retired, of_rule
+from reports.explanations import (
+    FINGERPRINT,
+    MOST_CASES,
+    defect_of,
+    of_case,
+    of_defect,
+    of_retired,
+    of_rule,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser, "--dispute", "write the text with which you dispute the violation (docs/dispute.md)"
     )
+    add(
+        parser,
+        "--against RUN",
+        "of a defect: also what is new about it against this earlier run (of all defects: compare)",
+    )
     add(parser, "--all", "leave out no line of the kernel's log and no case of a defect")
     verbs.add_dialect(parser)
     add_cases_argument(parser)
@@ -46,6 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Prints the explanation and returns exit status 0. Raises UserError for an unknown id."""
     word = arguments.id
+    if arguments.against and arguments.dispute:
+        raise UserError("--dispute and --against exclude each other")
+    if arguments.against and not FINGERPRINT.fullmatch(word):
+        raise UserError(
+            f"--against is for the fingerprint of a defect, and {word} is none",
+            hint=f"{command('compare', arguments.against, 'RUN')} compares two runs",
+        )
     if verbs.is_verb(word):
         show(verbs.render(verbs.find(word, arguments.dialect)))
         return 0
@@ -64,7 +84,15 @@ def execute(arguments: argparse.Namespace) -> int:
         show(dispute(*violation_about(word, run)))
         return 0
     if FINGERPRINT.fullmatch(word):
-        show(of_defect(*defect_of(word, run, "--run"), arguments.all))
+        defect, run = defect_of(word, run, "--run")
+        show(of_defect(defect, run, arguments.all))
+        if arguments.against:
+            # Imported late: few ask for it.
+            from reports.comparison import compare
+            from reports.novelty import Novelty
+
+            news = Novelty(compare(read(arguments.against), run))
+            show(["", *news.about(defect, None if arguments.all else MOST_CASES)])
         return 0
     rule = next((id_ for id_ in suite.registry if id_.upper() == word.upper()), None)
     name = word.partition(POINT)[0]

@@ -102,6 +102,14 @@ class Change:
     old_points: str = ""
 
     @property
+    def name(self) -> str:
+        """The case or, of points, the number of points and an example."""
+        if self.points:
+            example = f", such as {self.examples[0]}" if self.examples else ""
+            return f"{format_count(self.points, 'point')} of {self.case}{example}"
+        return self.case
+
+    @property
     def arrow(self) -> str:
         """Both verdicts, the old one with the numbers of points."""
         old = f"{self.old} ({self.old_points})" if self.old_points else self.old

@@ -31,7 +31,7 @@ from reports.text import flat, wrapped
 from reports.upstream import upstream
 
 _WIDTH = 100
-_CASES = 12
+MOST_CASES = 12
 ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
 # the first digits of a fingerprint suffice
 FINGERPRINT = re.compile(r"[0-9a-f]{4,}", re.IGNORECASE)
@@ -69,7 +69,7 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
         yield ""
     yield f"{format_count(len(cases), 'case')} {'tests' if len(cases) == 1 else 'test'} this rule:"
     by_rank = sorted(cases, key=lambda case: _rank(rule, results.get(case.id)))
-    for case in by_rank[:_CASES]:
+    for case in by_rank[:MOST_CASES]:
         record = results.get(case.id)
         verdict = verdict_on(rule.id, record) if record else "-"
         yield f"  {verdict:<11}  {case.id}  {case.location.file}:{case.location.line}"
@@ -82,8 +82,8 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
             yield from _wrapped(
                 f"the case is {record['effective']} because of {violated}", "      "
             )
-    if len(cases) > _CASES:
-        yield f"  and {len(cases) - _CASES} more: {PROGRAM} list --rule {rule.id}"
+    if len(cases) > MOST_CASES:
+        yield f"  and {len(cases) - MOST_CASES} more: {PROGRAM} list --rule {rule.id}"
     if any(results[case.id]["space"] for case in cases if case.id in results):
         yield ""
         yield from _wrapped(evidence.POINT)
@@ -338,7 +338,7 @@ def of_defect(defect: Defect, run: Digest, in_full: bool) -> Iterator[str]:
     yield ""
     yield "All cases (of a sweep, its smallest failing points):"
     names = list(dict.fromkeys(symptom.name for symptom in defect.symptoms))
-    shown = names if in_full else names[:_CASES]
+    shown = names if in_full else names[:MOST_CASES]
     yield from (f"  {name}" for name in shown)
     if more := len(names) - len(shown):
         yield f"  and {more} more, which explain --all lists"

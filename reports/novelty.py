@@ -18,6 +18,7 @@ from reports.comparison import (
     NOT_TRIED,
     REGRESSED,
     UNKNOWN,
+    WORSE,
     Comparison,
     amount,
     compare,
@@ -129,6 +130,26 @@ class Novelty:
             f"{gone} gone",
         ]
         return "; ".join(parts)
+
+    def about(self, defect: Defect, most: int | None) -> Iterator[str]:
+        """Yields lines about a defect of the later run: what is new about it, the cases that are worse, at most `most` of
+        them (None: all), and the command that finds the commit."""
+        told = "not new"
+        for kind, items in self.by_kind.items():
+            for item in items:
+                if item.defect.fingerprint == defect.fingerprint:
+                    told = f"{kind}: now also {item.news}" if item.news else kind
+        yield f"against {self.name}: {told}"
+        changes = [
+            change
+            for change in self.comparison.changes
+            if change.kind in WORSE and defect in self.comparison.defects_of(change)
+        ]
+        yield from (f"  {change.arrow}  {change.name}" for change in changes[:most])
+        if more := len(changes[most:]) if most else 0:
+            yield f"  and {more} more, which explain --all lists"
+        if step := self.comparison.bisection(defect):
+            yield f"bisect: {step}"
 
     def hints(self) -> Iterator[str]:
         """Yields the numbers of cases if the tables differ, a line for each defect that is gone, and one about cases that
