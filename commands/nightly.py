@@ -223,9 +223,10 @@ def execute(arguments: argparse.Namespace) -> int:
         except KeyboardInterrupt as end:
             number = f"{len(outcomes)} of {len(cells)} cells"
             signalled = end.number if isinstance(end, Terminated) else signal.SIGINT
-            lines = [*_cut_off(history, night, [*cells][len(outcomes) :])]
-            lines += left_out(history, night.name, cells)
             ended = f"ended by {signal_name(signalled)}"
+            unended = Outcome(NOT_RUN, reason=ended, selection=_selection(options))
+            lines = [*_cut_off(history, night, [*cells][len(outcomes) :], unended)]
+            lines += left_out(history, night.name, cells)
             lines.append(", ".join(filter(None, (counted(outcomes), number, ended))))
             show(lines)
             _tell(arguments, night, text + lines, SIGNALLED + signalled)
@@ -269,14 +270,19 @@ def _failure_told(arguments: argparse.Namespace) -> Iterator[None]:
         raise
 
 
-def _cut_off(history: History, night: Path, names: Sequence[str]) -> Iterator[str]:
-    """Yields the lines of the cells that a signal has kept from an outcome."""
+def _cut_off(history: History, night: Path, names: Sequence[str], ended: Outcome) -> Iterator[str]:
+    """Stores the outcome of the cells that a signal has kept from one, and yields their lines."""
     for number, name in enumerate(names):
-        outcome = NOT_RUN
+        reason = f"{'not begun' if number else 'cut short'}, {ended.reason}"
+        outcome = replace(ended, reason=reason)
+        path = night / name / OUTCOME_FILE
         with suppress(UserError):
-            if facts_of(night / name):
-                outcome = UNDECIDED
-        yield f"{name:<17} {outcome:<10} {'not begun' if number else 'cut short'}"
+            if facts_of(path.parent):
+                outcome = replace(outcome, outcome=UNDECIDED)
+        with suppress(UserError):  # such as a full disk
+            if not path.exists():
+                write_atomically(path, outcome.encoded())
+        yield f"{name:<17} {outcome.outcome:<10} {reason}"
         yield from standing_lines(history, night.name, name)
 
 
@@ -429,11 +435,7 @@ def _cell(
     yes: bool,
 ) -> tuple[Outcome, list[str]]:
     folder = night / name
-    selection = replace(
-        RunOptions(),
-        **{field: getattr(options, field) for field in _SELECTING},
-    ).arguments()
-    cell = Cell(night.name, name, folder, Outcome(NOT_RUN, selection=tuple(selection)))
+    cell = Cell(night.name, name, folder, Outcome(NOT_RUN, selection=_selection(options)))
     try:
         morning = _compared(history, *_ran(cell, options, yes))
     except UserError as error:
@@ -449,6 +451,12 @@ def _cell(
         unwritten = replace(morning.cell.outcome, reason=reason)
         morning = replace(morning, cell=replace(morning.cell, outcome=unwritten))
     return morning.outcome, list(morning.lines())
+
+
+def _selection(options: RunOptions) -> tuple[str, ...]:
+    """Returns the options that select the cases of a cell."""
+    selecting = {field: getattr(options, field) for field in _SELECTING}
+    return tuple(replace(RunOptions(), **selecting).arguments())
 
 
 def _failed(history: History, cell: Cell, error: UserError) -> Morning:

@@ -20,8 +20,8 @@ from commands.cli import sendmail
 from commands.cli.endings import Terminated
 from conformance.errors import UserError
 from conformance.results.writer import ResultsFile
-from made_history import run_of
-from nights import nights
+from made_history import run_of, write_run
+from nights import nights, option
 from reports.history import (
     BASELINE,
     ENDED,
@@ -34,6 +34,7 @@ from reports.history import (
     format_night,
 )
 from reports.history_page import HistoryPage, page_of
+from reports.morning import Morning
 from test_nightly import GOOD_RUN, WORSE
 
 __all__ = ["nights"]  # a fixture
@@ -378,7 +379,7 @@ def test_a_cell_that_was_killed_has_its_reason_on_every_page(nights, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_night_that_is_terminated_leaves_no_temporary_directory(nights, number):
     nights.night(128 + number, forky=Terminated(number))
-    assert [path.name for path in nights.folder.glob("*/*/*")] == ["run.log"]
+    assert {path.name for path in nights.folder.glob("*/*/*")} == {"run.log", "cell.json"}
 
 
 def test_a_night_that_is_interrupted_shows_also_the_cells_that_it_has_not_reached(nights):
@@ -393,11 +394,49 @@ def test_a_night_that_is_interrupted_shows_also_the_cells_that_it_has_not_reache
         ("trixie", NOT_RUN),
     ]
     assert HistoryPage(nights.history).last_outcomes == "1 baseline, 2 not run"
-    assert nights.history.of("trixie")[-1].outcome.reason == NO_OUTCOME
-    (nights.history.of("sid")[-1].folder / "results.jsonl").touch()
-    reason = f"no case was recorded, and {NO_OUTCOME}"
-    assert nights.history.of("sid")[-1].outcome.reason == reason
+    reasons = {cell.name: cell.outcome.reason for cell in nights.history.cells}
+    assert reasons["sid"] == "cut short, ended by SIGTERM"
+    assert reasons["trixie"] == "not begun, ended by SIGTERM"
+    folders = {cell.name: cell.folder for cell in nights.history.cells}
+    for name in ("sid", "trixie"):
+        (folders[name] / "cell.json").unlink()
+    (folders["sid"] / "results.jsonl").touch()
+    reasons = {cell.name: cell.outcome.reason for cell in nights.history.cells}
+    assert reasons["sid"] == f"no case was recorded, and {NO_OUTCOME}"
+    assert reasons["trixie"] == NO_OUTCOME
     assert nights.history.problems == ()
+
+
+@pytest.mark.parametrize("options", [(), ("--tier", "smoke")], ids=["all cases", "smoke"])
+def test_a_cell_with_results_that_a_signal_cuts_short_keeps_the_reason(
+    nights, monkeypatch, options
+):
+    nights.night(0, *options, forky=GOOD_RUN)
+
+    def cut_short(command, environment, output):
+        write_run(Path(option(command, "--out")), run_of({}, complete=False))
+        raise Terminated(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nightly, "_finished", cut_short)
+        nights.night(143, *options, forky="")
+    baseline, cell = nights.history.cells
+    assert cell.outcome.outcome == UNDECIDED
+    assert cell.outcome.reason == "cut short, ended by SIGTERM"
+    assert cell.outcome.selection == baseline.outcome.selection == tuple(options)
+    assert "cut short, ended by SIGTERM" in page_of(nights.history)
+    said = nights.night(0, *options, forky=GOOD_RUN)
+    assert "the last night" not in said
+
+
+def test_an_outcome_that_a_signal_finds_is_kept(nights, monkeypatch):
+    def told_late(self):
+        raise Terminated(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Morning, "lines", told_late)
+        nights.night(143, forky=GOOD_RUN)
+    assert nights.outcomes("forky") == [BASELINE]
 
 
 def test_files_of_a_killed_night_are_removed_unless_its_run_is_still_running(nights):

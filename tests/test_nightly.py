@@ -149,10 +149,10 @@ def test_the_mail_of_an_interrupted_night_has_what_regressed_and_what_still_is(n
     )
     for text in (said, mail):
         assert (
-            "sid               not run    cut short\ntrixie            not run    not begun\n"
-            in text
+            "sid               not run    cut short, ended by SIGTERM\n"
+            "trixie            not run    not begun, ended by SIGTERM\n" in text
         )
-        assert f"not begun\n{still}" in text
+        assert f"not begun, ended by SIGTERM\n{still}" in text
         assert "\n1 regressed, 1 of 3 cells, ended by SIGTERM\n" in text
     night = format_night(nights.history.nights[-1])
     subject = f"rdma-cts, night {night}: 1 regressed, 1 of 3 cells, ended by SIGTERM"
