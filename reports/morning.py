@@ -312,7 +312,8 @@ class Morning:
         for change in changes[:most]:
             why = self.good.why_not_waived(change) if self.good else ""
             text = NO_LONGER_WAIVED if why else label
-            has = known_nights(self._nights(), partial(Facts.violates, case=change.case))
+            there = Facts.has_violation if kind == FIXED else Facts.violates
+            has = known_nights(self._nights(), partial(there, case=change.case))
             if why:
                 when = ""
             elif kind == FIXED:

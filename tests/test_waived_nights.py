@@ -115,6 +115,20 @@ def test_a_defect_that_is_waived_is_neither_fixed_nor_intermittent(nights, tmp_p
     assert headings(nights) == {"fixed": [track.id]}
 
 
+def test_a_fixed_case_was_present_since_its_first_night_also_if_it_was_waived_then(
+    nights, tmp_path
+):
+    run = run_of({2: "FAIL"})
+    expired = waived(run, tmp_path, expires="2026-11-21")
+    for day, (status, made) in enumerate(((0, run), (0, waived(run, tmp_path)), (1, expired)), 1):
+        nights.night(status, forky=made)
+        night = nights.folder / nights.history.nights[-1]
+        night.rename(nights.folder / f"2026050{day}T031700Z")
+    said = nights.night(0, forky=run_of({}))
+    assert "no longer seen, first seen 2026-05-01 03:17, last seen 2026-05-03 03:17: " in said
+    assert "fixed, was present since 2026-05-01 03:17: FAIL -> PASS" in said
+
+
 def test_a_defect_whose_cases_were_not_tried_is_not_fixed(nights):
     nights.night(0, forky=run_of({6: "FAIL"}))
     ((_, track),) = HistoryPage(nights.history).defects
