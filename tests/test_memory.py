@@ -39,7 +39,8 @@ from samples import laid, user_error
 SIZE = 3 * PAGE
 SMALL_KINDS = sorted(
     set(MEMORY_KINDS)
-    - {"huge", "partly_huge", "persistent", "transparent", "secret", "clock", "bar"},
+    - {"huge", "partly_huge", "persistent", "partly_persistent", "transparent"}
+    - {"secret", "clock", "bar"},
 )
 
 
@@ -138,6 +139,15 @@ def test_each_allocation_of_persistent_memory_is_a_separate_part_of_the_device(d
     assert ctypes.string_at(third.addr, PAGE) == bytes(PAGE)
     for part in (second, third):
         part.close()
+
+
+def test_memory_that_is_partly_persistent_has_an_ordinary_page_on_each_side(dax):
+    with closing(allocate("partly_persistent", PAGE)) as made:
+        assert made.size == dax.alignment + 2 * PAGE
+        seen = pages(made.addr - PAGE, made.size + 2 * PAGE)
+        assert seen == ["---p", "rw-p", "rw-s", "rw-s", "rw-p", "---p"]
+        ctypes.memset(made.addr, 3, made.size)
+        assert dax.path.read_bytes()[: 3 * PAGE].count(3) == dax.alignment
 
 
 def test_without_the_variable_no_persistent_memory_is_used(monkeypatch):

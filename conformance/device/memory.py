@@ -233,8 +233,8 @@ _FILL: dict[str, Callable[[int, int], None]] = {
 def allocate(kind: str, size: int) -> Memory:
     """Allocates memory of `kind`, one of vocabulary.MEMORY_KINDS, `size` bytes rounded up to whole pages. Raises
     HostLacks if this host has no free memory of that kind, and OSError for other failures."""
-    if kind == "persistent":
-        return _persistent(size)
+    if kind.endswith("persistent"):
+        return _persistent(size, between=kind != "persistent")
     if kind == "clock":
         return Memory(paging.mapping_of("[vvar]"), size, None)
     if kind == "bar":
@@ -280,8 +280,9 @@ def _bar(size: int) -> Memory:
     )
 
 
-def _persistent(size: int) -> Memory:
-    """Maps memory of the device in RDMA_CTS_PMEM for reading and writing."""
+def _persistent(size: int, between: bool) -> Memory:
+    """Maps memory of the device in RDMA_CTS_PMEM for reading and writing; or `between` two ordinary pages, so that the
+    memory has whole units of the device and two pages."""
     device = persistent.device()
     if device is None:
         raise HostLacks(
@@ -291,11 +292,17 @@ def _persistent(size: int) -> Memory:
     unit = max(PAGE, device.alignment)
     rounded = max(1, -(-size // unit)) * unit
     fd, offset = device.lock(rounded)
-    addr, mapped = _reserve(rounded, unit)
+    addr, mapped = _reserve(rounded + between * unit, unit)
     memory = Memory(addr, size, mapped, fd)
+    if between:
+        addr += unit
+        memory = Memory(addr - PAGE, rounded + 2 * PAGE, mapped, fd)
     try:
+        if between:
+            _untouched(memory.addr, PAGE)
+            _untouched(addr + rounded, PAGE)
         _map(addr, rounded, _READ | _WRITE, mmap.MAP_SHARED | _MAP_FIXED, fd, offset)
-        ctypes.memset(addr, 0, size)
+        ctypes.memset(memory.addr, 0, memory.size)
     except BaseException:
         memory.close()
         raise

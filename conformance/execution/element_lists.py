@@ -12,7 +12,7 @@ from conformance.bench.interface import Memory
 from conformance.bench.memory_areas import BEFORE, CANARY, EMPTY, pattern
 from conformance.bench.work_requests import Completion, Exchange, SendRequest
 from conformance.errors import SetupRefused
-from conformance.execution.connection import SILENCE_S, post_receives
+from conformance.execution.connection import SILENCE_S, LoopbackConnection, post_receives
 from conformance.execution.context import CaseContext, result_of
 from conformance.model.case import Step
 from conformance.model.observation import Observation
@@ -46,9 +46,10 @@ def _content(memory: Memory) -> bytes:
 
 
 def list_traffic(context: CaseContext, step: Step) -> Observation:
-    """Executes an operation whose local memory is a list of SGEs. Raises SetupRefused. `moved` is `all` if the expected
-    bytes were read from or written to each SGE and nothing else changed. After a refused operation, `moved` covers only
-    the memory `guarded`, because the device may access other memory before the refusal."""
+    """Executes an operation whose local memory is a list of SGEs, `rounds` times or until it is refused. Raises
+    SetupRefused. `moved` is `all` if the expected bytes were read from or written to each SGE and nothing else changed.
+    After a refused operation, `moved` covers only the memory `guarded`, because the device may access other memory
+    before the refusal."""
     operation, sges = str(step.arguments["op"]), context.sges(step.arguments["sg_list"])
     if operation == "READ" and len(sges) > context.bench.max_read_elements:
         most = context.bench.max_read_elements
@@ -59,6 +60,20 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     kind = str(step.arguments["qp_type"])
     connection = context.harness.connection(kind, str(step.arguments["pd"]))
     connection.renew_if_stale()
+    for _ in range(context.number(step.arguments["rounds"])):
+        seen = _round(context, step, connection, sges)
+        if seen["wc"] != ["SUCCESS"] or seen["moved"] != "all":
+            break
+    return seen
+
+
+def _round(
+    context: CaseContext,
+    step: Step,
+    connection: LoopbackConnection,
+    sges: tuple[Sge, ...],
+) -> Observation:
+    operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     owner, peer = connection.pair.responder, connection.pair.requester
     places = (context.memory_around(sge.addr, sge.length) for sge in sges if sge.addr)
     memory = list({id(place): place for place in places}.values())

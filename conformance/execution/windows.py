@@ -172,8 +172,12 @@ def bind_notified(context: CaseContext, step: Step) -> Observation:
             "unreachable": "the bind was refused when it was posted, so no event is expected",
         }
     is_due = not solicited_only or observation["wc"] != ["SUCCESS"]
-    if observation["wc"] and notified.had_event(context, queue, is_due) != is_due:
+    if not observation["wc"]:
+        return observation
+    if notified.had_event(context, queue, is_due) != is_due:
         observation["differences"] = [f"{'no' if is_due else 'a'} completion event"]
+    elif is_due and notified.had_event(context, queue, expected=False):
+        observation["differences"] = [notified.SECOND_EVENT]
     return observation
 
 

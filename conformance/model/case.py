@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Union
 
 from conformance.model.kind import Kind
-from conformance.model.quantity import Quantity
+from conformance.model.quantity import Quantity, parse
 from conformance.model.script import Event
 from conformance.model.vocabulary import QP_RIGHTS, WIRE
 from conformance.older_python import TypeAlias
@@ -213,6 +213,7 @@ _HIDDEN: Mapping[str, tuple[Argument, ...]] = {
     "with_flags": (Flags(0, ()),),
     "poster": ("post_send",),
     "srq_pd": ("NULL",),
+    "rounds": (parse("1"),),
 }
 
 

@@ -56,6 +56,7 @@ MEMORY_KINDS = {
     "clock": "the page from which this process reads the time: read-only page frames without a struct page",
     "bar": "a BAR of QEMU's pci-testdev: page frames of a device, without a struct page",
     "persistent": "persistent memory: the device DAX in RDMA_CTS_PMEM",
+    "partly_persistent": "persistent memory between two ordinary pages, the first and the last",
 }
 # Kinds of memory of which this process cannot write all bytes.
 NOT_WRITABLE = ("read_only", "writable_start", "no_access", "unmapped", "hole", "clock")
@@ -392,9 +393,9 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "rkey addr length=8 at= position contents pd via qp_type qp_access with_flags poster",
         op=_words("operation", None, REMOTE_OPERATIONS),
     ),
-    # An operation with a list of local elements.
+    # An operation with a list of local elements. In more rounds than a queue has slots, each slot is used again.
     "list_traffic": {
-        **_given("sg_list guarded pd", op=_words("operation", None, LIST_OPERATIONS)),
+        **_given("sg_list guarded pd rounds=1", op=_words("operation", None, LIST_OPERATIONS)),
         "qp_type": _words("qp_type", "RC", LIST_TYPES),
     },
     "post_receive": _given("qp sg_list"),

@@ -154,7 +154,10 @@ class Memory:
 
 
 # The simulated kinds of memory, which a host may not have.
-_SIMULATED = ("huge", "partly_huge", "persistent", "transparent", "secret", "clock", "bar")
+_SIMULATED = (
+    *("huge", "partly_huge", "persistent", "partly_persistent", "transparent", "secret", "clock"),
+    "bar",
+)
 
 
 def _file_of(fd: int) -> tuple[int, int]:
