@@ -44,6 +44,21 @@ def test_the_stacks_of_the_matrices_exist():
     assert set(matrix["STACK"]) <= set(STACKS)
 
 
+def test_a_job_that_fails_stores_the_image_but_not_the_last_good_run():
+    caches = [
+        (step["with"]["path"], step["uses"].split("@")[0], step.get("if", "").partition(" && ")[0])
+        for step in GITHUB["steps"]
+        if "cache" in step.get("uses", "")
+    ]
+    assert caches == [
+        ("/var/cache/rdma-cts", "actions/cache/restore", ""),
+        ("kept", "actions/cache", ""),
+        ("/var/cache/rdma-cts", "actions/cache/save", "always()"),
+    ]
+    image, kept = GITLAB["cache"]
+    assert (image["when"], kept.get("when")) == ("always", None)
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: str(path.relative_to(CI)))
 def test_the_scripts_are_shell_scripts_that_can_be_started(script):
     assert script.stat().st_mode & 0o111
