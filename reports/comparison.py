@@ -380,7 +380,7 @@ class Comparison:
         """The defects without whose waivers something is newly wrong: also known ones, of cases that are newly wrong."""
         violations = self.new.violations
         defects = [*self.new_defects]
-        for change in (change for kind in WORSE for change in self.of(kind)):
+        for change in (change for kind in FAILING for change in self.of(kind)):
             if change.rule and change.kind not in _NOT_JUDGED:
                 shown: Sequence[Defect] = violations.defects_in(
                     change.case
@@ -490,6 +490,11 @@ class Comparison:
     def failing(self) -> str:
         """The worst kind of FAILING that a change has; empty if none has one."""
         return next(filter(self.of, FAILING), "")
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something is newly wrong, or a defect is new. A race that may not be new is neither."""
+        return bool(self.failing) or any(self.defects[kind] for kind in NEW_KINDS if kind != HIT)
 
     @property
     def status(self) -> int:

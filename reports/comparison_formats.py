@@ -71,12 +71,16 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
     yield from _other_rules(comparison, most)
     for kind in KINDS:
         yield from _of_kind(comparison, kind, most)
-    if comparison.foremost and (comparison.new_defects or comparison.failing):
+    if not comparison.has_news:
+        return
+    if foremost := comparison.foremost:
+        is_new = foremost in comparison.new_defects
+        which = "first new defect" if is_new else "first defect of the newly wrong cases"
         yield ""
         words = "--run", new.path, "--mail", "--others", old.path
-        report = command("reproducer", comparison.name_of(comparison.foremost), *words)
-        yield f"report the first new defect: {report}"
-        if step := comparison.bisection(comparison.foremost):
+        report = command("reproducer", comparison.name_of(foremost), *words)
+        yield f"report the {which}: {report}"
+        if step := comparison.bisection(foremost):
             yield f"bisect: in the tree, {step} finds the commit; its paths begin there (docs/patches.md#bisection)"
     yield from _to_waive(comparison)
 

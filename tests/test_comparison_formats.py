@@ -6,7 +6,8 @@ from pathlib import Path
 
 from lxml import etree
 
-from samples import numbered, result
+from made_history import run_of
+from samples import numbered, result, written
 from test_comparison import run, two_runs
 
 SUITE = numbered(4)
@@ -32,6 +33,16 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path, cli):
     terms = "--owner NAME --issue ADDRESS --expires DATE"
     assert waivers == f"waive all new defects: {command} {terms}"
     assert first == "something has regressed: 1 new defect, the worst: wrong report (exit status 1)"
+
+
+def test_a_known_defect_of_newly_wrong_cases_is_not_called_new(tmp_path, cli):
+    old, new = (
+        written(run_of(dict.fromkeys(cases, "FAIL")), tmp_path / name)
+        for name, cases in (("old", (1,)), ("new", (1, 2)))
+    )
+    *_, report, waivers = cli(1, "compare", old, new).out.splitlines()
+    assert report.startswith("report the first defect of the newly wrong cases: ./rdma-cts repro")
+    assert waivers.startswith("waive 1 known defect of newly wrong cases: ./rdma-cts waivers")
 
 
 def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path, cli):

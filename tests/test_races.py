@@ -101,6 +101,14 @@ def test_the_lines_of_a_race_say_how_often_what_it_proves_and_which_command_woul
     assert "to tell" not in said
 
 
+@pytest.mark.parametrize("hits, proves", [(1, False), (4, True)])
+@pytest.mark.parametrize("other", [{}, {1: (1, 5)}], ids=["new", "known"])
+def test_a_race_is_to_be_reported_and_waived_only_if_it_proves_something(hits, proves, other):
+    said = list(text(compare(raced({0: (0, 96), **other}), raced({0: (hits, 21), **other})), None))
+    assert said[0].endswith("(exit status 1)" if proves else "(exit status 3)")
+    assert any(line.startswith(("report ", "waive ")) for line in said) == proves
+
+
 def test_a_race_that_passed_is_no_news_of_a_known_defect():
     old = raced({0: (1, 3), 1: (0, 96)})
     assert not compare(old, raced({0: (1, 3), 1: (1, 50)})).changed_defects
