@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lxml import etree
 
+from conformance.tables.suite import ROOT
 from made_history import run_of
 from samples import numbered, result, written
 from test_comparison import run, two_runs
@@ -70,6 +71,20 @@ def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path, cli):
         "not decided": 0,
         "not tried by the old run": 0,
     }
+
+
+def test_the_keys_for_programs_are_documented(tmp_path, cli):
+    old = run(tmp_path / "old", [result(SUITE.cases[0])])
+    new = run(tmp_path / "new", [result(SUITE.cases[0], "FAIL", "it should not")])
+    data = json.loads(cli(1, "compare", old, new, "--format", "json").out)
+    page = (ROOT / "docs/reports.md").read_text().partition("The keys of the JSON are:\n")[2]
+    section = " ".join(page.partition("\n[")[0].split())
+    of_key = {text.partition("`")[0]: text for text in section.split(" - `")}
+    of_defects = {**data["defects"], **data["defects"]["new"][0]}
+    examples = {"defects": of_defects, "rules": data["rules"][0], "changes": data["changes"][0]}
+    for key, example in examples.items():
+        assert not [name for name in example if f"`{name}`" not in of_key[key]]
+    assert not [name for name in data if f"`{name}`" not in section]
 
 
 def test_a_comparison_for_ci_systems_conforms_to_the_schema(tmp_path, cli):
