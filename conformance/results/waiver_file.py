@@ -348,10 +348,11 @@ def waivers_text(
             hint=f"{command('report', runs[0].name)} shows its defects",
         )
     lines = ["# Known defects, by their fingerprints; made by `rdma-cts waivers` from these runs:"]
-    lines += [
+    tested = Counter(
         f"#   {run.header['stack']}, {run.driver}, kernel {run.header['env'].get('kernel', '?')}"
         for run in runs
-    ]
+    )
+    lines += [f"{what} ({number} runs)" if number > 1 else what for what, number in tested.items()]
     lines += [
         "# A waiver covers the kernels from `from` to `to`, both included (7.2 includes every 7.2.x), and no other: on the next",
         "# release its violations count again, and the run names the waiver. Name a run of that release too, or give --to.",
