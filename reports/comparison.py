@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -80,6 +80,7 @@ WORSE = (*FAILING, HIT)
 NEW_KINDS = (NEW, UNKNOWN, NEWLY_WRONG, NEWLY_JUDGED, HIT)
 # the verdicts of a case, or of a rule, without a violation
 _KEPT = (Verdict.PASS, Verdict.PARTIAL)
+_UNJUDGED = (*INCOMPLETE, *NOT_TESTABLE)
 _DEATHS = (Verdict.CRASH, Verdict.HANG)
 _MOST_EXAMPLES = 3
 
@@ -89,7 +90,8 @@ class Change:
     """A changed verdict of a case, or of some points of its sweep. `points` is the number of points; it is 0 for a
     change of a whole case. `examples` has the names of some of the points, for `run --only`. `rule` is set if only the
     points of one rule changed, in a case whose points are recorded inside its result. `old_points` has the numbers of the
-    old run's points by verdict, if it left some points of a newly wrong case without a verdict."""
+    old run's points by verdict, if it left some points of a newly wrong case without a verdict. `failing_points` has the
+    verdicts that points which violated a rule have now, if these are none on the device."""
 
     kind: str
     case: str
@@ -100,6 +102,7 @@ class Change:
     examples: tuple[str, ...] = ()
     rule: str = ""
     old_points: str = ""
+    failing_points: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -113,7 +116,12 @@ class Change:
     def arrow(self) -> str:
         """Both verdicts, the old one with the numbers of points."""
         old = f"{self.old} ({self.old_points})" if self.old_points else self.old
-        return " -> ".join(verdict for verdict in (old, self.new) if verdict)
+        return " -> ".join(verdict for verdict in (old, self.new) if verdict) + self.hidden
+
+    @property
+    def hidden(self) -> str:
+        """Says that the change does not show a defect to be fixed; empty for any other change."""
+        return hidden_points(self.failing_points)
 
 
 @dataclass(frozen=True)
@@ -439,11 +447,33 @@ class Comparison:
             return kind
         if any(change.kind == NOT_HIT for change in changes):
             return NOT_HIT
-        cases = {record["case"] for record in self._violating[0].get(rule, ())}
-        now = {verdict_on(rule, self._after[case]) for case in cases & self._after.keys()}
-        if now & {*INCOMPLETE}:
+        now = self.failing_points.get(rule, set())
+        if not now.isdisjoint(INCOMPLETE):
             return UNDECIDED
-        return UNSUPPORTED if now & {*NOT_TESTABLE} else FIXED
+        return UNSUPPORTED if now else FIXED
+
+    @cached_property
+    def failing_points(self) -> Mapping[str, set[str]]:
+        """For each rule that only the old run violates, the verdicts that what violated it has now, if these are none on
+        the device."""
+        now = self.new.verdicts.of_rules
+        rules = {
+            rule: [record["case"] for record in records if record["case"] in self._after]
+            for rule, records in self._violating[0].items()
+            if now.get(rule) not in VIOLATIONS
+        }
+        return {
+            rule: set().union(*(self._not_judged(case, rule) for case in cases))
+            for rule, cases in rules.items()
+        }
+
+    def _not_judged(self, case: str, rule: str = "") -> set[str]:
+        return _not_judged(self.old, self.new, self._before[case], self._after[case], rule)
+
+    def hidden(self, rule: str) -> str:
+        """Says that a rule which is no longer violated is not shown to be kept; empty for any other rule."""
+        is_kept = self.new.verdicts.of_rules[rule] in _KEPT
+        return hidden_points(self.failing_points.get(rule, ())) if is_kept else ""
 
     def verdicts_of(self, rule: str) -> tuple[str, str]:
         """Returns both verdicts on a rule: the new one is WAIVED if the rule is violated only by waived symptoms, in results
@@ -463,10 +493,10 @@ class Comparison:
         if any(change.kind == NOT_HIT and change.case in defect.cases for change in self.changes):
             return False
         for case in defect.cases:
-            before, after = self._before.get(case), self._after.get(case)
-            if after is None or after["effective"] in (*INCOMPLETE, *NOT_TESTABLE):
+            after = self._after.get(case)
+            if after is None or after["effective"] in _UNJUDGED:
                 return False
-            if before is not None and _tests_less(before, after):
+            if case in self._before and self._not_judged(case):
                 return False
         return True
 
@@ -622,12 +652,45 @@ def _races(
     return races
 
 
-def _tests_less(before: ResultRecord, after: ResultRecord) -> bool:
-    """Whether fewer points of a sweep were judged than before: one defect can hide another in this way. The number of
-    judged tries of one race differs by chance."""
+def _not_judged(
+    old: Digest,
+    new: Digest,
+    before: ResultRecord,
+    after: ResultRecord,
+    rule: str = "",
+) -> set[str]:
+    """Returns the verdicts that the points which violated a rule, or `rule`, in the old run have in the new run, if these
+    are none on the device: one defect can hide another in this way. Without files of points they are the verdicts that
+    such points can have. The number of judged tries of one race differs by chance."""
+    now = verdict_on(rule, after) if rule else after["effective"]
+    if now in _UNJUDGED:
+        return {now}
     if after["space"] and after["space"]["tries"]:
-        return False
-    return unjudged(after) > unjudged(before)
+        return set()
+    points = _points_of(old, new, before, after)
+    if points and points[0].space == points[1].space:
+        return _not_judged_points(*points, rule)
+    points_now = EarlierPoints(new, old, after, before)
+    if unjudged(after) > unjudged(before) or points_now.lacks_violation(rule):
+        return {verdict for verdict in NOT_TESTABLE if verdict in (counts_of(after) or verdict)}
+    return set()
+
+
+def _not_judged_points(old: Points, new: Points, rule: str) -> set[str]:
+    pairs = {pair for pair in zip(old.index, new.index, strict=True) if OUTSIDE not in pair}
+    outcomes = ((old.outcomes[before], new.outcomes[after]) for before, after in pairs)
+    return {
+        after.verdict
+        for before, after in outcomes
+        if before.verdict in VIOLATIONS
+        and after.verdict in _UNJUDGED
+        and (not rule or rule in before.rules)
+    }
+
+
+def hidden_points(verdicts: Collection[str]) -> str:
+    """Returns the words for what violated a rule and has no verdict on the device now; empty without such verdicts."""
+    return f" (its failing points {' or '.join(sorted(verdicts))})" if verdicts else ""
 
 
 def _lacks_points(run: Digest, record: ResultRecord) -> bool:
@@ -641,7 +704,7 @@ def kind_of(old: str, new: str) -> str:
     if new in VIOLATIONS:
         if old == Verdict.UNSUPPORTED:
             return NEWLY_WRONG
-        if old in (*NOT_TESTABLE, *INCOMPLETE):
+        if old in _UNJUDGED:
             return NEWLY_JUDGED
         worse = old not in VIOLATIONS or VERDICTS.index(new) < VERDICTS.index(old)
         if worse:
@@ -663,7 +726,7 @@ def kind_of(old: str, new: str) -> str:
         return FIXED
     if old == Verdict.UNSUPPORTED:
         return NEWLY_RIGHT
-    if old in (*NOT_TESTABLE, *INCOMPLETE):
+    if old in _UNJUDGED:
         return JUDGED_RIGHT
     return CHANGED
 
@@ -694,7 +757,10 @@ def _changes(
         kind = _without_points(old, new, before, after)
     if kind == NEWLY_WRONG and after.get("fault", {}).get("kind") == FaultKind.NOT_PROVIDED:
         kind = REGRESSED  # a profile requires what the device still lacks
-    if kind == FIXED and _tests_less(before, after):
+    failing_points: set[str] = set()
+    if kind in (FIXED, UNNEEDED) and after["effective"] in _KEPT:
+        failing_points = _not_judged(old, new, before, after)
+    if kind == FIXED and failing_points:
         kind = UNSUPPORTED
     if kind in FAILING and before["effective"] in VIOLATIONS and _is_the_same(before, after):
         kind = CHANGED
@@ -706,7 +772,14 @@ def _changes(
     if kind:
         old_points = counts_of(before) if kind in FAILING else ""
         pair = before["effective"], after["effective"]
-        yield Change(kind, case, *pair, after, old_points=old_points)
+        yield Change(
+            kind,
+            case,
+            *pair,
+            after,
+            old_points=old_points,
+            failing_points=tuple(sorted(failing_points)),
+        )
     elif after["effective"] in VIOLATIONS:
         conditions = {deviation["when"] for deviation in before["deviations"]}
         for deviation in after["deviations"]:
@@ -770,10 +843,11 @@ def _changes_of_rules(
         if kind in _NOT_JUDGED:
             # the verdict of the rule's points, and not that of its other points
             lacking = Verdict.UNREACHABLE if kind == NEWLY_JUDGED else Verdict.UNSUPPORTED
-            pair = pair[0] if pair[0] in (*NOT_TESTABLE, *INCOMPLETE) else lacking, pair[1]
+            pair = pair[0] if pair[0] in _UNJUDGED else lacking, pair[1]
             if _is_waived(rule, after, new):
                 kind, pair = CHANGED, (pair[0], Verdict.WAIVED)
-        if kind == FIXED and _tests_less(before, after):
+        failing_points = _not_judged(old, new, before, after, rule) if kind == FIXED else set()
+        if failing_points:
             kind = UNSUPPORTED
         old_points = counts_of(before) if kind in (REGRESSED, UNKNOWN) else ""
         if kind in FAILING and new.violations.repetitions.is_unconfirmed(after):
@@ -789,6 +863,7 @@ def _changes_of_rules(
             tuple(map(_smallest, deviations[:_MOST_EXAMPLES])),
             rule,
             old_points,
+            tuple(sorted(failing_points)),
         )
 
 
@@ -808,10 +883,21 @@ def _changes_of_points(
     before: ResultRecord,
     after: ResultRecord,
 ) -> Iterator[Change]:
-    if before["space"] and after["space"] and not after["space"]["tries"]:
-        points = read_points(old.directory, before), read_points(new.directory, after)
-        if points[0] and points[1]:
-            yield from _point_changes(points[0], points[1], after)
+    if points := _points_of(old, new, before, after):
+        yield from _point_changes(*points, after)
+
+
+def _points_of(
+    old: Digest,
+    new: Digest,
+    before: ResultRecord,
+    after: ResultRecord,
+) -> tuple[Points, Points] | None:
+    """Returns the points of a sweep in both runs; None if a run has no file of them."""
+    if not before["space"] or not after["space"] or after["space"]["tries"]:
+        return None
+    old_points, new_points = read_points(old.directory, before), read_points(new.directory, after)
+    return (old_points, new_points) if old_points and new_points else None
 
 
 def _point_changes(old: Points, new: Points, record: ResultRecord) -> Iterator[Change]:

@@ -222,7 +222,8 @@ def _rules(comparison: Comparison, most: int | None) -> Iterator[str]:
     for rule in first:
         words = comparison.new.verdicts.rules[rule].statement
         kind = comparison.kind_of_rule(rule)
-        yield f"  {kind}  {' -> '.join(comparison.verdicts_of(rule))}  {rule}  {words}"
+        arrow = " -> ".join(comparison.verdicts_of(rule)) + comparison.hidden(rule)
+        yield f"  {kind}  {arrow}  {rule}  {words}"
     yield from _rest(len(first), listed)
 
 
@@ -328,6 +329,7 @@ def as_json(comparison: Comparison) -> str:
                 "rule": rule,
                 "kind": comparison.kind_of_rule(rule),
                 **dict(zip(("old", "new"), comparison.verdicts_of(rule), strict=True)),
+                "failing_points": sorted(comparison.failing_points.get(rule, ())),
                 "statement": comparison.new.verdicts.rules[rule].statement,
             }
             for rule in comparison.rules
@@ -397,7 +399,8 @@ def _sections(comparison: Comparison) -> Iterator[str]:
 
 def _rule_rows(comparison: Comparison) -> Iterator[str]:
     for rule in comparison.rules:
-        yield f"| {comparison.kind_of_rule(rule)} | {rule} | {' | '.join(comparison.verdicts_of(rule))} |"
+        verdicts = " | ".join(comparison.verdicts_of(rule)) + comparison.hidden(rule)
+        yield f"| {comparison.kind_of_rule(rule)} | {rule} | {verdicts} |"
 
 
 def _item(change: Change, comparison: Comparison) -> str:
@@ -405,7 +408,7 @@ def _item(change: Change, comparison: Comparison) -> str:
         points = f" ({format_count(change.points, 'point')})"
     else:
         points = ""
-    verdicts = f"{change.old or 'none'} → {change.new or 'none'}"
+    verdicts = f"{change.old or 'none'} → {change.new or 'none'}{change.hidden}"
     names = [*change.record["rules"], *map(code, _fingerprints(change, comparison))]
     return f"- {verdicts}: {code(change.case)}{points} ({', '.join(names)})"
 
@@ -448,7 +451,7 @@ def as_junit(comparison: Comparison) -> str:
             name=clean(name + points),
             time="0.000",
         )
-        verdicts = f"{change.old or 'none'} -> {change.new or 'none'}"
+        verdicts = f"{change.old or 'none'} -> {change.new or 'none'}{change.hidden}"
         rules = " ".join(change.record["rules"]) + _shown_by(change, comparison)
         message = f"{change.kind}: {verdicts}: {rules}: {change.record['reason']}"
         if kind == "system-out":

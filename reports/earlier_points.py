@@ -80,6 +80,15 @@ class EarlierPoints:
             return True
         return None if None in answers else False
 
+    def lacks_violation(self, rule: str = "") -> bool:
+        """Whether the earlier run certainly did not judge a point that is wrong in the later run, and that violates `rule`
+        if given."""
+        return any(
+            self.judged(deviation) is False or "n" in self._states_at(deviation)
+            for deviation in self.after["deviations"]
+            if not rule or rule in deviation["rules"]
+        )
+
     def passed_at(self, deviation: Deviation) -> bool:
         """Whether the earlier run found the smallest point of a deviation right, in a sweep that fails at other points."""
         before = self.before

@@ -322,7 +322,7 @@ class Morning:
                 when = self._since(has)
             else:
                 when = ""
-            what = " -> ".join(filter(None, (change.old, change.new)))
+            what = " -> ".join(filter(None, (change.old, change.new))) + change.hidden
             what += f"  {' '.join(change.record['rules'])}  {change.case}"
             if change.points:
                 what += f", {format_count(change.points, 'point')}"

@@ -1,5 +1,6 @@
 """Comparisons of two runs point by point: of sweeps whose points have other outcomes, other names, or no file."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -126,23 +127,58 @@ def test_a_sweep_that_is_wrong_only_where_it_is_newly_supported_has_not_regresse
     assert status == 1
 
 
-def test_a_violation_at_points_that_are_no_longer_judged_is_neither_fixed_nor_gone(tmp_path):
-    def with_bind(number: int, folder: Path) -> Path:
-        """Makes a run of a sweep whose points with MW_BIND have this outcome."""
+WRONG_THERE = "MW_BIND LOCAL_WRITE+MW_BIND".split()
+ELSEWHERE = ["none", "LOCAL_WRITE"]
+# What has no verdict in the old run and in the new run, whether there are files of points, and whether the violations
+# of the old run are known to be judged in the new run.
+HIDING = {
+    "failing points": ([], WRONG_THERE, True, False),
+    "other points": ([], ELSEWHERE, True, True),
+    "as many points as before": (ELSEWHERE, WRONG_THERE, True, False),
+    "more points": ([], ELSEWHERE, False, False),
+}
+
+
+@pytest.mark.parametrize("before, after, files, fixed", HIDING.values(), ids=HIDING)
+def test_a_violation_is_fixed_only_if_its_points_are_judged(
+    before, after, files, fixed, tmp_path, cli
+):
+    def swept_at(folder: Path, wrong: list[str], lacking: list[str]) -> Path:
+        numbers = {**dict.fromkeys(wrong, 2), **dict.fromkeys(lacking, 3)}
         points = sweep(
-            folder,
-            SUITE.cases[0],
-            FLAGS,
-            lambda at: number if "MW_BIND" in at["access"] else 0,
-            NEWLY,
+            folder, SUITE.cases[0], FLAGS, lambda at: numbers.get(at["access"], 1), NEWLY
         )
         return run(folder, [points])
 
-    old, new = with_bind(2, tmp_path / "old"), with_bind(3, tmp_path / "new")
+    old = swept_at(tmp_path / "old", WRONG_THERE, before)
+    new = swept_at(tmp_path / "new", [], after)
+    if not files:
+        shutil.rmtree(tmp_path / "new" / "points")
     comparison = compare(read(old), read(new))
-    assert "fixed" not in {change.kind for change in comparison.changes}
-    assert comparison.defects["gone"] == []
-    assert len(comparison.defects["not decided"]) == 1
+    counts = [len(comparison.defects[kind]) for kind in ("gone", "not decided")]
+    assert counts == ([1, 0] if fixed else [0, 1])
+    kind = "fixed" if fixed else "became unsupported"
+    assert comparison.kind_of_rule("REG-15") == kind
+    assert [change.kind for change in comparison.changes if not change.points] == [kind]
+    why = "" if fixed else " (its failing points UNSUPPORTED)"
+    said = cli(0, "compare", old, new).out
+    assert f"\n  {kind}  FAIL -> PASS{why}  REG-15  " in said
+    assert f"\n  FAIL -> PASS{why}  " in said
+    said = cli(0, "compare", old, new, "--format", "markdown").out
+    assert f"| {kind} | REG-15 | FAIL | PASS{why} |" in said
+    assert f"- FAIL → PASS{why}: " in said
+    assert f": FAIL -&gt; PASS{why}: " in cli(0, "compare", old, new, "--format", "junit").out
+    data = json.loads(cli(0, "compare", old, new, "--format", "json").out)
+    whole = next(change for change in data["changes"] if not change["points"])
+    of_rule = next(item for item in data["rules"] if item["rule"] == "REG-15")
+    for item in (whole, of_rule):
+        assert item["failing_points"] == ([] if fixed else ["UNSUPPORTED"])
+
+
+def test_a_defect_is_not_gone_on_a_device_that_does_not_offer_the_points_of_the_model():
+    rxe, siw = (read(ROOT / f"docs/runs/{name}.jsonl.xz") for name in ("rxe", "siw"))
+    undecided = compare(rxe, siw).defects["not decided"]
+    assert [defect.title for defect in undecided if defect.title.endswith("FLUSH_GLOBAL")]
 
 
 def test_rules_that_a_run_of_one_verb_decides_by_fewer_cases_are_one_line():
