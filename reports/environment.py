@@ -21,6 +21,7 @@ _WORDS = {
     r"given\.environment\.(.*)": r"variable \1",
     r"given\.expired": "Debian suites with expired package lists",
     r"given\.image": "hash of the guest's image",
+    r"given\.(.*?)(?:_tree)?\.commit": r"commit of --\1",
     r"given\.(.*)\.sha256": r"hash of --\1",
     r"given\.(.*?)\.files\.(.*)": r"hash of \2 in --\1",
     r"given\.changes\.(.*)": r"change \1",
@@ -106,7 +107,7 @@ class Environment:
         else:
             parts = []
         if parts:
-            return f"the stack under test was changed: {', '.join(parts)}"
+            return f"the stack under test was changed: {'; '.join(parts)}"
         return ""
 
     @property
@@ -156,12 +157,16 @@ def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
         yield f"{format_count(len(changes), 'change')} ({', '.join(names)})"
     for name in _OWN_BUILDS:
         if (build := given.get(name)) and isinstance(build, dict):
-            files = build.get("files")
-            if isinstance(files, dict) and _PRELOAD in files:
+            own_files = build.get("files")
+            if isinstance(own_files, dict) and _PRELOAD in own_files:
                 preloads = " with a preload"
             else:
                 preloads = ""
-            yield f"{name.replace('_', '-')} {str(build.get('sha256'))[:8]}{preloads}"
+            files = f"files {str(build.get('sha256'))[:8]}"  # this hash is no commit
+            tree = given.get(f"{name}_tree")  # of which a build was made
+            if commit := (tree if isinstance(tree, dict) else build).get("commit"):
+                files = f"commit {str(commit)[:12]} ({files})"
+            yield f"{name.replace('_', '-')}, {files}{preloads}"
     if (environment := given.get("environment")) and isinstance(environment, dict):
         yield f"environment {', '.join(_assignment(*item) for item in environment.items())}"
 

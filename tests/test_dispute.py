@@ -74,10 +74,19 @@ def test_the_text_says_that_the_stack_was_an_own_build(run, capsys):
     file = run / "results.jsonl"
     header, *rest = file.read_text().splitlines()
     changed = json.loads(header)
-    changed["under_test"]["given"] = {"modules": {"sha256": "9af1" * 16}}
+    changed["under_test"]["given"] = {
+        "linux": {"sha256": "9af1" * 16, "commit": "3577" * 10},
+        "modules": {"sha256": "9af1" * 16},
+        "rdma_core": {"sha256": "7c01" * 16},
+        "rdma_core_tree": {"sha256": "55aa" * 16, "commit": "8d0e" * 10},
+    }
     file.write_text("\n".join([json.dumps(changed), *rest, ""]))
     text = text_of(FINGERPRINT, run, capsys)
-    assert "\nown build: the stack under test was changed: modules 9af19af1\n" in text
+    parts = "linux, commit 357735773577 (files 9af19af1); modules, files 9af19af1; "
+    parts += "rdma-core, commit 8d0e8d0e8d0e (files 7c017c01)"
+    assert f"\nown build: the stack under test was changed: {parts}\n" in text
+    facts = read(run).environment.named_under_test
+    assert facts["commit of --linux"] == "357735773577"
 
 
 def test_the_text_shows_the_worst_violation_first_that_of_a_peer(capsys):

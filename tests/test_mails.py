@@ -150,7 +150,7 @@ def test_a_mail_distinguishes_builds_of_the_same_versions(tmp_path, cli):
     built["under_test"]["modules"]["rdma_rxe"]["build_id"] = "ce" * 20
     mine = written_records([built, *later], tmp_path)
     said = spaced(cli(0, "reproducer", DEFECT, "--run", mine, "--mail", "--others", FORKY).out)
-    assert "rdma-core 65.0 (the stack under test was changed: linux e4e4e4e4). " in said
+    assert "rdma-core 65.0 (the stack under test was changed: linux, files e4e4e4e4). " in said
     assert "rdma-core 65.0, with modules.rdma_rxe.build_id a6d6b4de9dc2: has the defect" in said
 
 
