@@ -1,31 +1,83 @@
-"""The command with which git finds the commit of a violation (docs/patches.md)."""
+"""The commands with which git finds the commit of a violation (docs/patches.md). They work in any directory."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
 
 from conformance.defects import Defect, Symptom
 from conformance.defects.owner import LIBIBVERBS, PROVIDER
 from conformance.errors import PROGRAM
+from conformance.older_python import zip
+from conformance.option import given_path
+from conformance.run_options import OPTIONS
+from conformance.tables.suite import ROOT
 
-# the options with a repository
-_TREES = {"--linux", "--rdma-core"}
+# the options with a repository, and the keys of the repository's commit among the facts of a run
+_TREES = {"--linux": "given.linux.commit", "--rdma-core": "given.rdma_core_tree.commit"}
+_COMMIT = re.compile(r"[0-9a-f]{7,40}")
+_BAD, _GOOD, _TREE = "BAD", "GOOD", "TREE"
+# what a user puts in place of a word that the runs do not tell
+_MEANINGS = {
+    _BAD: "a commit with the defect",
+    _GOOD: "a commit without it",
+    _TREE: "a source tree",
+}
+
+
+def line_of(commands: str) -> str:
+    """Returns a line that says what to put into the commands, which end the line."""
+    words = commands.split()
+    unknown = [f"{word} is {what}" for word, what in _MEANINGS.items() if word in words]
+    return f"bisect ({', '.join(['docs/patches.md#bisection', *unknown])}): {commands}"
 
 
 def is_of_tree(symptom: Symptom) -> bool:
     """Whether the run is of a source tree."""
-    return not _TREES.isdisjoint(symptom.repro.split())
+    return not _TREES.keys().isdisjoint(symptom.repro.split())
 
 
-def command_at(symptom: Symptom) -> str:
-    """Returns the command of git that tries the case or the point of a symptom at each commit of the run's tree."""
-    return f"git bisect run {PROGRAM} bisect-step --yes {symptom.repro.partition(' run ')[2]}"
+def commands_at(symptom: Symptom, new: Mapping[str, str], old: Mapping[str, str]) -> str:
+    """Returns the commands that try the case or the point of a symptom at each commit of the run's tree. `new` and `old`
+    are the facts about what was under test in a run with the symptom, and in one without it. Empty if both runs are of
+    one commit: what has changed is not committed."""
+    words = _with_absolute_paths(symptom)
+    flag = next(word for word in words if word in _TREES)
+    bad, good = (facts.get(_TREES[flag], "") for facts in (new, old))
+    if bad and bad == good:
+        return ""
+    bad, good = (
+        commit if _COMMIT.fullmatch(commit) else word
+        for commit, word in ((bad, _BAD), (good, _GOOD))
+    )
+    return _commands(words[words.index(flag) + 1], bad, good, words)
 
 
-def command_of(defect: Defect) -> str:
-    """Returns the command of git that tries the first symptom of a defect of a guest; `TREE` stands for the source tree of
-    the layer that has answered, if the run is of no tree. Empty for another target, which has its own build."""
+def commands_of(defect: Defect, facts: Mapping[str, str]) -> str:
+    """Returns the commands that try the first symptom of a defect of a guest; `TREE` stands for the source tree of the
+    layer that has answered, if the run is of no tree. Empty for another target, which has its own build."""
     first = defect.first
     if is_of_tree(first):
-        return command_at(first)
-    if "--guest" not in first.repro.split():
+        return commands_at(first, facts, {})
+    words = _with_absolute_paths(first)
+    if "--guest" not in words:
         return ""
     option = "--rdma-core" if defect.answering.layer in (PROVIDER, LIBIBVERBS) else "--linux"
-    target, _, only = command_at(first).partition(" --only ")
-    return f"{target} {option} TREE --only {only}"
+    words[-2:-2] = [option, _TREE]  # before the case
+    return _commands(_TREE, _BAD, _GOOD, words)
+
+
+def _commands(tree: str, bad: str, good: str, words: Sequence[str]) -> str:
+    program = str(ROOT / "rdma-cts") if "/" in PROGRAM else PROGRAM
+    step = shlex.join([program, "bisect-step", "--yes", *words[2:]])  # in place of `rdma-cts run`
+    start = f"git bisect start {bad} {good}"
+    return f"cd {shlex.quote(tree)} && {start} && git bisect run {step}"
+
+
+def _with_absolute_paths(symptom: Symptom) -> list[str]:
+    """Returns the command for the project's directory as it is given in another directory."""
+    words = shlex.split(symptom.repro)
+    paths = {option.flag for option in OPTIONS.values() if option.parse is given_path}
+    return [
+        str(ROOT / word) if flag in paths else word
+        for flag, word in zip(["", *words], words, strict=False)
+    ]

@@ -225,12 +225,13 @@ class Comparison:
         ]
 
     def bisection(self, defect: Defect) -> str:
-        """Returns the command of git that finds the commit of a defect, by a case or a point of a sweep that passed in the
-        old run; empty without one, or if the new run is not of a source tree."""
+        """Returns the commands that find the commit of a defect, by a case or a point of a sweep that passed in the old run;
+        empty without one, or if the new run is not of a source tree, or of the commit of the old run."""
         passed = self.passed_before(defect) or [*filter(self._point_passed, defect.symptoms)]
-        if passed and bisection.is_of_tree(passed[0]):
-            return bisection.command_at(passed[0])
-        return ""
+        if not passed or not bisection.is_of_tree(passed[0]):
+            return ""
+        facts = (run.environment.under_test for run in (self.new, self.old))
+        return bisection.commands_at(passed[0], *facts)
 
     def _point_passed(self, symptom: Symptom) -> bool:
         before = self._before.get(symptom.case)

@@ -12,6 +12,7 @@ from conformance.defects import Defect
 from conformance.errors import command, format_count
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.older_python import zip
+from reports import bisection
 from reports.comparison import (
     FAILING,
     GONE,
@@ -80,8 +81,8 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
         words = "--run", new.path, "--mail", "--others", old.path
         report = command("reproducer", comparison.name_of(foremost), *words)
         yield f"report the {which}: {report}"
-        if step := comparison.bisection(foremost):
-            yield f"bisect: in the tree, {step} finds the commit; its paths begin there (docs/patches.md#bisection)"
+        if commands := comparison.bisection(foremost):
+            yield bisection.line_of(commands)
     yield from _to_waive(comparison)
 
 

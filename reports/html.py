@@ -354,12 +354,13 @@ class Page:
         return self.since[shown.number].get(shown.defect.fingerprint, "") if self.since else ""
 
     def bisection(self, shown: Shown) -> str:
-        """Returns the command that finds the commit of a defect, by a case that passed in the earlier run, if there is
+        """Returns the commands that find the commit of a defect, by a case that passed in the earlier run, if there is
         one; empty if the run is of no guest, or of a stack with changes."""
         found = self.news.comparison.bisection(shown.defect) if self.news else ""
-        if found or self.runs[shown.number].environment.changed_stack:
+        environment = self.runs[shown.number].environment
+        if found or environment.changed_stack:
             return found
-        return bisection.command_of(shown.defect)
+        return bisection.commands_of(shown.defect, environment.under_test)
 
     def rules_of(self, by_run: Sequence[Shown]) -> list[RuleFacts]:
         """Returns the rules that a defect violates. The rules of its first symptom come first."""

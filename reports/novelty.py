@@ -10,6 +10,7 @@ from functools import cached_property
 from conformance.defects import Defect, defects_of
 from conformance.errors import command, format_count
 from conformance.model.record import ResultRecord
+from reports import bisection
 from reports.changed_defects import Earlier
 from reports.comparison import (
     GONE,
@@ -133,7 +134,7 @@ class Novelty:
 
     def about(self, defect: Defect, most: int | None) -> Iterator[str]:
         """Yields lines about a defect of the later run: what is new about it, the cases that are worse, at most `most` of
-        them (None: all), and the command that finds the commit."""
+        them (None: all), and the commands that find the commit."""
         told = "not new"
         for kind, items in self.by_kind.items():
             for item in items:
@@ -148,8 +149,8 @@ class Novelty:
         yield from (f"  {change.arrow}  {change.name}" for change in changes[:most])
         if more := len(changes[most:]) if most else 0:
             yield f"  and {more} more, which explain --all lists"
-        if step := self.comparison.bisection(defect):
-            yield f"bisect: {step}"
+        if commands := self.comparison.bisection(defect):
+            yield bisection.line_of(commands)
 
     def hints(self) -> Iterator[str]:
         """Yields the numbers of cases if the tables differ, a line for each defect that is gone, and one about cases that

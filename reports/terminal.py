@@ -30,6 +30,7 @@ from conformance.model.verdict import (
 )
 from conformance.results.conclusions import verdict_on
 from conformance.results.records import PLAN_FILE
+from reports import bisection
 from reports.text import MOST_LINE, columns_of, fitted, format_rules, wrapped
 
 if TYPE_CHECKING:
@@ -262,8 +263,8 @@ def _program(run: Digest, out: Path, first: Defect | None, news: Novelty | None)
         _, _, recorded = first.first.repro.partition(" ")
         target, only, _ = recorded.rpartition(" --only ")
         yield f"again: {PROGRAM} {target if only else 'run'} --failed {shlex.quote(str(out))} runs the failed cases"
-        if news and (step := news.comparison.bisection(first)):
-            yield f"bisect: in the tree, {step} finds the commit; its paths begin there (docs/patches.md#bisection)"
+        if news and (commands := news.comparison.bisection(first)):
+            yield bisection.line_of(commands)
 
 
 def _name(defect: Defect, news: Novelty | None) -> str:

@@ -93,7 +93,7 @@ def given(tmp_path: Path, repro: str) -> str:
     [
         ("--guest", "--guest --linux TREE"),
         ("--guest --stack trixie", "--guest --stack trixie --linux TREE"),
-        ("--guest --rdma-core mine", "--guest --rdma-core mine"),
+        ("--guest --rdma-core mine", f"--guest --rdma-core {ROOT}/mine"),
         ("--device mlx5_0", ""),
     ],
 )
@@ -101,6 +101,6 @@ def test_the_page_of_a_run_has_the_command_that_finds_the_commit_of_a_defect(
     tmp_path, target, tried
 ):
     page = given(tmp_path, f"./rdma-cts run {target}")
-    step = f"git bisect run ./rdma-cts bisect-step --yes {tried} --only {CASE}"
+    step = f"git bisect run {ROOT}/rdma-cts bisect-step --yes {tried} --only {CASE}"
     assert (step in page) is bool(tried)
     assert ("bisect" in page) is bool(tried)

@@ -13,6 +13,7 @@ from conformance.model.fault import Fault, FaultKind
 from conformance.model.record import ResultRecord
 from conformance.model.record_shape import completed
 from conformance.tables.suite import ROOT
+from reports import bisection
 from reports.comparison import (
     FAILING,
     NEW,
@@ -148,8 +149,37 @@ def test_a_case_that_failed_before_is_bisected_by_a_point_that_passed(other, pas
     before = {**other, "fault": Fault(FaultKind.MOVED, verb="traffic").as_data()}
     here = comparison(swept(before), swept(OURS))
     (defect,) = here.new.violations.defects
-    expected = f"git bisect run {PROGRAM} bisect-step --yes --guest --linux /tree --only {ONLY}"
-    assert here.bisection(defect) == expected * passed
+    commands = here.bisection(defect)
+    assert shlex.split(commands)[-2:] == ["--only", ONLY] * passed
+
+
+LINUX, OTHER = "35758f218859fb6ea9c021caeea6c70538492202", "9af1" * 10
+# The commits of the new and of the old run, and what git starts with.
+COMMITS = {
+    (LINUX, ""): f"start {LINUX[:12]} GOOD",
+    (LINUX, OTHER): f"start {LINUX[:12]} {OTHER[:12]}",
+    ("", ""): "start BAD GOOD",
+    ("; reboot", "$(reboot)"): "start BAD GOOD",  # recorded by others
+    (LINUX, LINUX): "",  # what was changed is not committed
+}
+
+
+@pytest.mark.parametrize("bad, good", COMMITS)
+def test_the_commands_of_a_bisection_work_in_any_directory(bad, good):
+    repro = shlex.join([PROGRAM, "run", "--guest", "--linux", "a tree", "--only", ONLY])
+    before = {**deviation(READ), "fault": Fault(FaultKind.MOVED, verb="traffic").as_data()}
+    here = comparison(swept(before), swept({**OURS, "repro": repro}))
+    for run, commit in ((here.new, bad), (here.old, good)):
+        run.header["under_test"] = {"given": {"linux": {"sha256": "0" * 64, "commit": commit}}}
+    commands = here.bisection(here.new.violations.defects[0])
+    tree, start = shlex.quote(f"{ROOT}/a tree"), COMMITS[bad, good]
+    step = f"--yes --guest --linux {tree} --only {shlex.quote(ONLY)}"
+    step = f"git bisect run {shlex.quote(f'{ROOT}/rdma-cts')} bisect-step {step}"
+    assert commands == f"cd {tree} && git bisect {start} && {step}" * bool(start)
+    words = {"BAD": "a commit with the defect", "GOOD": "a commit without it"}
+    about = [f"{word} is {words[word]}" for word in start.split()[1:] if word in words]
+    line = bisection.line_of(commands)
+    assert line == f"bisect ({', '.join(['docs/patches.md#bisection', *about])}): {commands}"
 
 
 def test_more_points_of_a_known_defect_name_the_new_defect_of_the_same_case():
