@@ -276,6 +276,29 @@ def test_the_notes_beside_a_mail_say_whom_to_add_what_to_attach_and_what_is_know
     assert reported.err.splitlines()[-1].startswith("note: the defect is known upstream: ")
 
 
+# The verdict of the unchanged stack on the cases that fail, and whether the mail is for the list.
+AS_SHIPPED = {"PASS": False, "": True, "UNREACHABLE": True}
+
+
+@pytest.mark.parametrize("verdict", AS_SHIPPED)
+def test_a_defect_that_only_the_own_build_shows_is_not_for_the_list(verdict, tmp_path, cli):
+    header, *results = records()
+    (defect,) = [item for item in forky().violations.defects if item.fingerprint == DEFECT]
+    decided = {"verdict": verdict, "effective": verdict, "deviations": [], "fault": {}}
+    stock = [
+        {**line, **decided} if verdict and line.get("case") in defect.cases else line
+        for line in results
+    ]
+    given = {**header["under_test"]["given"], "linux": {"sha256": "e4" * 32}}
+    built = {**header, "under_test": {**header["under_test"], "given": given}}
+    mine = written_records([built, *results], tmp_path / "mine")
+    other = written_records([header, *stock], tmp_path / "stock")
+    said = cli(0, "reproducer", DEFECT, "--run", mine, "--mail", "--others", other)
+    word = "only your changed build shows this; it is no report for the list"
+    assert (said.err.splitlines()[0] == f"note: {word}") != AS_SHIPPED[verdict]
+    assert word not in spaced(said.out)
+
+
 def test_a_mail_about_a_point_of_a_model_has_the_meanings_of_its_values(cli):
     run = ROOT / "docs/runs/rxe.jsonl.xz"
     text = spaced(cli(0, "reproducer", "d44d4f85b168", "--run", run, "--mail").out)

@@ -57,6 +57,7 @@ _MODULES = {"rxe": "rdma_rxe", "siw": "siw"}  # the modules of the software driv
 _KERNEL_LINES = 40
 _LONG, _IN_LISTS = 64, re.compile(r"(?<=[,|])")
 _SECURITY, _LIST = "security@kernel.org", "linux-rdma@vger.kernel.org"
+_SHOWN, _ABSENT = "has the defect", "does not have the defect"
 _OF_RDMA_CORE = "the file MAINTAINERS of rdma-core has them"
 _OF_KERNEL = (
     "in the sources of Linux, scripts/get_maintainer.pl -f drivers/infiniband/{} prints them"
@@ -96,7 +97,10 @@ def mail(
     elif not attached:
         lines += _wrapped(f"The text has no C program: {shown.why_not}. This command repeats it:")
         lines += ["", f"  {shown.symptom.repro}"]
-    notes = _notes(symptoms[0] if defect is None else defect.first, defect, attached, run)
+    first = symptoms[0] if defect is None else defect.first
+    notes = list(_notes(first, defect, attached, run))
+    if run.environment.changed_stack and _is_absent_as_shipped(shown.symptom, defect, run, history):
+        notes.insert(0, "only your changed build shows this; it is no report for the list")
     return Mail("\n".join(lines).rstrip() + "\n", tuple(notes), attached)
 
 
@@ -249,6 +253,27 @@ def _notes(
         yield "the defect is known upstream: send the text only if it says something new"
 
 
+def _is_absent_as_shipped(
+    symptom: Symptom, defect: Defect | None, run: Digest, history: Sequence[Digest]
+) -> bool:
+    """Whether the same versions of the stack do not have a defect without the changes, in every run that tells it."""
+    unchanged = (
+        other
+        for other in history
+        if not other.environment.changed_stack and _versions(other) == _versions(run)
+    )
+    shown = [_has(symptom, defect, other) for other in unchanged]
+    is_absent = [
+        words.startswith(_ABSENT) for words in shown if words.startswith((_ABSENT, _SHOWN))
+    ]
+    return bool(is_absent) and all(is_absent)
+
+
+def _versions(run: Digest) -> tuple[object, ...]:
+    env = run.header["env"]
+    return run.header["device"].get("driver"), env.get("kernel"), env.get("rdma_core")
+
+
 def _usage(symptom: Symptom, run: Digest) -> Iterator[str]:
     yield "The program below shows the defect without rdma-cts:"
     yield ""
@@ -382,10 +407,10 @@ def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
     for item in items:
         if defect and item.fingerprint == defect.fingerprint:
             if symptom.case in item.cases:
-                return "has the defect"
+                return _SHOWN
             others = format_count(len(item.cases), "other case")
             here = "was not tested" if verdict == Verdict.MISSED else f"is {verdict}"
-            return f"has the defect in {others}; this case {here}"
+            return f"{_SHOWN} in {others}; this case {here}"
     if verdict == Verdict.MISSED:
         return "was not tested for the defect"
     if result and (tries := tries_of(result)):
@@ -396,11 +421,9 @@ def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
         fails = ", ".join([f"the case fails there by {what}", *defects])
         points = EarlierPoints(run, run, result, symptom.record)
         if symptom.deviation and points.passed_at(symptom.deviation):
-            return f"does not have the defect (this point is PASS; {fails})"
+            return f"{_ABSENT} (this point is PASS; {fails})"
         return f"does not show the defect ({fails})"
-    decided = (
-        "does not have the defect" if verdict == Verdict.PASS else "leaves the defect undecided"
-    )
+    decided = _ABSENT if verdict == Verdict.PASS else "leaves the defect undecided"
     return f"{decided} (the case is {verdict})"
 
 
