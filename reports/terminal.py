@@ -180,7 +180,7 @@ def _defects(run: Digest, stream: TextIO, level: int, news: Novelty | None) -> I
 
 def _news(run: Digest, stream: TextIO, level: int, news: Novelty) -> Iterator[str]:
     yield news.sentence
-    if level == NORMAL:
+    if level == NORMAL and run.violations.defects:
         yield f"defects, {_DEFECTS}"
     for kind, items in news.by_kind.items():
         yield f"{kind}:"

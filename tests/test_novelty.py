@@ -54,6 +54,13 @@ def test_nothing_is_new_against_the_run_itself(forky):
     assert news.sentence == f"0 defects new against {forky.path}; 23 not new; 0 gone"
 
 
+def test_a_run_without_a_defect_has_no_heading_for_defects(forky):
+    clean = digest(recorded([result(case) for case in numbered(2).cases]).shown(), Path())
+    heading = "most severe first"
+    assert heading not in summary(clean, RUNS, news=novelty(clean, forky))
+    assert heading in summary(forky, RUNS, news=novelty(forky, clean))
+
+
 def test_a_waived_defect_of_cases_that_the_earlier_run_lacks_is_new_too(forky):
     """A waiver changes whether a defect is open, and not whether the earlier run had it."""
     tried = forky.violations.defects[0]
