@@ -22,6 +22,7 @@ from fixtures.system.architecture import Architecture, architecture_of
 from fixtures.system.cache import cache_directory
 from fixtures.system.devices import present_devices
 from fixtures.system.readiness import (
+    DEVICES,
     MISSING,
     NOTE,
     OK,
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser,
         "--device NAME",
-        "check only this device of this host, and print notes on its driver",
+        "check only this device, and print notes on its driver if it is of this host",
         type=word,
     )
     add_argument(parser, "stack", DEFAULT_STACK)
@@ -56,8 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Prints a table for each way of running. Returns exit status 0 if at least one way works, else 4."""
     if arguments.host:
-        title = f"On an RDMA device of {arguments.host} ({PROGRAM} run --host {arguments.host} --device NAME)"
-        return _print_tables({title: hosts.findings(arguments.host)})
+        which, name = arguments.device or "an RDMA device", arguments.device or "NAME"
+        run = f"{PROGRAM} run --host {arguments.host} --device {name}"
+        findings = hosts.findings(arguments.host)
+        if arguments.device:
+            findings.insert(0, presence(arguments.device, findings))
+        return _print_tables({f"On {which} of {arguments.host} ({run})": findings})
     if arguments.device:
         title = f"On {arguments.device} ({PROGRAM} run --device {arguments.device})"
         driver = driver_of(arguments.device)
@@ -86,6 +91,16 @@ def _print_tables(ways: Mapping[str, Sequence[Finding]]) -> int:
     if ready:
         return 0
     return NO_WAY
+
+
+def presence(device: str, findings: Iterable[Finding]) -> Finding:
+    """Returns whether another host, of which these are the findings, has a device."""
+    (devices,) = (finding for finding in findings if finding.about == DEVICES)
+    if devices.state != OK:
+        return Finding(MISSING, device, "this host has no RDMA device")
+    if device in devices.text.split(", "):
+        return Finding(OK, device, "this host has it")
+    return Finding(MISSING, device, f"this host has only {devices.text}")
 
 
 def driver_of(device: str) -> str:

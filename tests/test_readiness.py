@@ -58,6 +58,34 @@ def test_the_kernel_of_the_hosts_processor_is_advised(tmp_path, monkeypatch):
         assert "(Debian: linux-image-arm64)" in findings[about].remedy
 
 
+def test_a_host_that_is_reached_over_ssh_is_not_told_to_use_the_guest(tmp_path):
+    findings = _by_subject(readiness.device_findings(root=tmp_path, is_remote=True))
+    assert findings["RDMA devices"].remedy == "load the driver of the NIC"
+    assert "guest" not in "".join(finding.remedy for finding in findings.values())
+
+
+ON_HOSTS = {
+    "": (4, "MISSING  mlx5_0           this host has no RDMA device"),
+    "mlx5_1, mlx5_10": (4, "MISSING  mlx5_0           this host has only mlx5_1, mlx5_10"),
+    "mlx5_1, mlx5_0": (0, "ok       mlx5_0           this host has it"),
+}
+
+
+@pytest.mark.parametrize("names", ON_HOSTS)
+def test_the_doctor_of_a_device_of_another_host_says_whether_the_host_has_it(
+    names, cli, monkeypatch, tmp_path
+):
+    for name in filter(None, names.split(", ")):
+        (tmp_path / "sys/class/infiniband" / name).mkdir(parents=True)
+    (devices, *_) = readiness.device_findings(root=tmp_path, is_remote=True)
+    monkeypatch.setattr("fixtures.targets.hosts.findings", lambda _: [devices])
+    status, line = ON_HOSTS[names]
+    said = cli(status, "doctor", "--host", "lab7", "--device", "mlx5_0").out
+    assert said.startswith(
+        f"On mlx5_0 of lab7 (./rdma-cts run --host lab7 --device mlx5_0)\n  {line}\n"
+    )
+
+
 def test_modules_that_only_need_loading_are_distinguished(tmp_path):
     modules = "kernel/x/rdma_rxe.ko.xz: kernel/y/ib-core.ko\nkernel/y/ib-uverbs.ko:\n"
     laid(tmp_path, {f"lib/modules/{os.uname().release}/modules.dep": modules})
