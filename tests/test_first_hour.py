@@ -239,7 +239,7 @@ def test_the_plan_on_each_host_is_announced(name, tmp_path, monkeypatch):
     host.installed(tmp_path, monkeypatch)
     plan = of_tier(load_suite().cases, DEFAULT)
     refused, waits, *drivers = errors_on_purpose(plan, host.devices)
-    assert refused.startswith("up to 6,")
+    assert refused.startswith("up to 7,")
     assert refused.endswith(
         "are refused on purpose: to node-health daemons, see docs/node-health.md"
     )
