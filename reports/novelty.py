@@ -10,6 +10,7 @@ from functools import cached_property
 from conformance.defects import Defect, defects_of
 from conformance.errors import command, format_count
 from conformance.model.record import ResultRecord
+from conformance.model.record_shape import shown
 from reports import bisection
 from reports.changed_defects import Earlier
 from reports.comparison import (
@@ -187,7 +188,7 @@ def known_in(earlier: Digest | None) -> Callable[[ResultRecord], bool]:
     before = Earlier(earlier)
 
     def is_known(record: ResultRecord) -> bool:
-        defects = defects_of([record])
+        defects = defects_of([shown(record)])  # a worker's record has only the keys with content
         return bool(defects) and all(
             before.has(defect) and not before.news(defect) for defect in defects
         )

@@ -13,6 +13,7 @@ from commands.__main__ import main
 from conformance.defects import Defect, defects_of, families_of
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.verdict import VIOLATIONS
+from conformance.results.records import read_written
 from conformance.tables.suite import ROOT
 from reports.comparison import NOT_TRIED, compare
 from reports.comparison_formats import text
@@ -199,6 +200,17 @@ def test_a_running_test_marks_violations_that_the_earlier_run_shows_too(forky):
     assert marked >= {case for defect in news.earlier for case in defect.cases} - alone
     assert marked
     assert not any(map(known_in(None), violations))
+
+
+def test_records_as_workers_send_them_are_marked_like_those_of_a_file():
+    """A worker's record has only the keys with content."""
+    path = ROOT / "docs/runs/rxe.jsonl.xz"
+    is_known = known_in(read(path))
+    violations = [
+        record for record in read_written(path).results if record["verdict"] in VIOLATIONS
+    ]
+    assert any("deviations" not in record for record in violations)
+    assert all(map(is_known, violations))
 
 
 def test_a_run_that_was_compared_does_not_ask_for_a_comparison(forky):
