@@ -30,6 +30,7 @@ from conformance.results.records import FILE_NAME, LAB_FILE, Recorded
 from conformance.results.writer import ResultsFile
 from conformance.run_options import OPTIONS, RunOptions
 from conformance.supervision.run import Run
+from conformance.tables.suite import VERSION, load_suite
 from fixtures.targets import builds, target
 from fixtures.targets.builds import guest_driver
 from fixtures.targets.guests import Guests, is_prepared
@@ -132,14 +133,15 @@ def _resume(arguments: argparse.Namespace) -> int:
         plan.argv,
         arguments.resume / (LAB_FILE if is_lab else PLAN_FILE_NAME),
     )
-    if isinstance(plan, Plan) and (done := _complete(arguments.resume.absolute())):
-        Progress(level=arguments.level).say(f"the run in {done.directory} is complete")
+    before = None if is_lab else _begun(arguments.resume.absolute())
+    if before and before.footer and before.footer["complete"]:
+        Progress(level=arguments.level).say(f"the run in {before.directory} is complete")
         earlier = _earlier(options.against)
         with (
-            closing(ResultsFile(done.directory / FILE_NAME, carry_on=True)),
-            tidied(done.directory),
+            closing(ResultsFile(before.directory / FILE_NAME, carry_on=True)),
+            tidied(before.directory),
         ):
-            return _reported(done, done.directory, arguments.level, "", "", earlier)
+            return _reported(before, before.directory, arguments.level, "", "", earlier)
     first = argparse.Namespace(
         out=arguments.resume.absolute(),
         yes=arguments.yes,
@@ -160,6 +162,7 @@ def _resume(arguments: argparse.Namespace) -> int:
         ) from error
     if isinstance(plan, LabPlan):
         return int(_lab().run_lab(file or Path(plan.file), options, first, resumed=True))
+    _refuse_other_suite(plan, before, options, arguments.resume)
     return _run(options, first, _earlier(options.against), plan)
 
 
@@ -172,17 +175,35 @@ def _earlier(against: Path | None) -> Digest | None:
     return None
 
 
-def _complete(folder: Path) -> Digest | None:
-    """Returns the run in a directory if it is complete, else None. Needs no device and no connection."""
+def _begun(folder: Path) -> Digest | None:
+    """Returns the run in a directory; None if nothing is recorded. Needs no device and no connection."""
     from reports.digest import read
 
     try:
-        run = read(folder)
+        return read(folder)
     except UserError:  # reported when the run is resumed
         return None
-    if run.footer and run.footer["complete"]:
-        return run
-    return None
+
+
+def _refuse_other_suite(
+    plan: Plan,
+    before: Digest | None,
+    options: RunOptions,
+    folder: Path,
+) -> None:
+    """Raises UserError if the plan in `folder`, or the run `before` that is recorded there, is of another suite."""
+    suite = load_suite(options.cases)
+    by = (before and before.header.get("suite")) or {}
+    if plan.tables_sha256 != suite.tables_sha256:
+        by = {**by, "tables_sha256": plan.tables_sha256}
+    elif by in ({}, {"version": VERSION, "tables_sha256": suite.tables_sha256}):
+        return
+    from commands.cli.judged import made_with  # imported late: only a mistake needs it
+
+    raise UserError(
+        f"the run in {folder} was {made_with(by, suite)}",
+        hint="use the version of rdma-cts that made it, or start a new run",
+    )
 
 
 def _run(
@@ -245,10 +266,12 @@ def _run(
         from reports.digest import read
 
         recording = Recording(run, file, progress, file.cut_back(before))
+        begun = len(recording.done)
         try:
             _supervise(recording, progress, out, earlier, beside_library=durable)
         except UserError:
-            if recording.done:  # the records before the failure, such as a full disk, are intact
+            # the records before the failure, such as a full disk, are intact
+            if len(recording.done) > begun:
                 print(summary(read(out), out, level=arguments.level))
             raise
         judged = _judged_here(recording, before, out)

@@ -21,7 +21,7 @@ from commands.__main__ import main
 from commands.cli.choice import choose
 from conformance.results.plan import Plan, write_plan
 from conformance.run_options import RunOptions
-from conformance.tables.suite import ROOT
+from conformance.tables.suite import ROOT, load_suite
 from fixtures.hosts import remote_host
 from fixtures.hosts.lab_file import LabHost, read_lab
 from kinds import Said, rows
@@ -196,7 +196,8 @@ def unreached(folder: Path, hosts: str) -> Path:
 def planned(folder: Path, *argv: str) -> None:
     """Writes the directory of a run with these arguments that has no result yet."""
     laid(folder, {})
-    write_plan(Plan(argv, str(folder.parent), ("reg_mr/a",), "0" * 64, "host", {}), folder)
+    tables = load_suite().tables_sha256
+    write_plan(Plan(argv, str(folder.parent), ("reg_mr/a",), tables, "host", {}), folder)
 
 
 def complete(folder: Path, *argv: str, verdicts: str = "PASS PASS PASS") -> None:

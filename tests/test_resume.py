@@ -14,6 +14,8 @@ from actors import (
     HEADER,
     IDS,
     SILENCE,
+    SUITE,
+    Actor,
     Stage,
     failed,
     figures,
@@ -24,14 +26,18 @@ from actors import (
     verdicts,
 )
 from bad_places import full_disk
+from commands import run
+from commands.cli import choice
 from conformance.errors import UserError
 from conformance.regular_file import is_partial
 from conformance.results.folder import check_free, tidied
 from conformance.results.plan import MOST_PLAN_BYTES, Plan, read_plan, write_plan
 from conformance.results.records import Recorded, encode, read_written
 from conformance.results.writer import ResultsFile
+from conformance.supervision.run import Target
 from conformance.tables.suite import ROOT, VERSION
-from samples import footer_of, header, user_error
+from fixtures.targets import target
+from samples import footer_of, header, recorded, result, user_error, written
 
 OWN = {"version": VERSION, "tables_sha256": "0" * 64}
 
@@ -301,14 +307,57 @@ def test_the_plan_of_another_user_is_not_run(tmp_path, monkeypatch):
     "change, output",
     [
         ({"stack": "sid"}, "the stack differs"),
-        ({"planned": ("reg_mr/a",)}, "other cases are selected"),
-        ({"tables_sha256": "1" * 64}, "the tables have changed"),
+        ({"planned": ("reg_mr/a",)}, "other cases are selected, such as reg_mr/b;"),
+        ({"planned": ("reg_mr/b", "reg_mr/a")}, "such as these in another order"),
         ({"given": {"image": "2"}}, "the builds under test have changed"),
     ],
 )
 def test_a_run_with_another_plan_is_not_resumed(change, output):
     with pytest.raises(UserError, match=output):
         PLAN.check(Plan(**{**vars(PLAN), **change}))
+
+
+def begun(folder: Path, **suite: str) -> Path:
+    """Writes the directory of a run with one result, whose header has this suite."""
+    head = {"planned": IDS, "suite": {**OWN, **suite}}
+    written(recorded([result(SUITE.cases[0])], complete=False, **head), folder)
+    write_plan(Plan((), str(folder), tuple(IDS), OWN["tables_sha256"], "host", {}), folder)
+    return folder
+
+
+@pytest.fixture
+def on_fake0(monkeypatch):
+    """Runs have the cases of SUITE. Their device has another kernel than the recorded runs."""
+    line = encode(header(env={**header()["env"], "kernel": "7.3.0"}, suite=OWN))
+    its = Target("host", [lambda _: Actor(iter([line]))])
+    for module in (choice, run):
+        monkeypatch.setattr(module, "load_suite", lambda *_: SUITE)
+    monkeypatch.setattr(target, "with_target", lambda options, *_: options.on("fake0"))
+    monkeypatch.setattr(target, "prepare", lambda run, *_: replace(run, target=its))
+
+
+@pytest.mark.parametrize(
+    "suite, made",
+    [
+        ({"version": "0.9.0"}, "000000000000 of rdma-cts 0.9.0"),
+        ({"tables_sha256": "1" * 64}, f"111111111111 of rdma-cts {VERSION}"),
+    ],
+)
+def test_a_run_of_another_suite_is_refused_before_its_target_is_used(
+    suite, made, on_fake0, tmp_path, monkeypatch, cli
+):
+    monkeypatch.setattr(target, "with_target", None)
+    folder = begun(tmp_path, **suite)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    said = f"made with the tables {made}, and the present tables are 000000000000 of"
+    assert said in cli(2, "run", "--resume", folder).err
+    assert before == {path: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_run_that_cannot_be_resumed_is_not_said_to_have_missing_cases(on_fake0, tmp_path, cli):
+    said = cli(2, "run", "--resume", begun(tmp_path))
+    assert "kernel has changed: it was 7.2.0, it is 7.3.0; start a new run" in said.err
+    assert "--resume" not in said.out + said.err
 
 
 def test_a_worker_that_is_killed_in_its_last_case_gives_no_verdict(stage):

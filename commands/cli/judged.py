@@ -3,7 +3,7 @@ that do not follow from the observations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -87,12 +87,19 @@ def refuse_other_tables(header: HeaderRecord, suite: Suite, digest_then: str, th
     """Raises UserError for results of different tables. `digest_then` and `them` are the message's words for the results."""
     by = header.get("suite") or {}
     if by.get("tables_sha256") != suite.tables_sha256:
-        tables, version = str(by.get("tables_sha256"))[:12], one_line(str(by.get("version", "?")))
         raise UserError(
-            f"{digest_then} made with the tables {tables} of rdma-cts {version}, and the present tables are "
-            f"{suite.tables_sha256[:12]} of rdma-cts {VERSION}",
+            f"{digest_then} {made_with(by, suite)}",
             hint=f"use the version of rdma-cts that made {them}; --cases DIR adds other tables",
         )
+
+
+def made_with(by: Mapping[str, object], suite: Suite) -> str:
+    """Returns the words about results of the suite `by`, as in a header, and about the present suite."""
+    tables, version = str(by.get("tables_sha256"))[:12], one_line(str(by.get("version", "?")))
+    return (
+        f"made with the tables {tables} of rdma-cts {version}, and the present tables are "
+        f"{suite.tables_sha256[:12]} of rdma-cts {VERSION}"
+    )
 
 
 def shortened(unfounded: Sequence[str]) -> Iterator[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ FILE_NAME = PLAN_FILE
 # A plan has at most MOST_CASES names of cases, for each of which this is 280 bytes, and a command line, for which Linux
 # permits 6 MiB. Reading a plan of this size takes 120 MiB of memory.
 MOST_PLAN_BYTES = 32 << 20
+_FORMAT = re.compile(r"rdma-cts-[a-z]{1,20}/[0-9]{1,9}")
 T = TypeVar("T")
 
 
@@ -39,11 +41,15 @@ class Plan:
     given: dict[str, Any]
 
     def check(self, now: Plan) -> None:
-        """Raises UserError with the difference if `now` has different cases, tables or builds, or a different stack."""
+        """Raises UserError with the difference if `now` has different cases or builds, or a different stack."""
+        both = {*self.planned} & {*now.planned}
+        others = (case for case in (*self.planned, *now.planned) if case not in both)
         for what, same in (
             ("the stack differs", self.stack == now.stack),
-            ("the tables have changed", self.tables_sha256 == now.tables_sha256),
-            ("other cases are selected", self.planned == now.planned),
+            (
+                f"other cases are selected, such as {next(others, 'these in another order')}",
+                self.planned == now.planned,
+            ),
             ("the builds under test have changed", self.given == now.given),
         ):
             if not same:
@@ -116,7 +122,13 @@ def _read(kind: type[T], folder: Path) -> T:
                 if not is_ours:
                     raise UserError(f"{place} can be written by other users", hint=hint)
             data: dict[str, Any] = parse(content_of(file, path, MOST_PLAN_BYTES))
-        if data.pop("schema") != schema or check_of(cast(Any, kind))(data):
+        found = data.pop("schema")
+        if isinstance(found, str) and found != schema and _FORMAT.fullmatch(found):
+            raise UserError(
+                f"{path} has the schema {found}, and this version reads {schema}",
+                hint="use the version of rdma-cts that wrote this file",
+            )
+        if found != schema or check_of(cast(Any, kind))(data):
             raise ValueError
         texts = "".join(
             text for value in data.values() if not isinstance(value, dict) for text in value
