@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from commands import run
 from commands.cli.endings import crash_report
 from commands.cli.run_arguments import options_from, suite_from
-from commands.cli.streams import show
+from commands.cli.streams import remark, show
 from conformance.errors import UserError
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.folder import run_folder
@@ -28,13 +28,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the cases and returns the exit status for their verdicts. Raises UserError for a mistake that does not
     depend on the commit; the command line then stops the bisection."""
-    options = with_earlier(options_from(arguments), None)
+    options = options_from(arguments)
+    suite = suite_from(options)
+    options = with_earlier(options, None, suite, remark)
     if not options.only:
         raise UserError(
             "bisect-step needs a case",
             hint="--only CASE, or --only with a defect's fingerprint",
         )
-    options.selection.apply(suite_from(options))
+    options.selection.apply(suite)
     target.refuse_conflicts(options)
     for name in _BUILDS:
         build = getattr(options, name)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from commands.cli.run_arguments import add, add_selection, selection_from, suite_from
-from commands.cli.streams import show
+from commands.cli.streams import remark, show
 from conformance.errors import format_count
 from conformance.model.case import Case
 from conformance.tables.suite import Suite
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Prints one line for each case or rule, and returns exit status 0."""
     suite = suite_from(arguments)
-    arguments.only = [*named(arguments.only)]
+    arguments.only = [*named(arguments.only, suite, remark)]
     cases = selection_from(arguments).apply(suite)
     show(_rules(suite, cases) if arguments.of_rules else _cases(cases, bool(arguments.only)))
     return 0

@@ -24,7 +24,7 @@ from commands.cli.arguments import driver_named
 from commands.cli.endings import SIGNALLED, Terminated, crash_report
 from commands.cli.output import out_directory, out_file, write_out
 from commands.cli.run_arguments import add, add_options, options_from, suite_from
-from commands.cli.streams import show
+from commands.cli.streams import remark, show
 from conformance.errors import UserError
 from conformance.model.printable import one_line
 from conformance.older_python import UTC
@@ -177,11 +177,10 @@ def execute(arguments: argparse.Namespace) -> int:
     options_set = {
         name: value for name, value in vars(arguments).items() if name not in ("stack", "kernel")
     }
-    options = with_earlier(
-        replace(options_from(argparse.Namespace(**options_set)), guest=True), None
-    )
-    cells = _cells(arguments, options)
+    options = replace(options_from(argparse.Namespace(**options_set)), guest=True)
     suite = suite_from(options)
+    options = with_earlier(options, None, suite, remark)
+    cells = _cells(arguments, options)
     options.selection.apply(suite)  # reports a mistake before the night begins
     for cell in cells.values():
         builds.check(cell)

@@ -16,6 +16,7 @@ from commands.cli import run_arguments
 from commands.cli.choice import choose, of_target
 from commands.cli.endings import crash_reports_in
 from commands.cli.run_arguments import add
+from commands.cli.streams import remark
 from conformance.errors import UserError, command
 from conformance.results.folder import OUT, check_free, run_folder, tidied
 from conformance.results.plan import FILE_NAME as PLAN_FILE_NAME
@@ -91,7 +92,8 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.failed or not all("/" in case for case in options.only):
         from reports.earlier import with_earlier  # imported late: few runs name a defect
 
-        options = with_earlier(options, arguments.failed)
+        suite = load_suite(options.cases)
+        options = with_earlier(options, arguments.failed, suite, remark)
     if arguments.lab:
         return int(_lab().run_lab(arguments.lab, options, arguments))
     if arguments.shell:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from conformance.errors import UserError
+from conformance.errors import UserError, format_count
+from conformance.model.printable import one_line
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS
 from conformance.results.folder import OUT, latest, latest_first
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.run_options import RunOptions
-from conformance.tables.suite import POINT
+from conformance.tables.suite import POINT, Suite
 from reports import summary
 from reports.digest import Digest, read
 from reports.explanations import FINGERPRINT, defect_of
 
+Say = Callable[[str], None]
 _RULE = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
 
 
@@ -44,34 +46,41 @@ def _has(file: Path, text: bytes) -> bool:
         return False
 
 
-def with_earlier(options: RunOptions, failed: Path | None) -> RunOptions:
+def with_earlier(
+    options: RunOptions,
+    failed: Path | None,
+    suite: Suite,
+    say: Say,
+) -> RunOptions:
     """Returns the options with the cases of defects in place of fingerprints. Adds the cases that failed in the run
     `failed`, or in the latest run in the directory `failed`. Raises UserError if no run has the defect, or if no case
-    failed."""
-    only = [*named(options.only)]
+    failed. Cases that `suite` does not have are left out, as `named` does."""
+    only = [*named(options.only, suite, say)]
     if failed:
         folder = failed if (failed / RESULTS).exists() else latest(failed)
         if folder is None:
             raise UserError(f"there is no run in {failed}", hint="give --failed RUN")
-        only += _failed(read(folder))
+        run = read(folder)
+        only += _present(_failed(run), run, suite, say)
     return replace(options, only=tuple(dict.fromkeys(only)))
 
 
-def named(only: Iterable[str]) -> Iterable[str]:
-    """Returns the cases, with the cases of a defect in place of its fingerprint. Raises UserError if no run has the
-    defect."""
-    return dict.fromkeys(case for name in only for case in _cases(name))
+def named(only: Iterable[str], suite: Suite, say: Say) -> Iterable[str]:
+    """Returns the cases, with the cases of a defect in place of its fingerprint. `say` prints how many of these are left
+    out because `suite` does not have them. Raises UserError if none remains, or if no run has the defect."""
+    return dict.fromkeys(case for name in only for case in _cases(name, suite, say))
 
 
-def _cases(text: str) -> Iterable[str]:
+def _cases(text: str, suite: Suite, say: Say) -> Iterable[str]:
     if not FINGERPRINT.fullmatch(text):
         return [text]
     if (folder := run_about(text)) is None:
         raise UserError(f"no run in {OUT} has the defect {text}", hint="--only CASE names a case")
-    return defect_of(text, read(folder), "--failed")[0].cases
+    run = read(folder)
+    return _present(defect_of(text, run, "--failed")[0].cases, run, suite, say)
 
 
-def _failed(run: Digest) -> Iterator[str]:
+def _failed(run: Digest) -> Sequence[str]:
     cases = [
         record["case"]
         for record in run.results
@@ -79,4 +88,17 @@ def _failed(run: Digest) -> Iterator[str]:
     ]
     if not cases:
         raise UserError(f"no case of {run.path} has failed")
-    yield from cases
+    return cases
+
+
+def _present(cases: Sequence[str], run: Digest, suite: Suite, say: Say) -> list[str]:
+    gone = [case for case in cases if suite.find(case.partition(POINT)[0]) is None]
+    if gone:
+        version = (run.header.get("suite") or {}).get("version", "")
+        by = one_line(f", of rdma-cts {version}," if version else "")
+        count = f"{format_count(len(gone), 'case')} of {run.path}{by} no longer exist"
+        left_out = f"{count}{'s' * (len(gone) == 1)}: {one_line(gone[0])}{', …' * (len(gone) > 1)}"
+        if len(gone) == len(cases):
+            raise UserError(left_out, hint="use the version of rdma-cts that made the run")
+        say(f"left out: {left_out}")
+    return [case for case in cases if case not in gone]

@@ -5,6 +5,8 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Optional
 
 import pytest
 
@@ -310,6 +312,10 @@ def out(tmp_path: Path, monkeypatch: Patch) -> Path:
     return tmp_path / "out"
 
 
+def earlier(options: RunOptions, failed: Optional[Path]) -> RunOptions:
+    return with_earlier(options, failed, EIGHT, print)
+
+
 def fingerprint(out: Path) -> str:
     return read(out / "first").violations.defects[0].fingerprint
 
@@ -365,7 +371,7 @@ def test_only_a_named_run_is_refused_for_its_missing_header(dead, at, out, cli):
     os.utime(file, (at, at))
     assert run_about(TRIED) == run_about("reg_mr/never/run") == Path("out/second")
     assert run_about(fingerprint_seen) == Path("out/first")
-    assert with_earlier(RunOptions(only=(fingerprint_seen,)), None).only
+    assert earlier(RunOptions(only=(fingerprint_seen,)), None).only
     assert "header" in cli(2, "explain", fingerprint_seen, "--run", "out/dead").err
 
 
@@ -377,18 +383,42 @@ def test_list_shows_the_cases_of_a_fingerprint(out, monkeypatch, cli):
 
 def test_failed_selects_the_cases_that_failed_or_were_not_decided(out):
     expected = tuple(EIGHT.cases[number].id for number in (2, 4, 5))
-    assert with_earlier(RunOptions(), out / "first").only == expected
+    assert earlier(RunOptions(), out / "first").only == expected
     os.utime(out / "first/results.jsonl", (9, 9))
-    assert with_earlier(RunOptions(), Path("out")).only == expected
+    assert earlier(RunOptions(), Path("out")).only == expected
+
+
+def without_cases(*gone: str) -> Any:
+    return SimpleNamespace(find=lambda case: None if case in gone else EIGHT.find(case))
+
+
+@pytest.mark.parametrize("by_failed", [False, True])
+def test_cases_of_an_earlier_run_that_no_longer_exist_are_left_out(by_failed, out):
+    said: list[str] = []
+    failed = out / "first" if by_failed else None
+    options = RunOptions(only=() if by_failed else (fingerprint(out),))
+    gone, *rest = earlier(options, failed).only
+    suite = without_cases(gone)
+    assert [*with_earlier(options, failed, suite, said.append).only] == rest
+    assert len(said) == 1
+    assert said[0].startswith(f"left out: 1 case of {failed or 'out/first'}, of rdma-cts 0,")
+    assert said[0].endswith(f"no longer exists: {gone}")
+    suite = without_cases(gone, *rest)
+    count = 1 + len(rest)
+    with pytest.raises(
+        UserError, match=f"^{count} cases of .*first, of .* no longer exist: .*, …;"
+    ):
+        with_earlier(options, failed, suite, said.append)
+    assert len(said) == 1
 
 
 def test_a_run_without_failures_a_missing_run_and_an_unknown_defect_are_refused(out, tmp_path):
     with pytest.raises(UserError, match=r"no case of .*second has failed"):
-        with_earlier(RunOptions(), out / "second")
+        earlier(RunOptions(), out / "second")
     with pytest.raises(UserError, match=r"there is no run in .*nowhere"):
-        with_earlier(RunOptions(), tmp_path / "nowhere")
+        earlier(RunOptions(), tmp_path / "nowhere")
     with pytest.raises(UserError, match="has no defect abcdef"):
-        with_earlier(RunOptions(only=("abcdef",)), None)
+        earlier(RunOptions(only=("abcdef",)), None)
 
 
 @pytest.mark.parametrize(

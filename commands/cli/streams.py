@@ -14,6 +14,11 @@ from conformance.model.printable import one_line
 from reports.text import fitted
 
 
+def remark(text: str) -> None:
+    """Prints a line on standard error, for the user and not for a program that reads the output."""
+    show([text], sys.stderr)
+
+
 def show(lines: Iterable[str], to: TextIO | None = None) -> None:
     """Prints lines to `to` (default: standard output). Foreign text in the lines is escaped, so that it cannot control
     the terminal."""
