@@ -216,6 +216,7 @@ def _run(
 ) -> int:
     """Runs the cases. `arguments` is used only for values that are not in the `options`: output, level, --yes. The
     reports list first what is new against the `earlier` run."""
+    target.check_before_tables(options)
     progress = Progress(level=arguments.level)
     if earlier:
         from reports.novelty import known_in

@@ -56,6 +56,30 @@ def test_a_suite_that_was_read_is_not_read_again(folder, monkeypatch):
     assert [case.id for case in again.cases] == [case.id for case in first.cases]
 
 
+def test_a_mistake_in_a_folder_of_a_user_does_not_make_the_other_tables_be_read_again(
+    folder, tmp_path, monkeypatch
+):
+    read: list[str] = []
+    read_table = loader.read_table
+
+    def noted(path: Path, *more: Any) -> Any:
+        read.append(path.name)
+        return read_table(path, *more)
+
+    monkeypatch.setattr(loader, "read_table", noted)
+    own = tmp_path / "own"
+    laid(own, {"fork_init/mine.yaml": "verb: ibv_fork_init\nrows: []\n"})
+    with pytest.raises(UserError, match="at least one row"):
+        load_suite([own])
+    assert len(read) > 1
+    for text in ("verb: ibv_fork_init\n", "rows: 5\n"):
+        laid(own, {"fork_init/mine.yaml": text})
+        read.clear()
+        with pytest.raises(UserError, match=r"mine\.yaml"):
+            load_suite([own])
+        assert read == ["mine.yaml"]
+
+
 def test_the_file_of_a_suite_does_not_depend_on_the_directory_of_the_project(tmp_path, monkeypatch):
     digests = set()
     for name in ("here", "there"):

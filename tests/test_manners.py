@@ -106,6 +106,18 @@ def test_a_file_of_the_user_is_not_replaced(command, tmp_path, cli):
 
 
 @pytest.mark.parametrize(
+    "options",
+    ["--device nosuch0", "--device rxe0 --stack trixie", "--device rxe0 --guest"],
+)
+def test_what_needs_no_tables_is_refused_before_they_are_read(options, cli, monkeypatch):
+    def never(*_: object) -> None:
+        raise AssertionError("the tables were read")
+
+    monkeypatch.setattr(choice, "load_suite", never)
+    cli(2, "run", *options.split())
+
+
+@pytest.mark.parametrize(
     "command",
     ["list | true", "explain REG-0 2>/dev/full", "explain REG-0 >&- 2>&-"],
 )

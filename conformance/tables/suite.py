@@ -225,7 +225,11 @@ def load_suite(extra: Sequence[Path] = ()) -> Suite:
         return _read_suite(folders)
     latest = f"latest-{_digest_of_sources(folders, with_tables=False)}.json"
     digests = _digests_of_tables(folders)
-    suite = _read_suite(folders, _stored_tables(latest, digests))
+    stored = _stored_tables(latest, digests)
+    if len(folders) > 1 and not stored:
+        # The project's tables, which come first, mean the same beside the rules of other folders.
+        stored = dict(zip(digests, load_suite().tables))
+    suite = _read_suite(folders, stored)
     cache.store(name, _packed(suite))
     data = {"suite": name, "tables": list(digests.values())}
     cache.store(latest, json.dumps(data).encode())
