@@ -19,7 +19,7 @@ from commands.cli.output import is_standard_output, write_out
 from commands.cli.run_arguments import add, add_cases_argument, add_options, options_from
 from commands.cli.streams import show
 from conformance.errors import UserError, format_count, reading
-from conformance.regular_file import read_regular
+from conformance.regular_file import is_there, read_regular
 from conformance.results.plan import FILE_NAME as PLAN
 from conformance.results.plan import read_plan
 from conformance.results.points import points_path
@@ -47,7 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Packs and verifies a bundle, writes it, prints which verdicts it supports, and returns exit status 0. Raises
     UserError, with status 1 if recorded verdicts do not follow from the observations."""
-    if not os.path.lexists(arguments.run / RESULTS):
+    with reading(arguments.run / RESULTS):
+        is_run = is_there(arguments.run / RESULTS)
+    if not is_run:
         if not os.path.lexists(arguments.run):
             raise UserError(f"{arguments.run} does not exist")
         raise UserError(

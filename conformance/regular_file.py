@@ -22,6 +22,16 @@ _PARTIAL = re.compile(r"\.[0-9]+-[0-9a-f]+\.partial")
 _MEMORY = 128 << 20  # of xz; its highest level needs 65 MiB
 
 
+def is_there(path: Path) -> bool:
+    """Whether a file, a directory or a link has this path. Raises OSError if this user may not know it, where
+    os.path.lexists returns False."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
     """Returns the content of a regular file of at most `most` bytes. Raises OSError, with the reason in `strerror`,
     also if the file is not regular or is larger (EFBIG)."""

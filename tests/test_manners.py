@@ -105,6 +105,18 @@ def test_a_file_of_the_user_is_not_replaced(command, tmp_path, cli):
     assert (tmp_path / "README.md").read_text() == "# mine\n"
 
 
+@pytest.mark.parametrize("command", ["explain REG-15 --run", "report", "compare", "bundle"])
+def test_a_directory_that_the_user_may_not_enter_is_no_missing_run(command, cli):
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o711)
+        run = written(recorded([]), Path(name, "run"))
+        words = [*command.split(), run, *([run] if command == "compare" else [])]
+        cli(2, "report", Path(name))  # loads what the command imports
+        run.chmod(0o700)
+        with as_another_user():
+            assert "results.jsonl cannot be read: Permission denied" in cli(2, *words).err
+
+
 @pytest.mark.parametrize(
     "options",
     ["--device nosuch0", "--device rxe0 --stack trixie", "--device rxe0 --guest"],

@@ -37,7 +37,7 @@ from conformance.recorded_command import (
     recorded_environment,
     without_values,
 )
-from conformance.regular_file import regular_lines
+from conformance.regular_file import is_there, regular_lines
 from conformance.results.checked_json import parse, values_in
 from conformance.results.consistency import (
     wrong_confirmation,
@@ -204,7 +204,9 @@ def read_both(path: Path) -> tuple[Recorded, Shown]:
 def _read(path: Path, *, keep_written: bool) -> _Reader:
     if os.path.isdir(path):
         file = path / FILE_NAME
-        if not os.path.lexists(file):
+        with reading(file):
+            is_run = is_there(file)
+        if not is_run:
             raise UserError(
                 f"{path} is not the directory of a run: it has no {FILE_NAME}",
                 hint="give a directory that `run` has written, or a results file",
