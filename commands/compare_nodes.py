@@ -8,7 +8,7 @@ from pathlib import Path
 from commands.cli.streams import show
 from conformance.errors import UserError, reading
 from conformance.model.printable import one_line
-from conformance.results.files import make_directory, write_together
+from conformance.results.files import write_together
 from conformance.results.folder import directory_for
 from conformance.results.records import FILE_NAME as RESULTS
 from reports import fleet, summary
@@ -42,7 +42,6 @@ def execute(arguments: argparse.Namespace) -> int:
     nodes = tuple(_node(name, folder, out) for name, folder in folders.items())
     rules = suite.registry if suite else {}
     fleet_here = Fleet(nodes, {rule: texts.short for rule, texts in rules.items()})
-    make_directory(out)
     write_together(
         out,
         {

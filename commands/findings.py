@@ -1,14 +1,14 @@
 """`rdma-cts findings`: writes a page about the defects in runs on several stacks, and C programs for the defects."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from conformance.errors import format_count
 from conformance.regular_file import remove_below
-from conformance.results.files import make_directory, write_atomically, writing
+from conformance.results.files import make_directory, new_or_nothing, write_together, writing
 from conformance.tables.suite import Suite
 from fixtures.guest.changes import FOLDER as CHANGES
 from reports.causes import PLACES, load, places_in
@@ -60,27 +60,32 @@ def execute(arguments: argparse.Namespace) -> int:
     findings = findings_of(runs, suite)
     if arguments.format == "markdown":
         return _page(findings, runs, arguments)
-    make_directory(arguments.out)
     return _mails(findings, runs, suite, arguments.out)
 
 
 def _mails(findings: Sequence[Finding], runs: Sequence[Run], suite: Suite, out: Path) -> int:
-    folder = out / FOLDER
-    make_directory(folder, within=out)
+    texts: dict[Path, str] = {}
     for finding in findings:
         mail = mail_of(finding, runs, suite)
-        name = folder / Path(finding.file)
-        write_atomically(name.with_suffix(".txt"), mail.text.encode(), within=out)
+        name = Path(FOLDER, finding.file)
+        texts[name.with_suffix(".txt")] = mail.text
         if mail.attached:
-            write_atomically(name, mail.attached.text.encode(), within=out)
-            write_atomically(name.with_suffix(".py"), mail.attached.script.encode(), within=out)
-    print(f"{folder}: {format_count(len(findings), 'text')}")
+            texts[name] = mail.attached.text
+            texts[name.with_suffix(".py")] = mail.attached.script
+    _write(out, texts)
+    print(f"{out / FOLDER}: {format_count(len(findings), 'text')}")
     return 0
+
+
+def _write(out: Path, texts: Mapping[Path, str]) -> None:
+    """Writes files below `out`, and makes FOLDER there, or, if one cannot be written, leaves no new file or directory."""
+    with new_or_nothing(out), new_or_nothing(out / FOLDER):
+        make_directory(out / FOLDER, within=out)
+        write_together(out, {str(path): text.encode() for path, text in texts.items()})
 
 
 def _page(findings: Sequence[Finding], runs: Sequence[Run], arguments: argparse.Namespace) -> int:
     folder = arguments.out / FOLDER
-    make_directory(folder, within=arguments.out)
     places = places_in(folder / PLACES)
     before = {*folder.glob("*.c"), *folder.glob("*.py")}
     programs_written: dict[Path, str] = {}
@@ -91,20 +96,17 @@ def _page(findings: Sequence[Finding], runs: Sequence[Run], arguments: argparse.
             programs_written[path] = program.text
             if program.script:
                 programs_written[path.with_suffix(".py")] = program.script
-    with writing(folder):
-        for old in before - programs_written.keys():
-            if old.is_file() and not old.is_symlink():
-                remove_below(arguments.out, f"{FOLDER}/{old.name}")
-    for path, text in programs_written.items():
-        write_atomically(path, text.encode(), within=arguments.out)
     files = {
         path.relative_to(folder).as_posix()
         for path in (*programs_written, *folder.glob("by-hand/*.c"))
     }
-    write_atomically(
-        arguments.out / PAGE,
-        page(findings, runs, places, _mended(), files, arguments.title).encode(),
-    )
+    text = page(findings, runs, places, _mended(), files, arguments.title)
+    texts = {path.relative_to(arguments.out): code for path, code in programs_written.items()}
+    _write(arguments.out, {**texts, Path(PAGE): text})
+    with writing(folder):
+        for old in before - programs_written.keys():
+            if old.is_file() and not old.is_symlink():
+                remove_below(arguments.out, f"{FOLDER}/{old.name}")
     count = sum(path.suffix == ".c" for path in programs_written)
     print(
         f"{arguments.out / PAGE}: {format_count(len(findings), 'defect')}, {format_count(count, 'program')} in {folder}/",

@@ -22,7 +22,7 @@ from commands.cli.streams import show
 from conformance.defects import Symptom
 from conformance.errors import PROGRAM, UserError, format_count
 from conformance.judging import Basis
-from conformance.results.files import make_directory, write_atomically
+from conformance.results.files import write_together
 from conformance.results.folder import OUT, latest
 from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
@@ -226,19 +226,17 @@ def _has(suite: Suite, name: str) -> bool:
 def _write_all(programs: Sequence[Made], out: Path) -> list[str]:
     """Writes the programs. Returns a line for each reason why programs are missing, and a line with the numbers. Raises
     UserError before it has written any, if a file has the name of one and is not of this command."""
-    files: dict[Path, bytes] = {}
+    files: dict[str, bytes] = {}
     for made in programs:
         if made.program:
             name = made.symptom.name
-            files[out / file_name(name)] = made.program.text.encode()
+            files[file_name(name)] = made.program.text.encode()
             if made.program.script:
-                files[out / file_name(name, ".py")] = made.program.script.encode()
-    for path in files:
-        refuse_foreign(path, _SCRIPT if path.suffix == ".py" else _PROGRAM)
-    replaced = sum(has_other_content(path, text) for path, text in files.items())
-    make_directory(out)
-    for path, text in files.items():
-        write_atomically(path, text)
+                files[file_name(name, ".py")] = made.program.script.encode()
+    for name in files:
+        refuse_foreign(out / name, _SCRIPT if name.endswith(".py") else _PROGRAM)
+    replaced = sum(has_other_content(out / name, text) for name, text in files.items())
+    write_together(out, files)
     reasons = Counter(program.why_not for program in programs if program.program is None)
     written = sum(program.program is not None for program in programs)
     lines = [f"{count} cannot be expressed: {reason}" for reason, count in reasons.most_common()]

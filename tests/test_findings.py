@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from bad_places import full_disk
 from conformance.tables.suite import ROOT
 from programs import ADVICE, FORKY, RECORDED, WRITE, forky, page_of, programs, records
 from reports.digest import read
@@ -170,3 +171,23 @@ def test_programs_of_remote_defects_are_written_only_if_they_are_asked_for(tmp_p
     assert len(written) > 5
     assert shown["--remote"]
     assert written.isdisjoint(shown["--remote"])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("findings", FORKY, "--programs"),
+        ("findings", FORKY, "--format", "mail"),
+        ("reproducer", "--all", "--run", FORKY),
+    ],
+)
+def test_a_full_disk_leaves_no_part_of_the_programs(command, tmp_path, cli):
+    cli(0, *command, "--out", tmp_path / "whole")
+    sizes = [path.stat().st_size for path in (tmp_path / "whole").rglob("*") if path.is_file()]
+    laid(tmp_path / "old", {"mine": "1"})
+    for name, left in (("new", []), ("old", ["mine"])):
+        out = tmp_path / name
+        with full_disk(max(sizes) - 1):
+            assert "cannot be written: File too large" in cli(3, *command, "--out", out).err
+        assert out.exists() is bool(left)
+        assert [path.name for path in out.rglob("*")] == left

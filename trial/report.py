@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.regular_file import open_below
-from conformance.results.files import make_directory, write_atomically, writing
+from conformance.results.files import make_directory, write_together, writing
 from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding
 
 # At most this share of the violations may be detected only by cases of other rules.
@@ -174,6 +174,5 @@ def write(trial: Trial, out: Path) -> None:
 
 def write_files(out: Path, name: str, data: Any, table: str) -> None:
     """Writes NAME.json and NAME.md into a directory. Raises UserError."""
-    make_directory(out)
-    write_atomically(out / f"{name}.json", (json.dumps(data, indent=1) + "\n").encode())
-    write_atomically(out / f"{name}.md", table.encode())
+    listed = (json.dumps(data, indent=1) + "\n").encode()
+    write_together(out, {f"{name}.json": listed, f"{name}.md": table.encode()})

@@ -34,19 +34,19 @@ def write_atomically(
 
 
 def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Writes files into a directory. If one cannot be written, removes the new ones, and raises UserError."""
-    new: list[Path] = []
-    try:
-        for name, data in contents.items():
-            path = folder / name
-            if not os.path.lexists(path):
-                new.append(path)
-            write_atomically(path, data)
-    except UserError:
-        for path in new:
-            with suppress(OSError):
-                remove_below(folder, path.name)
-        raise
+    """Writes files below a directory, which is created unless it exists. If one cannot be written, or the writing is
+    interrupted, removes the new ones and the new directory. Raises UserError."""
+    with new_or_nothing(folder):
+        make_directory(folder)
+        new = [name for name in contents if not os.path.lexists(folder / name)]
+        try:
+            for name, data in contents.items():
+                write_atomically(folder / name, data, within=folder)
+        except BaseException:
+            for name in new:
+                with suppress(OSError):
+                    remove_below(folder, name)
+            raise
 
 
 def write_named(path: Path, data: bytes) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from conformance.errors import UserError
 from conformance.model.printable import one_line
 from conformance.older_python import zip
-from conformance.results.files import make_directory, write_atomically
+from conformance.results.files import write_together
 from fixtures.guest.changes import LIBIBVERBS, LINUX, RDMA_CORE, Change, Edit, apply
 
 _SETTINGS = (
@@ -304,9 +304,7 @@ def write_series(
             applied = [*base, *(changes_of_tree[change.name] for change in fitting[:number])]
             scratch.commit(apply(applied, tree.files)[0], letters[change.name])
         patches = scratch.patches([letters[change.name] for change in fitting])
-    make_directory(out)
-    for file, text in patches.items():
-        write_atomically(out / file, text)
+    write_together(out, patches)
     return Series(
         tuple(out / file for file in patches),
         {change: misfits[change] for change in changes_of_tree if change in misfits},
