@@ -99,7 +99,7 @@ GIVEN = st.builds(
     confirm=st.none() | st.sampled_from(["drawn", "all"]),
     poster=st.none() | st.sampled_from(["wr", "wire"]),
     seed=st.none() | st.integers(),
-)
+).filter(lambda options: not (options.confirm and options.no_confirm))
 SETTLED = st.builds(RunOptions.on, GIVEN, st.just("") | DEVICES)
 CASES = st.sampled_from([HARMLESS, HAZARDOUS])
 

@@ -94,7 +94,14 @@ def _choices(name: str) -> tuple[tuple[str, ...], str]:
 
 
 def options_from(arguments: argparse.Namespace) -> RunOptions:
-    """Returns the RunOptions of a namespace that was parsed with `add_options`."""
+    """Returns the RunOptions of a namespace that was parsed with `add_options`. Raises UserError."""
+    options = _options_from(arguments)
+    if options.confirm and options.no_confirm:
+        raise UserError("--confirm and --no-confirm exclude each other")
+    return options
+
+
+def _options_from(arguments: argparse.Namespace) -> RunOptions:
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in vars(arguments).items()
@@ -108,7 +115,7 @@ def recorded_options(argv: Sequence[str], path: Path) -> RunOptions:
     parser = Parser(prog=NAME, add_help=False)
     add_options(parser)
     try:
-        return options_from(parser.parse_args(argv))
+        return _options_from(parser.parse_args(argv))
     except UserError as error:
         raise UserError(
             f"{path} has arguments that `run` does not have: {error.message}",
