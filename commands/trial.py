@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from commands.cli.run_arguments import add
+from commands.cli.run_arguments import add, add_argument
+from conformance.option import positive_count
 from conformance.regular_file import remove_below
 from conformance.results.files import writing
 from conformance.tables.suite import Suite, load_suite
@@ -124,7 +125,7 @@ def _add_mutants(command: argparse.ArgumentParser) -> None:
     add(command, "--permitted", "only changes that the documents permit")
     add(command, "--only CASE", "only these cases", action="append", default=[])
     add(command, "--verb VERB", "only cases of this verb", action="append", default=[])
-    add(command, "--seed N", "shuffle cases and points, in the same way for the same N", type=int)
+    add_argument(command, "seed", None)
     add(
         command,
         "--own",
@@ -144,7 +145,7 @@ def _add_mutants(command: argparse.ArgumentParser) -> None:
     add(
         command,
         "--night",
-        "only the mutants not killed in --before, and a random tenth of all mutants",
+        "only the mutants not killed in --before, and a random tenth of all mutants (without --before: all)",
     )
     add(command, "--shard K/N", "only the Kth of N parts, for N machines")
     rdma_core = "also run rdma-core's own tests, in DIR, on each mutant; on mutants in --before, run only these tests"
@@ -156,7 +157,8 @@ def _add_mutants(command: argparse.ArgumentParser) -> None:
 
 
 def _add_jobs(command: argparse.ArgumentParser) -> None:
-    add(command, "--jobs N", "processes (default: one for each processor)", type=int, default=0)
+    text = "processes (default: one for each processor)"
+    add(command, "--jobs N", text, type=positive_count, default=0)
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -1,5 +1,6 @@
 """Tests of behaviour that users expect: pipes, full devices, signals, mistakes in command lines, unforeseen errors."""
 
+import argparse
 import lzma
 import os
 import shlex
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -15,7 +17,7 @@ import pytest
 
 from bad_places import as_another_user
 from commands import listing
-from commands.__main__ import parser_of
+from commands.__main__ import parser_of, whole_parser
 from commands.cli import choice, run_arguments
 from commands.cli.catalogue import COMMANDS
 from commands.cli.streams import show
@@ -229,6 +231,31 @@ def open_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
+
+
+NOT_COUNTS = {"--gid-index", "--seed"}
+
+
+def counts(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
+    """Yields the options of all commands that count something, by the words of their command line."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in dict(action.choices).values():
+                yield from counts(below)
+        elif action.metavar == "N" and not NOT_COUNTS & {*action.option_strings}:
+            yield f"{parser.prog} {action.option_strings[-1]}", action
+
+
+def test_no_option_counts_nothing():
+    options = dict(counts(whole_parser()))
+    assert {"rdma-cts run --guests", "rdma-cts trial reference --jobs"} < options.keys()
+    accepting = []
+    for words, action in options.items():
+        for text in ("0", "-1"):
+            with suppress(argparse.ArgumentTypeError):
+                assert callable(action.type)
+                accepting.append((words, action.type(text)))
+    assert accepting == []
 
 
 LOCKED = """

@@ -55,7 +55,6 @@ def reference(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     """Runs the default tier's cases on personas and, without `--permitted`, tries violations on these personas. The
     exit status is 1 if a persona does not pass."""
-    _check_jobs(arguments.jobs)
     personas_by_name = {persona.name: persona for persona in PERSONAS}
     for name in arguments.personas:
         if name not in personas_by_name:
@@ -190,7 +189,6 @@ def _violations(
     untriable: bool = False,
 ) -> int:
     """Tries the chosen violations. If all violations are chosen, also tries `variants` and lists `untriable` rules."""
-    _check_jobs(arguments.jobs)
     chosen = chosen_of(violations, suite, arguments.rule, arguments.violation)
     is_all = len(chosen) == len(violations)
     if not (is_all):
@@ -227,7 +225,6 @@ def _violations(
 
 
 def _permitted(arguments: argparse.Namespace, suite: Suite, violations: Sequence[Violation]) -> int:
-    _check_jobs(arguments.jobs)
     chosen = chosen_of(violations, suite, arguments.rule, arguments.violation, arguments.shard)
     if arguments.list:
         return listed(chosen)
@@ -255,10 +252,3 @@ def _tried(
     progress = Progress(len(chosen))
     findings = try_all(chosen, cases, arguments.jobs, whole, progress.waiting)
     return _shown(arguments, findings, len(chosen), progress.counted)
-
-
-def _check_jobs(jobs: int) -> None:
-    if jobs < 0:
-        raise UserError(
-            f"--jobs {jobs}: give a number of processes, or 0 for one on each processor",
-        )

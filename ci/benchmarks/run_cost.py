@@ -33,6 +33,7 @@ from readers import SAMPLE, Cost, cost, repeated_run  # noqa: E402
 
 from conformance.errors import UserError, reading  # noqa: E402
 from conformance.older_python import UTC, zip  # noqa: E402
+from conformance.option import positive_count  # noqa: E402
 from conformance.regular_file import regular_lines  # noqa: E402
 from conformance.results.checked_json import parse  # noqa: E402
 from conformance.results.files import write_atomically  # noqa: E402
@@ -362,7 +363,7 @@ def main() -> int:
     )
     parser.add_argument(
         "--repetitions",
-        type=int,
+        type=positive_count,
         default=5,
         metavar="N",
         help="how often each measure is repeated",
