@@ -62,6 +62,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         )
         return 0
     cases = _cases(arguments, suite)
+    tests = _tests_of_peers(arguments)
     ensure_tools(arguments.yes, say)
     recipe, driver = recipe_for(), driver_for(arguments.driver)
     image = ensure_image(recipe, cache_directory(), say)
@@ -74,11 +75,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     began, findings = time.monotonic(), dict[str, Finding]()
     guests = Guests(under_test, driver, out, say, arguments.seed)
     trial = Trial(cases, modules, guests, say if arguments.verbose else lambda _: None)
-    theirs = {}
-    if arguments.rdma_core_tests:
-        theirs["peer"] = Peers(*rdma_core(arguments.rdma_core_tests), trial, modules)
-    if arguments.rdma_unit_test:
-        theirs["unit_test"] = Peers(*rdma_unit_test(arguments.rdma_unit_test), trial, modules)
+    theirs = {peer: Peers(*given, trial, modules) for peer, given in tests.items()}
     if theirs:
         # mutants of the earlier trial keep its outcomes; only the peers' tests are run with them
         earlier = (mutant.name for mutant in chosen if mutant.name in before)
@@ -108,6 +105,16 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     if lost or _refused(chosen, findings.values()):
         return 1
     return 0
+
+
+def _tests_of_peers(arguments: argparse.Namespace) -> dict[str, tuple[bytes, Sequence[str]]]:
+    """Returns the programs and the parts of the tests that the arguments name, by the key of a finding."""
+    tests = {}
+    if arguments.rdma_core_tests:
+        tests["peer"] = rdma_core(arguments.rdma_core_tests)
+    if arguments.rdma_unit_test:
+        tests["unit_test"] = rdma_unit_test(arguments.rdma_unit_test)
+    return tests
 
 
 def _cases(arguments: argparse.Namespace, suite: Suite) -> list[Case]:

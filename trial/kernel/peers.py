@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from conformance.errors import UserError
+from conformance.errors import UserError, reading
 from conformance.tables.suite import ROOT
 from fixtures.guest.exchange import DEVICE
 from trial.kernel.guest import Lost
@@ -123,10 +123,14 @@ def rdma_unit_test(program: Path) -> tuple[bytes, Sequence[str]]:
     """Returns the program and the parts of rdma-unit-test. Raises UserError (status 2)."""
     if not program.is_file():
         raise UserError(f"--rdma-unit-test {program}: there is no such program", status=2)
-    return _packed(
-        Path(__file__).with_name("unit_tests.py"),
-        {"program": program.read_bytes()},
-    ), _PATTERNS
+    with reading(program):
+        content = program.read_bytes()
+    if not content.startswith((b"\x7fELF", b"#!")):
+        raise UserError(
+            f"--rdma-unit-test {program} is not a program",
+            hint="trial/kernel/build-rdma-unit-test.sh builds it",
+        )
+    return _packed(Path(__file__).with_name("unit_tests.py"), {"program": content}), _PATTERNS
 
 
 def _packed(main: Path, files: Mapping[str, bytes]) -> bytes:
