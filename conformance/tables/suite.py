@@ -367,15 +367,16 @@ class Selection:
         by_name = {rule.upper(): rule for rule in suite.registry}
         rules = [by_name.get(rule.upper(), rule) for rule in self.rules]
         _check("rule", rules, suite.registry)
-        points = [suite.find(case) for case in self.only if POINT in case]
+        points = {case: suite.find(case) for case in self.only if POINT in case}
         names = [case for case in self.only if POINT not in case]
         if self.only:
             chosen = suite.named(frozenset(names))
         else:
             chosen = list(suite.cases)
-        if len(chosen) < len(set(names)):
-            _check("case", names, [case.id for case in suite.cases])
-        chosen += [case for case in points if case is not None]
+        without = [name.partition(POINT)[0] for name, point in points.items() if point is None]
+        if without or len(chosen) < len(set(names)):
+            _check("case", [*names, *without], [case.id for case in suite.cases])
+        chosen += filter(None, points.values())
         if verbs_named:
             chosen = [case for case in chosen if case.verb in verbs_named]
         if rules:

@@ -28,11 +28,14 @@ def suggestion(word: str, words: Collection[str]) -> str:
 
     # Words are compared in lower case, so that remote_wirte is similar to REMOTE_WRITE.
     by_lower = {name.lower(): name for name in words}
-    folder, slash, _ = (word := word[:100].lower()).rpartition("/")
+    word = word[:100].lower().partition("#")[0]  # without the point of a sweep
+    folder, slash, _ = word.rpartition("/")
     in_folder = [name for name in by_lower if name.startswith(folder + slash)] if slash else ()
     if (padded := re.sub(r"-(\d[a-z]?)$", r"-0\1", word)) in by_lower:  # REG-1 is REG-01
         return f" (did you mean {by_lower[padded]}?)"
-    parts = [name for lower, name in by_lower.items() if len(word) >= _PART and word in lower[1:]]
+    parts = [name for lower, name in by_lower.items() if lower.startswith(f"{word}@")]
+    if len(word) >= _PART:
+        parts = parts or [name for lower, name in by_lower.items() if word in lower[1:]]
     if parts:
         return f" (did you mean {' or '.join(parts[:_MOST_PARTS])}?)"
     # Words in the same folder are compared first, because comparing with thousands of words takes seconds.
