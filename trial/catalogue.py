@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from conformance import verbs
 from conformance.bench import calls, memory_areas, work_requests
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import Shard
 from conformance.yamldoc.reader import suggestion
@@ -85,7 +85,9 @@ def chosen_of(
     UserError."""
     for rule in rules:
         if rule not in suite.registry:
-            raise UserError(f"unknown rule {rule!r}{suggestion(rule, list(suite.registry))}")
+            near = suggestion(rule, list(suite.registry))
+            hint = "" if near else f"see {PROGRAM} list --rules"
+            raise UserError(f"unknown rule {rule!r}{near}", hint=hint)
         if rule in UNTRIABLE:
             raise UserError(f"{rule} cannot be tried: {UNTRIABLE[rule]}")
     for name in names:

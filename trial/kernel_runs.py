@@ -128,7 +128,9 @@ def _cases(arguments: argparse.Namespace, suite: Suite) -> list[Case]:
     verbs = {_verb(case) for case in cases}
     for verb in arguments.verb:
         if verb not in verbs:
-            raise UserError(f"no case tests the verb {verb!r}{suggestion(verb, verbs)}", status=2)
+            near = suggestion(verb, verbs)
+            hint = "" if near else f"see {PROGRAM} list verbs"
+            raise UserError(f"no case tests the verb {verb!r}{near}", hint=hint)
     if arguments.only:
         return [case for case in suite.cases if case.id in arguments.only]
     return [case for case in cases if not arguments.verb or _verb(case) in arguments.verb]

@@ -58,7 +58,8 @@ def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     personas_by_name = {persona.name: persona for persona in PERSONAS}
     for name in arguments.personas:
         if name not in personas_by_name:
-            raise UserError(f"unknown persona {name!r}{suggestion(name, list(personas_by_name))}")
+            near = suggestion(name, list(personas_by_name)) or "; --list shows all personas"
+            raise UserError(f"unknown persona {name!r}{near}")
     tried = [
         persona
         for persona in PERSONAS

@@ -102,7 +102,11 @@ class Parser(argparse.ArgumentParser):
         for option in _options_with(word):
             if option in options:
                 return f" (did you mean {option} {_value(option, word)}?)"
-        return ""
+        from commands.cli.catalogue import FORMS  # imported late: help texts do not need it
+
+        of = f"{self.prog.removeprefix(NAME)[1:]} "
+        near = suggestion(word, [form.removeprefix(of) for form in FORMS if form.startswith(of)])
+        return near.replace("you mean ", f"you mean {of}") if "did you mean" in near else ""
 
     def _only_of_run(self, word: str) -> str:
         if self.prog != f"{NAME} nightly":
