@@ -99,6 +99,8 @@ def read_tree(name: str, path: Path) -> Tree:
     """Returns the tree at a path. Raises UserError (status 2) if the tree does not have the driver."""
     project = PROJECTS[name]
     folder = path / project.folder
+    if not path.exists():
+        raise UserError(f"--{name} {path} does not exist")
     if not folder.is_dir():
         raise UserError(
             f"--{name} {path}: there is no {project.folder} in it, so it is not a source tree of {project.title}",
