@@ -447,12 +447,14 @@ def _reporting_eopnotsupp(result: type, *arguments: type) -> Callable[..., Any]:
     return ctypes.CFUNCTYPE(result, *arguments, use_errno=True)(report)
 
 
+_errno_location = ctypes.CDLL(None).__errno_location
+_errno_location.restype = ctypes.POINTER(ctypes.c_int)
+
+
 def clear_errno() -> None:
     """Sets the C library's errno to 0. Some providers refuse an object without setting errno, and then pyverbs reports
     the errno of an earlier call."""
-    location = ctypes.CDLL(None).__errno_location
-    location.restype = ctypes.POINTER(ctypes.c_int)
-    location()[0] = 0
+    _errno_location()[0] = 0
 
 
 def exact(call: Callable[[], object]) -> Return:

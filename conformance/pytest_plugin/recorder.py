@@ -153,9 +153,10 @@ class Recorder:
         if self.header is None:
             self.prepare()
         assert self.header is not None
-        header = self.header | {"started": datetime.now(UTC).isoformat(timespec="seconds")}
-        # a supervisor has its plan and options; in an emulated guest, computing them takes long
+        header = self.header.copy()
+        # a supervisor has its own time, plan and options; in an emulated guest, computing them takes long
         if not self.live:
+            header["started"] = datetime.now(UTC).isoformat(timespec="seconds")
             self.options = options_of(
                 self.config,
                 None if has_several(self.config) else self.device["name"],
