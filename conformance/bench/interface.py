@@ -208,7 +208,9 @@ class Bench(Protocol):
     """A device, its entries, and memory of every kind.
 
     `page` and `hugepage` are sizes in bytes; `packet` is the most bytes of a message in one packet. After
-    `ack_timeout_s` seconds, a request without an acknowledgement is sent again.
+    `ack_timeout_s` seconds, a request without an acknowledgement is sent again. In `not_ready_s` seconds, a message has
+    certainly found no receive. No verb tells that it has, and counters of the kernel have other names on each device.
+    After too short a time a point shows less, and no correct device fails.
     `max_read_elements` is the maximum number of SGEs of an RDMA READ, and
     `max_dm_size` is the value that the device reports. `in_flight_bytes` is that of Findings. `adapt` applies the
     findings of preflight to later pairs. Within the block of `other_process`, another process runs the generator `work`
@@ -219,6 +221,7 @@ class Bench(Protocol):
     page: int
     hugepage: int
     ack_timeout_s: float
+    not_ready_s: float
     carries: bool
 
     @property

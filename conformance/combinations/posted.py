@@ -28,10 +28,6 @@ READS = ("RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 _REFUSED_AT_PEER = ("REM_",)
 # Flags of datagrams that some devices refuse when the request is posted; no document requires them of each device.
 _NOT_EVERYWHERE = ("unsignaled", "solicited")
-# From the request until the receives are posted; longer than a message takes. No verb tells that a request has found no
-# receive, and counters of the kernel have other names on each device. After too short a time the point shows less, and no
-# correct device fails.
-_NOT_READY_S = 0.002
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ class Message:
             behind = SendRequest("SEND", objects.wr_id())
         queue.post_send(behind)
         if self.before in (LATE_RECEIVE, NOT_READY):
-            time.sleep(_NOT_READY_S)
+            time.sleep(objects.bench.not_ready_s)
             if self.before == NOT_READY:
                 post_receives(peer, [objects.wr_id()], connection.sink)
             ready = self._are_posted_late(peer, receives)

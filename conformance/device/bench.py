@@ -85,6 +85,7 @@ class DeviceBench(HostMemory):
             alone,
         )
         self.ack_timeout_s = ACK_TIMEOUT_S
+        self.not_ready_s = 0.002  # longer than a message takes
         self.library = Libibverbs(dialect)
         uverbs = Uverbs(device.context.cmd_fd, device.driver_id)
         door = RegMrEx(self.library)

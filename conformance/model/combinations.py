@@ -164,26 +164,22 @@ class Model:
 
 
 def compiled(expression: Expression, axes: Sequence[Axis]) -> Test:
-    """Returns a function that tells whether the expression is true at a point."""
+    """Returns a function that tells whether the expression is true at a point. An array asks for each of its thousands
+    of points; one function in Python's own notation takes less than half of the time of a function for each operator."""
+    test: Test = eval(f"lambda point: {_in_python(expression, axes)}")
+    return test
+
+
+def _in_python(expression: Expression, axes: Sequence[Axis]) -> str:
     if isinstance(expression, Word):
         number = [axis.name for axis in axes].index(expression.axis)
-        labels = _labels(axes[number], expression)
-        return lambda point: point[number] in labels
+        return f"point[{number}] in {sorted(_labels(axes[number], expression))!r}"
     if isinstance(expression, HasCapability):
         raise ValueError(f"{expression.capability} is a capability: write it under `needs`")
     if isinstance(expression, Not):
-        inner = compiled(expression.part, axes)
-        return lambda point: not inner(point)
-    joined = _both if isinstance(expression, And) else _either
-    return functools.reduce(joined, [compiled(part, axes) for part in expression.parts])
-
-
-def _both(first: Test, second: Test) -> Test:
-    return lambda point: first(point) and second(point)
-
-
-def _either(first: Test, second: Test) -> Test:
-    return lambda point: first(point) or second(point)
+        return f"not ({_in_python(expression.part, axes)})"
+    operator = " and " if isinstance(expression, And) else " or "
+    return "(" + operator.join(_in_python(part, axes) for part in expression.parts) + ")"
 
 
 def _labels(axis: Axis, word: Word) -> frozenset[str]:
@@ -207,7 +203,9 @@ class Conditions:
         self._faults = {name: test(text) for name, text in model.faults.items()}
         self._needs = {name: test(text) for name, text in model.needs.items()}
         self.is_slow = test(model.slow)
-        self._evidence = [(item, test(item.when)) for item in model.evidence]
+        self._evidence: dict[str, list[tuple[Evidence, Test]]] = {}  # by what it is evidence of
+        for item in model.evidence:
+            self._evidence.setdefault(item.of, []).append((item, test(item.when)))
         self._faults_at: dict[Point, list[str]] = {}  # of the points that were asked for
 
     def faults(self, point: Point) -> list[str]:
@@ -225,8 +223,8 @@ class Conditions:
         faults = ["", *self.faults(point)]
         found = [
             item.rule
-            for item, test in self._evidence
-            if item.of == of and item.fault in faults and test(point)
+            for item, test in self._evidence.get(of, ())
+            if item.fault in faults and test(point)
         ]
         return list(dict.fromkeys(found))
 

@@ -286,7 +286,7 @@ class ReferenceBench:
     page = PAGE
     hugepage = HUGEPAGE
     packet = 1024
-    ack_timeout_s = 0.0
+    ack_timeout_s = not_ready_s = 0.0
     max_dm_size = MAX_DM_SIZE
     carries = False
 

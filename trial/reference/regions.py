@@ -200,11 +200,10 @@ class Regions(Forking):
 
     def unsupported(self, access: int) -> bool:
         """Returns whether a flag needs a capability that the device does not have."""
-        windows = self.stack.has("mw_type_1") or self.stack.has("mw_type_2")
-        missing = [bit for bit, name in _NEEDS if not self.stack.has(name)] + (
-            [] if windows else [MW_BIND]
-        )
-        return any(access & bit for bit in missing)
+        if any(access & bit and not self.stack.has(name) for bit, name in _NEEDS):
+            return True
+        has_windows = self.stack.has("mw_type_1") or self.stack.has("mw_type_2")
+        return bool(access & MW_BIND) and not has_windows
 
     def write_alone(self, access: int) -> bool:
         return bool(access & REMOTE_WRITE) and not access & LOCAL_WRITE
