@@ -12,8 +12,9 @@ from reports.digest import Digest
 
 FILE_NAME = "junit.xml"
 _FORBIDDEN = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
-_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}  # in texts; the ampersand is first
-_QUOTED = {**_ESCAPES, '"': "&quot;", "\t": "&#09;", "\n": "&#10;", "\r": "&#13;"}  # in attributes
+_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})  # in texts
+# in attributes
+_QUOTED = _ESCAPES | str.maketrans({'"': "&quot;", "\t": "&#09;", "\n": "&#10;", "\r": "&#13;"})
 # JUnit has three outcomes besides success. A violation is a failure. BROKEN and MISSED are errors. WAIVED, STACK,
 # UNSUPPORTED and UNREACHABLE are skipped.
 _ELEMENT = {
@@ -56,7 +57,7 @@ def _document(runs: Sequence[Digest]) -> Iterator[str]:
 
 def _tag(name: str, attributes: Mapping[str, str]) -> str:
     return " ".join(
-        [name, *(f'{key}="{escaped(clean(text), _QUOTED)}"' for key, text in attributes.items())],
+        [name, *(f'{key}="{clean(text).translate(_QUOTED)}"' for key, text in attributes.items())],
     )
 
 
@@ -92,7 +93,7 @@ def _testcase(run: Digest, record: ResultRecord) -> str:
     if kind == "skipped":
         text = ""
     else:
-        text = escaped("\n".join(map(clean, evidence.lines(run, record))), _ESCAPES)
+        text = "\n".join(map(clean, evidence.lines(run, record))).translate(_ESCAPES)
     if text:
         inner = f"<{outcome}>{text}</{kind}>"
     else:
@@ -107,12 +108,6 @@ def _message(run: Digest, record: ResultRecord) -> str:
     else:
         severity = ""
     return f"{record['effective']} {' '.join(record['rules'])}{severity}: {record['reason']}"
-
-
-def escaped(text: str, escapes: Mapping[str, str]) -> str:
-    for character, instead in escapes.items():
-        text = text.replace(character, instead)
-    return text
 
 
 def clean(text: str) -> str:
