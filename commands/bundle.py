@@ -15,7 +15,7 @@ from pathlib import Path
 
 from commands import judge_bundle
 from commands.cli.arguments import Parser
-from commands.cli.output import is_standard_output, write_out
+from commands.cli.output import is_standard_output, refuse_foreign, write_out
 from commands.cli.run_arguments import add, add_cases_argument, add_options, options_from
 from commands.cli.streams import show
 from conformance.errors import UserError, format_count, reading
@@ -29,6 +29,10 @@ from reports.bundles import signature
 from reports.bundles.archive import MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
 from reports.bundles.claims import claims
 from reports.digest import Digest, read
+
+# how an unpacked bundle and a signature begin
+_OWN = re.compile(rb'manifest\.json\0(?s:.{498})\{\s*"schema": "rdma-cts-bundle/')
+_SIGNATURE = re.compile(rb"-----BEGIN SSH SIGNATURE-----\n")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,9 +61,11 @@ def execute(arguments: argparse.Namespace) -> int:
             hint="give the directory that `run` has written, with the points of its sweeps",
         )
     out: Path = arguments.out or Path(f"{arguments.run.absolute()}{SUFFIX}")
+    refuse_foreign(out, _OWN)
     if arguments.sign:  # a mistake is reported before the run is judged, which takes long
         if is_standard_output(out):
             raise UserError("--sign needs a file for the bundle: --out FILE")
+        refuse_foreign(signature.path_of(out), _SIGNATURE)
         signature.check(arguments.sign)
     run = read(arguments.run)
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
@@ -76,7 +82,7 @@ def execute(arguments: argparse.Namespace) -> int:
         told = list(_private_parts(run, files.values()))
         if arguments.sign:
             signature.sign(data, arguments.sign, signature.path_of(out))
-        write_out(out, data, f"bundle: {out}")
+        write_out(out, data, f"bundle: {out}", _OWN)
     if not is_standard_output(out):
         if arguments.sign:
             signed = [f"signature: {signature.path_of(out)}"]

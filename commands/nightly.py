@@ -22,7 +22,7 @@ from pathlib import Path
 from commands.cli import sendmail
 from commands.cli.arguments import driver_named
 from commands.cli.endings import SIGNALLED, Terminated, crash_report
-from commands.cli.output import out_directory, out_file, write_out
+from commands.cli.output import out_directory, out_file, refuse_foreign, write_out
 from commands.cli.run_arguments import add, add_options, options_from, suite_from
 from commands.cli.streams import remark, show
 from conformance.errors import UserError
@@ -89,6 +89,7 @@ _BY_DEFAULT = [name for name in STACKS if name != OLDEST_STACK]
 _ALSO = (OLDEST_STACK, *OWN_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier", "wire_losses")
 _WITHOUT_NIGHTS = (LOCK, PAGE, "lost+found")
+_WEBHOOK = re.compile(rb'\{"text": "')  # how a message for a webhook begins
 _NEW_LOG = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _LAST_BYTES = 1 << 14  # the number of bytes at the end of a log that are searched for its last line
 
@@ -190,6 +191,8 @@ def execute(arguments: argparse.Namespace) -> int:
         read_waivers(options.waivers, suite, datetime.now().date())
     if arguments.mail_to:
         sendmail.check()
+    if arguments.webhook_file:
+        refuse_foreign(arguments.webhook_file, _WEBHOOK)
     with ExitStack() as stack:
         stack.enter_context(_failure_told(arguments))
         _check_free(folder)
@@ -299,6 +302,7 @@ def _tell(arguments: argparse.Namespace, night: Path, text: Sequence[str], statu
             arguments.webhook_file,
             data.encode(),
             f"report for a webhook: {arguments.webhook_file}",
+            _WEBHOOK,
         )
     return status
 

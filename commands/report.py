@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,15 @@ BESIDE = ("summary", "junit", "html")
 # The formats that list first what is new against an earlier run.
 _WITH_NEWS = ("html", "markdown")
 _PAGE = "report.html"
+# how the reports of all formats begin
+_OWN = re.compile(
+    rb"<!doctype html>\n(?s:.{,8000}?) \xc2\xb7 rdma-cts</title>\n"
+    rb"|<\?xml[^>]*>\n<testsuites>\s*<testsuite name=\"rdma-cts[ \"]"
+    rb"|TAP version 13\n1\.\.\d+\n(  KTAP version 1\n  # Subtest: .*\n  1\.\.\d+\n)? *# .*\n *# .* rules? "
+    rb"|## .* rdma-cts: "
+    rb'|\[?\s*\{\s*"schema": "rdma-cts-summary/'
+    rb'|\[\n( \{"name": "/[^"]+", "result": "[a-z]+", |\])',
+)
 
 
 def renderer(name: str) -> ModuleType:
@@ -176,7 +186,8 @@ def _write(given: Path | None, beside: Path, report: bytes, recorded_name: str =
     """Writes the file that the user has named or, without a name, the file `beside` the results. Another user could
     have prepared the directory of the results, so a link in the place of this file is replaced."""
     if given or beside == STANDARD_OUTPUT:
-        return write_out(given or beside, report, f"report: {given or beside}", recorded_name)
+        path = given or beside
+        return write_out(path, report, f"report: {path}", _OWN, recorded_name)
     write_atomically(beside, report)
     return show([f"report: {beside}"])
 

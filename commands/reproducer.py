@@ -121,14 +121,15 @@ def execute(arguments: argparse.Namespace) -> int:
             f"{out} exists, and its content differs",
             hint=f"give --out FILE; --out {out} replaces it",
         )
-    refuse_recorded(out)
-    refuse_foreign(out, _MAIL if arguments.mail else _PROGRAM)
+    own = _MAIL if arguments.mail else _PROGRAM
     if script:
+        refuse_recorded(out)
+        refuse_foreign(out, own)
         _write_script(out, script)
     built = f"cc {shlex.quote(str(out))} -libverbs && {_started(out) if script else './a.out'}"
     what = f"show {name}" if symptoms else f"do what {name} does, without a recorded violation"
     summary = f"{out}: {text.count(chr(10))} lines that {what}; {built}"
-    write_out(out, text.encode(), f"text: {out}" if arguments.mail else summary)
+    write_out(out, text.encode(), f"text: {out}" if arguments.mail else summary, own)
     show((f"note: {note}" for note in notes), sys.stderr)
     return 0
 
@@ -154,7 +155,7 @@ def _program(
 def _write_script(out: Path, script: str) -> None:
     """Writes the script of the peer beside the C program, or after it to standard output."""
     if out == STANDARD_OUTPUT:
-        write_out(out, script.encode(), "")
+        write_out(out, script.encode(), "", _SCRIPT)
         return
     path = out.with_suffix(".py")
     if has_other_content(path, script.encode()):
@@ -163,7 +164,7 @@ def _write_script(out: Path, script: str) -> None:
             hint="give another name to --out, or remove the file",
         )
     usage = "the script of the peer, which starts the program; its first lines have the usage"
-    write_out(path, script.encode(), f"{path}: {usage}")
+    write_out(path, script.encode(), f"{path}: {usage}", _SCRIPT)
 
 
 def _started(out: Path) -> str:

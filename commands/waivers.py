@@ -5,7 +5,7 @@ import re
 from datetime import date, datetime
 from pathlib import Path
 
-from commands.cli.output import STANDARD_OUTPUT, refuse_foreign, write_out
+from commands.cli.output import STANDARD_OUTPUT, write_out
 from commands.cli.run_arguments import add
 from conformance.errors import UserError
 from conformance.model.address import is_address
@@ -92,8 +92,7 @@ def execute(arguments: argparse.Namespace) -> int:
         arguments.defect,
         KernelRange(arguments.first, arguments.last),
     )
-    refuse_foreign(arguments.out, _OWN)
-    write_out(arguments.out, text.encode(), f"waivers: {arguments.out}")
+    write_out(arguments.out, text.encode(), f"waivers: {arguments.out}", _OWN)
     return 0
 
 

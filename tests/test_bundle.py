@@ -3,9 +3,11 @@
 import hashlib
 import io
 import json
+import lzma
 import os
 import re
 import shutil
+import subprocess
 import tarfile
 from datetime import timedelta
 from pathlib import Path
@@ -39,6 +41,23 @@ def test_a_file_that_is_no_key_is_refused_before_the_run_is_judged(run, tmp_path
     said = cli(2, "bundle", run, "--sign", tmp_path / "text").err
     assert said.startswith(f"rdma-cts: --sign {tmp_path}/text is not a key of ssh-keygen: ")
     assert "cannot be read: No such file" in cli(2, "bundle", run, "--sign", "nokey").err
+
+
+@pytest.mark.parametrize("name", ["b", "b.sig"])
+def test_only_a_bundle_and_its_signature_are_replaced(name, run, tmp_path, cli):
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True
+    )
+    words = ("bundle", run, "--out", tmp_path / "b", "--sign", tmp_path / "key")
+    for content in (b"mine", lzma.compress(b"mine")):
+        (tmp_path / name).write_bytes(content)
+        assert (
+            f"{tmp_path / name} is a file that this command has not written" in cli(2, *words).err
+        )
+        assert (tmp_path / name).read_bytes() == content
+    (tmp_path / name).unlink()
+    cli(0, *words)
+    cli(0, *words)
 
 
 @pytest.mark.nightly

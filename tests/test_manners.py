@@ -21,11 +21,13 @@ from commands.__main__ import parser_of, whole_parser
 from commands.cli import choice, run_arguments
 from commands.cli.catalogue import COMMANDS
 from commands.cli.streams import show
+from commands.report import FORMATS
 from commands.run import _kept as kept_text
 from conformance.results import folder as run_folders
 from conformance.results.records import read_written
 from conformance.tables.suite import ROOT
 from launched import ended
+from programs import FORKY
 from reports.digest import read
 from samples import footer_of, laid, numbered, recorded, result, user_error, written
 
@@ -34,6 +36,15 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 TESTS = Path(__file__).parent
 OLD = TESTS / "old_results"
 SOON = date.today() + timedelta(days=30)
+# files of other programs
+FOREIGN = [
+    b"# mine\n",
+    b"<!doctype html>\n<html><title>mine</title></html>\n",
+    b"<?xml version='1.0' encoding='us-ascii'?>\n<testsuites>\n  <testsuite name='mine'/></testsuites>\n",
+    b"TAP version 13\n1..1\n# mine\nok 1 mine\n",
+    b'{"schema": "mine/1"}\n',
+    lzma.compress(b"mine"),
+]
 MISTAKES = (TESTS / "mistakes.txt").read_text()
 
 
@@ -98,13 +109,22 @@ def test_a_file_that_is_replaced_is_named(command, tmp_path, cli):
     [
         f"waivers --run OLD --owner me --issue https://bugs.example/1 --expires {SOON}",
         "reproducer advise_mr/codes/region-of-another-pd@libibverbs",
+        "reproducer advise_mr/codes/region-of-another-pd@libibverbs --mail --run FORKY",
+        *(f"report OLD --format {form}" for form in FORMATS),
+        *(f"report OLD FORKY --format {form}" for form in FORMATS),
     ],
 )
-def test_a_file_of_the_user_is_not_replaced(command, tmp_path, cli):
-    (tmp_path / "README.md").write_text("# mine\n")
-    words = command.replace("OLD", str(OLD)).split()
-    assert "is not replaced" in cli(2, *words, "--out", tmp_path / "README.md").err
-    assert (tmp_path / "README.md").read_text() == "# mine\n"
+def test_only_a_file_of_the_suite_is_replaced(command, tmp_path, cli):
+    file = tmp_path / "file"
+    words = command.replace("OLD", str(OLD)).replace("FORKY", str(FORKY)).split()
+    said = f"{file} is a file that this command has not written, and is not replaced"
+    for content in FOREIGN:
+        file.write_bytes(content)
+        assert said in cli(2, *words, "--out", file).err
+        assert file.read_bytes() == content
+    file.write_bytes(b"")
+    cli(0, *words, "--out", file)
+    cli(0, *words, "--out", file)
 
 
 @pytest.mark.parametrize("command", ["explain REG-15 --run", "report", "compare", "bundle"])

@@ -13,6 +13,7 @@ from pathlib import Path
 from commands.cli.streams import show
 from conformance.errors import UserError, reading
 from conformance.option import given_path
+from conformance.regular_file import open_regular
 from conformance.results import points, records
 from conformance.results.files import not_written, write_named
 from conformance.results.folder import OUT, OUTCOME_FILE
@@ -23,6 +24,11 @@ _EVIDENCE = re.compile(
 )
 
 STANDARD_OUTPUT = Path("-")
+_BEGINNING = 1 << 16  # the most bytes of a file by which the suite knows its own files
+_XZ, _MEMORY = (
+    b"\xfd7zXZ\0",
+    256 << 20,
+)  # how packed files begin, and the limit of the memory to unpack them
 _REPLACED = " (replaces a file with a different content)"
 
 
@@ -80,25 +86,45 @@ def _is_there(path: Path) -> bool:
 
 def refuse_foreign(path: Path, own: re.Pattern[bytes]) -> None:
     """Raises UserError (status 2) for a file with a content that does not begin as `own`, such as a source of the
-    user."""
+    user. Of a file that xz has packed, the unpacked content is compared."""
     if is_standard_output(path) or path.is_symlink() or not path.is_file():
         return  # a link is refused when it is written
-    with reading(path):
-        content = path.read_bytes()
-    if content and not own.match(content):
+    with reading(path), open_regular(path) as file:
+        content = file.read(_BEGINNING)
+    if content and not own.match(_unpacked(content)):
         raise UserError(
             f"{path} is a file that this command has not written, and is not replaced",
             hint="give another file to --out, or remove it",
         )
 
 
-def write_out(path: Path, data: bytes, line: str, recorded_name: str = "") -> None:
+def _unpacked(beginning: bytes) -> bytes:
+    """Returns the beginning of a file's content, unpacked if xz has packed it."""
+    if not beginning.startswith(_XZ):
+        return beginning
+    import lzma  # imported late: few files are packed
+
+    try:
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, _MEMORY).decompress(beginning, _BEGINNING)
+    except lzma.LZMAError:
+        return beginning
+
+
+def write_out(
+    path: Path,
+    data: bytes,
+    line: str,
+    own: re.Pattern[bytes],
+    recorded_name: str = "",
+) -> None:
     """Writes the file that the user has named, and prints `line`, and whether a different file was replaced. A special
     file, such as a FIFO or /dev/stdout, is written and not replaced, and then `line` is not printed. `-` is standard
-    output. Raises UserError (status 2) if the data cannot be written, or if the file is a link or has recorded data of a
-    run. `recorded_name` is the name that every run gives to such data; a file of this name is written anew."""
+    output. Raises UserError (status 2) if the data cannot be written, or if the file is a link, has recorded data of a
+    run, or does not begin as `own`. `recorded_name` is the name that every run gives to such data; a file of this name
+    is written anew."""
     if path.name != recorded_name:
         refuse_recorded(path)
+    refuse_foreign(path, own)
     if is_standard_output(path):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
