@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ FAST = ("-m", "not guest and not nightly and not slow")
 QUICK = ("-n", "2", "--dist", "loadfile", *FAST, "tests")
 # pytest's statuses for mistakes in its arguments. The suite's statuses 4 and 5 mean something else.
 _MISTAKES = {4: "pytest refuses these arguments", 5: "no test matches these arguments"}
+_FLAGS = re.compile(r"-[hlqsvx]+|--.+=.*|--")  # pytest's options without a value in the next word
 MORE = {"RDMA_CTS_FUZZED": "400", "RDMA_CTS_MOMENTS": "2"}
 
 
@@ -80,8 +82,10 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _check_files(words: Sequence[str]) -> None:
-    """Raises UserError if a word is the path of a test file that does not exist."""
-    for word in words:
+    """Raises UserError if a word is the path of a test file that does not exist, before anything is installed."""
+    for before, word in zip(("", *words), words):
         path, _, _ = word.partition("::")
-        if path.endswith(".py") and not word.startswith("-") and not (ROOT / path).is_file():
+        is_value = before.startswith("-") and not _FLAGS.fullmatch(before)
+        is_named = path.endswith(".py") or not is_value
+        if is_named and not word.startswith("-") and not (ROOT / path).exists():
             raise UserError(f"there is no test file {path}", hint="the test files are in tests/")

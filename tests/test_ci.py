@@ -362,6 +362,24 @@ def test_quick_also_chooses_among_the_tests_that_arguments_name(begun):
     assert call.args[0][3:] == [*command.FAST, "tests/test_kills.py"]
 
 
+@pytest.mark.parametrize(
+    "words", [["foo"], ["-q", "foo"], ["--dist=load", "foo"], ["-k", "x", "foo"]]
+)
+def test_a_test_file_that_does_not_exist_is_refused_before_anything_is_installed(
+    words, begun, cli, monkeypatch
+):
+    install = Mock()
+    monkeypatch.setattr("commands.test.packages.ensure_tools", install)
+    said = "rdma-cts: there is no test file foo; the test files are in tests/\n"
+    assert cli(2, "test", "--", *words).err == said
+    assert not install.called
+    assert not begun.called
+
+
+def test_a_value_of_an_option_is_no_test_file(begun):
+    assert main(["test", "--", "-k", "foo", "-m", "not guest", "-x", "tests"]) == 0
+
+
 @pytest.mark.parametrize("of_pytest, status", [(0, 0), (1, 1), (4, 2), (5, 2)])
 def test_a_mistake_in_arguments_of_pytest_has_the_status_and_the_last_line_of_a_mistake(
     begun, of_pytest, status, capsys
