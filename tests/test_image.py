@@ -127,6 +127,21 @@ def test_expired_lists_are_used_only_if_apt_reports_that_they_have_expired(tmp_p
     assert "forky on this mirror have expired" in said[0]
 
 
+def test_an_interrupted_build_leaves_no_temporary_file(tmp_path, monkeypatch):
+    made: list[str] = []
+
+    def run(command: Sequence[str], *_: object) -> int:
+        made.append(launched.ended(*command[:2], "mktemp", "-d").stdout.strip())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(build, "run_logged", run)
+    monkeypatch.setattr(build, "find_tool", lambda name: name)
+    with pytest.raises(KeyboardInterrupt):
+        guest_system(recipe_for()).make(tmp_path / "root", tmp_path / "log", print)
+    assert made[0].startswith(str(tmp_path))
+    assert not any(tmp_path.iterdir())
+
+
 def test_an_image_of_expired_lists_is_recorded_or_refused(tmp_path, fake_build, monkeypatch):
     fake_build.said = EXPIRED
     monkeypatch.setattr(packages, "ensure_tools", lambda *_, **__: "")
