@@ -31,7 +31,8 @@ from conformance.defects import cause as causes
 from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS
-from conformance.tables.suite import load_suite
+from conformance.results.records import read_results
+from conformance.tables.suite import ROOT, load_suite
 from kinds import REPORTS
 from recorded_reference import record as recorded_run
 from reports import markdown
@@ -391,3 +392,17 @@ def test_a_whole_fingerprint_names_the_defect_that_has_it_first():
     assert Defect.called(second.fingerprint, (merged, second)) == [second]
     assert Defect.called(second.fingerprint[:6], (merged, second)) == [merged, second]
     assert Defect.called(second.fingerprint[:3], (merged, second)) == []
+
+
+def test_a_kernel_that_dies_in_a_use_that_must_be_refused_has_not_refused_it():
+    """On ppc64el a FLUSH of ordinary memory kills the kernel; on amd64 it succeeds."""
+    run = read_results(ROOT / "docs/runs/rxe-ppc64el.jsonl.xz")
+    killed = [
+        symptom
+        for record in run.results
+        if record["case"].startswith("reg_mr/flush_on_demand/ordinary-memory")
+        for symptom in symptoms_of(record)
+    ]
+    assert killed
+    assert {symptom.fault.effect for symptom in killed} == {Effect.KERNEL_DIED}
+    assert {cause_of(symptom).key for symptom in killed} == {("accepted", "access", "", "REG-09a")}

@@ -4,7 +4,7 @@ A cause is derived from one result, never from the other results of a run. There
 cases ran, in which order the cases ran, or how often the cases showed the defect. Two symptoms with equal causes belong
 to one defect. The following facts, besides the kind of violation, determine a cause:
 
-- The kernel died: the function in which it died. The rule does not matter.
+- The kernel died: the function in which it died. The rule does not matter, unless the use must be refused.
 - The process died: the verb and the signal, or the rule if it exited without a signal.
 - The kernel never frees memory: the function that allocates the memory.
 - Packets of a wire peer, if the kernel lives: the rule, the operation of the packet, or the check that handles several
@@ -174,6 +174,8 @@ _CHECKED: Mapping[tuple[str, str, str], str] = {
     ("WIRE-06", Effect.ACCEPTED, ANSWER_FORM): "RDMA_WRITE",
     ("WIRE-04", Effect.MOVED, PSN_ALONE): PSN_ALONE,
 }
+# The rules on uses that must be refused: a kernel that dies in such a use has not refused it, as others that live.
+_REFUSED_USES = ("REG-09a",)
 # The rule on messages that are longer than their receives: the responder answers them, and not the check of a key.
 _OF_LENGTHS = "STAT-08"
 # The call that ends most keys. Older results do not name the call.
@@ -373,6 +375,8 @@ def _of_kernel(fault: Fault, group: str, rule: str) -> tuple[str, ...]:
     """Returns the cause of a death or a warning of the kernel. If the case uses the region that it has registered, the
     use counts as the cause of a death, because a registration itself seldom kills a kernel."""
     if fault.effect is Effect.KERNEL_DIED and fault.used:
+        if rule in _REFUSED_USES:
+            return _of_acceptance(ACCESS, rule)
         return _of_use(fault, rule)
     site = site_of(fault)
     if site:
