@@ -56,12 +56,13 @@ class EarlierPoints:
             return True
         if deviation is not None and self._is_of_unjudged_rule(deviation):
             return False
+        is_of_model = bool(self.before["pairs"]["parameters"])
+        if deviation is not None and is_of_model and self._judged_of_model(deviation) is False:
+            return False
         if not self._gained and self._unreached(self.before) <= self._unreached(self.after):
             return True
-        if deviation is None:
+        if deviation is None or is_of_model:
             return None
-        if self.before["pairs"]["parameters"]:
-            return self._judged_of_model(deviation)
         return self._judged_of_sweep(deviation)
 
     def judged_any(self, rule: str = "") -> bool | None:

@@ -131,6 +131,21 @@ def test_a_pair_of_values_that_no_judged_point_has_tells_it_in_a_model(states, j
     assert [change.kind for change in here.changes] == [UNKNOWN if judged else kind]
 
 
+@pytest.mark.parametrize("states, kind", [("rrnn", NEWLY_WRONG), ("rrrn", REGRESSED)])
+def test_a_model_tells_what_the_host_of_the_old_run_lacked(states, kind):
+    """The devices offer the same, but there were no huge pages."""
+    pairs = {
+        "parameters": {"region": ["plain", "huge"], "size": ["byte", "page"]},
+        "states": states,
+    }
+    model: dict[str, Any] = {"space": {}, "points": {}, "expected": {}, "pairs": pairs}
+    counts = {"reason": "4 points: 2 PASS, 2 UNSUPPORTED; and more"}
+    here = comparison(
+        swept(unsupported=2, **model, **counts), swept(deviation("region=huge", 1), **model)
+    )
+    assert [change.kind for change in here.changes] == [kind]
+
+
 ONLY = f"{CASE.id}#{OF_ODP}"
 OURS = deviation(OF_ODP, repro=f"{PROGRAM} run --guest --linux /tree --only {ONLY}")
 
