@@ -19,6 +19,7 @@ from commands.cli.output import is_standard_output, refuse_foreign, write_out
 from commands.cli.run_arguments import add, add_cases_argument, add_options, options_from
 from commands.cli.streams import show
 from conformance.errors import UserError, format_count, reading
+from conformance.model.printable import one_line
 from conformance.regular_file import is_there, read_regular
 from conformance.results.plan import FILE_NAME as PLAN
 from conformance.results.plan import read_plan
@@ -88,7 +89,7 @@ def execute(arguments: argparse.Namespace) -> int:
             signed = [f"signature: {signature.path_of(out)}"]
         else:
             signed = []
-        show([f"sha256: {support.sha256}", *signed, *told])
+        show(map(one_line, (f"sha256: {support.sha256}", *signed, *told)))
         show([f"the bundle supports: {support.sentence}"])
     return 0
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from commands.cli.streams import show
+from commands.cli.streams import show, show_line
 from conformance.errors import UserError, reading
 from conformance.model.printable import one_line
 from conformance.results.files import write_together
@@ -52,7 +52,7 @@ def execute(arguments: argparse.Namespace) -> int:
     )
     show([*differences(fleet_here), f"{fleet_here.headline} (exit status {fleet_here.status})"])
     page, data, drain = (out / name for name in (fleet.FILE_NAME, fleet.DATA, fleet.DRAIN))
-    show([f"page: {page} (data: {data}; for Slurm: sh {drain})"])
+    show_line(f"page: {page} (data: {data}; for Slurm: sh {drain})")
     return fleet_here.status
 
 

@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
+from commands.cli.streams import show_line
 from conformance.errors import format_count
 from conformance.regular_file import remove_below
 from conformance.results.files import make_directory, new_or_nothing, write_together, writing
@@ -73,7 +74,7 @@ def _mails(findings: Sequence[Finding], runs: Sequence[Run], suite: Suite, out: 
             texts[name] = mail.attached.text
             texts[name.with_suffix(".py")] = mail.attached.script
     _write(out, texts)
-    print(f"{out / FOLDER}: {format_count(len(findings), 'text')}")
+    show_line(f"{out / FOLDER}: {format_count(len(findings), 'text')}")
     return 0
 
 
@@ -108,7 +109,7 @@ def _page(findings: Sequence[Finding], runs: Sequence[Run], arguments: argparse.
             if old.is_file() and not old.is_symlink():
                 remove_below(arguments.out, f"{FOLDER}/{old.name}")
     count = sum(path.suffix == ".c" for path in programs_written)
-    print(
+    show_line(
         f"{arguments.out / PAGE}: {format_count(len(findings), 'defect')}, {format_count(count, 'program')} in {folder}/",
     )
     return 0

@@ -152,7 +152,7 @@ def _summary(
     yield f"now:    {new.summary.short_sentence}"
     yield from _restricted(old, new, comparison.has_other_tables)
     if arguments.out:
-        yield f"report: {arguments.out / REPORT} (results: {arguments.out})"
+        yield one_line(f"report: {arguments.out / REPORT} (results: {arguments.out})")
     if elsewhere := new.summary.waivers.get("elsewhere"):
         yield f"waivers: {elsewhere} of the file are for other stacks, by their `where`"
     if new.header.get("waivers") and not arguments.waivers:

@@ -24,7 +24,7 @@ from commands.__main__ import main, parser_of
 from commands.cli.choice import choose
 from commands.cli.endings import heed_signals
 from commands.cli.run_arguments import recorded_options, suite_from
-from commands.cli.streams import Output
+from commands.cli.streams import Output, show_line
 from commands.compare_nodes import differences
 from conformance.errors import UserError, command
 from conformance.model.case import Table
@@ -102,11 +102,11 @@ def run_lab(
         write_atomically(out / PAGE, page(lab))
     statuses = {run.status for run in runs}
     if 2 in statuses:
-        print(f"correct {file} first; then {_rest(out)}")
+        show_line(f"correct {file} first; then {_rest(out)}")
     elif not statuses <= {0, 1}:
-        print(_rest(out))
+        show_line(_rest(out))
     recorded = ", ".join(str(out / host.name) for host in labelled if _has_run(out / host.name))
-    print(f"report: {out / PAGE}{recorded and f' (results: {recorded})'}")
+    show_line(f"report: {out / PAGE}{recorded and f' (results: {recorded})'}")
     # 1 after a violation on any host; 3 if a host has no conclusion
     if 1 in statuses:
         return 1

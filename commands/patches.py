@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
-from commands.cli.streams import show
+from commands.cli.streams import remark, show, show_line
 from conformance.errors import UserError
 from fixtures.guest.changes import read_changes
 from reports.digest import read
@@ -69,11 +69,9 @@ def execute(arguments: argparse.Namespace) -> int:
             )
             written += len(series.written)
             for name, reason in series.misfits.items():
-                print(
-                    f"{tree.path}: the change {name} does not fit and is left out: {reason}",
-                    file=sys.stderr,
-                )
-            print(f"{out}: {len(series.written)} patch{'' if len(series.written) == 1 else 'es'}")
+                remark(f"{tree.path}: the change {name} does not fit and is left out: {reason}")
+            written_here = len(series.written)
+            show_line(f"{out}: {written_here} patch{'' if written_here == 1 else 'es'}")
     if not written:
         raise UserError("no change fits", hint="see the lines above")
     return 0

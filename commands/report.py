@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from commands.cli.output import STANDARD_OUTPUT, write_out
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
-from commands.cli.streams import show
+from commands.cli.streams import show, show_line
 from conformance.errors import UserError
 from conformance.results.files import write_atomically
 from reports.digest import Digest, read
@@ -189,7 +189,7 @@ def _write(given: Path | None, beside: Path, report: bytes, recorded_name: str =
         path = given or beside
         return write_out(path, report, f"report: {path}", _OWN, recorded_name)
     write_atomically(beside, report)
-    return show([f"report: {beside}"])
+    return show_line(f"report: {beside}")
 
 
 def write_beside(

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from commands.cli.streams import show
+from commands.cli.streams import show, show_line
 from conformance.errors import UserError
 from conformance.judging import Basis
 from conformance.regular_file import open_folder, read_regular, remove_below, write_whole
@@ -64,7 +64,7 @@ def write_site(
             latest[name] = runs[paths[0]].digest
     papers = _papers(page, [runs[path] for path in newest], read_suite(), remote)
     count = _write(folder, site.pages(site.Site(history, latest, papers)), old)
-    show([f"site: {folder / site.INDEX} ({count:,} files)"])
+    show_line(f"site: {folder / site.INDEX} ({count:,} files)")
 
 
 def _runs(history: History, page: HistoryPage) -> dict[Path, Run]:

@@ -22,6 +22,7 @@ from commands.cli.streams import show
 from conformance.defects import Symptom
 from conformance.errors import PROGRAM, UserError, format_count
 from conformance.judging import Basis
+from conformance.model.printable import one_line
 from conformance.results.files import write_together
 from conformance.results.folder import OUT, latest
 from conformance.tables.suite import Suite
@@ -96,7 +97,8 @@ def execute(arguments: argparse.Namespace) -> int:
                 hint="give --run RUN",
             )
         programs = list(programs_of(run.results, suite, basis))
-        show(_write_all(programs, arguments.out or run.directory / "reproducers"))
+        written_all = _write_all(programs, arguments.out or run.directory / "reproducers")
+        show(map(one_line, written_all))
         return 0
     symptoms = _symptoms(arguments.id, run, suite)
     name = symptoms[0].name if symptoms else arguments.id

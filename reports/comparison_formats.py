@@ -58,7 +58,7 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
     yield f"{_compared(comparison)}: {', '.join(counts) or 'nothing has changed'}"
     old, new = comparison.old, comparison.new
     for label, run in (("old", old), ("new", new)):
-        yield f"{label}: {run.path} ({run.environment.name}, {run.environment.when}): {run.summary.short_sentence}"
+        yield f"{label}: {run.shown_path} ({run.environment.name}, {run.environment.when}): {run.summary.short_sentence}"
     for heading, differences in _changed(comparison).items():
         yield f"{heading}:"
         for name, before, after in differences:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError
+from conformance.model.printable import one_line
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord
 from conformance.model.record_shape import RESULT, completed
 from conformance.model.verdict import VIOLATIONS, Verdict
@@ -62,6 +63,11 @@ class Digest:
     unrecorded: frozenset[str] = frozenset()
     suite: Suite | None = None
     is_of_other_tables: bool = False
+
+    @property
+    def shown_path(self) -> str:
+        """The path that the user gave, as part of a line."""
+        return one_line(str(self.path))
 
     @cached_property
     def environment(self) -> Environment:

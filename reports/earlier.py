@@ -96,7 +96,7 @@ def _present(cases: Sequence[str], run: Digest, suite: Suite, say: Say) -> list[
     if gone:
         version = (run.header.get("suite") or {}).get("version", "")
         by = one_line(f", of rdma-cts {version}," if version else "")
-        count = f"{format_count(len(gone), 'case')} of {run.path}{by} no longer exist"
+        count = f"{format_count(len(gone), 'case')} of {run.shown_path}{by} no longer exist"
         left_out = f"{count}{'s' * (len(gone) == 1)}: {one_line(gone[0])}{', …' * (len(gone) > 1)}"
         if len(gone) == len(cases):
             raise UserError(left_out, hint="use the version of rdma-cts that made the run")

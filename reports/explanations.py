@@ -59,7 +59,7 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
     else:
         results = {}
     if run:
-        yield f"Last verdict: {run.verdicts.labels.get(rule.id, 'not run')}  ({run.environment.name}; {run.environment.when}; {run.path})"
+        yield f"Last verdict: {run.verdicts.labels.get(rule.id, 'not run')}  {_stack(run)}"
         if rule.id in run.verdicts.restrictions:
             yield from _wrapped(run.verdicts.restrictions[rule.id])
         if rule.id in run.verdicts.refutations:
@@ -193,8 +193,12 @@ def of_retired(case: str, retired: Retired, run: Digest | None, whole_log: bool)
         yield from lines
 
 
+def _stack(run: Digest) -> str:
+    return f"({run.environment.name}; {run.environment.when}; {run.shown_path})"
+
+
 def _of_result(record: ResultRecord | None, run: Digest, whole_log: bool) -> Iterator[str]:
-    yield f"Last verdict: {record['effective'] if record else 'not run'}  ({run.environment.name}; {run.environment.when}; {run.path})"
+    yield f"Last verdict: {record['effective'] if record else 'not run'}  {_stack(run)}"
     if record is None:
         return
     yield from _wrapped(record["reason"])
@@ -226,7 +230,7 @@ def _of_result(record: ResultRecord | None, run: Digest, whole_log: bool) -> Ite
 
 def _of_point(case: Case, whole: Case | None, record: ResultRecord, run: Digest) -> Iterator[str]:
     """Yields lines about a point of the case `whole`: its own verdict, or why it is not known."""
-    stack = f"({run.environment.name}; {run.environment.when}; {run.path})"
+    stack = _stack(run)
     if case.array is not None:
         verdict, lines = _at_point_of_model(case, whole, record)
         name = case.array.model.text(case.array.points[0])
@@ -302,7 +306,7 @@ def of_defect(defect: Defect, run: Digest, in_full: bool) -> Iterator[str]:
     """Yields lines about a defect: its severity, its rules, the evidence of its first case, and its cases; if
     `in_full`, with the whole log of the kernel, and without leaving out cases."""
     first = defect.first
-    yield f"defect {defect.fingerprint}  ({run.environment.name}; {run.environment.when}; {run.path})"
+    yield f"defect {defect.fingerprint}  {_stack(run)}"
     yield from _wrapped(defect.title)
     yield ""
     yield f"severity:    {defect.severity.label}"

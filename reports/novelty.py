@@ -53,7 +53,7 @@ class Novelty:
     @property
     def name(self) -> str:
         """The path of the earlier run, as the user gave it."""
-        return str(self.comparison.old.path)
+        return self.comparison.old.shown_path
 
     @property
     def first(self) -> Defect | None:

@@ -17,7 +17,7 @@ import pytest
 
 from bad_places import as_another_user
 from commands import listing
-from commands.__main__ import parser_of, whole_parser
+from commands.__main__ import main, parser_of, whole_parser
 from commands.cli import choice, run_arguments
 from commands.cli.catalogue import COMMANDS
 from commands.cli.streams import show
@@ -125,6 +125,28 @@ def test_only_a_file_of_the_suite_is_replaced(command, tmp_path, cli):
     file.write_bytes(b"")
     cli(0, *words, "--out", file)
     cli(0, *words, "--out", file)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "compare RUN RUN",
+        "explain REG-15 --run RUN",
+        "findings RUN --out RUN",
+        "judge RUN --out RUN/new",
+        "report RUN",
+        "report RUN --format junit --out RUN/j",
+        "reproducer --all --run RUN",
+        "reproducer advise_mr/codes/region-of-another-pd@libibverbs --out RUN/c",
+    ],
+)
+def test_an_end_of_line_in_the_name_of_a_run_ends_no_line(command, tmp_path, capsys):
+    run = tmp_path / "new\nline\x1b[31mX"
+    laid(run, {"results.jsonl": FORKY.read_bytes()})
+    main([word.replace("RUN", str(run)) for word in command.split()])
+    said = capsys.readouterr()
+    assert "new?line?[31mX" in said.out
+    assert "new\n" not in said.out + said.err
 
 
 @pytest.mark.parametrize("command", ["explain REG-15 --run", "report", "compare", "bundle"])

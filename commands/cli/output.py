@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from commands.cli.streams import show
+from commands.cli.streams import show_line
 from conformance.errors import UserError, reading
 from conformance.option import given_path
 from conformance.regular_file import open_regular
@@ -132,7 +132,7 @@ def write_out(
     if has_other_content(path, data):
         line += _REPLACED
     if write_named(path, data):
-        show([line])
+        show_line(line)
 
 
 def has_other_content(path: Path, data: bytes) -> bool:

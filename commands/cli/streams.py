@@ -16,7 +16,12 @@ from reports.text import fitted
 
 def remark(text: str) -> None:
     """Prints a line on standard error, for the user and not for a program that reads the output."""
-    show([text], sys.stderr)
+    show_line(text, sys.stderr)
+
+
+def show_line(text: str, to: TextIO | None = None) -> None:
+    """Prints one line to `to` (default: standard output), also if a name in it has an end of a line."""
+    show([one_line(text)], to)
 
 
 def show(lines: Iterable[str], to: TextIO | None = None) -> None:
