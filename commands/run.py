@@ -31,7 +31,7 @@ from conformance.results.records import FILE_NAME, LAB_FILE, Recorded
 from conformance.results.writer import ResultsFile
 from conformance.run_options import OPTIONS, RunOptions
 from conformance.supervision.run import Run
-from conformance.tables.suite import VERSION, load_suite
+from conformance.tables.suite import VERSION, Suite, load_suite
 from fixtures.targets import builds, target
 from fixtures.targets.builds import guest_driver
 from fixtures.targets.guests import Guests, is_prepared
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("output")
     add(output, "--out DIR", "the directory for results (default: out/<time>-<device>)")
     # a lab chooses the cases once for all its hosts
-    parser.set_defaults(level=NORMAL, argv=(), chosen=None)
+    parser.set_defaults(level=NORMAL, argv=(), chosen=None, suite=None)
     loudness = output.add_mutually_exclusive_group()
     add(
         loudness,
@@ -92,8 +92,8 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.failed or not all("/" in case for case in options.only):
         from reports.earlier import with_earlier  # imported late: few runs name a defect
 
-        suite = load_suite(options.cases)
-        options = with_earlier(options, arguments.failed, suite, remark)
+        arguments.suite = load_suite(options.cases)
+        options = with_earlier(options, arguments.failed, arguments.suite, remark)
     if arguments.lab:
         return int(_lab().run_lab(arguments.lab, options, arguments))
     if arguments.shell:
@@ -102,7 +102,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _chosen(options: RunOptions, arguments: argparse.Namespace) -> Run:
-    return choose(options, arguments.chosen, arguments.argv)
+    return choose(options, arguments.chosen, arguments.argv, arguments.suite)
 
 
 def _lab() -> ModuleType:
@@ -164,7 +164,8 @@ def _resume(arguments: argparse.Namespace) -> int:
         ) from error
     if isinstance(plan, LabPlan):
         return int(_lab().run_lab(file or Path(plan.file), options, first, resumed=True))
-    _refuse_other_suite(plan, before, options, arguments.resume)
+    first.suite = first.chosen.suite if first.chosen else load_suite(options.cases)
+    _refuse_other_suite(plan, before, first.suite, arguments.resume)
     return _run(options, first, _earlier(options.against), plan)
 
 
@@ -190,11 +191,10 @@ def _begun(folder: Path) -> Digest | None:
 def _refuse_other_suite(
     plan: Plan,
     before: Digest | None,
-    options: RunOptions,
+    suite: Suite,
     folder: Path,
 ) -> None:
     """Raises UserError if the plan in `folder`, or the run `before` that is recorded there, is of another suite."""
-    suite = load_suite(options.cases)
     by = (before and before.header.get("suite")) or {}
     if plan.tables_sha256 != suite.tables_sha256:
         by = {**by, "tables_sha256": plan.tables_sha256}

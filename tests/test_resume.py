@@ -330,8 +330,8 @@ def on_fake0(monkeypatch):
     """Runs have the cases of SUITE. Their device has another kernel than the recorded runs."""
     line = encode(header(env={**header()["env"], "kernel": "7.3.0"}, suite=OWN))
     its = Target("host", [lambda _: Actor(iter([line]))])
-    for module in (choice, run):
-        monkeypatch.setattr(module, "load_suite", lambda *_: SUITE)
+    monkeypatch.setattr(run, "load_suite", lambda *_: SUITE)
+    monkeypatch.setattr(choice, "load_suite", None)  # the tables are read once
     monkeypatch.setattr(target, "with_target", lambda options, *_: options.on("fake0"))
     monkeypatch.setattr(target, "prepare", lambda run, *_: replace(run, target=its))
 

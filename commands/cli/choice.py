@@ -13,16 +13,21 @@ from conformance.model.capability import Profile
 from conformance.run_options import RunOptions
 from conformance.supervision.run import Run
 from conformance.tables.profile import read_profile
-from conformance.tables.suite import load_suite
+from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import ordered, shipped_durations
 
 
-def choose(options: RunOptions, chosen: Run | None = None, argv: Sequence[str] = ()) -> Run:
+def choose(
+    options: RunOptions,
+    chosen: Run | None = None,
+    argv: Sequence[str] = (),
+    suite: Suite | None = None,
+) -> Run:
     """Returns the run of these options, still without a target. Reuses the tables and cases of `chosen`, another run,
-    if possible. `argv` are the arguments of the command. Raises UserError."""
+    or the tables `suite`, if possible. `argv` are the arguments of the command. Raises UserError."""
     if chosen:
         suite = chosen.suite
-    else:
+    elif suite is None:
         suite = load_suite(options.cases)
     by = (options.selection, options.seed)
     if chosen and chosen.by == by:
