@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from conformance.errors import UserError, format_count
+from conformance.defects import Defect
+from conformance.errors import UserError, command, format_count
 from conformance.model.printable import one_line
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS
 from conformance.results.folder import OUT, latest, latest_first
@@ -53,30 +54,45 @@ def with_earlier(
     say: Say,
 ) -> RunOptions:
     """Returns the options with the cases of defects in place of fingerprints. Adds the cases that failed in the run
-    `failed`, or in the latest run in the directory `failed`. Raises UserError if no run has the defect, or if no case
-    failed. Cases that `suite` does not have are left out, as `named` does."""
-    only = [*named(options.only, suite, say)]
-    if failed:
-        folder = failed if (failed / RESULTS).exists() else latest(failed)
-        if folder is None:
-            raise UserError(f"there is no run in {failed}", hint="give --failed RUN")
-        run = read(folder)
+    `failed`, or in the latest run in the directory `failed`. Defects are searched in this run, in the run of --against,
+    and then in OUT. Raises UserError if no run has the defect, or if no case failed. Cases that `suite` does not have
+    are left out, as `named` does."""
+    path = _run_in(failed) if failed else None
+    only = [*named(options.only, suite, say, [*filter(None, (path, options.against))])]
+    if path:
+        run = read(path)
         only += _present(_failed(run), run, suite, say)
     return replace(options, only=tuple(dict.fromkeys(only)))
 
 
-def named(only: Iterable[str], suite: Suite, say: Say) -> Iterable[str]:
-    """Returns the cases, with the cases of a defect in place of its fingerprint. `say` prints how many of these are left
-    out because `suite` does not have them. Raises UserError if none remains, or if no run has the defect."""
-    return dict.fromkeys(case for name in only for case in _cases(name, suite, say))
+def _run_in(path: Path) -> Path:
+    if path.is_file() or (path / RESULTS).exists():
+        return path
+    if folder := latest(path):
+        return folder
+    raise UserError(f"there is no run in {path}", hint="give --failed RUN")
 
 
-def _cases(text: str, suite: Suite, say: Say) -> Iterable[str]:
+def named(only: Iterable[str], suite: Suite, say: Say, first: Sequence[Path] = ()) -> Iterable[str]:
+    """Returns the cases, with the cases of a defect in place of its fingerprint. A defect is searched in the runs `first`,
+    and then in OUT. `say` prints how many of its cases are left out because `suite` does not have them. Raises UserError if
+    none remains, or if no run has the defect."""
+    return dict.fromkeys(case for name in only for case in _cases(name, suite, say, first))
+
+
+def _cases(text: str, suite: Suite, say: Say, first: Sequence[Path]) -> Iterable[str]:
     if not FINGERPRINT.fullmatch(text):
         return [text]
-    if (folder := run_about(text)) is None:
-        raise UserError(f"no run in {OUT} has the defect {text}", hint="--only CASE names a case")
-    run = read(folder)
+    for path in filter(None, (*first, run_about(text))):
+        run = read(path)
+        if Defect.called(text.lower(), run.violations.defects):
+            break
+    else:
+        searched = " or ".join([f"in {OUT}", *(one_line(str(path)) for path in first)])
+        raise UserError(
+            f"no run {searched} has the defect {text}",
+            hint=f"only these runs are searched; {command('explain', text, '--run', 'RUN')} lists its cases in another",
+        )
     return _present(defect_of(text, run, "--failed")[0].cases, run, suite, say)
 
 

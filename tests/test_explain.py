@@ -417,8 +417,22 @@ def test_a_run_without_failures_a_missing_run_and_an_unknown_defect_are_refused(
         earlier(RunOptions(), out / "second")
     with pytest.raises(UserError, match=r"there is no run in .*nowhere"):
         earlier(RunOptions(), tmp_path / "nowhere")
-    with pytest.raises(UserError, match="has no defect abcdef"):
-        earlier(RunOptions(only=("abcdef",)), None)
+    options = RunOptions(only=("abcdef",), against=out / "first")
+    said = r"^no run in out or .*second or .*first has the defect abcdef; only these runs are sea"
+    with pytest.raises(UserError, match=said):
+        earlier(options, out / "second")
+
+
+@pytest.mark.parametrize("option", ["--failed", "--against"])
+@pytest.mark.parametrize("file", ["", "results.jsonl"])
+def test_a_defect_is_also_searched_in_the_named_runs(option, file, out, monkeypatch, tmp_path):
+    defect, named_run = fingerprint(out), out / "first" / file
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    cases = read(named_run).violations.defects[0].cases
+    failed = named_run if option == "--failed" else None
+    options = RunOptions(only=(defect,), against=None if failed else named_run)
+    assert set(cases) <= set(earlier(options, failed).only)
 
 
 @pytest.mark.parametrize(
