@@ -49,7 +49,7 @@ def execute(arguments: argparse.Namespace) -> int:
             verdicts = [Verdict(record["verdict"]) for record in read(arguments.out).results]
         except UserError as error:  # the build of this commit is unusable or does not boot
             show(error.lines, sys.stderr)
-            return SKIP
+            verdicts = []
         except Exception as error:
             raise crash_report(error, None) from error
     status = status_of(verdicts)

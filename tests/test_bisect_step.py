@@ -68,6 +68,8 @@ def test_no_commit_is_blamed_for_a_mistake_of_the_suite(tmp_path, monkeypatch, c
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "execute", of_the_driver)
     assert "KeyError" in cli(128, "bisect-step", "--only", CASE).err
+    (tmp_path / "driver").write_text("does not boot\n")
+    assert cli(125, "bisect-step", "--only", CASE).out == "bisect-step: no verdict: 125\n"
 
 
 @pytest.mark.parametrize("verdicts, status", rows("verdicts_of_a_commit"))
