@@ -102,7 +102,7 @@ def run_lab(
         write_atomically(out / PAGE, page(lab))
     statuses = {run.status for run in runs}
     if 2 in statuses:
-        show_line(f"correct {file} first; then {_rest(out)}")
+        show_line(f"correct the hosts, or {file}, first; then {_rest(out)}")
     elif not statuses <= {0, 1}:
         show_line(_rest(out))
     recorded = ", ".join(str(out / host.name) for host in labelled if _has_run(out / host.name))

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from lxml import html
 
+from commands import lab
 from commands.__main__ import main
 from commands.cli.choice import choose
 from conformance.results.plan import Plan, write_plan
@@ -350,6 +351,13 @@ def test_no_run_starts_in_a_directory_that_has_something_else(tmp_path, argument
     assert done.err == f"rdma-cts: {why}\n"
     assert list((tmp_path / "out").iterdir()) == [path]
     assert not (tmp_path / "connecting").exists()
+
+
+def test_a_mistake_of_the_hosts_or_of_the_file_is_to_be_corrected(tmp_path, monkeypatch):
+    lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
+    monkeypatch.setattr(lab, "_in_copy", lambda *_: sys.exit(2))
+    done = run(tmp_path, 3, "--lab", "lab.yaml", "--out", "out")
+    assert "correct the hosts, or lab.yaml, first; then ./rdma-cts run --resume out" in done.out
 
 
 def test_a_terminated_lab_prints_how_to_resume_it(tmp_path):
