@@ -201,7 +201,11 @@ def _of_moved(fault: Fault, given: Sequence[str]) -> Sketch:
     # What the calls do not have as numbers is not drawn, because a bar would look measured.
     if fault.dead:
         end = fault.ended or "an earlier call"
-        granted = Lane(f"the {key}'s key grants", [], f"nothing: {end} has ended it")
+        remark = f"nothing: {end} has ended it"
+        # a re-registration may keep the key
+        if fault.decides and "rereg" in end:
+            remark = f"no {fault.operation} by this request: {end} has replaced the {fault.decides}"
+        granted = Lane(f"the {key}'s key grants", [], remark)
     elif fault.outside:
         granted = Lane(f"the {key} grants", [], "its range")
         size += ", not all of them in the range"

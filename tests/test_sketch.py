@@ -76,6 +76,31 @@ def test_a_position_is_a_part_of_the_range_of_its_call(operation, position, move
     assert lanes_of(fault, [WINDOW])[1].words == moved
 
 
+@pytest.mark.parametrize(
+    "ended, decides, words",
+    [
+        ("ibv_dereg_mr", "rights", "nothing: ibv_dereg_mr has ended it"),
+        ("ibv_rereg_mr", "", "nothing: ibv_rereg_mr has ended it"),
+        (
+            "ibv_rereg_mr",
+            "rights",
+            "no RDMA_WRITE by this request: ibv_rereg_mr has replaced the rights",
+        ),
+    ],
+)
+def test_a_key_that_a_change_may_have_kept_is_not_called_ended(ended, decides, words):
+    fault = Fault(
+        FaultKind.MOVED,
+        "traffic(op=RDMA_WRITE, rkey=mr.old_rkey, addr=buf, length=8)",
+        operation="RDMA_WRITE",
+        key="region",
+        dead=True,
+        ended=ended,
+        decides=decides,
+    )
+    assert lanes_of(fault, [])[0].words == words
+
+
 def test_a_position_is_drawn_where_it_is():
     call = "traffic(op=RDMA_WRITE, rkey=mw.rkey, addr=buf + 1 page, length=64, position=after)"
     fault = Fault(FaultKind.MOVED, call, operation="RDMA_WRITE", key="window", outside=True)
