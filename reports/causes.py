@@ -49,9 +49,12 @@ class Causes(NamedTuple):
     cases: Mapping[str, Sequence[str]]
 
 
-def causes(defect: Defect, run: Digest, shown: Symptom | None = None) -> Iterator[tuple[str, str]]:
+def causes(
+    defect: Defect, run: Digest, shown: Symptom | None = None, is_sent: bool = False
+) -> Iterator[tuple[str, str]]:
     """Yields what is known of the cause of a defect: the kind of the text, and the text. `shown` is the violation beside
-    which the texts stand (default: the first of the defect)."""
+    which the texts stand (default: the first of the defect). A text that is sent has no command of this suite, which its
+    reader may not have."""
     driver = str(run.header["device"].get("driver", ""))
     places = load().places
     why = unsure(defect.fingerprints, (shown or defect.first).case) if driver == _CHANGED else ""
@@ -62,8 +65,8 @@ def causes(defect: Defect, run: Digest, shown: Symptom | None = None) -> Iterato
             break
     for mend in mends_of(defect.fingerprints):
         if mend.of_library or driver == _CHANGED:
-            text = f"{mend.name}: {mend.subject} (./rdma-cts patches writes it)"
-            yield f"{perhaps}fixed by", f"{text}{why}"
+            writes = "" if is_sent else " (./rdma-cts patches writes it)"
+            yield f"{perhaps}fixed by", f"{mend.name}: {mend.subject}{writes}{why}"
 
 
 def unsure(fingerprints: Sequence[str], case: str) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from conformance.defects import Defect, Severity, Symptom, families_of
+from conformance.errors import command
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import (
     INCOMPLETE,
@@ -352,6 +353,13 @@ class Page:
     def since_when(self, shown: Shown) -> str:
         """Returns since when the history of a run has a defect; empty if it is not known."""
         return self.since[shown.number].get(shown.defect.fingerprint, "") if self.since else ""
+
+    def mail(self, shown: Shown) -> str:
+        """Returns the command that reports a defect, with the earlier run as another stack."""
+        others = ("--others", self.news.comparison.old.path) if self.news else ()
+        name = self.news.comparison.name_of(shown.defect) if self.news else shown.defect.fingerprint
+        path = self.runs[shown.number].path
+        return command("reproducer", name, "--run", path, "--mail", *others)
 
     def bisection(self, shown: Shown) -> str:
         """Returns the commands that find the commit of a defect, by a case that passed in the earlier run, if there is

@@ -297,6 +297,9 @@ def test_a_defect_that_only_the_own_build_shows_is_not_for_the_list(verdict, tmp
     word = "only your changed build shows this; it is no report for the list"
     assert (said.err.splitlines()[0] == f"note: {word}") != AS_SHIPPED[verdict]
     assert word not in spaced(said.out)
+    alone = "note: this build is changed; name a run of the stack as shipped with --others"
+    assert alone not in said.err
+    assert cli(0, "reproducer", DEFECT, "--run", mine, "--mail").err.splitlines()[0] == alone
 
 
 def test_a_mail_about_a_point_of_a_model_has_the_meanings_of_its_values(cli):

@@ -15,6 +15,7 @@ from conformance.model.fault import Fault, FaultKind
 from conformance.model.verdict import VIOLATIONS
 from conformance.results.records import read_written
 from conformance.tables.suite import ROOT
+from reports import html
 from reports.comparison import NOT_TRIED, compare
 from reports.comparison_formats import text
 from reports.digest import Digest, digest, read
@@ -221,6 +222,8 @@ def test_a_run_that_was_compared_does_not_ask_for_a_comparison(forky):
         forky, RUNS, news=novelty(forky, forky)
     )
     assert "--others" not in summary(forky, RUNS)
+    assert f"--mail --others {forky.path}<" in html.render([forky], novelty(forky, forky))
+    assert "--others" not in html.render([forky])
     assert "next: ./rdma-cts explain" in summary(forky, RUNS, news=novelty(forky, forky))
 
 

@@ -62,6 +62,7 @@ _OF_RDMA_CORE = "the file MAINTAINERS of rdma-core has them"
 _OF_KERNEL = (
     "in the sources of Linux, scripts/get_maintainer.pl -f drivers/infiniband/{} prints them"
 )
+_CHANGED_ALONE = "this build is changed; name a run of the stack as shipped with --others"
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,11 @@ def mail(
         lines += ["", f"  {shown.symptom.repro}"]
     first = symptoms[0] if defect is None else defect.first
     notes = list(_notes(first, defect, attached, run))
-    if run.environment.changed_stack and _is_absent_as_shipped(shown.symptom, defect, run, history):
-        notes.insert(0, "only your changed build shows this; it is no report for the list")
+    if run.environment.changed_stack:
+        if not history:
+            notes.insert(0, _CHANGED_ALONE)
+        elif _is_absent_as_shipped(shown.symptom, defect, run, history):
+            notes.insert(0, "only your changed build shows this; it is no report for the list")
     return Mail("\n".join(lines).rstrip() + "\n", tuple(notes), attached)
 
 
@@ -181,7 +185,7 @@ def _description(
         yield from _wrapped(f"expected: {expected(symptom)}", "", "  ")
     yield from _wrapped(f"observed: {line}", "", "  ")
     yield from _wrapped(f"answered by: {answering_of(symptom)}", "", "  ")
-    for kind, text in causes(defect, run, symptom) if defect else ():
+    for kind, text in causes(defect, run, symptom, is_sent=True) if defect else ():
         yield from _wrapped(f"{kind}: {text}", "", "  ")
     yield ""
     yield from _evidence(
