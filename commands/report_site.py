@@ -127,7 +127,11 @@ def _papers(
         by_id.setdefault(page.known_as(finding.defect), finding)
     for id_, finding in by_id.items():
         if id_ in papers:
-            papers[id_] = replace(papers[id_], described=described(finding.defect))
+            papers[id_] = replace(
+                papers[id_],
+                described=described(finding.defect),
+                rules=finding.defect.ordered_rules,
+            )
         if id_ in papers and finding.defect.severity.advice and not remote:
             papers[id_] = replace(papers[id_], why_not=_PRIVATE)
         elif id_ in papers:

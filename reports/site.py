@@ -54,13 +54,15 @@ _DIGIT_PX, _MARGIN_PX = (6.6, 12)
 class Papers:
     """Further texts for the page of a defect. A missing text is empty. `script` runs at a peer, which `program` needs then.
     `why_not` is the reason if `program` is missing. `place` is the place of the defect in the sources.
-    `described` is the defect in the run that `program` and `letter` are made of."""
+    `described` is the defect in the run that `program` and `letter` are made of, and `rules` are the rules that it violates
+    there, those of the case that is shown first."""
 
     program: str = ""
     script: str = ""
     why_not: str = "the results with the defect were removed"
     letter: str = ""
     described: KnownDefect | None = None
+    rules: tuple[str, ...] = ()
     place: str = ""
     mends: tuple[Mend, ...] = ()
 

@@ -16,7 +16,8 @@ from lxml import etree
 from bad_places import full_disk
 from browser import MARKUP, assert_legible, browser, media
 from commands.__main__ import main
-from conformance.results.records import Recorded
+from conformance.older_python import zip
+from conformance.results.records import Recorded, read_written
 from conformance.tables.suite import ROOT
 from kinds import Folders
 from made_history import RULES, SUITE, run_of
@@ -27,6 +28,7 @@ from test_history import keep, name_of, short
 __all__ = ["browser", "short"]  # fixtures
 
 RECORDED = Path(__file__).with_name("recorded_violations")
+WIDE = "ff6941f7e668"  # a defect of three rules, whose first case violates the last of them
 IOVA_05 = "7862f7654354"  # a change of the mended stack corrects this defect
 
 
@@ -140,6 +142,19 @@ def test_the_page_of_a_defect_has_its_program_its_letter_and_the_change_that_cor
     assert letter in page.words
     assert "Find the pages of on-demand regions by the iova" in page.text
     assert "in the source drivers/infiniband/sw/rxe/rxe_odp.c" in page.text
+
+
+def test_the_page_of_a_defect_quotes_each_rule_and_first_that_of_the_case_shown(tmp_path):
+    run = read_written(RECORDED / "forky.jsonl")
+    run.header["rules"] = RULES
+    keep(tmp_path / "history", 0, "forky", Outcome(UNDECIDED), run)
+    site = made(tmp_path / "history", tmp_path / "site")
+    text = Page(site / f"defects/{WIDE}.html").text
+    about = text.partition("Violated rules")[2].partition("What happens")[0]
+    rules = re.findall(r"\bIOVA-\d\d\b", about)
+    assert rules == ["IOVA-05", "IOVA-02", "IOVA-03"]
+    for rule, of_rule in zip(rules, re.split("|".join(rules), about)[1:], strict=True):
+        assert RULES[rule]["document"] in of_rule
 
 
 def test_badges_are_pictures_with_the_verdict_as_text(site):

@@ -143,6 +143,11 @@ class Defect:
     def rules(self) -> tuple[str, ...]:
         return tuple(sorted({rule for symptom in self.symptoms for rule in symptom.rules}))
 
+    @property
+    def ordered_rules(self) -> tuple[str, ...]:
+        """The rules, those that the first symptom violates first."""
+        return tuple(dict.fromkeys((*self.first.rules, *self.rules)))
+
     def rules_in(self, case: str) -> set[str]:
         """Returns the rules that the defect violates in one of its cases."""
         symptoms = (symptom for symptom in self.all_symptoms if symptom.case == case)
