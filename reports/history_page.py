@@ -264,8 +264,9 @@ class Track:
 
 @dataclass(frozen=True)
 class News:
-    """A change of a defect or of a rule on one stack in one night. A defect has the ids of its rules whose verdicts
-    have changed in this night, and the kind of its change that the night has recorded, if any."""
+    """A change of a defect or of a rule on one stack in one night. A defect is described as this stack shows it, or showed
+    it last. It has the ids of its rules whose verdicts have changed in this night, and the kind of its change that the
+    night has recorded, if any."""
 
     track: Track
     lane: Lane
@@ -351,15 +352,27 @@ class HistoryPage:
         outcomes = {cell.name: cell.outcome for cell in self.cells_of(night)}
         for defect, track in sorted(self.defects, key=lambda pair: pair[0].rank):
             for lane, step in track.steps_in(night):
-                moved = tuple(rule for rule in defect.rules if (rule, lane.name) in rules)
+                here = self._described(track.id, lane.name, night) or defect
+                moved = tuple(rule for rule in here.rules if (rule, lane.name) in rules)
                 kind = outcomes[lane.name].kind_of(defect.fingerprints)
-                news.append(News(track, lane, step, defect, moved, kind))
+                shown = replace(here, severity=defect.severity)
+                news.append(News(track, lane, step, shown, moved, kind))
         told = {(rule, item.lane.name) for item in news for rule in item.rules}
         news += [item for pair, item in rules.items() if pair not in told]
         by_kind: dict[str, list[News]] = {kind: [] for kind in _HEADINGS}
         for item in news:
             by_kind.setdefault(item.kind, []).append(item)
         return {kind: changes for kind, changes in by_kind.items() if changes}
+
+    def _described(self, first: str, name: str, night: str) -> KnownDefect | None:
+        """Returns a defect as described in the latest run with it on one stack up to a night; None without such a run."""
+        for earlier in sorted(self._facts[name], reverse=True):
+            if earlier <= night:
+                facts = self._facts[name][earlier]
+                for defect in (*facts.defects, *facts.waived):
+                    if self.known_as(defect) == first:
+                        return defect
+        return None
 
     @cached_property
     def regressions(self) -> list[Standing]:

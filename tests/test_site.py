@@ -21,8 +21,10 @@ from conformance.results.records import Recorded, read_written
 from conformance.tables.suite import ROOT
 from kinds import Folders
 from made_history import RULES, SUITE, run_of
-from reports.history import NOT_RUN, UNDECIDED, Outcome, read_history
+from reports.digest import read
+from reports.history import BASELINE, NOT_RUN, REGRESSED, UNDECIDED, Outcome, read_history
 from reports.history_page import HistoryPage
+from reports.summary import as_data
 from test_history import keep, name_of, short
 
 __all__ = ["browser", "short"]  # fixtures
@@ -155,6 +157,27 @@ def test_the_page_of_a_defect_quotes_each_rule_and_first_that_of_the_case_shown(
     assert rules == ["IOVA-05", "IOVA-02", "IOVA-03"]
     for rule, of_rule in zip(rules, re.split("|".join(rules), about)[1:], strict=True):
         assert RULES[rule]["document"] in of_rule
+
+
+def test_a_change_has_the_rules_of_its_own_cell_and_night_on_both_pages(tmp_path, cli):
+    """Another stack shows the same defect with fewer rules."""
+    seen = {**as_data(read(RECORDED / "forky.jsonl")), "complete": True}
+    (wide,) = (defect for defect in seen["defects"] if defect["fingerprint"] == WIDE)
+    others = [defect for defect in seen["defects"] if defect is not wide]
+    kept = {**seen["rules"], **dict.fromkeys(wide["rules"], "PASS")}
+    absent = {**seen, "defects": others, "rules": kept}
+    narrow = {**seen, "defects": [*others, {**wide, "rules": wide["rules"][:1]}]}
+    history = tmp_path / "history"
+    for night, stack, data in ((0, "forky", absent), (1, "forky", seen), (1, "trixie", narrow)):
+        cell = keep(history, night, stack, Outcome(REGRESSED if night else BASELINE))
+        (cell / "summary.json").write_text(json.dumps(data))
+    site = made(history, tmp_path / "site")
+    cli(0, "report", "--history", history)
+    for page in (history / "history.html", site / f"nights/{name_of(1)}.html"):
+        lines = [item.text_content() for item in lxml.html.parse(page).iterfind(".//li")]
+        (line,) = (line for line in lines if line.startswith("forky: "))
+        assert WIDE in line
+        assert line.strip().endswith("IOVA-02, 03, 05")
 
 
 def test_badges_are_pictures_with_the_verdict_as_text(site):
