@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 
 from conformance.errors import format_count
-from conformance.model.verdict import VIOLATIONS
+from conformance.model.verdict import OF_RULES, VIOLATIONS
 from conformance.older_python import zip
 from reports.environment import called
 from reports.history import Facts, first_names_of
@@ -49,6 +49,8 @@ drain() {
     [ -z "$nodes" ] || scontrol update "NodeName=$nodes" State=DRAIN "Reason=$reason"
 }
 """.splitlines()
+# the ranks of verdicts on a rule, the worst first; the empty text stands for none
+_RANKS = {verdict: rank for rank, verdict in enumerate((*OF_RULES, ""))}
 _MOST_REASON = 200  # the most characters of a reason to drain a node
 
 
@@ -189,18 +191,26 @@ class Group:
         }
         names = dict.fromkeys(self._defects[""])
         names |= dict.fromkeys(name for of_node in traits.values() for name in of_node)
+        differences = []
         for name in names:
             values = {node: of_node.get(name, "") for node, of_node in traits.items()}
             (usual, most), *rest = Counter(values.values()).most_common()
             if most * 2 <= len(values) and len(values) > 2:
                 continue  # no value is usual
             for other, _ in rest:
-                yield Difference(
-                    name,
-                    usual,
-                    other,
-                    tuple(node for node, value in values.items() if value == other),
-                )
+                nodes = tuple(node for node, value in values.items() if value == other)
+                differences.append(Difference(name, usual, other, nodes))
+        yield from sorted(differences, key=self._order)
+
+    def _order(self, difference: Difference) -> tuple[int, bool, int]:
+        """Returns the place of a difference: defects first, then rules; first the rules that the nodes violate, the worst
+        verdict first."""
+        if difference.what in self._defects[""]:
+            return 0, False, 0
+        if difference.what not in self.verdicts:
+            return 2, False, 0
+        worst = min(_RANKS.get(value, len(_RANKS)) for value in (difference.usual, difference.here))
+        return 1, difference.here not in VIOLATIONS, worst
 
     def _seconds(self) -> Iterator[Difference]:
         taken = {

@@ -67,6 +67,20 @@ def test_versions_come_before_the_defects_that_they_perhaps_cause():
     assert b"drain 'rdma-cts: kernel: 6.1, most nodes of its group: " in drain(lab)
 
 
+def test_the_rules_of_a_node_come_with_the_worst_verdict_first():
+    names = ("REG-01", "REG-02", "REG-03", "REG-04")
+    usual = ("UNSUPPORTED", "HANG", "PASS", "PASS")
+    here = ("UNREACHABLE", "PASS", "FAIL", "CRASH")
+    nodes = []
+    for name in "abcd":
+        node_here = node(name, ["PASS", "PASS", "PASS"], "same")
+        assert node_here.facts is not None
+        rules = dict(zip(names, here if name == "d" else usual, strict=True))
+        nodes.append(replace(node_here, facts=replace(node_here.facts, rules=rules)))
+    lines = [*differences(Fleet(tuple(nodes)))]
+    assert [line.split(": ")[1] for line in lines] == ["REG-04", "REG-03", "REG-02", "REG-01"]
+
+
 def test_the_page_of_hosts_that_do_not_differ_has_no_differences():
     lab = Fleet(tuple(node(name, ["PASS", "FAIL", "UNSUPPORTED"], "same") for name in ("a", "b")))
     assert not [*differences(lab)]
