@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bad_places import as_another_user
+from browser import assert_fits, browser, window
 from commands.compare_nodes import _node
 from conformance.older_python import zip
 from kinds import Cli
@@ -17,6 +18,7 @@ from launched import ended
 from reports.summary import as_data
 from test_recorded_run import recorded
 
+__all__ = ["browser"]  # a fixture
 Change = Callable[[dict[str, Any]], object]
 
 
@@ -158,6 +160,20 @@ def test_nodes_without_a_readable_run_have_no_verdict(tmp_path, cli):
     assert (
         "1 node, 0 groups, nothing was compared, 1 without a complete run (exit status 3)" in said
     )
+
+
+def test_a_phone_shows_the_names_of_nodes_unbroken(tmp_path, cli, browser):
+    folder = nodes(tmp_path / "nodes", 3, {2: another_kernel})
+    (folder / "n0").rename(folder / "mended")
+    (folder / "n2").rename(folder / "forkyagain")
+    told(1, folder, cli)
+    browser.get((tmp_path / "out/fleet.html").as_uri())
+    assert_fits(browser)
+    with window(browser, 390):
+        lines = browser.js(
+            "[...document.querySelectorAll('tbody th a')].map(each => each.getClientRects().length)"
+        )
+    assert {*lines} == {1}
 
 
 def test_an_unreadable_node_affects_only_its_row(tmp_path, cli):
