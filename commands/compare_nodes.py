@@ -11,6 +11,7 @@ from conformance.model.printable import one_line
 from conformance.results.files import write_together
 from conformance.results.folder import directory_for
 from conformance.results.records import FILE_NAME as RESULTS
+from conformance.results.records import PACKED
 from reports import fleet, summary
 from reports.fleet import Fleet, Node
 from reports.history import facts_of
@@ -78,7 +79,7 @@ def _nodes_in(given: Path) -> Iterator[Path]:
             hint=directory_for(given),
         )
     with reading(given):
-        if {summary.FILE_NAME, RESULTS} & {entry.name for entry in os.scandir(given)}:
+        if {summary.FILE_NAME, RESULTS, PACKED} & {entry.name for entry in os.scandir(given)}:
             yield Path(os.path.abspath(given))
             return
         below = sorted(Path(entry.path) for entry in os.scandir(given) if entry.is_dir())

@@ -28,7 +28,7 @@ from conformance.results.checked_json import parse
 from conformance.results.files import write_atomically
 from conformance.results.folder import OUTCOME_FILE
 from conformance.results.records import FILE_NAME as RESULTS
-from conformance.results.records import FOOTER
+from conformance.results.records import FOOTER, file_in
 from reports import summary
 from reports.digest import read
 from reports.environment import called
@@ -637,7 +637,7 @@ def facts_of(
         content = read_regular(folder / summary.FILE_NAME)
         return (reader or FactsReader()).of_summary(content)
     except _UNREADABLE as error:
-        if not os.path.lexists(folder / RESULTS):
+        if not os.path.lexists(file_in(folder)):
             if isinstance(error, FileNotFoundError):
                 return None
             if isinstance(error, PermissionError):

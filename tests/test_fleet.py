@@ -13,6 +13,7 @@ from bad_places import as_another_user
 from browser import assert_fits, browser, window
 from commands.compare_nodes import _node
 from conformance.older_python import zip
+from conformance.tables.suite import ROOT
 from kinds import Cli
 from launched import ended
 from reports.summary import as_data
@@ -174,6 +175,20 @@ def test_a_phone_shows_the_names_of_nodes_unbroken(tmp_path, cli, browser):
             "[...document.querySelectorAll('tbody th a')].map(each => each.getClientRects().length)"
         )
     assert {*lines} == {1}
+
+
+def test_compressed_results_are_read(tmp_path, cli):
+    folder = nodes(tmp_path / "nodes", 2)
+    run = (ROOT / "docs/runs/rxe.jsonl.xz").read_bytes()
+    for name, content in (("n2", run), ("n3", run[:-100])):
+        (folder / name).mkdir()
+        (folder / name / "results.jsonl.xz").write_bytes(content)
+    data, _ = told(1, folder, cli)
+    assert [*data["missing"]] == ["n3"]
+    assert "not one whole stream of xz" in data["missing"]["n3"]
+    assert "n2" in [node for group in data["groups"] for node in group["nodes"]]
+    data, _ = told(1, folder / "n2", cli)
+    assert not data["missing"]
 
 
 def test_an_unreadable_node_affects_only_its_row(tmp_path, cli):

@@ -48,6 +48,7 @@ from conformance.results.consistency import (
 from conformance.results.shared import MANY, SharedValues, size_of
 
 FILE_NAME = "results.jsonl"
+PACKED = f"{FILE_NAME}.xz"  # the same, compressed by a user
 LAB_FILE = "lab.json"  # the plan of a lab
 PLAN_FILE = "plan.json"  # the plan of a run that can be resumed; the file is next to the results
 _PRIVATE = "--guest-env"  # the only private option of a command that runs a case
@@ -201,9 +202,15 @@ def read_both(path: Path) -> tuple[Recorded, Shown]:
     return reader.written, reader.shown
 
 
+def file_in(folder: Path) -> Path:
+    """Returns the results file in a directory; the compressed one if that is the only one."""
+    file, packed = folder / FILE_NAME, folder / PACKED
+    return packed if os.path.lexists(packed) and not os.path.lexists(file) else file
+
+
 def _read(path: Path, *, keep_written: bool) -> _Reader:
     if os.path.isdir(path):
-        file = path / FILE_NAME
+        file = file_in(path)
         with reading(file):
             is_run = is_there(file)
         if not is_run:
