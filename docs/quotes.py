@@ -147,12 +147,11 @@ def _by_architecture() -> Mapping[str, Digest]:
 def _of_shared_cases() -> Mapping[str, Digest]:
     """The same runs, each with only the cases that all of them have: the runs can be of different tables."""
     runs = _by_architecture()
-    planned = [{result["case"] for result in run.results} for run in runs.values()]
-    shared = set.intersection(*planned)
+    counts = Counter(result["case"] for run in runs.values() for result in run.results)
     of_shared = {}
     for name, run in runs.items():
-        results = tuple(result for result in run.results if result["case"] in shared)
-        of_shared[name] = replace(run, results=results)
+        results = (result for result in run.results if counts[result["case"]] == len(runs))
+        of_shared[name] = replace(run, results=tuple(results))
     return of_shared
 
 

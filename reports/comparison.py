@@ -458,15 +458,13 @@ class Comparison:
         """For each rule that only the old run violates, the verdicts that what violated it has now, if these are none on
         the device."""
         now = self.new.verdicts.of_rules
-        rules = {
-            rule: [record["case"] for record in records if record["case"] in self._after]
-            for rule, records in self._violating[0].items()
-            if now.get(rule) not in VIOLATIONS
-        }
-        return {
-            rule: set().union(*(self._not_judged(case, rule) for case in cases))
-            for rule, cases in rules.items()
-        }
+        verdicts: dict[str, set[str]] = {}
+        for rule, records in self._violating[0].items():
+            if now.get(rule) not in VIOLATIONS:
+                cases = (record["case"] for record in records if record["case"] in self._after)
+                judged = (self._not_judged(case, rule) for case in cases)
+                verdicts[rule] = set().union(*judged)
+        return verdicts
 
     def _not_judged(self, case: str, rule: str = "") -> set[str]:
         return _not_judged(self.old, self.new, self._before[case], self._after[case], rule)

@@ -228,8 +228,8 @@ def test_points_of_binds_have_the_causes_of_rows(device, key):
     case = load_suite().find("access/binds/slice")
     assert case is not None
     assert case.array is not None
-    found = deviations(judged(device, case.array), case)
-    record = result(case, verdict="FAIL", deviations=found)
+    broken = deviations(judged(device, case.array), case)
+    record = result(case, verdict="FAIL", deviations=broken)
     assert {cause_of(symptom).key for symptom in symptoms_of(record)} == {key}
 
 

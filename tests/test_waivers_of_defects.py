@@ -479,22 +479,20 @@ def test_a_wrong_argument_is_reported_in_one_line(arguments, message, cli):
     assert message in line
 
 
+def lines_with(beginning: str, text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith(beginning)]
+
+
 def test_runs_of_one_stack_are_named_once_with_their_number():
-    once, twice = text_of("siw", "trixie"), text_of("siw", "trixie", "siw")
-    (siw, trixie), more = (
-        [line for line in text.splitlines() if line.startswith("#   ")] for text in (once, twice)
-    )
-    assert more == [f"{siw} (2 runs)", trixie]
+    siw, trixie = lines_with("#   ", text_of("siw", "trixie"))
+    assert lines_with("#   ", text_of("siw", "trixie", "siw")) == [f"{siw} (2 runs)", trixie]
 
 
 def test_the_shipped_waivers_of_soft_roce_have_the_head_that_the_command_writes():
-    shipped = (ROOT / "ci/rxe/waivers.yaml").read_text()
-    (own, of_command) = (
-        [line for line in text.splitlines() if line.startswith("#")]
-        for text in (shipped, text_of("siw"))
-    )
-    of_runs = [line for line in own if line.startswith("#   ")]
-    assert [line for line in own if line not in of_runs] == [of_command[0], *of_command[2:]]
+    text = (ROOT / "ci/rxe/waivers.yaml").read_text()
+    shipped, of_command = lines_with("#", text), lines_with("#", text_of("siw"))
+    of_runs = lines_with("#   ", text)
+    assert [line for line in shipped if line not in of_runs] == [of_command[0], *of_command[2:]]
     assert len({*of_runs}) == len(of_runs)
 
 

@@ -48,9 +48,8 @@ class Guest:
 
     def give_up(self, cases: Iterable[str], now_s: float, seconds: Mapping[str, float]) -> None:
         lost = set(cases)
-        kept = [(case, end_s) for case, end_s in self.waiting if case not in lost]
-        self.waiting = kept
-        self.until_s = max([now_s, *(end_s for _, end_s in kept)])
+        self.waiting = [(case, end_s) for case, end_s in self.waiting if case not in lost]
+        self.until_s = max([now_s, *(end_s for _, end_s in self.waiting)])
 
 
 def simulated_s(
@@ -109,10 +108,9 @@ def main(argv: Sequence[str]) -> int:
         (again, seconds_again, {case.id for case in again if not case.alone}),
     )
     floor_s = sum(START_S + max(spent_s.values()) for _, spent_s, _ in parts)
-    times = {
-        count: [simulated_s(*part, count) for part in parts]
-        for count in (RECORDED_GUESTS, *options.guests)
-    }
+    times: dict[int, list[float]] = {}
+    for count in (RECORDED_GUESTS, *options.guests):
+        times[count] = [simulated_s(*part, count) for part in parts]
     assert run.footer is not None
     pace = run.footer["duration_s"] / sum(times[RECORDED_GUESTS])
     print("| guests | cases | repetitions | both | floor | ratio |\n|---|---|---|---|---|---|")

@@ -122,13 +122,13 @@ def _read(kind: type[T], folder: Path) -> T:
                 if not is_ours:
                     raise UserError(f"{place} can be written by other users", hint=hint)
             data: dict[str, Any] = parse(content_of(file, path, MOST_PLAN_BYTES))
-        found = data.pop("schema")
-        if isinstance(found, str) and found != schema and _FORMAT.fullmatch(found):
+        written = data.pop("schema")
+        if isinstance(written, str) and written != schema and _FORMAT.fullmatch(written):
             raise UserError(
-                f"{path} has the schema {found}, and this version reads {schema}",
+                f"{path} has the schema {written}, and this version reads {schema}",
                 hint="use the version of rdma-cts that wrote this file",
             )
-        if found != schema or check_of(cast(Any, kind))(data):
+        if written != schema or check_of(cast(Any, kind))(data):
             raise ValueError
         texts = "".join(
             text for value in data.values() if not isinstance(value, dict) for text in value

@@ -14,12 +14,12 @@ def inseparable(space: Space, inside: int, formulas: Sequence[str]) -> list[str]
     it. `inside` is the column (see model/space.py) of the points that the constraint selects."""
     if inside == space.everywhere():
         return []
-    found = dict.fromkeys(_named(space, formulas))
+    values = dict.fromkeys(_named(space, formulas))
     return [
         f"{_text(axis, labels)} and {_text(other, tied)}"
-        for axis, labels in found
+        for axis, labels in values
         for other, tied in _tied(space, inside, axis, labels)
-        if (other, tied) not in found
+        if (other, tied) not in values
     ]
 
 
