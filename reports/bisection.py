@@ -5,12 +5,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from conformance.defects import Defect, Symptom
-from conformance.defects.owner import LIBIBVERBS, PROVIDER
+from conformance.defects.owner import CORE, LIBIBVERBS, PROVIDER
 from conformance.errors import PROGRAM
 from conformance.older_python import zip
 from conformance.option import given_path
 from conformance.run_options import OPTIONS
 from conformance.tables.suite import ROOT
+from reports.races import is_race
 
 # the options with a repository, and the keys of the repository's commit among the facts of a run
 _TREES = {"--linux": "given.linux.commit", "--rdma-core": "given.rdma_core_tree.commit"}
@@ -36,6 +37,11 @@ def is_of_tree(symptom: Symptom) -> bool:
     return not _TREES.keys().isdisjoint(symptom.repro.split())
 
 
+def may_decide(symptom: Symptom) -> bool:
+    """Whether one run of the symptom's command tells a good commit from a bad one. Chance decides about a race."""
+    return not is_race(symptom.record)
+
+
 def commands_at(symptom: Symptom, new: Mapping[str, str], old: Mapping[str, str]) -> str:
     """Returns the commands that try the case or the point of a symptom at each commit of the run's tree. `new` and `old`
     are the facts about what was under test in a run with the symptom, and in one without it. Empty if both runs are of
@@ -53,9 +59,12 @@ def commands_at(symptom: Symptom, new: Mapping[str, str], old: Mapping[str, str]
 
 
 def commands_of(defect: Defect, facts: Mapping[str, str]) -> str:
-    """Returns the commands that try the first symptom of a defect of a guest; `TREE` stands for the source tree of the
-    layer that has answered, if the run is of no tree. Empty for another target, which has its own build."""
-    first = defect.first
+    """Returns the commands that try the first symptom of a defect of a guest that is no race; `TREE` stands for the source tree of the
+    layer that has answered, if the run is of no tree. Empty for a race, for what the kernel's core has answered, because
+    --linux compiles the driver alone, and for another target, which has its own build."""
+    first = next(filter(may_decide, defect.symptoms), None)
+    if first is None or defect.answering.layer == CORE:
+        return ""
     if is_of_tree(first):
         return commands_at(first, facts, {})
     words = _with_absolute_paths(first)

@@ -226,8 +226,9 @@ class Comparison:
 
     def bisection(self, defect: Defect) -> str:
         """Returns the commands that find the commit of a defect, by a case or a point of a sweep that passed in the old run;
-        empty without one, or if the new run is not of a source tree, or of the commit of the old run."""
+        empty without one, if all are races, or if the new run is not of a source tree, or of the commit of the old run."""
         passed = self.passed_before(defect) or [*filter(self._point_passed, defect.symptoms)]
+        passed = [*filter(bisection.may_decide, passed)]
         if not passed or not bisection.is_of_tree(passed[0]):
             return ""
         facts = (run.environment.under_test for run in (self.new, self.old))

@@ -13,6 +13,7 @@ from reports.causes import causes
 from reports.digest import Digest
 from reports.evidence import calls, expected, location, preconditions
 from reports.explanations import ENTRIES, FINGERPRINT, defect_of
+from reports.races import remarks_on
 from reports.terminal import device_line
 from reports.text import kinds_of, without_packets
 from reports.upstream import upstream
@@ -107,6 +108,7 @@ def dispute(defect: Defect, symptom: Symptom, run: Digest) -> Iterator[str]:
     yield from filter(None, (beside,))
     yield f"    {command('reproducer', defect.fingerprint, '--run', where, '--mail')}"
     yield f"Repeated by: {symptom.repro}"
+    yield from remarks_on(symptom.record)
 
 
 def _alike(defect: Defect, symptom: Symptom, run: Digest) -> str:

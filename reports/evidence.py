@@ -26,6 +26,7 @@ from conformance.verbs import VERBS
 from reports.digest import Digest
 from reports.expectations import sentence, sentence_of
 from reports.kernel_log import decisive
+from reports.races import remarks_on
 from reports.text import flat, kinds_of, without_packets
 
 POINT = (
@@ -71,6 +72,7 @@ def lines(run: Digest, record: ResultRecord, whole_log: bool = True) -> Iterator
         yield f"answered by: {answered(run, record)}"
     yield f"table: {location(record)}"
     yield f"reproduce: {record['repro']}"
+    yield from remarks_on(record)
     yield from kernel(record["kernel"]["log"], whole_log)
     if confirmed := run.violations.repetitions.text_of(record["case"]):
         yield f"repeated: {confirmed}"
@@ -98,6 +100,7 @@ def of_symptom(run: Digest, symptom: Symptom, whole_log: bool) -> Iterator[str]:
         yield from lines(run, symptom.record, whole_log)
         return
     yield from run.once(_deviations, [symptom.deviation])
+    yield from remarks_on(symptom.record)
     yield f"answered by: {answering_of(symptom)}"
     yield f"table: {location(symptom.record)}"
     if confirmed := run.violations.repetitions.text_about(symptom):

@@ -27,6 +27,7 @@ from reports import evidence
 from reports.contradictions import candidates
 from reports.digest import Digest
 from reports.evidence import read_points
+from reports.races import is_race, remarks_on
 from reports.text import flat, wrapped
 from reports.upstream import upstream
 
@@ -226,6 +227,7 @@ def _of_result(record: ResultRecord | None, run: Digest, whole_log: bool) -> Ite
     if confirmed := run.violations.repetitions.text_of(record["case"]):
         yield from _wrapped(f"repeated: {confirmed}")
     yield f"  {record['repro']}"
+    yield from (f"  {line}" for line in remarks_on(record))
 
 
 def _of_point(case: Case, whole: Case | None, record: ResultRecord, run: Digest) -> Iterator[str]:
@@ -250,7 +252,9 @@ def _of_point(case: Case, whole: Case | None, record: ResultRecord, run: Digest)
     yield from (line for text in lines for line in _wrapped(text))
     if confirmed := run.violations.repetitions.text_at(record["case"], name):
         yield from _wrapped(f"repeated: {confirmed}")
-    yield f"  {record['repro']}{POINT}{name}"
+    command_of_case = record["repro"]
+    yield f"  {command_of_case}" if is_race(record) else f"  {command_of_case}{POINT}{name}"
+    yield from (f"  {line}" for line in remarks_on(record))
 
 
 def _at_deviation(deviation: Deviation) -> list[str]:

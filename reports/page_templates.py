@@ -24,6 +24,7 @@ from conformance.results.conclusions import format_points
 from reports import evidence
 from reports.digest import Digest
 from reports.expectations import sentence_of
+from reports.races import remarks_on
 from reports.terminal import figures
 from reports.text import format_rules, format_value, kinds_of, without_packets
 from reports.upstream import upstream
@@ -115,6 +116,7 @@ def environment() -> Environment:
         "slug": slug,
         "told": _told,
         "asked": evidence.asked,
+        "remarks_on": remarks_on,
         "preconditions": evidence.preconditions,
         "died": evidence.died,
         "without_packets": without_packets,

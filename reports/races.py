@@ -8,10 +8,24 @@ from dataclasses import dataclass
 from math import prod
 
 from conformance.errors import format_count
+from conformance.judging.steps import was_in_flight
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
 
 SURE = 0.01  # runs of equal stacks differ with at most this probability
+# what a reader of the command that repeats a race must know
+RACE = "a race: a PASS proves little, so repeat the command"
+
+
+def is_race(record: ResultRecord) -> bool:
+    """Whether chance decides about a result: it is of tries, or requests were in flight (supervision/confirmation.py)."""
+    return bool(record["space"].get("tries")) or was_in_flight(record["observed"])
+
+
+def remarks_on(record: ResultRecord) -> Iterator[str]:
+    """Yields what stands below the command that repeats a result; nothing unless it is a race."""
+    if is_race(record):
+        yield RACE
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from commands import run
 from commands.__main__ import main
 from commands.bisect_step import status_of
 from conformance.errors import UserError
+from conformance.judging.answering_layer import CORE
 from conformance.model.verdict import Verdict
 from conformance.tables.suite import ROOT
 from kinds import rows
@@ -79,12 +80,13 @@ def test_only_a_commit_that_conforms_is_good_and_only_a_commit_that_violates_a_r
     assert status_of([Verdict(verdict) for verdict in verdicts.split()]) == int(status)
 
 
-def given(tmp_path: Path, repro: str) -> str:
-    """Returns the page of a run with a violation that the command `repro` shows again."""
+def given(tmp_path: Path, repro: str, layer: str = "") -> str:
+    """Returns the page of a run with a violation that the command `repro` shows again, and `layer` has answered."""
     record = {
         **result(numbered(1).cases[0], "FAIL"),
         "case": CASE,
         "repro": f"{repro} --only {CASE}",
+        "fault": {"kind": "refused", "verb": "ibv_reg_mr", "errno": "EINVAL", "layer": layer},
     }
     written_records([header(planned=[CASE]), record], tmp_path)
     return html.render([read(tmp_path)])
@@ -106,3 +108,7 @@ def test_the_page_of_a_run_has_the_command_that_finds_the_commit_of_a_defect(
     step = f"git bisect run {ROOT}/rdma-cts bisect-step --yes {tried} --only {CASE}"
     assert (step in page) is bool(tried)
     assert ("bisect" in page) is bool(tried)
+
+
+def test_what_the_core_has_answered_is_not_bisected_with_the_driver_alone(tmp_path):
+    assert "bisect" not in given(tmp_path, "./rdma-cts run --guest", CORE)

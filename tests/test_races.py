@@ -9,13 +9,15 @@ import pytest
 from conformance.results.conclusions import BY_CHANCE
 from made_history import SUITE, run_of
 from nights import nights
+from reports import html
 from reports.comparison import GONE, HIT, NEW, NOT_DECIDED, compare
 from reports.comparison_formats import text
-from reports.digest import Digest, digest
+from reports.digest import Digest, digest, read
 from reports.history import BASELINE, UNDECIDED
+from reports.races import RACE, remarks_on
 from reports.reproducers.mail import mail
 from reports.reproducers.of_runs import unknown_device
-from samples import changed, recorded, result
+from samples import changed, header, recorded, result, written_records
 
 __all__ = ["nights"]  # a fixture
 
@@ -136,3 +138,36 @@ def test_a_night_with_an_undecided_race_is_undecided_and_names_it(nights):
     assert nights.outcomes("forky") == [BASELINE, UNDECIDED]
     assert "1 case hit only now since the last good night" in said
     assert f"hit only now, since this night: PASS -> FAIL  REG-01  {CASES[3]}" in said
+
+
+POINT_OF_RACE = f"./rdma-cts run --guest --only {CASES[0]}#addr=buf"
+
+
+def test_the_command_of_a_race_runs_all_tries_and_a_pass_proves_little(tmp_path, cli):
+    """An older version has recorded the command of one try."""
+    whole = f"./rdma-cts run --guest --only {CASES[0]}"
+    line = result(
+        SUITE.cases[0],
+        "FAIL",
+        space={"axes": {"addr": ["buf"]}, "size": 96, "tries": True},
+        points={"PASS": 20, "FAIL": 1},
+        deviations=[{**deviation(1, 21), "repro": POINT_OF_RACE}],
+    )
+    written_records([header(planned=[CASES[0]]), {**line, "repro": whole}], tmp_path)
+    run = read(tmp_path)
+    (defect,) = run.violations.defects
+    said = cli(0, "explain", defect.fingerprint, "--run", str(tmp_path)).out
+    for shown in (said, html.render([run])):
+        assert whole in shown
+        assert POINT_OF_RACE not in shown
+        assert RACE in shown
+    sent = mail(defect.symptoms, run, SUITE, unknown_device(), ()).text
+    assert f"{whole}\n  ({RACE})" in sent
+    assert "bisect" not in html.render([run])
+
+
+@pytest.mark.parametrize("overlapped", [True, False])
+def test_a_violation_with_requests_in_flight_is_a_race(overlapped):
+    line = result(SUITE.cases[0], "FAIL", observed={"afterwards": [{"overlapped": overlapped}]})
+    (record,) = digest(recorded([line]).shown(), Path()).results
+    assert list(remarks_on(record)) == [RACE] * overlapped

@@ -34,7 +34,7 @@ def verdict_on(rule: str, record: ResultRecord) -> Verdict:
 def headline(rule: str, record: ResultRecord) -> tuple[str, str]:
     """Returns a line that says what a result shows about one of its rules, and the command that reproduces the result.
     For a sweep, the line is about the rule's largest group of deviating points, and the command runs the simplest point
-    of this group. For random sequences, line and command are about the first sequence that deviates."""
+    of this group, but of a race all tries. For random sequences, line and command are about the first sequence that deviates."""
     deviations = [
         deviation for deviation in record.get("deviations", ()) if rule in deviation["rules"]
     ]

@@ -68,7 +68,8 @@ def _file_name(case: str) -> str:
 
 def deviations(points: Points, repro: str, *, by_chance: bool = False) -> list[Deviation]:
     """Returns the deviations, one for each outcome that deviates: the most frequent first, at most MOST_DEVIATIONS.
-    `repro` is the command that runs only the sweep. If points deviate `by_chance`, a deviation has no formula."""
+    `repro` is the command that runs only the sweep. If points deviate `by_chance`, a deviation has no formula, and one try
+    shows little: its command runs the sweep, too."""
     from conformance.sweeps.formula import Effort, explain  # imported late: readers need none
     from conformance.sweeps.inseparable import inseparable
 
@@ -94,7 +95,7 @@ def deviations(points: Points, repro: str, *, by_chance: bool = False) -> list[D
                 "of": explained.of,
                 "smallest": points.space.labels(explained.smallest),
                 "rules": list(outcome.rules),
-                "repro": f"{repro}#{text}",
+                "repro": repro if by_chance else f"{repro}#{text}",
             },
         )
     return deviations

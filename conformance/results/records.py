@@ -31,6 +31,7 @@ from conformance.model.record import (
     ResultRecord,
 )
 from conformance.model.record_shape import check, printable, record_of
+from conformance.older_python import zip
 from conformance.recorded_command import (
     called_here,
     command_without_values,
@@ -98,14 +99,17 @@ def _published_deviation(deviation: Deviation) -> Deviation:
 
 
 def _called_here(result: ResultRecord) -> ResultRecord:
-    """Returns a shown result whose commands call the program as it is called here."""
-    commands = [result["repro"], *(item["repro"] for item in result["deviations"])]
-    if all(text == called_here(text) for text in commands):
+    """Returns a shown result whose commands call the program as it is called here. Those of a race run its whole case: an
+    older version has recorded that of one try."""
+    whole, of_race = called_here(result["repro"]), result["space"].get("tries")
+    recorded = [item["repro"] for item in result["deviations"]]
+    commands = [whole if of_race and text else called_here(text) for text in recorded]
+    if [whole, *commands] == [result["repro"], *recorded]:
         return result
     deviations: list[Deviation] = [
-        {**item, "repro": called_here(item.get("repro", ""))} for item in result["deviations"]
+        {**item, "repro": text} for item, text in zip(result["deviations"], commands, strict=True)
     ]
-    return {**result, "repro": called_here(result["repro"]), "deviations": deviations}
+    return {**result, "repro": whole, "deviations": deviations}
 
 
 def published_file(data: bytes) -> bytes:

@@ -23,7 +23,7 @@ from reports.digest import Digest
 from reports.earlier_points import EarlierPoints
 from reports.evidence import calls, expected, preconditions
 from reports.kernel_log import of_libraries, without_log
-from reports.races import tries_of
+from reports.races import remarks_on, tries_of
 from reports.reproducers.findings import Finding, Run
 from reports.reproducers.of_runs import first_program, without_peer
 from reports.reproducers.program import Program, file_name
@@ -98,6 +98,7 @@ def mail(
     elif not attached:
         lines += _wrapped(f"The text has no C program: {shown.why_not}. This command repeats it:")
         lines += ["", f"  {shown.symptom.repro}"]
+        lines += [f"  ({remark})" for remark in remarks_on(shown.symptom.record)]
     first = symptoms[0] if defect is None else defect.first
     notes = list(_notes(first, defect, attached, run))
     if run.environment.changed_stack:
