@@ -328,6 +328,28 @@ class Page:
                 return by_run[0].defect.fingerprint
         raise ValueError(f"the page shows no defect of the severity {severity}")
 
+    def first_of_layer(self, layer: str) -> str:
+        """Returns the fingerprint with which the page shows the first defect that a layer answered."""
+        return next(
+            by_run[0].defect.fingerprint
+            for by_run in self.defects
+            if any(shown.defect.answering.layer == layer for shown in by_run)
+        )
+
+    @staticmethod
+    def layers_of(by_run: Sequence[Shown]) -> list[str]:
+        """Returns the layers that answered in some run."""
+        return list(dict.fromkeys(shown.defect.answering.layer for shown in by_run))
+
+    def verbs_of(self, by_run: Sequence[Shown]) -> list[str]:
+        """Returns the verbs whose rules a defect violates."""
+        violated = {facts.id for facts in self.rules_of(by_run)}
+        return [
+            verb
+            for verb, rules in self.groups.items()
+            if violated.intersection(facts.id for facts in rules)
+        ]
+
     @staticmethod
     def command_of(run: Digest) -> str:
         """Returns the command of a run, with the target of its reproducing commands."""

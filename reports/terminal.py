@@ -71,7 +71,11 @@ def summary(
         return "; ".join(filter(None, parts))
     lines = ["", *_defects(run, stream, level, news), *_undecided(run, stream), ""]
     lines.append(figures(run, lambda verdict: coloured(verdict, stream)))
-    lines += [*([run.summary.headline] if run.summary.headline else ()), run.summary.short_sentence]
+    lines += filter(None, [run.summary.headline])
+    if layers := run.violations.by_layer:
+        numbers = ", ".join(f"{number:,} {layer}" for layer, number in layers.items())
+        lines.append(f"defects by the layer that answered: {numbers}")
+    lines.append(run.summary.short_sentence)
     if remarks := format_remarks(run.results):
         lines.append(remarks)
     if works := format_undeclared(run.results):

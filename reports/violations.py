@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -95,6 +96,11 @@ class Violations:
             if defects:
                 tally[severity] = len(defects), _cases(defects)
         return tally
+
+    @cached_property
+    def by_layer(self) -> Mapping[str, int]:
+        """The numbers of open defects by the layer that answered, the greatest first."""
+        return dict(Counter(defect.answering.layer for defect in self.open_defects).most_common())
 
     @property
     def count(self) -> str:

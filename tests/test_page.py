@@ -90,7 +90,7 @@ def test_the_search_finds_kernel_lines_and_opens_their_rules(page):
     page.press("/")
     assert focused(page) == "search"
     page.press("zebra")
-    page.wait(lambda: page.by_id("found").text == "1 cases")
+    page.wait(lambda: page.by_id("found").text == "1 case")
     assert cases(page) == [f"reg_mr/{MARKUP}"]
     assert page.by_id("REG-15").get_attribute("open") is not None
     page.press(Keys.ESCAPE)

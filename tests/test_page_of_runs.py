@@ -342,6 +342,49 @@ def test_words_and_a_severity_select_defects(browser, tmp_path):
     assert sorted(shown()) == sorted(every)
 
 
+def test_the_layer_that_answered_and_the_verb_select_defects(browser, tmp_path):
+    digest = read(ROOT / "docs/runs/rxe.jsonl.xz")
+    show(browser, tmp_path, digest)
+    by_layer = digest.violations.by_layer
+    chips = browser.all("a[data-layer]")
+    assert [chip.text for chip in chips] == [f"{by_layer[layer]} {layer}" for layer in by_layer]
+
+    def shown() -> int:
+        return len(browser.all(".defect:not(.hidden)"))
+
+    every = len(digest.violations.defects)
+    for layer, chip in zip(by_layer, chips, strict=True):
+        chip.click()
+        assert shown() == by_layer[layer] < every
+        assert f"defects: {layer}" in browser.one("#some output").text
+    browser.refresh()
+    wait_for_rows(browser)
+    assert shown() == by_layer[layer]
+    browser.all("a[data-layer]")[-1].click()
+    assert shown() == every
+    verb = browser.one("#verb option:nth-child(2)")
+    verb.click()
+    of_verb = {facts.id for facts in html.Page([digest]).groups[verb.text]}
+    wanted = [each for each in digest.violations.defects if not of_verb.isdisjoint(each.rules)]
+    assert shown() == len(wanted) < every
+
+
+def test_a_button_has_the_number_of_cases_that_it_shows(browser, tmp_path):
+    show(browser, tmp_path, read(ROOT / "docs/runs/rxe.jsonl.xz"))
+    total = browser.one("button[data-verdict=FAIL]").text
+    browser.one("#verb option:nth-child(3)").click()
+    for verdict in ("PASS", "FAIL", "CRASH"):
+        chip = browser.one(f"button[data-verdict={verdict}]")
+        numbers = [int(number.replace(",", "")) for number in re.findall(r"[\d,]+", chip.text)]
+        chip.click()
+        found = browser.by_id("found").text
+        assert int(found.split()[0].replace(",", "")) == sum(numbers)
+        chip.click()
+    assert browser.one("button[data-verdict=FAIL]").text != total
+    browser.one("#verb option").click()
+    assert browser.one("button[data-verdict=FAIL]").text == total
+
+
 def test_headings_without_a_selected_defect_are_hidden(browser, tmp_path):
     trixie, forky = (read(RECORDED.with_name(f"{stack}.jsonl")) for stack in ("trixie", "forky"))
     show(browser, tmp_path, trixie, forky)

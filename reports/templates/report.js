@@ -134,7 +134,8 @@
 
   const search = $("#search"), verb = $("#verb"), count = $("#found"), unfold = $("#unfold");
   const unrecorded = $("#unrecorded");
-  const chips = $$(".tools [data-verdict]"), severities = $$("a[data-severity]");
+  const chips = $$(".tools [data-verdict]"), severities = $$("a[data-severity]"), layers = $$("a[data-layer]");
+  const ofChips = chips.map((chip) => ({ chip, verdict: chip.dataset.verdict, text: chip.textContent, title: chip.title }));
   const homeOf = (element) => {  // marks the place to which an element returns when the search is cleared
     const mark = document.createComment("");
     element.before(mark);
@@ -144,7 +145,7 @@
     element,
     home: homeOf(element),
     rules: $$("details.rule", element).map((rule) => ({
-      element: rule, home: homeOf(rule), head: $("summary", rule).textContent.toLowerCase(), cases: [], also: [],
+      element: rule, home: homeOf(rule), head: $("summary", rule).textContent.toLowerCase(), group: element.dataset.verb, cases: [], also: [],
     })),
   }));
   const rules = new Map(groups.flatMap((group) => group.rules).map((rule) => [rule.element.id, rule]));
@@ -165,15 +166,18 @@
   const more = new Map($$("details.more").map((each, number) => [each, data.more[number]]));
   for (const [each, rest] of more) inside(each, () => fill($("div", each), rest, (at) => el("div", {}, link(data.cases[at]))));
 
-  // The search and the severity also select defects: a defect has the words of its line, of its text and of its cases.
-  const defects = $$("details.defect").map((element) => ({ element, severity: $(".s", element).textContent }));
+  // The whole filter except the verdicts selects defects: a defect has the words of its line, of its text and of its cases.
+  const defects = $$("details.defect").map((element) => ({
+    element, severity: $(".s", element).textContent, layers: element.dataset.layers.split("|"), verbs: element.dataset.verbs.split("|"),
+  }));
   const about = (each) => each.text ??= [each.element, ...$$("details.more", each.element)].map((part) =>
     [part.textContent, ...(more.get(part) ?? []).map((at) => data.cases[at])].join(" ")).join(" ").toLowerCase();
-  let severity = "";
+  let severity = "", layer = "";
   function chooseDefects(words) {
     let shown = 0;
     for (const each of defects) {
-      const visible = (!severity || each.severity === severity) && words.every((word) => about(each).includes(word));
+      const visible = (!severity || each.severity === severity) && (!layer || each.layers.includes(layer)) &&
+        (!verb.value || each.verbs.includes(verb.value)) && words.every((word) => about(each).includes(word));
       each.element.classList.toggle("hidden", !visible);
       shown += visible;
     }
@@ -184,9 +188,10 @@
       else if (!each.classList.contains("hidden")) heading?.classList.remove("hidden");
     }
     for (const each of severities) each.toggleAttribute("aria-current", each.dataset.severity === severity);
-    const some = $("#some");
-    some?.classList.toggle("hidden", !severity && !words.length);
-    if (some) $("output", some).textContent = `${shown} of ${defects.length} defects: ${[severity, ...words].filter(Boolean).join(", ")}`;
+    for (const each of layers) each.toggleAttribute("aria-current", each.dataset.layer === layer);
+    const some = $("#some"), chosen = [severity, layer, verb.value, ...words].filter(Boolean);
+    some?.classList.toggle("hidden", !chosen.length);
+    if (some) $("output", some).textContent = `${shown} of ${defects.length} defects: ${chosen.join(", ")}`;
   }
 
   // The search examines each distinct text of the results only once.
@@ -224,6 +229,7 @@
     for (const verdict of wanted) query.append("verdict", verdict);
     if (verb.value) query.set("verb", verb.value);
     if (severity) query.set("severity", severity);
+    if (layer) query.set("layer", layer);
     const text = query.toString();
     if (text === location.search.slice(1)) return;
     try { history.replaceState(null, "", (text ? `?${text}` : location.pathname) + location.hash); } catch { /* the address stays unchanged */ }
@@ -234,8 +240,35 @@
     for (const chip of chips) chip.setAttribute("aria-pressed", String(query.getAll("verdict").includes(chip.dataset.verdict)));
     verb.value = query.get("verb") ?? "";
     severity = severities.find((each) => each.dataset.severity === query.get("severity"))?.dataset.severity ?? "";
+    layer = layers.find((each) => each.dataset.layer === query.get("layer"))?.dataset.layer ?? "";
     apply();
     if (location.search.length > 1 && !location.hash) search.scrollIntoView();
+  }
+
+  const isOf = (wanted, verdicts, all = verdicts) =>
+    wanted === "differs" ? new Set(verdicts.filter((verdict) => verdict !== "-")).size > 1 :
+    wanted.startsWith("only-") ? !verdicts.includes("-") && verdicts.every((one, run) => BAD.includes(one) === (run === +wanted.slice(5))) :
+    all.includes(wanted);
+
+  // The number on a button is that of the cases that it shows within the search and the verb.
+  function number(words, matches, unrecorded) {
+    const counts = new Map(ofChips.map((each) => [each, [0, 0]]));
+    if (words.length || verb.value) data.cases.forEach((_, at) => {
+      const own = verdicts(at), all = withPoints(at), ids = rulesOf(at);
+      for (const each of ofChips) {
+        if (!isOf(each.verdict, own, all)) continue;
+        const home = ids.find((id) => isOf(each.verdict, onRule(at, id))) ?? ids[0], rule = rules.get(home);
+        if (verb.value && rule?.group !== verb.value) continue;
+        if (matches(at, rule?.head ?? "")) counts.get(each)[isOf(each.verdict, own) ? 0 : 1]++;
+      }
+    });
+    for (const each of ofChips) {
+      const [all, more] = counts.get(each), total = all + (each.verdict === "MISSED" ? unrecorded : 0);
+      const shown = `${total.toLocaleString("en")}${more ? ` (+${more.toLocaleString("en")})` : ""}`;
+      const filtering = words.length || verb.value;
+      each.chip.textContent = filtering ? each.text.replace(/[\d,]+( \(\+[\d,]+\))?$/, shown) : each.text;
+      each.chip.title = filtering ? "" : each.title;
+    }
   }
 
   let filtered = false;  // whether the filter has opened the groups
@@ -248,10 +281,7 @@
     const defect = words.length === 1 && /^[0-9a-f]{6,12}$/.test(words[0]) && $(`details.defect[id^="defect:${words[0]}"]`);
     if (defect) { defect.open = true; defect.scrollIntoView(); }
     const filtering = words.length > 0 || wanted.length > 0;
-    const has = (verdicts, all = verdicts) => wanted.length === 0 || wanted.some((each) =>
-      each === "differs" ? new Set(verdicts.filter((verdict) => verdict !== "-")).size > 1 :
-      each.startsWith("only-") ? !verdicts.includes("-") && verdicts.every((one, run) => BAD.includes(one) === (run === +each.slice(5))) :
-      all.includes(each));
+    const has = (verdicts, all = verdicts) => wanted.length === 0 || wanted.some((each) => isOf(each, verdicts, all));
     const matches = finder(words);
     const shownCases = new Set();
     // a case is listed under the first of its rules on which it has a wanted verdict
@@ -262,6 +292,8 @@
       if (!homes.has(home)) homes.set(home, []);
       homes.get(home).push(at);
     });
+    const missing = verb.value ? [] : data.unrecorded.filter((name) => words.every((word) => name.toLowerCase().includes(word)));
+    number(words, matches, missing.length);
     let missed = 0, any = false;
     for (const group of groups) {
       const wantedVerb = verb.value === "" || group.element.dataset.verb === verb.value;
@@ -282,8 +314,7 @@
       any ||= wantedVerb && shown > 0;
     }
     if (unrecorded) {
-      const here = verb.value === "" && has(["MISSED"]) ? data.unrecorded.filter((name) =>
-        words.every((word) => name.toLowerCase().includes(word))) : [];
+      const here = has(["MISSED"]) ? missing : [];
       unrecorded.classList.toggle("hidden", here.length === 0);
       inside(unrecorded, () => fill($("pre", unrecorded), here, (name) => `${name}\n`));
       missed = here.length;
@@ -291,10 +322,11 @@
     }
     filtered = filtering || verb.value !== "";
     $("#nothing").classList.toggle("hidden", Boolean(any || defect));
-    count.textContent = filtering || verb.value ? `${(shownCases.size + missed).toLocaleString("en")} cases` : "";
+    const total = shownCases.size + missed;
+    count.textContent = filtering || verb.value ? `${total.toLocaleString("en")} ${total === 1 ? "case" : "cases"}` : "";
   }
   function clear() {
-    search.value = verb.value = severity = "";
+    search.value = verb.value = severity = layer = "";
     for (const chip of chips) chip.setAttribute("aria-pressed", "false");
     apply();
   }
@@ -302,6 +334,11 @@
   for (const each of severities) each.addEventListener("click", (event) => {
     event.preventDefault();
     severity = severity === each.dataset.severity ? "" : each.dataset.severity;
+    apply();
+  });
+  for (const each of layers) each.addEventListener("click", (event) => {
+    event.preventDefault();
+    layer = layer === each.dataset.layer ? "" : each.dataset.layer;
     apply();
   });
   let waiting = 0;
