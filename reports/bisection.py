@@ -83,8 +83,12 @@ def _commands(tree: str, bad: str, good: str, words: Sequence[str]) -> str:
 
 
 def _with_absolute_paths(symptom: Symptom) -> list[str]:
-    """Returns the command for the project's directory as it is given in another directory."""
-    words = shlex.split(symptom.repro)
+    """Returns the command for the project's directory as it is given in another directory; empty if it is no command,
+    as of a run that somebody has changed."""
+    try:
+        words = shlex.split(symptom.repro)
+    except ValueError:
+        return []
     paths = {option.flag for option in OPTIONS.values() if option.parse is given_path}
     return [
         str(ROOT / word) if flag in paths else word
