@@ -58,7 +58,7 @@ MEANINGS: Mapping[str, str] = {
     "right": "right",
     "some": "wrong in some points",
     "wrong": "always wrong",
-    "lacking": "not tested",
+    "lacking": "not judged",
 }
 _MOST_SHOWN = 3  # the most cases that are shown for a defect
 ABSENT, UNTRIED = "·", "○"
@@ -434,7 +434,7 @@ class Page:
         from reports.pair_picture import Picture  # imported late: few runs have models
 
         return [
-            (run.environment.name, Picture(record["case"], record["pairs"]))
+            (run.environment.name, Picture(record["case"], record["pairs"], record["reason"]))
             for run in self.runs
             for record in run.results
             if record["pairs"].get("states")

@@ -336,6 +336,25 @@ def test_the_picture_of_a_model_names_the_pair_of_values_under_the_pointer(brows
     browser.wait(lambda: dot.text == "one=a, two=c: always wrong")
     point(1, 3)
     browser.wait(lambda: dot.text == "one=b, two=d: wrong in some points")
+    browser.execute_script("arguments[0].focus()", picture)
+    browser.press(Keys.ARROW_DOWN)
+    browser.wait(lambda: dot.text == "one=a, three=f: always wrong")
+    browser.press(Keys.ARROW_RIGHT)
+    browser.wait(lambda: dot.text == "one=b, three=f: right")
+    browser.press(Keys.ARROW_UP)
+    browser.wait(lambda: dot.text == "one=b, three=e: right")
+
+
+def test_a_picture_of_a_model_has_its_points_and_what_was_not_reached(browser, tmp_path):
+    facts = {"parameters": {"one": ["a"], "two": ["b", "c"]}, "states": "rn"}
+    missing = "1 of 2 combinations were not reached: 1 invalidating was refused; it failed"
+    reason = f"2 points: 1 PASS, 1 UNREACHABLE; a point should succeed; {missing}"
+    record = result(SUITE.cases[0], "PASS", reason, pairs=facts)
+    show(browser, tmp_path, run(tmp_path, [record]))
+    said = browser.one(".pairs figcaption").text
+    assert "1 not judged" in said
+    assert said.endswith(f"2 points: 1 PASS, 1 UNREACHABLE; {missing.replace(' were ', ' ')}.")
+    assert "grey if none was judged" in browser.one("section:has(.pairs) .lead").text
 
 
 def test_a_number_of_several_verdicts_says_which(browser, tmp_path):

@@ -248,6 +248,7 @@ def test_the_page_of_two_runs_says_which_is_worse_and_lists_what_differs_first(b
     trixie, forky = (read(RECORDED.with_name(f"{stack}.jsonl")) for stack in ("trixie", "forky"))
     show(browser, tmp_path, trixie, forky)
     assert browser.one("h1").text == "trixie and forky, side by side"
+    assert browser.title == "trixie and forky, side by side · rdma-cts"
     lines = [line.text for line in browser.all("header > .about")]
     assert [line.partition("; defects: ")[2] for line in lines] == [
         "none only here",

@@ -418,10 +418,27 @@
     }
   });
 
-  // The pointer names the pair of values of a model.
+  // The pointer and the arrow keys name the pair of values of a model.
   for (const picture of $$(".pairs svg")) {
-    const values = picture.dataset.values.split("\n"), dot = el("p", { class: "dot" });
+    const values = picture.dataset.values.split("\n"), dot = el("p", { class: "dot", "aria-live": "polite" });
     picture.after(dot);
+    const states = $$("path", picture), size = values.length;
+    const stateAt = (column, line) => states.find((each) => each.isPointInFill(new DOMPoint(column + .5, line + .5)));
+    let cell = null;
+    picture.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      let [column, line] = cell ?? [-1, size - 1], [across, down] = cell ? step : [1, 0], state;
+      do {  // an empty cell is passed over
+        column += across;
+        line += down;
+        state = stateAt(column, line);
+      } while (!state && Math.min(column, line) >= 0 && Math.max(column, line) < size);
+      if (!state) return;
+      cell = [column, line];
+      dot.textContent = `${values[column]}, ${values[line]}: ${$("title", state).textContent}`;
+    });
     picture.addEventListener("pointermove", (event) => {
       const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(picture.getScreenCTM().inverse());
       const state = $("title", event.target.closest("path") ?? dot);
