@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from conformance import cache
 from conformance.defects import Defect, Symptom
-from conformance.errors import UserError
+from conformance.errors import UserError, command
 from conformance.regular_file import read_regular
 from conformance.tables.suite import ROOT
 from fixtures.guest import changes
@@ -33,12 +33,23 @@ _WAIVERS = Path("ci", "rxe", "waivers.yaml")
 
 
 class Mend(NamedTuple):
-    """A change of the mended stack: its name, what it does, the reason, and whether it edits the library alone."""
+    """A change of the mended stack: its name, what it does, the reason, and the trees that it edits, such as "linux"."""
 
     name: str
     subject: str
     about: str
-    of_library: bool
+    trees: str
+
+    @property
+    def of_library(self) -> bool:
+        """Whether the change edits the library alone."""
+        return self.trees == changes.LIBIBVERBS
+
+    @property
+    def command(self) -> str:
+        """The command that writes the change for `git am`."""
+        options = [word for tree in self.trees.split() for word in (f"--{tree}", "TREE")]
+        return command("patches", *options, "--out", "DIR")
 
 
 class Causes(NamedTuple):
@@ -65,7 +76,7 @@ def causes(
             break
     for mend in mends_of(defect.fingerprints):
         if mend.of_library or driver == _CHANGED:
-            writes = "" if is_sent else " (./rdma-cts patches writes it)"
+            writes = "" if is_sent else f" ({mend.command} writes it)"
             yield f"{perhaps}fixed by", f"{mend.name}: {mend.subject}{writes}{why}"
 
 
@@ -107,9 +118,9 @@ def load() -> Causes:
 def _read_mends() -> Iterator[tuple[str, Mend]]:
     """Yields the fingerprints of the changes, each with its change."""
     for change in changes.read_changes(changes.FOLDER):
-        of_library = all(file.startswith(f"{changes.LIBIBVERBS}/") for file in change.files)
+        trees = " ".join(sorted({file.partition("/")[0] for file in change.files}))
         for fingerprint in change.defects:
-            yield fingerprint, Mend(change.name, change.subject, change.about, of_library)
+            yield fingerprint, Mend(change.name, change.subject, change.about, trees)
 
 
 def _by_fingerprint(pairs: Iterable[tuple[str, Sequence[Any]]]) -> Mapping[str, Sequence[Mend]]:

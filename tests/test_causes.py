@@ -77,16 +77,17 @@ def test_what_is_known_comes_from_the_cache_until_a_file_changes(folder, monkeyp
         "length",
         "Check the length",
         "Without the check, a window covers too much.",
-        of_library=False,
+        "linux",
     )
     assert first.mends == {"0123456789ab": [mend]}
+    assert mend.command.endswith("rdma-cts patches --linux TREE --out DIR")
     with monkeypatch.context() as patched:
         patched.setattr(
             changes, "read_changes", lambda _: pytest.fail("the changes were read again")
         )
         assert _loaded() == first
     (folder / "mended" / "length.yaml").write_text(CHANGE.replace("FILE", "libibverbs/cmd.c"))
-    assert _loaded().mends["0123456789ab"] == [mend._replace(of_library=True)]
+    assert _loaded().mends["0123456789ab"] == [mend._replace(trees="libibverbs")]
     (folder / "docs" / "findings" / causes.PLACES).unlink()
     assert _loaded().places == {}
 
