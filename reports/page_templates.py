@@ -6,7 +6,7 @@ import contextlib
 import functools
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from markupsafe import Markup, escape
 from conformance import cache
 from conformance.defects import Defect, Severity, Symptom
 from conformance.errors import command, format_count
-from conformance.model.fault import Fault
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.conclusions import format_points
 from reports import evidence
@@ -80,10 +79,13 @@ def _causes(defect: Defect, run: Digest) -> Iterator[tuple[str, str]]:
     return causes(defect, run)
 
 
-def _sketch(fault: Fault, objects: Sequence[str] = ()) -> Any:
+def _sketch(symptom: Symptom) -> Any:
     from reports.sketch import sketch_of  # imported late: only the page of a run has sketches
 
-    return sketch_of(fault, objects)
+    record, fault = symptom.record, symptom.fault
+    set_up = record["set_up"]
+    judged = [record["call"]] if fault.step == 1 and not symptom.deviation else []
+    return sketch_of(fault, [*set_up["given"], *set_up["before"], *judged])
 
 
 @functools.cache

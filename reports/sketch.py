@@ -82,7 +82,7 @@ class Sketch:
 
 
 def sketch_of(fault: Fault, given: Sequence[str] = ()) -> Sketch | None:
-    """`given` describes the objects of the case, one in a line."""
+    """`given` describes the objects of the case, one in a line, and then has the calls before the request."""
     if not fault.operation:
         return None
     if fault.effect is Effect.MISPLACED and (stretches := list(_stretches(fault))):
@@ -170,6 +170,9 @@ def _range_of(fault: Fault, given: Sequence[str]) -> tuple[int, int, int] | None
     and the size of the request; None if the calls do not have them as numbers."""
     keys = {*_KEY.findall(fault.call)}
     lines = [line for line in given for key in keys if line.startswith(f"{key}: ")]
+    if lines and not _ADDRESS.search(lines[0]):  # a window that is bound later
+        binds = [line for line in given if "bind_mw(" in line]
+        lines = [line for line in binds for key in keys if f"mw={key}, " in line]
     if len(lines) != 1:
         return None
     own, length = _address_of(lines[0]), _length_of(lines[0])

@@ -32,6 +32,17 @@ def test_a_request_across_the_end_of_a_range_is_drawn_where_it_is(addr, at, insi
     assert block.left + block.width == pytest.approx(100, abs=0.2)
 
 
+def test_a_window_that_the_case_binds_has_the_range_of_its_only_bind():
+    bind = "ibv_bind_mw(qp=qp, mw=mw, mr=mr, addr=buf + 1 page, length=64, access=REMOTE_WRITE)"
+    call = "traffic(op=RDMA_WRITE, rkey=mw.rkey, addr=buf + 1 page - 1, length=1, poster=wire)"
+    fault = Fault(FaultKind.MOVED, call, operation="RDMA_WRITE", key="window", outside=True)
+    window = "mw: window of type 1, in pd"
+    granted, moved = lanes_of(fault, [window, bind])
+    assert granted.words == "64 bytes at 0"
+    assert moved.words == "1 byte at -1: 0 inside and 1 outside of the range"
+    assert not lanes_of(fault, [window, bind, bind])[1].blocks
+
+
 def test_a_sketch_says_no_more_than_the_calls():
     """Without numbers, or with several requests in a call, it does not say how many bytes are outside."""
     for call, size in (
