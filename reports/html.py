@@ -58,7 +58,7 @@ MEANINGS: Mapping[str, str] = {
     "right": "right",
     "some": "wrong in some points",
     "wrong": "always wrong",
-    "lacking": "not judged",
+    "lacking": "without a verdict",
 }
 _MOST_SHOWN = 3  # the most cases that are shown for a defect
 ABSENT, UNTRIED = "·", "○"

@@ -352,7 +352,7 @@ def test_a_picture_of_a_model_has_its_points_and_what_was_not_reached(browser, t
     record = result(SUITE.cases[0], "PASS", reason, pairs=facts)
     show(browser, tmp_path, run(tmp_path, [record]))
     said = browser.one(".pairs figcaption").text
-    assert "1 not judged" in said
+    assert "1 without a verdict" in said
     assert said.endswith(f"2 points: 1 PASS, 1 UNREACHABLE; {missing.replace(' were ', ' ')}.")
     assert "grey if none was judged" in browser.one("section:has(.pairs) .lead").text
 

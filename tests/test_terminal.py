@@ -257,7 +257,7 @@ def test_the_summary_has_a_line_for_each_defect_the_worst_first():
     assert third == f"{'BROKEN':21}REG-12 reg_mr/sample/c4: the harness {'could not ' * 20}"
     assert "never shown" not in "".join(said)
     assert "2 defects in 3 cases: 1 kernel crash (1), 1 valid refused (2)" in said
-    assert "defects by the layer that answered: 2 device" in said
+    assert "defects by the layer that answered: 2 not known" in said
     assert "5 cases in 2.5 s: 1 UNSUPPORTED, 1 BROKEN, 2 FAIL, 1 CRASH" in said
     assert "report: out/run/report.html (results: out/run)" in said
     assert said[-1].endswith("(exit status 1)")
