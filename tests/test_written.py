@@ -58,7 +58,11 @@ RECORDED = ("results.jsonl", "plan.json", "summary.json", "junit.xml", "report.h
 def test_no_output_replaces_a_file_of_a_run(name, tmp_path, cli):
     """A report of the name that a run gives to it is made anew."""
     run = Path(shutil.copytree(OLD, tmp_path / "run"))
-    (run / name).exists() or (run / name).write_text("recorded")
+    if name == "summary.json":
+        cli(0, "report", run, "--format", "summary", "--out", run / name)
+        (run / name).write_text(f"{(run / name).read_text()}\n")
+    elif not (run / name).exists():
+        (run / name).write_text("recorded")
     before = (run / name).read_bytes()
     said = cli(2, "report", run, "--format", "markdown", "--out", run / name).err
     assert "is recorded data, which output must not replace" in said
