@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from conformance.errors import format_count
+from conformance.model.combinations import RULE_OF, is_on_demand
+from conformance.model.fault import ON_DEMAND
 from conformance.model.predicate import column, parse
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.space import Space
@@ -119,10 +121,19 @@ class EarlierPoints:
         )
 
     def _judged_of_model(self, deviation: Deviation) -> bool | None:
-        """A pair of values that no judged point has is in no judged point."""
-        if deviation.get("count") != 1:
-            return None
-        return False if "n" in self._states_at(deviation) else None
+        """A pair of values that no judged point has is in no judged point. All points of the rule on on-demand regions have
+        such a region."""
+        if deviation.get("count") == 1:
+            return False if "n" in self._states_at(deviation) else None
+        if deviation["rules"] == [RULE_OF[ON_DEMAND]] and is_on_demand(deviation["smallest"]):
+            parameters, states = self.before["pairs"]["parameters"], self.before["pairs"]["states"]
+            with_region = (
+                state
+                for pair, state in zip(_pairs(parameters), states, strict=True)
+                if is_on_demand(dict(pair))
+            )
+            return False if {*with_region} <= {"n", "-"} else None
+        return None
 
     def _states_at(self, deviation: Deviation) -> Iterator[str]:
         """Yields what the earlier run shows about each pair of values of the smallest point."""

@@ -296,7 +296,7 @@ def test_what_a_recorded_stack_did_not_support_is_no_regression_of_the_next():
         assert [item.defect for item in news.by_kind.get(kind, ())] == [*here.defects[kind]]
     listing = command("compare", old.path, new.path)
     assert f"{amount(here.of(REGRESSED))} {REGRESSED}: {listing} lists the cases" in news.hints()
-    assert here.kind_of_rule("BIND-08") == NEWLY_WRONG
+    assert here.kind_of_rule("REG-12") == NEWLY_WRONG
     assert "BIND-18" in {rule for rule in here.rules if here.kind_of_rule(rule) == REGRESSED}
     (point,) = (change for change in here.changes if change.rule == "BIND-08")
     assert [defect.fingerprint for defect in here.defects_of(point)] == ["85c569cb8aca"]

@@ -120,7 +120,7 @@ def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite():
         (
             "siw",
             "34c7",
-            "reg_mr/unknown_bits/optional-bit-21+local-write+remote-write@reg_mr_ex",
+            "reg_mr/rights/remote-read-refused-by-local-write",
         ),
         ("siw", "85a6", ""),  # needs list_traffic
         ("rxe", "d44d", ""),  # points of a model

@@ -152,7 +152,7 @@ def test_the_document_has_the_words_of_the_quote(id_):
         for heading, text in sections(rule.document).items()
         if any(heading in part for part in rule.section.split("; "))
     )
-    if pages.stands(rule.quote, "\n".join(section_text)):
+    if pages.stands(rule.quote, " ".join(section_text)):
         return
     release = pages.installed_release()
     if release < int(rule.since):
