@@ -82,5 +82,6 @@ def sections() -> Mapping[str, Mapping[str, str]]:
 def test_a_defect_of_the_findings_is_owned_by_the_layer_of_its_place(fingerprint):
     section = sections()[fingerprint]
     layer, _, evidence = section["answered by"].partition(" (")
-    assert layer == layer_of(section["where"])
+    # A death elsewhere in the kernel does not tell whose it is; its place in the source may.
+    assert layer == layer_of(section["where"]) or "is on the stack" in evidence
     assert evidence
