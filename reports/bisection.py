@@ -59,9 +59,9 @@ def commands_at(symptom: Symptom, new: Mapping[str, str], old: Mapping[str, str]
 
 
 def commands_of(defect: Defect, facts: Mapping[str, str]) -> str:
-    """Returns the commands that try the first symptom of a defect of a guest that is no race; `TREE` stands for the source tree of the
-    layer that has answered, if the run is of no tree. Empty for a race, for what the kernel's core has answered, because
-    --linux compiles the driver alone, and for another target, which has its own build."""
+    """Returns the commands that try the first symptom of a defect of a guest that is no race; `TREE` stands for the source
+    tree of the layer that has answered, if the run is of no tree. Empty for a race, for what the kernel's core has
+    answered, because --linux compiles the driver alone, and for another target, which has its own build."""
     first = next(filter(may_decide, defect.symptoms), None)
     if first is None or defect.answering.layer == CORE:
         return ""

@@ -333,7 +333,7 @@ class Page:
         return next(
             by_run[0].defect.fingerprint
             for by_run in self.defects
-            if any(shown.defect.answering.layer == layer for shown in by_run)
+            if layer in self.layers_of(by_run)
         )
 
     @staticmethod
@@ -344,11 +344,8 @@ class Page:
     def verbs_of(self, by_run: Sequence[Shown]) -> list[str]:
         """Returns the verbs whose rules a defect violates."""
         violated = {facts.id for facts in self.rules_of(by_run)}
-        return [
-            verb
-            for verb, rules in self.groups.items()
-            if violated.intersection(facts.id for facts in rules)
-        ]
+        verbs = ((facts.id, verb) for verb, rules in self.groups.items() for facts in rules)
+        return list(dict.fromkeys(verb for rule, verb in verbs if rule in violated))
 
     @staticmethod
     def command_of(run: Digest) -> str:
