@@ -13,8 +13,9 @@ from functools import cached_property
 from conformance.errors import format_count
 from conformance.model.verdict import OF_RULES, VIOLATIONS
 from conformance.older_python import zip
+from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED, absence
 from reports.environment import called
-from reports.history import Facts, first_names_of
+from reports.history import SEEN, Facts, first_names_of
 from reports.page_templates import environment
 
 FILE_NAME, DATA, DRAIN = "fleet.html", "fleet.json", "drain.sh"
@@ -174,20 +175,28 @@ class Group:
         titles: dict[str, Counter[str]] = {}
         for defect in defects:
             titles.setdefault(first_names[defect.fingerprint], Counter())[defect.title] += 1
-        called_here = {}
+        called_here, known = {}, {first_names[defect.fingerprint]: defect for defect in defects}
         for first, count in titles.items():
             ((title, _),) = count.most_common(1)
             called_here[first] = f"defect {first} ({title})"
-        seen = {"": dict.fromkeys(called_here.values(), "seen")}
+        states = {"": dict.fromkeys(called_here.values(), SEEN)}
         for node in self.nodes:
             if node.facts:
-                names = [first_names[defect.fingerprint] for defect in node.facts.defects]
-                seen[node.name] = {called_here[name]: "seen" for name in names}
-        return seen
+                here = node.facts.states(first_names)
+                states[node.name] = {
+                    name: _unless_absent(here.get(first) or node.facts.absence_of(known[first]))
+                    for first, name in called_here.items()
+                }
+        return states
 
     def _traits(self) -> Iterator[Difference]:
         traits = {
-            node.name: {**self._defects.get(node.name, {}), **node.traits} for node in self.nodes
+            node.name: {
+                **self._unjudged_in(node),
+                **self._defects.get(node.name, {}),
+                **node.traits,
+            }
+            for node in self.nodes
         }
         names = dict.fromkeys(self._defects[""])
         names |= dict.fromkeys(name for of_node in traits.values() for name in of_node)
@@ -201,6 +210,14 @@ class Group:
                 nodes = tuple(node for node, value in values.items() if value == other)
                 differences.append(Difference(name, usual, other, nodes))
         yield from sorted(differences, key=self._order)
+
+    def _unjudged_in(self, node: Node) -> Mapping[str, str]:
+        """The word for each case that another node violates, and of which this node has judged nothing, or not all."""
+        violated = {case for other in self.nodes if other.facts for case in other.facts.violating}
+        if not node.facts:
+            return {}
+        words = {case: absence([node.facts.judged(case)]) for case in violated}
+        return {f"case {case}": _unless_absent(word) for case, word in words.items()}
 
     def _order(self, difference: Difference) -> tuple[int, bool, int]:
         """Returns the place of a difference: defects first, then rules; first the rules that the nodes violate, the worst
@@ -343,6 +360,11 @@ class Fleet:
         }
 
 
+def _unless_absent(state: str) -> str:
+    """Returns the state of a defect, but nothing for one that was not seen."""
+    return "" if state == NOT_SEEN else state
+
+
 def _device(facts: Facts) -> tuple[Hashable, ...]:
     """Returns the facts that nodes must share to be compared: the kind of device and the cases of the run."""
     shared = (facts.stack.get(name, "") for name in _DEVICE)
@@ -383,7 +405,8 @@ def _grouped(device: tuple[Hashable, ...], nodes: Sequence[Node]) -> Iterator[Gr
 
 
 def page(fleet: Fleet) -> bytes:
-    return environment().get_template("fleet.html").render(fleet=fleet).encode()
+    template = environment().get_template("fleet.html")
+    return template.render(fleet=fleet, undecided=(NOT_DECIDED, UNTRIED)).encode()
 
 
 def data(fleet: Fleet) -> bytes:

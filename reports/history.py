@@ -22,7 +22,7 @@ from conformance.defects import Defect, Severity
 from conformance.defects.owner import Answering
 from conformance.errors import UserError, reading
 from conformance.model.printable import one_line, plain
-from conformance.model.verdict import OF_RULES, VIOLATIONS
+from conformance.model.verdict import NOT_TESTABLE, OF_RULES, VIOLATIONS
 from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.files import write_atomically
@@ -30,6 +30,7 @@ from conformance.results.folder import OUTCOME_FILE
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.records import FOOTER, file_in
 from reports import summary
+from reports.absence import NOT_DECIDED, UNTRIED, absence, table_of
 from reports.digest import read
 from reports.environment import called
 from reports.night_names import NIGHT, is_night
@@ -38,6 +39,8 @@ from reports.violations import format_apart
 
 SCHEMA = "rdma-cts-cell/1"
 ENDED = "a signal or a kill ended the night, for example for lack of memory, or the disk was full"
+# the states of a defect in a run, beside those of absence.py
+SEEN, WAIVED, UNKNOWN = "seen", "waived", ""
 NO_OUTCOME = f"its {OUTCOME_FILE} is missing: {ENDED}"
 # MESSAGE is the suffix of the file with a night's mail
 LOCK, PAGE, MESSAGE = ("lock", "history.html", ".eml")
@@ -69,7 +72,6 @@ OUTCOMES: Mapping[str, str] = {
     RUNNING: "there are no results yet, because the night has not finished",
 }
 COMPARABLE = (BASELINE, GOOD)
-UNTRIED = "not tried"  # the word for a defect of which the run has tried no case
 FAILED = (REGRESSED, NEWLY_WRONG)
 
 
@@ -137,7 +139,8 @@ def _shown(value: Any) -> str:
 @dataclass(frozen=True)
 class KnownDefect:
     """A defect, as a summary describes it. `answered` is the layer that returned the result, with the evidence. `case`,
-    `line` and `repro` describe the first case of the defect."""
+    `line` and `repro` describe the first case of the defect. `in_part` has the number of points without a verdict of each
+    of its sweeps with such points."""
 
     fingerprints: tuple[str, ...]
     severity: str
@@ -149,6 +152,7 @@ class KnownDefect:
     case: str
     line: str
     repro: str
+    in_part: tuple[tuple[str, int], ...] = ()
 
     @property
     def fingerprint(self) -> str:
@@ -194,28 +198,30 @@ def first_names_of(defects: Iterable[KnownDefect]) -> Mapping[str, str]:
     return first_names
 
 
-def _defect(data: Any, names: Set[str]) -> KnownDefect:
+def _defect(data: Any, names: Set[str], in_part: Mapping[str, int]) -> KnownDefect:
     """Returns a defect of a summary. `names` are the fingerprints with which the summary calls its defects: what an
-    older summary lists as another name of this defect can be one of them."""
+    older summary lists as another name of this defect can be one of them. `in_part` is that of the Facts."""
     first = data["first"]
     also = [name for name in map(_text, data["also"]) if name not in names]
+    cases = tuple(map(_text, data["cases"]))
     return KnownDefect(
         (_text(data["fingerprint"]), *also),
         _text(data["severity"]),
         _text(data["title"]),
         tuple(map(_text, data["rules"])),
         _text(data["means"]),
-        tuple(map(_text, data["cases"])),
+        cases,
         str(Answering(_text(data["answered_by"]), _text(data["because"]))),
         _text(first["case"]),
         _text(first["reason"]),
         _text(first["repro"]),
+        tuple((case, in_part[case]) for case in cases if case in in_part),
     )
 
 
 def described(defect: Defect) -> KnownDefect:
     """Returns a defect of a run as its summary describes it."""
-    return _defect(plain(summary.of_defect(defect)), frozenset())
+    return _defect(plain(summary.of_defect(defect)), frozenset(), {})
 
 
 @dataclass(frozen=True)
@@ -231,6 +237,8 @@ class Facts:
     - `waivers`: the lines about waivers that do not fit the run
     - `capabilities`: what the device reports; empty for summaries of older versions
     - `tried`: the tables with cases that were tried; empty for summaries of older versions
+    - `not_judged`: the cases, and the tables all of whose cases, have no verdict on the device
+    - `in_part`: the number of points without a verdict of each sweep that has them beside others
     - `seconds`: the duration of the run, None if the run was resumed; `cases`: the number of its cases
     """
 
@@ -250,6 +258,8 @@ class Facts:
     waived: tuple[KnownDefect, ...] = ()
     undecided: Mapping[str, str] = field(default_factory=dict)
     tried: frozenset[str] = frozenset()
+    not_judged: frozenset[str] = frozenset()
+    in_part: Mapping[str, int] = field(default_factory=dict)
 
     @staticmethod
     def of(data: Any) -> Facts:
@@ -270,14 +280,17 @@ class Facts:
         defects, waived = [], []
         names = {_text(defect["fingerprint"]) for defect in data["defects"]}
         apart = [0, 0, 0]
+        in_part = {
+            _text(case): int(number) for case, number in data.get("judged_in_part", {}).items()
+        }
         for defect in data["defects"]:
             reasons = (defect.get("of_stack"), defect["waived"], defect.get("unconfirmed"))
             if any(reasons):
                 apart[list(map(bool, reasons)).index(True)] += 1
                 if defect["waived"]:
-                    waived.append(_defect(defect, names))
+                    waived.append(_defect(defect, names, in_part))
             else:
-                defects.append(_defect(defect, names))
+                defects.append(_defect(defect, names, in_part))
         return Facts(
             _text(data["conclusion"]),
             data["complete"] is True,
@@ -296,12 +309,41 @@ class Facts:
             tuple(map(_text, lines_of(data.get("waivers", {}), data["stack"].get("kernel", "?")))),
             tuple(waived),
             tried=frozenset(map(_text, data.get("tried", {}))),
+            not_judged=frozenset(map(_text, data.get("not_judged", ()))),
+            in_part=in_part,
         )
 
-    def could_show(self, defect: KnownDefect) -> bool:
-        """Whether a complete run has tried a table with a case of the defect, as far as its summary tells."""
-        tables = map(summary.table_of, defect.cases)
-        return self.complete and not (self.tried and self.tried.isdisjoint(tables))
+    def states(self, first_names: Mapping[str, str]) -> Mapping[str, str]:
+        """Returns the states of the defects that the run has or, by its outcome, has not decided: by the name of a defect,
+        from the name by fingerprint."""
+        words = self.undecided if self.complete else {}
+        states = {
+            name: word if word in (NOT_DECIDED, UNTRIED) else NOT_DECIDED
+            for name, word in words.items()
+        }
+        states |= {defect.fingerprint: WAIVED for defect in self.waived}
+        states |= {defect.fingerprint: SEEN for defect in self.defects}
+        return {first_names[name]: state for name, state in states.items() if name in first_names}
+
+    def absence_of(self, defect: KnownDefect) -> str:
+        """Returns the state of a defect that only other runs have, as far as the summary tells; UNKNOWN if the run is
+        incomplete, or has tried no table with a case of the defect."""
+        tables = {*map(table_of, defect.cases)}
+        if not self.complete or (self.tried and self.tried.isdisjoint(tables)):
+            return UNKNOWN
+        if {*map(self.rules.get, defect.rules)} <= {*NOT_TESTABLE}:
+            return UNTRIED  # summaries of older versions tell no more
+        before = dict(defect.in_part)
+        return absence(self.judged(case, before.get(case, 0)) for case in defect.cases)
+
+    def judged(self, case: str, unjudged_before: int = 0) -> bool | None:
+        """Returns what the run has judged of a case, as absence.is_judged."""
+        table = table_of(case)
+        if (self.tried and table not in self.tried) or not self.not_judged.isdisjoint(
+            (case, table)
+        ):
+            return False
+        return None if self.in_part.get(case, 0) > unjudged_before else True
 
     @property
     def selection(self) -> tuple[int, frozenset[str]]:
@@ -363,7 +405,7 @@ class FactsReader:
         # the facts by the digest of the summary without the lines of a run
         self._by_rest: dict[bytes, Facts] = {}
         self._parts: dict[Hashable, Any] = {}
-        self._texts: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+        self._texts: dict[tuple[tuple[str, str | int], ...], Mapping[str, Any]] = {}
         self._lists: dict[tuple[KnownDefect, ...], tuple[KnownDefect, ...]] = {}
 
     def of_summary(self, content: bytes) -> Facts:
@@ -389,6 +431,8 @@ class FactsReader:
             rules=self._shared(facts.rules),
             capabilities=self._shared(facts.capabilities),
             violating=self._parts.setdefault(facts.violating, facts.violating),
+            not_judged=self._parts.setdefault(facts.not_judged, facts.not_judged),
+            in_part=self._texts.setdefault(tuple(facts.in_part.items()), facts.in_part),
             defects=self._shared_defects(facts.defects),
             waived=self._shared_defects(facts.waived),
         )

@@ -19,13 +19,13 @@ from conformance.defects import Defect
 from conformance.errors import UserError, format_count
 from conformance.model.verdict import INCOMPLETE, OF_RULES, VIOLATIONS, Verdict
 from conformance.older_python import pairwise, zip
+from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED
 from reports.comparison import (
     CHANGED,
     FAILING,
     KINDS,
     NEWLY_WAIVED,
     NO_LONGER_WAIVED,
-    NOT_DECIDED,
     NOT_TRIED,
     kind_of,
 )
@@ -34,7 +34,8 @@ from reports.history import (
     BASELINE,
     OUTCOMES,
     RUNNING,
-    UNTRIED,
+    SEEN,
+    WAIVED,
     Cell,
     Facts,
     History,
@@ -44,12 +45,12 @@ from reports.history import (
     format_night,
     since,
 )
+from reports.history import UNKNOWN as NOT_RUN
 from reports.page_templates import environment
 from reports.rule_verdicts import RuleFacts
 from reports.standing import Standing, standing, word_of
 from reports.terminal import REPORT
 
-SEEN, WAIVED, NOT_SEEN, NOT_RUN = "seen", "waived", "not seen", ""
 # the states of a defect that a run has not decided
 _UNDECIDED = (NOT_DECIDED, UNTRIED)
 # the same with those of a rule
@@ -170,11 +171,18 @@ class Lane:
             return since(steady, self.nights[-1])
         return ""
 
+    @property
+    def was_there(self) -> bool:
+        """Whether a night has the defect, waived or not."""
+        return bool(self.during(SEEN, WAIVED))
+
     def during(self, *states: str) -> list[str]:
         return [night for night, state in self._ran if state in states]
 
     @property
     def in_words(self) -> str:
+        if self._ran and not self._decided:
+            return self._apart.removeprefix(", ")
         return self._seen_in_words + self._apart
 
     @property
@@ -226,8 +234,8 @@ class Track:
 
     @property
     def now(self) -> str:
-        """The state of a defect in the latest nights: that of the stack that says most about it."""
-        states = {lane.now for lane in self.lanes}
+        """The state of a defect in the latest nights: that of the stack with the defect that says most about it."""
+        states = {lane.now for lane in self.lanes if lane.was_there}
         return next((state for state in (SEEN, *_UNDECIDED, WAIVED) if state in states), NOT_SEEN)
 
     @property
@@ -352,6 +360,8 @@ class HistoryPage:
         outcomes = {cell.name: cell.outcome for cell in self.cells_of(night)}
         for defect, track in sorted(self.defects, key=lambda pair: pair[0].rank):
             for lane, step in track.steps_in(night):
+                if not lane.was_there:
+                    continue
                 here = self._described(track.id, lane.name, night) or defect
                 moved = tuple(rule for rule in here.rules if (rule, lane.name) in rules)
                 kind = outcomes[lane.name].kind_of(defect.fingerprints)
@@ -423,7 +433,7 @@ class HistoryPage:
         change."""
         latest, first_names = self._known
         states = {
-            (name, night): _states_of(facts, first_names)
+            (name, night): facts.states(first_names)
             for name, by_night in self._facts.items()
             for night, facts in by_night.items()
         }
@@ -470,9 +480,7 @@ class HistoryPage:
         lanes = []
         for name, by_night in self._facts.items():
             of_defect = {
-                night: states[name, night].get(
-                    first, NOT_SEEN if facts.could_show(defect) else NOT_RUN
-                )
+                night: states[name, night].get(first) or facts.absence_of(defect)
                 for night, facts in by_night.items()
             }
             lanes.append(self._lane(name, of_defect, _BAD_SEEN))
@@ -514,15 +522,6 @@ class HistoryPage:
             for name, by in self._changes.items()
             if by.get(night)
         ]
-
-
-def _states_of(facts: Facts, first_names: Mapping[str, str]) -> Mapping[str, str]:
-    """Returns the state of each defect in a run, by its first fingerprint, without those that were not seen."""
-    words = facts.undecided if facts.complete else {}
-    states = {name: word if word in _UNDECIDED else NOT_DECIDED for name, word in words.items()}
-    states |= {defect.fingerprint: WAIVED for defect in facts.waived}
-    states |= {defect.fingerprint: SEEN for defect in facts.defects}
-    return {first_names[name]: state for name, state in states.items() if name in first_names}
 
 
 def _verdicts_on(rule: str, by_night: Mapping[str, Facts]) -> Iterator[tuple[str, str]]:

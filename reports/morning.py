@@ -12,7 +12,8 @@ from itertools import chain
 
 from conformance.defects import Defect
 from conformance.errors import PROGRAM, format_count
-from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE
+from reports.absence import NOT_DECIDED as NOT_DECIDED_NOW
+from reports.absence import NOT_SEEN, UNTRIED, absence, is_judged
 from reports.comparison import (
     FIXED,
     GONE,
@@ -30,7 +31,6 @@ from reports.comparison import (
     Comparison,
     amount,
 )
-from reports.comparison import NOT_DECIDED as NOT_DECIDED_NOW
 from reports.digest import Digest
 from reports.history import (
     BASELINE,
@@ -40,7 +40,6 @@ from reports.history import (
     NOT_RUN,
     OUTCOMES,
     REGRESSED,
-    UNTRIED,
     Cell,
     Facts,
     History,
@@ -114,15 +113,12 @@ class Morning:
             for comparison in compared
             for defect in comparison.defects[NOT_DECIDED_NOW]
         }
-        tried = {record["case"]: record["effective"] for record in self.run.results}
-        decided = {
-            case for case, verdict in tried.items() if verdict not in (*INCOMPLETE, *NOT_TESTABLE)
-        }
+        results = {record["case"]: record for record in self.run.results}
         for defect in self._earlier_defects:
-            if tried.keys().isdisjoint(defect.cases):
-                words[defect.fingerprint] = UNTRIED
-            elif not decided.issuperset(defect.cases):
-                words[defect.fingerprint] = NOT_DECIDED_NOW
+            before = dict(defect.in_part)
+            judged = (is_judged(results.get(case), before.get(case, 0)) for case in defect.cases)
+            if (word := absence(judged)) != NOT_SEEN:
+                words[defect.fingerprint] = word
         here = {name for defect in (*facts.defects, *facts.waived) for name in defect.fingerprints}
         return {name: word for name, word in words.items() if name not in here}
 

@@ -15,12 +15,15 @@ from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.older_python import zip
 from conformance.results.conclusions import verdict_on
 from reports import evidence
+from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED
 from reports.causes import Mend
 from reports.digest import Digest
 from reports.history import (
     BASELINE,
     FAILED,
     GOOD,
+    SEEN,
+    WAIVED,
     Cell,
     Facts,
     History,
@@ -28,7 +31,7 @@ from reports.history import (
     known_nights,
     since,
 )
-from reports.history_page import NOT_SEEN, SEEN, WAIVED, WORDS, HistoryPage, Track
+from reports.history_page import WORDS, HistoryPage, Track
 from reports.html import rank_of
 from reports.page_templates import TEMPLATES, environment
 from reports.rule_verdicts import RuleFacts
@@ -41,7 +44,7 @@ _STYLES = ("report.css", "history.css", "site.css")
 # The words for the states of a rule, and of a defect, in one night; each word stands for several states.
 _STATES = {
     RULES: (("kept", _KEPT), ("violated", VIOLATIONS)),
-    DEFECTS: tuple((state, (state,)) for state in (SEEN, WAIVED, NOT_SEEN)),
+    DEFECTS: tuple((state, (state,)) for state in (SEEN, WAIVED, NOT_SEEN, NOT_DECIDED, UNTRIED)),
 }
 # The colours of badges. White text is readable on each of them.
 _GREEN, _RED, _GREY = "#17683f", "#a5141f", "#555b61"

@@ -10,6 +10,7 @@ from conformance.defects import Defect
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.conclusions import headline
+from reports.absence import judged_in_part, not_judged, table_of
 from reports.digest import Digest
 
 FILE_NAME = "summary.json"
@@ -44,6 +45,8 @@ def as_data(run: Digest) -> dict[str, Any]:
         "tables_sha256": run.environment.tables_sha256,
         "cases": dict(run.summary.counts),
         "tried": tried_by_table(run.results),
+        "not_judged": list(not_judged(run.results)),
+        "judged_in_part": judged_in_part(run.results),
         "points": run.summary.points,
         "empty": run.summary.empty,
         "rules": dict(run.verdicts.of_rules),
@@ -65,10 +68,6 @@ def tried_by_table(results: Sequence[ResultRecord]) -> dict[str, int]:
     """Returns the number of cases that were tried, by the id of their table."""
     tried = (record["case"] for record in results if record["verdict"] != Verdict.MISSED)
     return dict(Counter(map(table_of, tried)))
-
-
-def table_of(case: str) -> str:
-    return "/".join(case.split("/")[:2])
 
 
 def _violation(rule: str, records: Sequence[ResultRecord]) -> dict[str, Any]:

@@ -74,7 +74,7 @@ DIFFERENCES: Mapping[str, tuple[Change, str]] = {
     ),
     "case": (
         lambda data: data["violations"][0]["cases"].append("reg_mr/made/up"),
-        "case reg_mr/made/up: violated, most nodes of its group: none",
+        "case reg_mr/made/up: violated, most nodes of its group: not tried",
     ),
     "slow": (changing("duration_s", to=9999.0), "seconds: 9999, most nodes of its group: "),
     "quick": (changing("duration_s", to=1.0), "seconds: 1, most nodes of its group: "),
@@ -120,6 +120,28 @@ def test_exactly_the_real_differences_are_found(tmp_path, cli):
     assert page.count('<tr id="n') == 100
     first = page.partition("<h3>")[0]
     assert [first.count(f">n{number}</a>") for number in changes] == [1] * len(changes)
+
+
+def test_a_defect_that_a_node_could_not_show_is_not_tried_there(tmp_path, cli):
+    case, first = "", ""
+
+    def without_odp(data: dict[str, Any]) -> None:
+        nonlocal case, first
+        defect = data["defects"].pop(0)
+        case, *others = defect["cases"]
+        first = defect["fingerprint"]
+        data["not_judged"] = [case, *others]
+        for violation in data["violations"]:
+            violation["cases"] = [
+                name for name in violation["cases"] if name not in defect["cases"]
+            ]
+
+    data, said = told(1, nodes(tmp_path / "nodes", 4, {2: without_odp}), cli)
+    here = {each["what"]: each["here"] for each in data["groups"][0]["differences"]}
+    assert [text for what, text in here.items() if first in what] == ["not tried"]
+    assert "not tried, most nodes of its group: seen" in said
+    page = (tmp_path / "out" / "fleet.html").read_text()
+    assert '<td><span class="v UNREACHABLE">not tried</span></td>' in page
 
 
 def test_a_node_with_many_differences_hides_no_other_node(tmp_path, cli):

@@ -27,6 +27,7 @@ from conformance.tables.suite import ROOT
 from kinds import Folders
 from made_history import RULES, SUITE, run_of, write_run
 from reports import history_page, summary
+from reports.absence import table_of
 from reports.digest import digest, read
 from reports.history import (
     BASELINE,
@@ -36,6 +37,7 @@ from reports.history import (
     UNDECIDED,
     Cell,
     Outcome,
+    format_night,
     read_history,
     since,
 )
@@ -272,7 +274,7 @@ def test_a_defect_of_a_table_that_a_run_has_not_tried_is_not_run(tmp_path, descr
         path = folder / "summary.json"
         text = path.read_text().replace(SUITE.cases[1].id, case or SUITE.cases[1].id)
         data = json.loads(
-            text.replace('"reg_mr/sample":', f'"{summary.table_of(case or "reg_mr/sample")}":')
+            text.replace('"reg_mr/sample":', f'"{table_of(case or "reg_mr/sample")}":')
         )
         if not described:  # of an older version
             del data["tried"]
@@ -282,6 +284,31 @@ def test_a_defect_of_a_table_that_a_run_has_not_tried_is_not_run(tmp_path, descr
         "forky": ("seen",),
         **({"trixie": (state,)} if state else {}),
     }
+
+
+@pytest.mark.parametrize(
+    "without, state",
+    [
+        ({1: "UNSUPPORTED", 2: "UNREACHABLE"}, "not tried"),
+        ({1: "UNSUPPORTED"}, "not decided"),
+        ({}, "not seen"),
+    ],
+)
+def test_a_defect_of_another_stack_is_not_seen_only_where_its_cases_were_judged(
+    tmp_path, without, state
+):
+    path = keep(tmp_path, 0, "forky", Outcome(BASELINE), run_of({1: "FAIL"})) / "summary.json"
+    data = json.loads(path.read_text())
+    data["defects"][0]["cases"] = [SUITE.cases[1].id, SUITE.cases[2].id]
+    path.write_text(json.dumps(data))
+    keep(tmp_path, 0, "trixie", Outcome(BASELINE), run_of(without))
+    page = HistoryPage(read_history(tmp_path))
+    ((_, track),) = page.defects
+    assert {lane.name: lane.now for lane in track.lanes} == {"forky": "seen", "trixie": state}
+    words = "never seen" if state == "not seen" else f"{state} since {format_night(name_of(0))}"
+    assert track.lanes[1].in_words == words
+    assert track.now == "seen"
+    assert page.changed_in(name_of(0)) == {}
 
 
 def test_an_empty_history_has_a_page(tmp_path):

@@ -33,12 +33,13 @@ from reports.history import (
     NOT_RUN,
     REGRESSED,
     RUNNING,
+    SEEN,
     UNDECIDED,
     format_night,
     read_history,
 )
-from reports.history_page import NOT_RUN as NOTHING
-from reports.history_page import SEEN, HistoryPage, page_of
+from reports.history import UNKNOWN as NOTHING
+from reports.history_page import HistoryPage, page_of
 from samples import laid
 from test_under_test import bzimage
 

@@ -1,0 +1,43 @@
+"""Tests of the word for a defect that a run does not show."""
+
+from typing import Any
+
+import pytest
+
+from conformance.model.record_shape import RESULT
+from reports.absence import absence, is_judged, judged_in_part, not_judged
+
+
+@pytest.mark.parametrize(
+    "judged, word",
+    [
+        ([True, True], "not seen"),
+        ([True, False], "not decided"),
+        ([True, None], "not decided"),
+        ([None], "not decided"),
+        ([False, None], "not tried"),
+        ([False], "not tried"),
+    ],
+)
+def test_the_word_follows_from_what_was_judged(judged, word):
+    assert absence(judged) == word
+
+
+def result(case: str, verdict: str, points: dict[str, int], tries: int = 0) -> Any:
+    space = {"tries": tries} if tries else {}
+    return {**RESULT, "case": case, "effective": verdict, "points": points, "space": space}
+
+
+def test_points_without_a_verdict_count_unless_the_other_run_has_as_many():
+    sweep = result("a/b/sweep", "PASS", {"PASS": 7, "UNSUPPORTED": 3})
+    assert is_judged(sweep) is None
+    assert is_judged(sweep, 3) is True
+    assert is_judged(result("a/b/race", "PASS", {"PASS": 7, "MISSED": 3}, tries=10)) is True
+    assert is_judged(None) is False
+    assert judged_in_part([sweep, result("a/b/c", "PASS", {})]) == {"a/b/sweep": 3}
+
+
+def test_a_table_without_a_judged_case_is_named_once():
+    verdicts = {"a/b/c": "UNSUPPORTED", "a/b/d": "MISSED", "a/x/c": "PASS", "a/x/d": "UNREACHABLE"}
+    results = [result(case, verdict, {}) for case, verdict in verdicts.items()]
+    assert [*not_judged(results)] == ["a/b", "a/x/d"]
