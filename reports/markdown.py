@@ -66,16 +66,17 @@ def _sections(run: Digest, news: Novelty | None) -> Iterator[str]:
 
 
 def _news(news: Novelty) -> Iterator[str]:
-    """Yields what is new by kind, then what is gone, and the comparison of the cases."""
+    """Yields the comparison of the cases, then the defects by kind: what is new, and what is gone or not decided."""
     yield escaped(news.sentence)
-    for kind, items in news.by_kind.items():
-        yield f"### {escaped(kind)}"
-        yield "\n".join(
-            f"- {item.defect.severity.label}: {code(item.defect.fingerprint)} {escaped(item.title)}"
-            for item in items
-        )
-    if hints := list(news.hints()):
-        yield "\n".join(f"- {escaped(hint)}" for hint in hints)
+    if remarks := list(news.remarks()):
+        yield "\n".join(f"- {escaped(remark)}" for remark in remarks)
+    for kind, items in {**news.by_kind, **news.lost}.items():
+        if items:
+            yield f"### {escaped(kind)}"
+            yield "\n".join(
+                f"- {item.defect.severity.label}: {code(item.defect.fingerprint)} {escaped(item.title)}"
+                for item in items
+            )
 
 
 def _verdicts(run: Digest) -> Iterator[str]:

@@ -17,6 +17,7 @@ from reports.comparison import (
     GONE,
     NEW,
     NEW_KINDS,
+    NOT_DECIDED,
     NOT_TRIED,
     REGRESSED,
     UNKNOWN,
@@ -120,8 +121,16 @@ class Novelty:
         ]
 
     @property
+    def lost(self) -> Mapping[str, Sequence[New]]:
+        """The defects of the earlier run that this run does not show: those that are gone, and those not decided, if any."""
+        gone, undecided = (
+            list(map(New, self.comparison.defects[kind])) for kind in (GONE, NOT_DECIDED)
+        )
+        return {GONE: gone, **({NOT_DECIDED: undecided} if undecided else {})}
+
+    @property
     def sentence(self) -> str:
-        gone = len(self.comparison.defects[GONE])
+        lost = (f"{len(defects)} {kind}" for kind, defects in self.lost.items())
         counts = {kind: len(items) for kind, items in self.by_kind.items() if kind != _APART}
         apart = reasons_apart(self._apart)
         parts = [
@@ -129,7 +138,7 @@ class Novelty:
             + (f" (and {apart})" if apart else ""),
             *(f"{count} {kind}" for kind, count in counts.items()),
             f"{len(self.earlier)} not new",
-            f"{gone} gone",
+            *lost,
         ]
         return "; ".join(parts)
 
@@ -154,8 +163,16 @@ class Novelty:
             yield bisection.line_of(commands)
 
     def hints(self) -> Iterator[str]:
-        """Yields the numbers of cases if the tables differ, a line for each defect that is gone, and one about cases that
-        have regressed, which may belong to a defect of both runs."""
+        """Yields the remarks on the comparison, and a line for each defect that is lost."""
+        yield from self.remarks()
+        for kind, items in self.lost.items():
+            for item in items:
+                severity, name = item.defect.severity.label, item.defect.fingerprint
+                yield f"{kind}: {severity}  {name}  {item.title}"
+
+    def remarks(self) -> Iterator[str]:
+        """Yields the numbers of cases if the tables differ, and a line about cases that have regressed, which may belong to a
+        defect of both runs."""
         if self.comparison.has_other_tables:
             old = {record["case"] for record in self.comparison.old.results}
             new = {record["case"] for record in self.comparison.new.results}
@@ -164,8 +181,6 @@ class Novelty:
                 f"the tables differ: {both} in both runs are compared; {len(new - old):,} only in this run and "
                 f"{len(old - new):,} only in {self.name} are not"
             )
-        for defect in self.comparison.defects[GONE]:
-            yield f"gone: {defect.fingerprint} {defect.title}"
         for kind in (REGRESSED, UNKNOWN):
             if changes := self.comparison.of(kind):
                 runs = (self.comparison.old, self.comparison.new)

@@ -56,6 +56,22 @@ def test_nothing_is_new_against_the_run_itself(forky):
     assert news.sentence == f"0 defects new against {forky.path}; 23 not new; 0 gone"
 
 
+def test_each_defect_of_the_earlier_run_is_counted_and_the_lost_ones_are_listed(forky):
+    later = read(RUNS / "trixie.jsonl")
+    news = novelty(later, forky)
+    assert news
+    lost = {kind: len(items) for kind, items in news.lost.items()}
+    same = len(news.comparison.defects["in both"])
+    assert sum(lost.values()) + same == len(forky.violations.open_defects)
+    assert lost["not decided"]
+    assert news.sentence.endswith(f"; {lost['gone']} gone; {lost['not decided']} not decided")
+    page, lines = html.render([later], news), [*news.hints()]
+    for kind, items in news.lost.items():
+        for defect in (item.defect for item in items):
+            assert f"{kind}: {defect.severity.label}  {defect.fingerprint}  {defect.title}" in lines
+            assert defect.fingerprint in page
+
+
 def test_a_run_without_a_defect_has_no_heading_for_defects(forky):
     clean = digest(recorded([result(case) for case in numbered(2).cases]).shown(), Path())
     heading = "most severe first"
