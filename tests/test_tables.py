@@ -83,6 +83,19 @@ def test_a_case_has_the_location_of_its_row_and_not_of_its_axis():
     ]
 
 
+def test_the_parts_of_an_axis_value_belong_together():
+    one, two = cases_of(
+        "  - id: a-$kind\n    rules: [REG-01]\n    needs: $kind.needs\n    tier: $kind.tier\n    each:\n      kind:\n"
+        "        plain: {needs: [], tier: default, more: []}\n"
+        "        odp: {needs: [odp], tier: exhaustive, more: [ON_DEMAND, MW_BIND]}\n"
+        "    when: {access: [LOCAL_WRITE, $kind.more]}\n    then: success\n",
+        2,
+    )
+    assert (one.id, one.needs, one.tier) == ("reg_mr/sample/a-plain", (), "default")
+    assert (two.id, two.needs, two.tier) == ("reg_mr/sample/a-odp", ("odp",), "exhaustive")
+    assert str(two.when.arguments["access"]) == "LOCAL_WRITE|ON_DEMAND|MW_BIND"
+
+
 def test_a_row_can_have_its_own_entries_needs_and_memory():
     cases = cases_of(ROW.replace("id: a,", "id: a, entries: [libibverbs, uverbs],"), 2)
     assert [case.id for case in cases] == ["reg_mr/sample/a@libibverbs", "reg_mr/sample/a@uverbs"]

@@ -53,6 +53,7 @@ _MAX_NODES = 1 << 20
 
 PLACEHOLDER = r"\$([A-Za-z_][A-Za-z0-9_]*)"
 _PLACEHOLDER = re.compile(PLACEHOLDER)
+_PART = re.compile(rf"{PLACEHOLDER}\.([a-z_]+)")
 
 Binding = Mapping[str, Node]
 
@@ -184,6 +185,17 @@ def substitute(
     if placeholder and placeholder[1] in binding:
         used.add(placeholder[1])
         return binding[placeholder[1]]
+    part = _PART.fullmatch(node.value)
+    if part and part[1] in binding and isinstance(parts := binding[part[1]].value, dict):
+        used.add(part[1])
+        if part[2] in parts:
+            return parts[part[2]]
+        value = label(binding[part[1]])
+        reader.note(
+            node.location,
+            f"the value {value!r} of axis ${part[1]} has no {part[2]!r}{suggestion(part[2], parts)}",
+        )
+        return Node("", node.location)
     return _composed(node, node.value, binding, reader, used, label if is_id else _in_text)
 
 

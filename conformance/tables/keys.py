@@ -300,7 +300,7 @@ ROW: Keys = {
     "note": Key(_TEXT, "a remark for the result"),
     "hazardous": Key(_TRUTH, "the case can crash the kernel"),
     "ends_process": Key(_TRUTH, "the case can end its own process, but cannot crash the kernel"),
-    "tier": Key(described(words(vocabulary.TIERS), vocabulary.TIERS)),
+    "tier": Key(described(or_axis(words(vocabulary.TIERS)), vocabulary.TIERS)),
     "sweep": Key(ref("sweep")),
 }
 TABLE: Keys = {
