@@ -566,6 +566,26 @@ def test_a_refused_request_that_is_told_as_done_is_accepted(answer, seen, reliab
     assert deviation(points, iba=False) is None
 
 
+@pytest.mark.parametrize(
+    "expected, seen, is_wrong",
+    [
+        ("LOC_PROT_ERR", "LOC_QP_OP_ERR", True),
+        ("LOC_PROT_ERR", "LOC_PROT_ERR", False),
+        ("SUCCESS", "REM_ACCESS_ERR", False),
+    ],
+)
+def test_an_unreliable_request_has_a_status_if_its_own_buffer_is_wrong(expected, seen, is_wrong):
+    points: Any = {
+        "answer": REFUSED_AT_PEER | {"requester": [[expected, "request"]]},
+        "observed": REFUSED_AT_PEER | {"requester": [[seen, "request"]]},
+        "reliable": False,
+        "divided": False,
+    }
+    wrong = deviation(points, iba=True)
+    assert (wrong is not None and wrong.fault.kind is FaultKind.WRONG_STATUS) is is_wrong
+    assert deviation(points, iba=False) is None
+
+
 class _RefusesToPost(Device):
     """A request that will fail cannot be posted."""
 

@@ -165,9 +165,16 @@ def _is_of_message(words: Sequence[str]) -> bool:
     return words[0] == "SUCCESS" and "whole length" in words
 
 
+def _has_status(point_class: PointClass) -> bool:
+    """Whether the status of the request is judged: over an unreliable transport only if the device itself must refuse to
+    read the request's memory."""
+    answered = _statuses(point_class["answer"]["requester"])
+    return point_class["reliable"] or "LOC_PROT_ERR" in answered
+
+
 def _of_statuses(point_class: PointClass, iba: bool) -> Deviation | None:
     answer, seen = point_class["answer"], point_class["observed"]
-    if not point_class["reliable"] or not iba or seen["posted"] != "0":
+    if not _has_status(point_class) or not iba or seen["posted"] != "0":
         return None
     expected, statuses = _statuses(answer["requester"]), _statuses(seen["requester"])
     if statuses == [FLUSHED] != expected and _ANOTHER in seen["requester"][0]:
@@ -317,7 +324,7 @@ class Judged:
         if answer.get("called", "0") != "0":
             return [REFUSED, PAGES]
         called = [CALLED, PAGES] if "called" in answer else []
-        if not point_class["reliable"] or not self.seen["iba"]:
+        if not _has_status(point_class) or not self.seen["iba"]:
             return [*called, outcome, POSTED, FIELDS]
         completed = [] if outcome == GRANTED else [COMPLETED]
         return [*called, outcome, POSTED, *completed, STATUS, FIELDS]

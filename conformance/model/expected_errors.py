@@ -7,7 +7,7 @@ statuses to refusals. Only the rules STAT-… are about statuses. judging/ appli
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # The values of `because` in a row: the reason of the refusal.
 REASONS = {
@@ -53,7 +53,10 @@ REFUSALS: dict[tuple[str, str], Refusal] = {
 
 def refusal(side: str, reason: str, qp_type: str) -> Refusal | None:
     """Returns the expected result of a refused operation, or None if no document defines it."""
-    local = side == "bind"  # the requester detects the error, whatever the type of the queue pair
-    if local or qp_type in RELIABLE:
-        return REFUSALS.get((side, reason))
+    expected = REFUSALS.get((side, reason))
+    # The requester detects the error, whatever the type of the queue pair.
+    if expected and side == "gather" and qp_type not in RELIABLE:
+        return replace(expected, state="")
+    if side == "bind" or qp_type in RELIABLE:
+        return expected
     return None
