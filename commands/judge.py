@@ -26,7 +26,8 @@ from conformance.results.rejudge import WITHOUT_POINTS, Rejudged, rejudge
 from conformance.results.rule_conclusions import OFFERED
 from conformance.results.waiver_file import read_waivers
 from conformance.tables.profile import named_profile, read_profile
-from reports.comparison import Change, compare
+from reports.changes import Change
+from reports.comparison import compare
 from reports.digest import Digest, digest
 from reports.terminal import REPORT
 

@@ -13,7 +13,8 @@ from conformance.errors import command, format_count
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.older_python import zip
 from reports import bisection
-from reports.comparison import (
+from reports.case_pair import is_unlisted
+from reports.changes import (
     FAILING,
     GONE,
     HIT,
@@ -29,11 +30,10 @@ from reports.comparison import (
     UNKNOWN,
     WORSE,
     Change,
-    Comparison,
     amount,
-    is_unlisted,
-    stacks,
 )
+from reports.compared_waivers import to_waive, unwaived
+from reports.comparison import Comparison, stacks
 from reports.junit import clean
 from reports.markdown import code, escaped
 
@@ -64,34 +64,34 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
         for name, before, after in differences:
             yield f"  {name}: {before or 'none'} -> {after or 'none'}"
     yield from _defects(comparison)
-    if comparison.unwaived:
+    if unwaived(comparison):
         yield ""
         yield f"{NO_LONGER_WAIVED}:"
-        yield from (f"  {reason}" for reason in comparison.unwaived.values())
+        yield from (f"  {reason}" for reason in unwaived(comparison).values())
     yield from _rules(comparison, most)
     yield from _other_rules(comparison, most)
     for kind in KINDS:
         yield from _of_kind(comparison, kind, most)
     if not comparison.has_news:
         return
-    if foremost := comparison.foremost:
-        is_new = foremost in comparison.new_defects
+    if foremost := comparison.defects.foremost:
+        is_new = foremost in comparison.defects.newly_found
         which = "first new defect" if is_new else "first defect of the newly wrong cases"
         yield ""
         words = "--run", new.path, "--mail", "--others", old.path
-        report = command("reproducer", comparison.name_of(foremost), *words)
+        report = command("reproducer", comparison.defects.name_of(foremost), *words)
         yield f"report the {which}: {report}"
-        if commands := comparison.bisection(foremost):
+        if commands := comparison.defects.bisection(foremost):
             yield bisection.line_of(commands)
     yield from _to_waive(comparison)
 
 
 def _to_waive(comparison: Comparison) -> Iterator[str]:
-    defects = comparison.to_waive
+    defects = to_waive(comparison)
     if not defects:
         return
-    not_new = len(defects) - len(comparison.new_defects)
-    parts = ["all new defects"] if comparison.new_defects else []
+    not_new = len(defects) - len(comparison.defects.newly_found)
+    parts = ["all new defects"] if comparison.defects.newly_found else []
     if not_new:
         parts.append(f"{format_count(not_new, 'known defect')} of newly wrong cases")
     what = ", and ".join(parts)
@@ -131,7 +131,7 @@ def conclusion(comparison: Comparison) -> str:
 def _conclusion(comparison: Comparison) -> str:
     parts = []
     for kind in NEW_KINDS:
-        if new := comparison.defects[kind]:
+        if new := comparison.defects.by_kind[kind]:
             count = format_count(len(new), "new defect")
             if kind != NEW:
                 count = f"{len(new)} {kind}"
@@ -156,7 +156,7 @@ def _conclusion(comparison: Comparison) -> str:
 def _unwaived(comparison: Comparison) -> Iterator[str]:
     """Yields how many defects, and how many cases or rules, are no longer waived, with the reasons of the first ones."""
     by_noun: dict[str, list[str]] = {}
-    for target, reason in comparison.unwaived.items():
+    for target, reason in unwaived(comparison).items():
         is_defect = target.startswith("defect ")
         noun = "defect" if is_defect else "case" if "/" in target else "rule"
         _, _, why = reason.partition("the waiver of ")[2].partition(") ")
@@ -189,7 +189,7 @@ def _compared(comparison: Comparison) -> str:
 
 
 def _defects(comparison: Comparison) -> Iterator[str]:
-    defects_here = comparison.defects
+    defects_here = comparison.defects.by_kind
     if not any(defects_here.values()):
         return
     yield ""
@@ -198,45 +198,45 @@ def _defects(comparison: Comparison) -> Iterator[str]:
         for kind, defects in defects_here.items()
         if defects or kind in (NEW, GONE, IN_BOTH)
     )
-    only_new = f"{len(comparison.new_defects)} only in the new run: "
-    yield f"defects: {only_new if len(comparison.new_defects) > len(defects_here[NEW]) else ''}{'; '.join(counts)}"
+    only_new = f"{len(comparison.defects.newly_found)} only in the new run: "
+    yield f"defects: {only_new if len(comparison.defects.newly_found) > len(defects_here[NEW]) else ''}{'; '.join(counts)}"
     for kind in (*NEW_KINDS, GONE):
         for defect in defects_here[kind]:
             yield f"  {kind:4}  {defect.severity.label:13}  {defect.fingerprint}  {defect.title}"
-    for defect, news in comparison.changed_defects:
+    for defect, news in comparison.defects.changed:
         yield f"  changed  {defect.severity.label:13}  {defect.fingerprint}  {defect.title}: now also {news}"
 
 
 def _rules(comparison: Comparison, most: int | None) -> Iterator[str]:
     """Yields the rules whose verdicts differ, each with both verdicts and its words."""
-    listed = comparison.rules
+    listed = comparison.rules.changed
     if not listed:
         return
     yield ""
-    counts = Counter(map(comparison.kind_of_rule, listed))
+    counts = Counter(map(comparison.rules.kind, listed))
     first = [
         rule
-        for _, alike in itertools.groupby(listed, comparison.kind_of_rule)
+        for _, alike in itertools.groupby(listed, comparison.rules.kind)
         for rule in itertools.islice(alike, most)
     ]
     yield f"rules: {'; '.join(f'{number} {kind}' for kind, number in counts.items())}"
     for rule in first:
         words = comparison.new.verdicts.rules[rule].statement
-        kind = comparison.kind_of_rule(rule)
-        arrow = " -> ".join(comparison.verdicts_of(rule)) + comparison.hidden(rule)
+        kind = comparison.rules.kind(rule)
+        arrow = " -> ".join(comparison.rules.verdicts_of(rule)) + comparison.rules.hidden(rule)
         yield f"  {kind}  {arrow}  {rule}  {words}"
     yield from _rest(len(first), listed)
 
 
 def _other_rules(comparison: Comparison, most: int | None) -> Iterator[str]:
     """Yields the rules whose verdicts differ though no case of them changed from or to a violation, with the reasons."""
-    listed = comparison.other_rules
+    listed = comparison.rules.others
     if not listed:
         return
     before, after = comparison.old.verdicts, comparison.new.verdicts
     yield ""
     yield f"other rules with another verdict: {len(listed)}"
-    fewer = {} if most is None else comparison.rules_by_fewer_cases
+    fewer = {} if most is None else comparison.rules.by_fewer_cases
     listed = [rule for rule in listed if rule not in fewer]
     for rule in listed[:most]:
         labels = before.labels[rule], after.labels[rule]
@@ -290,7 +290,7 @@ def _shown_by(change: Change, comparison: Comparison) -> str:
 
 
 def _fingerprints(change: Change, comparison: Comparison) -> list[str]:
-    return [defect.fingerprint for defect in comparison.defects_of(change)]
+    return [defect.fingerprint for defect in comparison.defects.of_change(change)]
 
 
 def _defect_data(defect: Defect) -> dict[str, Any]:
@@ -306,7 +306,7 @@ def _defect_data(defect: Defect) -> dict[str, Any]:
 def as_json(comparison: Comparison) -> str:
     """Returns the comparison as JSON; docs/reports.md describes its keys. The key `new` has the new defects of every
     kind, as in earlier versions."""
-    defects = {**comparison.defects, NEW: comparison.new_defects}
+    defects = {**comparison.defects.by_kind, NEW: comparison.defects.newly_found}
     data = {
         "schema": SCHEMA,
         "old": str(comparison.old.path),
@@ -323,17 +323,17 @@ def as_json(comparison: Comparison) -> str:
             kind: list(map(_defect_data, defects_here)) for kind, defects_here in defects.items()
         },
         "changed_defects": {
-            defect.fingerprint: news for defect, news in comparison.changed_defects
+            defect.fingerprint: news for defect, news in comparison.defects.changed
         },
         "rules": [
             {
                 "rule": rule,
-                "kind": comparison.kind_of_rule(rule),
-                **dict(zip(("old", "new"), comparison.verdicts_of(rule), strict=True)),
-                "failing_points": sorted(comparison.failing_points.get(rule, ())),
+                "kind": comparison.rules.kind(rule),
+                **dict(zip(("old", "new"), comparison.rules.verdicts_of(rule), strict=True)),
+                "failing_points": sorted(comparison.rules.failing_points.get(rule, ())),
                 "statement": comparison.new.verdicts.rules[rule].statement,
             }
-            for rule in comparison.rules
+            for rule in comparison.rules.changed
         ],
         "changes": [_change_data(change, comparison) for change in comparison.changes],
     }
@@ -369,19 +369,19 @@ def _sections(comparison: Comparison) -> Iterator[str]:
     rows = [
         f"| {kind} | {defect.severity.label} | {code(defect.fingerprint)} | {escaped(defect.title)} |"
         for kind in (*NEW_KINDS, GONE)
-        for defect in comparison.defects[kind]
+        for defect in comparison.defects.by_kind[kind]
     ]
     rows += [
         f"| changed | {defect.severity.label} | {code(defect.fingerprint)} "
         f"| {escaped(defect.title)}: now also {escaped(news)} |"
-        for defect, news in comparison.changed_defects
+        for defect, news in comparison.defects.changed
     ]
     if rows:
         yield "\n".join(["| | severity | defect | what is wrong |", "|---|---|---|---|", *rows])
-    if comparison.unwaived:
-        reasons = (f"- {escaped(reason)}" for reason in comparison.unwaived.values())
+    if unwaived(comparison):
+        reasons = (f"- {escaped(reason)}" for reason in unwaived(comparison).values())
         yield "\n".join([f"{NO_LONGER_WAIVED}:\n", *reasons])
-    if comparison.rules:
+    if comparison.rules.changed:
         yield "\n".join(
             ["| | rule | old | new |", "|---|---|---|---|", *_rule_rows(comparison)],
         )
@@ -399,9 +399,9 @@ def _sections(comparison: Comparison) -> Iterator[str]:
 
 
 def _rule_rows(comparison: Comparison) -> Iterator[str]:
-    for rule in comparison.rules:
-        verdicts = " | ".join(comparison.verdicts_of(rule)) + comparison.hidden(rule)
-        yield f"| {comparison.kind_of_rule(rule)} | {rule} | {verdicts} |"
+    for rule in comparison.rules.changed:
+        verdicts = " | ".join(comparison.rules.verdicts_of(rule)) + comparison.rules.hidden(rule)
+        yield f"| {comparison.rules.kind(rule)} | {rule} | {verdicts} |"
 
 
 def _item(change: Change, comparison: Comparison) -> str:

@@ -19,14 +19,13 @@ from conformance.judging.circumstances import located
 from conformance.model.case import Case
 from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.kind import Kind
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import KEPT
 from conformance.model.vocabulary import AWAITED
 from conformance.tables.suite import Suite
 from conformance.yamldoc.nodes import plain
 from reports.digest import Digest
 
 _FILE = Path(__file__).with_suffix(".yaml")
-_PASSED = (Verdict.PASS, Verdict.PARTIAL)
 # After these calls, no byte may move although the step itself succeeds.
 _AWAITING = (*(call for call, by in AWAITED.items() if by == "post_traffic"), "traffic_beside")
 
@@ -66,7 +65,7 @@ def candidates(run: Digest, suite: Suite, only: str = "") -> list[Candidate]:
             continue
         case = case_here
         for rule in required.get(_situation(case, symptom.fault.step), ()):
-            passed = run.verdicts.of_rules.get(rule) in _PASSED
+            passed = run.verdicts.of_rules.get(rule) in KEPT
             named = rule in symptom.rules or rule in case.rules
             if passed and not named and not _is_explained(rule, case.id):
                 contradicted.add(Candidate(rule, case.id))

@@ -20,7 +20,7 @@ from conformance.errors import UserError, format_count
 from conformance.model.verdict import INCOMPLETE, OF_RULES, VIOLATIONS, Verdict
 from conformance.older_python import pairwise, zip
 from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED
-from reports.comparison import (
+from reports.changes import (
     CHANGED,
     FAILING,
     KINDS,

@@ -376,14 +376,18 @@ class Page:
     def mail(self, shown: Shown) -> str:
         """Returns the command that reports a defect, with the earlier run as another stack."""
         others = ("--others", self.news.comparison.old.path) if self.news else ()
-        name = self.news.comparison.name_of(shown.defect) if self.news else shown.defect.fingerprint
+        name = (
+            self.news.comparison.defects.name_of(shown.defect)
+            if self.news
+            else shown.defect.fingerprint
+        )
         path = self.runs[shown.number].path
         return command("reproducer", name, "--run", path, "--mail", *others)
 
     def bisection(self, shown: Shown) -> str:
         """Returns the commands that find the commit of a defect, by a case that passed in the earlier run, if there is
         one; empty if the run is of no guest, or of a stack with changes."""
-        found = self.news.comparison.bisection(shown.defect) if self.news else ""
+        found = self.news.comparison.defects.bisection(shown.defect) if self.news else ""
         environment = self.runs[shown.number].environment
         if found or environment.changed_stack:
             return found
@@ -554,7 +558,7 @@ def _script() -> str:
 
 
 def _against(kind: str, name: str) -> str:
-    from reports.comparison import NEW  # imported late: only with an earlier run
+    from reports.changes import NEW  # imported late: only with an earlier run
 
     return f"{NEW} against {name}" if kind == NEW else kind
 

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import format_count
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import KEPT
 
 _FILE = Path(__file__).with_suffix(".json")
-_PASSED = (Verdict.PASS, Verdict.PARTIAL)
 
 
 @functools.cache
@@ -34,7 +33,7 @@ def refuted(driver: str, kernel: str, verdicts: Mapping[str, str]) -> dict[str, 
         if driver != entry["driver"] or not kernel.startswith(f"{entry['kernel']}+"):
             continue
         for rule in entry["rules"]:
-            if verdicts.get(rule) in _PASSED and rule not in sentences:
+            if verdicts.get(rule) in KEPT and rule not in sentences:
                 cases = format_count(entry["cases"], "passing case")
                 sentences[rule] = (
                     f"an instrumented kernel refutes this verdict: in {cases} it reported"

@@ -14,7 +14,7 @@ from conformance.defects import Defect
 from conformance.errors import PROGRAM, format_count
 from reports.absence import NOT_DECIDED as NOT_DECIDED_NOW
 from reports.absence import NOT_SEEN, UNTRIED, absence, is_judged
-from reports.comparison import (
+from reports.changes import (
     FIXED,
     GONE,
     NEW_KINDS,
@@ -28,9 +28,10 @@ from reports.comparison import (
     UNSUPPORTED,
     WORSE,
     Change,
-    Comparison,
     amount,
 )
+from reports.compared_waivers import why_not_waived
+from reports.comparison import Comparison
 from reports.digest import Digest
 from reports.history import (
     BASELINE,
@@ -98,7 +99,7 @@ class Morning:
         return {
             defect.fingerprint: kind
             for kind in (*NEW_KINDS, NOT_TRIED)
-            for defect in self.good.defects[kind]
+            for defect in self.good.defects.by_kind[kind]
         }
 
     @cached_property
@@ -111,7 +112,7 @@ class Morning:
         words = {
             defect.fingerprint: NOT_DECIDED_NOW
             for comparison in compared
-            for defect in comparison.defects[NOT_DECIDED_NOW]
+            for defect in comparison.defects.by_kind[NOT_DECIDED_NOW]
         }
         results = {record["case"]: record for record in self.run.results}
         for defect in self._earlier_defects:
@@ -185,8 +186,8 @@ class Morning:
                 yield _line(f"{regression.outcome} {STANDING}", when, regression.rest)
 
     def _worse(self, good: Comparison) -> Iterator[str]:
-        new = {kind: good.defects[kind] for kind in (*NEW_KINDS, NOT_TRIED)}
-        news = {defect.fingerprint: f": now also {text}" for defect, text in good.changed_defects}
+        new = {kind: good.defects.by_kind[kind] for kind in (*NEW_KINDS, NOT_TRIED)}
+        news = {defect.fingerprint: f": now also {text}" for defect, text in good.defects.changed}
         others = good.new.violations.defects
         failing = [change for kind in WORSE for change in good.of(kind)]
         changes = _by_defect([*chain.from_iterable(new.values()), *others], failing)
@@ -197,7 +198,9 @@ class Morning:
         for defect in others:
             cases = changes.pop(defect.fingerprint, ())
             if cases or defect.fingerprint in news:
-                unwaived = defect.fingerprint not in news and all(map(good.why_not_waived, cases))
+                unwaived = defect.fingerprint not in news and all(
+                    why_not_waived(change, good) for change in cases
+                )
                 kind = NO_LONGER_WAIVED if unwaived else KNOWN
                 yield self._of_defect(kind, defect) + news.get(defect.fingerprint, "")
                 yield from self._cases(WORSE, cases)
@@ -228,7 +231,7 @@ class Morning:
                 yield _line(word, self._seen(self._has_defect(defect)), _described(defect))
 
     def _better(self, latest: Comparison) -> Iterator[str]:
-        gone, old = latest.defects[GONE], latest.old.violations.defects
+        gone, old = latest.defects.by_kind[GONE], latest.old.violations.defects
         changes = _by_defect([*gone, *old], latest.of(FIXED))
         for defect in gone:
             yield self._of_defect(NO_LONGER_SEEN, defect)
@@ -278,7 +281,7 @@ class Morning:
         numbered: dict[str, list[Change]] = {kind: [] for kind in (*WORSE, NO_LONGER_WAIVED)}
         for kind in WORSE:
             for change in good.of(kind):
-                numbered[NO_LONGER_WAIVED if good.why_not_waived(change) else kind].append(change)
+                numbered[NO_LONGER_WAIVED if why_not_waived(change, good) else kind].append(change)
         return {**numbered, UNDECIDED: good.of(UNDECIDED)}
 
     def _changed_under_test(self) -> Iterator[str]:
@@ -306,7 +309,7 @@ class Morning:
         else:
             label = kind
         for change in changes[:most]:
-            why = self.good.why_not_waived(change) if self.good else ""
+            why = why_not_waived(change, self.good) if self.good else ""
             text = NO_LONGER_WAIVED if why else label
             there = Facts.has_violation if kind == FIXED else Facts.violates
             has = known_nights(self._nights(), partial(there, case=change.case))

@@ -12,20 +12,10 @@ from conformance.errors import command, format_count
 from conformance.model.record import ResultRecord
 from conformance.model.record_shape import shown
 from reports import bisection
+from reports.absence import NOT_DECIDED
 from reports.changed_defects import Earlier
-from reports.comparison import (
-    GONE,
-    NEW,
-    NEW_KINDS,
-    NOT_DECIDED,
-    NOT_TRIED,
-    REGRESSED,
-    UNKNOWN,
-    WORSE,
-    Comparison,
-    amount,
-    compare,
-)
+from reports.changes import GONE, NEW, NEW_KINDS, NOT_TRIED, REGRESSED, UNKNOWN, WORSE, amount
+from reports.comparison import Comparison, compare
 from reports.digest import Digest
 from reports.violations import reasons_apart
 
@@ -59,7 +49,9 @@ class Novelty:
     @property
     def first(self) -> Defect | None:
         """The foremost new defect or, without one, the first whose cases the earlier run has not tried."""
-        return self.comparison.foremost or next(iter(self.comparison.defects[NOT_TRIED]), None)
+        return self.comparison.defects.foremost or next(
+            iter(self.comparison.defects.by_kind[NOT_TRIED]), None
+        )
 
     def beside(self, kind: str) -> Sequence[Defect]:
         """The new defects of all other kinds."""
@@ -88,8 +80,8 @@ class Novelty:
         """The new defects by kind, as `compare` divides them, then the defects with new symptoms, then the new defects
         that are not open; each the most severe first, in the order of the run."""
         kinds = (*NEW_KINDS, NOT_TRIED)
-        by_kind = {kind: list(map(New, self.comparison.defects[kind])) for kind in kinds}
-        by_kind[CHANGED] = [New(defect, news) for defect, news in self.comparison.changed_defects]
+        by_kind = {kind: list(map(New, self.comparison.defects.by_kind[kind])) for kind in kinds}
+        by_kind[CHANGED] = [New(defect, news) for defect, news in self.comparison.defects.changed]
         by_kind[_APART] = list(map(New, self._apart))
         for items in by_kind.values():
             items.sort(key=lambda item: item.defect.severity.rank)
@@ -107,7 +99,8 @@ class Novelty:
         return [
             defect
             for defect in comparison.new.violations.defects
-            if defect not in comparison.counted and not comparison.earlier.has(defect)
+            if defect not in comparison.defects.counted
+            and not comparison.defects.earlier.has(defect)
         ]
 
     @cached_property
@@ -124,7 +117,7 @@ class Novelty:
     def lost(self) -> Mapping[str, Sequence[New]]:
         """The defects of the earlier run that this run does not show: those that are gone, and those not decided, if any."""
         gone, undecided = (
-            list(map(New, self.comparison.defects[kind])) for kind in (GONE, NOT_DECIDED)
+            list(map(New, self.comparison.defects.by_kind[kind])) for kind in (GONE, NOT_DECIDED)
         )
         return {GONE: gone, **({NOT_DECIDED: undecided} if undecided else {})}
 
@@ -154,12 +147,12 @@ class Novelty:
         changes = [
             change
             for change in self.comparison.changes
-            if change.kind in WORSE and defect in self.comparison.defects_of(change)
+            if change.kind in WORSE and defect in self.comparison.defects.of_change(change)
         ]
         yield from (f"  {change.arrow}  {change.name}" for change in changes[:most])
         if more := len(changes[most:]) if most else 0:
             yield f"  and {more} more, which explain --all lists"
-        if commands := self.comparison.bisection(defect):
+        if commands := self.comparison.defects.bisection(defect):
             yield bisection.line_of(commands)
 
     def hints(self) -> Iterator[str]:

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from urllib.parse import quote
 
 from conformance.errors import format_count
-from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.model.verdict import KEPT, VIOLATIONS
 from conformance.older_python import zip
 from conformance.results.conclusions import verdict_on
 from reports import evidence
@@ -39,11 +39,10 @@ from reports.rule_verdicts import RuleFacts
 INDEX, STYLE = "index.html", "style.css"
 RULES, DEFECTS, NIGHTS, BADGES = "rules", "defects", "nights", "badges"
 FOLDERS = (RULES, DEFECTS, NIGHTS, BADGES)
-_KEPT = (Verdict.PASS, Verdict.PARTIAL)
 _STYLES = ("report.css", "history.css", "site.css")
 # The words for the states of a rule, and of a defect, in one night; each word stands for several states.
 _STATES = {
-    RULES: (("kept", _KEPT), ("violated", VIOLATIONS)),
+    RULES: (("kept", KEPT), ("violated", VIOLATIONS)),
     DEFECTS: tuple((state, (state,)) for state in (SEEN, WAIVED, NOT_SEEN, NOT_DECIDED, UNTRIED)),
 }
 # The colours of badges. White text is readable on each of them.
@@ -199,7 +198,7 @@ class Site(HistoryPage):
                 continue
             bad, kept_count = (
                 len(facts.violated),
-                sum(verdict in _KEPT for verdict in facts.rules.values()),
+                sum(verdict in KEPT for verdict in facts.rules.values()),
             )
             if bad:
                 text = f"{bad} of {format_count(bad + kept_count, 'rule')} violated"

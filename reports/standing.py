@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from conformance.errors import UserError, format_count
 from conformance.model.verdict import Verdict
-from reports.comparison import NEW, NO_LONGER_WAIVED, kind_of
-from reports.comparison import NEWLY_WRONG as NEWLY_SUPPORTED
+from reports.changes import NEW, NO_LONGER_WAIVED, kind_of
+from reports.changes import NEWLY_WRONG as NEWLY_SUPPORTED
 from reports.history import (
     COMPARABLE,
     FAILED,

@@ -267,13 +267,13 @@ def _program(run: Digest, out: Path, first: Defect | None, news: Novelty | None)
         _, _, recorded = first.first.repro.partition(" ")
         target, only, _ = recorded.rpartition(" --only ")
         yield f"again: {PROGRAM} {target if only else 'run'} --failed {shlex.quote(str(out))} runs the failed cases"
-        if news and (commands := news.comparison.bisection(first)):
+        if news and (commands := news.comparison.defects.bisection(first)):
             yield bisection.line_of(commands)
 
 
 def _name(defect: Defect, news: Novelty | None) -> str:
     """Returns the fingerprint or, if the earlier run has other cases of the defect, a case that passed there."""
-    return news.comparison.name_of(defect) if news else defect.fingerprint
+    return news.comparison.defects.name_of(defect) if news else defect.fingerprint
 
 
 def _next(run: Digest, out: Path, first: Defect | None, news: Novelty | None) -> Iterator[str]:

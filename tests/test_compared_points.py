@@ -155,10 +155,10 @@ def test_a_violation_is_fixed_only_if_its_points_are_judged(
     if not files:
         shutil.rmtree(tmp_path / "new" / "points")
     comparison = compare(read(old), read(new))
-    counts = [len(comparison.defects[kind]) for kind in ("gone", "not decided")]
+    counts = [len(comparison.defects.by_kind[kind]) for kind in ("gone", "not decided")]
     assert counts == ([1, 0] if fixed else [0, 1])
     kind = "fixed" if fixed else "became unsupported"
-    assert comparison.kind_of_rule("REG-15") == kind
+    assert comparison.rules.kind("REG-15") == kind
     assert [change.kind for change in comparison.changes if not change.points] == [kind]
     why = "" if fixed else " (its failing points UNSUPPORTED)"
     said = cli(0, "compare", old, new).out
@@ -177,7 +177,7 @@ def test_a_violation_is_fixed_only_if_its_points_are_judged(
 
 def test_a_defect_is_not_gone_on_a_device_that_does_not_offer_the_points_of_the_model():
     rxe, siw = (read(ROOT / f"docs/runs/{name}.jsonl.xz") for name in ("rxe", "siw"))
-    undecided = compare(rxe, siw).defects["not decided"]
+    undecided = compare(rxe, siw).defects.by_kind["not decided"]
     assert [defect.title for defect in undecided if defect.title.endswith("FLUSH_GLOBAL")]
 
 
@@ -193,7 +193,7 @@ def test_rules_that_a_run_of_one_verb_decides_by_fewer_cases_are_one_line():
         here = compare(*runs)
         said = "\n".join(text(here, 20)).partition("other rules with another verdict")[2]
         listed = said.partition("\n\n")[0]
-        number = len(here.rules_by_fewer_cases)
+        number = len(here.rules.by_fewer_cases)
         assert number
         assert f"\n  {number} rules decided by fewer cases in the {name} run; --all" in listed
         assert "decided by fewer" not in "\n".join(text(here, None))

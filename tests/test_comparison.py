@@ -16,7 +16,8 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS
 from conformance.older_python import zip
 from conformance.tables.suite import ROOT
-from reports.comparison import KINDS, Change, compare, kind_of
+from reports.changes import KINDS, Change, kind_of
+from reports.comparison import compare
 from reports.comparison_formats import as_markdown, text
 from reports.digest import Digest, digest, read
 from samples import numbered, recorded, result, written
@@ -119,8 +120,12 @@ def test_cases_of_only_one_run_are_neither_new_nor_gone(tmp_path):
     new = read(run(tmp_path / "new", [result(first), result(fourth)]))
     comparison = compare(old, new)
     assert [change.kind for change in comparison.changes] == ["fixed"]
-    assert (comparison.compared, comparison.untried, comparison.defects["gone"]) == (1, (2, 1), [])
-    assert len(comparison.defects["not decided"]) == 1
+    assert (comparison.compared, comparison.untried, comparison.defects.by_kind["gone"]) == (
+        1,
+        (2, 1),
+        [],
+    )
+    assert len(comparison.defects.by_kind["not decided"]) == 1
     conclusion, counts, *_ = text(comparison, None)
     assert (
         counts
@@ -180,7 +185,7 @@ def test_a_rule_that_a_case_of_the_same_verdict_hides_is_a_change(before, kind, 
     markdown = cli(1, "compare", old, new, "--format", "markdown").out
     assert f"| {kind} | REG-02 | {before} | FAIL |" in markdown
     back = compare(read(Path(new)), read(Path(old)))
-    assert (list(back.rules), back.status) == (["REG-02"], 0)
+    assert (list(back.rules.changed), back.status) == (["REG-02"], 0)
 
 
 def test_a_rule_has_the_kind_of_its_cases(tmp_path):
@@ -191,7 +196,7 @@ def test_a_rule_has_the_kind_of_its_cases(tmp_path):
     new = [result(first, "UNREACHABLE", **rules), result(second, "FAIL", **rules)]
     comparison = compare(read(run(tmp_path / "old", old)), read(run(tmp_path / "new", new)))
     assert comparison.old.verdicts.of_rules["REG-01"] == "UNREACHABLE"
-    assert comparison.kind_of_rule("REG-01") == comparison.changes[0].kind
+    assert comparison.rules.kind("REG-01") == comparison.changes[0].kind
     assert comparison.changes[0].kind == "newly supported, and wrong"
 
 
@@ -208,7 +213,7 @@ def test_a_rule_is_fixed_only_by_the_cases_that_violated_it(now, tmp_path, cli):
     paths = run(tmp_path / "old", old), run(tmp_path / "new", new)
     old_run, new_run = map(read, paths)
     comparison = compare(old_run, new_run)
-    kinds = [comparison.kind_of_rule(rule) for rule in comparison.rules]
+    kinds = [comparison.rules.kind(rule) for rule in comparison.rules.changed]
     assert kinds == NOW.get(now, [])
     said = cli(comparison.status, "compare", *paths).out
     assert ("by cases that only one of the runs tried" in said) == (now not in NOW)
@@ -219,7 +224,7 @@ def test_a_rule_regresses_only_by_a_case_that_both_runs_tried(tmp_path):
     old = [result(second, "UNSUPPORTED")]
     new = [result(first, "FAIL"), result(second)]
     comparison = compare(read(run(tmp_path / "old", old)), read(run(tmp_path / "new", new)))
-    assert list(comparison.rules) == []
+    assert list(comparison.rules.changed) == []
 
 
 def test_the_first_line_says_that_the_tables_differ(tmp_path, cli):

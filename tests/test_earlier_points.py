@@ -14,17 +14,8 @@ from conformance.model.record import ResultRecord
 from conformance.model.record_shape import completed
 from conformance.tables.suite import ROOT
 from reports import bisection
-from reports.comparison import (
-    FAILING,
-    NEW,
-    NEW_KINDS,
-    NEWLY_WRONG,
-    REGRESSED,
-    UNKNOWN,
-    Comparison,
-    amount,
-    compare,
-)
+from reports.changes import FAILING, NEW, NEW_KINDS, NEWLY_WRONG, REGRESSED, UNKNOWN, amount
+from reports.comparison import Comparison, compare
 from reports.comparison_formats import as_json, text
 from reports.digest import digest, read
 from reports.novelty import Novelty
@@ -92,7 +83,7 @@ KINDS = {
 def test_the_needs_of_points_tell_what_is_newly_supported(wrong, kind):
     here = comparison(swept(unsupported=4), swept(wrong))
     assert [(change.kind, here.status) for change in here.changes] == [(kind, 1)]
-    assert here.new_defects == here.defects[NEW if kind == REGRESSED else kind]
+    assert here.defects.newly_found == here.defects.by_kind[NEW if kind == REGRESSED else kind]
 
 
 def test_a_judged_point_among_newly_supported_ones_is_a_regression():
@@ -164,7 +155,7 @@ def test_a_case_that_failed_before_is_bisected_by_a_point_that_passed(other, pas
     before = {**other, "fault": Fault(FaultKind.MOVED, verb="traffic").as_data()}
     here = comparison(swept(before), swept(OURS))
     (defect,) = here.new.violations.defects
-    commands = here.bisection(defect)
+    commands = here.defects.bisection(defect)
     assert shlex.split(commands)[-2:] == ["--only", ONLY] * passed
 
 
@@ -186,7 +177,7 @@ def test_the_commands_of_a_bisection_work_in_any_directory(bad, good):
     here = comparison(swept(before), swept({**OURS, "repro": repro}))
     for run, commit in ((here.new, bad), (here.old, good)):
         run.header["under_test"] = {"given": {"linux": {"sha256": "0" * 64, "commit": commit}}}
-    commands = here.bisection(here.new.violations.defects[0])
+    commands = here.defects.bisection(here.new.violations.defects[0])
     tree, start = shlex.quote(f"{ROOT}/a tree"), COMMITS[bad, good]
     step = f"--yes --guest --linux {tree} --only {shlex.quote(ONLY)}"
     step = f"git bisect run {shlex.quote(f'{ROOT}/rdma-cts')} bisect-step {step}"
@@ -200,17 +191,17 @@ def test_the_commands_of_a_bisection_work_in_any_directory(bad, good):
 def test_more_points_of_a_known_defect_name_the_new_defect_of_the_same_case():
     new = deviation(OF_ODP, fault=Fault(FaultKind.MOVED, verb="traffic").as_data())
     here = comparison(swept(deviation(READ)), swept(deviation(READ, 2), new))
-    ((_, news),) = here.changed_defects
-    (defect,) = here.new_defects
+    ((_, news),) = here.defects.changed
+    (defect,) = here.defects.newly_found
     shown = f"{CASE.id} also shows {defect.fingerprint}, perhaps of one cause"
     assert news == f"at 1 more point of {CASE.id} ({shown})"
     alone = comparison(swept(deviation(READ)), swept(deviation(READ, 2)))
-    assert [news for _, news in alone.changed_defects] == [f"at 1 more point of {CASE.id}"]
+    assert [news for _, news in alone.defects.changed] == [f"at 1 more point of {CASE.id}"]
 
 
 def test_more_points_of_a_known_defect_have_an_example_that_was_not_wrong():
     here = comparison(swept(deviation(READ)), swept(deviation(OF_ODP, 2)))
-    ((_, news),) = here.changed_defects
+    ((_, news),) = here.defects.changed
     assert news == f"at 1 more point of the same cases, such as {CASE.id}#{OF_ODP}"
 
 
@@ -221,14 +212,14 @@ def test_a_further_point_of_a_model_is_known_by_a_pair_that_was_not_wrong(states
     here = comparison(
         swept(deviation("size=byte"), **model), swept(deviation("size=byte", 2), **model)
     )
-    ((_, news),) = here.changed_defects
+    ((_, news),) = here.defects.changed
     assert (", such as" in news) is known
 
 
 def test_a_case_of_which_not_all_points_were_judged_has_no_point_to_bisect():
     for more in ({"unsupported": 4}, {"deviations_left_out": 1}):
         here = comparison(swept(deviation(READ), **more), swept(OURS))
-        assert not here.bisection(here.new.violations.defects[0])
+        assert not here.defects.bisection(here.new.violations.defects[0])
 
 
 def test_the_points_of_the_old_run_stand_beside_its_verdict():
@@ -248,9 +239,9 @@ def test_a_waiver_of_what_is_newly_supported_holds_in_a_result_that_counts(cover
     names = [cause_of(symptom).fingerprint] if covered else []
     here = comparison(before, after, waivers={"covered": {CASE.id: names}})
     assert [change.kind for change in here.changes] == kinds
-    assert (here.status, len(here.new_defects)) == ((0, 0) if covered else (1, 1))
-    assert here.verdicts_of("REG-12") == ("UNSUPPORTED", "WAIVED" if covered else "FAIL")
-    assert [here.kind_of_rule(rule) for rule in here.rules] == kinds
+    assert (here.status, len(here.defects.newly_found)) == ((0, 0) if covered else (1, 1))
+    assert here.rules.verdicts_of("REG-12") == ("UNSUPPORTED", "WAIVED" if covered else "FAIL")
+    assert [here.rules.kind(rule) for rule in here.rules.changed] == kinds
     (change,) = here.changes
     assert (change.old, change.new) == ("UNSUPPORTED", "WAIVED" if covered else "FAIL")
 
@@ -288,16 +279,18 @@ def test_what_a_recorded_stack_did_not_support_is_no_regression_of_the_next():
     here = compare(old, new)
     of_odp = next(d for d in new.violations.defects if d.fingerprint == "251ad0de44ec")
     regressed = {change.case for change in here.of(REGRESSED)}
-    assert of_odp in here.defects[NEWLY_WRONG]
+    assert of_odp in here.defects.by_kind[NEWLY_WRONG]
     assert regressed.isdisjoint(of_odp.cases)
-    assert here.foremost in here.new_defects  # a worse defect of both runs has more cases now
+    assert (
+        here.defects.foremost in here.defects.newly_found
+    )  # a worse defect of both runs has more cases now
     news = Novelty(here)
     for kind in NEW_KINDS:
-        assert [item.defect for item in news.by_kind.get(kind, ())] == [*here.defects[kind]]
+        assert [item.defect for item in news.by_kind.get(kind, ())] == [*here.defects.by_kind[kind]]
     listing = command("compare", old.path, new.path)
     assert f"{amount(here.of(REGRESSED))} {REGRESSED}: {listing} lists the cases" in news.hints()
-    assert here.kind_of_rule("REG-12") == NEWLY_WRONG
-    assert "BIND-18" in {rule for rule in here.rules if here.kind_of_rule(rule) == REGRESSED}
+    assert here.rules.kind("REG-12") == NEWLY_WRONG
+    assert "BIND-18" in {rule for rule in here.rules.changed if here.rules.kind(rule) == REGRESSED}
     (point,) = (change for change in here.changes if change.rule == "REG-12")
-    assert [defect.fingerprint for defect in here.defects_of(point)] == ["251ad0de44ec"]
+    assert [defect.fingerprint for defect in here.defects.of_change(point)] == ["251ad0de44ec"]
     assert (point.old, point.new) == ("UNSUPPORTED", "FAIL")

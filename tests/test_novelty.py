@@ -16,7 +16,8 @@ from conformance.model.verdict import VIOLATIONS
 from conformance.results.records import read_written
 from conformance.tables.suite import ROOT
 from reports import html
-from reports.comparison import NOT_TRIED, compare
+from reports.changes import NOT_TRIED
+from reports.comparison import compare
 from reports.comparison_formats import text
 from reports.digest import Digest, digest, read
 from reports.markdown import escaped
@@ -61,7 +62,7 @@ def test_each_defect_of_the_earlier_run_is_counted_and_the_lost_ones_are_listed(
     news = novelty(later, forky)
     assert news
     lost = {kind: len(items) for kind, items in news.lost.items()}
-    same = len(news.comparison.defects["in both"])
+    same = len(news.comparison.defects.by_kind["in both"])
     assert sum(lost.values()) + same == len(forky.violations.open_defects)
     assert lost["not decided"]
     assert news.sentence.endswith(f"; {lost['gone']} gone; {lost['not decided']} not decided")
@@ -100,7 +101,7 @@ def test_a_waived_defect_of_cases_that_the_earlier_run_lacks_is_new_too(forky):
     assert new == {item.defect.fingerprint for item in plain.new if not item.news}
     assert tried.fingerprint not in new
     assert plain.first
-    assert plain.first.fingerprint == plain.comparison.defects[NOT_TRIED][0].fingerprint
+    assert plain.first.fingerprint == plain.comparison.defects.by_kind[NOT_TRIED][0].fingerprint
     assert not any(line.startswith("report the first") for line in text(plain.comparison, None))
     assert f"0 defects new against {forky.path} (and {len(new)} waived)" in with_waivers.sentence
     lines = summary(waived, RUNS, news=with_waivers).splitlines()
@@ -123,7 +124,7 @@ def test_new_defects_come_first_and_the_most_severe_of_them_on_top(forky):
             assert item.defect.fingerprint in next(shown)
         ranks = [item.defect.severity.rank for item in items]
         assert ranks == sorted(ranks)
-    foremost = news.comparison.foremost
+    foremost = news.comparison.defects.foremost
     assert foremost
     first = foremost.fingerprint
     assert any(f"explain {first}" in line and "first defect" in line for line in lines[end:])
@@ -147,8 +148,8 @@ def test_the_first_defect_is_the_most_severe_one_with_most_cases_that_are_worse(
     assert news
     assert small.fingerprint in {item.defect.fingerprint for item in news.by_kind["new"]}
     said = summary(forky, RUNS, news=news)
-    assert news.comparison.foremost == large
-    assert f"explain {news.comparison.passed_before(large)[0].name} --run" in said
+    assert news.comparison.defects.foremost == large
+    assert f"explain {news.comparison.defects.passed_before(large)[0].name} --run" in said
 
 
 def test_commands_name_a_case_that_passed_if_the_earlier_run_has_the_defect(forky):
@@ -167,7 +168,7 @@ def test_commands_name_a_case_that_passed_if_the_earlier_run_has_the_defect(fork
     )
     news = novelty(ours, earlier)
     assert news
-    foremost = news.comparison.foremost
+    foremost = news.comparison.defects.foremost
     assert foremost
     assert foremost.fingerprint == defect.fingerprint
     said = summary(ours, RUNS, news=news)

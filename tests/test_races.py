@@ -10,7 +10,9 @@ from conformance.results.conclusions import BY_CHANCE
 from made_history import SUITE, run_of
 from nights import nights
 from reports import html
-from reports.comparison import GONE, HIT, NEW, NOT_DECIDED, compare
+from reports.absence import NOT_DECIDED
+from reports.changes import GONE, HIT, NEW
+from reports.comparison import compare
 from reports.comparison_formats import text
 from reports.digest import Digest, digest, read
 from reports.history import BASELINE, UNDECIDED
@@ -85,10 +87,10 @@ def test_a_race_changes_only_beyond_chance(old, new, kinds, status):
 def test_the_defect_and_the_rule_of_an_undecided_race_are_neither_new_nor_gone():
     (without, hit) = raced({0: (0, 96)}), raced({0: (1, 21)})
     seen, unseen = compare(without, hit), compare(hit, without)
-    assert (len(seen.defects[NEW]), len(seen.defects[HIT])) == (0, 1)
-    assert (len(unseen.defects[GONE]), len(unseen.defects[NOT_DECIDED])) == (0, 1)
-    assert [seen.kind_of_rule(rule) for rule in seen.rules] == ["hit only now"]
-    assert [unseen.kind_of_rule(rule) for rule in unseen.rules] == ["not hit again"]
+    assert (len(seen.defects.by_kind[NEW]), len(seen.defects.by_kind[HIT])) == (0, 1)
+    assert (len(unseen.defects.by_kind[GONE]), len(unseen.defects.by_kind[NOT_DECIDED])) == (0, 1)
+    assert [seen.rules.kind(rule) for rule in seen.rules.changed] == ["hit only now"]
+    assert [unseen.rules.kind(rule) for rule in unseen.rules.changed] == ["not hit again"]
 
 
 def test_the_lines_of_a_race_say_how_often_what_it_proves_and_which_command_would_tell():
@@ -113,7 +115,7 @@ def test_a_race_is_to_be_reported_and_waived_only_if_it_proves_something(hits, p
 
 def test_a_race_that_passed_is_no_news_of_a_known_defect():
     old = raced({0: (1, 3), 1: (0, 96)})
-    assert not compare(old, raced({0: (1, 3), 1: (1, 50)})).changed_defects
+    assert not compare(old, raced({0: (1, 3), 1: (1, 50)})).defects.changed
 
 
 def test_a_mail_does_not_say_that_a_run_without_a_hit_lacks_the_defect():

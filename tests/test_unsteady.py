@@ -16,16 +16,9 @@ from conformance.model.fault import ON_DEMAND, OWN_ADDRESSES, Fault, FaultKind
 from conformance.results.new_records import result_record
 from repeated import Run
 from reports import terminal
-from reports.comparison import (
-    CHANGED,
-    GONE,
-    IN_BOTH,
-    NEW,
-    NOT_DECIDED,
-    REGRESSED,
-    UNCONFIRMED,
-    compare,
-)
+from reports.absence import NOT_DECIDED
+from reports.changes import CHANGED, GONE, IN_BOTH, NEW, REGRESSED, UNCONFIRMED
+from reports.comparison import compare
 from reports.comparison_formats import text
 from reports.digest import Digest, read
 from reports.repetitions import Repetitions
@@ -192,9 +185,9 @@ def test_a_defect_that_the_old_run_saw_without_confirming_it_is_not_new(tmp_path
         seen(tmp_path / "old", c4=["FAIL"])[0],
         seen(tmp_path / "new", c4=["FAIL", "FAIL"])[0],
     )
-    defects = compare(unsure, sure).defects
+    defects = compare(unsure, sure).defects.by_kind
     assert (len(defects[NEW]), len(defects[IN_BOTH])) == (0, 1)
-    defects = compare(sure, unsure).defects
+    defects = compare(sure, unsure).defects.by_kind
     assert [len(defects[kind]) for kind in (NEW, GONE, IN_BOTH, NOT_DECIDED)] == [0, 0, 0, 1]
 
 
@@ -240,10 +233,10 @@ def test_a_defect_that_kills_the_kernel_in_one_run_is_the_same_defect_and_no_reg
         comparison = compare(old, new)
         assert [change.kind for change in comparison.changes] == [CHANGED]
         assert comparison.status == 0
-        (both,) = comparison.defects[IN_BOTH]
+        (both,) = comparison.defects.by_kind[IN_BOTH]
         assert both.severity is Severity.KERNEL_CRASH
-    assert [news for _, news in compare(failing, other).changed_defects] == ["kernel-died"]
+    assert [news for _, news in compare(failing, other).defects.changed] == ["kernel-died"]
     assert "now also kernel-died" in "\n".join(text(compare(failing, other), None))
-    assert compare(failing, failing).changed_defects == []
+    assert compare(failing, failing).defects.changed == []
     elsewhere = run_of(tmp_path / "elsewhere", replace(kills, used=False, site=("f", "", "", "")))
     assert [change.kind for change in compare(failing, elsewhere).changes] == [REGRESSED]

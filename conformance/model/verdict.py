@@ -23,6 +23,7 @@ class Verdict(StrEnum):
 # From the worst to the best. The verdict on a rule is the worst verdict of its cases, or PARTIAL instead of PASS.
 OF_RULES = tuple(Verdict)
 VERDICTS = tuple(verdict for verdict in Verdict if verdict != Verdict.PARTIAL)
+KEPT = (Verdict.PASS, Verdict.PARTIAL)  # no violation was seen
 VIOLATIONS = (Verdict.CRASH, Verdict.HANG, Verdict.FAIL)
 INCOMPLETE = (Verdict.BROKEN, Verdict.MISSED)
 EXCUSED = (Verdict.WAIVED, Verdict.STACK)  # violations that do not count against the device

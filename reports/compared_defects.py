@@ -1,0 +1,245 @@
+"""Divides the defects of two runs by what the comparison of their cases says about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from conformance.defects import Defect, Symptom
+from conformance.model.record import ResultRecord
+from conformance.model.verdict import KEPT
+from reports import bisection
+from reports.absence import NOT_DECIDED
+from reports.case_pair import CasePair, kind_where
+from reports.changed_defects import Earlier
+from reports.changes import (
+    GONE,
+    IN_BOTH,
+    NEW,
+    NEW_KINDS,
+    NOT_HIT,
+    NOT_JUDGED,
+    NOT_TRIED,
+    REGRESSED,
+    UNJUDGED,
+    UNKNOWN,
+    WORSE,
+    Change,
+    worst_of,
+)
+from reports.digest import Digest
+from reports.earlier_points import EarlierPoints
+
+
+@dataclass(frozen=True)
+class ComparedDefects:
+    """The defects of both runs. `changes` are those of their cases, points and rules."""
+
+    old: Digest
+    new: Digest
+    changes: Sequence[Change]
+
+    @cached_property
+    def by_kind(self) -> Mapping[str, Sequence[Defect]]:
+        """The counted defects of the new run and the open defects of the old run, by kind. To decide whether a run has
+        a defect, waived defects and defects of the stack count too, and in the old run also unconfirmed defects.
+
+        - NEW: only in the new run; the old run has a case of the defect
+        - UNKNOWN, NEWLY_WRONG, NEWLY_JUDGED, HIT: like NEW, but its cases changed only in this way
+        - NOT_TRIED: only in the new run; the old run has no case of the defect
+        - IN_BOTH: in both runs, with the data of the new run
+        - NOT_DECIDED: only in the old run; the new run did not decide every case, or did not confirm the defect
+        - GONE: only in the old run; the new run decided every case of the defect"""
+        new = sorted(self.counted, key=lambda defect: defect.severity.rank)
+        old = self.old.violations.open_defects
+        now = [defect for defect in self.new.violations.defects if not defect.unconfirmed]
+        tried = {record["case"] for record in self.old.results}
+        unknown = [defect for defect in new if not self.earlier.has(defect)]
+        of_tried = [defect for defect in unknown if not tried.isdisjoint(defect.cases)]
+        unseen = [defect for defect in old if not defect.is_among(now)]
+        decided = [defect for defect in unseen if self._is_decided(defect)]
+        by_kind: dict[str, list[Defect]] = {kind: [] for kind in NEW_KINDS}
+        for defect in of_tried:
+            by_kind[self._kind(defect)].append(defect)
+        return {
+            **by_kind,
+            GONE: decided,
+            IN_BOTH: sorted(
+                (_as_bad_as(defect, old) for defect in new if self.earlier.has(defect)),
+                key=lambda defect: defect.severity.rank,
+            ),
+            NOT_DECIDED: [defect for defect in unseen if defect not in decided],
+            NOT_TRIED: [defect for defect in unknown if tried.isdisjoint(defect.cases)],
+        }
+
+    @cached_property
+    def counted(self) -> Sequence[Defect]:
+        """The defects of the new run that are open, or waived and of a case that has become worse nevertheless. A waived
+        defect that is newly supported is not open because it shares a result with others."""
+        violations = self.new.violations
+        return [
+            defect
+            for defect in violations.defects
+            if (defect in violations.open_defects and not self._is_waived_beside_others(defect))
+            or self._is_worse_though_waived(defect)
+        ]
+
+    def _is_waived_beside_others(self, defect: Defect) -> bool:
+        newly = not self.earlier.has(defect) and self._kind(defect) in NOT_JUDGED
+        return newly and self._is_waived(defect)
+
+    def _is_known(self, defect: Defect) -> bool:
+        return self._is_waived(defect) and not self._is_worse_though_waived(defect)
+
+    def _is_waived(self, defect: Defect) -> bool:
+        """Whether waivers cover each symptom, even in a result that counts because of others."""
+        return all(map(self.new.violations.is_waived, defect.symptoms))
+
+    def _is_worse_though_waived(self, defect: Defect) -> bool:
+        if not defect.waived or defect.unconfirmed:
+            return False
+        return bool(self.worse_cases(defect))
+
+    @cached_property
+    def foremost(self) -> Defect | None:
+        """The defect that a user looks at first: a new one, or one of both runs in cases that passed before; without
+        these, one of both runs with other news. Of the most severe, it has the most cases that have become worse. A waived
+        defect of both runs is none, unless a waived case has become worse."""
+        changed = (defect for defect, _ in self.changed)
+        news = [*self.newly_found, *(defect for defect in changed if not self._is_known(defect))]
+        return min(news, key=self._order_of_news, default=None)
+
+    def _order_of_news(self, defect: Defect) -> tuple[bool, int, int]:
+        as_before = self.earlier.has(defect) and not self.passed_before(defect)
+        return as_before, defect.severity.rank, -len(self.worse_cases(defect))
+
+    def passed_before(self, defect: Defect) -> Sequence[Symptom]:
+        """Returns the symptoms of a defect in cases that passed in the old run."""
+        return [
+            symptom
+            for symptom in defect.symptoms
+            if (before := self._before.get(symptom.case)) and before["effective"] in KEPT
+        ]
+
+    def bisection(self, defect: Defect) -> str:
+        """Returns the commands that find the commit of a defect, by a case or a point of a sweep that passed in the old run;
+        empty without one, if all are races, or if the new run is not of a source tree, or of the commit of the old run."""
+        passed = self.passed_before(defect) or [*filter(self._point_passed, defect.symptoms)]
+        passed = [*filter(bisection.may_decide, passed)]
+        if not passed or not bisection.is_of_tree(passed[0]):
+            return ""
+        facts = (run.environment.under_test for run in (self.new, self.old))
+        return bisection.commands_at(passed[0], *facts)
+
+    def _point_passed(self, symptom: Symptom) -> bool:
+        before = self._before.get(symptom.case)
+        if not before or symptom.deviation is None:
+            return False
+        points = EarlierPoints(self.old, self.new, before, symptom.record)
+        return points.passed_at(symptom.deviation)
+
+    def name_of(self, defect: Defect) -> str:
+        """Returns the name for commands about what is new: the fingerprint or, if the old run has other cases of the
+        defect, the first violation that passed there."""
+        passed = self.passed_before(defect)
+        if 0 < len(passed) < len(defect.symptoms):
+            return passed[0].name
+        return defect.fingerprint
+
+    def worse_cases(self, defect: Defect) -> Sequence[str]:
+        """Returns the cases of a defect that have become worse."""
+        return [case for case in defect.cases if not self._kinds.get(case, set()).isdisjoint(WORSE)]
+
+    @cached_property
+    def changed(self) -> Sequence[tuple[Defect, str]]:
+        """The defects of both runs that show in the new run what they did not show in the old run, each with the news
+        in words, and with the new defects of the same cases."""
+        pairs = ((defect, self.earlier.news(defect)) for defect in self.by_kind[IN_BOTH])
+        return [(defect, news + self._beside(defect)) for defect, news in pairs if news]
+
+    def _beside(self, defect: Defect) -> str:
+        for other in self.newly_found:
+            if shared := [case for case in other.cases if case in defect.cases]:
+                return f" ({shared[0]} also shows {other.fingerprint}, perhaps of one cause)"
+        return ""
+
+    @cached_property
+    def earlier(self) -> Earlier:
+        return Earlier(self.old)
+
+    def of_change(self, change: Change) -> Sequence[Defect]:
+        """Returns the defects that a changed case shows in the new run or, without one, those of the old run. If the change
+        is of one rule, they violate it in this case."""
+        new, old = (run.violations.defects_in(change.case) for run in (self.new, self.old))
+        shown = new or old
+        if not change.rule:
+            return shown
+        return [defect for defect in shown if change.rule in defect.rules_in(change.case)]
+
+    @property
+    def newly_found(self) -> Sequence[Defect]:
+        """The defects of NEW_KINDS, in this order."""
+        return [defect for kind in NEW_KINDS for defect in self.by_kind[kind]]
+
+    def _kind(self, defect: Defect) -> str:
+        kinds: set[str] = set()
+        for symptom in defect.symptoms:
+            if before := self._before.get(symptom.case):
+                kinds |= self._kinds_of(symptom, before)
+        return worst_of(kinds) or NEW
+
+    def _kinds_of(self, symptom: Symptom, before: ResultRecord) -> set[str]:
+        kinds = self._kinds.get(symptom.case, {REGRESSED})
+        if symptom.case in self._by_point or kinds.isdisjoint((REGRESSED, UNKNOWN)):
+            return kinds
+        points = EarlierPoints(self.old, self.new, before, symptom.record)
+        return {kind_where(points.judged(symptom.deviation), before, symptom.rules)}
+
+    @cached_property
+    def _by_point(self) -> set[str]:
+        """The cases that were compared point by point."""
+        return {change.case for change in self.changes if change.points and not change.rule}
+
+    @cached_property
+    def _kinds(self) -> Mapping[str, set[str]]:
+        """The kinds of the changes of each case."""
+        kinds: dict[str, set[str]] = {}
+        for change in self.changes:
+            if not change.rule:
+                kinds.setdefault(change.case, set()).add(change.kind)
+        return kinds
+
+    def _is_decided(self, defect: Defect) -> bool:
+        if defect.is_among(self._unconfirmed_now):
+            return False
+        if any(change.kind == NOT_HIT and change.case in defect.cases for change in self.changes):
+            return False
+        for case in defect.cases:
+            after = self._after.get(case)
+            if after is None or after["effective"] in UNJUDGED:
+                return False
+            before = self._before.get(case)
+            if before and CasePair(self.old, self.new, before, after).not_judged():
+                return False
+        return True
+
+    @cached_property
+    def _unconfirmed_now(self) -> Sequence[Defect]:
+        return [defect for defect in self.new.violations.defects if defect.unconfirmed]
+
+    @cached_property
+    def _before(self) -> Mapping[str, ResultRecord]:
+        return {record["case"]: record for record in self.old.results}
+
+    @cached_property
+    def _after(self) -> Mapping[str, ResultRecord]:
+        return {record["case"]: record for record in self.new.results}
+
+
+def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
+    """Returns the defect with at least the severity that the same defect has among `others`."""
+    for other in others:
+        if defect.is_same(other):
+            defect = defect.at_least(other.severity)
+    return defect
