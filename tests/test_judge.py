@@ -11,6 +11,7 @@ import pytest
 
 from bad_places import full_disk
 from conformance.errors import UserError
+from conformance.model.capability import JUDGED_BY
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.record import ResultRecord
@@ -25,7 +26,7 @@ from reports.digest import read
 from samples import consistent, lines_of, written_records
 from trial.catalogue import VIOLATIONS
 from trial.reference.device import Device
-from trial.reference.stack import without
+from trial.reference.stack import OPTIONAL, without
 
 SUITE = load_suite()
 SOME = [case for case in SUITE.cases if case.kind is Kind.ROW and not case.hazardous][::15]
@@ -75,13 +76,51 @@ def test_the_same_rules_give_the_same_lines(run):
     assert {line["verdict"] for line, _ in results.values()} >= {"PASS", "UNSUPPORTED"}
 
 
-def test_capabilities_missing_only_in_points_count_as_missing(tmp_path, cli):
+def lacking_sweeps(name: str) -> list[Case]:
+    """Returns the sweeps with points that need a capability, without the largest ones and without tries."""
+    found = []
+    for case in SUITE.cases:
+        if case.sweep is None or case.sweep.size > 20_000 or case.sweep.tries:
+            continue
+        needs = [case.needs, *case.sweep.needs_of.values()]
+        needs += [clause.needs for clause in case.sweep.clauses]
+        if any(name in of for of in needs):
+            found.append(case)
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in JUDGED_BY else pytest.mark.nightly)
+        for name in OPTIONAL
+        if lacking_sweeps(name)
+    ],
+)
+def test_a_sweep_alone_shows_what_the_device_lacks(name, tmp_path):
+    """A run with only this sweep, so that no other result shows that the device lacks the capability."""
+    for number, case in enumerate(lacking_sweeps(name)):
+        alone = record(tmp_path / str(number), SUITE, [case], Device(without(name)))
+        (line,) = read_written(alone).results
+        new, kept = again(SUITE, alone)[case.id]
+        assert (new["verdict"], new["points"], kept) == (line["verdict"], line["points"], "")
+        if name in JUDGED_BY:
+            assert line["points"][Verdict.UNREACHABLE]
+
+
+@pytest.mark.parametrize("name", JUDGED_BY)
+def test_a_sweep_whose_set_up_other_rows_judge_supports_its_verdict(name, tmp_path, cli):
+    chosen = lacking_sweeps(name)
+    alone = record(tmp_path / "alone", SUITE, chosen[-1:], Device(without(name)))
+    assert "1 of 1 results judged again: 0 verdicts changed" in cli(0, "judge", alone).out
+    cli(0, "bundle", alone, "--out", tmp_path / "bundle")
+
+
+def test_a_capability_in_points_that_is_no_name_is_refused(tmp_path, cli):
     sweep = next(
         case for case in SUITE.cases if case.id == "reg_mr/access_space/huge-pages@libibverbs"
     )
     alone = record(tmp_path / "alone", SUITE, [sweep], Device(without("hugetlb")))
-    assert read_written(alone).results[0]["points"][Verdict.UNSUPPORTED]
-    assert "1 of 1 results judged again: 0 verdicts changed" in cli(0, "judge", alone).out
     (points,) = (alone / "points").iterdir()
     data = json.loads(points.read_text())
     next(example for example in data["examples"] if "lacking" in example["observed"])["observed"][

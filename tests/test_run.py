@@ -28,7 +28,11 @@ pytestmark = pytest.mark.guest
 RULES = ("REG-02", "REG-15", "REG-16", "REG-18", "REG-23", "DEREG-03")
 MOST_POINTS = 16  # of a sweep that runs by day
 # cases whose results are tested below
-NAMED = ("reg_mr/huge_lengths/on-demand-of-", "reg_mr/registration/last-byte")
+NAMED = (
+    "reg_mr/huge_lengths/on-demand-of-",
+    "reg_mr/registration/last-byte",
+    "reg_mr_iova/far_addresses/addresses-that-are-not-the-regions",
+)
 # Rules that pass only in part because rxe does not offer some of their evidence (docs/results.md, Evidence).
 NOT_OFFERED = {
     "REG-01": {"odp_implicit at libibverbs"},
@@ -189,6 +193,7 @@ def test_judging_a_real_run_again_changes_nothing(whole_run, tmp_path, cli):
         in cli(1, "judge", whole_run.out, "--out", again).out
     )
     assert "cases compared: nothing has changed" in cli(0, "compare", whole_run.out, again).out
+    cli(0, "bundle", whole_run.out, "--out", tmp_path / "bundle")
 
 
 def without_keys(line: ResultRecord, names: Sequence[str]) -> str:

@@ -144,12 +144,7 @@ def known_capabilities(recorded: Recorded, directory: Path | None = None) -> Cap
 def _lacking(record: ResultRecord, directory: Path | None) -> set[str]:
     """Returns the capabilities that a result, or an example of its points, reports as missing."""
     seen: list[Observation] = [record.get("observed") or {}]
-    if (
-        directory
-        and record.get("points_file")
-        and (directory / FOLDER).exists()
-        and record.get("points", {}).get(Verdict.UNSUPPORTED)
-    ):
+    if directory and record.get("points_file") and (directory / FOLDER).exists():
         seen += [example["observed"] for example in read_points(directory, record).examples]
     return {name for observed in seen for name in observed.get("lacking") or ()}
 
