@@ -276,6 +276,15 @@ def test_the_notes_beside_a_mail_say_whom_to_add_what_to_attach_and_what_is_know
     assert reported.err.splitlines()[-1].startswith("note: the defect is known upstream: ")
 
 
+def test_a_mail_without_a_program_has_a_note_about_one_that_was_written_by_hand(cli):
+    """The program has an earlier fingerprint of the defect, and includes another one."""
+    said = cli(0, "reproducer", "687f", "--run", ROOT / "docs/runs/rxe.jsonl.xz", "--mail")
+    assert "The text has no C program" in said.out
+    names = re.findall(r"docs/findings/by-hand/\S+", said.err)
+    assert [Path(name).stem for name in names] == ["5c12bb81389f", "958a64a75930"]
+    assert "int main(" in "".join((ROOT / name).read_text() for name in names)
+
+
 # The verdict of the unchanged stack on the cases that fail, and whether the mail is for the list.
 AS_SHIPPED = {"PASS": False, "": True, "UNREACHABLE": True}
 

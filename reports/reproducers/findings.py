@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.defects import Defect, Symptom
 from conformance.errors import format_count
 from conformance.judging import Basis
 from conformance.model.verdict import NOT_TESTABLE, Verdict
-from conformance.tables.suite import Suite
+from conformance.tables.suite import ROOT, Suite
 from reports.digest import Digest
 from reports.reproducers.of_runs import first_program, without_peer
 from reports.reproducers.program import Program, file_name
@@ -18,6 +18,7 @@ from reports.rule_verdicts import RuleFacts
 from reports.upstream import upstream
 
 PAGE, FOLDER = "findings.md", "findings"
+OWN = ROOT / "docs" / FOLDER  # with the programs that were written by hand
 SEEN, ABSENT, UNTRIED = "seen", "not", "not tried"
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")  # the texts of received results may contain HTML
 
@@ -230,8 +231,7 @@ def words_of(rule: RuleFacts) -> str:
 
 def _link(finding: Finding, files: Collection[str]) -> str:
     if not finding.program:
-        by_hand = (f"by-hand/{name}.c" for name in finding.defect.fingerprints)
-        if file := next((name for name in by_hand if name in files), ""):
+        if file := by_hand(finding.defect, files.__contains__):
             return f"[{file}]({FOLDER}/{file})"
         return f"no program: {finding.why_not}"
     links = []
@@ -239,6 +239,15 @@ def _link(finding: Finding, files: Collection[str]) -> str:
         file = file_name(program.case)
         links.append(f"[{file}]({FOLDER}/{file})" if file in files else f"`{program.case}`")
     return ", without a peer: ".join(links)
+
+
+def by_hand(
+    defect: Defect, exists: Callable[[str], bool] = lambda name: (OWN / name).exists()
+) -> str:
+    """Returns the name of the handwritten program of a defect, which may have one of its earlier fingerprints; empty
+    without one. `exists` is by default whether the suite has a file of this name."""
+    names = (f"by-hand/{name}.c" for name in defect.fingerprints)
+    return next(filter(exists, names), "")
 
 
 def _cell(text: str) -> str:
