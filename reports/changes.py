@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from conformance.defects.symptom import violated_rules
 from conformance.errors import format_count
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, KEPT, NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
@@ -88,6 +89,11 @@ class Change:
             example = f", such as {self.examples[0]}" if self.examples else ""
             return f"{format_count(self.points, 'point')} of {self.case}{example}"
         return self.case
+
+    @property
+    def rules(self) -> Sequence[str]:
+        """The violated rules; those of the case if none is violated now."""
+        return violated_rules(self.record) or self.record["rules"]
 
     @property
     def arrow(self) -> str:

@@ -104,15 +104,18 @@ class ComparedDefects:
     @cached_property
     def foremost(self) -> Defect | None:
         """The defect that a user looks at first: a new one, or one of both runs in cases that passed before; without
-        these, one of both runs with other news. Of the most severe, it has the most cases that have become worse. A waived
+        these, one of both runs with other news. Of the most severe, it is a regression if one
+        is, and it has the most cases that have become worse. A waived
         defect of both runs is none, unless a waived case has become worse."""
         changed = (defect for defect, _ in self.changed)
         news = [*self.newly_found, *(defect for defect in changed if not self._is_known(defect))]
         return min(news, key=self._order_of_news, default=None)
 
-    def _order_of_news(self, defect: Defect) -> tuple[bool, int, int]:
+    def _order_of_news(self, defect: Defect) -> tuple[bool, int, bool, int]:
         as_before = self.earlier.has(defect) and not self.passed_before(defect)
-        return as_before, defect.severity.rank, -len(self.worse_cases(defect))
+        is_new_feature = defect not in self.by_kind[NEW] and not self.passed_before(defect)
+        worse = -len(self.worse_cases(defect))
+        return as_before, defect.severity.rank, is_new_feature, worse
 
     def passed_before(self, defect: Defect) -> Sequence[Symptom]:
         """Returns the symptoms of a defect in cases that passed in the old run."""
@@ -176,6 +179,15 @@ class ComparedDefects:
         if not change.rule:
             return shown
         return [defect for defect in shown if change.rule in defect.rules_in(change.case)]
+
+    @property
+    def newly_waived(self) -> Sequence[Defect]:
+        """The waived defects that only the new run has, and whose waivers it applies."""
+        return [
+            defect
+            for defect in self.new.violations.defects
+            if defect.waived and defect not in self.counted and not self.earlier.has(defect)
+        ]
 
     @property
     def newly_found(self) -> Sequence[Defect]:

@@ -23,6 +23,7 @@ from reports.changes import (
     NEW,
     NEW_KINDS,
     NEWLY_JUDGED,
+    NEWLY_WAIVED,
     NEWLY_WRONG,
     NO_LONGER_WAIVED,
     REGRESSED,
@@ -68,6 +69,7 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
         yield ""
         yield f"{NO_LONGER_WAIVED}:"
         yield from (f"  {reason}" for reason in unwaived(comparison).values())
+    yield from _newly_waived(comparison)
     yield from _rules(comparison, most)
     yield from _other_rules(comparison, most)
     for kind in KINDS:
@@ -76,7 +78,7 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
         return
     if foremost := comparison.defects.foremost:
         is_new = foremost in comparison.defects.newly_found
-        which = "first new defect" if is_new else "first defect of the newly wrong cases"
+        which = "worst new defect" if is_new else "worst defect of the newly wrong cases"
         yield ""
         words = "--run", new.path, "--mail", "--others", old.path
         report = command("reproducer", comparison.defects.name_of(foremost), *words)
@@ -137,6 +139,8 @@ def _conclusion(comparison: Comparison) -> str:
                 count = f"{len(new)} {kind}"
             parts.append(f"{count}, the worst: {new[0].severity.label}")
     parts += _unwaived(comparison)
+    if newly_waived := comparison.defects.newly_waived:
+        parts.append(f"{format_count(len(newly_waived), 'defect')} {NEWLY_WAIVED}")
     more = f": {'; '.join(parts)}" if parts else ""
     if comparison.failing:
         return f"{_CONCLUSIONS[comparison.failing]}{more}"
@@ -207,6 +211,19 @@ def _defects(comparison: Comparison) -> Iterator[str]:
         yield f"  changed  {defect.severity.label:13}  {defect.fingerprint}  {defect.title}: now also {news}"
 
 
+def _newly_waived(comparison: Comparison) -> Iterator[str]:
+    if not (defects := comparison.defects.newly_waived):
+        return
+    yield ""
+    waived = sum(defect.waived for defect in comparison.new.violations.defects)
+    verb = "is" if len(defects) == 1 else "are"
+    yield f"{NEWLY_WAIVED}: {len(defects)} of {waived} waived defects of the new run {verb} not in the old run"
+    for defect in defects:
+        waiver = defect.symptoms[0].record["waiver"] or {}
+        terms = ", ".join(filter(None, (waiver.get("owner"), waiver.get("issue"))))
+        yield f"  {defect.severity.label:13}  {defect.fingerprint}  {defect.title} ({terms})"
+
+
 def _rules(comparison: Comparison, most: int | None) -> Iterator[str]:
     """Yields the rules whose verdicts differ, each with both verdicts and its words."""
     listed = comparison.rules.changed
@@ -270,7 +287,7 @@ def _format_change(change: Change, comparison: Comparison) -> Iterator[str]:
             yield f"      {change.record['reason']}"
             yield f"      {change.record['repro']}"
         return
-    rules = " ".join(change.record["rules"])
+    rules = " ".join(change.rules)
     yield f"  {arrow}  {rules}  {change.case}{_shown_by(change, comparison)}"
     if change.kind in WORSE or (change.kind == NEW and change.new == "FAIL"):
         if is_unlisted(change.record):
@@ -316,6 +333,7 @@ def as_json(comparison: Comparison) -> str:
         "cases_compared": comparison.compared,
         "cases_untried": {"old only": comparison.untried[0], "new only": comparison.untried[1]},
         "sweeps_without_points": comparison.pointless,
+        "newly_waived": [defect.fingerprint for defect in comparison.defects.newly_waived],
         "stack": {
             name: [before, after] for name, before, after in stacks(comparison.old, comparison.new)
         },
@@ -344,7 +362,11 @@ def _change_data(change: Change, comparison: Comparison) -> dict[str, Any]:
     data = {**vars(change), "defects": _fingerprints(change, comparison)}
     record = data.pop("record")
     del data["rule"]  # the only one of `rules`
-    return {**data, **{key: record[key] for key in ("rules", "reason", "repro")}}
+    return {
+        **data,
+        "rules": list(change.rules),
+        **{key: record[key] for key in ("reason", "repro")},
+    }
 
 
 def as_markdown(comparison: Comparison) -> str:
@@ -381,6 +403,9 @@ def _sections(comparison: Comparison) -> Iterator[str]:
     if unwaived(comparison):
         reasons = (f"- {escaped(reason)}" for reason in unwaived(comparison).values())
         yield "\n".join([f"{NO_LONGER_WAIVED}:\n", *reasons])
+    if newly_waived := [*_newly_waived(comparison)]:
+        _, heading, *lines = newly_waived
+        yield "\n".join([f"{heading}:\n", *(f"- {escaped(line.strip())}" for line in lines)])
     if comparison.rules.changed:
         yield "\n".join(
             ["| | rule | old | new |", "|---|---|---|---|", *_rule_rows(comparison)],
@@ -410,7 +435,7 @@ def _item(change: Change, comparison: Comparison) -> str:
     else:
         points = ""
     verdicts = f"{change.old or 'none'} → {change.new or 'none'}{change.hidden}"
-    names = [*change.record["rules"], *map(code, _fingerprints(change, comparison))]
+    names = [*change.rules, *map(code, _fingerprints(change, comparison))]
     return f"- {verdicts}: {code(change.case)}{points} ({', '.join(names)})"
 
 
@@ -453,7 +478,7 @@ def as_junit(comparison: Comparison) -> str:
             time="0.000",
         )
         verdicts = f"{change.old or 'none'} -> {change.new or 'none'}{change.hidden}"
-        rules = " ".join(change.record["rules"]) + _shown_by(change, comparison)
+        rules = " ".join(change.rules) + _shown_by(change, comparison)
         message = f"{change.kind}: {verdicts}: {rules}: {change.record['reason']}"
         if kind == "system-out":
             ET.SubElement(testcase, kind).text = clean(message)

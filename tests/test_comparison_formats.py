@@ -29,7 +29,7 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path, cli):
     assert f"  PASS -> FAIL  REG-01  reg_mr/sample/c0 (defect {defect})" in said.splitlines()
     first, *_, program, waivers = said.splitlines()
     command = f"./rdma-cts reproducer {defect} --run {new} --mail --others {old}"
-    assert program == f"report the first new defect: {command}"
+    assert program == f"report the worst new defect: {command}"
     command = f"./rdma-cts waivers --run {new} --defect {defect}"
     terms = "--owner NAME --issue ADDRESS --expires DATE"
     assert waivers == f"waive all new defects: {command} {terms}"
@@ -42,7 +42,7 @@ def test_a_known_defect_of_newly_wrong_cases_is_not_called_new(tmp_path, cli):
         for name, cases in (("old", (1,)), ("new", (1, 2)))
     )
     *_, report, waivers = cli(1, "compare", old, new).out.splitlines()
-    assert report.startswith("report the first defect of the newly wrong cases: ./rdma-cts repro")
+    assert report.startswith("report the worst defect of the newly wrong cases: ./rdma-cts repro")
     assert waivers.startswith("waive 1 known defect of newly wrong cases: ./rdma-cts waivers")
 
 

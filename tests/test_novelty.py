@@ -102,7 +102,7 @@ def test_a_waived_defect_of_cases_that_the_earlier_run_lacks_is_new_too(forky):
     assert tried.fingerprint not in new
     assert plain.first
     assert plain.first.fingerprint == plain.comparison.defects.by_kind[NOT_TRIED][0].fingerprint
-    assert not any(line.startswith("report the first") for line in text(plain.comparison, None))
+    assert not any(line.startswith("report the worst") for line in text(plain.comparison, None))
     assert f"0 defects new against {forky.path} (and {len(new)} waived)" in with_waivers.sentence
     lines = summary(waived, RUNS, news=with_waivers).splitlines()
     assert not [
@@ -176,7 +176,7 @@ def test_commands_name_a_case_that_passed_if_the_earlier_run_has_the_defect(fork
         assert f"./rdma-cts {command} {case} --run {RUNS}" in said
     (line,) = (line for line in said.splitlines() if line.startswith("bisect ("))
     assert line.endswith(f"{ROOT}/rdma-cts bisect-step --yes --guest --linux /tree --only {case}")
-    (line,) = (line for line in text(news.comparison, None) if line.startswith("report the first"))
+    (line,) = (line for line in text(news.comparison, None) if line.startswith("report the worst"))
     assert f"reproducer {case} --run" in line
     assert "bisect" not in summary(forky, RUNS, news=novelty(forky, forky))
 

@@ -24,6 +24,7 @@ from conformance.results.new_records import footer_record
 from conformance.results.waiver_file import KernelRange, Run, read_waivers, waivers_text
 from conformance.results.waivers import Waivers
 from conformance.tables.suite import ROOT, Suite
+from reports import comparison_formats
 from reports.comparison import compare
 from reports.digest import Digest, read
 from reports.html import render as page
@@ -216,6 +217,29 @@ def waived(waivers: Waivers) -> Digest:
     footer = footer_record(run.header["planned"], results, registry(), duration_s=1.0)
     footer["waivers"] = waivers.account(results, run.header)
     return replace(run, results=tuple(results), footer=footer)
+
+
+def test_a_defect_that_only_the_new_run_has_and_that_is_waived_is_named(waivers):
+    new = waived(waivers)
+    defect = new.violations.defects[0]
+    changes: Any = {"verdict": "PASS", "effective": "PASS", "deviations": [], "fault": {}}
+    old = replace(
+        recorded("forky"),
+        results=tuple(
+            changed(record, changes) if record["case"] in defect.cases else record
+            for record in new.results
+        ),
+    )
+    lines = [*comparison_formats.text(compare(old, new), None)]
+    assert lines[0].endswith(
+        "nothing that both runs tried has regressed: 1 defect newly waived (exit status 0)"
+    )
+    count = len(new.violations.defects)
+    heading = f"newly waived: 1 of {count} waived defects of the new run is not in the old run"
+    entry = lines[lines.index(heading) + 1]
+    assert defect.fingerprint in entry
+    assert entry.endswith(f"(the rdma team, {ISSUE.format(defect=defect.fingerprint)})")
+    assert "newly waived" not in "".join(comparison_formats.text(compare(new, new), None))
 
 
 @pytest.mark.parametrize("listed, unsteady, kind, status", LISTED_CASES.values(), ids=LISTED_CASES)
@@ -437,6 +461,13 @@ def test_judge_counts_the_waived_verdicts_before_it_lists_the_changes(tmp_path, 
     same, *every = cli(1, "judge", old, "--waivers", path, "-v").out.splitlines()
     assert first == f"{same} (-v lists them)"
     assert any(line.startswith("FAIL -> WAIVED  ") for line in every)
+
+
+def test_an_option_of_several_runs_can_be_given_again(cli):
+    one = cli(0, *command()).out
+    both = cli(0, *command("--run", str(RUNS / "trixie.jsonl"))).out
+    assert "trixie" in both
+    assert one != both
 
 
 def test_one_defect_alone_can_be_waived(tmp_path, cli):

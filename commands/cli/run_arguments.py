@@ -45,6 +45,8 @@ def add(parser: argparse._ActionsContainer, usage: str, help: str, **more: Any) 
             value = value.strip("[.]")
         type_ = _TYPES.get(f"{names} {value}", _TYPES.get(value))
         more = {"nargs": nargs, "metavar": value, "type": type_, **more}
+        if nargs == "+" and names.startswith("-"):
+            more["action"] = "extend"  # `--run A --run B` is `--run A B`
     elif names.startswith("-") and not {"action", "choices", "default"} & more.keys():
         more["action"] = "store_true"
     parser.add_argument(*names.split(","), help=help, **more)
