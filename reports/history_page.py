@@ -182,7 +182,8 @@ class Lane:
     @property
     def in_words(self) -> str:
         if self._ran and not self._decided:
-            return self._apart.removeprefix(", ")
+            is_steady = len({state for _, state in self._ran}) == 1
+            return _always(len(self._ran)) if is_steady else self._apart.removeprefix(", ")
         return self._seen_in_words + self._apart
 
     @property
@@ -205,7 +206,7 @@ class Lane:
         if not self.seen:
             return f"never {word}"
         if self.seen == decided:
-            return f"in all {decided:,} nights" if self.seen > 1 else "in the only night"
+            return _always(decided)
         bad = self.during(*self.bad)
         when = format_night(bad[-1])
         if len(bad) > 1:
@@ -219,6 +220,10 @@ class Lane:
     @property
     def latest_steps(self) -> Sequence[Step]:
         return self.steps[: -_MOST_STEPS - 1 : -1]
+
+
+def _always(nights: int) -> str:
+    return f"in all {nights:,} nights" if nights > 1 else "in the only night"
 
 
 @dataclass(frozen=True)

@@ -477,7 +477,7 @@
     const everything = document.body.classList.contains("everything");
     const violated = [...rules.values()].filter((rule) => rule.shown.some(isBad)).map((rule) => rule.element);
     const all = everything ? [...violated, ...$$("details.sweep"), ...$$("details.case:has(.FAIL, .CRASH, .HANG)")] : [];
-    const shown = [...$$(".hashes, .narrow, details.defect, details.group"), ...(everything ? $$(".folded, details.path") : [])];
+    const shown = [...$$(".hashes, .narrow, .conclusions, details.defect, details.group"), ...(everything ? $$(".folded, details.path") : [])];
     opened = [...shown, ...all].filter((each) => !each.open);
     opened.forEach(open);
   });
