@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from conformance.defects import Defect, Severity, Symptom, families_of
+from conformance.defects import Defect, Symptom, families_of
 from conformance.errors import command
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import (
@@ -318,28 +318,25 @@ class Page:
             return f"{len(defects)} only here, the worst: {defects[0].severity.label}"
         return "none only here"
 
-    def first_with(self, severity: Severity, run: Digest) -> str:
-        """Returns the fingerprint with which the page shows the first open defect of a run with this severity."""
-        open_here = [
-            defect for defect in run.violations.open_defects if defect.severity is severity
-        ]
-        for by_run in self.defects:
-            if any(shown.defect in open_here for shown in by_run):
-                return by_run[0].defect.fingerprint
-        raise ValueError(f"the page shows no defect of the severity {severity}")
-
-    def first_of_layer(self, layer: str) -> str:
-        """Returns the fingerprint with which the page shows the first defect that a layer answered."""
+    def first_with(self, kind: str, number: int) -> str:
+        """Returns the fingerprint with which the page shows the first open defect of a severity or layer in the run with
+        this index."""
         return next(
             by_run[0].defect.fingerprint
             for by_run in self.defects
-            if layer in self.layers_of(by_run)
+            for of_run, *kinds in self.kinds_of(by_run)
+            if of_run == number and kind in kinds
         )
 
     @staticmethod
-    def layers_of(by_run: Sequence[Shown]) -> list[str]:
-        """Returns the layers that answered in some run."""
-        return list(dict.fromkeys(shown.defect.answering.layer for shown in by_run))
+    def kinds_of(by_run: Sequence[Shown]) -> list[tuple[int, str, str]]:
+        """Returns, for each run in which a defect is open, the index of the run, the severity, and the layer that answered,
+        by which the page filters."""
+        return [
+            (shown.number, shown.defect.severity.label, shown.defect.answering.layer)
+            for shown in by_run
+            if not (shown.defect.waived or shown.defect.of_stack or shown.defect.unconfirmed)
+        ]
 
     def verbs_of(self, by_run: Sequence[Shown]) -> list[str]:
         """Returns the verbs whose rules a defect violates."""

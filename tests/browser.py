@@ -215,7 +215,9 @@ def assert_fits(browser: Browser, width: int = 390) -> None:
     """Checks that a page of this width does not scroll sideways, cuts off no heading of its defects, and has no texts
     that overlap."""
     with window(browser, width):
-        browser.execute_script("scrollTo(0, 0)")  # below, the names of columns stay above what scrolls
+        browser.execute_script(
+            "scrollTo(0, 0)"
+        )  # below, the names of columns stay above what scrolls
         assert browser.js("document.documentElement.scrollWidth") <= width
         assert browser.js(CUT) == []
         assert browser.js(OVERLAPPING) == []

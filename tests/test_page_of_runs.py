@@ -370,6 +370,51 @@ def test_the_layer_that_answered_and_the_verb_select_defects(browser, tmp_path):
     assert shown() == len(wanted) < every
 
 
+def test_a_chip_of_one_run_selects_as_many_defects_as_it_says_and_is_a_step_back(browser, tmp_path):
+    runs = [read(ROOT / f"docs/runs/{name}.jsonl.xz") for name in ("rxe", "siw")]
+    show(browser, tmp_path, *runs)
+    chips = browser.all("a[data-severity], a[data-layer]")
+    assert len(chips) == sum(
+        len(run.violations.tally) + len(run.violations.by_layer) for run in runs
+    )
+    for chip in chips:
+        chip.click()
+        assert len(browser.all(".defect:not(.hidden)")) == int(chip.text.split()[0])
+        assert browser.all("a[aria-current]") == [chip]
+        chip.click()
+    severity = browser.one("a[data-run='1'][data-severity='memory safety']")
+    severity.click()
+    layer = browser.one("a[data-run='1'][data-layer='device']")
+    layer.click()
+    assert browser.all("a[aria-current]") == [severity, layer], "both filters of one run"
+    browser.back()
+    browser.wait(lambda: browser.all("a[aria-current]") == [severity])
+    assert "severity=memory+safety&run=2" in browser.js("location.search")
+    browser.one("#search").send_keys("bytes")
+    browser.wait(lambda: "find=bytes" in browser.js("location.search"))
+    browser.back()
+    browser.wait(lambda: browser.js("location.search") == "?severity=memory+safety&run=2")
+    assert not browser.one("#search").get_property("value")
+    browser.refresh()
+    wait_for_rows(browser)
+    shown = len(browser.all(".defect:not(.hidden)"))
+    assert shown == int(browser.one("a[aria-current]").text.split()[0])
+
+
+def test_a_page_says_that_it_lacks_the_defect_of_a_link(browser, tmp_path):
+    page = tmp_path / "report.html"
+    page.write_text(html.render([read(RECORDED)]))
+    browser.get(f"{page.as_uri()}#defect:{'f' * 12}")
+    wait_for_rows(browser)
+    said = f"This page has no defect {'f' * 12}."
+    browser.wait(lambda: browser.by_id("absent").text == said)
+    known = browser.one(".defect[data-also]")
+    also = known.get_attribute("data-also").split()[-1]
+    browser.execute_script(f"location.hash = 'defect:{also}'")  # the name of an older report
+    browser.wait(lambda: known.get_property("open"))
+    assert not browser.by_id("absent").text
+
+
 def test_a_button_has_the_number_of_cases_that_it_shows(browser, tmp_path):
     show(browser, tmp_path, read(ROOT / "docs/runs/rxe.jsonl.xz"))
     total = browser.one("button[data-verdict=FAIL]").text

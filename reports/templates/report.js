@@ -168,15 +168,17 @@
 
   // The whole filter except the verdicts selects defects: a defect has the words of its line, of its text and of its cases.
   const defects = $$("details.defect").map((element) => ({
-    element, severity: $(".s", element).textContent, layers: element.dataset.layers.split("|"), verbs: element.dataset.verbs.split("|"),
+    element, kinds: element.dataset.kinds.split("\n").map((kind) => kind.split("|")), verbs: element.dataset.verbs.split("|"),
   }));
   const about = (each) => each.text ??= [each.element, ...$$("details.more", each.element)].map((part) =>
     [part.textContent, ...(more.get(part) ?? []).map((at) => data.cases[at])].join(" ")).join(" ").toLowerCase();
-  let severity = "", layer = "";
+  let severity = "", layer = "", ofRun = "";
+  const isChosen = ([run, ...kinds]) => run === ofRun && [severity, layer].every((each) => !each || kinds.includes(each));
   function chooseDefects(words) {
+    const kind = severity || layer;
     let shown = 0;
     for (const each of defects) {
-      const visible = (!severity || each.severity === severity) && (!layer || each.layers.includes(layer)) &&
+      const visible = (!kind || each.kinds.some(isChosen)) &&
         (!verb.value || each.verbs.includes(verb.value)) && words.every((word) => about(each).includes(word));
       each.element.classList.toggle("hidden", !visible);
       shown += visible;
@@ -187,9 +189,11 @@
       if (each.matches("h3")) (heading = each).classList.add("hidden");
       else if (!each.classList.contains("hidden")) heading?.classList.remove("hidden");
     }
-    for (const each of severities) each.toggleAttribute("aria-current", each.dataset.severity === severity);
-    for (const each of layers) each.toggleAttribute("aria-current", each.dataset.layer === layer);
-    const some = $("#some"), chosen = [severity, layer, verb.value, ...words].filter(Boolean);
+    for (const each of [...severities, ...layers]) {
+      const { run, severity: ofSeverity = "", layer: ofLayer = "" } = each.dataset;
+      each.toggleAttribute("aria-current", run === ofRun && (ofSeverity ? ofSeverity === severity : ofLayer === layer));
+    }
+    const some = $("#some"), chosen = [several && kind ? data.names[ofRun] : "", severity, layer, verb.value, ...words].filter(Boolean);
     some?.classList.toggle("hidden", !chosen.length);
     if (some) $("output", some).textContent = `${shown} of ${defects.length} defects: ${chosen.join(", ")}`;
   }
@@ -230,19 +234,29 @@
     if (verb.value) query.set("verb", verb.value);
     if (severity) query.set("severity", severity);
     if (layer) query.set("layer", layer);
+    if (several && (severity || layer)) query.set("run", +ofRun + 1);
     const text = query.toString();
-    if (text === location.search.slice(1)) return;
-    try { history.replaceState(null, "", (text ? `?${text}` : location.pathname) + location.hash); } catch { /* the address stays unchanged */ }
+    // A filter is a step back in the history of the browser, but what is typed after the first sign is not.
+    const before = new URLSearchParams(location.search).get("find");
+    const isStep = isRecalled && !(before && query.has("find") && before !== query.get("find"));
+    if (text !== location.search.slice(1)) try {
+      history[isStep ? "pushState" : "replaceState"](null, "", (text ? `?${text}` : location.pathname) + location.hash);
+    } catch { /* the address stays unchanged */ }
+    remembered = location.search;
   }
+  let isRecalled = false, remembered = "";
   function recall() {
     const query = new URLSearchParams(location.search);
     search.value = query.get("find") ?? "";
     for (const chip of chips) chip.setAttribute("aria-pressed", String(query.getAll("verdict").includes(chip.dataset.verdict)));
     verb.value = query.get("verb") ?? "";
-    severity = severities.find((each) => each.dataset.severity === query.get("severity"))?.dataset.severity ?? "";
-    layer = layers.find((each) => each.dataset.layer === query.get("layer"))?.dataset.layer ?? "";
+    ofRun = String((query.get("run") ?? 1) - 1);
+    const known = (chips, name) => chips.find(({ dataset }) => dataset.run === ofRun && dataset[name] === query.get(name))?.dataset[name] ?? "";
+    severity = known(severities, "severity");
+    layer = known(layers, "layer");
+    isRecalled = false;
     apply();
-    if (location.search.length > 1 && !location.hash) search.scrollIntoView();
+    isRecalled = true;
   }
 
   const isOf = (wanted, verdicts, all = verdicts) =>
@@ -325,6 +339,13 @@
     const total = shownCases.size + missed;
     count.textContent = filtering || verb.value ? `${total.toLocaleString("en")} ${total === 1 ? "case" : "cases"}` : "";
   }
+  // A chip of a run selects the defects of this run; a second click selects all again.
+  function chosenBy(chip, chosen, name) {
+    const isAgain = chip.dataset.run === ofRun && chosen === chip.dataset[name];
+    if (chip.dataset.run !== ofRun) severity = layer = "";
+    ofRun = chip.dataset.run;
+    return isAgain ? "" : chip.dataset[name];
+  }
   function clear() {
     search.value = verb.value = severity = layer = "";
     for (const chip of chips) chip.setAttribute("aria-pressed", "false");
@@ -333,12 +354,12 @@
   $("#some button")?.addEventListener("click", clear);
   for (const each of severities) each.addEventListener("click", (event) => {
     event.preventDefault();
-    severity = severity === each.dataset.severity ? "" : each.dataset.severity;
+    severity = chosenBy(each, severity, "severity");
     apply();
   });
   for (const each of layers) each.addEventListener("click", (event) => {
     event.preventDefault();
-    layer = layer === each.dataset.layer ? "" : each.dataset.layer;
+    layer = chosenBy(each, layer, "layer");
     apply();
   });
   let waiting = 0;
@@ -381,7 +402,11 @@
     let name = "", wanted = "";
     try { [name, wanted] = decodeURIComponent(location.hash.slice(1)).split("|"); } catch { return; }
     if (["data-path", "sweeps"].includes(name)) showInFull();
-    const target = name && ((wanted ? made(name, wanted) : null) ?? document.getElementById(name) ?? made(name));
+    const also = name.startsWith("defect:") ? $(`[data-also~="${CSS.escape(name.slice(7))}"]`) : null;
+    const target = name && ((wanted ? made(name, wanted) : null) ?? document.getElementById(name) ?? made(name) ?? also);
+    const absent = $("#absent");
+    absent.classList.toggle("hidden", Boolean(target || !name));
+    absent.textContent = target || !name ? "" : `This page has no ${name.replace(":", " ")}.`;
     if (!target) return;
     for (let each = target; each; each = each.parentElement) {
       each.classList.remove("hidden");
@@ -586,6 +611,8 @@
   near.observe($(".in-full"));
 
   recall();
+  if (location.search.length > 1 && !location.hash) search.scrollIntoView();
+  addEventListener("popstate", () => { if (location.search !== remembered) recall(); });
   follow();
   matrix.removeAttribute("aria-busy");
 })();
