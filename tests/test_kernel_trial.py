@@ -190,6 +190,13 @@ def test_a_mistake_is_named_by_file_and_line_in_any_document(tmp_path):
         read_mutants(tmp_path)
 
 
+def test_a_mutant_of_the_library_that_no_guest_exchanges_is_refused_with_its_place(tmp_path):
+    text = DOCUMENT.format(name="one").replace("linux/rxe_mr.c", "libibverbs/verbs.c")
+    (tmp_path / "library.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"library.yaml:6:5: 'libibverbs/verbs.c': a trial exchanges"):
+        read_mutants(tmp_path)
+
+
 def test_a_mutant_as_a_patch_changes_the_sources_when_git_applies_it(tmp_path):
     before = {"linux/rxe_mr.c": "int a;\nint b;\nint c;\n", "linux/rxe_mw.c": "int d;\n"}
     after = {**before, "linux/rxe_mr.c": "int a;\nint z;\nint b;\nint c;\n"}
