@@ -394,21 +394,30 @@ _INHERITED = "inherited"
 # For calls of the suite that compare values: what it means that the values differ.
 _VALUES: Mapping[str, str] = {
     _INHERITED: "a forked child gets only some of the pages that it must get",
-    "bind_notified": "the completion of a bind raises an event that was not requested",
     "query_mr": "QUERY_MR reports other values than those of the region",
     "ibv_fork_init": "fork protection differs from what its settings say",
 }
 
 # Calls that compare the fields of completions.
-_OF_COMPLETIONS = ("completion_fields", "completions_in_turn", "receives_in_turn")
+_OF_COMPLETIONS = (
+    "completion_fields",
+    "completions_in_turn",
+    "failures_in_turn",
+    "receives_in_turn",
+)
+# Calls that compare the events of completions, by whose completion it is.
+_NOTIFIED = {"bind_notified": "bind", "message_notified": "receive", "request_notified": "request"}
 
 
 def _remark(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
     fault = symptoms[0].fault
     if all("solicited_only=1" in symptom.call for symptom in symptoms):
         return f"{_group(group_of(fault.verb))} that fails raises no solicited event"
-    if fault.verb == "bind_notified" and "no completion event" in symptoms[0].line:
-        return "the completion of a bind raises no event, although it was requested"
+    if fault.verb in _NOTIFIED:
+        of = f"the completion of a {_NOTIFIED[fault.verb]} raises"
+        if "no completion event" in symptoms[0].line:
+            return f"{of} no event, although it was requested"
+        return f"{of} an event that was not requested"
     if fault.verb in _OF_COMPLETIONS:
         return f"a completion has {_fields(symptoms)}"
     if fault.verb in _VALUES:

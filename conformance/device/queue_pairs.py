@@ -106,15 +106,25 @@ class DeviceQueue:
     # a peer on another host, if requests may use the peer's memory
     _memory: RemoteDevice | None = None
 
-    def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
-        """`deadline_s` is the deadline for a completion. Raises PyverbsRDMAError if the device refuses the queue
-        pair."""
+    def __init__(
+        self,
+        device: Device,
+        pd: Pd,
+        spec: QpSpec,
+        deadline_s: float,
+        cq: Any = None,
+    ) -> None:
+        """`deadline_s` is the deadline for a completion. `cq` is the completion queue of the peer, if both ends share
+        one. Raises PyverbsRDMAError if the device refuses the queue pair."""
         from pyverbs.cq import CQ, CompChannel
 
         self.device, self.pd, self.spec, self.deadline_s = device, pd, spec, deadline_s
         self.kind, self.sq_sig_all = spec.kind, spec.sq_sig_all
         self._channel = CompChannel(device.context) if spec.notifies else None
-        if spec.by_readers:
+        self._owns_cq = cq is None
+        if cq is not None:
+            self.cq = cq
+        elif spec.by_readers:
             self.cq = readable_queue(device.context, _CQ_DEPTH)
         else:
             self.cq = CQ(device.context, _CQ_DEPTH, None, self._channel)
@@ -356,7 +366,8 @@ class DeviceQueue:
         self._close_completions()
 
     def _close_completions(self) -> None:
-        self.cq.close()
+        if self._owns_cq:
+            self.cq.close()
         if self._channel is not None:
             self._channel.close()
 
@@ -400,7 +411,7 @@ class DevicePair:
         try:
             if spec.kind != "XRC_SEND":
                 self.responder.remote = cast("ProtectionDomain | RemoteDomain", requester_pd).device
-                self.requester = self._create_requester(device, spec.peer, requester_pd, deadline_s)
+                self.requester = self._create_requester(device, spec, requester_pd, deadline_s)
             self._connect_new()
         except BaseException:
             self.close()
@@ -413,10 +424,12 @@ class DevicePair:
         pd: Pd,
         deadline_s: float,
     ) -> DeviceQueue | RemoteQueue:
-        """Creates the requester, which sends to `device`. The requester, with its PD `pd`, may be on another host."""
+        """Creates the requester, which sends to `device`. The requester, with its PD `pd`, may be on another host.
+        `spec` describes the responder."""
         if isinstance(pd, RemoteDomain):
-            return RemoteQueue(pd, spec, deadline_s, device)
-        queue = self.kind(cast(ProtectionDomain, pd).device, pd, spec, deadline_s)
+            return RemoteQueue(pd, spec.peer, deadline_s, device)
+        more = {"cq": self.responder.cq} if spec.one_queue else {}
+        queue = self.kind(cast(ProtectionDomain, pd).device, pd, spec.peer, deadline_s, **more)
         queue.remote = device
         return queue
 
@@ -483,7 +496,8 @@ class DevicePair:
         self._create(*self._spec)
 
     def close(self) -> None:
-        """Destroys both queue pairs, and then closes their connection."""
-        for queue in {self.responder, self.requester}:
+        """Destroys both queue pairs, and then closes their connection. The requester may use the completion queue of the
+        responder, so it is the first."""
+        for queue in dict.fromkeys((self.requester, self.responder)):
             queue.close()
         self._strategy.close()

@@ -3,6 +3,8 @@ the status and, in some rows, the opcode; here every field that the manual page 
 
 from __future__ import annotations
 
+import collections
+
 from conformance.bench.interface import Queue
 from conformance.bench.work_requests import (
     COMPLETED_AS,
@@ -25,6 +27,8 @@ _OF_OWNERS = ("BIND_MW", "LOCAL_INV")  # requests of the region's owner, not of 
 _GRH = 1 << 0  # enum ibv_wc_flags
 _WORD = 8
 _KEYS = 1 << 32
+_OF_PEER = ("WRITE_BY_ENDED_KEY", "LONG_SEND")  # requests of failures_in_turn that the peer posts
+_BEHIND = 3  # receives of each end, and requests behind the one that fails
 _AWAITED = 3  # READs of completions_in_turn, the last of which is refused
 _ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 _RECEIVED = {
@@ -176,6 +180,81 @@ def receives_in_turn(context: CaseContext, step: Step) -> Observation:
     if wanted:
         differences.append(f"{len(wanted)} completions of receives fewer")
     return compared({**told(), "layer": "device"}, differences)
+
+
+def failures_in_turn(context: CaseContext, step: Step) -> Observation:
+    """Posts receives at both ends, and requests of which the first fails. Then the fields that are defined for failures
+    are compared in all completions of both ends: wr_id and qp_num. The request that fails, or the receive that is too short,
+    must have a completion. The others are flushed; other rows judge whether they are."""
+    fails, kind = str(step.arguments["fails"]), str(step.arguments["qp_type"])
+    if kind == "RC_SRQ":
+        connection = context.harness.connection(kind, "pd")
+        connection.renew_if_stale()
+        connection.stale = True
+        # an error does not flush shared receives
+        pair, is_shared, receives = connection.pair, False, 1
+    else:
+        pair, receives = context.pair_of(step), _BEHIND
+        is_shared = context.case.given.qps[str(step.arguments["qp"])].one_queue
+    owner, peer = pair.responder, pair.requester
+    initiator, ends = peer, [owner, peer]
+    if fails not in _OF_PEER:
+        initiator, ends = owner, [owner]  # the peer need not learn of the failure
+    due: dict[int, int] = {}
+    for end in ends[:1] if kind == "RC_SRQ" else ends:
+        place = context.harness.scratch(end.pd, _WORD // 2, "a receive that fails")
+        wr_ids = [context.next_wr_id() for _ in range(receives)]
+        post_receives(end, wr_ids, (place,))
+        due |= dict.fromkeys(wr_ids, end.number)
+    failing = _failing(context, step, initiator)
+    if fails == "LONG_SEND":
+        detecting, failed = owner, next(iter(due))
+    else:
+        detecting, failed = initiator, failing.wr_id
+    behind = [SendRequest("RDMA_WRITE", context.next_wr_id()) for _ in range(_BEHIND)]
+    for request in (failing, *behind):
+        returned = initiator.post_send(request)
+        if not returned.value:
+            due[request.wr_id] = initiator.number
+        elif request is failing:
+            return result_of(returned)
+    completions = detecting.completions(1)
+    awaited = collections.Counter(due.values())
+    awaited[detecting.number] -= len(completions)
+    if is_shared:
+        awaited = collections.Counter({owner.number: sum(awaited.values())})
+    for end in ends:
+        completions += end.completions(awaited[end.number], SILENCE_S)
+    statuses = {completion.wr_id: completion.status for completion in completions}
+    observation: Observation = {**told(), "layer": "device"}
+    if failed not in statuses:
+        return {**observation, "returned": NOT_COMPLETED}
+    observation["wc"] = [statuses[failed]]
+    differences: set[str] = set()
+    for completion in completions:
+        status, number = completion.status, due.pop(completion.wr_id, None)
+        if number is None:
+            differences.add(f"another wr_id in a completion with {status}")
+        elif completion.qp_num != number:
+            differences.add(f"qp_num {completion.qp_num} instead of {number} after {status}")
+    return compared(observation, sorted(differences))
+
+
+def _failing(context: CaseContext, step: Step, queue: Queue) -> SendRequest:
+    fails, wr_id = str(step.arguments["fails"]), context.next_wr_id()
+    ended, addr = (context.number(step.arguments[name]) for name in ("ended", "addr"))
+    if fails == "LOCAL_INV":
+        return SendRequest(fails, wr_id, invalidate_rkey=ended % _KEYS)
+    if fails == "BIND_MW":
+        window, region = context.window_of(step), context.mrs[str(step.arguments["mr"])]
+        info = BindInfo(region, addr, region.struct.length + 1, _RIGHTS)
+        return SendRequest(fails, wr_id, rkey=next_rkey(window.rkey), window=window, bind=info)
+    local = context.harness.scratch(queue.pd, _WORD, "a request that fails", _RIGHTS)
+    if fails == "LONG_SEND":
+        return SendRequest("SEND", wr_id, (local,))
+    if fails == "WRITE_FROM_ENDED_KEY":
+        local = local._replace(lkey=ended % _KEYS)
+    return SendRequest("RDMA_WRITE", wr_id, (local,), rkey=ended % _KEYS, remote_addr=addr)
 
 
 def _request(

@@ -31,7 +31,7 @@ from conformance.execution.operation import named
 from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import NOT_AWAITED, Observation
-from conformance.model.vocabulary import BINDS
+from conformance.model.vocabulary import BINDS, STANDING
 
 _UNRELIABLE_S = 0.1  # in which a message over UC arrives, if it is not refused or lost
 
@@ -121,7 +121,8 @@ def _as_bind(context: CaseContext, step: Step) -> Step:
     return replace(step, call=BINDS[type_2], arguments={"rkey": "", **step.arguments})
 
 
-def bind_window(context: CaseContext, step: Step) -> Observation:
+def bind_window(context: CaseContext, step: Step, unpolled: int = 0) -> Observation:
+    """Executes a bind, behind `unpolled` completions of earlier requests."""
     pair = context.pair_of(step)
     queue, window = pair.responder, context.window_of(step)
     flags, wr_id = context.number(step.arguments["send_flags"]), context.next_wr_id()
@@ -137,6 +138,7 @@ def bind_window(context: CaseContext, step: Step) -> Observation:
         returned,
         bool(flags & SIGNALED),
         SendRequest("BIND_MW", wr_id),
+        unpolled,
     )
     if observation["wc"] == ["SUCCESS"] and state_of(pair, queue) == ERROR_STATE:
         observation["state"] = ERROR_STATE
@@ -162,10 +164,14 @@ def _other_keys(context: CaseContext, step: Step, info: BindInfo, window: Window
 
 
 def bind_notified(context: CaseContext, step: Step) -> Observation:
-    queue = cast(NotifyingQueue, context.pair_of(step).responder)
+    pair = context.pair_of(step)
+    queue = cast(NotifyingQueue, pair.responder)
     solicited_only = context.number(step.arguments["solicited_only"])
+    of, before, since = STANDING[str(step.arguments["standing"])]
+    notified.leave_unpolled(context, pair, of, before)
     queue.request_event(solicited_only)
-    observation = bind_window(context, _as_bind(context, step))
+    notified.leave_unpolled(context, pair, of, since)
+    observation = bind_window(context, _as_bind(context, step), before + since)
     if observation["returned"] != "0" and step.then.outcome == "refused":
         return {
             **observation,
@@ -187,6 +193,7 @@ def _completions(
     returned: Return,
     expected: bool,
     posted: SendRequest,
+    unpolled: int = 0,
 ) -> Observation:
     """Returns the observation of the completion of a posted request. An unsignaled request must have no completion."""
     if returned.value:
@@ -194,7 +201,7 @@ def _completions(
     if queue.state not in ("RTS", ERROR_STATE):  # requests complete only in these states
         return {"wc": [NOT_AWAITED], "wr_id_matches": None}
     if expected or queue.sq_sig_all:
-        completions = queue.completions(1)
+        completions = queue.completions(1 + unpolled)[unpolled:]
         return _completed(posted.opcode, completions) | {
             "wr_id_matches": [completion.wr_id for completion in completions] == [posted.wr_id],
         }

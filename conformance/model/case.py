@@ -107,6 +107,7 @@ class QpSpec:
     shared: object = None
     notifies: bool = False  # the completion queue has a completion channel
     by_readers: bool = False  # completions are polled with ibv_start_poll(3) and its readers
+    one_queue: bool = False  # both queue pairs have the completion queue of the responder
     path_mtu: int = 0  # a value of enum ibv_mtu; 0: the MTU of the port
     wire: str = ""  # one of vocabulary.PEERS, if the peer is no RDMA device
     ip: str = "v4"  # the version of the peer's IP address

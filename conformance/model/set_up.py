@@ -28,6 +28,7 @@ def _given(given: Given) -> Iterator[str]:
                 ("sq_sig_all", queue.sq_sig_all),
                 ("with a completion channel", queue.notifies),
                 ("with an extended completion queue", queue.by_readers),
+                ("with the completion queue of its peer", queue.one_queue),
                 (queue.extended, queue.extended),
                 ("without rights", queue.access == 0),
             )

@@ -147,6 +147,19 @@ EVENTS_ASKED: Mapping[str, tuple[int, ...]] = {
     "any_then_solicited": (0, 1),
     "solicited_then_any": (1, 0),
 }
+# The completions that nobody has polled when an event is requested, and those that come after it and before the judged one.
+STANDING: Mapping[str, tuple[str, int, int]] = {
+    "nothing": ("receive", 0, 0),
+    "a_receive": ("receive", 1, 0),
+    "three_receives": ("receive", 3, 0),
+    "a_receive_since": ("receive", 0, 1),
+    "a_request": ("request", 1, 0),
+    "three_requests": ("request", 3, 0),
+}
+# What becomes of the receive of a message: a WRITE of the peer with a key that has ended flushes it.
+RECEIVES_NOTIFIED = ("filled", "too_short", "flushed")
+# The requests that fail, of the peer or of the owner of the regions.
+FAILING = ("WRITE_BY_ENDED_KEY", "LONG_SEND", "WRITE_FROM_ENDED_KEY", "BIND_MW", "LOCAL_INV")
 FULL = "full"  # a list of more requests than the queue takes
 ATOMICS_IN_ORDER = ("ATOMIC_FETCH_AND_ADD", "ATOMIC_CMP_AND_SWP")
 IN_FLIGHT_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD")
@@ -299,6 +312,15 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "rkey": ArgumentSpec("quantity", default="mr.rkey"),
         "ended": ArgumentSpec("quantity"),
     },
+    # Posts receives and requests of which the first fails, and compares the fields of all completions.
+    "failures_in_turn": {
+        **_given("mr addr"),
+        "qp": ArgumentSpec("object", "qp", NULL, nullable=True),
+        "qp_type": _words("qp_type", "RC", LIST_TYPES),
+        "mw": ArgumentSpec("object", "window", NULL, nullable=True),
+        "ended": ArgumentSpec("quantity"),
+        "fails": _words("failing request", None, FAILING),
+    },
     # Sends messages of different operations, and compares the completions of their receives, which are polled together.
     "receives_in_turn": {
         **_given("qp mr addr"),
@@ -379,13 +401,25 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "bind_and_send": _BIND,
     # A bind of a window of either type on a queue pair with `notifies`, after ibv_req_notify_cq; observes the events of
     # the completion channel after the bind.
-    "bind_notified": {**_BIND, **_given("solicited_only=0")},
+    "bind_notified": {
+        **_BIND,
+        **_given("solicited_only=0"),
+        "standing": _words("standing", "nothing", STANDING),
+    },
     # The same for the receive of a message.
     "message_notified": {
         **_given("qp addr length=8 with_flags"),
         "rkey": ArgumentSpec("quantity", default="mr.rkey"),
         "op": _words("operation", None, MESSAGES),
         "asked": _words("asked", None, tuple(EVENTS_ASKED)),
+        "standing": _words("standing", "nothing", STANDING),
+        "receive": _words("receive", "filled", RECEIVES_NOTIFIED),
+    },
+    # The same for a request: an RDMA WRITE of no bytes, or one of the peer's memory with a key that is not 0.
+    "request_notified": {
+        **_given("qp addr rkey=0"),
+        "asked": _words("asked", None, tuple(EVENTS_ASKED)),
+        "standing": _words("standing", "nothing", STANDING),
     },
     # `at` is the address of the bytes in this process, if it differs from `addr`. The operation is executed at the
     # `position` in the range.

@@ -163,6 +163,7 @@ def _read_qp(reader: Reader, name: str, node: Node, names: Names) -> QpSpec:
         _EXTENDED[reader.word(fields.get("poster"), "poster", vocabulary.POSTERS) or "post_send"],
         notifies=reader.truth(fields.get("notifies"), "notifies"),
         by_readers=reader.truth(fields.get("by_readers"), "by_readers"),
+        one_queue=reader.truth(fields.get("one_queue"), "one_queue"),
         path_mtu=_read_mtu(reader, fields.get("mtu")),
         wire=reader.word(fields.get("peer"), "peer", vocabulary.PEERS) or "",
         ip=reader.word(fields.get("ip"), "ip", ("v4", "v6")) or "v4",

@@ -207,6 +207,7 @@ QUEUE_PAIR: Keys = {
     "poster": Key(or_axis(words(vocabulary.POSTERS))),
     "notifies": Key(_TRUTH),
     "by_readers": Key(_TRUTH),
+    "one_queue": Key(_TRUTH),
     "peer": Key(or_axis(words(vocabulary.PEERS)), "the other end, if it is no queue pair"),
     "ip": Key(or_axis(words(("v4", "v6"))), "the version of the peer's IP address"),
     "max_dest_rd_atomic": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 255})),

@@ -27,6 +27,9 @@ _POSTING = frozenset(
         "post_send_with_inv",
         "bind_and_send",
         "bind_notified",
+        "failures_in_turn",
+        "message_notified",
+        "request_notified",
         *BINDS,
     ),
 )

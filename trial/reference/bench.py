@@ -217,7 +217,7 @@ class HeldQueue:
         if len(found) < count:
             self._device.waits(COMPLETION_DEADLINE_S if deadline_s is None else deadline_s)
         own = self.number
-        named = [done if done.qp_num else done._replace(qp_num=own) for done in found]
+        named = [done._replace(qp_num=own) if done.qp_num is None else done for done in found]
         return self._device.polled_together(named)
 
 
@@ -255,6 +255,8 @@ class HeldPair:
             self.requester.queue,
             self.responder.queue,
         )
+        if spec.one_queue:
+            self.requester.queue.polled = self.responder.queue.polled
         self._connect()
 
     def _connect(self) -> None:

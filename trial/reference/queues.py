@@ -183,14 +183,24 @@ class Queues(Access):
             if queue.kind in _SHARED_RECEIVES:
                 return
             for wr_id, _ in queue.receives:
-                queue.polled.append(Completion(wr_id, FLUSHED))
+                self.flush_receive(queue, wr_id)
             queue.receives.clear()
+
+    def flush_receive(self, queue: Queue, wr_id: int) -> None:
+        done = Completion(wr_id, FLUSHED, qp_num=self.flushed_number(queue))
+        queue.polled.append(done)
+        if self.receive_gives_event(queue, solicited=False, done=done):
+            self.notify(queue)
+
+    def flushed_number(self, queue: Queue) -> int:
+        """Returns the qp_num of a flushed receive's completion."""
+        return queue.number
 
     def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
         if queue.state == "RESET" and queue.kind not in _SHARED_RECEIVES:
             return errno.EINVAL
         if queue.state == "ERR" and queue.kind not in _SHARED_RECEIVES:
-            queue.polled.append(Completion(wr_id, FLUSHED))
+            self.flush_receive(queue, wr_id)
         else:
             queue.receives.append((wr_id, tuple(sges)))
         return 0

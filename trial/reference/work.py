@@ -432,11 +432,14 @@ class Work(Binding):
         elif content is not None and not self.scatter(peer, _fitting(sges, len(content)), content):
             status, reported = "LOC_PROT_ERR", "REM_OP_ERR"
         opcode = self.received_opcode(content is not None)
-        done = Completion(wr_id, status)
+        done = Completion(wr_id, status, qp_num=self.received_number(peer))
         if status == SUCCESS:
-            number = self.received_length(length, sges)
-            wc_flags = self.received_flags(peer)
-            done = Completion(wr_id, status, opcode, number, imm, wc_flags=wc_flags)
+            done = done._replace(
+                opcode=opcode,
+                byte_len=self.received_length(length, sges),
+                imm=imm,
+                wc_flags=self.received_flags(peer),
+            )
         self.complete_receive(peer, done)
         if self.receive_gives_event(peer, bool(flags & _SOLICITED), done):
             self.notify(peer)
@@ -445,6 +448,10 @@ class Work(Binding):
         if queue.kind in RELIABLE:
             return reported
         return SUCCESS
+
+    def received_number(self, queue: Queue) -> int:
+        """Returns the qp_num of the completion of a receive that a message has consumed."""
+        return queue.number
 
     def complete_receive(self, peer: Queue, done: Completion) -> None:
         peer.polled.append(done)
