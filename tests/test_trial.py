@@ -4,6 +4,7 @@ seeded violation."""
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -101,6 +102,29 @@ def test_a_failing_reference_is_refused_as_baseline(monkeypatch):
     monkeypatch.setattr(Device, "write_alone", lambda self, access: False)
     with user_error("reg_mr/access_flags/remote-write", status=3, one_line=False):
         check_baseline(cases_of("REG-15"))
+
+
+def test_a_chosen_violation_needs_no_other_cases_on_the_unbroken_reference(monkeypatch):
+    nothing = Violation("nothing", "DEREG-01", "Nothing is violated.", Device)
+    arguments = Namespace(rule=[], violation=["nothing"], jobs=1, out=None, verbose=False)
+
+    def tried(*rules: str) -> list[Finding]:
+        return violation_runs._findings(arguments, [nothing], cases_of(*rules), whole=False)
+
+    monkeypatch.setattr(Device, "write_alone", lambda self, access: False)
+    assert [finding.outcome for finding in tried("DEREG-01")] == [SURVIVED]
+    with user_error("reg_mr/access_flags/remote-write", status=3, one_line=False):
+        tried("DEREG-01", "REG-15")  # what detects is checked too
+    arguments.violation = []
+    with user_error("reg_mr/access_flags/remote-write", status=3, one_line=False):
+        tried("DEREG-01", "REG-15")
+
+
+def test_documents_name_violations_that_exist():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    written = set(re.findall(r" --violation ([a-z][a-z-]+)", "".join(map(Path.read_text, pages))))
+    assert written
+    assert written <= {violation.name for violation in (*VIOLATIONS, *PERMITTED_VARIANTS)}
 
 
 def test_several_processes_return_the_findings_of_one_process_in_order():

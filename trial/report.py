@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from conformance.errors import format_count
 from conformance.regular_file import open_below
 from conformance.results.files import make_directory, write_together, writing
 from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding
@@ -83,9 +84,10 @@ def summary(trial: Trial) -> str:
         if finding.outcome != KILLED or finding in trial.unexpected
     ]
     lines.append(
-        f"{len(trial.findings)} violations in {trial.duration_s:.1f} s on {trial.where}: {counted}",
+        f"{format_count(len(trial.findings), 'violation')} in {trial.duration_s:.1f} s on {trial.where}: {counted}",
     )
-    lines.append(f"{len(rules)} rules tried, {fully_killed} of them with every violation killed")
+    tried = format_count(len(rules), "rule")
+    lines.append(f"{tried} tried, {fully_killed} of them with every violation killed")
     if trial.permitted_variants:
         for variant in trial.false_alarms:
             if variant.by:
@@ -93,9 +95,9 @@ def summary(trial: Trial) -> str:
             else:
                 alarm = variant.broken[0]
             lines.append(f"false alarm: {variant.about} · {alarm}")
-        lines.append(
-            f"{len(trial.permitted_variants)} permitted variants: {len(trial.false_alarms)} false alarms",
-        )
+        variants = format_count(len(trial.permitted_variants), "permitted variant")
+        alarms = format_count(len(trial.false_alarms), "false alarm")
+        lines.append(f"{variants}: {alarms}")
     lines += [f"not tried: {rule}, because {reason}" for rule, reason in trial.untriable.items()]
     return "\n".join(lines)
 

@@ -37,6 +37,10 @@ class Finding:
     broken: tuple[str, ...] = ()
 
 
+def has_points(case: Case) -> bool:
+    return case.kind in (Kind.SWEEP, Kind.COMBINATIONS)
+
+
 def check_baseline(cases: Sequence[Case]) -> None:
     """Raises UserError (status 3) if a case does not pass on the reference without a violation. The reference does not
     take every packet: a row of packets may be UNREACHABLE."""
@@ -64,8 +68,7 @@ def try_violation(
     stages: dict[tuple[bool, bool], list[Case]] = {}
     # spaces of points run after rows, because they take as long as hundreds of rows
     for case in cases:
-        has_points = case.kind in (Kind.SWEEP, Kind.COMBINATIONS)
-        stages.setdefault((violation.rule not in case.rules, has_points), []).append(case)
+        stages.setdefault((violation.rule not in case.rules, has_points(case)), []).append(case)
     by: dict[str, str] = {}
     broken: list[str] = []
     outcome, tried = SURVIVED, 0

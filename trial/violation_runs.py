@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
 from conformance.errors import UserError
 from conformance.model.case import Case
@@ -23,7 +24,7 @@ from trial.catalogue import (
 from trial.mutant_table import BLIND, Violation
 from trial.personas import trying as of_personas
 from trial.personas.persona import PERSONAS
-from trial.trying import Finding, check_baseline, try_all
+from trial.trying import Finding, check_baseline, has_points, try_all
 
 Say = Callable[[str], None]
 _WHERE = "the reference"
@@ -240,8 +241,19 @@ def _findings(
     cases: Sequence[Case],
     whole: bool,
 ) -> list[Finding]:
-    check_baseline(cases)
-    return _tried(arguments, chosen, cases, whole)
+    """Tries the chosen violations, and checks that the cases pass on the reference without a violation: before a trial of
+    all violations all cases; in a trial of chosen ones only their rules' rows, and afterwards what has failed."""
+    if not (arguments.rule or arguments.violation):
+        check_baseline(cases)
+        return _tried(arguments, chosen, cases, whole)
+    rules = {violation.rule for violation in chosen}
+    rows = [case for case in cases if not has_points(case) and rules.intersection(case.rules)]
+    check_baseline(rows)
+    findings = _tried(arguments, chosen, cases, whole)
+    failed = {*chain.from_iterable(finding.by for finding in findings)}
+    failed.difference_update(case.id for case in rows)
+    check_baseline([case for case in cases if case.id in failed])
+    return findings
 
 
 def _tried(
