@@ -1,4 +1,5 @@
-"""The commands with which git finds the commit of a violation (docs/patches.md). They work in any directory."""
+"""The commands with which git finds the commit of a violation (docs/patches.md). Like the other commands of a report they
+are for the directory of the suite, on any machine: git runs the program in the tree, so the shell gives it the path."""
 
 import re
 import shlex
@@ -10,13 +11,13 @@ from conformance.errors import PROGRAM
 from conformance.older_python import zip
 from conformance.option import given_path
 from conformance.run_options import OPTIONS
-from conformance.tables.suite import ROOT
 from reports.races import is_race
 
 # the options with a repository, and the keys of the repository's commit among the facts of a run
 _TREES = {"--linux": "given.linux.commit", "--rdma-core": "given.rdma_core_tree.commit"}
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _BAD, _GOOD, _TREE = "BAD", "GOOD", "TREE"
+_HERE = '"$PWD"/'
 # what a user puts in place of a word that the runs do not tell
 _MEANINGS = {
     _BAD: "a commit with the defect",
@@ -46,7 +47,7 @@ def commands_at(symptom: Symptom, new: Mapping[str, str], old: Mapping[str, str]
     """Returns the commands that try the case or the point of a symptom at each commit of the run's tree. `new` and `old`
     are the facts about what was under test in a run with the symptom, and in one without it. Empty if both runs are of
     one commit: what has changed is not committed."""
-    words = _with_absolute_paths(symptom)
+    words = _in_shell(symptom)
     flag = next(word for word in words if word in _TREES)
     bad, good = (facts.get(_TREES[flag], "") for facts in (new, old))
     if bad and bad == good:
@@ -67,7 +68,7 @@ def commands_of(defect: Defect, facts: Mapping[str, str]) -> str:
         return ""
     if is_of_tree(first):
         return commands_at(first, facts, {})
-    words = _with_absolute_paths(first)
+    words = _in_shell(first)
     if "--guest" not in words:
         return ""
     option = "--rdma-core" if defect.answering.layer in (PROVIDER, LIBIBVERBS) else "--linux"
@@ -76,21 +77,21 @@ def commands_of(defect: Defect, facts: Mapping[str, str]) -> str:
 
 
 def _commands(tree: str, bad: str, good: str, words: Sequence[str]) -> str:
-    program = str(ROOT / "rdma-cts") if "/" in PROGRAM else PROGRAM
-    step = shlex.join([program, "bisect-step", "--yes", *words[2:]])  # in place of `rdma-cts run`
-    start = f"git bisect start {bad} {good}"
-    return f"cd {shlex.quote(tree)} && {start} && git bisect run {step}"
+    program = f"{_HERE}{PROGRAM[2:]}" if PROGRAM.startswith("./") else shlex.quote(PROGRAM)
+    step = " ".join([program, "bisect-step", "--yes", *words[2:]])  # in place of `rdma-cts run`
+    git = f"git -C {tree} bisect"
+    return f"{git} start {bad} {good} && {git} run {step}"
 
 
-def _with_absolute_paths(symptom: Symptom) -> list[str]:
-    """Returns the command for the project's directory as it is given in another directory; empty if it is no command,
-    as of a run that somebody has changed."""
+def _in_shell(symptom: Symptom) -> list[str]:
+    """Returns the words of a command as the shell reads them, with relative paths below the working directory; empty if
+    it is no command, as of a run that somebody has changed."""
     try:
         words = shlex.split(symptom.repro)
     except ValueError:
         return []
     paths = {option.flag for option in OPTIONS.values() if option.parse is given_path}
     return [
-        str(ROOT / word) if flag in paths else word
+        f"{_HERE if flag in paths and not word.startswith('/') else ''}{shlex.quote(word)}"
         for flag, word in zip(["", *words], words, strict=False)
     ]

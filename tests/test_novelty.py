@@ -175,7 +175,7 @@ def test_commands_name_a_case_that_passed_if_the_earlier_run_has_the_defect(fork
     for command in ("reproducer", "explain"):
         assert f"./rdma-cts {command} {case} --run {RUNS}" in said
     (line,) = (line for line in said.splitlines() if line.startswith("bisect ("))
-    assert line.endswith(f"{ROOT}/rdma-cts bisect-step --yes --guest --linux /tree --only {case}")
+    assert line.endswith(f'"$PWD"/rdma-cts bisect-step --yes --guest --linux /tree --only {case}')
     (line,) = (line for line in text(news.comparison, None) if line.startswith("report the worst"))
     assert f"reproducer {case} --run" in line
     assert "bisect" not in summary(forky, RUNS, news=novelty(forky, forky))
