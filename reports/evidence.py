@@ -43,6 +43,7 @@ _OF_PROGRAMS = (Severity.KERNEL_CRASH, Severity.MEMORY)
 _RIGHT = re.compile(r"\bREMOTE_(?:READ|WRITE|ATOMIC)\b")
 _VERB = re.compile(rf"\b(?:{'|'.join(name for name, verb in VERBS.items() if verb.command)})(?=\()")
 _OF_PACKETS = "each packet has the effect and the answer that the call names"
+OF_MODEL = "each point as the model's answer to it says"
 
 
 def has_points(run: Digest) -> bool:
@@ -162,8 +163,20 @@ def _deviations(deviations: Sequence[Deviation]) -> list[str]:
 
 
 def observed(record: ResultRecord) -> str:
-    """Returns the outcome of the judged call; after a crash or a hang, what happened instead."""
-    return died(record) or format_fields(own(record["observed"]))
+    """Returns the outcome of the judged call, or what stands in its place."""
+    return seen(record) or format_fields(own(record["observed"]))
+
+
+def seen(record: ResultRecord) -> str:
+    """Returns what happened instead of an outcome or, of a model, the numbers of its points by verdict; else empty."""
+    if _is_of_model(record):
+        return record["reason"].partition(";")[0]
+    return died(record)
+
+
+def _is_of_model(record: ResultRecord) -> bool:
+    """Whether the points of a model were judged: the outcome of the call that tries them says nothing about them."""
+    return bool(record["pairs"]["parameters"] and record["observed"])
 
 
 def died(record: ResultRecord) -> str:
@@ -176,7 +189,9 @@ def died(record: ResultRecord) -> str:
 
 
 def asked(record: ResultRecord) -> str:
-    """Returns what the documents ask of an exchange of packets; empty for other calls."""
+    """Returns what the documents ask of an exchange of packets, or of the points of a model; empty for other calls."""
+    if _is_of_model(record):
+        return OF_MODEL
     if verb_of(record["call"]) != WIRE:
         return ""
     return f"{'the kernel goes on, and ' if died(record) else ''}{_OF_PACKETS}"

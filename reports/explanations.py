@@ -177,6 +177,8 @@ def _steps(case: Case) -> Iterator[str]:
             yield f"set-up:     for the set-up of a point, run {PROGRAM} explain {case.id}{POINT}AXIS=VALUE,..."
         for clause in clauses(case):
             yield f"expect:     {'; '.join(f'{name} {text}' for name, text in flat(clause))}"
+    elif case.kind is Kind.COMBINATIONS:
+        yield f"expect:     {evidence.OF_MODEL}"
     else:
         yield f"expect:     {'; '.join(f'{name} {text}' for name, text in flat(case.when.then.as_data()))}"
     for step in case.afterwards:

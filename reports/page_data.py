@@ -219,7 +219,7 @@ def _layer(run: Digest, record: ResultRecord) -> str:
 # What replaces the fields of an outcome: of packets, what the documents ask; after a death, what happened.
 _TOLD: Mapping[str, Callable[[ResultRecord], str]] = {
     "expected": evidence.asked,
-    "observed": evidence.died,
+    "observed": evidence.seen,
 }
 # Columns that depend on more than one key.
 _OWN: Mapping[str, Callable[[Digest, ResultRecord], Any]] = {

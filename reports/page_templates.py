@@ -120,7 +120,7 @@ def environment() -> Environment:
         "asked": evidence.asked,
         "remarks_on": remarks_on,
         "preconditions": evidence.preconditions,
-        "died": evidence.died,
+        "seen": evidence.seen,
         "without_packets": without_packets,
         "kinds_of": kinds_of,
         "clauses": _CLAUSE.split,

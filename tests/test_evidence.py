@@ -27,6 +27,7 @@ from conformance.tables import suite
 from conformance.tables.suite import CASES, load_suite
 from conformance.tables.tiers import of_tier
 from recorded_reference import record
+from reports import evidence
 from reports.digest import read
 from samples import case, changed, numbered, result
 from trial.reference.bench import ReferenceBench
@@ -207,6 +208,15 @@ def test_a_rule_is_not_verified_by_a_model_with_combinations_that_were_not_seen(
     )
     del points["unreached"]
     assert concluded(points, needs=Needs({"REG-05": ()})).verdict == "PASS"
+
+
+def test_what_a_model_expects_and_shows_is_that_of_its_points():
+    run = read(suite.ROOT / "docs/runs/rxe.jsonl.xz")
+    (made,) = (record for record in run.results if record["case"] == "access/binds/slice")
+    lines = list(evidence.lines(run, made))
+    assert "expected: each point as the model's answer to it says" in lines
+    assert f"observed: {made['reason'].partition(';')[0]}" in lines
+    assert not [line for line in lines if line.startswith("observed: rc")]
 
 
 def test_a_rule_needs_the_points_of_its_model():

@@ -171,6 +171,21 @@ def test_the_title_of_a_kernel_warning_names_the_driver_and_of_an_invalidation_t
     assert defect.title.endswith("during an invalidation of a window that is not bound")
 
 
+def test_the_title_is_the_same_if_only_packets_show_the_defect():
+    run_read = read(ROOT / "docs" / "runs" / "rxe.jsonl.xz")
+    shorts = {rule.id: rule.short for rule in load_suite().registry.values()}
+    (dead,) = [each for each in run_read.violations.defects if each.fingerprint == "6c8e18b350a5"]
+    for symptom in dead.symptoms:
+        (alone,) = defects_of([symptom.record], shorts)
+        assert (alone.fingerprint, alone.title) == (dead.fingerprint, dead.title)
+    (packets,) = (
+        s.record for s in dead.symptoms if s.case.endswith("/of-a-window-that-is-not-bound")
+    )
+    bound: SetUp = {"given": ["mw: window of type 2, in pd, bound by post_bind_mw()"], "before": []}
+    (other,) = defects_of([{**packets, "set_up": bound}])
+    assert other.title.endswith(", during an invalidation")
+
+
 def test_the_title_of_a_report_of_kasan_names_the_error_and_the_function():
     (dead,) = [
         defect for defect in defects_of(results("forky")) if defect.fingerprint == "6c8e18b350a5"

@@ -187,7 +187,7 @@ def _kernel(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> 
     where = f"{site}{_below(site, symptoms)}"
     # Packets show the defects of posted requests, too.
     symptoms = [symptom for symptom in symptoms if symptom.verb != WIRE] or symptoms
-    groups = {group_of(symptom.verb) for symptom in symptoms}
+    groups = set(map(_group_of, symptoms))
     if len(groups) > 1:
         return f"{what} in {where}"
     during = f"{_group(groups.pop())}{_of_unbound(symptoms)}{_of_memory(symptoms)}"
@@ -207,11 +207,25 @@ def _below(site: KernelSite, symptoms: Sequence[Symptom]) -> str:
     return ""
 
 
+def _group_of(symptom: Symptom) -> str:
+    if _INVALIDATED.search(symptom.call):
+        return INVALIDATION
+    return group_of(symptom.verb)
+
+
 def _of_unbound(symptoms: Sequence[Symptom]) -> str:
     """Returns that each call names a window that is not bound; empty if one names something else."""
-    if all(symptom.fault.dead and symptom.fault.key == WINDOW for symptom in symptoms):
-        return " of a window that is not bound"
-    return ""
+    return " of a window that is not bound" if all(map(_is_of_unbound, symptoms)) else ""
+
+
+def _is_of_unbound(symptom: Symptom) -> bool:
+    """Whether a call, or the last packet that invalidates a key, names a window that is not bound, or no longer."""
+    keys = _INVALIDATED.findall(symptom.call)
+    if not keys:
+        return bool(symptom.fault.dead) and symptom.fault.key == WINDOW
+    given = symptom.record.get("set_up", {}).get("given", ())
+    windows = [line for line in given if line.startswith(f"{keys[-1]}: window ")]
+    return bool(windows) and (keys.count(keys[-1]) > 1 or " bound by " not in windows[0])
 
 
 def _of_memory(symptoms: Sequence[Symptom]) -> str:
@@ -226,6 +240,7 @@ def _of_memory(symptoms: Sequence[Symptom]) -> str:
     return ""
 
 
+_INVALIDATED = re.compile(r"_WITH_INV\(inv=(\w+)\.rkey\b")
 _MEMORY = re.compile(r": memory, (\w+),")
 
 
