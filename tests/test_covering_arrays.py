@@ -10,8 +10,9 @@ import pytest
 
 from conformance.errors import UserError
 from conformance.model.combinations import Conditions, CoveringArray, Point
+from conformance.tables.model_reader import ARRAYS, array_path, format_array, points_in
 from test_combinations import PAIRS, _combinations, array
-from trial.answers import TABLE, current_model, refuse_unused
+from trial.answers import TABLE, TABLES, answered, current_model, refuse_unused
 
 
 @pytest.mark.parametrize(
@@ -63,6 +64,18 @@ def _valid_points(points: CoveringArray, conditions: Conditions) -> list[Point]:
         if conditions.valid(tuple(point)) and tuple(point) not in points.points:
             drawn[not conditions.faults(tuple(point))].append(tuple(point))
     return [*drawn[True], *drawn[False]]
+
+
+@pytest.mark.parametrize(
+    "table, name",
+    [(table, name) for table in TABLES for name in ARRAYS if array_path(table, name).exists()],
+    ids=lambda value: getattr(value, "stem", value),
+)
+def test_the_stored_answers_are_those_of_the_reference(table, name):
+    model = current_model(table)
+    stored = array_path(table, name).read_text().splitlines()
+    anew = answered(model, ARRAYS[name], points_in(model, stored[1:]))
+    assert format_array(anew).splitlines() == stored
 
 
 def test_granted_and_refused_points_are_the_whole_array():
