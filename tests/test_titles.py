@@ -11,7 +11,7 @@ from conformance.defects import (
     defects_of,
     families_of,
 )
-from conformance.model.fault import Fault, FaultKind
+from conformance.model.fault import NO_EVENT_OF_FAILURE, Fault, FaultKind
 from conformance.model.record import ResultRecord, SetUp
 from conformance.model.verdict import Verdict
 from conformance.model.vocabulary import BUILT_INLINE
@@ -158,6 +158,21 @@ def test_the_title_of_a_wrong_completion_names_its_wrong_fields():
     assert defect.title == (
         "a completion has a wrong wr_id, the flag GRH, which is valid only for datagrams"
     )
+
+
+def test_a_failure_without_its_event_is_another_defect_than_a_message_without_one():
+    record = symptoms("forky")[0].record
+    titles = {}
+    for seen in ("no completion event", NO_EVENT_OF_FAILURE):
+        fault = {"kind": "different", "verb": "message_notified", "seen": [seen]}
+        reason = f"message_notified: {seen}"
+        changed: Any = {**record, "reason": reason, "deviations": [], "fault": fault}
+        (defect,) = defects_of([changed])
+        titles[defect.fingerprint] = defect.title
+    assert titles == {
+        "dc38f0f9bb1d": "the completion of a receive raises no event, although it was requested",
+        "b4dccc155a6d": "a receive that fails raises no solicited event",
+    }
 
 
 def test_the_title_of_a_kernel_warning_names_the_driver_and_of_an_invalidation_the_window():

@@ -49,6 +49,7 @@ from conformance.model.combinations import (
 from conformance.model.fault import (
     ANSWER_FORM,
     NEWER_COMMAND,
+    NO_EVENT_OF_FAILURE,
     OF_DOMAIN,
     OF_RANGE,
     OF_RIGHTS,
@@ -312,6 +313,8 @@ def _of_answer(fault: Fault, group: str, rule: str) -> tuple[str, ...]:
         return (effect, fault.answer, rule)
     if effect is Effect.STATUS:
         return (effect, fault.answer)
+    if effect is Effect.REMARK and NO_EVENT_OF_FAILURE in fault.seen:
+        return (effect, group, NO_EVENT_OF_FAILURE)
     if effect is Effect.REMARK:
         other = fault.kind is FaultKind.OTHER and fault.seen
         return (effect, group, fault.seen[0] if other else _LASTING.get(fault.kind, fault.kind))

@@ -26,6 +26,7 @@ from conformance.model.fault import (
     ANSWER_FORM,
     HUGE,
     ICRC,
+    NO_EVENT_OF_FAILURE,
     ON_DEMAND,
     OWN_ADDRESSES,
     PERSISTENT,
@@ -428,6 +429,8 @@ def _remark(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> 
     fault = symptoms[0].fault
     if all("solicited_only=1" in symptom.call for symptom in symptoms):
         return f"{_group(group_of(fault.verb))} that fails raises no solicited event"
+    if NO_EVENT_OF_FAILURE in fault.seen:
+        return f"a {_NOTIFIED[fault.verb]} that fails raises no solicited event"
     if fault.verb in _NOTIFIED:
         of = f"the completion of a {_NOTIFIED[fault.verb]} raises"
         if "no completion event" in symptoms[0].line:

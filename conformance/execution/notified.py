@@ -11,6 +11,7 @@ from conformance.execution.context import CaseContext, compared, result_of
 from conformance.execution.in_flight import NOT_COMPLETED
 from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE
+from conformance.model.fault import NO_EVENT_OF_FAILURE
 from conformance.model.observation import Observation
 from conformance.model.vocabulary import EVENTS_ASKED, STANDING
 from conformance.verbs import ENUMS
@@ -70,7 +71,7 @@ def message_notified(context: CaseContext, step: Step) -> Observation:
     is_due = not all(arming) or bool(flags & _SOLICITED) or not is_successful
     differences: list[str] = []
     if had_event(context, receiver, is_due) != is_due:
-        differences = [f"{'no' if is_due else 'a'} completion event"]
+        differences = [_wrong(is_due, is_successful)]
     elif is_due and len(arming) == 1 and receiver.kind in RELIABLE and is_successful:
         sent(0)
         differences = [SECOND_EVENT] * receiver.took_event(0)
@@ -108,8 +109,16 @@ def request_notified(context: CaseContext, step: Step) -> Observation:
     is_due = not all(arming) or not is_successful
     differences: list[str] = []
     if had_event(context, queue, is_due) != is_due:
-        differences = [f"{'no' if is_due else 'a'} completion event"]
+        differences = [_wrong(is_due, is_successful)]
     return compared(observation, differences)
+
+
+def _wrong(is_due: bool, is_successful: bool) -> str:
+    if not is_due:
+        return "a completion event"
+    if is_successful:
+        return "no completion event"
+    return NO_EVENT_OF_FAILURE
 
 
 def _armed(context: CaseContext, step: Step, pair: Pair, arming: Sequence[int]) -> int:

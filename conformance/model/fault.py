@@ -12,6 +12,9 @@ from conformance.older_python import StrEnum, TypeAlias
 # Pointers, and the values that a successful call returns.
 _NO_CODES = ("", "0", "NULL", "MR", "MW")
 
+# What a call that compares events reports of a failure that raises none.
+NO_EVENT_OF_FAILURE = "no completion event of a failure"
+
 
 class Effect(StrEnum):
     """The effect of a fault on the caller; the most severe first."""
