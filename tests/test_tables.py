@@ -201,6 +201,36 @@ def test_a_table_without_exactly_one_test_function_is_a_mistake(own, module, fra
     assert fragment.format(cases=own) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "written, slip",
+    [
+        ("\nretired:", "\nretired: []\n  - id: REG-99"),
+        ("    statement: ", "    statement: Note: "),
+        ("level: must", "level: MUST"),
+    ],
+)
+def test_a_table_is_not_blamed_for_a_rule_that_cannot_be_read(own, written, slip):
+    rules = own / "reg_mr" / "rules.yaml"
+    rules.write_text(rules.read_text().replace(written, slip))
+    with pytest.raises(UserError) as caught:
+        load_suite()
+    assert str(rules) in str(caught.value)
+    assert "first.yaml" not in str(caught.value)
+    assert "unknown rule" not in str(caught.value)
+
+
+def test_a_rule_is_not_blamed_for_a_table_that_cannot_be_read(own):
+    rules, table = own / "reg_mr" / "rules.yaml", own / "reg_mr" / "first.yaml"
+    shown = '    evidence: ["a: success"]\n    level'
+    rules.write_text(rules.read_text().replace("    level", shown, 1))
+    table.write_text(TABLE.replace("LOCAL_WRITE", "LOCAL_WIRTE"))
+    with pytest.raises(UserError) as caught:
+        load_suite()
+    assert str(caught.value).splitlines() == [
+        f"{table}:5:46: unknown access flag 'LOCAL_WIRTE' (did you mean LOCAL_WRITE?)",
+    ]
+
+
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize("command", [["list"], ["list", "coverage"]])
 def test_the_mistakes_of_all_files_are_printed_one_per_line(command, tmp_path, cli):

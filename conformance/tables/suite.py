@@ -313,16 +313,18 @@ def _read_suite(folders: Sequence[Path], stored: Mapping[Path, Table] | None = N
     from conformance.tables.rules_file import read_registry
 
     registry, mistakes = read_registry(folders, ROOT)
-    tables, mistakes_here = read_tables(folders, registry, ROOT, stored)
-    mistakes += mistakes_here
+    if mistakes:  # a table that names a rule which could not be read is right
+        raise UserError(*map(str, mistakes))
+    tables, mistakes = read_tables(folders, registry, ROOT, stored)
     mistakes += [mistake for folder in folders for mistake in stray_files(folder, ROOT)]
     mistakes += not_run_once(
         [(table.cases[0].location.file, table.verb) for table in tables if table.cases],
         CASES,
         ROOT,
     )
-    registry.needs, unshown = needs_of(registry, [case for table in tables for case in table.cases])
-    mistakes += unshown
+    if not mistakes:  # else cases are missing
+        cases = [case for table in tables for case in table.cases]
+        registry.needs, mistakes = needs_of(registry, cases)
     if mistakes:
         raise UserError(*map(str, mistakes))
     return Suite(registry, tuple(tables), tables_digest(folders))
