@@ -84,7 +84,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         answers.execute,
         "make the stored arrays of the models anew, by the reference",
     )
-    add(arrays, "--array NAME", "only this array", action="append", default=[])
+    add(
+        arrays,
+        "--array NAME",
+        "only this array, or the arrays of this model",
+        action="append",
+        default=[],
+    )
     add(arrays, "--anew", "without the points of the stored arrays, which else are kept")
 
     for command in (mending, kernel, reproducers):

@@ -3,15 +3,30 @@
 import functools
 import operator
 import random
+from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conformance.errors import UserError
 from conformance.model.combinations import Conditions, CoveringArray, Point
-from conformance.tables.model_reader import ARRAYS, array_path, format_array, points_in
+from conformance.tables.model_reader import (
+    ARRAYS,
+    array_path,
+    format_array,
+    points_in,
+    read_array,
+    read_model,
+)
+from conformance.yamldoc.nodes import Location, Node
+from conformance.yamldoc.parsing import read_file
+from conformance.yamldoc.reader import Reader
+from samples import registry
 from test_combinations import PAIRS, _combinations, array
+from trial import answers
 from trial.answers import TABLE, TABLES, answered, current_model, refuse_unused
 
 
@@ -97,7 +112,62 @@ def test_a_value_that_no_code_carries_out_is_a_mistake_with_its_location(tmp_pat
     with pytest.raises(UserError) as raised:
         current_model(table)
     assert f"cases/access/model.yaml:{line}:" in str(raised.value)
-    assert "no code carries out transport=RD" in str(raised.value)
+    assert "no code carries out transport=RD; if it does, add it to conformance/" in str(
+        raised.value
+    )
+
+
+@pytest.mark.parametrize(
+    "written, slip, message",
+    [
+        ("      UD: datagrams\n", "      UD: datagrams\n      RD: reliable\n", "out transport=RD;"),
+        ("    polling:\n", "    poling:\n", "the parameter 'poling'"),
+    ],
+)
+def test_what_no_code_carries_out_is_named_before_the_array(tmp_path, written, slip, message):
+    table = tmp_path / "model.yaml"
+    table.write_text(TABLE.read_text().replace(written, slip))
+    root = read_file(table)
+    assert isinstance(root.value, dict)
+    reader = Reader()
+    assert read_model(reader, root.value["model"], "access/model", registry()) is None
+    assert message in str(reader.mistakes[0])
+
+
+def test_an_array_of_another_version_is_named_with_the_command_that_makes_it(tmp_path):
+    """That command makes only the arrays of this model: all of them take minutes."""
+    model, reader = replace(current_model(), digest="0"), Reader()
+    node = Node("", Location("model.yaml", 1, 1))
+    assert read_array(reader, node, model, TABLE, "pairs") is None
+    assert "another version of the model" in str(reader.mistakes[0])
+    assert str(reader.mistakes[0]).endswith("make it anew: ./rdma-cts trial arrays --array model")
+
+
+def test_arrays_are_chosen_by_their_name_or_by_their_model(monkeypatch):
+    made: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        answers, "_make", lambda table, _, name, anew: made.append((table.stem, name))
+    )
+    answers.execute(Namespace(array=["advice", "slice"], anew=False))
+    assert made == [
+        ("model", "slice"),
+        ("binds", "slice"),
+        ("changes", "slice"),
+        ("advice", "pairs"),
+        ("advice", "triples"),
+        ("registrations", "slice"),
+    ]
+
+
+def test_each_model_is_read_before_the_first_array_is_made(monkeypatch):
+    def read(table: Path) -> None:
+        if table.stem == "registrations":
+            raise UserError("a mistake")
+
+    monkeypatch.setattr(answers, "current_model", read)
+    monkeypatch.setattr(answers, "_make", lambda *_: pytest.fail("an array is made"))
+    with pytest.raises(UserError, match="a mistake"):
+        answers.execute(Namespace(array=[], anew=False))
 
 
 def test_codes_of_no_fault_are_a_mistake(tmp_path):

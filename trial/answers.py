@@ -3,15 +3,15 @@ neither the reference nor the generator, because both results are stored with th
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 from conformance.combinations.objects import Objects
 from conformance.combinations.run import carried_out
-from conformance.combinations.values import VALUES
 from conformance.errors import UserError
 from conformance.judging.combinations import is_granted
+from conformance.model.combination_values import VALUES
 from conformance.model.combinations import ANY, Conditions, CoveringArray, Model, Point
 from conformance.model.observation import AccessSeen
 from conformance.older_python import zip
@@ -26,7 +26,6 @@ from conformance.tables.model_reader import (
 )
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT
-from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.parsing import read_file
 from conformance.yamldoc.reader import Reader, suggestion
 from trial.arrays import covering_array
@@ -42,20 +41,28 @@ TABLE = TABLES[0]
 def execute(arguments: argparse.Namespace, *unused: object) -> int:
     """Makes the arrays of the models. Returns the exit status."""
     for name in arguments.array:
-        if name not in ARRAYS:
-            raise UserError(f"unknown array {name!r}{suggestion(name, ARRAYS)}")
-    for table in TABLES:
-        text = table.read_text()
-        named = [name for name in ARRAYS if f"array: {name}" in text]
-        for name in arguments.array or named:
-            if name in named:
-                _make(table, name, arguments.anew)
+        if name not in (*ARRAYS, *VALUES):
+            raise UserError(f"unknown array {name!r}{suggestion(name, (*ARRAYS, *VALUES))}")
+    chosen = {table: _chosen(table, arguments.array) for table in TABLES}
+    models = {table: current_model(table) for table, names in chosen.items() if names}
+    for table, model in models.items():
+        for name in chosen[table]:
+            _make(table, model, name, arguments.anew)
     return 0
 
 
-def _make(table: Path, name: str, anew: bool) -> None:
+def _chosen(table: Path, asked: Sequence[str]) -> list[str]:
+    """Returns the names of a table's arrays that are asked for by their own name or by the table's."""
+    text = table.read_text()
+    named = [name for name in ARRAYS if f"array: {name}" in text]
+    if not asked or table.stem in asked:
+        return named
+    return [name for name in named if name in asked]
+
+
+def _make(table: Path, model: Model, name: str, anew: bool) -> None:
     """Makes an array of the model of a table. Raises UserError."""
-    model, path = current_model(table), array_path(table, name)
+    path = array_path(table, name)
     _report(f"{path.name}: combinations of {ARRAYS[name]} values")
     if name == SLICE:
         points = dense_points(
@@ -100,33 +107,21 @@ def stored_points(model: Model, table: Path, name: str) -> list[Point]:
 def current_model(table: Path = TABLE) -> Model:
     """Returns the model of a table, without its stored arrays. Raises UserError."""
     registry, mistakes = read_registry([CASES], ROOT)
+    if mistakes:
+        raise UserError(*map(str, mistakes))
     reader = Reader()
     root = read_file(table, _named(table))
     assert isinstance(root.value, dict)
     node = root.value["model"]
     model = read_model(reader, node, f"access/{table.stem}", registry)
-    if model is not None:
-        _note_unknown_values(reader, node, VALUES[table.stem])
-    if model is None or mistakes or reader.mistakes:
-        raise UserError(*map(str, (*mistakes, *reader.mistakes)))
+    if model is None:
+        raise UserError(*map(str, reader.mistakes))
     return model
 
 
 def _named(table: Path) -> str:
     """Returns the name of a table of models in mistakes."""
     return str((TABLE.parent / table.name).relative_to(ROOT))
-
-
-def _note_unknown_values(reader: Reader, model: Node, values_here: Mapping[str, str]) -> None:
-    """Notes the parameters and values that no code carries out."""
-    parameters = reader.named(reader.named(model, "a model")["parameters"], "parameters")
-    for parameter, values in parameters.items():
-        if parameter not in values_here:
-            reader.note(values.location, f"no code carries out the parameter {parameter!r}")
-            continue
-        for label, meaning in reader.named(values, "values").items():
-            if label not in values_here[parameter].split():
-                reader.note(meaning.location, f"no code carries out {parameter}={label}")
 
 
 def refuse_unused(model: Model, points: Sequence[Point], table: Path = TABLE) -> None:

@@ -9,9 +9,9 @@ from conformance.bench.calls import Sge, errno_name
 from conformance.combinations.extent import Extent
 from conformance.combinations.objects import Link, Objects, Registered
 from conformance.combinations.use import Call, not_used
-from conformance.combinations.values import ENTRIES
 from conformance.errors import SetupRefused
 from conformance.kernel import paging
+from conformance.model.combination_values import ENTRIES
 from conformance.model.observation import AccessSeen
 from conformance.verbs import ENUMS
 

@@ -12,10 +12,10 @@ from conformance.combinations.extent import Extent
 from conformance.combinations.objects import FAR, Link, Objects, Registered
 from conformance.combinations.stored import DMABUF
 from conformance.combinations.use import Call, not_used
-from conformance.combinations.values import ENTRIES
 from conformance.errors import SetupRefused
 from conformance.kernel import paging
 from conformance.kernel.resources import PINNED
+from conformance.model.combination_values import ENTRIES
 from conformance.model.observation import AccessSeen
 from conformance.verbs import ENUMS
 

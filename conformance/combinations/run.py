@@ -10,10 +10,10 @@ from conformance.combinations.binds import Bind
 from conformance.combinations.changes import Change
 from conformance.combinations.objects import Objects
 from conformance.combinations.registrations import Registration
-from conformance.combinations.values import ENTRIES
 from conformance.execution.connection import MOST_TRIES
 from conformance.execution.runner import CaseRun, Progress, RunContext, run_observing
 from conformance.model.case import Case
+from conformance.model.combination_values import ENTRIES
 from conformance.model.combinations import LACKING, Conditions, CoveringArray
 from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import AccessSeen, CombinationsSeen, Observation, PointClass

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from conformance.model import capability
+from conformance.model.combination_values import FILE, VALUES
 from conformance.model.combinations import (
     ALWAYS,
     ANY,
@@ -25,7 +26,7 @@ from conformance.model.space import Axis, Space
 from conformance.model.vocabulary import ERRNO_NAMES
 from conformance.older_python import zip
 from conformance.yamldoc.nodes import Node, quoted
-from conformance.yamldoc.reader import Reader
+from conformance.yamldoc.reader import Reader, suggestion
 
 SLICE = "slice"  # points of the triples for a short run
 ARRAYS = {"pairs": 2, "triples": 3, "fours": 4, SLICE: 3}
@@ -33,12 +34,20 @@ _KEYS = ("parameters", "excluded", "faults", "needs", "rare", "slow", "evidence"
 _OPTIONAL = ("slow", "codes", "verb")
 _OF_EVIDENCE = ("rule", "of", "when", "fault")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_REMAKE = "make it anew: ./rdma-cts trial arrays"
+_ADD = f"if it does, add it to {FILE}"
+_REMAKE = "make it anew: ./rdma-cts trial arrays --array"
 
 
 def read_model(reader: Reader, node: Node, name: str, registry: Registry) -> Model | None:
     """Returns the model of the table `name`, or None after mistakes."""
     before = len(reader.mistakes)
+    carried_out = VALUES.get(name.rpartition("/")[2])
+    if carried_out is None:
+        reader.note(
+            node.location,
+            f"no code carries out this model; {FILE} has those of {', '.join(VALUES)}",
+        )
+        return None
     fields = reader.mapping(node, "a model", _KEYS, [key for key in _KEYS if key not in _OPTIONAL])
     meanings: dict[str, Mapping[str, str]] = {}
     axes: list[Axis] = []
@@ -49,6 +58,7 @@ def read_model(reader: Reader, node: Node, name: str, registry: Registry) -> Mod
         }
         if len(read) > len(_DIGITS) or len(read) < 2:
             reader.note(values.location, f"a parameter has 2 to {len(_DIGITS)} values")
+        _note_unknown_values(reader, values, parameter, carried_out)
         meanings[parameter] = read
         axes.append(Axis(parameter, tuple(read), tuple((label,) for label in read)))
     space = Space(tuple(axes))
@@ -84,6 +94,24 @@ def read_model(reader: Reader, node: Node, name: str, registry: Registry) -> Mod
         verb=verb,
         digest=digest,
     )
+
+
+def _note_unknown_values(
+    reader: Reader,
+    values: Node,
+    parameter: str,
+    carried_out: Mapping[str, str],
+) -> None:
+    """Notes a parameter, or values of it, that no code carries out."""
+    if parameter not in carried_out:
+        message = f"no code carries out the parameter {parameter!r}; {_ADD}"
+        reader.note(values.location, message + suggestion(parameter, carried_out))
+        return
+    known = carried_out[parameter].split()
+    for label, location in (values.keys or {}).items():
+        if label not in known:
+            message = f"no code carries out {parameter}={label}; {_ADD}"
+            reader.note(location, message + suggestion(label, known))
 
 
 def _codes(
@@ -162,9 +190,9 @@ def read_array(
         lines = path.read_text("ascii").splitlines()
         return _array(model, ARRAYS[name], lines)
     except OSError as error:
-        reader.note(node.location, f"{path.name}: {error.strerror}; {_REMAKE}")
+        reader.note(node.location, f"{path.name}: {error.strerror}; {_REMAKE} {table.stem}")
     except (ValueError, IndexError, KeyError) as error:
-        reader.note(node.location, f"{path.name}: {quoted(str(error))}; {_REMAKE}")
+        reader.note(node.location, f"{path.name}: {quoted(str(error))}; {_REMAKE} {table.stem}")
     return None
 
 

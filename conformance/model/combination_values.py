@@ -1,7 +1,8 @@
-"""The values of each model that the code of this folder can carry out. A model may have fewer."""
+"""The values of each model that the code in combinations/ can carry out. A model may have fewer."""
 
 from collections.abc import Mapping
 
+FILE = "conformance/model/combination_values.py"
 _OF_AN_ACCESS = {
     "region": """
         reg_mr iova zero_based ex uverbs on_demand implicit dmabuf rereg_access rereg_pd rereg_translation rereg_all
