@@ -113,10 +113,6 @@ def differences(known: Fleet) -> Iterator[str]:
     """Yields the differences between the nodes of each group as lines for the terminal."""
     differences = [difference for group in known.groups for difference in group.differences]
     for difference in differences[:_MOST]:
-        if len(difference.nodes) > 3:
-            further = f" and {len(difference.nodes) - 3:,} more"
-        else:
-            further = ""
-        yield f"{', '.join(difference.nodes[:3])}{further}: {difference.reason}"
+        yield f"{fleet.first_of(difference.nodes)}: {difference.reason}"
     if len(differences) > _MOST:
         yield f"and {len(differences) - _MOST:,} more differences"

@@ -29,7 +29,7 @@ _SETTINGS = ("firmware", "kernel", "rdma-core")
 _LEAST, _LEAST_PART = 3, 0.05
 # Facts that may differ between equal nodes. Such a difference is not reported.
 _OWN = ("device", "started", "stack", "shard")
-_COPY = "copy"
+_COPY, _SECONDS = "copy", "seconds"
 # A duration is reported if it differs from the median by more than this factor, and by more than this number of median
 # absolute deviations.
 _SLOW, _DEVIATIONS = 1.5, 6.0
@@ -52,6 +52,7 @@ drain() {
 """.splitlines()
 # the ranks of verdicts on a rule, the worst first; the empty text stands for none
 _RANKS = {verdict: rank for rank, verdict in enumerate((*OF_RULES, ""))}
+_FIRST = 3  # the number of nodes, and of tied values, that a line names
 _MOST_REASON = 200  # the most characters of a reason to drain a node
 
 
@@ -90,20 +91,29 @@ class Node:
 
 @dataclass(frozen=True)
 class Difference:
-    """Nodes of a group with the value `here` of a fact, while the most frequent value in the group is `usual`."""
+    """Nodes of a group with the value `here` of a fact, while more than half of the group have the value `usual`. If no
+    value has this majority, `tied` has each value with its nodes, and `nodes` are all of them."""
 
     what: str
     usual: str
     here: str
     nodes: tuple[str, ...]
+    tied: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def reason(self) -> str:
+        if self.tied:
+            return f"{self.what}: {self.values}: no majority"
         if self.what == _COPY:
             return f"the run is a copy of {self.here}"
-        return (
-            f"{self.what}: {self.here or 'none'}, most nodes of its group: {self.usual or 'none'}"
-        )
+        usual = "the median" if self.what == _SECONDS else "most nodes of its group"
+        return f"{self.what}: {self.here or 'none'}, {usual}: {self.usual or 'none'}"
+
+    @property
+    def values(self) -> str:
+        """The first of the tied values, each with its first nodes."""
+        values = [f"{value or 'none'} ({first_of(nodes)})" for value, nodes in self.tied]
+        return first_of(values, "; ")
 
 
 @dataclass(frozen=True)
@@ -142,11 +152,12 @@ class Group:
 
     def _together(self, differences: Iterable[Difference]) -> Iterator[Difference]:
         """Yields the differences; parts under test that differ on the same nodes are one difference."""
-        parts: dict[tuple[str, ...], list[Difference]] = {}
+        parts: dict[tuple[tuple[str, ...], ...], list[Difference]] = {}
         others = []
         for difference in differences:
             if difference.what in self._parts_under_test:
-                parts.setdefault(difference.nodes, []).append(difference)
+                alike = (difference.nodes, *(nodes for _, nodes in difference.tied))
+                parts.setdefault(alike, []).append(difference)
             elif difference.what in _SETTINGS:
                 yield difference
             else:
@@ -202,13 +213,16 @@ class Group:
         names |= dict.fromkeys(name for of_node in traits.values() for name in of_node)
         differences = []
         for name in names:
-            values = {node: of_node.get(name, "") for node, of_node in traits.items()}
-            (usual, most), *rest = Counter(values.values()).most_common()
-            if most * 2 <= len(values) and len(values) > 2:
-                continue  # no value is usual
-            for other, _ in rest:
-                nodes = tuple(node for node, value in values.items() if value == other)
-                differences.append(Difference(name, usual, other, nodes))
+            by_value: dict[str, list[str]] = {}
+            for node, of_node in traits.items():
+                by_value.setdefault(of_node.get(name, ""), []).append(node)
+            values = [(value, (*nodes,)) for value, nodes in by_value.items()]
+            values.sort(key=lambda entry: -len(entry[1]))
+            (usual, most), *rest = values
+            if len(most) * 2 > len(traits):
+                differences += [Difference(name, usual, other, nodes) for other, nodes in rest]
+            else:
+                differences.append(Difference(name, "", "", (*traits,), (*values,)))
         yield from sorted(differences, key=self._order)
 
     def _unjudged_in(self, node: Node) -> Mapping[str, str]:
@@ -226,8 +240,9 @@ class Group:
             return 0, False, 0
         if difference.what not in self.verdicts:
             return 2, False, 0
-        worst = min(_RANKS.get(value, len(_RANKS)) for value in (difference.usual, difference.here))
-        return 1, difference.here not in VIOLATIONS, worst
+        here = dict(difference.tied) or {difference.here: ()}
+        worst = min(_RANKS.get(value, len(_RANKS)) for value in (difference.usual, *here))
+        return 1, {*here}.isdisjoint(VIOLATIONS), worst
 
     def _seconds(self) -> Iterator[Difference]:
         taken = {
@@ -244,7 +259,7 @@ class Group:
         for name, seconds in taken.items():
             ratio = max(seconds / median, median / seconds)
             if ratio > _SLOW and abs(seconds - median) > _DEVIATIONS * deviation:
-                yield Difference("seconds", f"{median:.0f} (median)", f"{seconds:.0f}", (name,))
+                yield Difference(_SECONDS, f"{median:.0f}", f"{seconds:.0f}", (name,))
 
     def _copies(self) -> Iterator[Difference]:
         """Yields nodes whose results are a copy: their run has the start and the duration of another node's run."""
@@ -257,15 +272,16 @@ class Group:
 
     @cached_property
     def verdicts(self) -> Mapping[str, tuple[str, int]]:
-        """For each rule: the most frequent verdict of the nodes, and the number of nodes with a different verdict."""
+        """For each rule: the most frequent verdict of the nodes, of several the worst, and the number of nodes with a
+        different verdict."""
         rules = dict.fromkeys(
             rule for node in self.nodes if node.facts for rule in node.facts.rules
         )
         verdicts: dict[str, tuple[str, int]] = {}
         for rule in rules:
             count = Counter(node.facts.rules.get(rule, "") for node in self.nodes if node.facts)
-            usual, most = count.most_common(1)[0]
-            verdicts[rule] = usual, len(self.nodes) - most
+            usual = min(count, key=lambda verdict: (-count[verdict], _RANKS[verdict]))
+            verdicts[rule] = usual, len(self.nodes) - count[usual]
         return verdicts
 
 
@@ -301,12 +317,24 @@ class Fleet:
 
     @cached_property
     def differing(self) -> Mapping[str, list[Difference]]:
+        """The differences of each node from the majority of its group."""
         by_node: dict[str, list[Difference]] = {}
         for group in self.groups:
             for difference in group.differences:
-                for node in difference.nodes:
-                    by_node.setdefault(node, []).append(difference)
+                if not difference.tied:
+                    for node in difference.nodes:
+                        by_node.setdefault(node, []).append(difference)
         return by_node
+
+    @cached_property
+    def tied(self) -> tuple[str, ...]:
+        """The nodes of the groups in which a value has no majority."""
+        return tuple(
+            node.name
+            for group in self.groups
+            if any(difference.tied for difference in group.differences)
+            for node in group.nodes
+        )
 
     @cached_property
     def tested(self) -> list[str]:
@@ -326,14 +354,14 @@ class Fleet:
     def headline(self) -> str:
         parts = [format_count(len(self.nodes), "node"), format_count(len(self.groups), "group")]
         violating = sum(node.violates for node in self.nodes)
-        if self.groups:
-            parts.append(
-                f"{len(self.differing):,} differ from their group"
-                if self.differing
-                else "no node differs",
-            )
-        else:
+        if self.differing:
+            parts.append(f"{len(self.differing):,} differ from their group")
+        if self.tied:
+            parts.append(f"{len(self.tied):,} differ without a majority")
+        if not self.groups:
             parts.append("nothing was compared")
+        elif not (self.differing or self.tied):
+            parts.append("no node differs")
         if violating or self.groups:
             verb = "violates" if violating == 1 else "violate"
             parts.append(f"{violating:,} {verb} a rule" if violating else "no rule is violated")
@@ -343,8 +371,9 @@ class Fleet:
 
     @property
     def status(self) -> int:
-        """The exit status: 1 if a node differs or violates a rule, else 3 if a run is missing or incomplete, else 0."""
-        if self.differing or any(node.violates for node in self.nodes):
+        """The exit status: 1 if nodes of a group differ or a node violates a rule, else 3 if a run is missing or incomplete,
+        else 0."""
+        if self.differing or self.tied or any(node.violates for node in self.nodes):
             return 1
         if self.missing:
             return 3
@@ -358,6 +387,11 @@ class Fleet:
             "groups": list(map(_group_data, self.groups)),
             "missing": {node.name: node.problem for node in self.missing},
         }
+
+
+def first_of(texts: Sequence[str], separator: str = ", ") -> str:
+    more = f" and {len(texts) - _FIRST:,} more" if len(texts) > _FIRST else ""
+    return f"{separator.join(texts[:_FIRST])}{more}"
 
 
 def _unless_absent(state: str) -> str:
@@ -397,10 +431,11 @@ def _grouped(device: tuple[Hashable, ...], nodes: Sequence[Node]) -> Iterator[Gr
         for node in members
     ]
     for entry, members in {settings: [*largest, *rare], **large_groups}.items():
-        words = [
-            str(device[0]),
-            *(f"{name} {text}" for name, text in zip(_SETTINGS, entry, strict=True) if text),
-        ]
+        words = [str(device[0])]
+        for name, text in zip(_SETTINGS, entry, strict=True):
+            alike = [node for node in members if node.facts and node.facts.stack.get(name) == text]
+            if text and len(alike) * 2 > len(members):
+                words.append(f"{name} {text}")
         yield Group(_named(", ".join(words), members), tuple(members))
 
 

@@ -49,14 +49,14 @@ def test_differences_between_equal_hosts_come_first():
     ].partition(
         "Nodes without a complete run",
     )[0]
-    assert "REG-01PASSFAIL" in "".join(differences_here.split())
+    assert "REG-01nomajorityPASS(a);FAIL(b)" in "".join(differences_here.split())
     assert "6.1" in differences_here
     assert "it cannot be reached" in text
     assert (
-        "4 nodes, 2 groups, 1 differ from their group, 2 violate a rule, 1 without a complete run"
+        "4 nodes, 2 groups, 2 differ without a majority, 2 violate a rule, 1 without a complete run"
         in text
     )
-    assert "b: REG-01: FAIL, most nodes of its group: PASS" in [*differences(lab)]
+    assert "a, b: REG-01: PASS (a); FAIL (b): no majority" in [*differences(lab)]
 
 
 def test_versions_come_before_the_defects_that_they_perhaps_cause():

@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bad_places import as_another_user
 from browser import assert_fits, browser, window
 from commands.compare_nodes import _node
@@ -76,8 +78,8 @@ DIFFERENCES: Mapping[str, tuple[Change, str]] = {
         lambda data: data["violations"][0]["cases"].append("reg_mr/made/up"),
         "case reg_mr/made/up: violated, most nodes of its group: not tried",
     ),
-    "slow": (changing("duration_s", to=9999.0), "seconds: 9999, most nodes of its group: "),
-    "quick": (changing("duration_s", to=1.0), "seconds: 1, most nodes of its group: "),
+    "slow": (changing("duration_s", to=9999.0), "seconds: 9999, the median: "),
+    "quick": (changing("duration_s", to=1.0), "seconds: 1, the median: "),
 }
 
 
@@ -160,6 +162,61 @@ def test_many_nodes_of_another_firmware_are_a_separate_group(tmp_path, cli):
     assert [len(group["nodes"]) for group in data["groups"]] == [30, 10]
     assert "firmware 2" in data["groups"][1]["name"]
     assert not any(group["differences"] for group in data["groups"])
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_no_node_of_two_is_drained_for_a_difference_between_them(tmp_path, cli, first):
+    """Neither is known to be the usual one, whichever comes first."""
+
+    def other(data: dict[str, Any]) -> None:
+        another_kernel(data)
+        data["rules"]["REG-01"] = "FAIL"
+
+    data, said = told(1, nodes(tmp_path / "nodes", 2, {first: other}), cli)
+    usual = json.loads(summary())["stack"]["kernel"]
+    kernels = [usual, usual]
+    kernels[first] = "7.3.0"
+    assert f"n0, n1: kernel: {kernels[0]} (n0); {kernels[1]} (n1): no majority" in said
+    assert "2 nodes, 1 group, 2 differ without a majority" in said
+    assert "most nodes" not in said
+    (group,) = data["groups"]
+    assert "kernel" not in group["name"]
+    assert group["rules"]["REG-01"] == {"usual": "FAIL", "others": 1}
+    tied = {each["what"]: each["tied"] for each in group["differences"]}
+    assert tied["kernel"] == [[kernels[0], ["n0"]], [kernels[1], ["n1"]]]
+    assert (tmp_path / "out/drain.sh").read_text() == ""
+    page = (tmp_path / "out/fleet.html").read_text()
+    assert f"<td>no majority</td><td>{kernels[0]} (n0); {kernels[1]} (n1)</td>" in page
+
+
+@pytest.mark.parametrize("values", ["1122", "11233", "123"])
+def test_values_without_a_majority_are_reported_and_drain_no_node(tmp_path, cli, values):
+    changes = {
+        number: changing("capabilities", "max_mw", to=value) for number, value in enumerate(values)
+    }
+    data, said = told(1, nodes(tmp_path / "nodes", len(values), changes), cli)
+    ((difference,),) = (group["differences"] for group in data["groups"])
+    found = {
+        value: [f"n{number}" for number in changes if values[number] == value] for value in values
+    }
+    assert dict(difference["tied"]) == found
+    assert "no majority" in said
+    assert f"{len(values)} differ without a majority" in said
+    assert (tmp_path / "out/drain.sh").read_text() == ""
+
+
+def test_a_node_is_drained_for_what_a_majority_has(tmp_path, cli):
+    """Beside it, a value without a majority."""
+    changes = {number: changing("capabilities", "max_mr", to=f"{number}") for number in range(3)}
+    changes[3] = DIFFERENCES["firmware"][0]
+    _, said = told(1, nodes(tmp_path / "nodes", 4, changes), cli)
+    assert "1 differ from their group, 4 differ without a majority" in said
+    (line,) = [
+        line
+        for line in (tmp_path / "out/drain.sh").read_text().splitlines()
+        if line.startswith("drain '")
+    ]
+    assert line == "drain 'rdma-cts: firmware: 1.2.3, most nodes of its group: none' n3"
 
 
 def fewer_cases(data: dict[str, Any]) -> None:
