@@ -23,7 +23,7 @@ from conformance.tables.suite import load_suite
 from conformance.yamldoc.parsing import read_bytes
 from trial.reference.bench import HeldPair, ReferenceBench
 from trial.reference.stream_end import ReferenceStreamPair
-from trial.reference.wire_end import ReferencePair
+from trial.reference.wire_end import ReferenceEnd, ReferencePair
 from trial.running import judgement_on, on_the_reference
 
 _GAP = "NAK_PSN_SEQUENCE"
@@ -264,3 +264,26 @@ def test_a_silent_device_fails_rows_of_packets_alone(case_id, verdict):
     assert case is not None
     judgement = judgement_on(case, on_the_reference(_Silent()))
     assert judgement.verdict == verdict
+
+
+def test_no_request_is_awaited_behind_a_completion_in_error(monkeypatch):
+    events = [
+        "{post: RDMA_READ, addr: buf, length: 8, lkey: mr.lkey, to: 4096, rkey: 77}",
+        "{sends: RDMA_READ_REQUEST}",
+        "{answer: ACKNOWLEDGE, says: NAK_REMOTE_ACCESS}",
+        "{completes: REM_ACCESS_ERR}",
+        "{sends: RDMA_READ_REQUEST}",
+    ]
+    table, mistakes = _parsed(_TABLE.format(event="\n        - ".join(events)))
+    assert not mistakes
+    awaited: list[float] = []
+    receive = ReferenceEnd.receive
+
+    def noted(end: ReferenceEnd, deadline_s: float) -> Any:
+        awaited.append(deadline_s)
+        return receive(end, deadline_s)
+
+    monkeypatch.setattr(ReferenceEnd, "receive", noted)
+    judgement = judgement_on(table.cases[0], on_the_reference(ReferenceBench()))
+    assert judgement.verdict == Verdict.FAIL
+    assert len([deadline_s for deadline_s in awaited if deadline_s]) == 1  # of the first request

@@ -283,7 +283,7 @@ class PacketScript(Script[WireEnd]):
         return connection.requests.popleft()
 
     def _sends(self, connection: _Connection, event: Event) -> None:
-        silent = NOTHING in event.words
+        silent = NOTHING in event.words or connection.is_in_error
         if silent:
             connection.end.settle()
         least_s = self._numbers(event).get("after", 0) / 1000

@@ -56,6 +56,7 @@ class Connection(Generic[EndT]):
         self.sent_completions: list[Completion] = []
         self.receive_completions: list[Completion] = []
         self.packets: list[Parsed] = []  # not awaited by an event
+        self.is_in_error = False  # after this the device sends no request
 
     def poll(self, deadline_s: float) -> bool:
         """Sorts the next completion into sends and receives. Returns whether there was one."""
@@ -270,6 +271,8 @@ class Script(ABC, Generic[EndT]):
 
     def _completes(self, connection: Connection[EndT], event: Event) -> None:
         completion = self._completion(connection, event, sends=True)
+        if completion and completion.status != "SUCCESS":
+            connection.is_in_error = True
         self._note(event, "completion", _status(completion), event.words)
 
     def _receives(self, connection: Connection[EndT], event: Event) -> None:
