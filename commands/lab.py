@@ -16,6 +16,7 @@ from copy import copy
 from dataclasses import replace
 from datetime import datetime
 from multiprocessing import get_context
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 
@@ -124,15 +125,18 @@ def _refuse_options(options: RunOptions, arguments: argparse.Namespace) -> None:
 
 
 def _complete(runs: Sequence[_HostRun], chosen: Run, out: Path) -> None:
-    """Starts the run of each host, and returns when all of them have ended."""
+    """Starts the run of each host, and returns when all of them have ended. A run without a conclusion is reported as
+    soon as it has ended, because the other hosts may need hours."""
     gc.freeze()  # garbage collection would write to memory that is shared with the copies of this process
     try:
         for run in runs:
             run.start(chosen)
         for run in runs:
             run.listen()
-        for run in runs:
-            run.wait()
+        running = {run.sentinel: run for run in runs if run.sentinel is not None}
+        while running:
+            for ended in running.keys() & wait([*running]):
+                running.pop(ended).conclude()
     except KeyboardInterrupt as end:
         end.args = (_rest(out),)
         raise
@@ -144,7 +148,7 @@ def _complete(runs: Sequence[_HostRun], chosen: Run, out: Path) -> None:
 def _conclude(lab: Fleet, left_out: Iterable[str]) -> None:
     """Prints what the runs have shown, a line for each host first."""
     for node in lab.nodes:
-        print(one_line(f"{node.name}: {_conclusion(node)}"))
+        print(one_line(_line(node)))
     for line in (*differences(lab), *left_out, lab.headline):
         print(one_line(line))
 
@@ -164,10 +168,12 @@ def _allow_files(hosts: int) -> None:
         raise UserError(message, hint="raise the limit, ulimit -n", status=3) from error
 
 
-def _conclusion(node: Node) -> str:
+def _line(node: Node) -> str:
     if node.facts is None:
-        return f"not run: {node.problem}"
-    return "; ".join(filter(None, (node.facts.conclusion, node.problem)))
+        conclusion = f"not run: {node.problem}"
+    else:
+        conclusion = "; ".join(filter(None, (node.facts.conclusion, node.problem)))
+    return f"{node.name}: {conclusion}"
 
 
 def _refuse_runs(out: Path, hosts: Sequence[LabHost]) -> None:
@@ -269,6 +275,17 @@ class _HostRun:
                     self._last = text.removeprefix("rdma-cts: ")
                 elif text:
                     self._progress.say(f"{self.host.name}: {text}")
+
+    @property
+    def sentinel(self) -> int | None:
+        """A file descriptor that can be read when the run has ended; None if it was not started."""
+        return self._process.sentinel if self._process else None
+
+    def conclude(self) -> None:
+        """Prints the reason why the ended run has no conclusion."""
+        self.wait()
+        if self.status not in (0, 1):
+            self._progress.say(_line(self.node()))
 
     def wait(self, seconds: float | None = None) -> None:
         """Waits until the run has finished, or for `seconds`."""

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -360,15 +361,36 @@ def test_a_mistake_of_the_hosts_or_of_the_file_is_to_be_corrected(tmp_path, monk
     assert "correct the hosts, or lab.yaml, first; then ./rdma-cts run --resume out" in done.out
 
 
-def test_a_terminated_lab_prints_how_to_resume_it(tmp_path):
-    lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
-    client_of(tmp_path, "exec sleep 36000")
+def begun(folder: Path, hosts: str, does: str) -> subprocess.Popen[str]:
+    """Begins a run of a lab with an ssh that runs these shell commands; returns when it connects to a host."""
+    lab_file(folder, f"hosts: [{hosts}]\n")
+    client_of(folder, does)
     command = [sys.executable, "-m", "commands", "run", "--lab", "lab.yaml", "--out", "out"]
-    path = os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]])
+    path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
     streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    lab_run = subprocess.Popen(command, cwd=tmp_path, env=environment, **streams)
-    await_true(lambda: (tmp_path / "connecting").exists())
+    lab_run = subprocess.Popen(command, cwd=folder, env=environment, **streams)
+    await_true(lambda: (folder / "connecting").exists())
+    return lab_run
+
+
+def test_an_unreachable_host_is_named_while_the_other_hosts_run(tmp_path):
+    unknown = "echo 'ssh: Could not resolve hostname: Name or service not known' >&2; exit 255"
+    slow = f'case "$*" in *slow*) while ! [ -e {tmp_path}/read ]; do sleep 0.1; done ;; esac'
+    hosts = "{host: slow, device: a}, {host: two, device: a}"
+    lab_run = begun(tmp_path, hosts, f"{slow}\n{unknown}")
+    assert lab_run.stdout is not None
+    line = f"two: not run: two {REASON}\n"
+    before = [*takewhile(line.__ne__, lab_run.stdout)]
+    assert not [text for text in before if text.startswith("slow: not run")]
+    (tmp_path / "read").touch()
+    output, errors = lab_run.communicate(timeout=PATIENCE_S)
+    assert (lab_run.returncode, errors) == (3, "")
+    assert line in output
+
+
+def test_a_terminated_lab_prints_how_to_resume_it(tmp_path):
+    lab_run = begun(tmp_path, "{host: one, device: a}", "exec sleep 36000")
     lab_run.terminate()
     _, output = lab_run.communicate(timeout=PATIENCE_S)
     assert lab_run.returncode == 128 + signal.SIGTERM
