@@ -19,7 +19,7 @@ from fixtures.guest.image import damage_of, image_folder
 from fixtures.guest.recipe import DEFAULT_STACK, Recipe, recipe_for
 from fixtures.system import packages
 from fixtures.system.architecture import Architecture, architecture_of
-from fixtures.system.cache import cache_directory
+from fixtures.system.cache import cache_directory, check_usable
 from fixtures.system.devices import present_devices
 from fixtures.system.readiness import (
     DEVICES,
@@ -163,17 +163,25 @@ def guest_findings(recipe: Recipe, root: Path = Path("/")) -> list[Finding]:
     """Returns what building and running the guest needs, and whether this host has it."""
     cache = cache_directory()
     folder = image_folder(recipe, cache)
+    return [
+        Finding(OK, "architecture", recipe.machine.description),
+        packages_finding(("suite", *packages.guest(recipe.machine))),
+        *_image_findings(folder, cache, recipe),
+        _processor(root, folder / "vmlinuz", recipe.machine),
+    ]
+
+
+def _image_findings(folder: Path, cache: Path, recipe: Recipe) -> list[Finding]:
+    try:
+        check_usable(cache)
+    except UserError as error:
+        return [Finding(MISSING, "guest image", error.message, error.hint)]
     built = damage_of(folder, recipe.digest()) is None
     if built:
         needs = []
     else:
         needs = [_disk(cache), _rights_to_build()]
-    findings = [
-        Finding(OK, "architecture", recipe.machine.description),
-        packages_finding(("suite", *packages.guest(recipe.machine))),
-        _image(folder, built, recipe, works(needs)),
-    ]
-    return [*findings, *needs, _processor(root, folder / "vmlinuz", recipe.machine)]
+    return [_image(folder, built, recipe, works(needs)), *needs]
 
 
 def _image(folder: Path, built: bool, recipe: Recipe, buildable: bool) -> Finding:

@@ -15,10 +15,11 @@ from conformance.kernel.netlink import driver_name
 from conformance.tables.suite import ROOT
 from fixtures.guest import qemu
 from fixtures.guest.build import os_errors_explained
-from fixtures.guest.image import ensure_image
+from fixtures.guest.image import ensure_image, is_verified
 from fixtures.guest.recipe import recipe_for
 from fixtures.system import readiness
 from fixtures.system.architecture import host_architecture
+from fixtures.system.cache import cache_directory, check_usable
 from samples import laid
 
 __all__ = ["host", "python_host"]  # fixtures
@@ -122,6 +123,30 @@ def test_a_cache_that_cannot_be_used_is_named_with_its_variable(monkeypatch, cli
     assert re.search("guest image +not built yet.*\\)$", said, re.MULTILINE)
     with pytest.raises(UserError, match=r"the cache cannot be used.*; set RDMA_CTS_CACHE"):
         ensure_image(recipe_for(), Path("/proc/x"), print)
+
+
+def test_the_doctor_lists_a_cache_in_which_no_image_can_be_made(monkeypatch, cli):
+    monkeypatch.setenv("RDMA_CTS_CACHE", "/dev/null")
+    said = cli(4, "doctor").out
+    line = "MISSING +guest image +the cache cannot be used: /dev/null: Not a directory\n +-> set RDMA_CTS_CACHE"
+    assert re.search(line, said)
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write to every directory
+    with pytest.raises(UserError, match="the cache cannot be used: /x/y: Permission denied"):
+        check_usable(Path("/x/y"))
+
+
+def test_a_reader_that_a_cache_refuses_names_the_cache_with_its_variable(monkeypatch, cli):
+    """A stand-in is refused, because root may read every directory."""
+    cache = cache_directory()
+    refused = PermissionError(13, "Permission denied", f"{cache}/images/forky")
+    monkeypatch.setattr(doctor, "damage_of", Mock(side_effect=refused))
+    said = (
+        f"the cache cannot be used: {cache}/images/forky: Permission denied; set RDMA_CTS_CACHE to"
+    )
+    assert said in cli(3, "doctor").err
+    monkeypatch.setattr("os.stat", Mock(side_effect=refused))
+    monkeypatch.setattr("os.lstat", Mock(side_effect=refused))
+    assert not is_verified(cache / "images/forky")  # a run therefore prepares the image
 
 
 def test_a_cache_that_cannot_be_searched_is_named_with_its_variable(monkeypatch):

@@ -9,12 +9,13 @@ import os
 import re
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
 from conformance.errors import UserError
 from conformance.regular_file import open_below
+from fixtures.system.cache import cache_directory, unusable
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 SIGNALLED = 128  # as in a shell, the exit status after a signal is SIGNALLED + the signal's number
@@ -63,7 +64,8 @@ def crash_report(error: Exception, folder: Path | None = None) -> UserError:
 
 def unusable_path(error: OSError, given: Sequence[str]) -> UserError | None:
     """Returns the error to print (status 2) if the working directory has been removed, or if this user has no
-    permission for a path of the command line or below it, or if such a path is too long; else None."""
+    permission for a path of the command line or below it, or if such a path is too long or below a file; the same error
+    of the cache (status 3); else None."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -75,17 +77,22 @@ def unusable_path(error: OSError, given: Sequence[str]) -> UserError | None:
         return None
     path = Path(error.filename).absolute()
     named = [Path(word).absolute() for path in given for word in re.split("[=,]", path) if word]
-    if not any(path.is_relative_to(item) for item in named):
-        return None
-    return UserError(f"{error.filename} cannot be used: {error.strerror}")
+    if any(path.is_relative_to(item) for item in named):
+        return UserError(f"{error.filename} cannot be used: {error.strerror}")
+    with suppress(UserError):
+        if path.is_relative_to(cache_directory()):
+            return unusable(error.filename, error.strerror or str(error))
+    return None
 
 
 def _is_of_path(error: Exception) -> bool:
-    """Whether a path of the command line can be the cause of an error: no permission for it, or it is too long."""
+    """Whether a path that the user chose can be the cause of an error: no permission for it, too long, below a file."""
     return isinstance(error, OSError) and error.errno in (
         errno.EACCES,
         errno.EPERM,
+        errno.EROFS,
         errno.ENAMETOOLONG,
+        errno.ENOTDIR,
     )
 
 
