@@ -235,25 +235,19 @@ def _processor(root: Path, vmlinuz: Path, architecture: Architecture) -> Finding
         requested = qemu.requested()
     except UserError as error:
         return Finding(MISSING, "processor", error.message, error.hint)
-    if requested != qemu.AUTO:
+    if requested == qemu.TCG:
         return Finding(OK, "processor", f"{requested}, which RDMA_CTS_ACCEL requests")
-    if not architecture.is_native:
-        return Finding(OK, "processor", "software emulation of another architecture")
-    if not qemu.kvm_present(root / "dev/kvm"):
-        return Finding(
-            OK,
-            "processor",
-            "software emulation: no usable /dev/kvm (KVM would only make runs faster)",
-        )
-    processor = qemu.remembered(vmlinuz)
-    if processor == qemu.TCG:
-        return Finding(
-            OK,
-            "processor",
-            "software emulation: /dev/kvm exists but does not start the guest's kernel",
-        )
-    if processor == qemu.KVM:
+    obstacle = qemu.known_obstacle(vmlinuz, architecture, root / "dev/kvm")
+    if obstacle and requested == qemu.KVM:
+        refusal = qemu.refused(obstacle)
+        return Finding(MISSING, "processor", refusal.message, refusal.hint)
+    if obstacle:
+        return Finding(OK, "processor", f"software emulation: {obstacle}")
+    if qemu.remembered(vmlinuz) == qemu.KVM:
         return Finding(OK, "processor", "/dev/kvm")
+    if requested == qemu.KVM:
+        text = "/dev/kvm, which RDMA_CTS_ACCEL requests (tried at the next run)"
+        return Finding(OK, "processor", text)
     return Finding(
         OK,
         "processor",

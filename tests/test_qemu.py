@@ -191,6 +191,23 @@ def test_kvm_is_used_if_the_kernel_starts_under_it(fake_qemu, tmp_path, monkeypa
     assert not fake_qemu.pid.exists(), "QEMU was started again"
 
 
+def test_a_requested_kvm_that_does_not_start_the_kernel_is_refused_at_once(
+    fake_qemu, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("RDMA_CTS_ACCEL", "kvm")
+    monkeypatch.setattr(qemu, "kvm_present", lambda _: False)
+    with user_error("kvm, and there is no usable /dev/kvm; unset RDMA_CTS_ACCEL", status=2):
+        qemu.choose("nothing", tmp_path / "vmlinuz")
+    monkeypatch.setattr(qemu, "kvm_present", lambda _: True)
+    fake_qemu.put("echo 'KVM internal error. Suberror: 1' >&2; exec sleep infinity")
+    program = build.find_tool("qemu-system-x86_64")
+    refused = "kvm, and /dev/kvm exists but does not start the guest's kernel; unset RDMA_CTS_ACCEL"
+    with user_error(refused, status=2):
+        qemu.choose(program, tmp_path / "vmlinuz")
+    fake_qemu.put("exit 0")
+    assert qemu.choose(program, tmp_path / "vmlinuz") == "kvm", "the failed test was not repeated"
+
+
 def test_a_test_boot_is_killed_with_the_program_that_started_it(fake_qemu):
     """QEMU pauses after an internal error of KVM, and would never exit."""
     fake_qemu.put("exec sleep infinity")
@@ -205,8 +222,8 @@ def test_a_test_boot_is_killed_with_the_program_that_started_it(fake_qemu):
 
 
 def test_the_accelerator_can_be_named(monkeypatch):
-    monkeypatch.setenv("RDMA_CTS_ACCEL", "kvm")
-    assert qemu.choose("nothing", Path("/nowhere")) == "kvm"
+    monkeypatch.setenv("RDMA_CTS_ACCEL", "tcg")
+    assert qemu.choose("nothing", Path("/nowhere")) == "tcg"
     monkeypatch.setenv("RDMA_CTS_ACCEL", "xen")
     with user_error("auto, kvm, tcg", status=2):
         qemu.choose("nothing", Path("/nowhere"))

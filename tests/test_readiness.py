@@ -106,15 +106,22 @@ def test_missing_programs_are_reported_with_the_command(python_host, monkeypatch
 
 
 @pytest.mark.parametrize(
-    "known, said",
-    [("kvm", "/dev/kvm$"), ("tcg", "software emulation"), ("", "tried at the")],
+    "requested, known, said",
+    [
+        ("", "kvm", "ok.*/dev/kvm$"),
+        ("", "tcg", "ok.*software emulation: /dev/kvm exists but"),
+        ("", "", "ok.*tried at the"),
+        ("kvm", "tcg", "MISSING.*is kvm, and /dev/kvm exists but.*\n.*unset RDMA_CTS_ACCEL"),
+        ("kvm", "", "ok.*requests.*tried at the"),
+        ("tcg", "kvm", "ok.*tcg, which RDMA_CTS_ACCEL requests$"),
+    ],
 )
-def test_the_doctor_reports_what_runs_have_recorded_about_kvm(known, said, monkeypatch):
-    monkeypatch.delenv("RDMA_CTS_ACCEL", raising=False)
+def test_the_doctor_reports_what_runs_have_recorded_about_kvm(requested, known, said, monkeypatch):
+    monkeypatch.setenv("RDMA_CTS_ACCEL", requested)
     monkeypatch.setattr(qemu, "kvm_present", lambda _: True)
     monkeypatch.setattr(qemu, "remembered", lambda _: known)
     finding = doctor._processor(Path("/"), Path("vmlinuz"), host_architecture())
-    assert re.search(said, finding.text)
+    assert re.search(said, "\n".join(doctor.table([finding])))
 
 
 def test_a_cache_that_cannot_be_used_is_named_with_its_variable(monkeypatch, cli):
