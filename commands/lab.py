@@ -5,13 +5,14 @@ fixtures/hosts/lab_file.py reads the file of a lab, and reports/fleet.py makes t
 from __future__ import annotations
 
 import argparse
+import fcntl
 import gc
 import os
 import resource
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from datetime import datetime
@@ -37,6 +38,7 @@ from conformance.results.plan import FILE_NAME as PLAN
 from conformance.results.plan import LabPlan, read_plan, write_plan
 from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
+from conformance.results.writer import in_progress
 from conformance.run_options import OPTIONS, RunOptions
 from conformance.supervision.run import Run
 from conformance.tables.profile import read_profile
@@ -81,9 +83,8 @@ def run_lab(
     suite = replace(suite, tables=tuple(map(_side_by_side, suite.tables)))
     chosen = choose(options, Run(options, suite))  # here: a mistake is reported only once
     progress = Progress(level=arguments.level)
-    with run_folder(arguments.out, "lab") as out:
+    with run_folder(arguments.out, "lab") as out, _locked(out):
         arguments.out = out
-        make_directory(out)
         if (out / PAGE).is_dir():
             raise UserError(f"{out / PAGE} cannot be written: it is a directory")
         if not resumed:
@@ -114,6 +115,21 @@ def run_lab(
     if any(statuses):
         return 3
     return 0
+
+
+@contextmanager
+def _locked(out: Path) -> Iterator[None]:
+    """Within the block, no other run of the lab can use its directory, which is created unless it exists."""
+    make_directory(out)
+    folder = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise in_progress(out) from error
+        yield
+    finally:
+        os.close(folder)
 
 
 def _refuse_options(options: RunOptions, arguments: argparse.Namespace) -> None:

@@ -389,6 +389,22 @@ def test_an_unreachable_host_is_named_while_the_other_hosts_run(tmp_path):
     assert line in output
 
 
+@pytest.mark.parametrize("arguments", ["--resume out", "--lab lab.yaml --out out"])
+def test_a_second_run_of_a_running_lab_is_refused(tmp_path, arguments):
+    lab_run = begun(tmp_path, "{host: one, device: a}", "exec sleep 36000")
+    first = (tmp_path / "connecting").read_text()
+    plan = (tmp_path / "out/lab.json").stat().st_ino
+    done = run(tmp_path, 2, *arguments.split())
+    assert done.out == ""
+    assert re.fullmatch("rdma-cts: a run is in progress in .*out; choose another .*\n", done.err)
+    assert (tmp_path / "connecting").read_text() == first
+    assert (tmp_path / "out/lab.json").stat().st_ino == plan
+    assert not (tmp_path / "out/lab.html").exists()
+    lab_run.terminate()
+    lab_run.communicate(timeout=PATIENCE_S)
+    assert f"one: not run: one {REASON}" in run(tmp_path, 3, "--resume", "out").out
+
+
 def test_a_terminated_lab_prints_how_to_resume_it(tmp_path):
     lab_run = begun(tmp_path, "{host: one, device: a}", "exec sleep 36000")
     lab_run.terminate()

@@ -87,6 +87,11 @@ def _shows(points: Points, number: int, shows: str, on: str, rule: str) -> Shows
     return shows_data
 
 
+def in_progress(out: Path) -> UserError:
+    hint = "choose another --out, or wait until the run ends"
+    return UserError(f"a run is in progress in {out}", hint=hint)
+
+
 class ResultsFile:
     """Appends records to a results file. Each record is written at once, and not lost if this process crashes."""
 
@@ -137,8 +142,7 @@ class ResultsFile:
             if not os.fstat(self._fd).st_nlink:  # another run has just removed the file
                 raise BlockingIOError
         except BlockingIOError as error:
-            hint = "choose another --out, or wait until the run ends"
-            raise UserError(f"a run is in progress in {self.path.parent}", hint=hint) from error
+            raise in_progress(self.path.parent) from error
         except OSError as error:
             raise UserError(f"{self.path} cannot be locked: {error.strerror}", status=3) from error
 
