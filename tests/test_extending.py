@@ -27,6 +27,9 @@ from trial.reference import stack
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
 
+# The prefixes of rules whose subject is another than that of most rules of their file.
+_FURTHER_PREFIXES = ("CAP", "KREG", "ODPC", "QMR", "STAT", "WC", "WR")
+_OF_AN_EXAMPLE = "99"  # the release of the examples in docs/extending.md, whose id is not the next
 _CAPABILITY = "conformance/model/capability.py"
 
 
@@ -75,6 +78,30 @@ def rules() -> Iterator[str]:
             )
     for rule_id in sorted((violated | set(catalogue.UNTRIABLE)) - set(suite.registry)):
         yield f"a seeded violation names {rule_id}, which is not a rule: add it to a rules.yaml in cases/"
+
+
+def numbers() -> Iterator[str]:
+    """Rules with another prefix than their file's first rule, or with another number than the next: ids are permanent."""
+    numbers_of: dict[str, set[int]] = {}
+    for path in sorted(CASES.glob("*/rules.yaml")):
+        content = yaml.safe_load(path.read_text())
+        rules_here = [rule for rule in content["rules"] if rule["since"] != _OF_AN_EXAMPLE]
+        ids = [rule["id"].split("-") for rule in [*rules_here, *(content.get("retired") or ())]]
+        for prefix, number in ids:
+            if prefix not in (ids[0][0], *_FURTHER_PREFIXES):
+                yield (
+                    f"{path.relative_to(ROOT)}: {prefix}-{number} has not the prefix {ids[0][0]} of this file: change the"
+                    " id or, if the rules have a further subject, add the prefix to _FURTHER_PREFIXES in"
+                    f" tests/{Path(__file__).name}"
+                )
+                continue
+            numbers_of.setdefault(prefix, set()).add(int(number[:2]))
+    for prefix, given in numbers_of.items():
+        if missing := set(range(1, max(given))) - given:
+            yield (
+                f"{prefix}-{max(given):02} in cases/ has not the next number: no rule has or had the id"
+                f" {prefix}-{min(missing):02}"
+            )
 
 
 def retired() -> Iterator[str]:
@@ -169,6 +196,7 @@ CHECKS = (
     described,
     entries,
     rules,
+    numbers,
     retired,
     capabilities,
     preconditions,
