@@ -62,6 +62,14 @@ def test_a_word_that_some_readers_convert_to_a_boolean_is_refused(word):
         ("x: {a: 1, a: 2}", "1:11: duplicate key 'a' (first in line 1)"),
         ("a: {b: c\n", "1:4: this quote or bracket is never closed"),
         ("a: b\nc\nd: e", "2:1: not valid YAML: a ':' or indentation is missing after this"),
+        ("a: b: c", "1:5: not valid YAML: a second ': '; put a text that has one in quotes"),
+        ("a: @b", "1:4: a text cannot begin with '@'; put it in quotes"),
+        ("a:\n  - `b`", "2:5: a text cannot begin with '`'; put it in quotes"),
+        (
+            "- a: 1\n \N{NO-BREAK SPACE}b: 2",
+            "2:2: a space that YAML does not take for one (U+00A0); write a plain one",
+        ),
+        ("a: b\N{NO-BREAK SPACE}c: d", "1:7: not valid YAML: a second ': '"),
         ("é: [\n", "1:4: this quote or bracket is never closed"),
     ],
 )
@@ -260,4 +268,30 @@ def test_a_part_of_a_name_is_answered_with_the_names_that_have_it():
     assert suggestion("reg_m", names) == " (did you mean reg_mr?)"
     padded = [f"{letter}-without-padding" for letter in "abcde"]
     parts = "a-without-padding or b-without-padding or c-without-padding"
+    assert (
+        suggestion("atomic", ["odp_atomic", "odp_ud_atomic", "atomics"])
+        == " (did you mean atomics?)"
+    )
+    assert suggestion("DEREG-10", ["REREG-10", "DEREG-01"]) == " (did you mean DEREG-01?)"
     assert suggestion("padding", padded) == f" (did you mean {parts}?)"
+
+
+@pytest.mark.parametrize(
+    "written, hint",
+    [
+        ("PD", "; write [PD]"),
+        ("PD | ACCESS", "; write [PD, ACCESS]"),
+        ("PD, ACCESS", "; write [PD, ACCESS]"),
+        ("PD | OTHER", ""),
+        ("12", ""),
+    ],
+)
+def test_a_text_of_known_words_is_shown_as_the_list_that_is_meant(written, hint):
+    reader = Reader()
+    node = read_bytes(written.encode(), "f")
+    assert reader.items(node, "flags", ("PD", "ACCESS")) == ()
+    assert reader.words(node, "flag", ("PD", "ACCESS")) == ()
+    assert [mistake.message for mistake in reader.mistakes] == [
+        f"flags must be a list, not {node.kind}{hint}",
+        f"expected a list of flags, not {node.kind}{hint}",
+    ]

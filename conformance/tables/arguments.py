@@ -199,7 +199,7 @@ def read_value(reader: Reader, node: Node, enum: str) -> Value | None:
 def read_flags(reader: Reader, node: Node, enum: str) -> Flags:
     mask = 0
     names: list[str] = []
-    for item in reader.items(node, "flags"):
+    for item in reader.items(node, "flags", ENUMS[enum].short_names):
         if item.value == UNKNOWN_BIT:
             item = replace(item, value=f"bit {ENUMS[enum].unknown_bit}")
         bit = _bit(reader, item, enum)

@@ -65,7 +65,9 @@ def read_model(reader: Reader, node: Node, name: str, registry: Registry) -> Mod
     texts = {key: _expressions(reader, fields.get(key), key, space) for key in _KEYS[1:4]}
     for need, written in _named(reader, fields.get("needs"), "needs").items():
         if need not in capability.NAMES:
-            reader.note(written.location, f"unknown capability {need!r}")
+            reader.note(
+                written.location, f"unknown capability {need!r}{suggestion(need, capability.NAMES)}"
+            )
     evidence = [
         _evidence(reader, item, space, registry, texts["faults"])
         for item in reader.items(fields.get("evidence"), "evidence")

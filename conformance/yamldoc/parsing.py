@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -32,6 +33,9 @@ _AMBIGUOUS = {"yes", "no", "on", "off", "y", "n", "true", "false"}
 _MISLEADING = re.compile("\ufeff|[\x85\u2028\u2029]|\r(?!\n)")
 _BEYOND_UNICODE = re.compile(r"\\U(?!0010|000[0-9a-fA-F])[0-9a-fA-F]{8}")
 _CORE_TAG = "tag:yaml.org,2002:"
+_CANNOT_BEGIN = re.compile(r"found character ('.+') that cannot start any token")
+# Spaces that look like one, such as U+00A0, which a web page or a keyboard can leave behind.
+_NO_PLAIN_SPACE = re.compile(r"(?:^|[-:,[{]) *([^\S\t\n\r ])")
 _OPENING = re.compile(r"while (?:scanning a quoted scalar|parsing a flow (?:sequence|mapping))")
 
 # libyaml is several times as fast as PyYAML's own parser, but reports errors with different texts and locations. If
@@ -86,6 +90,7 @@ def read_bytes(data: bytes, name: str) -> Node:
                 error,
                 name,
                 builder.stack[-1].location if builder.stack else None,
+                text.splitlines(),
             ),
         )
     except (yaml.YAMLError, ValueError, OverflowError) as error:
@@ -113,9 +118,10 @@ def _location_and_message(
     error: yaml.MarkedYAMLError,
     name: str,
     opened: Location | None,
+    lines: Sequence[str],
 ) -> tuple[Location, str]:
     """Returns the location of the mistake that caused a PyYAML error, and a message for the writer of the file.
-    `opened` is the location of the innermost list or mapping without an end."""
+    `opened` is the location of the innermost list or mapping without an end, and `lines` are those of the file."""
     problem, context = error.problem or "", error.context or ""
     mark = error.problem_mark or error.context_mark
     unfinished = "end of stream" in problem or "'<stream end>'" in problem
@@ -126,6 +132,17 @@ def _location_and_message(
         return opened, "this quote or bracket is never closed"
     elif "found character '\\t'" in problem:
         message = "a tab; indent with spaces"
+    elif mark and (wide := _NO_PLAIN_SPACE.search(_line(lines, mark.line))):
+        message = (
+            f"a space that YAML does not take for one (U+{ord(wide[1]):04X}); write a plain one"
+        )
+        return Location(name, mark.line + 1, wide.start(1) + 1), message
+    elif problem == "mapping values are not allowed here":
+        message = "not valid YAML: a second ': '; put a text that has one in quotes, or write {key: value}"
+        if mark and ": " not in _line(lines, mark.line)[: mark.column]:
+            message = "not valid YAML: a ': ' in the continuation of a value; indent the line less, or put the text in quotes"
+    elif unable := _CANNOT_BEGIN.fullmatch(problem):
+        message = f"a text cannot begin with {unable[1]}; put it in quotes"
     elif error.context_mark and context == "while scanning a simple key":
         mark, message = (
             error.context_mark,
@@ -139,6 +156,10 @@ def _location_and_message(
     return (
         Location(name, mark.line + 1, mark.column + 1) if mark else Location(name, 1, 1)
     ), message
+
+
+def _line(lines: Sequence[str], number: int) -> str:
+    return lines[number] if number < len(lines) else ""
 
 
 def _location_after(before: str, name: str) -> Location:

@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 _PART = 6  # characters; shorter parts occur in many names
 _MOST_PARTS = 3
+_RULE_NUMBER = re.compile(r"([a-z]+)-\d+[a-z]?")
 
 
 def suggestion(word: str, words: Collection[str]) -> str:
@@ -30,10 +31,13 @@ def suggestion(word: str, words: Collection[str]) -> str:
     by_lower = {name.lower(): name for name in words}
     word = word[:100].lower().partition("#")[0]  # without the point of a sweep
     folder, slash, _ = word.rpartition("/")
+    if number := _RULE_NUMBER.fullmatch(word):  # DEREG-10 is near to REREG-10, but means a DEREG
+        folder, slash = number[1], "-"
     in_folder = [name for name in by_lower if name.startswith(folder + slash)] if slash else ()
     if (padded := re.sub(r"-(\d[a-z]?)$", r"-0\1", word)) in by_lower:  # REG-1 is REG-01
         return f" (did you mean {by_lower[padded]}?)"
-    parts = [name for lower, name in by_lower.items() if lower.startswith(f"{word}@")]
+    parts = [name for lower, name in by_lower.items() if lower in (f"{word}s", f"{word}es")]
+    parts += [name for lower, name in by_lower.items() if lower.startswith(f"{word}@")]
     if len(word) >= _PART:
         parts = parts or [name for lower, name in by_lower.items() if word in lower[1:]]
     if parts:
@@ -109,11 +113,18 @@ class Reader:
                 self.note(location, f"reserved name {key!r} in {what}; choose another name")
         return node.value
 
-    def items(self, node: Node | None, what: str) -> tuple[Node, ...]:
+    def items(
+        self,
+        node: Node | None,
+        what: str,
+        words: Collection[str] = (),
+    ) -> tuple[Node, ...]:
+        """Returns a list. `words` are the items that it can have, if these are words."""
         if node is None:
             return ()
         if not isinstance(node.value, tuple):
-            self.note(node.location, f"{what} must be a list, not {node.kind}")
+            hint = _list_hint(node, words)
+            self.note(node.location, f"{what} must be a list, not {node.kind}{hint}")
             return ()
         return node.value
 
@@ -150,10 +161,7 @@ class Reader:
     def words(self, node: Node | None, what: str, known: Collection[str]) -> tuple[str, ...]:
         """Returns a list of known words without duplicates."""
         if node is not None and not isinstance(node.value, tuple):
-            if isinstance(node.value, str) and node.value in known:
-                hint = f"; write [{node.value}]"
-            else:
-                hint = ""
+            hint = _list_hint(node, known)
             self.note(node.location, f"expected a list of {_plural(what)}, not {node.kind}{hint}")
             return ()
         words_read: list[str] = []
@@ -199,6 +207,14 @@ class Reader:
 def _quote_hint(node: Node) -> str:
     if isinstance(node.value, (bool, int)):
         return "; write it in quotes"
+    return ""
+
+
+def _list_hint(node: Node, known: Collection[str]) -> str:
+    """Returns how a text of known words is written as a list."""
+    words = re.split(r"[|,\s]+", node.value) if isinstance(node.value, str) else ()
+    if words and all(word in known for word in words):
+        return f"; write [{', '.join(words)}]"
     return ""
 
 
