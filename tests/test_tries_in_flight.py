@@ -11,6 +11,7 @@ from conformance.execution import runner
 from conformance.execution.in_flight import await_traffic
 from conformance.execution.runner import run_case
 from conformance.model.case import Expectation, Step
+from reports.races import Race, Tries
 from test_runner import SUITE, awaited, run
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
@@ -50,30 +51,45 @@ KILLED = "reg_mr/killed_process/rdma-read-in-flight"
 
 
 @pytest.mark.parametrize(
-    "name, attempts, number, verdict",
+    "name, attempts, number, verdict, tries",
     [
-        pytest.param(READ, ["early"] * 2 + ["seen"] * 3 + ["moved"], 6, "FAIL", id="late"),
-        pytest.param(READ, ["moved"], 1, "FAIL", id="at-once"),
-        pytest.param(READ, ["seen", "early"] * 4, 7, "PASS", id="never"),
-        pytest.param(KILLED, ["seen", "early"] * 4, 3, "PASS", id="a-process-for-each-try"),
-        pytest.param(READ, ["early"] * 31 + ["moved"], 32, "FAIL", id="late-and-quick"),
-        pytest.param(READ, ["early"] * 32, 32, "UNREACHABLE", id="not-in-flight"),
+        pytest.param(
+            READ,
+            ["early"] * 2 + ["seen"] * 3 + ["moved"] + ["seen"] * 28,
+            34,
+            "FAIL",
+            (1, 32),
+            id="late",
+        ),
+        pytest.param(READ, ["moved"] * 32, 32, "FAIL", (32, 32), id="each-time"),
+        pytest.param(READ, ["moved", "early", "refused"], 3, "FAIL", (1, 1), id="then-refused"),
+        pytest.param(READ, ["moved", OSError()], 2, "FAIL", (1, 1), id="then-broken"),
+        pytest.param(READ, ["seen", "early"] * 4, 7, "PASS", (0, 4), id="never"),
+        pytest.param(KILLED, ["seen", "early"] * 4, 3, "PASS", (0, 2), id="a-process-for-each-try"),
+        pytest.param(
+            READ, ["early"] * 31 + ["moved"] * 32, 63, "FAIL", (32, 32), id="late-and-quick"
+        ),
+        pytest.param(READ, ["early"] * 32, 32, "UNREACHABLE", None, id="not-in-flight"),
     ],
 )
-def test_a_case_with_requests_in_flight_is_tried_until_it_shows_a_violation(
-    run, monkeypatch, name, attempts, number, verdict
+def test_a_case_with_requests_in_flight_is_tried_until_it_shows_a_violation_and_then_on(
+    run, monkeypatch, name, attempts, number, verdict, tries
 ):
     monkeypatch.setattr(runner, "_RACES_S", 3600.0)
+    monkeypatch.setattr(runner, "_TRIES_OF_HIT_S", 3600.0)
     case = next(case for case in SUITE.cases if case.id == name)
     outcomes = {
         "early": awaited("0", False),
         "seen": awaited("0", True),
         "moved": awaited("changed", True),
+        "refused": {"setup_failed": "a pair was refused", "errno": "ENOMEM"},
     }
-    call = Mock(side_effect=[outcomes[attempt] for attempt in attempts])
+    call = Mock(side_effect=[outcomes.get(attempt, attempt) for attempt in attempts])
     monkeypatch.setattr(runner, "set_up_and_call", call)
-    assert run_case(case, run).judgement.verdict == verdict
-    assert call.call_count == number
+    done = run_case(case, run)
+    assert (done.judgement.verdict, call.call_count) == (verdict, number)
+    seen = done.observation.get("in_flight")
+    assert (seen and (seen["hits"], seen["of"])) == tries
 
 
 def test_slow_tries_end_early(run, monkeypatch):
@@ -84,3 +100,18 @@ def test_slow_tries_end_early(run, monkeypatch):
     case = next(case for case in SUITE.cases if case.id == READ)
     assert run_case(case, run).judgement.verdict == "UNREACHABLE"
     assert call.call_count == 8
+
+
+def test_a_slow_violation_is_not_tried_on(run, monkeypatch):
+    call = Mock(return_value=awaited("changed", True))
+    monkeypatch.setattr(runner, "set_up_and_call", call)
+    monkeypatch.setattr(runner, "_TRIES_OF_HIT_S", 0.0)
+    case = next(case for case in SUITE.cases if case.id == READ)
+    done = run_case(case, run)
+    assert (done.judgement.verdict, done.observation["in_flight"]) == ("FAIL", {"hits": 1, "of": 1})
+
+
+def test_the_tries_after_a_violation_that_occurs_in_four_of_five_suffice_to_tell_stacks_apart():
+    without, of = runner._OVERLAPS, runner._TRIES_OF_HIT
+    assert Race(Tries(0, without), Tries(4 * of // 5, of), "").is_decided
+    assert not Race(Tries(0, without), Tries(of // 2, of), "").is_decided

@@ -76,9 +76,9 @@ _NO_OFFER = "this stack does not offer it"
 # A kernel may warn only once for each place, so that a warning depends on the cases before. A fault of the calls is at
 # least as severe.
 _WARNINGS = (FaultKind.KERNEL_WARNED, FaultKind.KERNEL_TAINTED)
-# The fields of an observation that `verdict_key` leaves out or reduces, because their values, such as addresses and
-# handles, differ in each run.
-_VARYING = ("mr", "asked", "keys", "rkey", "mw", "remarks", "afterwards")
+# The fields of an observation that `verdict_key` leaves out or reduces, because their values, such as addresses,
+# handles and numbers of tries, differ in each run.
+_VARYING = ("mr", "asked", "keys", "rkey", "mw", "remarks", "in_flight", "afterwards")
 
 
 def conclude(

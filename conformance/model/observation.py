@@ -117,6 +117,13 @@ class EventSeen(TypedDict):
     fields: NotRequired[dict[str, list[Optional[int]]]]
 
 
+class TriesInFlight(TypedDict):
+    """How often requests were in flight during the call of a case, and how often a rule was violated then."""
+
+    hits: int
+    of: int
+
+
 class Observation(TypedDict, total=False):
     """The observation of one call. The observation of the judged call also has the keys for the whole case."""
 
@@ -205,6 +212,7 @@ class Observation(TypedDict, total=False):
     # objects that could not be released, and kernel resources that have leaked
     left_behind: list[str]
     remarks: list[str]  # other facts, which do not change the verdict
+    in_flight: TriesInFlight
     # needed capabilities that the device does not declare; used when a record is judged again
     lacking: list[str]
 
