@@ -14,7 +14,7 @@ from conformance.model.verdict import Verdict
 from conformance.results.conclusions import BY_CHANCE
 from reports.digest import Digest
 from reports.earlier_points import EarlierPoints
-from reports.races import tries_of
+from reports.races import is_race
 
 _IN_FLIGHT = {"changed": "bytes written", "leaked": "bytes read"}  # what await_traffic returns
 
@@ -51,7 +51,7 @@ class Earlier:
         return frozenset(
             record["case"]
             for record in self.run.results
-            if record["effective"] == Verdict.PASS and not tries_of(record)
+            if record["effective"] == Verdict.PASS and not is_race(record)
         )
 
 

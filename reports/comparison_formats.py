@@ -37,6 +37,7 @@ from reports.compared_waivers import to_waive, unwaived
 from reports.comparison import Comparison, stacks
 from reports.junit import clean
 from reports.markdown import code, escaped
+from reports.races import RACE, is_race
 
 SCHEMA = "rdma-cts-comparison/1"
 _OF_SUITE = ("tables", "tier", "seed")
@@ -299,6 +300,8 @@ def _format_change(change: Change, comparison: Comparison) -> Iterator[str]:
             yield f"      {confirmed}"
     if race := comparison.races.get(change.case):
         yield from (f"      {line}" for line in race.lines())
+    elif is_race(change.record) and Verdict.PASS in (change.old, change.new):
+        yield f"      ({RACE})"
 
 
 def _shown_by(change: Change, comparison: Comparison) -> str:

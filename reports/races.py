@@ -26,6 +26,8 @@ def remarks_on(record: ResultRecord) -> Iterator[str]:
     """Yields what stands below the command that repeats a result; nothing unless it is a race."""
     if is_race(record):
         yield RACE
+        if tries := tries_of(record):
+            yield f"{tries} tries of this run violated a rule"
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,18 @@ class Tries:
 
 
 def tries_of(record: ResultRecord) -> Tries | None:
-    """Returns the tries of a result; None if it is not that of a race, or if a try ended the process or the kernel."""
-    counts = record.get("points") or {}
-    hits = sum(counts.get(verdict, 0) for verdict in VIOLATIONS)
-    of = hits + counts.get(Verdict.PASS, 0)
-    if (record.get("space") or {}).get("tries") and of:
-        return Tries(hits, of)
-    return None
+    """Returns the tries of a result; None if it is not that of a race, if a try ended the process or the kernel, or if an
+    older version has not counted them. Tries with requests in flight must fit the verdict, which may be that of newer tables."""
+    if record["space"].get("tries"):
+        counts = record.get("points") or {}
+        hits = sum(counts.get(verdict, 0) for verdict in VIOLATIONS)
+        of = hits + counts.get(Verdict.PASS, 0)
+    else:
+        seen = record["observed"].get("in_flight", {"hits": 0, "of": 0})
+        hits, of = seen["hits"], seen["of"]
+        if record["verdict"] not in (VIOLATIONS if hits else (Verdict.PASS,)):
+            return None
+    return Tries(hits, of) if 0 <= hits <= of and of else None
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,22 @@ class Race:
             times = format_count(self.runs, "time")
             yield f"to tell, at most {times} on the {other} stack: {self.repro}"
             yield f"  a hit shows that the defect is not {claim}; no hit in all of them shows that it is"
+
+
+def without_a_hit(record: ResultRecord, shown: ResultRecord) -> tuple[bool, str]:
+    """Returns what a result proves of a defect that it does not show and `shown` shows: whether its stack is surely without
+    the defect, and why; the reason is empty if the result proves what any other result proves."""
+    tries, hits = tries_of(record), tries_of(shown)
+    if tries and hits and hits.hits and not tries.hits:
+        race = Race(tries, hits, "")
+        if race.is_decided:
+            of = f"no hit in {tries.of:,} tries of this race, and {hits} above"
+            chance = f"equal stacks differ so with a probability of at most {_percent(race.chance)}"
+            return True, f"{of}: {chance}"
+    if not tries and not (is_race(record) and record["verdict"] in (Verdict.PASS, *VIOLATIONS)):
+        return False, ""
+    number = f" in {tries.of:,} tries of" if tries else " in"
+    return False, f"did not show the defect{number} this race, which does not prove its absence"
 
 
 def _chance(hit: Tries, without: int) -> float:

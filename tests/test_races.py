@@ -16,7 +16,7 @@ from reports.comparison import compare
 from reports.comparison_formats import text
 from reports.digest import Digest, digest, read
 from reports.history import BASELINE, UNDECIDED
-from reports.races import RACE, remarks_on
+from reports.races import RACE, remarks_on, tries_of
 from reports.reproducers.mail import mail
 from reports.reproducers.of_runs import unknown_device
 from samples import changed, header, recorded, result, written_records
@@ -55,6 +55,16 @@ def raced(tries: Mapping[int, tuple[int, int]]) -> Digest:
     return digest(recorded(lines).shown(), Path())
 
 
+def in_flight(hits: int, of: int, counted: bool = True) -> Digest:
+    """Returns a run of a case with requests in flight; an older version has not counted its tries."""
+    seen = {"returned": "0", "errno": "", "overlapped": True}
+    if counted:
+        seen["in_flight"] = {"hits": hits, "of": of}
+    fault: dict[str, Any] = {"fault": FAULT} if hits else {}
+    line = result(SUITE.cases[0], "FAIL" if hits else "PASS", observed=seen, **fault)
+    return digest(recorded([line]).shown(), Path())
+
+
 # the tries of the old and of the new run, the kinds of the changes, the exit status
 TRIES = {
     "one hit in many tries": ({0: (0, 96)}, {0: (1, 21)}, ["hit only now"], 3),
@@ -82,6 +92,30 @@ TRIES = {
 def test_a_race_changes_only_beyond_chance(old, new, kinds, status):
     comparison = compare(raced(old), raced(new))
     assert ([change.kind for change in comparison.changes], comparison.status) == (kinds, status)
+
+
+@pytest.mark.parametrize(
+    "new, kind, status", [((5, 5), "regressed", 1), ((1, 5), "hit only now", 3)]
+)
+def test_tries_with_requests_in_flight_are_those_of_a_race(new, kind, status):
+    comparison = compare(in_flight(0, 4), in_flight(*new))
+    assert ([change.kind for change in comparison.changes], comparison.status) == ([kind], status)
+    said = "\n".join(text(comparison, None))
+    assert f"hits: 0 of 4 tries in the old run, {new[0]} of {new[1]} in the new run" in said
+    assert ("to tell, at most" in said) == (status == 3)
+
+
+def test_a_race_whose_tries_were_not_counted_is_compared_like_another_case_and_called_a_race():
+    comparison = compare(in_flight(0, 4, counted=False), in_flight(5, 5))
+    assert [change.kind for change in comparison.changes] == ["regressed"]
+    assert f"({RACE})" in "\n".join(text(comparison, None))
+
+
+@pytest.mark.parametrize("wrong", [(0, 5), (6, 5), (-1, 5)])
+def test_tries_that_contradict_their_verdict_are_not_counted(wrong):
+    (line,) = in_flight(1, 1).results
+    line["observed"]["in_flight"] = {"hits": wrong[0], "of": wrong[1]}
+    assert tries_of(line) is None
 
 
 def test_the_defect_and_the_rule_of_an_undecided_race_are_neither_new_nor_gone():
@@ -113,18 +147,32 @@ def test_a_race_is_to_be_reported_and_waived_only_if_it_proves_something(hits, p
     assert any(line.startswith(("report ", "waive ")) for line in said) == proves
 
 
+def test_a_mail_says_of_a_race_that_is_decided_that_the_other_stack_lacks_the_defect():
+    run = in_flight(22, 23)
+    symptoms = run.violations.defects[0].symptoms
+    said = " ".join(mail(symptoms, run, SUITE, unknown_device(), [in_flight(0, 4)]).text.split())
+    assert "does not have the defect (no hit in 4 tries of this race, and 22 of 23 above: " in said
+    assert "equal stacks differ so with a probability of at most 0.028%)" in said
+
+
 def test_a_race_that_passed_is_no_news_of_a_known_defect():
     old = raced({0: (1, 3), 1: (0, 96)})
     assert not compare(old, raced({0: (1, 3), 1: (1, 50)})).defects.changed
 
 
-def test_a_mail_does_not_say_that_a_run_without_a_hit_lacks_the_defect():
-    run = raced({0: (1, 21)})
+@pytest.mark.parametrize(
+    "run, other, tries",
+    [
+        (raced({0: (1, 21)}), raced({0: (0, 96)}), "96 tries of "),
+        (in_flight(1, 5), in_flight(0, 4), "4 tries of "),
+        (in_flight(1, 5), in_flight(0, 4, counted=False), ""),
+    ],
+    ids=["sweep", "in flight", "not counted"],
+)
+def test_a_mail_does_not_say_that_a_run_without_a_hit_lacks_the_defect(run, other, tries):
     symptoms = run.violations.defects[0].symptoms
-    said = " ".join(
-        mail(symptoms, run, SUITE, unknown_device(), [raced({0: (0, 96)})]).text.split()
-    )
-    assert "did not show the defect in 96 tries of this race, which does not prove" in said
+    said = " ".join(mail(symptoms, run, SUITE, unknown_device(), [other]).text.split())
+    assert f"did not show the defect in {tries}this race, which does not prove" in said
     assert "does not have the defect" not in said
 
 
@@ -173,3 +221,7 @@ def test_a_violation_with_requests_in_flight_is_a_race(overlapped):
     line = result(SUITE.cases[0], "FAIL", observed={"afterwards": [{"overlapped": overlapped}]})
     (record,) = digest(recorded([line]).shown(), Path()).results
     assert list(remarks_on(record)) == [RACE] * overlapped
+    record["observed"]["in_flight"] = {"hits": 2, "of": 5}
+    assert (
+        list(remarks_on(record)) == [RACE, "2 of 5 tries of this run violated a rule"] * overlapped
+    )

@@ -24,7 +24,7 @@ from reports.digest import Digest
 from reports.earlier_points import EarlierPoints
 from reports.evidence import calls, expected, preconditions
 from reports.kernel_log import of_libraries, without_log
-from reports.races import remarks_on, tries_of
+from reports.races import remarks_on, without_a_hit
 from reports.reproducers.findings import FOLDER, OWN, Finding, Run, by_hand
 from reports.reproducers.of_runs import first_program, without_peer
 from reports.reproducers.program import Program, file_name
@@ -431,8 +431,10 @@ def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
             return f"{_SHOWN} in {others}; this case {here}"
     if verdict == Verdict.MISSED:
         return "was not tested for the defect"
-    if result and (tries := tries_of(result)):
-        return f"did not show the defect in {tries.of:,} tries of this race, which does not prove its absence"
+    if result:
+        is_absent, of_race = without_a_hit(result, symptom.record)
+        if of_race:
+            return f"{_ABSENT} ({of_race})" if is_absent else of_race
     if result and verdict == Verdict.FAIL:
         defects = [item.fingerprint for item in run.violations.defects_in(symptom.case)]
         what = "other defects" if len(defects) > 1 else "another defect"
