@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "runs RUN...",
         "the earlier and the later run, each a directory or results.jsonl (also compressed: .jsonl.xz); with --nodes, the "
-        "results of nodes, or directories in which each subdirectory is a node",
+        "directories of nodes, or directories in which each subdirectory is a node; no files",
     )
     add(parser, "--nodes", "write one page about the runs of many nodes, by node")
     add(

@@ -482,15 +482,16 @@ def _ran(cell: Cell, options: RunOptions, yes: bool) -> tuple[Cell, Digest | Non
     if status < 0:
         ended = f"ended by {signal_name(-status)}"
     else:
-        ended = _last_line(log) or f"exit status {status}"
-    failed = replace(cell, outcome=replace(cell.outcome, reason=f"{ended}; see {log}"))
+        ended = _last_line(log).removeprefix("rdma-cts: ") or f"exit status {status}"
+    see = "" if "; see " in ended else f"; see {log}"
+    failed = replace(cell, outcome=replace(cell.outcome, reason=ended + see))
     try:
         run = read(cell.folder)
     except UserError as error:
         if (cell.folder / RESULTS).exists():
             if status in (0, 1):
                 raise
-            reason = f"{ended}; {str(error).splitlines()[0]}; see {log}"
+            reason = f"{ended}; {str(error).splitlines()[0]}{see}"
             failed = replace(cell, outcome=replace(cell.outcome, reason=reason))
         return failed, None
     # The results can be complete although the run has failed later, such as on a full disk.

@@ -88,12 +88,12 @@ class Step:
     def kind(self) -> str:
         if self.new in _UNDECIDED:
             return self.new
-        old, new = (_TONES.get(state, state) for state in (self.decided, self.new))
+        old, new = (_TONES.get(state, state) for state in (self.decided or self.old, self.new))
         if old in VIOLATIONS and new == Verdict.WAIVED:
             return NEWLY_WAIVED
         if old == Verdict.WAIVED and new in VIOLATIONS:
             return NO_LONGER_WAIVED
-        return (old and kind_of(old, new)) or CHANGED
+        return kind_of(old, new) or CHANGED
 
     @property
     def why(self) -> str:
@@ -463,6 +463,13 @@ class HistoryPage:
             )
             latest[first] = replace(defect, fingerprints=names, severity=worst.severity)
         return latest, {name: first for name, first in first_names.items() if first in latest}
+
+    @property
+    def draws_lanes(self) -> bool:
+        """Whether any lane of the defects, or of the violated rules, is more than a line."""
+        tracks = [track for _, track in self.defects]
+        tracks += [track for track in self.rules if track.was_bad]
+        return any(track.changed for track in tracks)
 
     def known_as(self, defect: Defect | KnownDefect) -> str:
         """Returns the first fingerprint of a defect, the key in `_known`; empty if no night has the defect."""

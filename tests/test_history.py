@@ -310,6 +310,16 @@ def test_a_defect_of_another_stack_is_not_seen_only_where_its_cases_were_judged(
     assert page.changed_in(name_of(0)) == {}
 
 
+def test_how_to_read_lanes_is_said_only_where_lanes_are_drawn(tmp_path):
+    words = "A lane shows all nights"
+    for night in range(2):
+        keep(tmp_path, night, "forky", Outcome(GOOD), run_of({1: "FAIL"}))
+    page = history_page.page_of(read_history(tmp_path))
+    assert words not in page
+    keep(tmp_path, 2, "forky", Outcome(GOOD), run_of({}))
+    assert history_page.page_of(read_history(tmp_path)).count(words) == 1
+
+
 def test_an_empty_history_has_a_page(tmp_path):
     assert "No night has run yet" in history_page.page_of(read_history(tmp_path))
 
