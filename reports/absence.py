@@ -15,10 +15,14 @@ _UNJUDGED = (*INCOMPLETE, *NOT_TESTABLE)
 def absence(judged: Iterable[bool | None]) -> str:
     """Returns the word for a defect that a run does not show, from what the run has judged of each of its cases: all
     (True), nothing (False), or only points that are perhaps not those of the defect (None)."""
-    kinds = {*judged}
+    kinds: set[bool | None] = set()
+    for kind in judged:
+        kinds.add(kind)
+        if True in kinds and len(kinds) > 1:
+            return NOT_DECIDED
     if kinds <= {True}:
         return NOT_SEEN
-    return NOT_DECIDED if True in kinds or False not in kinds else UNTRIED
+    return UNTRIED if False in kinds else NOT_DECIDED
 
 
 def is_judged(record: ResultRecord | None, unjudged_before: int = 0) -> bool | None:

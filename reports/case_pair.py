@@ -3,8 +3,9 @@ unless the case passed before and its waiver does not name it. Points have only 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from conformance.defects import cause_of, symptoms_of
 from conformance.defects.symptom import violated_rules
@@ -36,6 +37,7 @@ from reports.changes import (
 from reports.digest import Digest
 from reports.earlier_points import EarlierPoints, counts_of, unjudged
 from reports.evidence import read_points
+from reports.races import races_of
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,13 @@ class CasePair:
             return {verdict for verdict in NOT_TESTABLE if verdict in (counts_of(after) or verdict)}
         return set()
 
+    @property
+    def is_judged(self) -> bool | None:
+        """What the new run has judged of the violations of the old run, as in absence.py: all, nothing, or perhaps none."""
+        if self.after["effective"] in UNJUDGED:
+            return False
+        return None if self.not_judged() else True
+
     def _changes_of_sequences(self) -> Iterator[Change]:
         """Yields the new violations that a random sequence has found."""
         conditions = {deviation["when"] for deviation in self.before["deviations"]}
@@ -210,6 +219,14 @@ class CasePair:
             old_points,
             tuple(sorted(failing_points)),
         )
+
+
+def are_decided(pairs: Mapping[str, CasePair]) -> bool:
+    """Whether more than chance decides that only the old run has a defect with these cases."""
+    before = {case: pair.before for case, pair in pairs.items()}
+    races = races_of(before, {case: pair.after for case, pair in pairs.items()})
+    together = prod(race.chance for race in races.values())
+    return all(replace(race, together=together).is_decided for race in races.values())
 
 
 def kind_where(judged: bool | None, before: ResultRecord, rules: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -23,7 +23,6 @@ from conformance.errors import command
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import (
     INCOMPLETE,
-    NOT_TESTABLE,
     OF_RULES,
     VERDICTS,
     VIOLATIONS,
@@ -32,6 +31,7 @@ from conformance.model.verdict import (
 from conformance.older_python import zip
 from conformance.results.conclusions import verdict_on
 from reports import bisection, evidence
+from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED, absence
 from reports.digest import Digest
 from reports.page_data import PageData, first_of
 from reports.page_templates import TEMPLATES, environment
@@ -61,11 +61,11 @@ MEANINGS: Mapping[str, str] = {
     "lacking": "without a verdict",
 }
 _MOST_SHOWN = 3  # the most cases that are shown for a defect
-ABSENT, UNTRIED = "·", "○"
-# The signs for a run without a defect.
-SIGNS: Mapping[str, str] = {
-    ABSENT: "tried, and not seen",
-    UNTRIED: "not tried: not offered by the device, or not run",
+# The signs for a run without a defect, with their meanings, by the word of absence.py.
+SIGNS: Mapping[str, tuple[str, str]] = {
+    NOT_SEEN: ("·", "tried, and not seen"),
+    NOT_DECIDED: ("?", "not decided: not all of its cases were judged"),
+    UNTRIED: ("○", "not tried: not offered by the device, or not run"),
 }
 # The options of a run's target, each with its number of words.
 _OF_TARGET: Mapping[str, int] = {"--guest": 1, "--stack": 2, "--driver": 2}
@@ -488,23 +488,25 @@ class Page:
         shown_here = [shown for shown in by_run if number in (None, shown.number)]
         return len({case for shown in shown_here for case in shown.defect.cases})
 
-    def sign_of(self, by_run: Sequence[Shown], number: int) -> str:
-        """Returns the sign for a run that does not show a defect: whether it could. Rows say this better than sweeps,
-        of which the run has perhaps tried only other points."""
-        symptoms = [symptom for shown in by_run for symptom in shown.defect.symptoms]
-        rows = [symptom for symptom in symptoms if not symptom.deviation]
-        cases = {symptom.case for symptom in rows or symptoms}
-        return ABSENT if not self._tried[number].isdisjoint(cases) else UNTRIED
+    def sign_of(self, by_run: Sequence[Shown], number: int) -> tuple[str, str]:
+        """Returns the sign, and its meaning, for a run that does not show a defect: whether it could."""
+        return SIGNS[absence(self._judged(by_run, number))]
 
-    @cached_property
-    def _tried(self) -> Sequence[frozenset[str]]:
-        """For each run, the cases that could show a defect."""
-        unable = (Verdict.MISSED, *NOT_TESTABLE)
-        tried = []
-        for run in self.runs:
-            able = (record for record in run.results if record["verdict"] not in unable)
-            tried.append(frozenset(record["case"] for record in able))
-        return tried
+    def _judged(self, by_run: Sequence[Shown], number: int) -> Iterator[bool | None]:
+        from reports.case_pair import CasePair, are_decided  # imported late: only for several runs
+
+        pairs: dict[str, CasePair | None] = {}
+        for shown in by_run:
+            old, new = self.runs[shown.number], self.runs[number]
+            for case in shown.defect.cases:
+                before, after = (self.cases[case][index] for index in (shown.number, number))
+                if case not in pairs and before:
+                    pairs[case] = CasePair(old, new, before, after) if after else None
+        known = {case: pair for case, pair in pairs.items() if pair}
+        if not are_decided(known):
+            yield None  # by chance, a race was hit only in the other run
+        for pair in pairs.values():
+            yield pair.is_judged if pair else False
 
 
 def _numbers(by_run: Sequence[Shown]) -> set[int]:
@@ -533,7 +535,7 @@ def render(
         facts=[(name, values) for name, values in facts if any(values)],
         hashes=_rows([run.environment.named_under_test for run in runs]),
         columns=page.columns,
-        signs=SIGNS,
+        signs=SIGNS.values(),
         meanings=MEANINGS,
         script=Markup(script),
         script_hash=digest,

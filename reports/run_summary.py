@@ -48,16 +48,19 @@ def lines_of(account: Mapping[str, Any], kernel: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the summary sentence: the number of rules with this standing and, for some standings, the reasons."""
+    """One part of the summary sentence: the number of rules with this standing and, for some standings, the reasons;
+    `more` are those that the sentence only counts."""
 
     standing: Standing
     count: int
-    because: tuple[str, ...] = ()
+    because: Sequence[str] = ()
+    more: Sequence[str] = ()
     levels: str = ""
 
     def __str__(self) -> str:
         if self.because:
-            why = f" (because {'; '.join(self.because)})"
+            more = f" and {len(self.more)} more" if self.more else ""
+            why = f" (because {'; '.join(self.because)}{more})"
         else:
             why = ""
         return f"{self.short}{why}"
@@ -122,7 +125,7 @@ class Summary:
             Part(
                 standing,
                 count[standing],
-                because[standing](self._run) if standing in because else (),
+                *(because[standing](self._run) if standing in because else ((), ())),
                 levels.get(standing, ""),
             )
             for standing in Standing
@@ -293,32 +296,27 @@ def _of_rules(run: Digest, verdict: str) -> Iterator[tuple[str, ResultRecord]]:
             yield from ((rule, record) for rule in rules if run.verdicts.of_rules[rule] == verdict)
 
 
-def _why_unreachable(run: Digest) -> tuple[str, ...]:
-    return _most(
-        {(record["reason"], rule) for rule, record in _of_rules(run, Verdict.UNREACHABLE)},
-    )
+def _why_unreachable(run: Digest) -> tuple[Sequence[str], Sequence[str]]:
+    reasons = {(record["reason"], rule) for rule, record in _of_rules(run, Verdict.UNREACHABLE)}
+    count = Counter(reason for reason, _ in sorted(reasons))
+    return _most([f"{reason} ({number:,})" for reason, number in count.most_common()])
 
 
-def _why_unsupported(run: Digest) -> tuple[str, ...]:
+def _why_unsupported(run: Digest) -> tuple[Sequence[str], Sequence[str]]:
     undeclared = {
         (str(name), rule)
         for rule, record in _of_rules(run, Verdict.UNSUPPORTED)
         for name in record["observed"].get("lacking", ())
     }
     count = Counter(name for name, _ in sorted(undeclared))
-    if not count:
-        return ()
-    most_first = [name for name, _ in count.most_common(_MOST_REASONS)]
-    if rest := len(count) - len(most_first):
-        most_first[-1] += f" and {rest} more"
-    return (f"it does not declare {', '.join(most_first)}",)
+    names, more = _most([name for name, _ in count.most_common()])
+    return [f"it does not declare {', '.join(names)}"] if names else [], more
 
 
-def _most(pairs: set[tuple[str, str]]) -> tuple[str, ...]:
-    count = Counter(reason for reason, _ in sorted(pairs))
-    shown = [f"{reason} ({number:,})" for reason, number in count.most_common(_MOST_REASONS)]
-    rest = len(count) - len(shown)
-    return (*shown, *([f"{rest} more"] if rest else []))
+def _most(items: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Returns the items that are shown, and the others; never one alone, for which there is room."""
+    shown = len(items) if len(items) == _MOST_REASONS + 1 else _MOST_REASONS
+    return items[:shown], items[shown:]
 
 
 def _is_empty(record: ResultRecord) -> bool:

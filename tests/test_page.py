@@ -343,6 +343,8 @@ def test_the_picture_of_a_model_names_the_pair_of_values_under_the_pointer(brows
     browser.wait(lambda: dot.text == "one=b, three=f: right")
     browser.press(Keys.ARROW_UP)
     browser.wait(lambda: dot.text == "one=b, three=e: right")
+    mark = browser.one(".pairs .here")
+    assert [mark.get_attribute(name) for name in ("x", "y", "visibility")] == ["1", "4", "visible"]
 
 
 def test_a_picture_of_a_model_has_its_points_and_what_was_not_reached(browser, tmp_path):

@@ -7,6 +7,7 @@ import re
 import zlib
 from collections import Counter
 from dataclasses import replace
+from html import unescape
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ from conformance.older_python import pairwise, zip
 from conformance.tables.suite import ROOT
 from made_history import run_of, write_run
 from reports import html, markdown
+from reports.comparison import compare
 from reports.digest import read
 from reports.novelty import novelty
 from samples import OUTCOMES, numbered, result, sweep
@@ -231,17 +233,26 @@ def test_the_columns_of_many_runs_fit_a_narrow_page(browser, tmp_path):
 
 def test_a_run_that_could_not_show_a_defect_has_another_sign(browser, tmp_path):
     case = SUITE.cases[0]
-    verdicts = {"trixie": "FAIL", "forky": "PASS", "sid": "UNSUPPORTED"}
+    other = SUITE.cases[2]
+    verdicts = {
+        "trixie": ("FAIL", "FAIL"),
+        "forky": ("PASS", "PASS"),
+        "backports": ("PASS", "UNSUPPORTED"),
+        "sid": ("UNSUPPORTED", "UNSUPPORTED"),
+    }
     runs = [
-        run(tmp_path, [result(case, verdict)], stack=stack) for stack, verdict in verdicts.items()
+        run(tmp_path, [result(case, first), result(other, second, rules=case.rules)], stack=stack)
+        for stack, (first, second) in verdicts.items()
     ]
     show(browser, tmp_path, *runs)
-    assert [cell.text for cell in browser.all(".defect .line .num")] == ["1", "·", "○", "1"]
+    assert [cell.text for cell in browser.all(".defect .line .num")] == ["2", "·", "?", "○", "2"]
     legend = browser.one(".signs").text
     assert "· tried, and not seen" in legend
     assert "○ not tried: not offered by the device" in legend
     titles = [sign.get_attribute("title") for sign in browser.all(".defect .num [title]")]
-    assert titles == ["tried, and not seen", "not tried: not offered by the device, or not run"]
+    assert titles == [meaning for _, meaning in html.SIGNS.values()]
+    compared = compare(runs[0], runs[2]).defects.by_kind
+    assert [len(compared[kind]) for kind in ("gone", "not decided")] == [0, 1]
 
 
 def test_the_page_of_two_runs_says_which_is_worse_and_lists_what_differs_first(browser, tmp_path):
@@ -399,6 +410,20 @@ def test_a_chip_of_one_run_selects_as_many_defects_as_it_says_and_is_a_step_back
     wait_for_rows(browser)
     shown = len(browser.all(".defect:not(.hidden)"))
     assert shown == int(browser.one("a[aria-current]").text.split()[0])
+
+
+def test_each_reason_why_rules_were_not_tested_is_on_the_page():
+    run_read = read(ROOT / "docs/runs/trixie.jsonl.xz")
+    page = unescape(html.render([run_read]))
+    parts = {str(part.standing): part for part in run_read.summary.parts}
+    unsupported, unreachable = parts["unsupported"], parts["unreachable"]
+    assert (
+        f"{unsupported.because[0]} and {len(unsupported.more)} more)" in run_read.summary.sentence
+    )
+    assert "; ".join(unsupported.more) in page
+    assert len(unreachable.because) == 5
+    assert not unreachable.more, "the last one is named, and not counted"
+    assert all(reason in page for reason in unreachable.because)
 
 
 def test_a_page_says_that_it_lacks_the_defect_of_a_link(browser, tmp_path):

@@ -448,6 +448,15 @@
     const values = picture.dataset.values.split("\n"), dot = el("p", { class: "dot", "aria-live": "polite" });
     picture.after(dot);
     const states = $$("path", picture), size = values.length;
+    const here = document.createElementNS(picture.namespaceURI, "rect");
+    for (const [name, value] of Object.entries({ class: "here", width: 1, height: 1, visibility: "hidden" })) here.setAttribute(name, value);
+    picture.append(here);
+    function tell(column, line, state) {
+      here.setAttribute("x", column);
+      here.setAttribute("y", line);
+      here.setAttribute("visibility", state ? "visible" : "hidden");
+      dot.textContent = state ? `${values[column]}, ${values[line]}: ${state}` : "";
+    }
     const stateAt = (column, line) => states.find((each) => each.isPointInFill(new DOMPoint(column + .5, line + .5)));
     let cell = null;
     picture.addEventListener("keydown", (event) => {
@@ -462,12 +471,11 @@
       } while (!state && Math.min(column, line) >= 0 && Math.max(column, line) < size);
       if (!state) return;
       cell = [column, line];
-      dot.textContent = `${values[column]}, ${values[line]}: ${$("title", state).textContent}`;
+      tell(column, line, $("title", state).textContent);
     });
     picture.addEventListener("pointermove", (event) => {
       const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(picture.getScreenCTM().inverse());
-      const state = $("title", event.target.closest("path") ?? dot);
-      dot.textContent = state ? `${values[Math.floor(at.x)]}, ${values[Math.floor(at.y)]}: ${state.textContent}` : "";
+      tell(Math.floor(at.x), Math.floor(at.y), $("title", event.target.closest("path") ?? dot)?.textContent);
     });
   }
 
