@@ -20,7 +20,7 @@ from conformance.errors import UserError, format_count, reading
 from conformance.model.printable import one_line
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.vocabulary import TIERS
-from conformance.regular_file import open_regular, read_regular
+from conformance.regular_file import beginning_of, read_regular
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.records import Recorded, read_results, read_written
 from conformance.results.rejudge import (
@@ -59,12 +59,11 @@ _ISOLATED = (
 
 
 def is_bundle(path: Path) -> bool:
-    """Returns whether a path is a file other than the results of a run. A file of results begins with a record, unless
-    it is compressed."""
-    if path.is_dir() or path.name == RESULTS or path.name.endswith(".jsonl.xz"):
+    """Returns whether a path is a file other than the results of a run. A file of results begins with a record."""
+    if path.is_dir() or path.name.endswith((".jsonl", ".jsonl.xz")):
         return False
-    with reading(path), open_regular(path) as file:
-        return file.read(1) != b"{"
+    with reading(path):
+        return not beginning_of(path).startswith(b"{")
 
 
 def execute(arguments: argparse.Namespace) -> int:

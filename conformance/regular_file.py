@@ -19,6 +19,8 @@ from typing import IO
 # the maximum size of any file of a run; the results of a default run have 4 MB
 MOST_BYTES = 256 << 20
 _PARTIAL = re.compile(r"\.[0-9]+-[0-9a-f]+\.partial")
+_BEGINNING = 1 << 16  # the most bytes of a file by which the suite knows its own files
+XZ = b"\xfd7zXZ\0"  # how packed files begin
 _MEMORY = 128 << 20  # of xz; its highest level needs 65 MiB
 
 
@@ -37,6 +39,21 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
     also if the file is not regular or is larger (EFBIG)."""
     with open_regular(path) as file:
         return content_of(file, path, most)
+
+
+def beginning_of(path: Path) -> bytes:
+    """Returns the beginning of a regular file; of a file that xz has packed, whatever its name, that of the unpacked
+    content. Raises OSError."""
+    with open_regular(path) as file:
+        content = file.read(_BEGINNING)
+    if not content.startswith(XZ):
+        return content
+    import lzma  # imported late: few files are packed
+
+    try:
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, _MEMORY).decompress(content, _BEGINNING)
+    except lzma.LZMAError:
+        return content
 
 
 def content_of(file: IO[bytes], path: Path, most: int) -> bytes:

@@ -39,6 +39,7 @@ from samples import (
     written,
 )
 
+TESTS = Path(__file__).parent
 CASE = case(
     "{rules: [REG-15, REG-16], when: {access: [REMOTE_WRITE]}, then: {outcome: refused, errno: EINVAL}}",
 )
@@ -291,6 +292,32 @@ def test_a_run_whose_results_might_not_fit_into_a_file_is_refused_before_it_begi
     assert "are more than the 3 that a results file can have; select fewer cases\n" in said
     assert said.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name, right",
+    [("results.jsonl", "results.jsonl.xz"), ("a run", "a run.jsonl.xz")],
+)
+def test_packed_results_with_the_name_of_others_are_named_as_such(name, right, tmp_path, cli):
+    path = tmp_path / name
+    path.write_bytes(lzma.compress((TESTS / "recorded_violations/forky.jsonl").read_bytes()))
+    said = f"rdma-cts: {path} has compressed results; name it {right}\n"
+    for words in (("report", path), ("compare", path, path), ("judge", path)):
+        assert cli(2, *words).err == said
+    path.rename(tmp_path / right)
+    cli(0, "report", tmp_path / right, "--out", tmp_path / "report.html")
+
+
+def test_a_file_without_any_record_is_told_from_an_empty_one(tmp_path, cli):
+    odd, empty = tmp_path / "odd", tmp_path / "empty.jsonl"
+    odd.write_bytes(b"\0" * 100_000)
+    assert (
+        f"{odd} is not a results file: it has no header of schema rdma-cts/1; a run is a directory"
+        in cli(2, "report", odd).err
+    )
+    empty.touch()
+    for words in (("report", empty), ("judge", empty)):
+        assert f"{empty}: nothing was recorded, no header" in cli(2, *words).err
 
 
 BUNDLE = b"manifest.json".ljust(257, b"\0") + b"ustar\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 from commands.cli.streams import show_line
 from conformance.errors import UserError, reading
 from conformance.option import given_path
-from conformance.regular_file import open_regular
+from conformance.regular_file import beginning_of
 from conformance.results import points, records
 from conformance.results.files import not_written, write_named
 from conformance.results.folder import OUT, OUTCOME_FILE
@@ -24,11 +24,6 @@ _EVIDENCE = re.compile(
 )
 
 STANDARD_OUTPUT = Path("-")
-_BEGINNING = 1 << 16  # the most bytes of a file by which the suite knows its own files
-_XZ, _MEMORY = (
-    b"\xfd7zXZ\0",
-    256 << 20,
-)  # how packed files begin, and the limit of the memory to unpack them
 _REPLACED = " (replaces a file with a different content)"
 
 
@@ -89,25 +84,13 @@ def refuse_foreign(path: Path, own: re.Pattern[bytes]) -> None:
     user. Of a file that xz has packed, the unpacked content is compared."""
     if is_standard_output(path) or path.is_symlink() or not path.is_file():
         return  # a link is refused when it is written
-    with reading(path), open_regular(path) as file:
-        content = file.read(_BEGINNING)
-    if content and not own.match(_unpacked(content)):
+    with reading(path):
+        content = beginning_of(path)
+    if content and not own.match(content):
         raise UserError(
             f"{path} is a file that this command has not written, and is not replaced",
             hint="give another file to --out, or remove it",
         )
-
-
-def _unpacked(beginning: bytes) -> bytes:
-    """Returns the beginning of a file's content, unpacked if xz has packed it."""
-    if not beginning.startswith(_XZ):
-        return beginning
-    import lzma  # imported late: few files are packed
-
-    try:
-        return lzma.LZMADecompressor(lzma.FORMAT_XZ, _MEMORY).decompress(beginning, _BEGINNING)
-    except lzma.LZMAError:
-        return beginning
 
 
 def write_out(

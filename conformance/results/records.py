@@ -38,7 +38,7 @@ from conformance.recorded_command import (
     recorded_environment,
     without_values,
 )
-from conformance.regular_file import is_there, regular_lines
+from conformance.regular_file import XZ, beginning_of, is_there, regular_lines
 from conformance.results.checked_json import parse, values_in
 from conformance.results.consistency import (
     wrong_confirmation,
@@ -55,8 +55,8 @@ PLAN_FILE = "plan.json"  # the plan of a run that can be resumed; the file is ne
 _PRIVATE = "--guest-env"  # the only private option of a command that runs a case
 # Characters without which all texts of a line of ASCII are printable: of escapes, of UTF-16 and UTF-32, and DEL.
 _UNPRINTABLE = (b"\\", b"\0", b"\x7f")
-# how a bundle begins, and what its first block has if it is not compressed
-_XZ, _TAR = b"\xfd7zXZ\0", b"\0ustar"
+_TAR = b"\0ustar"  # what the first block of a bundle has
+_RESULTS = "a run is a directory, its results.jsonl, or this file as .jsonl.xz"
 _HEADER = b'{"type":"header","schema":"rdma-cts/'
 FOOTER = b'{"type":"footer"'  # the beginning of the last line of a complete run
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
@@ -265,6 +265,10 @@ class _Reader:
                     f"{self._file} ends within its header: no case was recorded",
                     hint="if the disk was full, make room and run again",
                 )
+            self._refuse_other_file(line)
+            if line:
+                what = f"{self._file} is not a results file: it has no header of schema {SCHEMA}"
+                raise UserError(what, hint=_RESULTS)
             raise UserError(
                 f"{self._file}: nothing was recorded, no header of schema {SCHEMA}",
                 hint="if a run was ended before its first case, run again",
@@ -293,18 +297,26 @@ class _Reader:
         try:
             return decode(line)
         except ValueError as error:
-            if not self._begun and (line.startswith(_XZ) or _TAR in line):
-                raise UserError(
-                    f"{self._file} is a bundle, not a run",
-                    hint=f"{command('judge', self._file)} judges it; to read its run, unpack it with "
-                    f"`mkdir RUN && tar xf {shlex.quote(str(self._file))} -C RUN`, and give RUN",
-                ) from error
-            plainly = self._begun or line.startswith(b"{")
-            if plainly:
+            if self._begun or line.startswith(b"{"):
                 hint = ""
             else:
-                hint = "a run is a directory, its results.jsonl, or this file as .jsonl.xz"
+                self._refuse_other_file(line)
+                hint = _RESULTS
             raise UserError(f"{where}: not a line of {SCHEMA}: {error}", hint=hint) from error
+
+    def _refuse_other_file(self, line: bytes) -> None:
+        """Raises UserError if the file, of which this is the first line, is a bundle or has results that are packed."""
+        file = self._file
+        if not (line.startswith(XZ) or _TAR in line):
+            return
+        if beginning_of(file).startswith(_HEADER):
+            packed = file.name.removesuffix(".jsonl") + ".jsonl.xz"
+            raise UserError(f"{file} has compressed results", hint=f"name it {packed}")
+        raise UserError(
+            f"{file} is a bundle, not a run",
+            hint=f"{command('judge', file)} judges it; to read its run, unpack it with "
+            f"`mkdir RUN && tar xf {shlex.quote(str(file))} -C RUN`, and give RUN",
+        )
 
     def _refuse_too_many(self, line: bytes) -> None:
         """Raises UserError if the values so far and those of the line are too many."""
