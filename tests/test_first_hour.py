@@ -16,6 +16,7 @@ from commands.cli.announcement import errors_on_purpose
 from conformance.errors import UserError
 from conformance.run_options import RunOptions
 from conformance.tables.health import HEALTH
+from conformance.tables.refused_requests import refused_requests
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from fixtures.hosts.lab_file import read_lab
@@ -250,6 +251,14 @@ def test_the_plan_on_each_host_is_announced(name, tmp_path, monkeypatch):
     assert names == sorted(present & {"bnxt_re", "mlx5"}), "EFA and MANA write nothing"
     few = of_tier(load_suite().cases, HEALTH)
     assert next(iter(errors_on_purpose(few, host.devices))).startswith("up to 1")
+
+
+def test_the_waits_of_few_cases_are_only_those_for_completions():
+    """No request of this case waits for a retry."""
+    refusing = ((case, refused_requests([case])) for case in load_suite().cases)
+    case = next(case for case, refused in refusing if refused.number and not refused.longest_s)
+    _, waits = errors_on_purpose([case], ())
+    assert waits == "  waits after refusals, at worst: 20 s for each completion that never comes"
 
 
 def test_a_device_of_another_host_is_named_if_it_is_hardware(tmp_path, monkeypatch):

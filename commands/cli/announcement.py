@@ -21,10 +21,10 @@ def errors_on_purpose(cases: Collection[Case], devices: Collection[str]) -> Iter
         return
     requests = format_count(refusals.number, "request")
     yield f"up to {requests} are refused on purpose: to node-health daemons, see {_PAGE}"
-    waits = f"and {COMPLETION_DEADLINE_S:g} s for each completion that never comes"
+    waits = f"{COMPLETION_DEADLINE_S:g} s for each completion that never comes"
     if refusals.longest_s:
         causes = f"{refusals.unacknowledged:,} over UC or UD, {refusals.faults:,} page faults"
-        waits = f"{refusals.longest_s:,.0f} s ({causes}), {waits}"
+        waits = f"{refusals.longest_s:,.0f} s ({causes}), and {waits}"
     yield f"  waits after refusals, at worst: {waits}"
     text = nics_page.text_of_page()
     ids = (RdmaNetlink(device).driver_id() or 0 for device in devices)
