@@ -2,23 +2,23 @@
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from commands.cli.streams import show, show_line
-from conformance.errors import UserError, reading
+from conformance.errors import UserError, format_count, reading
 from conformance.model.printable import one_line
 from conformance.results.files import write_together
 from conformance.results.folder import directory_for
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.records import PACKED
 from reports import fleet, summary
-from reports.fleet import Fleet, Node
+from reports.fleet import Difference, Fleet, Node
 from reports.history import facts_of
 from reports.own_tables import suite_of_header
 from reports.terminal import REPORT
 
-_MOST = 20  # the maximum number of printed differences
+_MOST = 20  # the maximum number of printed lines of a kind
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -51,7 +51,14 @@ def execute(arguments: argparse.Namespace) -> int:
             fleet.FILE_NAME: fleet.page(fleet_here),
         },
     )
-    show([*differences(fleet_here), f"{fleet_here.headline} (exit status {fleet_here.status})"])
+    missing = _lines([(node.name, node.problem) for node in fleet_here.missing])
+    show(
+        [
+            *differences(fleet_here),
+            *missing,
+            f"{fleet_here.headline} (exit status {fleet_here.status})",
+        ]
+    )
     page, data, drain = (out / name for name in (fleet.FILE_NAME, fleet.DATA, fleet.DRAIN))
     show_line(f"page: {page} (data: {data}; for Slurm: sh {drain})")
     return fleet_here.status
@@ -110,9 +117,25 @@ def _node(name: str, folder: Path, out: Path) -> Node:
 
 
 def differences(known: Fleet) -> Iterator[str]:
-    """Yields the differences between the nodes of each group as lines for the terminal."""
-    differences = [difference for group in known.groups for difference in group.differences]
-    for difference in differences[:_MOST]:
-        yield f"{fleet.first_of(difference.nodes)}: {difference.reason}"
-    if len(differences) > _MOST:
-        yield f"and {len(differences) - _MOST:,} more differences"
+    """Yields lines for the terminal: the nodes that differ from their group, with one difference each, and the groups in
+    which a value has no majority."""
+    ties = [[each for each in group.differences if each.tied] for group in known.groups]
+    yield from _lines([(node, _first(found)) for node, found in known.differing.items()])
+    yield from _lines([(fleet.first_of(found[0].nodes), _first(found)) for found in ties if found])
+
+
+def _first(found: Sequence[Difference]) -> str:
+    first, *further = found
+    more = f", and {format_count(len(further), 'more difference')}" if further else ""
+    return f"{first.reason}{more}"
+
+
+def _lines(said: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yields a line for each text that is said about nodes. A node with much to say hides no other node."""
+    nodes: dict[str, list[str]] = {}
+    for node, text in said:
+        nodes.setdefault(text, []).append(node)
+    for text, names in [*nodes.items()][:_MOST]:
+        yield f"{fleet.first_of(names)}: {text}"
+    if left := [name for names in [*nodes.values()][_MOST:] for name in names]:
+        yield f"and {format_count(len(left), 'more node')}"

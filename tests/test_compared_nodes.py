@@ -56,14 +56,18 @@ def test_differences_between_equal_hosts_come_first():
         "4 nodes, 2 groups, 2 differ without a majority, 2 violate a rule, 1 without a complete run"
         in text
     )
-    assert "a, b: REG-01: PASS (a); FAIL (b): no majority" in [*differences(lab)]
+    tied = [each.reason for each in lab.groups[0].differences]
+    assert "REG-01: PASS (a); FAIL (b): no majority" in tied
+    assert [*differences(lab)] == [f"a, b: {tied[0]}, and {len(tied) - 1} more differences"]
 
 
 def test_versions_come_before_the_defects_that_they_perhaps_cause():
     nodes = [node(name, ["FAIL", "PASS", "PASS"], "same") for name in "abc"]
     nodes.append(node("d", ["PASS", "PASS", "PASS"], "same", env={"kernel": "6.1"}))
     lab = Fleet(tuple(nodes))
-    assert [line.split()[1] for line in differences(lab)][:2] == ["kernel:", "rdma-core:"]
+    assert [each.what for each in lab.groups[0].differences][:2] == ["kernel", "rdma-core"]
+    (line,) = differences(lab)
+    assert line.startswith("d: kernel: 6.1, most nodes of its group: ")
     assert b"drain 'rdma-cts: kernel: 6.1, most nodes of its group: " in drain(lab)
 
 
@@ -77,8 +81,9 @@ def test_the_rules_of_a_node_come_with_the_worst_verdict_first():
         assert node_here.facts is not None
         rules = dict(zip(names, here if name == "d" else usual, strict=True))
         nodes.append(replace(node_here, facts=replace(node_here.facts, rules=rules)))
-    lines = [*differences(Fleet(tuple(nodes)))]
-    assert [line.split(": ")[1] for line in lines] == ["REG-04", "REG-03", "REG-02", "REG-01"]
+    (group,) = Fleet(tuple(nodes)).groups
+    order = [each.what for each in group.differences]
+    assert order == ["REG-04", "REG-03", "REG-02", "REG-01"]
 
 
 def test_the_page_of_hosts_that_do_not_differ_has_no_differences():
@@ -107,7 +112,8 @@ def test_a_defect_is_the_same_on_all_nodes_whatever_its_title():
     assert [*differences(Fleet(tuple(nodes)))] == []
     other = replace(defect, fingerprints=("0123456789ab",))
     nodes[1] = replace(nodes[1], facts=replace(facts, defects=(other,)))
-    assert [line.split()[:3] for line in differences(Fleet(tuple(nodes)))] == [
-        ["b:", "defect", defect.fingerprint],
-        ["b:", "defect", other.fingerprint],
+    (group,) = Fleet(tuple(nodes)).groups
+    assert [(each.nodes, *each.what.split()[:2]) for each in group.differences] == [
+        (("b",), "defect", defect.fingerprint),
+        (("b",), "defect", other.fingerprint),
     ]

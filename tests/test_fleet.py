@@ -150,7 +150,15 @@ def test_a_node_with_many_differences_hides_no_other_node(tmp_path, cli):
     def many(data: dict[str, Any]) -> None:
         data["capabilities"] |= {f"max_{number}": "1" for number in range(30)}
 
-    told(1, nodes(tmp_path / "nodes", 5, {1: many, 3: DIFFERENCES["limit"][0]}), cli)
+    folder = nodes(tmp_path / "nodes", 5, {1: many, 3: DIFFERENCES["limit"][0]})
+    for name in ("empty", "n5"):
+        (folder / name).mkdir()
+    _, said = told(1, folder, cli)
+    *lines, headline, _ = said.splitlines()
+    assert [line.partition(": ")[0] for line in lines] == ["n3", "n1", "empty, n5"]
+    assert headline.startswith("7 nodes, ")
+    assert lines[1].endswith(", and 29 more differences")
+    assert lines[2] == "empty, n5: no results"
     first = (tmp_path / "out" / "fleet.html").read_text().partition("<h3>")[0]
     assert [first.count(f">n{number}</a>") for number in range(5)] == [0, 1, 0, 1, 0]
     assert "and 29 more differences" in first
