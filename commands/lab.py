@@ -289,6 +289,7 @@ class _HostRun:
                 text = line.rstrip()
                 if text.startswith("rdma-cts: "):  # _conclude prints it
                     self._last = text.removeprefix("rdma-cts: ")
+                    self._last = self._last.removeprefix(f"{self.host.options['host']}: ")
                 elif text:
                     self._progress.say(f"{self.host.name}: {text}")
 

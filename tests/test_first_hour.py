@@ -263,9 +263,12 @@ def test_the_waits_of_few_cases_are_only_those_for_completions():
 
 def test_a_device_of_another_host_is_named_if_it_is_hardware(tmp_path, monkeypatch):
     bond().installed(tmp_path, monkeypatch)
-    listed = "the host has RDMA devices: mlx5_bond_0 mlx5 28.43.2026 1 ACTIVE -"
-    with pytest.raises(UserError, match=listed):
+    with pytest.raises(UserError) as caught:
         usable.the_only_device()
+    said = str(caught.value)
+    assert said.startswith("the host has RDMA devices: mlx5_bond_0 (mlx5, port 1 ACTIVE)")
+    assert "--device" in said
+    assert "`device` in the file of a lab" in said
 
 
 def test_the_screen_is_printed_without_a_prefix(capsys):
