@@ -46,6 +46,7 @@ from conformance.tables.suite import CASES, tables_digest
 from fixtures.hosts.lab_file import OF_HOSTS, PAGE, LabHost, read_lab
 from fixtures.system.processes import die_with_parent
 from fixtures.targets import hosts
+from fixtures.targets.target import refuse_conflicts
 from reports.fleet import Fleet, Node, page
 from reports.history import facts_of
 from reports.html import FILE_NAME as REPORT
@@ -78,6 +79,7 @@ def run_lab(
     labelled = read_lab(
         file,
         {"profile": read_profile, "waivers": lambda path: read_waivers(path, suite, today)},
+        lambda of_host: refuse_conflicts(replace(options, **of_host)),
     )
     _allow_files(len(labelled))
     suite = replace(suite, tables=tuple(map(_side_by_side, suite.tables)))

@@ -321,6 +321,23 @@ def test_a_mistake_in_a_file_that_the_lab_names_is_reported_before_a_host_is_con
 
 
 @pytest.mark.parametrize(
+    "text, place",
+    [
+        ("hosts:\n- {host: one}\n- {host: two, hazardous: true}\n", "3:3"),
+        ("groups: {g: {hazardous: true}}\nhosts: [{host: one, group: g}]\n", "2:9"),
+    ],
+)
+def test_options_of_a_host_that_exclude_those_of_the_command_have_a_place(tmp_path, text, place):
+    lab_file(tmp_path, text)
+    done = run(tmp_path, 2, "--lab", "lab.yaml", "--tier", "health", "--out", "out")
+    mistake = "--tier health and --hazardous exclude each other"
+    assert done.err.startswith(f"rdma-cts: lab.yaml:{place}: {mistake}")
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "connecting").exists()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
     "arguments, there, why",
     [
         (
