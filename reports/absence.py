@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from conformance.model.record import ResultRecord
@@ -10,6 +11,8 @@ from reports.earlier_points import unjudged
 
 NOT_SEEN, NOT_DECIDED, UNTRIED = "not seen", "not decided", "not tried"
 _UNJUDGED = (*INCOMPLETE, *NOT_TESTABLE)
+# the counts of such points in the reason of a model's result
+_OF_MODEL = re.compile(rf"([\d,]+) (?:{'|'.join(_UNJUDGED)})\b")
 
 
 def absence(judged: Iterable[bool | None]) -> str:
@@ -34,8 +37,13 @@ def is_judged(record: ResultRecord | None, unjudged_before: int = 0) -> bool | N
 
 
 def _unjudged_points(record: ResultRecord) -> int:
-    """The number of points of a sweep without a verdict; of a race it differs by chance, and is 0."""
-    return 0 if record["space"].get("tries") else unjudged(record)
+    """The number of points of a sweep or model without a verdict; of a race it differs by chance, and is 0."""
+    if record["space"].get("tries"):
+        return 0
+    if record["pairs"]["parameters"]:
+        counts = _OF_MODEL.findall(record["reason"].partition(";")[0])
+        return sum(int(count.replace(",", "")) for count in counts)
+    return unjudged(record)
 
 
 def not_judged(results: Sequence[ResultRecord]) -> Iterator[str]:

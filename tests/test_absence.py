@@ -37,6 +37,13 @@ def test_points_without_a_verdict_count_unless_the_other_run_has_as_many():
     assert judged_in_part([sweep, result("a/b/c", "PASS", {})]) == {"a/b/sweep": 3}
 
 
+def test_points_of_a_model_without_a_verdict_count_by_the_reason_of_its_result():
+    reason = "1,800 points: 298 PASS, 1,394 UNSUPPORTED, 8 UNREACHABLE; 3 UNSUPPORTED otherwise"
+    model: Any = {**result("access/a/slice", "PASS", {}), "reason": reason}
+    model["pairs"] = {"parameters": {"one": ["a"]}, "states": ""}
+    assert judged_in_part([model]) == {"access/a/slice": 1402}
+
+
 def test_a_table_without_a_judged_case_is_named_once():
     verdicts = {"a/b/c": "UNSUPPORTED", "a/b/d": "MISSED", "a/x/c": "PASS", "a/x/d": "UNREACHABLE"}
     results = [result(case, verdict, {}) for case, verdict in verdicts.items()]
