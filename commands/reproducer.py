@@ -30,6 +30,7 @@ from conformance.yamldoc.reader import suggestion
 from reports.digest import Digest, read
 from reports.earlier import run_about
 from reports.explanations import FINGERPRINT, defect_of
+from reports.reproducers.findings import of_hand
 from reports.reproducers.mail import mail
 from reports.reproducers.of_runs import (
     Made,
@@ -115,7 +116,7 @@ def execute(arguments: argparse.Namespace) -> int:
         written = mail(symptoms, run, suite, basis, [read(other) for other in arguments.others])
         text, script, notes = written.text, "", written.notes
     else:
-        name, program = _program(name, symptoms, suite, basis)
+        name, program = _program(name, symptoms, run, suite, basis)
         text, script, notes = program.text, program.script, ()
     out = arguments.out or (STANDARD_OUTPUT if arguments.mail else _FILE)
     if arguments.out is None and has_other_content(out, text.encode()):
@@ -137,7 +138,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _program(
-    name: str, symptoms: Sequence[Symptom], suite: Suite, basis: Basis
+    name: str, symptoms: Sequence[Symptom], run: Digest | None, suite: Suite, basis: Basis
 ) -> tuple[str, Program]:
     """Returns the program of the first symptom that has one, or of the case if no symptom is recorded, with the name of
     what it shows. Raises UserError if there is none."""
@@ -146,6 +147,10 @@ def _program(
         if shown.program:
             return shown.symptom.name, shown.program
         reason, hint = shown.why_not, "--mail writes a report without a program"
+        defects = run.violations.defects if run else ()
+        defect = next((item for item in defects if shown.symptom in item.symptoms), None)
+        if defect and (files := of_hand(defect)):
+            hint = f"a program was written by hand: {files}; {hint}"
     else:
         try:
             return name, reproducer(name, suite, basis)

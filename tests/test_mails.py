@@ -283,6 +283,10 @@ def test_a_mail_without_a_program_has_a_note_about_one_that_was_written_by_hand(
     names = re.findall(r"docs/findings/by-hand/\S+", said.err)
     assert [Path(name).stem for name in names] == ["5c12bb81389f", "958a64a75930"]
     assert "int main(" in "".join((ROOT / name).read_text() for name in names)
+    refused = cli(
+        2, "reproducer", "687f", "--run", ROOT / "docs/runs/rxe.jsonl.xz", "--out", "-"
+    ).err
+    assert f"written by hand: {' and '.join(names)}; --mail writes a report" in refused
 
 
 # The verdict of the unchanged stack on the cases that fail, and whether the mail is for the list.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from conformance.defects import Defect, Symptom
 from conformance.errors import format_count
@@ -18,8 +19,9 @@ from reports.rule_verdicts import RuleFacts
 from reports.upstream import upstream
 
 PAGE, FOLDER = "findings.md", "findings"
-OWN = ROOT / "docs" / FOLDER  # with the programs that were written by hand
+_OWN = ROOT / "docs" / FOLDER  # with the programs that were written by hand
 SEEN, ABSENT, UNTRIED = "seen", "not", "not tried"
+_INCLUDED = re.compile(r'^#include "(.+)"', re.MULTILINE)
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")  # the texts of received results may contain HTML
 
 
@@ -241,13 +243,21 @@ def _link(finding: Finding, files: Collection[str]) -> str:
     return ", without a peer: ".join(links)
 
 
-def by_hand(
-    defect: Defect, exists: Callable[[str], bool] = lambda name: (OWN / name).exists()
-) -> str:
+def by_hand(defect: Defect, exists: Callable[[str], bool]) -> str:
     """Returns the name of the handwritten program of a defect, which may have one of its earlier fingerprints; empty
-    without one. `exists` is by default whether the suite has a file of this name."""
+    without one."""
     names = (f"by-hand/{name}.c" for name in defect.fingerprints)
     return next(filter(exists, names), "")
+
+
+def of_hand(defect: Defect) -> str:
+    """Returns the suite's files of the handwritten program of a defect, with those that it includes; empty without one."""
+    name = by_hand(defect, lambda name: (_OWN / name).exists())
+    if not name:
+        return ""
+    included = _INCLUDED.findall((_OWN / name).read_text(encoding="utf-8"))
+    names = [name, *(f"{Path(name).parent}/{other}" for other in included)]
+    return " and ".join(f"docs/{FOLDER}/{name}" for name in names)
 
 
 def _cell(text: str) -> str:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from conformance.defects import Defect, Severity, Symptom, answering_of, severity_of
@@ -25,7 +24,7 @@ from reports.earlier_points import EarlierPoints
 from reports.evidence import calls, expected, preconditions
 from reports.kernel_log import of_libraries, without_log
 from reports.races import remarks_on, without_a_hit
-from reports.reproducers.findings import FOLDER, OWN, Finding, Run, by_hand
+from reports.reproducers.findings import Finding, Run, of_hand
 from reports.reproducers.of_runs import first_program, without_peer
 from reports.reproducers.program import Program, file_name
 from reports.text import kinds_of, without_packets, wrapped
@@ -46,7 +45,6 @@ _OUR_CALLS = {
     "post_local_inv": "a LOCAL_INV work request",
     "post_bind_mw": "a BIND_MW work request",
 }
-_INCLUDED = re.compile(r'^#include "(.+)"', re.MULTILINE)
 _COMMAND = re.compile(r"\buverbs [A-Z_]+")
 # How a program ends if it cannot report its observation, by the severity of the defect.
 _ENDINGS = {
@@ -103,8 +101,8 @@ def mail(
         lines += [f"  ({remark})" for remark in remarks_on(shown.symptom.record)]
     first = symptoms[0] if defect is None else defect.first
     notes = list(_notes(first, defect, attached, run))
-    if defect and not (shown.program or attached):
-        notes += _of_hand(defect)
+    if defect and not (shown.program or attached) and (files := of_hand(defect)):
+        notes.append(f"attach the program that was written by hand: {files}")
     if run.environment.changed_stack:
         if not history:
             notes.insert(0, _CHANGED_ALONE)
@@ -260,15 +258,6 @@ def _notes(
         yield f"attach both files that this command writes: {command_line}"
     if defect and upstream(defect):
         yield "the defect is known upstream: send the text only if it says something new"
-
-
-def _of_hand(defect: Defect) -> Iterator[str]:
-    """Yields what to attach if a program was written by hand for a defect: this file, and those that it includes."""
-    if name := by_hand(defect):
-        included = _INCLUDED.findall((OWN / name).read_text(encoding="utf-8"))
-        names = [name, *(f"{Path(name).parent}/{other}" for other in included)]
-        files = " and ".join(f"docs/{FOLDER}/{name}" for name in names)
-        yield f"attach the program that was written by hand: {files}"
 
 
 def _is_absent_as_shipped(
