@@ -392,9 +392,10 @@ class Progress:
                 self.say(f"  {done} of {total}, {', '.join(self._pace(total - done))}")
 
     def _is_news(self, record: ResultRecord) -> bool:
-        """Whether a result is neither PASS nor UNSUPPORTED. UNREACHABLE is news only if its reason is new."""
+        """Whether a result is neither PASS nor UNSUPPORTED nor MISSED. All cases are missed for one reason at the end, which
+        the summary has. UNREACHABLE is news only if its reason is new."""
         if record["effective"] != Verdict.UNREACHABLE:
-            return record["effective"] not in (Verdict.PASS, Verdict.UNSUPPORTED)
+            return record["effective"] not in (Verdict.PASS, Verdict.UNSUPPORTED, Verdict.MISSED)
         reason = record["reason"].partition(";")[0]
         is_repeated = reason in self._unreachable
         self._unreachable.add(reason)

@@ -218,6 +218,14 @@ def test_a_reason_for_which_cases_cannot_be_reached_is_shown_once():
     assert stream.getvalue().count("UNREACHABLE") == 1
 
 
+def test_cases_that_a_lost_host_has_missed_are_not_shown_one_by_one():
+    stream = io.StringIO()
+    progress = Progress(stream)
+    for number, case in enumerate(numbered(3).cases, 1):
+        progress.result_recorded(result(case, "MISSED", "not run: the host is lost"), number, 3)
+    assert stream.getvalue() == ""
+
+
 # The summary of a run
 
 
