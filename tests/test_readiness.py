@@ -17,7 +17,7 @@ from fixtures.guest import qemu
 from fixtures.guest.build import os_errors_explained
 from fixtures.guest.image import ensure_image, is_verified
 from fixtures.guest.recipe import recipe_for
-from fixtures.system import readiness
+from fixtures.system import packages, readiness
 from fixtures.system.architecture import host_architecture
 from fixtures.system.cache import cache_directory, check_usable
 from samples import laid
@@ -50,6 +50,17 @@ def test_a_host_with_nothing_gets_remedies(tmp_path):
     assert findings["device nodes"].state == readiness.MISSING
     assert findings["hugepages"].state == readiness.NOTE
     assert not readiness.works(findings.values())
+
+
+@pytest.mark.parametrize("python", [sys.executable, "/no/python3"])
+def test_a_python_without_the_modules_is_named_once(tmp_path, monkeypatch, python):
+    monkeypatch.setattr(packages, "SYSTEM_PYTHON", python)
+    monkeypatch.setattr(packages, "has_modules", lambda python, modules: False)
+    findings = _by_subject(readiness.device_findings(root=tmp_path))
+    text = findings["Python"].text
+    assert text.startswith(f"{python} lacks the modules of python3-")
+    assert text.count(sys.executable) == 1
+    assert ("has not all modules" in text) == (python != sys.executable)
 
 
 def test_the_kernel_of_the_hosts_processor_is_advised(tmp_path, monkeypatch):
