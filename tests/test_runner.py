@@ -1,5 +1,6 @@
 """Tests of the runners of each kind of case. The kernel log, resource counts and the profile apply to all kinds."""
 
+import errno
 import itertools
 import resource
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,7 @@ import pytest
 
 import samples
 from conformance.errors import HostLacks, LoopbackLost, PeerLost, SetupRefused, UserError
+from conformance.execution.connection import LoopbackConnection
 from conformance.execution.procedure import remark_on_limit
 from conformance.execution.runner import RunContext, run_case
 from conformance.execution.steps import STEPS
@@ -362,3 +364,53 @@ def awaited(returned: str, overlapped: bool) -> Observation:
         overlapped=overlapped,
     )
     return Observation(rc=0, returned="0", errno="", layer="kernel", afterwards=[step])
+
+
+class RefusingOnce(Device):
+    """A device that refuses one request, as soon as `accepts` requests have been posted."""
+
+    accepts = -1
+
+    def send_fault(self, queue, request):
+        self.accepts -= 1
+        if self.accepts == -1:
+            return errno.ENOMEM
+        return super().send_fault(queue, request)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "receives_in_order, lkey: mr.lkey, addr: buf, length: 8, rounds: 1",
+        "immediates_in_order, rkey: mr.rkey, addr: buf, length: 8, rounds: 1",
+        "atomics_in_order, op: ATOMIC_FETCH_AND_ADD, rkey: mr.rkey, addr: buf, rounds: 1",
+        "ibv_wr_post, batch: alternating, rkey: mr.rkey",
+    ],
+)
+def test_a_refused_request_leaves_nothing_for_the_next_call(call, monkeypatch):
+    access = "{access: [LOCAL_WRITE, REMOTE_WRITE, REMOTE_ATOMIC]}"
+    row = samples.case(f"""
+        - id: again
+          rules: [REG-01]
+          given: {{mrs: {{mr: {access}}}}}
+          when: {access}
+          then: success
+          afterwards: [{{call: {call}, then: success}}, {{call: {call}, then: success}}]
+    """)
+    renew, stale = LoopbackConnection.renew_if_stale, []
+
+    def renew_if_stale(connection: LoopbackConnection) -> None:
+        stale.append(connection.stale)
+        renew(connection)
+
+    monkeypatch.setattr(LoopbackConnection, "renew_if_stale", renew_if_stale)
+    device = RefusingOnce()
+    with closing(ReferenceBench(device)) as bench:
+        run = on_the_reference(bench)
+        accepted, repeated = run_case(row, run).observation["afterwards"]
+        assert (accepted["returned"], any(stale)) == ("0", False)
+        device.accepts = 6  # before the first call, requests examine the new region
+        refused, again = run_case(row, run).observation["afterwards"]
+    assert "ENOMEM" in refused["returned"]
+    assert stale[-1]
+    assert again == repeated

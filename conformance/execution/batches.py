@@ -75,7 +75,6 @@ class _Posting:
         self.layer = "device" if missing else self.layer
         self.lost = False
         if missing != [(request.wr_id, "SUCCESS") for request in requests]:
-            self.connection.stale = True
             statuses = " ".join(status for _, status in missing)
             return (
                 f"{len(requests)} requests of a posting have the completions {statuses or '(none)'}"
@@ -99,7 +98,6 @@ class _Posting:
             return f"the next posting was refused with {errno_name(returned.value)}"
         ids = [completion.wr_id for completion in self.queue.completions(1)]
         if ids != [marker.wr_id]:
-            self.connection.stale = True
             if ids:
                 return "an aborted or refused request completed"
             return "the next posting did not complete"
@@ -235,6 +233,8 @@ def ibv_wr_post(context: CaseContext, step: Step) -> Observation:
         what = getattr(posting, str(step.arguments["batch"]))()
         if not posting.lost:
             break
+    if what:  # requests or completions may be left
+        connection.stale = True
     return told(what or "0", posting.layer)
 
 

@@ -46,6 +46,7 @@ def _bursts(context: CaseContext, step: Step, opcode: str) -> Observation:
     connection.renew_if_stale()
     sender, receiver = connection.pair.requester, connection.pair.responder
     source = context.harness.scratch(sender.pd, length * _BURST, "burst")
+    connection.stale = True  # until each request of all bursts has completed
     for number in range(rounds):
         ctypes.memset(addr, EMPTY, length * _BURST)
         # The messages differ from each other and from those of the previous burst.
@@ -58,7 +59,6 @@ def _bursts(context: CaseContext, step: Step, opcode: str) -> Observation:
         for at, wr_id in zip(ranges, wr_ids, strict=True) if sends else ():
             returned = receiver.post_receive((Sge(at, length, key % (1 << 32)),), wr_id)
             if returned.value:
-                connection.stale = True
                 return result_of(returned)
         for item, at in enumerate(ranges):
             part = Sge(source.addr + item * length, length, source.lkey)
@@ -73,6 +73,7 @@ def _bursts(context: CaseContext, step: Step, opcode: str) -> Observation:
             what, how = ("receive", "completed") if sends else ("message", "was reported")
             return told(f"{what} {wrong[0]} of round {number} {how} {wrong[1]}", "device")
         sender.completions(_BURST)
+    connection.stale = False
     return told("0", "device")
 
 
@@ -94,7 +95,6 @@ def _first_wrong(
         completed = [(message.status, getattr(message, field)) for message in received]
         is_own = completed == [("SUCCESS", value)]
         if not is_own or content != message:
-            connection.stale = True
             connection.check_response(sender.completions(1), received, opcode)
             return (
                 position,
@@ -113,6 +113,7 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
     connection.renew_if_stale()
     queue = connection.pair.requester
     local = context.harness.scratch(queue.pd, _WORD * _BURST, "burst")
+    connection.stale = True
     for number in range(rounds):
         values = _values(operation, number << 16)
         ctypes.memset(local.addr, EMPTY, _WORD * _BURST)
@@ -141,7 +142,6 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
         expected = _BURST - silent
         completions = queue.completions(expected)
         if [completion.status for completion in completions] != ["SUCCESS"] * expected:
-            connection.stale = True
             connection.check_response(
                 [completion for completion in completions if completion.status != "SUCCESS"],
                 (),
@@ -160,6 +160,7 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
                     f"atomic {index} of round {number} found {seen:#x} instead of {values[index - 1]:#x}",
                     "device",
                 )
+    connection.stale = False
     return told("0", "device")
 
 
