@@ -242,6 +242,20 @@ def test_a_request_has_its_memory_and_region_at_the_peer(domain, far):
     place.close()
 
 
+def test_a_region_that_the_peer_did_not_deregister_can_be_deregistered_later(
+    domain, far, monkeypatch
+):
+    place = memory.allocate("anonymous", memory.PAGE)
+    registered = domain.device.reg_mr(domain, place.addr, memory.PAGE, 1)
+    answers = iter([Return(16, 16), Return(0, 0)])
+    monkeypatch.setattr(far._library, "dereg_mr", lambda mr: next(answers))
+    assert domain.device.dereg_mr(registered.mr) == Return(16, 16)
+    ctypes.memmove(place.addr, b"content", 7)
+    domain.device.push()  # the memory, which may be released here, is no longer read
+    assert domain.device.dereg_mr(registered.mr) == Return(0, 0)
+    assert far._regions == {}
+
+
 def test_errors_at_the_peer_are_reported_locally(domain, far):
     with pytest.raises(PeerRefused, match="at the peer: ") as refused:
         made(domain, far, inline=64)

@@ -156,7 +156,7 @@ class Message:
         if completions and completions[0].wr_id == behind and completions[0].status == "SUCCESS":
             completions = []
         if completions and completions[0].status != "SUCCESS":
-            if consumes and not arrived:
+            if consumes:
                 # The device at the peer has completed its receive, if at all, before it refused the request.
                 taken = completions[0].status == "REM_OP_ERR"
                 arrived += peer.completions(1, SILENCE_S if taken else 0.0)

@@ -37,7 +37,8 @@ class Mirror:
         self._known[addr] = bytearray(size)
 
     def drop(self, addr: int) -> None:
-        del self._known[addr]
+        """Removes the range at `addr`, unless an attempt that the device refused has removed it."""
+        self._known.pop(addr, None)
 
     def changes(self) -> Changes:
         """Returns the pieces that have changed here since the last synchronization, and stores their contents."""
