@@ -30,6 +30,7 @@ from conformance.model.verdict import (
 )
 from conformance.older_python import zip
 from conformance.results.conclusions import verdict_on
+from conformance.results.rule_conclusions import BLOCKED
 from reports import bisection, evidence
 from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED, absence
 from reports.digest import Digest
@@ -327,6 +328,14 @@ class Page:
             for of_run, *kinds in self.kinds_of(by_run)
             if of_run == number and kind in kinds
         )
+
+    @staticmethod
+    def blocking(run: Digest, rule: str) -> list[str]:
+        """Returns the fingerprints of the defects in the cases whose violations hide evidence for a rule."""
+        missing = run.verdicts.concluded[rule].missing
+        cases = [name for name, part in missing.items() if part["why"] == BLOCKED]
+        found = (defect for case in cases for defect in run.violations.defects_in(case))
+        return list(dict.fromkeys(defect.fingerprint for defect in found))
 
     @staticmethod
     def kinds_of(by_run: Sequence[Shown]) -> list[tuple[int, str, str]]:

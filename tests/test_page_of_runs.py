@@ -426,6 +426,17 @@ def test_each_reason_why_rules_were_not_tested_is_on_the_page():
     assert all(reason in page for reason in unreachable.because)
 
 
+def test_a_rule_names_the_defects_that_hide_its_evidence():
+    run_read = read(ROOT / "docs/runs/rxe.jsonl.xz")
+    assert "blocked by a defect" in run_read.verdicts.restrictions["BIND-02"]
+    page = html.render([run_read])
+    inside = page.partition('id="BIND-02"')[2].partition("</details>")[0]
+    of_case = run_read.violations.defects_in("access/binds/slice")
+    for defect in of_case:
+        assert f'href="#defect%3A{defect.fingerprint}"' in inside
+        assert f'id="defect:{defect.fingerprint}"' in page
+
+
 def test_a_page_says_that_it_lacks_the_defect_of_a_link(browser, tmp_path):
     page = tmp_path / "report.html"
     page.write_text(html.render([read(RECORDED)]))
