@@ -149,7 +149,8 @@ def test_the_document_has_the_words_of_the_quote(id_):
     rule = QUOTED[id_]
     parts = rule.section.split("; ")
     section_text = []
-    for heading, text in sections(rule.document).items():
+    by_heading = sections(rule.document)
+    for heading, text in by_heading.items():
         if any(heading in part for part in parts):
             section_text.append(text)
     if pages.stands(rule.quote, " ".join(section_text)):
@@ -159,9 +160,10 @@ def test_the_document_has_the_words_of_the_quote(id_):
         pytest.skip(
             f"{rule.document} of rdma-core {release} is older than these words, added in {rule.since}",
         )
-    pytest.fail(
-        f"{rule.document} of rdma-core {release} does not have in {rule.section}: {rule.quote}",
-    )
+    place = f"{rule.location}: {rule.id}: {rule.document} of rdma-core {release}"
+    if not section_text:
+        pytest.fail(f"{place} has no section {rule.section!r}, only {', '.join(by_heading)}")
+    pytest.fail(f"{place} does not have in {rule.section}: {rule.quote}")
 
 
 def test_a_quote_is_at_most_one_sentence():
