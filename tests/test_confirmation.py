@@ -49,6 +49,7 @@ def test_three_violations_of_a_cause_are_drawn_and_repeated(tmp_path):
     repeated = {IDS.index(case) for worker in run.again for case in worker}
     assert 2 in repeated
     assert len(repeated) == 3
+    assert "repeating 3 of 8 violations in fresh workers" in run.audience.said
 
 
 def test_a_cause_of_which_a_drawn_violation_does_not_occur_again_is_repeated_whole(tmp_path):

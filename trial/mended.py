@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
-from conformance.errors import PROGRAM, UserError
+from conformance.errors import PROGRAM, UserError, format_count
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.record import ResultRecord
@@ -142,7 +142,7 @@ def _run(
         and recorded.footer["complete"]
     ):
         return {record["case"]: record for record in recorded.results}
-    say(f"{len(cases)} cases on {STACK} {' '.join(more)}")
+    say(f"{format_count(len(cases), 'case')} on {STACK} {' '.join(more)}")
     command = [*run_process.COMMAND, "--guest", "--stack", STACK, *more, "--no-confirm"]
     command += ["--out", str(out.absolute())]
     for case in cases:

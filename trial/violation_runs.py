@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
-from conformance.errors import UserError
+from conformance.errors import UserError, format_count
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.tables.suite import Suite
@@ -100,7 +100,7 @@ def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         of_personas.write(outcomes, arguments.out)
     print("\n".join([of_personas.table(outcomes), *of_personas.faults(outcomes)]))
     print(
-        f"{len(outcomes)} personas in {time.monotonic() - started:.1f} s: "
+        f"{format_count(len(outcomes), 'persona')} in {time.monotonic() - started:.1f} s: "
         f"{sum(outcome.passed for outcome in outcomes)} passed",
     )
     if all(outcome.passed for outcome in outcomes):

@@ -85,8 +85,9 @@ class Supervisor:
     def _confirm(self, starts: Sequence[Start]) -> None:
         violations_left = self._recording.to_repeat()
         if any(not violation.first for violation in violations_left):
+            seen = format_count(len(self._recording.unconfirmed()), "violation")
             self._recording.listener.say(
-                f"repeating {format_count(len(violations_left), 'violation')} in fresh workers",
+                f"repeating {len(violations_left):,} of {seen} in fresh workers",
             )
         # On a device of this host, a violation that crashed the process may have damaged the kernel.
         repeats_losses = not self._recording.boot_id
