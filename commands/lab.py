@@ -288,7 +288,7 @@ class _HostRun:
     def _show(self) -> None:
         with self._output:
             for line in self._output:
-                text = line.rstrip()
+                text = line.rstrip().removeprefix(f"{self.host.options['host']}: ")
                 if text.startswith("rdma-cts: "):  # _conclude prints it
                     self._last = text.removeprefix("rdma-cts: ")
                     self._last = self._last.removeprefix(f"{self.host.options['host']}: ")

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import sys
 import tarfile
 
@@ -9,7 +10,7 @@ import pytest
 
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
-from fixtures.hosts import protocol, ssh
+from fixtures.hosts import protocol, remote_worker, ssh
 from fixtures.hosts.address import Address
 from launched import ended
 from patience import await_true
@@ -55,6 +56,14 @@ def test_a_violation_is_confirmed_on_the_host(run, stand_in):
     # the case is started again, unless its result was received before the break
     assert len(began) in (3, 4)
     await_true(lambda: not stand_in.left())  # the host removes its files when it detects the break
+
+
+def test_a_worker_that_starts_slowly_is_announced(run, stand_in, monkeypatch, capsys):
+    monkeypatch.setattr(remote_worker, "_STARTING_S", 0.0)
+    with stand_in.host() as host:
+        run.on(host, "not-supported")
+    shown = capsys.readouterr().out
+    assert re.search(r"^host\.invalid: the worker is starting, \d+ s$", shown, re.MULTILINE)
 
 
 def test_a_run_over_ssh_has_the_verdicts_of_a_local_run(run, stand_in):
