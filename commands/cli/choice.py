@@ -3,7 +3,7 @@ fixtures/targets/ determines the target of the run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -15,6 +15,8 @@ from conformance.supervision.run import Run
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import ordered, shipped_durations
+from fixtures.system.devices import present_devices
+from fixtures.targets.builds import guest_driver
 
 
 def choose(
@@ -54,8 +56,11 @@ def choose(
 
 def of_target(run: Run, say: Callable[[str], None]) -> Run:
     """Returns the run with only the cases that its target and its shard allow. `say` prints a message if cases are left
-    out. Raises UserError if no case remains."""
+    out. Raises UserError if no case remains, or if the profile is for the driver of another device."""
     options = run.options
+    if run.profile.device:
+        for name, driver in _drivers(options):
+            run.profile.check(name, driver)
     cases = run.cases
     if options.device and not options.hazardous:
         cases = [case for case in cases if not case.hazardous]
@@ -74,3 +79,14 @@ def of_target(run: Run, say: Callable[[str], None]) -> Run:
         return replace(run, cases=cases)
     cases = options.shard.part(cases, lambda case: case.id, shipped_durations())
     return replace(run, cases=cases, whole=planned)
+
+
+def _drivers(options: RunOptions) -> Iterator[tuple[str, str]]:
+    """Yields the devices of a run, each with its driver. Those of another host are known only there."""
+    if options.guest:
+        driver = guest_driver(options)
+        yield driver.device, driver.name
+    elif not options.host:
+        for device in present_devices():
+            if device.name in options.devices:
+                yield device.name, device.driver
