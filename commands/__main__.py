@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from commands.cli.arguments import NAME, Parser
+from commands.cli.arguments import NAME, Parser, commands_with
 from commands.cli.catalogue import (
     COMMANDS,
     FORMS,
@@ -188,7 +188,14 @@ def _meant(given: Sequence[str]) -> str:
     from conformance.yamldoc.reader import suggestion  # imported late: only mistakes need it
 
     name = given[0].partition("=")[0]
-    if name in parser_of(["run"]).options("run"):
+    place = next((place for place, word in enumerate(given) if word in COMMANDS), 0)
+    if place:
+        words = [given[place], *given[:place], *given[place + 1 :]]
+        if name in parser_of(words).options(words[0]):
+            return f"did you mean {command(*words)}?"
+        if elsewhere := commands_with(name):
+            return f"{words[0]} has no {name}; it is an option of {elsewhere}"
+    elif name in parser_of(["run"]).options("run"):
         return f"did you mean {command('run', *given)}?"
     near = suggestion(name, _ALONE)
     return f"see {PROGRAM} --help{near if 'did you mean' in near else ''}"

@@ -16,7 +16,7 @@ from conformance.model.case import Case
 from conformance.results.folder import OUT
 from conformance.tables.loader import Retired, retired_case
 from conformance.tables.suite import CASES, POINT, ROOT, Suite
-from conformance.verbs import VERBS
+from conformance.verbs import MAINLINE, VERBS
 from conformance.yamldoc.reader import suggestion
 from reports.digest import Digest, read
 from reports.earlier import run_about
@@ -66,6 +66,15 @@ def execute(arguments: argparse.Namespace) -> int:
             f"--against is for the fingerprint of a defect, and {word} is none",
             hint=f"{command('compare', arguments.against, 'RUN')} compares two runs",
         )
+    if verbs.is_verb(word) or word == verbs.MODEL:
+        for name in ("dispute", "run", "all"):
+            if getattr(arguments, name):
+                raise UserError(
+                    f"--{name} is for a rule, a case or a defect, and {word} is none",
+                    hint=f"leave out --{name}",
+                )
+    elif arguments.dialect != MAINLINE:
+        raise UserError(f"--dialect is for a verb, and {word} is none", hint="leave out --dialect")
     if verbs.is_verb(word):
         show(verbs.render(verbs.find(word, arguments.dialect)))
         return 0

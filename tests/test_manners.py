@@ -278,6 +278,26 @@ def test_a_mistake_in_a_command_line_is_reported_in_one_line_with_status_2_or_12
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "explain X",
+        "findings RECORDED/forky.jsonl --title X --out D",
+        "run --guest --guest-env A=X",
+        "list -k X",
+        "waivers --run RECORDED/forky.jsonl --owner X",
+    ],
+)
+def test_bytes_that_are_not_text_are_refused_in_an_argument_that_is_no_path(
+    words, tmp_path, monkeypatch, cli
+):
+    monkeypatch.chdir(tmp_path)
+    command = words.replace("RECORDED", str(TESTS / "recorded_violations")).replace("X", "\udcff")
+    (said,) = cli(2, *shlex.split(command)).err.splitlines()
+    assert "its bytes are not text in UTF-8; see ./rdma-cts" in said
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A temporary directory that every user may enter."""

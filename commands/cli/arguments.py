@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from conformance.errors import PROGRAM, UserError, command
@@ -18,6 +18,10 @@ _CHOICE = re.compile(
     r"argument (?P<of>.*): invalid choice: '(?P<given>.*)' \(choose from (?P<known>.*)\)",
     re.DOTALL,
 )
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")  # an undecodable byte of the command line
+_MOST_NAMES = 4  # of commands in a hint
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -57,6 +61,11 @@ class Parser(argparse.ArgumentParser):
         values = super()._get_values(action, arg_strings)
         if action.option_strings and "" in arg_strings:
             raise argparse.ArgumentError(action, "its value is empty, as of an unset variable")
+        if action.nargs in (argparse.PARSER, argparse.REMAINDER):
+            return values
+        # a path may have any bytes
+        if any(isinstance(value, str) and _SURROGATE.search(value) for value in _each(values)):
+            raise argparse.ArgumentError(action, "its bytes are not text in UTF-8")
         return values
 
     def options(self, command: str = "") -> list[str]:
@@ -88,15 +97,8 @@ class Parser(argparse.ArgumentParser):
         )  # imported late: help texts do not need it
 
         options = self.options()
-        if word.startswith("-") and (elsewhere := self._only_of_run(word.partition("=")[0])):
-            return elsewhere
         if word.startswith("-"):
-            near = suggestion(word.partition("=")[0], options)
-            if self.prog == f"{NAME} test" and "did you mean" not in near:  # an option of pytest
-                return f" (did you mean -- {word}?)"
-            if len(options) > 2:
-                return near
-            return ""
+            return self._instead_of(word, suggestion(word.partition("=")[0], options))
         if self.prog == f"{NAME} judge" and os.path.exists(word):
             return " (judge takes one run)"
         for option in _options_with(word):
@@ -108,13 +110,25 @@ class Parser(argparse.ArgumentParser):
         near = suggestion(word, [form.removeprefix(of) for form in FORMS if form.startswith(of)])
         return near.replace("you mean ", f"you mean {of}") if "did you mean" in near else ""
 
-    def _only_of_run(self, word: str) -> str:
-        if self.prog != f"{NAME} nightly":
-            return ""
-        from conformance.run_options import OPTIONS  # imported late: help texts do not need it
+    def _instead_of(self, word: str, near: str) -> str:
+        """Returns a hint for an unknown option: the commands that have it, else a similar option, `near`, of this one."""
+        if self.prog == f"{NAME} test" and "did you mean" not in near:  # an option of pytest
+            return f" (did you mean -- {word}?)"
+        name = word.partition("=")[0]
+        if self.prog != NAME and (elsewhere := commands_with(name)):
+            from conformance.run_options import OPTIONS  # imported late: help texts do not need it
 
-        is_known = any(option.flag == word for option in OPTIONS.values())
-        return f" (only run has {word}; a night runs in the guest)" if is_known else ""
+            is_of_run = any(option.flag == name for option in OPTIONS.values())
+            is_night = self.prog == f"{NAME} nightly"
+            more = "; a night runs in the guest" if is_night and is_of_run else ""
+            return f" ({name} is an option of {elsewhere}{more})"
+        return near if len(self.options()) > 2 else ""
+
+    def _below(self) -> Iterator[Parser]:
+        """Yields the parsers of the commands below this parser."""
+        for parser in self.commands().values():
+            yield parser
+            yield from parser._below()
 
     def error(self, message: str) -> NoReturn:
         """Raises UserError with argparse's message; for an unknown choice, the message suggests a similar choice."""
@@ -133,6 +147,24 @@ class Parser(argparse.ArgumentParser):
             message += " DIR"
         said = one_line(f"{name}: {message}" if name else message)
         raise UserError(said, hint=f"see {PROGRAM} {name} --help".replace("  ", " "))
+
+
+def _each(values: Any) -> Sequence[Any]:
+    return values if isinstance(values, (list, tuple)) else [values]
+
+
+def commands_with(option: str) -> str:
+    """Returns the first commands that have an option, as words; empty if no command has it."""
+    from commands.__main__ import whole_parser  # imported late: imports all commands
+
+    every = [parser for parser in whole_parser()._below() if option in parser.options()]
+    names = [parser.prog.removeprefix(f"{NAME} ") for parser in every]
+    if "run" in names:
+        names.remove("bisect-step")  # its options are those of run
+    if len(names) > _MOST_NAMES:
+        return f"{', '.join(names[:_MOST_NAMES])} and others"
+    *first, last = names or [""]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def driver_named(word: str) -> str:
