@@ -15,7 +15,7 @@ from conformance.combinations import earlier
 from conformance.combinations.contents import Contents, Range
 from conformance.combinations.extent import Extent
 from conformance.combinations.objects import FLUSH, LEAST, Link, LinkSpec, Objects
-from conformance.combinations.posted import IMMEDIATE, READS, Message
+from conformance.combinations.posted import FILLS_LOCAL_MEMORY, IMMEDIATE, Message
 from conformance.combinations.stored import NULL
 from conformance.errors import HostLacks, SetupRefused
 from conformance.kernel import paging
@@ -326,7 +326,7 @@ class Access:
         received: list[Element],
     ) -> None:
         """Puts the message into the memory from which it is read, and other known bytes where it is written."""
-        reads, message = self.operation in READS, pattern(self.size)
+        reads, message = self.operation in FILLS_LOCAL_MEMORY, pattern(self.size)
         for element in local:
             part, message = message[: element.place.length], message[element.place.length :]
             if reads:

@@ -1,5 +1,4 @@
-"""Posts the request of a point, and tells what both ends then show, as words: without addresses, keys, or numbers of
-queue pairs."""
+"""Posts a point's request, and describes the completions of both ends in words that are the same in every run."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
 from conformance.model.observation import AccessSeen
 
 IMMEDIATE = 0xC0FFEE01
-READS = ("RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
+FILLS_LOCAL_MEMORY = ("RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 _REFUSED_AT_PEER = ("REM_",)
 # Flags of datagrams that some devices refuse when the request is posted; no document requires them of each device.
 _NOT_EVERYWHERE = ("unsignaled", "solicited")
@@ -103,12 +102,12 @@ class Message:
         return {
             "posted": "0",
             "requester": [
-                self._shown(completion, ids, queue, request.opcode in READS)
+                self._shown(completion, ids, queue, request.opcode in FILLS_LOCAL_MEMORY)
                 for completion in completions
             ],
             "receiver": [
                 self._shown(completion, ids, peer, True)
-                + self._told(completion, request.invalidate_rkey)
+                + self._immediate_and_key(completion, request.invalidate_rkey)
                 for completion in message
             ],
         }
@@ -136,12 +135,12 @@ class Message:
         queue: Queue,
         peer: Queue,
         request: SendRequest,
-        behind: int,
+        behind_id: int,
         consumes: bool,
         ready: bool,
     ) -> tuple[list[Completion], list[Completion]]:
         """Returns the completions of the request, and those of the receives, of which the last is that of the SEND
-        behind the request, whose wr_id is `behind`. Only receives that are posted (`ready`) are awaited."""
+        behind the request, whose wr_id is `behind_id`. Only receives that are posted (`ready`) are awaited."""
         arrived: list[Completion] = []
 
         def all_here() -> bool:
@@ -153,7 +152,7 @@ class Message:
             return len(arrived) > consumes or is_over
 
         completions = self.objects.completions(queue)
-        if completions and completions[0].wr_id == behind and completions[0].status == "SUCCESS":
+        if completions and completions[0].wr_id == behind_id and completions[0].status == "SUCCESS":
             completions = []
         if completions and completions[0].status != "SUCCESS":
             if consumes:
@@ -198,7 +197,7 @@ class Message:
             words.append(self._length(seen.byte_len))
         return words
 
-    def _told(self, seen: Completion, invalidated: int) -> list[str]:
+    def _immediate_and_key(self, seen: Completion, invalidated: int) -> list[str]:
         """Returns what a successful receive tells of the message: its immediate data, and the key that it invalidated."""
         if seen.status != "SUCCESS":
             return []

@@ -29,19 +29,18 @@ _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 
 @dataclass
 class _Posting:
-    """A connection, and numbered ranges of `length` bytes from `addr` on. The requests of a posting write to these
-    ranges. `layer` is the layer that returned the result: the device if a request had a completion. `lost` is whether an
-    unreliable transport may have lost a request. Each batch of vocabulary.BATCHES is a method that returns a description
-    of the first error, or an empty text."""
+    """Executes the batches of vocabulary.BATCHES. Each is a method that returns a description of the first error, or an
+    empty text."""
 
     context: CaseContext
     connection: LoopbackConnection
     rkey: int
+    # The requests write to consecutive ranges of `length` bytes, which begin at `addr`.
     addr: int
     length: int
     source: Sge
-    layer: str = "provider"
-    lost: bool = False
+    layer: str = "provider"  # that returned the result: the device if a request had a completion
+    lost: bool = False  # whether an unreliable transport may have lost a request
 
     @property
     def queue(self) -> BuildingQueue:
@@ -66,16 +65,16 @@ class _Posting:
     def _content(self, number: int) -> bytes:
         return ctypes.string_at(self.addr + number * self.length, self.length)
 
-    def _missing(self, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
+    def _first_not_executed(self, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
         """Waits for the completions. Describes the first request that was not executed, if any."""
-        missing = [
+        completed_requests = [
             (completion.wr_id, completion.status)
             for completion in self.queue.completions(len(requests))
         ]
-        self.layer = "device" if missing else self.layer
+        self.layer = "device" if completed_requests else self.layer
         self.lost = False
-        if missing != [(request.wr_id, "SUCCESS") for request in requests]:
-            statuses = " ".join(status for _, status in missing)
+        if completed_requests != [(request.wr_id, "SUCCESS") for request in requests]:
+            statuses = " ".join(status for _, status in completed_requests)
             return (
                 f"{len(requests)} requests of a posting have the completions {statuses or '(none)'}"
             )
@@ -90,7 +89,7 @@ class _Posting:
             return f"request {wrong[0]} completed and its bytes are not there"
         return ""
 
-    def _executed(self, numbers: Sequence[int], allowed: int) -> str:
+    def _wrongly_executed(self, numbers: Sequence[int], allowed: int) -> str:
         """Posts a further request, to the range `allowed`. Describes an error if an earlier request was executed."""
         marker = self._write(allowed)
         returned = self.queue.post_batch((marker,))
@@ -120,12 +119,12 @@ class _Posting:
             return f"ibv_wr_complete returned {errno_name(returned.value)}"
         if early:
             return "a request was carried out before ibv_wr_complete"
-        return self._missing(requests, numbers)
+        return self._first_not_executed(requests, numbers)
 
     def aborted(self) -> str:
         numbers = range(_REQUESTS - 1)
         self.queue.post_batch(self._writes(numbers), lambda: False)
-        return self._executed(numbers, _REQUESTS - 1)
+        return self._wrongly_executed(numbers, _REQUESTS - 1)
 
     def alternating(self) -> str:
         for _ in range(_ROUNDS):
@@ -133,29 +132,29 @@ class _Posting:
             requests = self._writes(numbers)
             for first in (0, 2):
                 returned = self.queue.post_batch(requests[first : first + 1])
-                if not (returned.value):
+                if not returned.value:
                     returned = self.queue.post_send(requests[first + 1])
                 if returned.value:
                     return f"a request was refused with {errno_name(returned.value)}"
-            wrong = self._missing(requests, numbers)
+            wrong = self._first_not_executed(requests, numbers)
             if wrong:
                 return wrong
             ctypes.memset(self.addr, EMPTY, self.length * len(numbers))
         return ""
 
     def reused(self) -> str:
-        return self._inline()
+        return self._overwrite_inline()
 
     def reused_list(self) -> str:
-        return self._inline(self.length // 2)
+        return self._overwrite_inline(self.length // 2)
 
     def reused_parts(self) -> str:
-        return self._inline(1, 4)
+        return self._overwrite_inline(1, 4)
 
-    def _inline(self, *at: int) -> str:
+    def _overwrite_inline(self, *splits: int) -> str:
         """Posts an RDMA WRITE whose inline data are in buffers that are divided at these offsets, and that are
         overwritten before the completion of the posting. Inline data need no key."""
-        request = _split(self._write(0, SIGNALED | _INLINE), *at)
+        request = _split(self._write(0, SIGNALED | _INLINE), *splits)
         request = request._replace(sges=tuple(sge._replace(lkey=0) for sge in request.sges))
 
         def built() -> bool:
@@ -165,14 +164,14 @@ class _Posting:
         returned = self.queue.post_batch((request,), built)
         if returned.value:
             return f"ibv_wr_complete returned {errno_name(returned.value)}"
-        return self._missing((request,), (0,))
+        return self._first_not_executed((request,), (0,))
 
     def _whole_or_nothing(self, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
         """Posts requests that may be refused. Describes the error if only some of the requests are executed."""
         returned = self.queue.post_batch(requests)
         if returned.value:
-            return self._executed(numbers, _REQUESTS - 1)
-        return self._missing(requests, numbers)
+            return self._wrongly_executed(numbers, _REQUESTS - 1)
+        return self._first_not_executed(requests, numbers)
 
     def too_many(self) -> str:
         count = self.queue.capacity[0] + 1
@@ -191,7 +190,7 @@ class _Posting:
         returned = self.queue.post_batch(requests)
         if returned.value:
             return errno_name(returned.value)
-        return self._missing(requests, (0, 1))
+        return self._first_not_executed(requests, (0, 1))
 
     def too_long_inline(self) -> str:
         self.length = self.queue.capacity[2] + 1

@@ -47,10 +47,10 @@ def _bursts(context: CaseContext, step: Step, opcode: str) -> Observation:
     sender, receiver = connection.pair.requester, connection.pair.responder
     source = context.harness.scratch(sender.pd, length * _BURST, "burst")
     connection.stale = True  # until each request of all bursts has completed
-    for number in range(rounds):
+    for round_number in range(rounds):
         ctypes.memset(addr, EMPTY, length * _BURST)
         # The messages differ from each other and from those of the previous burst.
-        messages = [numbered(number * _BURST + index, length) for index in range(_BURST)]
+        messages = [numbered(round_number * _BURST + index, length) for index in range(_BURST)]
         ctypes.memmove(source.addr, b"".join(messages), length * _BURST)
         ranges = [addr + index * length for index in range(_BURST)]
         wr_ids = [context.next_wr_id() for _ in ranges]
@@ -61,8 +61,8 @@ def _bursts(context: CaseContext, step: Step, opcode: str) -> Observation:
             if returned.value:
                 return result_of(returned)
         for item, at in enumerate(ranges):
-            part = Sge(source.addr + item * length, length, source.lkey)
-            request = SendRequest(opcode, context.next_wr_id(), (part,))
+            sge = Sge(source.addr + item * length, length, source.lkey)
+            request = SendRequest(opcode, context.next_wr_id(), (sge,))
             if not sends:
                 request = request._replace(rkey=key % (1 << 32), remote_addr=at, imm=item)
             returned = sender.post_send(request)
@@ -71,7 +71,7 @@ def _bursts(context: CaseContext, step: Step, opcode: str) -> Observation:
         field, expected = ("wr_id", wr_ids) if sends else ("imm", range(_BURST))
         if wrong := _first_wrong(connection, opcode, addr, messages, field, expected):
             what, how = ("receive", "completed") if sends else ("message", "was reported")
-            return told(f"{what} {wrong[0]} of round {number} {how} {wrong[1]}", "device")
+            return told(f"{what} {wrong[0]} of round {round_number} {how} {wrong[1]}", "device")
         sender.completions(_BURST)
     connection.stale = False
     return told("0", "device")
@@ -92,7 +92,7 @@ def _first_wrong(
     for position, (message, value) in enumerate(zip(messages, expected, strict=True)):
         received = receiver.completions(1)
         content = ctypes.string_at(addr + position * len(message), len(message))
-        completed = [(message.status, getattr(message, field)) for message in received]
+        completed = [(completion.status, getattr(completion, field)) for completion in received]
         is_own = completed == [("SUCCESS", value)]
         if not is_own or content != message:
             connection.check_response(sender.completions(1), received, opcode)
@@ -114,17 +114,17 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
     queue = connection.pair.requester
     local = context.harness.scratch(queue.pd, _WORD * _BURST, "burst")
     connection.stale = True
-    for number in range(rounds):
-        values = _values(operation, number << 16)
+    for round_number in range(rounds):
+        values = _values(operation, round_number << 16)
         ctypes.memset(local.addr, EMPTY, _WORD * _BURST)
         ctypes.memmove(local.addr, values[0].to_bytes(_WORD, sys.byteorder), _WORD)
-        silent = number % 2 == 1 and not queue.sq_sig_all
+        silent = round_number % 2 == 1 and not queue.sq_sig_all
         for index in range(_BURST):
-            part = Sge(local.addr + _WORD * index, _WORD, local.lkey)
+            sge = Sge(local.addr + _WORD * index, _WORD, local.lkey)
             request = SendRequest(
                 "RDMA_WRITE",
                 context.next_wr_id(),
-                (part,),
+                (sge,),
                 rkey=rkey % (1 << 32),
                 remote_addr=addr,
             )
@@ -148,7 +148,7 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
                 operation,
             )
             return told(
-                f"round {number} completed with {' '.join(completion.status for completion in completions)}",
+                f"round {round_number} completed with {' '.join(completion.status for completion in completions)}",
                 "device",
             )
         for index in range(1, _BURST):
@@ -157,7 +157,7 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
             )
             if seen != values[index - 1]:
                 return told(
-                    f"atomic {index} of round {number} found {seen:#x} instead of {values[index - 1]:#x}",
+                    f"atomic {index} of round {round_number} found {seen:#x} instead of {values[index - 1]:#x}",
                     "device",
                 )
     connection.stale = False

@@ -177,7 +177,7 @@ class PacketScript(Script[WireEnd]):
             if packet.fields.get("pkey", DEFAULT_PKEY) != DEFAULT_PKEY:  # the only one of RoCE
                 wrong.append(f"partition key {packet.fields['pkey']:#06x}")
             for mistake in wrong:
-                self._wrong.append(f"{packet.operation}: {mistake}")
+                self._malformed.append(f"{packet.operation}: {mistake}")
         return packet
 
     def _await_answer(self, connection: _Connection, sent: _Sent, gets: Sequence[str]) -> None:

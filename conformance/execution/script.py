@@ -105,7 +105,7 @@ class Script(ABC, Generic[EndT]):
         self._expected: list[tuple[int, bytes]] = []  # addresses, and the bytes that they get
         self._free: list[tuple[int, int]] = []  # addresses and sizes of ranges that may change
         self._seen: list[EventSeen] = []
-        self._wrong: list[str] = []
+        self._malformed: list[str] = []
         self._before: dict[str, bytes] = {}
         self._subject = ""
         self._handlers = {
@@ -329,8 +329,8 @@ class Script(ABC, Generic[EndT]):
             observation["stray"] = stray
         if missing:
             observation["missing"] = missing
-        if self._wrong:
-            observation["wrong_packets"] = sorted(set(self._wrong))
+        if self._malformed:
+            observation["wrong_packets"] = sorted(set(self._malformed))
         unasked = [
             f"{connection.name}: {packet.name}"
             for connection in self._connections.values()

@@ -45,7 +45,7 @@ class SegmentScript(Script[StreamEnd]):
         segment, content = self._segment(connection, event, numbers)
         if "form" in event.names:
             connection.end.mirrored = False
-        connection.end.send(segment, **_wrong(event, numbers))
+        connection.end.send(segment, **_frame_faults(event, numbers))
         self._await(connection, event, segment, content)
 
     def _await(
@@ -55,7 +55,7 @@ class SegmentScript(Script[StreamEnd]):
         segment: Segment,
         content: bytes = b"",
     ) -> None:
-        """Awaits what a segment gets, if its event says it."""
+        """Waits for the device's answer if the event has `gets`, and notes the answer."""
         gets = event.names.get("gets")
         if not gets:
             return
@@ -109,6 +109,7 @@ class SegmentScript(Script[StreamEnd]):
         fields: Mapping[str, int],
         content: bytes,
     ) -> tuple[str, int]:
+        """Returns the outcome of a READ, which must return `content` to the place that the request names."""
         data, misplaced = b"", False
         segment = self._next(connection, _ANSWER_S)
         while segment and segment.operation == _RESPONSE:
@@ -136,7 +137,7 @@ class SegmentScript(Script[StreamEnd]):
         segment = connection.end.receive(deadline_s)
         if segment:
             for mistake in segment.wrong:
-                self._wrong.append(f"{segment.operation}: {mistake}")
+                self._malformed.append(f"{segment.operation}: {mistake}")
         return segment
 
     def _next(self, connection: _Connection, deadline_s: float) -> ParsedSegment | None:
@@ -184,7 +185,7 @@ class SegmentScript(Script[StreamEnd]):
             fields.setdefault("rkey", request["sinkstag"])
             fields.setdefault("va", request["sinkto"] + connection.message - len(data))
         segment = Segment(event.word, end.numbered(event.word, fields, len(data)), data)
-        end.send(segment, **_wrong(event, numbers))
+        end.send(segment, **_frame_faults(event, numbers))
         self._await(connection, event, segment)
 
     def _take_late(self, connection: _Connection) -> None:
@@ -192,13 +193,13 @@ class SegmentScript(Script[StreamEnd]):
             connection.packets.append(segment)
 
 
-def _wrong(event: Event, numbers: Mapping[str, int]) -> dict[str, Any]:
+def _frame_faults(event: Event, numbers: Mapping[str, int]) -> dict[str, Any]:
     """Returns the arguments of mpa.frame that make the FPDU of an event wrong."""
-    wrong: dict[str, Any] = {}
+    faults: dict[str, Any] = {}
     if "crc" in event.names:
-        wrong["crc"] = event.names["crc"][0]
+        faults["crc"] = event.names["crc"][0]
     if "ulpdu" in numbers:
-        wrong["length"] = numbers["ulpdu"]
+        faults["length"] = numbers["ulpdu"]
     if "cut" in numbers:
-        wrong["cut"] = numbers["cut"]
-    return wrong
+        faults["cut"] = numbers["cut"]
+    return faults
