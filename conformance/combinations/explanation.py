@@ -4,6 +4,7 @@ are right, as an expression. sweeps/formula.py minimises the expression over the
 import itertools
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from conformance.model.combinations import Conditions, Model, Point
 from conformance.model.space import Axis, Space
@@ -40,7 +41,17 @@ def _with_fault(conditions: Conditions, point: Point) -> Point:
     return (*point, *(conditions.faults(point) or ["none"]))
 
 
+class _Widest(NamedTuple):
+    """The values that `covered` of the points have and no right point, of the chosen parameters."""
+
+    covered: int
+    chosen: _Chosen
+    values: Point
+
+
 class _Explanation:
+    """Describes the deviating points by values of the axes that no other point has."""
+
     def __init__(
         self,
         axes: Sequence[Axis],
@@ -52,8 +63,8 @@ class _Explanation:
     def text(self) -> str:
         for size in range(1, _MOST_PARAMETERS + 1):
             for chosen in itertools.combinations(range(len(self.axes)), size):
-                deviations = {_taken(point, chosen) for point in self.deviating}
-                if deviations.isdisjoint(_taken(point, chosen) for point in self.others):
+                deviations = {_values_at(point, chosen) for point in self.deviating}
+                if deviations.isdisjoint(_values_at(point, chosen) for point in self.others):
                     return self._formula(chosen)
         return self._products()
 
@@ -66,7 +77,7 @@ class _Explanation:
         table = bytearray(space.size)
         for mark, points in ((1, self.others), (2, self.deviating)):
             for point in points:
-                labels = zip(axes, _taken(point, chosen), strict=True)
+                labels = zip(axes, _values_at(point, chosen), strict=True)
                 values = {axis.name: axis.value(label) for axis, label in labels}
                 table[space.point(values)] = mark
         return describe(space, bytes(table))[0]
@@ -81,25 +92,26 @@ class _Explanation:
             pairs = zip(chosen, values, strict=True)
             names = [f"{self.axes[number].name}={value}" for number, value in pairs]
             products.append(" & ".join(names))
-            points = [point for point in points if _taken(point, chosen) != values]
+            points = [point for point in points if _values_at(point, chosen) != values]
         return " | ".join(products)
 
     def _widest(self, points: Sequence[Point]) -> tuple[_Chosen, Point]:
-        """Returns the smallest set of values that many of the points have and no other; else the widest set."""
-        best: tuple[int, _Chosen, Point] | None = None
+        """Returns the fewest values that _SHARE of the points and no right point have; else those that most points
+        have."""
+        best: _Widest | None = None
         for size in range(1, _MOST_PARAMETERS):
             for chosen in itertools.combinations(range(len(self.axes)), size):
-                there = {_taken(point, chosen) for point in self.others}
-                counts = Counter(_taken(point, chosen) for point in points)
+                right_values = {_values_at(point, chosen) for point in self.others}
+                counts = Counter(_values_at(point, chosen) for point in points)
                 for values, count in counts.most_common():
-                    if best and count <= best[0]:
+                    if best and count <= best.covered:
                         break
-                    if values not in there:
-                        best = count, chosen, values
-            if best and best[0] >= _SHARE * len(points):
+                    if values not in right_values:
+                        best = _Widest(count, chosen, values)
+            if best and best.covered >= _SHARE * len(points):
                 break
         if best:
-            return best[1], best[2]
+            return best.chosen, best.values
         chosen = tuple(range(len(self.axes)))
         return chosen, points[0]
 
@@ -108,5 +120,5 @@ def _words(axis: Axis) -> tuple[tuple[str, ...], ...]:
     return tuple((label,) for label in axis.labels)
 
 
-def _taken(point: Point, chosen: _Chosen) -> Point:
+def _values_at(point: Point, chosen: _Chosen) -> Point:
     return tuple(point[number] for number in chosen)

@@ -35,7 +35,7 @@ from conformance.model.capability import (
     JUDGED_BY,
     UNDECLARABLE,
     Profile,
-    titled,
+    name_with_release,
 )
 from conformance.model.case import Case, mask_of
 from conformance.model.fault import Fault, FaultKind
@@ -226,7 +226,7 @@ def apply_profile(
     """
     if not profile.present and not profile.absent:
         return judgement
-    missing = profile.demanded(undeclared)
+    missing = profile.required_but_absent(undeclared)
     if judgement.verdict == Verdict.UNSUPPORTED and missing:
         reasons = "; ".join(f"{name} must be present: {profile.present[name]}" for name in missing)
         reason = f"{judgement.reason}, but according to the profile {reasons}"
@@ -256,7 +256,7 @@ def _lack(undeclared: Sequence[str], absent: Mapping[str, str]) -> str:
     if names := [name for name in missing if name not in UNDECLARABLE]:
         clauses.append(f"does not declare {', '.join(names)}")
     if names := [name for name in missing if name in UNDECLARABLE]:
-        clauses.append(f"does not offer {', '.join(map(titled, names))}")
+        clauses.append(f"does not offer {', '.join(map(name_with_release, names))}")
     if names := [name for name in undeclared if name in absent]:
         clauses.append(f"declares {', '.join(names)} but does not have it")
     return " and ".join(clauses)

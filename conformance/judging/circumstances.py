@@ -4,6 +4,7 @@ location is derived only from the case, and not from the observation."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 from conformance.judging.checks import check_of, packets_of
@@ -231,7 +232,7 @@ class _Scene:
             if step.call in _INVALIDATIONS:
                 end = end or self._unbound.get(name, "")
             return _Key(kind, name, end)
-        if any(True for _ in _key_quantities(step.arguments)):
+        if _uses_key(step):
             return _Key(REGION, "", "")
         return None
 
@@ -249,15 +250,13 @@ class _Scene:
         return tuple(name for name in _CHANGES.short_names if flags & _CHANGES.value_of(name))
 
     def decided_by_change(self, step: Step, permitted: bool) -> str:
-        """Returns which of DECISIONS the last re-registration has changed so that a request must be `permitted`, or
-        refused; empty for none."""
+        """Returns the check of DECISIONS whose result the last re-registration changed to `permitted`; empty if none."""
         name = self._region_of(step)
         if name not in self._rereg:
             return ""
-        now = self._permits(step, name)
-        after, self._regions[name] = self._regions[name], self._rereg[name][1]
-        before = self._permits(step, name)
-        self._regions[name] = after
+        past = copy(self)
+        past._regions = {**self._regions, name: self._rereg[name][1]}
+        before, now = past._permits(step, name), self._permits(step, name)
         return next((what for what in DECISIONS if before[what] != permitted == now[what]), "")
 
     def _permits(self, step: Step, name: str) -> Mapping[str, bool]:
@@ -280,9 +279,7 @@ class _Scene:
         return key.name if key and key.kind == REGION else ""
 
     def uses(self, step: Step) -> bool:
-        return any(True for _ in _key_quantities(step.arguments)) and step.call not in (
-            "ibv_advise_mr",
-        )
+        return _uses_key(step) and step.call != "ibv_advise_mr"
 
     def kinds_of(self, step: Step) -> set[str]:
         regions = [
@@ -412,6 +409,10 @@ class _Scene:
         if value is None:
             raise LookupError(name)
         return value
+
+
+def _uses_key(step: Step) -> bool:
+    return next(_key_quantities(step.arguments), None) is not None
 
 
 def _key_quantities(arguments: Arguments) -> Iterator[Quantity]:

@@ -34,7 +34,7 @@ ODP_OPERATIONS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def on_demand(transport: str, operation: str) -> str:
+def odp_capability(transport: str, operation: str) -> str:
     """Returns the name of the capability for an operation of ODP_OPERATIONS. The names for rc have no prefix."""
     if transport == "rc":
         return f"odp_{operation}"
@@ -60,7 +60,7 @@ MEANING: Mapping[str, str] = {
     "iwarp": "the transport is iWARP: RFC 5040 to 5044 define its segments and Terminate messages",
     "iba_statuses": "the transport is InfiniBand or RoCE: only IBA defines statuses, and message lengths in packets",
     **{
-        on_demand(
+        odp_capability(
             transport,
             operation,
         ): f"{transport}_odp_caps has IBV_ODP_SUPPORT_{operation.upper()}"
@@ -156,7 +156,7 @@ def need_on_demand(call: str, operation: str, qp_type: str) -> str | None:
         needs = "srq_recv"
     transport = qp_type.lower().removesuffix("_srq")
     if needs in ODP_OPERATIONS.get(transport, ()):
-        return on_demand(transport, needs)
+        return odp_capability(transport, needs)
     return None
 
 
@@ -184,7 +184,7 @@ OF_TEST_KERNELS = "failing_allocations"
 NAMES = tuple(MEANING)
 
 
-def titled(name: str) -> str:
+def name_with_release(name: str) -> str:
     """Returns the name of a capability. For a verb of BY_SYMBOL, adds the release that introduced the verb."""
     verb = BY_SYMBOL.get(name)
     if verb:
@@ -198,8 +198,8 @@ UNDECLARABLE = frozenset(
     for name, meaning in MEANING.items()
     if name in BY_SYMBOL or meaning.endswith("no declaration exists")
 )
-# For a call that the documents allow unconditionally: the rule whose rows judge its refusal. What other rows need of
-# such a call cannot be reached where it is refused.
+# For a call that the documents allow unconditionally: the rule whose rows judge its refusal. Where the call is refused,
+# the rows of this rule FAIL, and other rows that need it are UNREACHABLE.
 JUDGED_BY = {"iova_page_offset": "IOVA-02a"}
 # For each entry, the preconditions of all its cases.
 _OF_ENTRIES = {"uverbs": ("raw_registration",)}
@@ -244,10 +244,10 @@ def declared_capabilities(
         "odp": bool(declared.odp_general_caps & _ODP_SUPPORT),
         "odp_implicit": bool(declared.odp_general_caps & _ODP_SUPPORT_IMPLICIT),
         **{
-            on_demand(item, operation): bool(
-                getattr(declared, f"odp_{item}_caps") >> _EVERY_ODP.index(operation) & 1,
+            odp_capability(qp_type, operation): bool(
+                getattr(declared, f"odp_{qp_type}_caps") >> _EVERY_ODP.index(operation) & 1,
             )
-            for item, operations in ODP_OPERATIONS.items()
+            for qp_type, operations in ODP_OPERATIONS.items()
             for operation in operations
         },
         "flush_global": bool(flags & _FLUSH_GLOBAL),
@@ -310,7 +310,7 @@ class Profile:
                 f"the profile is for the driver {self.device}, but {name} has the driver {driver}",
             )
 
-    def demanded(self, undeclared: Sequence[str]) -> list[str]:
+    def required_but_absent(self, undeclared: Sequence[str]) -> list[str]:
         """Returns the capabilities of `undeclared` that `present` requires. Returns [] if a capability of `undeclared`
         is neither required nor a part of the name of a required one: odp_ud_recv also requires odp and ud."""
         names = [name for name in undeclared if name in self.present]

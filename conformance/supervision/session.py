@@ -150,11 +150,11 @@ class Session:
                     self._endless()
                     return
                 if self._changes != before:
-                    deadline.progressed(
-                        self._in_flight,
+                    deadline.restart(
+                        bool(self._in_flight),
                         self._begun + run.longest_case_s if self._in_flight else inf,
                     )
-                elif deadline.is_over(self._in_flight, silent=raw is None):
+                elif deadline.is_over(bool(self._in_flight), silent=raw is None):
                     self._hung()
                     return
 

@@ -34,43 +34,54 @@ class WorkerEnd:
 
 
 class Worker(Protocol):
-    """An instance of the process that runs cases; see fixtures.guest.guest.Guest.
-
-    `next_line` returns a line, an empty line at the end of the stream, or None after `timeout` seconds. `stuck_reason`
-    returns the reason why no other worker can use the device, or an empty text. `held_up` returns the external reason
-    why a silent worker did not run, or an empty text. `busy` returns whether the worker has used the processor since
-    its last line. `kill` may be called from any thread. `derived` describes the cached files that earlier guests have
-    computed and that this worker was given. `alarms` returns the errors that a guest's kernel has reported on its
-    console since the last call. If the worker `is_traced`, `calls` returns what the kernel has traced before the
-    n-th result, counted from 1, and after the result before it, or None if the trace ends before. A worker that is
-    `on_this_machine` is stopped whenever this machine is stopped; a worker on another machine then runs on.
-    """
+    """An instance of the process that runs cases; see fixtures.guest.guest.Guest."""
 
     @property
-    def on_this_machine(self) -> bool: ...
+    def on_this_machine(self) -> bool:
+        """Whether the worker is stopped whenever this machine is stopped; a worker on another machine then runs on."""
+
     @property
     def is_traced(self) -> bool: ...
+
     @property
-    def derived(self) -> DerivedFiles | None: ...
-    def next_line(self, timeout: float) -> bytes | None: ...
+    def derived(self) -> DerivedFiles | None:
+        """Describes the cached files that earlier guests have computed and that this worker was given."""
+
+    def next_line(self, timeout: float) -> bytes | None:
+        """Returns a line, an empty line at the end of the stream, or None after `timeout` seconds."""
+
     def end(self) -> WorkerEnd: ...
-    def held_up(self) -> str: ...
-    def busy(self) -> bool: ...
-    def kill(self) -> None: ...
+
+    def held_up(self) -> str:
+        """Returns the external reason why a silent worker did not run, or an empty text."""
+
+    def busy(self) -> bool:
+        """Whether the worker has used the processor since its last line."""
+
+    def kill(self) -> None:
+        """Ends the worker. May be called from any thread."""
+
     def console_tail(self, lines: int = 30) -> list[str]: ...
-    def alarms(self) -> list[str]: ...
-    def calls(self, result: int) -> Sequence[Call] | None: ...
+
+    def alarms(self) -> list[str]:
+        """Returns the errors that a guest's kernel has reported on its console since the last call."""
+
+    def calls(self, result: int) -> Sequence[Call] | None:
+        """Returns what the kernel of a traced worker has traced before the n-th result, counted from 1, and after the
+        result before it, or None if the trace ends before."""
+
     def close(self) -> None: ...
-    def stuck_reason(self) -> str: ...
+
+    def stuck_reason(self) -> str:
+        """Returns the reason why no other worker can use the device, or an empty text."""
 
 
 class Deadline:
     """The time until which a worker has to make progress, during a case and between cases."""
 
-    def __init__(self, worker: Worker, deadline: float) -> None:
-        self._worker = worker
-        self._deadline = deadline
-        self.progressed("")
+    def __init__(self, worker: Worker, case_limit_s: float) -> None:
+        self._worker, self._case_limit_s = worker, case_limit_s
+        self.restart(False)
 
     @property
     def left_s(self) -> float:
@@ -81,18 +92,20 @@ class Deadline:
         self._since += seconds
         self._until += seconds
 
-    def progressed(self, in_flight: str, last: float = inf) -> None:
+    def restart(self, case_is_running: bool, last: float = inf) -> None:
         """Sets a new deadline, which is not later than the time `last`."""
         self._since = time.monotonic()
-        self._until = min(last, self._since + (self._deadline if in_flight else START_DEADLINE_S))
+        self._until = min(
+            last, self._since + (self._case_limit_s if case_is_running else START_DEADLINE_S)
+        )
 
-    def is_over(self, in_flight: str, silent: bool) -> bool:
+    def is_over(self, case_is_running: bool, silent: bool) -> bool:
         """Whether the deadline has passed. `silent` is whether no line was received until the deadline. Between cases,
         a worker that uses the processor gets more time, because it may start slowly."""
         if not silent and self.left_s:
             return False
         if (
-            in_flight
+            case_is_running
             or time.monotonic() >= self._since + LONGEST_START_S
             or not self._worker.busy()
         ):

@@ -10,7 +10,7 @@ from conformance.model.capability import (
     MEANING,
     ODP_OPERATIONS,
     PRECONDITIONS,
-    on_demand,
+    odp_capability,
 )
 from conformance.model.case import Case, Step
 from conformance.model.kind import Kind
@@ -65,7 +65,7 @@ _DECLARED: Mapping[str, str] = {
     "odp": "device.odp_caps.general_caps & IBV_ODP_SUPPORT",
     "odp_implicit": "device.odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT",
     **{
-        on_demand(transport, operation): "device."
+        odp_capability(transport, operation): "device."
         f"{'' if transport == 'xrc' else 'odp_caps.per_transport_caps.'}{transport}_odp_caps"
         f" & {_ODP_WITHOUT_NAMES.get(operation, f'IBV_ODP_SUPPORT_{operation.upper()}')}"
         for transport, operations in ODP_OPERATIONS.items()

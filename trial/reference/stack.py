@@ -88,7 +88,7 @@ OPTIONAL = (
 )
 # The capabilities that depend on another capability.
 _OPERATIONS = [
-    capability.on_demand(transport, operation)
+    capability.odp_capability(transport, operation)
     for transport, operations in capability.ODP_OPERATIONS.items()
     for operation in operations
 ]
