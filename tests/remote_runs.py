@@ -36,6 +36,8 @@ def the_only_device():
     return "fake0"
 def check_names(device):
     pass
+def check_peer(peer, device):
+    pass
 def check_use(device, port, gid_index, shared):
     return ""
 """
@@ -99,13 +101,8 @@ class StandIn(Far):
         self.boot_id.write_text(f"boot-{self.boots}\n")
 
     def host(self, **means: Any) -> RemoteHost:
-        options = {
-            "device": "",
-            "port": 1,
-            "gid_index": None,
-            "peer": None,
-            "shared": False,
-        }
+        peers = {name: means.pop(name, None) for name in ("peer", "wire_peer")}
+        options = {"device": "", "port": 1, "gid_index": None, "shared": False, **peers}
         return opened(
             RemoteHost(
                 ADDRESS,

@@ -39,6 +39,19 @@ def test_a_peer_without_the_device_is_reported_in_one_line(host):
         peer.open_remote("node2:rxe9", PATIENCE_S)
 
 
+def test_a_host_reaches_its_peer_and_leaves_nothing_there(host):
+    peer.reach("--peer", "root@node2:fake0")
+    peer.reach("--wire-peer", "root@node2:eth1")
+    peer.reach("--peer", "rxe1")  # a device of the same host
+    assert not host.left()
+
+
+def test_the_hosts_client_of_ssh_is_needed_for_a_peer(host, monkeypatch):
+    monkeypatch.setattr(link, "find_program", lambda name: None)
+    with user_error("^--peer node2:fake0: the program ssh is not installed", status=3):
+        peer.reach("--peer", "node2:fake0")
+
+
 def test_a_lost_peer_is_a_failure_of_the_loopback_and_not_of_the_device(host):
     channel, _ = peer.open_remote("node2:fake0", PATIENCE_S)
     host.cut()

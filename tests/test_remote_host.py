@@ -16,7 +16,7 @@ from launched import ended
 from patience import await_true
 from project import QUIET_VERDICTS
 from remote_runs import run, shared, stand_in, verdicts
-from samples import footer_of
+from samples import footer_of, user_error
 
 __all__ = ["run", "shared", "stand_in"]  # fixtures
 
@@ -56,6 +56,19 @@ def test_a_violation_is_confirmed_on_the_host(run, stand_in):
     # the case is started again, unless its result was received before the break
     assert len(began) in (3, 4)
     await_true(lambda: not stand_in.left())  # the host removes its files when it detects the break
+
+
+@pytest.mark.parametrize("name", ["peer", "wire_peer"])
+def test_a_peer_that_the_host_cannot_reach_is_found_at_the_connection(stand_in, name):
+    """On the host there is no node2; the message says which host has tried."""
+    client = (stand_in.folder / "bin/ssh").read_text()
+    unknown = "echo 'ssh: Could not resolve hostname node2' >&2; exit 255"
+    stand_in.client(f'case "$*" in *node2*) {unknown} ;; esac\n{client}')
+    flag = f"--{name.replace('_', '-')}"
+    said = f"^host.invalid: {flag} root@node2:rxe0: root@node2 cannot be reached"
+    with user_error(said, status=3):
+        stand_in.host(**{name: "root@node2:rxe0"})
+    await_true(lambda: not stand_in.left())
 
 
 def test_a_worker_that_starts_slowly_is_announced(run, stand_in, monkeypatch, capsys):
