@@ -272,10 +272,10 @@ def _run(
         begun = len(recording.done)
         try:
             _supervise(recording, progress, out, earlier, beside_library=durable)
-        except UserError:
+        except UserError as error:
             # the records before the failure, such as a full disk, are intact
             if len(recording.done) > begun:
-                print(summary(read(out), out, level=arguments.level))
+                print(summary(read(out), out, level=arguments.level, status=error.status))
             raise
         judged = _judged_here(recording, before, out)
         if host:
@@ -367,21 +367,29 @@ def _reported(
 
     reported = False
     news = _news(judged, earlier)
+    status = news.status if news else judged.summary.status
+    if changed:
+        status = judged.summary.status or 3
+    elif lost:
+        status = 3
     try:
         report.write_beside(out, judged, news)
         reported = True
+    except UserError as error:
+        status = error.status
+        raise
     finally:
-        print(summary(judged, out, level=level, reported=reported, news=news))
+        print(summary(judged, out, level=level, reported=reported, news=news, status=status))
     if changed:
         hint = "summary and reports show what the run itself has judged"
-        raise UserError(changed, hint=hint, status=judged.summary.status or 3)
+        raise UserError(changed, hint=hint, status=status)
     if lost:
         raise UserError(
             lost,
             hint=f"{command('run', '--resume', out)} runs the remaining cases",
-            status=3,
+            status=status,
         )
-    return news.status if news else judged.summary.status
+    return status
 
 
 def _news(judged: Digest, earlier: Digest | None) -> Novelty | None:

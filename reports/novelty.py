@@ -67,13 +67,13 @@ class Novelty:
 
     @property
     def conclusion(self) -> str:
-        """The conclusion of the run, with its exit status."""
+        """The conclusion of the run."""
         words = self.comparison.new.summary.conclusion
         if self.comparison.is_worse_though_waived:
             words += (
                 f"; but cases have regressed against {self.name} that their waivers do not name"
             )
-        return f"{words} (exit status {self.status})"
+        return words
 
     @cached_property
     def by_kind(self) -> Mapping[str, Sequence[New]]:

@@ -57,15 +57,16 @@ def summary(
     level: int = NORMAL,
     reported: bool = True,
     news: Novelty | None = None,
+    status: int | None = None,
 ) -> str:
     """Returns the last lines of a run: a line for each defect, the figures, the path of the report, and the next
     command. With `level` VERBOSE the lines also have the reason and the command of each defect's first case. With QUIET
     the only line has the headline and the conclusion. The path of the report is shown only if the report was written
-    (`reported`). With `news`, what is new against an earlier run comes first, by call."""
+    (`reported`). With `news`, what is new against an earlier run comes first, by call. `status` is the exit status of
+    the command, by default that of the run."""
     stream = stream or sys.stdout
-    conclusion = f"{run.summary.conclusion} (exit status {run.summary.status})"
-    if news:
-        conclusion = news.conclusion
+    of_run = news or run.summary
+    conclusion = f"{of_run.conclusion} (exit status {of_run.status if status is None else status})"
     if level == QUIET:
         parts = (news.sentence if news else "", run.summary.headline, conclusion)
         return "; ".join(filter(None, parts))

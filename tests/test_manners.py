@@ -24,6 +24,7 @@ from commands.cli.catalogue import COMMANDS
 from commands.cli.streams import show
 from commands.report import FORMATS
 from commands.run import _kept as kept_text
+from conformance.errors import UserError
 from conformance.results import folder as run_folders
 from conformance.results.records import read_written
 from conformance.tables.suite import ROOT
@@ -262,6 +263,23 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run):
     assert (done.returncode, done.stderr) == (0, "")
     before, *summary, after = (run.parent / "all").read_text().splitlines()
     assert (before, summary[0], after) == ("before", "{", "after")
+
+
+@pytest.mark.parametrize(
+    "changed, lost, written, status",
+    [("", "", 3, 3), ("", "", 2, 2), ("changed", "", 0, 1), ("", "lost", 0, 3)],
+)
+def test_the_last_line_of_a_run_names_the_exit_status_that_the_run_has(
+    changed, lost, written, status, tmp_path, monkeypatch, capsys
+):
+    def write_beside(*_: object) -> None:
+        if written:
+            raise UserError("report.html cannot be written", status=written)
+
+    monkeypatch.setattr("commands.report.write_beside", write_beside)
+    with user_error("", status=status):
+        run_command._reported(read(FORKY), tmp_path, 0, lost, changed)
+    assert capsys.readouterr().out.endswith(f"(exit status {status})\n")
 
 
 @pytest.mark.parametrize("mistake", [line for line in MISTAKES.splitlines() if line[0] != "#"])
