@@ -130,28 +130,27 @@ def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[s
                 hint="name the run's file with --waivers",
             )
     named = run.header.get("profile")
-    if path := profile or (
-        _of_run(folder, named["file"], "--profile") if named else _profile_of(folder)
-    ):
+    if file := named["file"] if named else _planned_profile(folder):
+        path = profile or _of_run(folder, file, "--profile")
         contents[PROFILE] = _content(path)
         if named and hashlib.sha256(contents[PROFILE]).hexdigest() != named["sha256"]:
             raise UserError(
                 f"{path} is not the profile that the run had",
                 hint="name the run's file with --profile",
             )
+    elif profile:
+        raise UserError(f"the run in {folder} had no profile", hint="leave out --profile")
     return contents
 
 
-def _profile_of(folder: Path) -> Path | None:
-    """Returns the profile that the plan of a run names. Older versions recorded the profile only in the plan."""
+def _planned_profile(folder: Path) -> str:
+    """Returns the profile that the plan of a run names; empty if it names none. Older versions recorded the profile only
+    in the plan."""
     if not (folder / PLAN).exists():
-        return None
+        return ""
     parser = Parser(prog="bundle")
     add_options(parser)
-    profile = options_from(parser.parse_args(list(read_plan(folder).argv))).profile
-    if profile:
-        return _of_run(folder, str(profile), "--profile")
-    return None
+    return str(options_from(parser.parse_args(list(read_plan(folder).argv))).profile or "")
 
 
 def _of_run(folder: Path, name: str, flag: str) -> Path:

@@ -192,7 +192,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.mail_to:
         sendmail.check()
     if arguments.webhook_file:
-        refuse_foreign(arguments.webhook_file, _WEBHOOK)
+        refuse_foreign(arguments.webhook_file, _WEBHOOK, "another file to --webhook-file")
     with ExitStack() as stack:
         stack.enter_context(_failure_told(arguments))
         _check_free(folder)

@@ -242,7 +242,8 @@ def _write_all(programs: Sequence[Made], out: Path) -> list[str]:
             if made.program.script:
                 files[file_name(name, ".py")] = made.program.script.encode()
     for name in files:
-        refuse_foreign(out / name, _SCRIPT if name.endswith(".py") else _PROGRAM)
+        own = _SCRIPT if name.endswith(".py") else _PROGRAM
+        refuse_foreign(out / name, own, "another directory to --out")
     replaced = sum(has_other_content(out / name, text) for name, text in files.items())
     write_together(out, files)
     reasons = Counter(program.why_not for program in programs if program.program is None)

@@ -181,8 +181,9 @@ def test_an_existing_bundle_is_not_changed_if_the_run_is_invalid(run, bundle, tm
     "option, said",
     [
         (["--waivers", str(ROOT / "README.md")], "had no waivers; leave out --waivers"),
-        (["--profile", "/proc/none"], "/proc/none cannot be read: No such file or directory"),
-        (["--profile", "/dev/null"], "/dev/null cannot be read: not a regular file"),
+        (["--waivers", "/proc/none"], "/proc/none cannot be read: No such file or directory"),
+        (["--waivers", "/dev/null"], "/dev/null cannot be read: not a regular file"),
+        (["--profile", str(ROOT / "README.md")], "had no profile; leave out --profile"),
     ],
 )
 def test_a_file_that_the_run_did_not_use_is_refused(run, cli, option, said):

@@ -469,7 +469,9 @@ def test_the_output_of_a_night_is_also_a_message_and_the_data_of_a_webhook(night
 def test_a_webhook_file_of_the_user_is_refused_before_the_night_begins(nights, tmp_path, cli):
     laid(tmp_path, {"hook.json": '{"mine": 1}'})
     words = ("nightly", "--history", nights.folder, "--webhook-file", tmp_path / "hook.json")
-    assert "is a file that this command has not written" in cli(2, *words).err
+    said = cli(2, *words).err
+    assert "is a file that this command has not written" in said
+    assert said.endswith("; give another file to --webhook-file, or remove it\n")
     assert not nights.folder.exists() or not nights.history.nights
 
 

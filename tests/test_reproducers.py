@@ -270,7 +270,9 @@ def test_all_programs_replace_no_file_of_the_user_and_say_how_many_they_replace(
     assert "// mine" not in first.read_text()
     first.unlink()
     second.write_text("int main(void) {}\n")
-    assert f"{second} is a file that this command has not written" in cli(2, *words).err
+    said = cli(2, *words).err
+    assert f"{second} is a file that this command has not written" in said
+    assert said.endswith("; give another directory to --out, or remove it\n")
     assert not first.exists()
     assert second.read_text() == "int main(void) {}\n"
 

@@ -79,9 +79,11 @@ def _is_there(path: Path) -> bool:
     return os.path.lexists(path)
 
 
-def refuse_foreign(path: Path, own: re.Pattern[bytes]) -> None:
+def refuse_foreign(
+    path: Path, own: re.Pattern[bytes], instead: str = "another file to --out"
+) -> None:
     """Raises UserError (status 2) for a file with a content that does not begin as `own`, such as a source of the
-    user. Of a file that xz has packed, the unpacked content is compared."""
+    user. Of a file that xz has packed, the unpacked content is compared. `instead` is what the user may give."""
     if is_standard_output(path) or path.is_symlink() or not path.is_file():
         return  # a link is refused when it is written
     with reading(path):
@@ -89,7 +91,7 @@ def refuse_foreign(path: Path, own: re.Pattern[bytes]) -> None:
     if content and not own.match(content):
         raise UserError(
             f"{path} is a file that this command has not written, and is not replaced",
-            hint="give another file to --out, or remove it",
+            hint=f"give {instead}, or remove it",
         )
 
 
