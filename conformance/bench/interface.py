@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from conformance.bench.calls import Injected, Mr, Pd, Return, Sge, Window
 from conformance.bench.lingering import Lingering
@@ -94,16 +94,24 @@ class ListQueue(Queue, Protocol):
     ) -> tuple[Return, int]: ...
 
 
+class QueueCapacity(NamedTuple):
+    """The number of requests that fit into a send queue, and the maximum numbers of SGEs and of bytes of inline data of
+    each request."""
+
+    requests: int
+    sges: int
+    inline_bytes: int
+
+
 class BuildingQueue(Queue, Protocol):
     """A queue pair that was created for the builders of ibv_wr_post(3).
 
     `post_batch` posts requests in one batch after ibv_wr_start. `built` is called after all requests are built; if
-    `built` returns False, the batch is aborted. `capacity` is the number of requests that fit into the send queue, and
-    the maximum numbers of SGEs and of bytes of inline data of each request.
+    `built` returns False, the batch is aborted.
     """
 
     @property
-    def capacity(self) -> tuple[int, int, int]: ...
+    def capacity(self) -> QueueCapacity: ...
     def post_batch(
         self,
         requests: Sequence[SendRequest],

@@ -126,6 +126,11 @@ def other_opcode(
     return []
 
 
+def key32(number: int) -> int:
+    """Returns the 32 bits of a number that is used as a key."""
+    return number % (1 << 32)
+
+
 def next_rkey(rkey: int) -> int:
     """Returns the key for the next bind: the eight variable bits are incremented, like in ibv_inc_rkey."""
     return (rkey & ~0xFF) | ((rkey + 1) & 0xFF)

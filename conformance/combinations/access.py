@@ -23,6 +23,7 @@ from conformance.model.case import SMALLEST_MTU_BYTES
 from conformance.model.combinations import IN_FLIGHT
 from conformance.model.expected_errors import DATAGRAM_HEADER
 from conformance.model.observation import AccessSeen
+from conformance.model.vocabulary import ATOMICS, SENDS
 from conformance.verbs import ENUMS
 
 _FLAGS = ENUMS["ibv_send_flags"]
@@ -33,11 +34,10 @@ _EXTRA = {"exact": 0, "longer": 64, "shorter": -1}  # bytes of a receive beyond 
 _BEYOND = ("one_beyond", "one_before", "across_start", "across_end", "behind")
 # With the bytes that are there before, the addition carries from each byte into the next.
 _ADDED, _SWAPPED = 0x8182_8384_8586_8788, 0x9192_9394_9596_9798
-WORDS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE")
+WORDS = (*ATOMICS, "ATOMIC_WRITE")
 _WINDOWS = ("window_1", "window_2", "rebound_1", "rebound_2", "window_2_zero")
 # Memory whose part behind a page cannot be accessed, or not be written.
 _PROTECTED = ("no_access", "read_only")
-SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,10 @@ from conformance.execution.connection import SILENCE_S, post_receives
 from conformance.model.combinations import LATE_RECEIVE, NOT_READY, RECEIVE
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
 from conformance.model.observation import AccessSeen
+from conformance.model.vocabulary import ATOMICS
 
 IMMEDIATE = 0xC0FFEE01
-FILLS_LOCAL_MEMORY = ("RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
+FILLS_LOCAL_MEMORY = ("RDMA_READ", *ATOMICS)
 _REFUSED_AT_PEER = ("REM_",)
 # Flags of datagrams that some devices refuse when the request is posted; no document requires them of each device.
 _NOT_EVERYWHERE = ("unsignaled", "solicited")

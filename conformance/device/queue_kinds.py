@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from conformance.bench.calls import Pd, Return, Sge
-from conformance.bench.work_requests import EXTENDED_OPCODES, SendRequest
+from conformance.bench.interface import QueueCapacity
+from conformance.bench.work_requests import EXTENDED_OPCODES, SendRequest, key32
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.libibverbs import clear_errno, exact
 from conformance.device.posting import Poster
@@ -24,7 +25,7 @@ from conformance.device.queue_pairs import (
 )
 from conformance.device.remote_peer import RemoteQueue
 from conformance.model.case import QpSpec
-from conformance.model.vocabulary import BOTH_POSTERS, BUILDERS, FLUSHES, WINDOWS_POSTER
+from conformance.model.vocabulary import ATOMICS, BOTH_POSTERS, BUILDERS, FLUSHES, WINDOWS_POSTER
 from conformance.older_python import zip
 from conformance.verbs import ENUMS
 
@@ -40,7 +41,6 @@ _ASKED_FOR_WINDOWS: Mapping[str, Sequence[str]] = {
     "RC": ("BIND_MW", "LOCAL_INV", "SEND_WITH_INV"),
     "UC": ("BIND_MW", "SEND_WITH_INV"),
 }
-_ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 # Placements of enum ibv_placement_type, and the level (a range, or the region) of enum ibv_selectivity_level.
 _FLUSHED = dict(zip(FLUSHES, ((1, 0), (2, 0), (3, 0), (1, 1), (2, 1)), strict=True))
 _BUILDERS: Mapping[str, Callable[[Any, SendRequest], None]] = {
@@ -65,8 +65,8 @@ _BUILDERS: Mapping[str, Callable[[Any, SendRequest], None]] = {
     ),
     "SEND": lambda qp, r: qp.wr_send(),
     "SEND_WITH_IMM": lambda qp, r: qp.wr_send_imm(r.imm),
-    "SEND_WITH_INV": lambda qp, r: qp.wr_send_inv(r.invalidate_rkey % (1 << 32)),
-    "LOCAL_INV": lambda qp, r: qp.wr_local_inv(r.invalidate_rkey % (1 << 32)),
+    "SEND_WITH_INV": lambda qp, r: qp.wr_send_inv(key32(r.invalidate_rkey)),
+    "LOCAL_INV": lambda qp, r: qp.wr_local_inv(key32(r.invalidate_rkey)),
     **dict.fromkeys(
         FLUSHES,
         lambda qp, r: qp.wr_flush(r.rkey, r.remote_addr, r.length, *_FLUSHED[r.opcode]),
@@ -92,7 +92,7 @@ class ExtendedQueue(DeviceQueue):
         if use not in (*BUILDERS, BOTH_POSTERS):
             return (use,)
         has = self.device.capabilities
-        operations = (*_ASKED[kind], *(_ATOMICS if kind == "RC" and has["atomics"] else ()))
+        operations = (*_ASKED[kind], *(ATOMICS if kind == "RC" and has["atomics"] else ()))
         if use != WINDOWS_POSTER:
             return operations
         return (
@@ -103,10 +103,10 @@ class ExtendedQueue(DeviceQueue):
         )
 
     @property
-    def capacity(self) -> tuple[int, int, int]:
+    def capacity(self) -> QueueCapacity:
         """See interface.BuildingQueue."""
         cap = self._cap()
-        return cap.max_send_wr, cap.max_send_sge, cap.max_inline_data
+        return QueueCapacity(cap.max_send_wr, cap.max_send_sge, cap.max_inline_data)
 
     def post_send(self, request: SendRequest) -> Return:
         built = self.spec.extended in BUILDERS and request.opcode in self._operations()
@@ -166,9 +166,7 @@ class ExtendedQueue(DeviceQueue):
         if request.flags & _INLINE:
             self._set_inline(request.sges)
             return
-        elements = [
-            SGE(sge.addr % (1 << 64), sge.length, sge.lkey % (1 << 32)) for sge in request.sges
-        ]
+        elements = [SGE(sge.addr % (1 << 64), sge.length, key32(sge.lkey)) for sge in request.sges]
         if len(elements) == 1:
             self.qp.wr_set_sge(elements[0])
         else:

@@ -10,7 +10,7 @@ from typing import cast
 from conformance.bench.calls import Sge, errno_name
 from conformance.bench.interface import BuildingQueue
 from conformance.bench.memory_areas import EMPTY, numbered, repeated
-from conformance.bench.work_requests import SIGNALED, SendRequest
+from conformance.bench.work_requests import SIGNALED, SendRequest, key32
 from conformance.execution.connection import MOST_TRIES, LoopbackConnection
 from conformance.execution.context import CaseContext, told
 from conformance.model.case import Step
@@ -174,14 +174,14 @@ class _Posting:
         return self._first_not_executed(requests, numbers)
 
     def too_many(self) -> str:
-        count = self.queue.capacity[0] + 1
+        count = self.queue.capacity.requests + 1
         requests = [self._write(index % (_REQUESTS - 1)) for index in range(count)]
         return self._whole_or_nothing(requests, range(_REQUESTS - 1))
 
     def too_many_elements(self) -> str:
         first, second = self._writes((0, 1))
         return self._whole_or_nothing(
-            (first, _split(second, *range(1, self.queue.capacity[1] + 1))),
+            (first, _split(second, *range(1, self.queue.capacity.sges + 1))),
             (0, 1),
         )
 
@@ -193,11 +193,11 @@ class _Posting:
         return self._first_not_executed(requests, (0, 1))
 
     def too_long_inline(self) -> str:
-        self.length = self.queue.capacity[2] + 1
+        self.length = self.queue.capacity.inline_bytes + 1
         return self._too_long()
 
     def too_long_inline_list(self) -> str:
-        self.length = self.queue.capacity[2] + 1
+        self.length = self.queue.capacity.inline_bytes + 1
         return self._too_long(self.length // 2)
 
     def _too_long(self, *at: int) -> str:
@@ -222,10 +222,10 @@ def ibv_wr_post(context: CaseContext, step: Step) -> Observation:
     connection = context.harness.connection(kind, pd, extended=BOTH_POSTERS, inline=_INLINE_SIZE)
     connection.renew_if_stale()
     queue = cast(BuildingQueue, connection.pair.requester)
-    longest = max(length, queue.capacity[2] + 1)
+    longest = max(length, queue.capacity.inline_bytes + 1)
     source = context.harness.scratch(queue.pd, longest * _REQUESTS, "posting")
     memory = context.memory_around(addr, longest * _REQUESTS)
-    posting = _Posting(context, connection, rkey % (1 << 32), addr, length, source)
+    posting = _Posting(context, connection, key32(rkey), addr, length, source)
     what = ""
     for _ in range(MOST_TRIES):
         ctypes.memset(memory.addr, EMPTY, memory.size)

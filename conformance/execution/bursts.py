@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from conformance.bench.calls import Sge
 from conformance.bench.memory_areas import EMPTY, numbered
-from conformance.bench.work_requests import SIGNALED, SendRequest
+from conformance.bench.work_requests import SIGNALED, SendRequest, key32
 from conformance.execution.connection import LoopbackConnection, post_receives
 from conformance.execution.context import CaseContext, result_of, told
 from conformance.model.case import Step
@@ -57,14 +57,14 @@ def _bursts(context: CaseContext, step: Step, opcode: str) -> Observation:
         if not sends:
             post_receives(receiver, wr_ids)
         for at, wr_id in zip(ranges, wr_ids, strict=True) if sends else ():
-            returned = receiver.post_receive((Sge(at, length, key % (1 << 32)),), wr_id)
+            returned = receiver.post_receive((Sge(at, length, key32(key)),), wr_id)
             if returned.value:
                 return result_of(returned)
         for item, at in enumerate(ranges):
             sge = Sge(source.addr + item * length, length, source.lkey)
             request = SendRequest(opcode, context.next_wr_id(), (sge,))
             if not sends:
-                request = request._replace(rkey=key % (1 << 32), remote_addr=at, imm=item)
+                request = request._replace(rkey=key32(key), remote_addr=at, imm=item)
             returned = sender.post_send(request)
             if returned.value:
                 return result_of(returned)
@@ -125,7 +125,7 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
                 "RDMA_WRITE",
                 context.next_wr_id(),
                 (sge,),
-                rkey=rkey % (1 << 32),
+                rkey=key32(rkey),
                 remote_addr=addr,
             )
             if index:

@@ -20,6 +20,7 @@ from conformance.execution.in_flight import NOT_COMPLETED
 from conformance.model.case import Step
 from conformance.model.deadline import COMPLETION_DEADLINE_S, Wait
 from conformance.model.observation import Observation
+from conformance.model.vocabulary import ATOMICS
 from conformance.verbs import ENUMS
 
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE")
@@ -30,7 +31,6 @@ _KEYS = 1 << 32
 _OF_PEER = ("WRITE_BY_ENDED_KEY", "LONG_SEND")  # requests of failures_in_turn that the peer posts
 _BEHIND = 3  # receives of each end, and requests behind the one that fails
 _AWAITED = 3  # READs of completions_in_turn, the last of which is refused
-_ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 _RECEIVED = {
     "RECV": "SEND",
     "RECV_RDMA_WITH_IMM": "RDMA_WRITE_WITH_IMM",
@@ -53,7 +53,7 @@ def completion_fields(context: CaseContext, step: Step) -> Observation:
         queue = pair.responder
     else:
         queue = pair.requester
-    if operation in _ATOMICS:
+    if operation in ATOMICS:
         length = _WORD
     else:
         length = context.number(step.arguments["length"])
@@ -295,7 +295,7 @@ def _differences(
     wanted: dict[str, object] = {"wr_id": request.wr_id, "qp_num": queue.number}
     if completion.status == "SUCCESS":
         wanted["opcode"] = COMPLETED_AS.get(request.opcode, request.opcode)
-        if request.opcode == "RDMA_READ" or request.opcode in _ATOMICS:
+        if request.opcode == "RDMA_READ" or request.opcode in ATOMICS:
             wanted["byte_len"] = length
     different = []
     for name, value in wanted.items():

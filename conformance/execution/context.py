@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from conformance.bench.calls import Buffer, Held, Mr, Pd, Return, Sge, Window, errno_name
 from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Pair, Queue
 from conformance.bench.memory_areas import Part
-from conformance.bench.work_requests import BindInfo
+from conformance.bench.work_requests import BindInfo, key32
 from conformance.device.remote_peer import RemoteDomain
 from conformance.errors import HostLacks, NotConnected, SetupRefused
 from conformance.execution.connection import LoopbackConnection
@@ -376,7 +376,7 @@ class CaseContext:
         for element in argument:
             assert isinstance(element, SgeSpec)
             length, lkey = self.bytes(element.length), self.bytes(element.lkey)
-            sges.append(Sge(self.bytes(element.addr), length % (1 << 32), lkey % (1 << 32)))
+            sges.append(Sge(self.bytes(element.addr), length % (1 << 32), key32(lkey)))
         return tuple(sges)
 
     def pd_of(self, step: Step) -> Pd:

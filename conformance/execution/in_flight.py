@@ -13,7 +13,7 @@ from typing import cast
 from conformance.bench.calls import Return, Sge, errno_name
 from conformance.bench.interface import Bench, Memory, ModifiableQueue, Queue
 from conformance.bench.memory_areas import CANARY, Part, has_byte, is_filled, pattern
-from conformance.bench.work_requests import Completion, SendRequest
+from conformance.bench.work_requests import Completion, SendRequest, key32
 from conformance.errors import SetupRefused
 from conformance.execution.connection import SILENCE_S
 from conformance.execution.context import CaseContext, compared, result_of, told
@@ -49,10 +49,10 @@ def _prepared(context: CaseContext, step: Step) -> tuple[Queue, Part, SendReques
     scratch = context.harness.scratch((other if owned else queue).pd, length, "in flight", _RIGHTS)
     ctypes.memmove(scratch.addr, pattern(length), length)
     if owned:
-        element = Sge(addr, length, key % (1 << 32))
+        element = Sge(addr, length, key32(key))
     else:
         element = scratch
-    rkey, at = (scratch.rkey, scratch.addr) if owned else (key % (1 << 32), addr)
+    rkey, at = (scratch.rkey, scratch.addr) if owned else (key32(key), addr)
     request = SendRequest(operation, 0, (element,), rkey=rkey, remote_addr=at, compare_add=1)
     return queue, Part(scratch.addr, length), request
 

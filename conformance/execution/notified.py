@@ -5,7 +5,7 @@ from typing import cast
 
 from conformance.bench.calls import Return, Sge
 from conformance.bench.interface import NotifyingQueue, Pair
-from conformance.bench.work_requests import SIGNALED, Completion, SendRequest
+from conformance.bench.work_requests import SIGNALED, Completion, SendRequest, key32
 from conformance.execution.connection import post_receives
 from conformance.execution.context import CaseContext, compared, result_of
 from conformance.execution.in_flight import NOT_COMPLETED
@@ -47,7 +47,7 @@ def message_notified(context: CaseContext, step: Step) -> Observation:
         context.next_wr_id(),
         (source,),
         SIGNALED | flags,
-        rkey=rkey % (1 << 32),
+        rkey=key32(rkey),
         remote_addr=addr,
     )
 
@@ -94,7 +94,7 @@ def request_notified(context: CaseContext, step: Step) -> Observation:
         "RDMA_WRITE",
         context.next_wr_id(),
         sges,
-        rkey=rkey % (1 << 32),
+        rkey=key32(rkey),
         remote_addr=addr,
     )
     returned = queue.post_send(request)

@@ -18,7 +18,7 @@ from conformance.bench.memory_areas import (
     pattern,
     repeated,
 )
-from conformance.bench.work_requests import Completion, Exchange, SendRequest, other_opcode
+from conformance.bench.work_requests import Completion, Exchange, SendRequest, key32, other_opcode
 from conformance.execution.connection import ExchangeSpec, LoopbackConnection
 from conformance.execution.context import CaseContext, result_of
 from conformance.model.case import Flags, Step
@@ -110,7 +110,7 @@ def range_of(
     else:
         at = addr
     offset, size = locate(str(step.arguments["position"]), operation, addr, length)
-    return number % (1 << 32), (addr + offset) % (1 << 64), at + offset, size
+    return key32(number), (addr + offset) % (1 << 64), at + offset, size
 
 
 def connection_of(context: CaseContext, step: Step) -> LoopbackConnection:

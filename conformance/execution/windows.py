@@ -20,6 +20,7 @@ from conformance.bench.work_requests import (
     BindInfo,
     Completion,
     SendRequest,
+    key32,
     next_rkey,
 )
 from conformance.execution import (
@@ -89,7 +90,7 @@ def _posted_bind(context: CaseContext, step: Step, wr_id: int) -> Return:
         else:
             rkey = step.arguments["rkey"]
             if rkey:
-                key = context.number(rkey) % (1 << 32)
+                key = key32(context.number(rkey))
             else:
                 key = next_rkey(window.old_rkey)
             returned = queue.post_send(
@@ -152,9 +153,9 @@ def _other_keys(context: CaseContext, step: Step, info: BindInfo, window: Window
     mr, mr_lkey, mw_rkey = info.mr, step.arguments["mr_lkey"], step.arguments["mw_rkey"]
     own_rkey, own_lkey = window.rkey, mr.struct.lkey if mr else 0
     if mr and mr_lkey:
-        mr.struct.lkey = context.number(mr_lkey) % (1 << 32)
+        mr.struct.lkey = key32(context.number(mr_lkey))
     if mw_rkey:
-        window.rkey = context.number(mw_rkey) % (1 << 32)
+        window.rkey = key32(context.number(mw_rkey))
     try:
         yield
     finally:
@@ -303,7 +304,7 @@ def post_send_with_inv(context: CaseContext, step: Step) -> Observation:
             "SEND_WITH_INV",
         )
     if observation["responder_wc"] == ["SUCCESS"]:
-        observation["invalidated"] = [received[0].invalidated_rkey, rkey % (1 << 32)]
+        observation["invalidated"] = [received[0].invalidated_rkey, key32(rkey)]
         observation["wc_flags"] = received[0].wc_flags
     return observation
 

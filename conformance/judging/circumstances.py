@@ -37,7 +37,9 @@ from conformance.model.vocabulary import (
     ELSEWHERE,
     PRODUCTS,
     REGISTRATIONS,
+    SENDS,
     WIRE,
+    WRITES,
 )
 from conformance.verbs import ENUMS
 
@@ -61,7 +63,7 @@ _RIGHT_OF = {
 }
 _NOT_REFUSED = (Effect.MOVED, Effect.ACCEPTED)
 # Operations that only read the memory of their elements.
-_READING = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
+_READING = (*SENDS, *WRITES)
 _REREGISTRATIONS = ("ibv_rereg_mr", "ibv_rereg_mr_experimental")
 # The page sizes, and the distance between two objects, that are assumed when ranges are compared. The result does not
 # depend on the page sizes, because all quantities of a table scale with these sizes.

@@ -7,8 +7,10 @@ EFA's, follow no public standard, so no document requires particular statuses.
 
 from dataclasses import dataclass
 
+from conformance.model.vocabulary import SENDS, WRITES
+
 # Requests to which an iWARP peer sends no response. All other requests complete with a response on every transport.
-_WITHOUT_RESPONSE = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
+_WITHOUT_RESPONSE = (*SENDS, *WRITES)
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,9 @@ STREAM = "stream"  # its peer on an iWARP device
 # Calls that execute a single RDMA operation.
 PROBES = ("traffic", "local_traffic")
 # FLUSH_BOTH requests both placement types at once. The last two operations flush a whole region, not only the range.
+SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
+WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
+ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 FLUSHES = (
     "FLUSH_GLOBAL",
     "FLUSH_PERSISTENT",

@@ -13,7 +13,7 @@ from typing import cast
 from conformance.bench.calls import Injected, Mr, Pd, Return, Sge
 from conformance.bench.calls import Window as AnyWindow
 from conformance.bench.doors import RegMrEx
-from conformance.bench.interface import Bench, DmaBuf, Entry, Memory
+from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, QueueCapacity
 from conformance.bench.lingering import Lingering
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.execution.offered import absent_on, offered_by, with_immediates
@@ -143,8 +143,8 @@ class HeldQueue:
         return taken
 
     @property
-    def capacity(self) -> tuple[int, int, int]:
-        return self._device.capacity(self.queue)
+    def capacity(self) -> QueueCapacity:
+        return QueueCapacity(*self._device.capacity(self.queue))
 
     def post_send(self, request: SendRequest) -> Return:
         """Posts a request with ibv_post_send, or as a batch. Returns 0, or the value of errno."""
