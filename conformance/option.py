@@ -52,7 +52,9 @@ positive_seconds = checked(
     "a number of seconds above 0",
 )
 # less ends the worker before its first case
-deadline_seconds = checked(float, lambda seconds: 1 <= seconds < math.inf, "at least 1 second")
+deadline_seconds = checked(
+    float, lambda seconds: 1 <= seconds < math.inf, "a number of seconds, at least 1"
+)
 share_of_losses = checked(
     float,
     lambda percent: 0 < percent <= _MOST_LOSSES,
