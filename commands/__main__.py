@@ -228,9 +228,13 @@ def run_as_program() -> int:
         keep_derived_files(words)
     except UserError as error:
         return _report_error(error, words)
-    status = main()
+    is_run = words[:1] == ["run"]
+    try:
+        status = main()
+    except SystemExit as end:  # after --help and --version
+        status, is_run = int(end.code or 0), False
     gc.freeze()  # Python collects no garbage while the process exits
-    if (lost := output.lost()) and words[:1] != ["run"]:
+    if (lost := output.lost()) and not is_run:
         return _report_error(UserError(f"standard output: {lost}", status=3), words)
     return status
 

@@ -115,9 +115,19 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
     """Opens a shell in the guest that a run would use. Only the guest's console is recorded."""
     if options.device or options.host:
         raise builds.only_for_guest("--shell", options)
+    if arguments.out:
+        _refuse_recorded(arguments.out)
     with run_folder(arguments.out, "shell") as out, tidied(out):
         Guests(options, out, Progress().say, arguments.yes).shell()
     return 0
+
+
+def _refuse_recorded(out: Path) -> None:
+    """Raises UserError for a directory in which a run or a lab is recorded, or which has other files."""
+    if any(os.path.lexists(out / name) for name in (FILE_NAME, PLAN_FILE_NAME, LAB_FILE)):
+        what = f"{out} has a recorded run, which would get the console of the shell"
+        raise UserError(what, hint="give --out a new or an empty directory")
+    check_free(out)
 
 
 def _resume(arguments: argparse.Namespace) -> int:

@@ -71,7 +71,9 @@ def run(tmp_path: Path) -> Path:
     return written(recorded(results, complete=False, planned=[]), tmp_path / "run")
 
 
-@pytest.mark.parametrize("command", ["list", "report run --out -"])
+@pytest.mark.parametrize(
+    "command", ["list", "report run --out -", "--help", "--version", "run --help"]
+)
 def test_a_full_device_is_reported_in_one_line(command, run):
     done = shell(f'"$@" {command} >/dev/full', run.parent)
     assert (done.returncode, done.stderr) == (
@@ -458,6 +460,22 @@ def test_a_command_line_cannot_control_the_terminal(word, cli):
 def test_foreign_text_cannot_control_the_terminal(capsys):
     show(["a\x1b[31mb", "two\nlines\x07"])
     assert capsys.readouterr().out == "a?[31mb\ntwo\nlines?\n"
+
+
+@pytest.mark.parametrize("name", ["results.jsonl", "plan.json", "lab.json", "mine.txt"])
+def test_a_shell_adds_no_console_to_a_directory_with_other_files(name, tmp_path, cli):
+    laid(tmp_path, {name: ""})
+    said = cli(2, "run", "--guest", "--shell", "--out", tmp_path).err
+    assert said.endswith("; give --out a new or an empty directory\n")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_exhausted_memory_is_no_error_of_the_suite(monkeypatch, cli):
+    def fail(arguments: object) -> int:
+        raise MemoryError
+
+    monkeypatch.setattr(listing, "execute", fail)
+    assert cli(3, "list").err == "rdma-cts: there is not enough memory\n"
 
 
 def test_an_unexpected_exception_is_one_line_and_a_file_with_its_traceback(monkeypatch, cli):

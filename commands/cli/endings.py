@@ -46,7 +46,9 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 def crash_report(error: Exception, folder: Path | None = None) -> UserError:
     """Returns the error to print (status 3). Writes the traceback to a file in `folder`, or in the temporary
-    directory."""
+    directory, unless the memory is exhausted."""
+    if isinstance(error, MemoryError):
+        return UserError("there is not enough memory", status=3)
     import traceback  # imported late: most commands do not need it
 
     text = "".join(traceback.format_exception(error))
