@@ -282,7 +282,7 @@ class PacketScript(Script[WireEnd]):
                 connection.requests.append(packet)
         return connection.requests.popleft()
 
-    def _sends(self, connection: _Connection, event: Event) -> None:
+    def _expect_request(self, connection: _Connection, event: Event) -> None:
         silent = NOTHING in event.words or connection.is_in_error
         if silent:
             connection.end.settle()

@@ -112,7 +112,7 @@ class Script(ABC, Generic[EndT]):
             "op": self._send,
             "answer": self._answer_device,
             "post": self._post,
-            "sends": self._sends,
+            "sends": self._expect_request,
             "completes": self._completes,
             "receives": self._receives,
             "state": self._state,
@@ -135,7 +135,7 @@ class Script(ABC, Generic[EndT]):
         """Lets the peer send a packet, and awaits what it gets."""
 
     @abstractmethod
-    def _sends(self, connection: Connection[EndT], event: Event) -> None:
+    def _expect_request(self, connection: Connection[EndT], event: Event) -> None:
         """Awaits a request of the device."""
 
     @abstractmethod

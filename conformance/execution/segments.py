@@ -148,7 +148,7 @@ class SegmentScript(Script[StreamEnd]):
             connection.requests.append(segment)
         return None
 
-    def _sends(self, connection: _Connection, event: Event) -> None:
+    def _expect_request(self, connection: _Connection, event: Event) -> None:
         silent = NOTHING in event.words
         if silent:
             connection.end.settle()
