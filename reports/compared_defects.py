@@ -87,12 +87,12 @@ class ComparedDefects:
 
     def _is_waived_beside_others(self, defect: Defect) -> bool:
         newly = not self.earlier.has(defect) and self._kind(defect) in NOT_JUDGED
-        return newly and self._is_waived(defect)
+        return newly and self.is_waived(defect)
 
     def _is_known(self, defect: Defect) -> bool:
-        return self._is_waived(defect) and not self._is_worse_though_waived(defect)
+        return self.is_waived(defect) and not self._is_worse_though_waived(defect)
 
-    def _is_waived(self, defect: Defect) -> bool:
+    def is_waived(self, defect: Defect) -> bool:
         """Whether waivers cover each symptom, even in a result that counts because of others."""
         return all(map(self.new.violations.is_waived, defect.symptoms))
 
@@ -182,12 +182,17 @@ class ComparedDefects:
 
     @property
     def newly_waived(self) -> Sequence[Defect]:
-        """The waived defects that only the new run has, and whose waivers it applies."""
+        """The defects that only the new run has, and that waivers cover, also in results that count because of others."""
         return [
             defect
-            for defect in self.new.violations.defects
-            if defect.waived and defect not in self.counted and not self.earlier.has(defect)
+            for defect in self.waived
+            if defect not in self.counted and not self.earlier.has(defect)
         ]
+
+    @property
+    def waived(self) -> Sequence[Defect]:
+        """The defects of the new run that waivers cover."""
+        return [*filter(self.is_waived, self.new.violations.defects)]
 
     @property
     def newly_found(self) -> Sequence[Defect]:

@@ -216,7 +216,7 @@ def _newly_waived(comparison: Comparison) -> Iterator[str]:
     if not (defects := comparison.defects.newly_waived):
         return
     yield ""
-    waived = sum(defect.waived for defect in comparison.new.violations.defects)
+    waived = len(comparison.defects.waived)
     verb = "is" if len(defects) == 1 else "are"
     yield f"{NEWLY_WAIVED}: {len(defects)} of {waived} waived defects of the new run {verb} not in the old run"
     for defect in defects:

@@ -125,7 +125,7 @@ class Novelty:
     def sentence(self) -> str:
         lost = (f"{len(defects)} {kind}" for kind, defects in self.lost.items())
         counts = {kind: len(items) for kind, items in self.by_kind.items() if kind != _APART}
-        apart = reasons_apart(self._apart)
+        apart = reasons_apart(self._apart, self.comparison.defects.is_waived)
         parts = [
             f"{format_count(counts.pop(NEW, 0), 'defect')} new against {self.name}"
             + (f" (and {apart})" if apart else ""),
@@ -158,8 +158,12 @@ class Novelty:
     def hints(self) -> Iterator[str]:
         """Yields the remarks on the comparison, and a line for each defect that is lost."""
         yield from self.remarks()
+        tried = {record["case"] for record in self.comparison.new.results}
         for kind, items in self.lost.items():
-            for item in items:
+            shown = [item for item in items if not tried.isdisjoint(item.defect.cases)]
+            if untried := len(items) - len(shown):
+                yield f"{kind}: {format_count(untried, 'defect')} without a case in this run"
+            for item in shown:
                 severity, name = item.defect.severity.label, item.defect.fingerprint
                 yield f"{kind}: {severity}  {name}  {item.title}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -33,12 +33,15 @@ def format_apart(of_stack: int, waived: int, unconfirmed: int) -> str:
     return ", ".join(f"{number:,} {reason}" for reason, number in reasons.items() if number)
 
 
-def reasons_apart(defects: Sequence[Defect]) -> str:
+def reasons_apart(
+    defects: Sequence[Defect],
+    is_waived: Callable[[Defect], bool] = lambda defect: defect.waived,
+) -> str:
     """Returns the numbers of those of the defects that are not open, by the reason; empty if all are open."""
-    of_stack = sum(defect.of_stack for defect in defects)
-    waived = sum(defect.waived and not defect.of_stack for defect in defects)
-    rest = sum(defect.unconfirmed and not (defect.of_stack or defect.waived) for defect in defects)
-    return format_apart(of_stack, waived, rest)
+    ours = [defect for defect in defects if not defect.of_stack]
+    waived = sum(map(is_waived, ours))
+    unconfirmed = sum(defect.unconfirmed and not is_waived(defect) for defect in ours)
+    return format_apart(len(defects) - len(ours), waived, unconfirmed)
 
 
 def _cases(defects: Iterable[Defect]) -> int:

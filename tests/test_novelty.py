@@ -69,8 +69,24 @@ def test_each_defect_of_the_earlier_run_is_counted_and_the_lost_ones_are_listed(
     page, lines = html.render([later], news), [*news.hints()]
     for kind, items in news.lost.items():
         for defect in (item.defect for item in items):
-            assert f"{kind}: {defect.severity.label}  {defect.fingerprint}  {defect.title}" in lines
+            line = f"{kind}: {defect.severity.label}  {defect.fingerprint}  {defect.title}"
+            assert (line in lines) == any(
+                record["case"] in defect.cases for record in later.results
+            )
             assert defect.fingerprint in page
+
+
+def test_defects_without_a_case_in_the_run_are_one_line(forky):
+    later = replace(forky, results=forky.results[:1])
+    news = novelty(later, forky)
+    assert news
+    undecided = news.lost["not decided"]
+    shown = [item for item in undecided if later.results[0]["case"] in item.defect.cases]
+    lines = [line for line in news.hints() if line.startswith("not decided: ")]
+    assert (
+        lines[0] == f"not decided: {len(undecided) - len(shown)} defects without a case in this run"
+    )
+    assert len(lines) == 1 + len(shown)
 
 
 def test_a_run_without_a_defect_has_no_heading_for_defects(forky):

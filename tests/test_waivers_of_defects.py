@@ -441,7 +441,7 @@ def command(
     return ("waivers", "--run", str(RUNS / f"{run}.jsonl"), *of_file, *more)
 
 
-@pytest.mark.parametrize("character", ["\x85", "\u2028", "\udcff", "\n"])
+@pytest.mark.parametrize("character", ["\x85", "\u2028", "\n"])
 def test_an_owner_that_no_file_could_have_is_refused(character, cli):
     said = cli(2, *command("--owner", f"the{character}team")).err
     assert said == "rdma-cts: --owner has a character that cannot be printed\n"
@@ -461,6 +461,25 @@ def test_judge_counts_the_waived_verdicts_before_it_lists_the_changes(tmp_path, 
     same, *every = cli(1, "judge", old, "--waivers", path, "-v").out.splitlines()
     assert first == f"{same} (-v lists them)"
     assert any(line.startswith("FAIL -> WAIVED  ") for line in every)
+
+
+def test_a_defect_that_is_waived_beside_one_that_counts_is_newly_waived():
+    run, fingerprint, _ = partly_waived()
+    (defect,) = (d for d in run.violations.defects if d.fingerprint == fingerprint)
+    assert not defect.waived
+    unsupported: Any = {
+        "verdict": "UNSUPPORTED",
+        "effective": "UNSUPPORTED",
+        "deviations": [],
+        "rule_verdicts": {},
+    }
+    results = tuple(
+        changed(record, unsupported) if record["case"] in defect.cases else record
+        for record in run.results
+    )
+    comparison = compare(replace(run, results=results), run)
+    assert comparison.defects.newly_waived == [defect]
+    assert defect not in comparison.defects.newly_found
 
 
 def test_an_option_of_several_runs_can_be_given_again(cli):
