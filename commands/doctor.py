@@ -130,10 +130,10 @@ def use_findings(device: str) -> list[Finding]:
     return findings
 
 
-def driver_findings(driver: str, pages: Iterable[Path] = nics_page.PAGES) -> list[Finding]:
+def driver_findings(driver: str, page: Path = nics_page.PAGE) -> list[Finding]:
     """Returns the notes on this driver, and the notes on every driver, from the page about NICs: violated rules with
     their places in the source, and other effects."""
-    text = nics_page.text_of_page(pages)
+    text = nics_page.text_of_page(page)
     if not text:
         return [
             Finding(NOTE, driver, "the page nics.md of the documentation describes known drivers"),

@@ -14,6 +14,8 @@ from conformance.tables.suite import Suite
 from fixtures.guest.changes import FOLDER as CHANGES
 from reports.causes import PLACES, load, places_in
 from reports.digest import read
+from reports.reproducers.by_hand import FOLDER as BY_HAND
+from reports.reproducers.by_hand import with_included, written_by_hand
 from reports.reproducers.findings import FOLDER, PAGE, Finding, Run, findings_of, page
 from reports.reproducers.mail import mail_of
 from reports.reproducers.of_runs import basis_of
@@ -68,11 +70,8 @@ def _mails(findings: Sequence[Finding], runs: Sequence[Run], suite: Suite, out: 
     texts: dict[Path, str] = {}
     for finding in findings:
         mail = mail_of(finding, runs, suite)
-        name = Path(FOLDER, finding.file)
-        texts[name.with_suffix(".txt")] = mail.text
-        if mail.attached:
-            texts[name] = mail.attached.text
-            texts[name.with_suffix(".py")] = mail.attached.script
+        texts[Path(FOLDER, finding.file).with_suffix(".txt")] = mail.text
+        texts.update((Path(FOLDER, file), text) for file, text in mail.attached.items())
     _write(out, texts)
     show_line(f"{out / FOLDER}: {format_count(len(findings), 'text')}")
     return 0
@@ -90,17 +89,20 @@ def _page(findings: Sequence[Finding], runs: Sequence[Run], arguments: argparse.
     places = places_in(folder / PLACES)
     before = {*folder.glob("*.c"), *folder.glob("*.py")}
     programs_written: dict[Path, str] = {}
-    shown = (of for of in findings if arguments.remote or not of.defect.severity.advice)
+    shown = [of for of in findings if arguments.remote or not of.defect.severity.advice]
     for program in chain.from_iterable(finding.programs for finding in shown):
         path = folder / file_name(program.case)
         if arguments.programs or path in before:
             programs_written[path] = program.text
             if program.script:
                 programs_written[path.with_suffix(".py")] = program.script
-    files = {
-        path.relative_to(folder).as_posix()
-        for path in (*programs_written, *folder.glob("by-hand/*.c"))
-    }
+    by_hand = {*folder.glob(f"{BY_HAND}/*.c")}
+    if arguments.programs:
+        without = [written_by_hand(of.defect) for of in shown if not of.program]
+        for source, program_text in with_included([*chain.from_iterable(without)]).items():
+            if (path := folder / BY_HAND / source.name) not in by_hand:
+                programs_written[path] = program_text
+    files = {path.relative_to(folder).as_posix() for path in (*programs_written, *by_hand)}
     text = page(findings, runs, places, _mended(), files, arguments.title)
     texts = {path.relative_to(arguments.out): code for path, code in programs_written.items()}
     _write(arguments.out, {**texts, Path(PAGE): text})

@@ -30,7 +30,7 @@ from conformance.yamldoc.reader import suggestion
 from reports.digest import Digest, read
 from reports.earlier import run_about
 from reports.explanations import FINGERPRINT, defect_of
-from reports.reproducers.findings import of_hand
+from reports.reproducers.by_hand import listed, with_included, written_by_hand
 from reports.reproducers.mail import mail
 from reports.reproducers.of_runs import (
     Made,
@@ -149,8 +149,8 @@ def _program(
         reason, hint = shown.why_not, "--mail writes a report without a program"
         defects = run.violations.defects if run else ()
         defect = next((item for item in defects if shown.symptom in item.symptoms), None)
-        if defect and (files := of_hand(defect)):
-            hint = f"a program was written by hand: {files}; {hint}"
+        if defect and (files := with_included(written_by_hand(defect))):
+            hint = f"written by hand: {listed(files)}; --mail writes a report that attaches this"
     else:
         try:
             return name, reproducer(name, suite, basis)

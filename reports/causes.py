@@ -21,7 +21,7 @@ from conformance import cache
 from conformance.defects import Defect, Symptom
 from conformance.errors import UserError, command
 from conformance.regular_file import read_regular
-from conformance.tables.suite import ROOT
+from conformance.tables.suite import DOCS, ROOT
 from fixtures.guest import changes
 from reports.digest import Digest
 
@@ -98,7 +98,7 @@ def mends_of(fingerprints: Sequence[str]) -> tuple[Mend, ...]:
 @functools.cache
 def load() -> Causes:
     """Returns what is known of all causes. It is cached: the changes are many files of YAML."""
-    path = ROOT / "docs" / "findings" / PLACES
+    path = DOCS / "findings" / PLACES
     waivers = ROOT / _WAIVERS
     own = Path(__file__), Path(changes.__file__)
     sources = [*own, path, waivers, *sorted(changes.FOLDER.glob("*.yaml"))]

@@ -33,6 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "docs" / "findings" / causes.PLACES).write_text("0123456789ab: rxe_mw.c, bind\n")
     monkeypatch.setattr(changes, "FOLDER", mended)
     monkeypatch.setattr(causes, "ROOT", tmp_path)
+    monkeypatch.setattr(causes, "DOCS", tmp_path / "docs")
     monkeypatch.setenv(cache.DIRECTORY, str(tmp_path / "derived"))
     return tmp_path
 

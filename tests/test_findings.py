@@ -35,7 +35,8 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tm
     assert page.count("\n- fingerprint: `") == len(fingerprints)
     assert "- where: rxe_mw.c, rxe_invalidate_mw" in page
     linked = set(re.findall(r"\(findings/([^)]+\.c)\)", page))
-    assert linked == {path.name for path in (tmp_path / "findings").glob("*.c")}
+    folder = tmp_path / "findings"
+    assert linked == {str(path.relative_to(folder)) for path in folder.rglob("*.c")}
     twice = page_of(tmp_path / "twice", trixie, FORKY, FORKY)
     assert not re.search(r"seen on: [^\n]*forky[^\n]*forky", twice)
     assert "linked programs" not in twice
@@ -59,6 +60,21 @@ def test_the_page_of_findings_names_the_stacks_without_the_defect(tmp_path, verd
     page = page_of(tmp_path, FORKY, written_records([head, *passing], tmp_path / "sid"))
     assert re.search(rf"- seen on: forky \(\d+ results\); {says}: sid\n- rules: BIND", page)
     assert {says} == set(re.findall("; (not.* on): ", page))
+
+
+def test_the_page_names_and_copies_the_programs_that_were_written_by_hand(tmp_path):
+    """The first of them includes the second, and one that the user has written is left as it is."""
+    run = ROOT / "docs/runs/rxe.jsonl.xz"
+    files = ["5c12bb81389f.c", "958a64a75930.c"]
+    paths = [f"docs/findings/by-hand/{file}" for file in files]
+    assert f"- shown by: written by hand: `{' and '.join(paths)}`\n" in page_of(tmp_path, run)
+    assert not list(tmp_path.rglob("*.c"))
+    laid(tmp_path / "findings/by-hand", {files[1]: "mine\n"})
+    page = page_of(tmp_path, run, "--programs")
+    links = [f"[by-hand/{file}](findings/by-hand/{file})" for file in files]
+    assert f"- shown by: {', '.join(links)}\n" in page
+    copied = [(tmp_path / "findings/by-hand" / file).read_text() for file in files]
+    assert copied == [(ROOT / paths[0]).read_text(), "mine\n"]
 
 
 def test_unconfirmed_violations_are_not_findings(tmp_path):

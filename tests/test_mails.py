@@ -213,7 +213,8 @@ def test_the_text_about_a_defect_names_the_stacks_that_have_it(tmp_path, cli):
     for text in map(Path.read_text, texts):
         assert text.startswith("Subject: ")
         assert "\nStacks:\n" in text
-        assert ("#include <infiniband/verbs.h>" in text) != ("The text has no C program" in text)
+        shown = ["#include <infiniband/verbs.h>", "The text has no C program", "The attached file"]
+        assert sum(part in text for part in shown) == 1
     assert not (tmp_path / "findings.md").exists()
 
 
@@ -243,7 +244,7 @@ def test_a_mail_and_a_program_show_the_worst_violation_and_from_a_peer_if_one_ca
         if shown.program:
             scripts = set(map(_has_script, alike))
             assert _has_script(shown) == bool(worst.advice) or len(scripts) == 1
-        if written.attached:
+        if _has_script(shown):
             attached += bool(worst.advice)
             script = file_name(shown.symptom.name, ".py")
             assert f" NETDEV # an interface that is up cc -o shown {script[:-3]}.c" in spaced(
@@ -276,17 +277,29 @@ def test_the_notes_beside_a_mail_say_whom_to_add_what_to_attach_and_what_is_know
     assert reported.err.splitlines()[-1].startswith("note: the defect is known upstream: ")
 
 
-def test_a_mail_without_a_program_has_a_note_about_one_that_was_written_by_hand(cli):
+def test_a_mail_without_a_program_attaches_one_that_was_written_by_hand(cli, tmp_path):
     """The program has an earlier fingerprint of the defect, and includes another one."""
-    said = cli(0, "reproducer", "687f", "--run", ROOT / "docs/runs/rxe.jsonl.xz", "--mail")
-    assert "The text has no C program" in said.out
+    run = ROOT / "docs/runs/rxe.jsonl.xz"
+    said = cli(0, "reproducer", "687f", "--run", run, "--mail")
+    assert "The text has no C program" not in said.out
     names = re.findall(r"docs/findings/by-hand/\S+", said.err)
-    assert [Path(name).stem for name in names] == ["5c12bb81389f", "958a64a75930"]
-    assert "int main(" in "".join((ROOT / name).read_text() for name in names)
+    files = [Path(name).name for name in names]
+    assert files == ["5c12bb81389f.c", "958a64a75930.c"]
+    assert f"The attached files {' and '.join(files)} show the defect" in spaced(said.out)
+    for file in files:
+        assert f"\n  cc -o shown {file} -libverbs\n  ./shown rxe0\n" in said.out
+    assert "The exit status of the program is 1 after a violation" in said.out
+    assert "This is a race: 1 of 8 tries " in said.out
+    cli(0, "findings", run, "--format", "mail", "--out", tmp_path)
+    for name, file in zip(names, files, strict=True):
+        assert (tmp_path / "findings" / file).read_text() == (ROOT / name).read_text()
     refused = cli(
         2, "reproducer", "687f", "--run", ROOT / "docs/runs/rxe.jsonl.xz", "--out", "-"
     ).err
-    assert f"written by hand: {' and '.join(names)}; --mail writes a report" in refused
+    assert (
+        f"written by hand: {' and '.join(names)}; --mail writes a report that attaches this"
+        in refused
+    )
 
 
 # The verdict of the unchanged stack on the cases that fail, and whether the mail is for the list.

@@ -198,6 +198,17 @@ def test_the_suite_runs_from_the_installed_files(files):
     assert CASE in run(str(files / "usr/bin/rdma-cts"), "list")
 
 
+def test_an_installed_suite_names_the_programs_and_places_of_its_pages(files):
+    shown = str(files / "usr/bin/rdma-cts"), "reproducer", "687f", "--mail"
+    command = *shown, "--run", str(ROOT / "docs/runs/rxe.jsonl.xz")
+    assert "The text has no C program" in run(*command)
+    docs = files / "usr/share/doc/rdma-cts/docs"
+    shutil.copytree(ROOT / "docs/findings", docs / "findings")
+    said = run(*command)
+    assert f"by hand: {docs}/findings/by-hand/5c12bb81389f.c and {docs}/" in said
+    assert "in the source: drivers/infiniband/" in said
+
+
 def test_without_the_trial_its_command_names_the_package(tmp_path):
     suite, trial = tmp_path / "suite", tmp_path / "trial"
     run("sh", "ci/packaging/install.sh", str(suite), str(trial), cwd=ROOT)

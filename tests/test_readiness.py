@@ -216,7 +216,7 @@ def test_each_row_about_nics_is_found_by_the_driver_that_the_kernel_names():
     for driver in named:
         assert [rows for rows in doctor.driver_findings(driver) if rows.about == driver], driver
     assert [rows.about for rows in doctor.driver_findings("rxe")] == ["every driver"]
-    (elsewhere,) = doctor.driver_findings("mlx5", [])
+    (elsewhere,) = doctor.driver_findings("mlx5", Path("absent"))
     assert "nics.md" in elsewhere.text
 
 

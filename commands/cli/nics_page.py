@@ -2,22 +2,21 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from conformance.tables.suite import ROOT
+from conformance.tables.suite import DOCS
 
-# The paths of the page: in the source tree, and in a distribution's package.
-PAGES = (ROOT / "docs" / "nics.md", Path("/usr/share/doc/rdma-cts/docs/nics.md"))
+PAGE = DOCS / "nics.md"
 # The first columns of the tables.
 VIOLATIONS, ERRORS = "| driver | rules ", "| driver | for each refused request "
 EVERY_DRIVER = "every driver"
 _MARKDOWN = re.compile(r"\[([^]]*)\]\([^)]*\)")  # a link, with its text
 
 
-def text_of_page(pages: Iterable[Path] = PAGES) -> str:
+def text_of_page(page: Path = PAGE) -> str:
     """Returns the page; empty if it is not installed."""
-    return next((page.read_text() for page in pages if page.is_file()), "")
+    return page.read_text() if page.is_file() else ""
 
 
 def rows_about(driver: str, table: str, text: str) -> Iterator[tuple[str, list[str]]]:

@@ -60,6 +60,10 @@ POINT = "#"  # between the id of a sweep and the text of one of its points
 VERSION = "1.1.0"
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "cases"
+# the pages: of a checkout, or of the package whose suite this is
+DOCS = ROOT / "docs"
+if not DOCS.is_dir():
+    DOCS = ROOT.parent / "doc" / ROOT.name / "docs"
 # the suffixes of the files in a folder of cases on which the suite depends
 _READ = (".yaml", ".yml", ".py", ".array")
 _RULES = "rules.yaml"  # as in rules_file.py, which is imported late

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from conformance.defects import Defect, Symptom
 from conformance.errors import format_count
 from conformance.judging import Basis
 from conformance.model.verdict import NOT_TESTABLE, Verdict
-from conformance.tables.suite import ROOT, Suite
+from conformance.tables.suite import Suite
 from reports.digest import Digest
+from reports.reproducers import by_hand
 from reports.reproducers.of_runs import first_program, without_peer
 from reports.reproducers.program import Program, file_name
 from reports.rule_verdicts import RuleFacts
 from reports.upstream import upstream
 
 PAGE, FOLDER = "findings.md", "findings"
-_OWN = ROOT / "docs" / FOLDER  # with the programs that were written by hand
 SEEN, ABSENT, UNTRIED = "seen", "not", "not tried"
-_INCLUDED = re.compile(r'^#include "(.+)"', re.MULTILINE)
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")  # the texts of received results may contain HTML
 
 
@@ -233,31 +231,16 @@ def words_of(rule: RuleFacts) -> str:
 
 def _link(finding: Finding, files: Collection[str]) -> str:
     if not finding.program:
-        if file := by_hand(finding.defect, files.__contains__):
-            return f"[{file}]({FOLDER}/{file})"
+        if linked := [name for name in by_hand.names_of(finding.defect) if name in files]:
+            return ", ".join(f"[{name}]({FOLDER}/{name})" for name in linked)
+        if programs := by_hand.written_by_hand(finding.defect):
+            return f"written by hand: `{by_hand.listed(programs)}`"
         return f"no program: {finding.why_not}"
     links = []
     for program in finding.programs:
         file = file_name(program.case)
         links.append(f"[{file}]({FOLDER}/{file})" if file in files else f"`{program.case}`")
     return ", without a peer: ".join(links)
-
-
-def by_hand(defect: Defect, exists: Callable[[str], bool]) -> str:
-    """Returns the name of the handwritten program of a defect, which may have one of its earlier fingerprints; empty
-    without one."""
-    names = (f"by-hand/{name}.c" for name in defect.fingerprints)
-    return next(filter(exists, names), "")
-
-
-def of_hand(defect: Defect) -> str:
-    """Returns the suite's files of the handwritten program of a defect, with those that it includes; empty without one."""
-    name = by_hand(defect, lambda name: (_OWN / name).exists())
-    if not name:
-        return ""
-    included = _INCLUDED.findall((_OWN / name).read_text(encoding="utf-8"))
-    names = [name, *(f"{Path(name).parent}/{other}" for other in included)]
-    return " and ".join(f"docs/{FOLDER}/{name}" for name in names)
 
 
 def _cell(text: str) -> str:

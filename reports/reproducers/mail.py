@@ -4,7 +4,7 @@ messages are not wrapped."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -23,8 +23,9 @@ from reports.digest import Digest
 from reports.earlier_points import EarlierPoints
 from reports.evidence import calls, expected, preconditions
 from reports.kernel_log import of_libraries, without_log
-from reports.races import remarks_on, without_a_hit
-from reports.reproducers.findings import Finding, Run, of_hand
+from reports.races import remarks_on, tries_of, without_a_hit
+from reports.reproducers.by_hand import listed, with_included, written_by_hand
+from reports.reproducers.findings import Finding, Run
 from reports.reproducers.of_runs import first_program, without_peer
 from reports.reproducers.program import Program, file_name
 from reports.text import kinds_of, without_packets, wrapped
@@ -53,6 +54,10 @@ _ENDINGS = {
     Severity.PROCESS_CRASH: "the program is killed by a signal",
     Severity.HANG: "the program hangs",
 }
+_STATUSES = (
+    "The exit status of the program is 1 after a violation, 0 without a violation, 77 if the device"
+    " does not support the calls, and 2 if the objects could not be set up."
+)
 _MODULES = {"rxe": "rdma_rxe", "siw": "siw"}  # the modules of the software drivers
 _KERNEL_LINES = 40
 _LONG, _IN_LISTS = 64, re.compile(r"(?<=[,|])")
@@ -67,12 +72,12 @@ _CHANGED_ALONE = "this build is changed; name a run of the stack as shipped with
 
 @dataclass(frozen=True)
 class Mail:
-    """A text for a mailing list. `notes` tell its sender what to do; `attached` is what the text says is attached: a
-    program that needs the script of a peer."""
+    """A text for a mailing list. `notes` tell its sender what to do; `attached` has the texts of the files
+    that the text says are attached, by name: programs written by hand, or one that needs the script of a peer."""
 
     text: str
     notes: Sequence[str]
-    attached: Program | None
+    attached: Mapping[str, str]
 
 
 def mail(
@@ -86,23 +91,40 @@ def mail(
     other stacks."""
     shown = first_program(symptoms, suite, basis, WIDTH)
     defect = next((of for of in run.violations.defects if shown.symptom in of.symptoms), None)
-    attached = shown.program if shown.program and shown.program.script else None
+    of_peer = shown.program if shown.program and shown.program.script else None
+    programs = [] if shown.program or defect is None else written_by_hand(defect)
+    by_hand = with_included(programs)
+    attached = {path.name: text for path, text in by_hand.items()}
     lines = list(_description(shown.symptom, defect, run, suite, history))
-    if attached:
-        lines += [*_attached(shown.symptom, attached, run), ""]
+    if of_peer:
+        attached = {
+            file_name(of_peer.case): of_peer.text,
+            file_name(of_peer.case, ".py"): of_peer.script,
+        }
+        lines += [*_attached(shown.symptom, of_peer, run), ""]
         shown = without_peer(symptoms, suite, basis, WIDTH)
         if shown.program:
             lines += _wrapped(f"The case {shown.symptom.name} shows it without a peer.")
     if shown.program:
-        lines += [*_usage(shown.symptom, run), "", shown.program.text.rstrip()]
-    elif not attached:
+        lines += ["The program below shows the defect without rdma-cts:", ""]
+        lines += [*_usage(run, ["FILE.c"]), "", *_ending(shown.symptom), *_wrapped(_STATUSES)]
+        lines += ["", shown.program.text.rstrip()]
+    elif programs:
+        verb = "show" if len(attached) > 1 else "shows"
+        files = f"file{'s' * (len(attached) > 1)} {' and '.join(attached)}"
+        lines += _wrapped(f"The attached {files} {verb} the defect without rdma-cts:")
+        lines += ["", *_usage(run, [path.name for path in programs])]
+        lines += ["", *_wrapped(_STATUSES)]
+        if tries := tries_of(shown.symptom.record):
+            lines += _wrapped(f"This is a race: {tries} tries of the case violated a rule.")
+    elif not of_peer:
         lines += _wrapped(f"The text has no C program: {shown.why_not}. This command repeats it:")
         lines += ["", f"  {shown.symptom.repro}"]
         lines += [f"  ({remark})" for remark in remarks_on(shown.symptom.record)]
     first = symptoms[0] if defect is None else defect.first
-    notes = list(_notes(first, defect, attached, run))
-    if defect and not (shown.program or attached) and (files := of_hand(defect)):
-        notes.append(f"attach the program that was written by hand: {files}")
+    notes = list(_notes(first, defect, of_peer, run))
+    if by_hand:
+        notes.append(f"attach what was written by hand: {listed(by_hand)}")
     if run.environment.changed_stack:
         if not history:
             notes.insert(0, _CHANGED_ALONE)
@@ -237,7 +259,8 @@ def _attached(symptom: Symptom, program: Program, run: Digest) -> Iterator[str]:
         "the program:",
     )
     yield ""
-    yield from (f"  {command}" for command in _building(run, name))
+    yield from _set_up(run)
+    yield _compiling(name)
     yield f"  python3 {script} ADDRESS \\"
     yield f"    ssh root@NODE ./shown {device} ADDRESS"
     yield ""
@@ -245,16 +268,16 @@ def _attached(symptom: Symptom, program: Program, run: Digest) -> Iterator[str]:
 
 
 def _notes(
-    symptom: Symptom, defect: Defect | None, attached: Program | None, run: Digest
+    symptom: Symptom, defect: Defect | None, of_peer: Program | None, run: Digest
 ) -> Iterator[str]:
     """Yields what the sender of the text has to do besides."""
     of = _at_fault(symptom, run)
     if severity_of(symptom).advice:
         yield f"send it to {_SECURITY} and, of others, only to the driver's maintainers or the device's vendor (SECURITY.md)"
     yield f"add the maintainers to the recipients: {of.maintainers}"
-    if attached:
-        out = file_name(attached.case)
-        command_line = command("reproducer", attached.case, "--run", run.path, "--out", out)
+    if of_peer:
+        out = file_name(of_peer.case)
+        command_line = command("reproducer", of_peer.case, "--run", run.path, "--out", out)
         yield f"attach both files that this command writes: {command_line}"
     if defect and upstream(defect):
         yield "the defect is known upstream: send the text only if it says something new"
@@ -281,17 +304,12 @@ def _versions(run: Digest) -> tuple[object, ...]:
     return run.header["device"].get("driver"), env.get("kernel"), env.get("rdma_core")
 
 
-def _usage(symptom: Symptom, run: Digest) -> Iterator[str]:
-    yield "The program below shows the defect without rdma-cts:"
-    yield ""
-    yield from (f"  {command}" for command in _building(run, "FILE.c"))
-    yield f"  ./shown {run.header['device'].get('name', 'DEVICE')}"
-    yield ""
-    yield from _ending(symptom)
-    yield from _wrapped(
-        "The exit status of the program is 1 after a violation, 0 without a violation, 77 if the device"
-        " does not support the calls, and 2 if the objects could not be set up.",
-    )
+def _usage(run: Digest, files: Sequence[str]) -> Iterator[str]:
+    """Yields the commands that compile and start programs."""
+    yield from _set_up(run)
+    for file in files:
+        yield _compiling(file)
+        yield f"  ./shown {run.header['device'].get('name', 'DEVICE')}"
 
 
 def _subject(symptom: Symptom, title: str) -> str:
@@ -302,15 +320,18 @@ def _subject(symptom: Symptom, title: str) -> str:
     return f"kernel fault in {site.lasting[0]}: {title}"
 
 
-def _building(run: Digest, file: str) -> Iterator[str]:
-    """Yields the commands at the machine of the device that set up a software device and compile a program."""
+def _set_up(run: Digest) -> Iterator[str]:
+    """Yields the commands that set up a software device."""
     device = run.header["device"]
     driver = device.get("driver", "")
     if driver in _MODULES:
-        yield f"modprobe {_MODULES[driver]}"
+        yield f"  modprobe {_MODULES[driver]}"
         name = device.get("name", "DEVICE")
-        yield f"rdma link add {name} type {driver} netdev NETDEV    # an interface that is up"
-    yield f"cc -o shown {file} -libverbs"
+        yield f"  rdma link add {name} type {driver} netdev NETDEV    # an interface that is up"
+
+
+def _compiling(file: str) -> str:
+    return f"  cc -o shown {file} -libverbs"
 
 
 def _ending(symptom: Symptom) -> Iterator[str]:
