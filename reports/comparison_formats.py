@@ -38,6 +38,7 @@ from reports.comparison import Comparison, stacks
 from reports.junit import clean
 from reports.markdown import code, escaped
 from reports.races import RACE, is_race
+from reports.upstream import upstream, upstream_in_short
 
 SCHEMA = "rdma-cts-comparison/1"
 _OF_SUITE = ("tables", "tier", "seed")
@@ -207,9 +208,15 @@ def _defects(comparison: Comparison) -> Iterator[str]:
     yield f"defects: {only_new if len(comparison.defects.newly_found) > len(defects_here[NEW]) else ''}{'; '.join(counts)}"
     for kind in (*NEW_KINDS, GONE):
         for defect in defects_here[kind]:
-            yield f"  {kind:4}  {defect.severity.label:13}  {defect.fingerprint}  {defect.title}"
+            yield f"  {kind:4}  {defect.severity.label:13}  {defect.fingerprint}  {_titled(defect)}"
     for defect, news in comparison.defects.changed:
-        yield f"  changed  {defect.severity.label:13}  {defect.fingerprint}  {defect.title}: now also {news}"
+        yield f"  changed  {defect.severity.label:13}  {defect.fingerprint}  {_titled(defect)}: now also {news}"
+
+
+def _titled(defect: Defect) -> str:
+    """Returns the title of a defect, and what is known of it upstream."""
+    known = upstream_in_short(defect)
+    return f"{defect.title} ({known})" if known else defect.title
 
 
 def _newly_waived(comparison: Comparison) -> Iterator[str]:
@@ -318,6 +325,7 @@ def _defect_data(defect: Defect) -> dict[str, Any]:
         "fingerprint": defect.fingerprint,
         "severity": defect.severity.label,
         "title": defect.title,
+        "upstream": upstream(defect),
         "rules": list(defect.rules),
         "cases": list(defect.cases),
     }
@@ -392,13 +400,13 @@ def _sections(comparison: Comparison) -> Iterator[str]:
         ]
     yield "\n".join(lines)
     rows = [
-        f"| {kind} | {defect.severity.label} | {code(defect.fingerprint)} | {escaped(defect.title)} |"
+        f"| {kind} | {defect.severity.label} | {code(defect.fingerprint)} | {escaped(_titled(defect))} |"
         for kind in (*NEW_KINDS, GONE)
         for defect in comparison.defects.by_kind[kind]
     ]
     rows += [
         f"| changed | {defect.severity.label} | {code(defect.fingerprint)} "
-        f"| {escaped(defect.title)}: now also {escaped(news)} |"
+        f"| {escaped(_titled(defect))}: now also {escaped(news)} |"
         for defect, news in comparison.defects.changed
     ]
     if rows:

@@ -19,5 +19,17 @@ ENTRIES: Mapping[str, Mapping[str, str]] = json.loads(
 
 def upstream(defect: Defect) -> str:
     """Returns where a defect was reported and fixed; empty if nothing is known."""
-    entry = next((ENTRIES[name] for name in defect.fingerprints if name in ENTRIES), {})
+    entry = _entry(defect)
     return "; ".join(f"{what}: {entry[what]}" for what in ("fixed", "reported") if what in entry)
+
+
+def upstream_in_short(defect: Defect) -> str:
+    """Returns the commit that fixes a defect or, without one, that it was reported; empty if nothing is known."""
+    entry = _entry(defect)
+    if "fixed" in entry:
+        return f"fixed upstream: {entry['fixed']}"
+    return "reported upstream" if entry else ""
+
+
+def _entry(defect: Defect) -> Mapping[str, str]:
+    return next((ENTRIES[name] for name in defect.fingerprints if name in ENTRIES), {})

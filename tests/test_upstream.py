@@ -1,5 +1,6 @@
 """Tests of what reports say about defects that are known upstream."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -26,6 +27,26 @@ def test_reports_say_where_a_defect_was_reported_and_fixed(cli):
             said = cli(0, "explain", name, "--run", RXE, *more).out
             (line,) = [line for line in said.splitlines() if line.startswith("upstream:")]
             assert set(line.removeprefix("upstream:").strip().split("; ")) == set(told.split("; "))
+
+
+def test_comparisons_and_the_table_of_findings_say_that_a_defect_is_fixed_upstream(cli, tmp_path):
+    trixie = ROOT / "docs/runs/trixie.jsonl.xz"
+    fixed = f"fixed upstream: {ENTRIES[FIXED]['fixed']}"
+    for form in ("text", "markdown"):
+        more = () if form == "text" else ("--format", form)
+        said = cli(1, "compare", trixie, RXE, *more).out.replace("\\", "")
+        lines = [line for line in said.splitlines() if FIXED in line and "now also" not in line]
+        assert any(f" ({fixed})" in line for line in lines), form
+        assert "(reported upstream): now also " in said
+    found = json.loads(cli(1, "compare", trixie, RXE, "--format", "json").out)["defects"]["new"]
+    known = {defect["fingerprint"]: defect["upstream"] for defect in found}
+    assert known[FIXED].startswith(f"fixed: {ENTRIES[FIXED]['fixed']}; reported: https://")
+    assert "" in known.values()
+    cli(0, "findings", RXE, "--out", tmp_path)
+    rows = re.findall(r"^\|.*\|$", (tmp_path / "findings.md").read_text(), re.MULTILINE)
+    assert {row.count(" | ") for row in rows[2:]} == {4}
+    assert sum(f" | {fixed} | " in row for row in rows) == 2
+    assert any(" | reported upstream | " in row for row in rows)
 
 
 def test_a_defect_without_an_entry_has_no_such_line(cli):

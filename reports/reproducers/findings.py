@@ -16,7 +16,7 @@ from reports.reproducers import by_hand
 from reports.reproducers.of_runs import first_program, without_peer
 from reports.reproducers.program import Program, file_name
 from reports.rule_verdicts import RuleFacts
-from reports.upstream import upstream
+from reports.upstream import upstream, upstream_in_short
 
 PAGE, FOLDER = "findings.md", "findings"
 SEEN, ABSENT, UNTRIED = "seen", "not", "not tried"
@@ -128,13 +128,14 @@ def page(
         "Its exit status is 0 (no violation), 1 (violation), 77 (not supported) or 2 (the set-up failed).",
         *(["The linked programs are next to this page."] if files else []),
         "",
-        "| severity | defect | stacks | shown by |",
-        "|---|---|---|---|",
+        "| severity | defect | stacks | upstream | shown by |",
+        "|---|---|---|---|---|",
     ]
     for finding in findings:
         names = ", ".join(dict.fromkeys(run.name for run in finding.runs))
         lines.append(
-            f"| {finding.defect.severity.label} | {_cell(finding.defect.title)} | {names} | {_link(finding, files)} |",
+            f"| {finding.defect.severity.label} | {_cell(finding.defect.title)} | {names} "
+            f"| {upstream_in_short(finding.defect)} | {_link(finding, files)} |",
         )
     for finding in findings:
         lines += ["", *_section(finding, runs, where, mended, files)]
