@@ -85,6 +85,14 @@ def test_a_mistake_in_the_file_has_its_place(tmp_path, text, said):
         read_lab(path, {})
 
 
+@pytest.mark.parametrize("place", ["lab.yaml", "."])
+def test_a_file_that_another_user_can_write_is_refused(tmp_path, place):
+    path = lab_file(tmp_path, GOOD)
+    (tmp_path / place).chmod(0o777)
+    with user_error(f"^{re.escape(str(tmp_path / place))} can be written by other users", status=2):
+        read_lab(path, {})
+
+
 # The command
 
 

@@ -192,7 +192,7 @@ def test_a_plan_that_others_can_write_is_not_resumed(tmp_path, name, cli):
     said = cli(2, "run", "--resume", run).err
     assert said == (
         f"rdma-cts: {run / name} can be written by other users; "
-        "only the user who started the run can resume it\n"
+        f"let only you write it: chmod go-w {run / name}\n"
     )
     assert not touched.exists()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,7 +121,10 @@ def _read(kind: type[T], folder: Path) -> T:
                 (folder, is_private(folder)),
             ):
                 if not is_ours:
-                    raise UserError(f"{place} can be written by other users", hint=hint)
+                    raise UserError(
+                        f"{place} can be written by other users",
+                        hint=f"let only you write it: chmod go-w {shlex.quote(str(place))}",
+                    )
             data: dict[str, Any] = parse(content_of(file, path, MOST_PLAN_BYTES))
         written = data.pop("schema")
         if isinstance(written, str) and written != schema and _FORMAT.fullmatch(written):
