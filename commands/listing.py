@@ -53,7 +53,10 @@ def _total(cases: list[Case], by_id: bool) -> str:
 
 def _rules(suite: Suite, cases: list[Case]) -> Iterator[str]:
     counts = Counter(rule for case in cases for rule in set(case.rules))
+    is_chosen = len(cases) < len(suite.cases)
     for rule in suite.registry.values():
         count = counts[rule.id]
+        if is_chosen and not count:
+            continue
         yield f"{rule.id:10} {rule.document:22} {count:4} {'case ' if count == 1 else 'cases'}  {rule.statement}"
     yield f"{len(suite.registry)} rules, {len(counts)} with a selected case"

@@ -124,6 +124,14 @@ def test_variables_of_the_guest_are_printable_lines(value, tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_rules_of_a_verb_are_those_with_a_case_of_it(cli):
+    *rules, last = cli(0, "list", "--rules", "--verb", "alloc_null_mr").out.splitlines()
+    assert {line.split()[0].partition("-")[0] for line in rules} >= {"NUL"}
+    assert last.endswith(f" rules, {len(rules)} with a selected case")
+    *every, last = cli(0, "list", "--rules").out.splitlines()
+    assert last == f"{len(every)} rules, {len(every)} with a selected case"
+
+
 def test_list_prints_how_many_of_its_cases_are_in_a_run(cli):
     *cases, last = cli(0, "list").out.splitlines()
     *default, short = cli(0, "list", "--tier", "default").out.splitlines()
