@@ -41,8 +41,13 @@ _KIND = {
     "UPPER_UNEQUAL_CMP_AND_SWP": "ATOMIC_CMP_AND_SWP",
     "ZERO_FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD",
 }
-# For an operation that is never granted: the operation whose success proves that the object existed.
-_CREATED_BY = {"ibv_export_buf_dmabuf_fd": "ibv_alloc_buf", "forged": "ibv_reg_mr"}
+# For an operation that is never granted: the operation whose success proves that the object existed, or that requests
+# complete.
+_CREATED_BY = {
+    "ibv_export_buf_dmabuf_fd": "ibv_alloc_buf",
+    "forged": "ibv_reg_mr",
+    "failures_in_turn": "completions_in_turn",
+}
 # arguments that can name the object under test; the first that is present counts
 _NAMING = ("rkey", "lkey", "mw")
 _DECISIVE = ("op", "qp_type", "qp", *_NAMING)  # arguments that determine the evidence of a step
