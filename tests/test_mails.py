@@ -115,30 +115,26 @@ def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite():
 
 
 @pytest.mark.parametrize(
-    "name, digits, shown",
+    "name, digits, has_program",
     [
-        (
-            "siw",
-            "34c7",
-            "reg_mr/rights/remote-read-refused-by-local-write",
-        ),
-        ("siw", "85a6", ""),  # needs list_traffic
-        ("rxe", "d44d", ""),  # points of a model
+        ("siw", "34c7", True),
+        ("siw", "85a6", False),  # needs list_traffic
+        ("rxe", "d44d", False),  # points of a model
     ],
 )
 def test_every_defect_has_a_mail_and_a_program_if_one_of_its_cases_has_one(
-    name, digits, shown, tmp_path, cli
+    name, digits, has_program, tmp_path, cli
 ):
     run = ("--run", ROOT / f"docs/runs/{name}.jsonl.xz")
-    said = cli(0 if shown else 2, "reproducer", digits, *run, "--out", tmp_path / "shown.c")
+    said = cli(0 if has_program else 2, "reproducer", digits, *run, "--out", tmp_path / "shown.c")
     text = cli(0, "reproducer", digits, *run, "--mail").out
-    if shown:
-        assert f" lines that show {shown}; cc " in said.out
+    if has_program:
+        assert re.search(r" lines that show \S+; cc ", said.out)
         assert (tmp_path / "shown.c").read_text().partition("*/")[2]
     else:
         assert said.err.endswith("; --mail writes a report without a program\n")
         assert "This command repeats it: ./rdma-cts run " in spaced(text)
-    assert ("int main(" in text) == bool(shown)
+    assert ("int main(" in text) == has_program
     title, _, body = text.removeprefix("Subject: ").partition("\nTo: ")
     body = body.partition("\n\n")[2]
     assert spaced(body).startswith(spaced(title).partition(": ")[2] + ".")
@@ -289,7 +285,7 @@ def test_a_mail_without_a_program_attaches_one_that_was_written_by_hand(cli, tmp
     for file in files:
         assert f"\n  cc -o shown {file} -libverbs\n  ./shown rxe0\n" in said.out
     assert "The exit status of the program is 1 after a violation" in said.out
-    assert "This is a race: 1 of 8 tries " in said.out
+    assert re.search(r"This is a race: \d+ of \d+ tries? ", said.out)
     cli(0, "findings", run, "--format", "mail", "--out", tmp_path)
     for name, file in zip(names, files, strict=True):
         assert (tmp_path / "findings" / file).read_text() == (ROOT / name).read_text()
