@@ -116,16 +116,16 @@ def _node(name: str, folder: Path, out: Path) -> Node:
     return Node(name, report, facts, "" if facts.complete else "the run is incomplete")
 
 
-def differences(known: Fleet) -> Iterator[str]:
+def differences(nodes: Fleet) -> Iterator[str]:
     """Yields lines for the terminal: the nodes that differ from their group, with one difference each, and the groups in
     which a value has no majority."""
-    ties = [[each for each in group.differences if each.tied] for group in known.groups]
-    yield from _lines([(node, _first(found)) for node, found in known.differing.items()])
-    yield from _lines([(fleet.first_of(found[0].nodes), _first(found)) for found in ties if found])
+    yield from _lines([(node, _first(several)) for node, several in nodes.differing.items()])
+    ties = [*filter(None, (group.ties for group in nodes.groups))]
+    yield from _lines([(fleet.first_of(several[0].nodes), _first(several)) for several in ties])
 
 
-def _first(found: Sequence[Difference]) -> str:
-    first, *further = found
+def _first(differences: Sequence[Difference]) -> str:
+    first, *further = differences
     more = f", and {format_count(len(further), 'more difference')}" if further else ""
     return f"{first.reason}{more}"
 

@@ -124,15 +124,15 @@ def execute(arguments: argparse.Namespace) -> int:
             f"{out} exists, and its content differs",
             hint=f"give --out FILE; --out {out} replaces it",
         )
-    own = _MAIL if arguments.mail else _PROGRAM
+    form = _MAIL if arguments.mail else _PROGRAM
     if script:
         refuse_recorded(out)
-        refuse_foreign(out, own)
+        refuse_foreign(out, form)
         _write_script(out, script)
     built = f"cc {shlex.quote(str(out))} -libverbs && {_started(out) if script else './a.out'}"
     what = f"show {name}" if symptoms else f"do what {name} does, without a recorded violation"
     summary = f"{out}: {text.count(chr(10))} lines that {what}; {built}"
-    write_out(out, text.encode(), f"text: {out}" if arguments.mail else summary, own)
+    write_out(out, text.encode(), f"text: {out}" if arguments.mail else summary, form)
     show((f"note: {note}" for note in notes), sys.stderr)
     return 0
 
@@ -235,15 +235,15 @@ def _write_all(programs: Sequence[Made], out: Path) -> list[str]:
     """Writes the programs. Returns a line for each reason why programs are missing, and a line with the numbers. Raises
     UserError before it has written any, if a file has the name of one and is not of this command."""
     files: dict[str, bytes] = {}
-    for made in programs:
-        if made.program:
-            name = made.symptom.name
-            files[file_name(name)] = made.program.text.encode()
-            if made.program.script:
-                files[file_name(name, ".py")] = made.program.script.encode()
+    for entry in programs:
+        if entry.program:
+            name = entry.symptom.name
+            files[file_name(name)] = entry.program.text.encode()
+            if entry.program.script:
+                files[file_name(name, ".py")] = entry.program.script.encode()
     for name in files:
-        own = _SCRIPT if name.endswith(".py") else _PROGRAM
-        refuse_foreign(out / name, own, "another directory to --out")
+        form = _SCRIPT if name.endswith(".py") else _PROGRAM
+        refuse_foreign(out / name, form, "another directory to --out")
     replaced = sum(has_other_content(out / name, text) for name, text in files.items())
     write_together(out, files)
     reasons = Counter(program.why_not for program in programs if program.program is None)

@@ -111,11 +111,9 @@ class CasePair:
     def has_no_new_cause(self) -> bool:
         """Whether the earlier violation has all causes of the later violation. A worse verdict is then no regression: by
         chance, the same cause can crash a process in one run and not in another."""
-        before, after = (
-            {cause_of(symptom) for symptom in symptoms_of(record)}
-            for record in (self.before, self.after)
-        )
-        return bool(after) and after <= before
+        before, after = (map(cause_of, symptoms_of(record)) for record in (self.before, self.after))
+        causes = {*after}
+        return bool(causes) and causes <= {*before}
 
     @property
     def is_waived_as_before(self) -> bool:

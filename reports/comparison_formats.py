@@ -215,8 +215,8 @@ def _defects(comparison: Comparison) -> Iterator[str]:
 
 def _titled(defect: Defect) -> str:
     """Returns the title of a defect, and what is known of it upstream."""
-    known = upstream_in_short(defect)
-    return f"{defect.title} ({known})" if known else defect.title
+    upstream = upstream_in_short(defect)
+    return f"{defect.title} ({upstream})" if upstream else defect.title
 
 
 def _newly_waived(comparison: Comparison) -> Iterator[str]:

@@ -150,6 +150,11 @@ class Group:
             )
         )
 
+    @property
+    def ties(self) -> list[Difference]:
+        """The differences without a majority."""
+        return [difference for difference in self.differences if difference.tied]
+
     def _together(self, differences: Iterable[Difference]) -> Iterator[Difference]:
         """Yields the differences; parts under test that differ on the same nodes are one difference."""
         parts: dict[tuple[tuple[str, ...], ...], list[Difference]] = {}
@@ -329,12 +334,7 @@ class Fleet:
     @cached_property
     def tied(self) -> tuple[str, ...]:
         """The nodes of the groups in which a value has no majority."""
-        return tuple(
-            node.name
-            for group in self.groups
-            if any(difference.tied for difference in group.differences)
-            for node in group.nodes
-        )
+        return tuple(node.name for group in self.groups if group.ties for node in group.nodes)
 
     @cached_property
     def tested(self) -> list[str]:

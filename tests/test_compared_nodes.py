@@ -56,7 +56,7 @@ def test_differences_between_equal_hosts_come_first():
         "4 nodes, 2 groups, 2 differ without a majority, 2 violate a rule, 1 without a complete run"
         in text
     )
-    tied = [each.reason for each in lab.groups[0].differences]
+    tied = [difference.reason for difference in lab.groups[0].differences]
     assert "REG-01: PASS (a); FAIL (b): no majority" in tied
     assert [*differences(lab)] == [f"a, b: {tied[0]}, and {len(tied) - 1} more differences"]
 
@@ -65,7 +65,10 @@ def test_versions_come_before_the_defects_that_they_perhaps_cause():
     nodes = [node(name, ["FAIL", "PASS", "PASS"], "same") for name in "abc"]
     nodes.append(node("d", ["PASS", "PASS", "PASS"], "same", env={"kernel": "6.1"}))
     lab = Fleet(tuple(nodes))
-    assert [each.what for each in lab.groups[0].differences][:2] == ["kernel", "rdma-core"]
+    assert [difference.what for difference in lab.groups[0].differences][:2] == [
+        "kernel",
+        "rdma-core",
+    ]
     (line,) = differences(lab)
     assert line.startswith("d: kernel: 6.1, most nodes of its group: ")
     assert b"drain 'rdma-cts: kernel: 6.1, most nodes of its group: " in drain(lab)
@@ -82,7 +85,7 @@ def test_the_rules_of_a_node_come_with_the_worst_verdict_first():
         rules = dict(zip(names, here if name == "d" else usual, strict=True))
         nodes.append(replace(node_here, facts=replace(node_here.facts, rules=rules)))
     (group,) = Fleet(tuple(nodes)).groups
-    order = [each.what for each in group.differences]
+    order = [difference.what for difference in group.differences]
     assert order == ["REG-04", "REG-03", "REG-02", "REG-01"]
 
 
@@ -113,7 +116,9 @@ def test_a_defect_is_the_same_on_all_nodes_whatever_its_title():
     other = replace(defect, fingerprints=("0123456789ab",))
     nodes[1] = replace(nodes[1], facts=replace(facts, defects=(other,)))
     (group,) = Fleet(tuple(nodes)).groups
-    assert [(each.nodes, *each.what.split()[:2]) for each in group.differences] == [
+    assert [
+        (difference.nodes, *difference.what.split()[:2]) for difference in group.differences
+    ] == [
         (("b",), "defect", defect.fingerprint),
         (("b",), "defect", other.fingerprint),
     ]

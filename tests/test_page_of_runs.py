@@ -377,7 +377,9 @@ def test_the_layer_that_answered_and_the_verb_select_defects(browser, tmp_path):
     verb = browser.one("#verb option:nth-child(2)")
     verb.click()
     of_verb = {facts.id for facts in html.Page([digest]).groups[verb.text]}
-    wanted = [each for each in digest.violations.defects if not of_verb.isdisjoint(each.rules)]
+    wanted = [
+        defect for defect in digest.violations.defects if not of_verb.isdisjoint(defect.rules)
+    ]
     assert shown() == len(wanted) < every
 
 
@@ -444,10 +446,10 @@ def test_a_page_says_that_it_lacks_the_defect_of_a_link(browser, tmp_path):
     wait_for_rows(browser)
     said = f"This page has no defect {'f' * 12}."
     browser.wait(lambda: browser.by_id("absent").text == said)
-    known = browser.one(".defect[data-also]")
-    also = known.get_attribute("data-also").split()[-1]
+    also_known = browser.one(".defect[data-also]")
+    also = also_known.get_attribute("data-also").split()[-1]
     browser.execute_script(f"location.hash = 'defect:{also}'")  # the name of an older report
-    browser.wait(lambda: known.get_property("open"))
+    browser.wait(lambda: also_known.get_property("open"))
     assert not browser.by_id("absent").text
 
 
