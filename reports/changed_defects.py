@@ -9,7 +9,6 @@ from functools import cached_property
 from conformance.defects import AWAITED, Defect, Symptom
 from conformance.errors import format_count
 from conformance.model.fault import Fault
-from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.conclusions import BY_CHANCE
 from reports.digest import Digest
@@ -35,15 +34,11 @@ class Earlier:
 
     def _is_further(self, symptom: Symptom) -> bool:
         """Whether the earlier run did not find the smallest point of a symptom wrong, as far as its result tells."""
-        before = self._before.get(symptom.case)
+        before = self.run.by_case.get(symptom.case)
         if before is None or symptom.deviation is None:
             return False
         points = EarlierPoints(self.run, self.run, before, symptom.record)
         return points.passed_at(symptom.deviation) or points.not_wrong_in_model(symptom.deviation)
-
-    @cached_property
-    def _before(self) -> dict[str, ResultRecord]:
-        return {record["case"]: record for record in self.run.results}
 
     @cached_property
     def _passed(self) -> frozenset[str]:

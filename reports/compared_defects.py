@@ -122,7 +122,7 @@ class ComparedDefects:
         return [
             symptom
             for symptom in defect.symptoms
-            if (before := self._before.get(symptom.case)) and before["effective"] in KEPT
+            if (before := self.old.by_case.get(symptom.case)) and before["effective"] in KEPT
         ]
 
     def bisection(self, defect: Defect) -> str:
@@ -136,7 +136,7 @@ class ComparedDefects:
         return bisection.commands_at(passed[0], *facts)
 
     def _point_passed(self, symptom: Symptom) -> bool:
-        before = self._before.get(symptom.case)
+        before = self.old.by_case.get(symptom.case)
         if not before or symptom.deviation is None:
             return False
         points = EarlierPoints(self.old, self.new, before, symptom.record)
@@ -202,7 +202,7 @@ class ComparedDefects:
     def _kind(self, defect: Defect) -> str:
         kinds: set[str] = set()
         for symptom in defect.symptoms:
-            if before := self._before.get(symptom.case):
+            if before := self.old.by_case.get(symptom.case):
                 kinds |= self._kinds_of(symptom, before)
         return worst_of(kinds) or NEW
 
@@ -233,10 +233,10 @@ class ComparedDefects:
         if any(change.kind == NOT_HIT and change.case in defect.cases for change in self.changes):
             return False
         for case in defect.cases:
-            after = self._after.get(case)
+            after = self.new.by_case.get(case)
             if after is None or after["effective"] in UNJUDGED:
                 return False
-            before = self._before.get(case)
+            before = self.old.by_case.get(case)
             if before and CasePair(self.old, self.new, before, after).not_judged():
                 return False
         return True
@@ -244,14 +244,6 @@ class ComparedDefects:
     @cached_property
     def _unconfirmed_now(self) -> Sequence[Defect]:
         return [defect for defect in self.new.violations.defects if defect.unconfirmed]
-
-    @cached_property
-    def _before(self) -> Mapping[str, ResultRecord]:
-        return {record["case"]: record for record in self.old.results}
-
-    @cached_property
-    def _after(self) -> Mapping[str, ResultRecord]:
-        return {record["case"]: record for record in self.new.results}
 
 
 def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:

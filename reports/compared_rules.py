@@ -65,8 +65,8 @@ class ComparedRules:
         """Whether the new run tried all cases that violated the rule, or the old run one that violates it now."""
         before, after = (violating.get(rule, ()) for violating in self._violating)
         if after:
-            return any(record["case"] in self._before for record in after)
-        return all(record["case"] in self._after for record in before)
+            return any(record["case"] in self.old.by_case for record in after)
+        return all(record["case"] in self.new.by_case for record in before)
 
     @cached_property
     def _violating(self) -> Sequence[Mapping[str, Sequence[ResultRecord]]]:
@@ -126,7 +126,7 @@ class ComparedRules:
         verdicts: dict[str, set[str]] = {}
         for rule, records in self._violating[0].items():
             if now.get(rule) not in VIOLATIONS:
-                cases = (record["case"] for record in records if record["case"] in self._after)
+                cases = (record["case"] for record in records if record["case"] in self.new.by_case)
                 judged = (self._pair(case).not_judged(rule) for case in cases)
                 verdicts[rule] = set().union(*judged)
         return verdicts
@@ -148,16 +148,8 @@ class ComparedRules:
         violating = self._violating[1].get(rule, ())
         return bool(violating) and all(is_waived(rule, record, self.new) for record in violating)
 
-    @cached_property
-    def _before(self) -> Mapping[str, ResultRecord]:
-        return {record["case"]: record for record in self.old.results}
-
-    @cached_property
-    def _after(self) -> Mapping[str, ResultRecord]:
-        return {record["case"]: record for record in self.new.results}
-
     def _pair(self, case: str) -> CasePair:
-        return CasePair(self.old, self.new, self._before[case], self._after[case])
+        return CasePair(self.old, self.new, self.old.by_case[case], self.new.by_case[case])
 
 
 def _has_fewer_cases(here: RuleConclusion, other: RuleConclusion) -> bool:

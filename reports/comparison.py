@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
-from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
 from reports.case_pair import CasePair
 from reports.changes import (
@@ -63,15 +62,9 @@ class Comparison:
     def untried_now(self) -> Sequence[str]:
         """The cases that only the old run tried, and that `untried` counts."""
         gone = {change.case for change in self.of(GONE)}
-        return [case for case in self._before if case not in self._after and case not in gone]
-
-    @cached_property
-    def _before(self) -> Mapping[str, ResultRecord]:
-        return {record["case"]: record for record in self.old.results}
-
-    @cached_property
-    def _after(self) -> Mapping[str, ResultRecord]:
-        return {record["case"]: record for record in self.new.results}
+        return [
+            case for case in self.old.by_case if case not in self.new.by_case and case not in gone
+        ]
 
     @cached_property
     def defects(self) -> ComparedDefects:
@@ -83,9 +76,9 @@ class Comparison:
 
     def pair(self, case: str) -> CasePair | None:
         """Returns the results of a case in both runs; None if only one run has it."""
-        if case not in self._before or case not in self._after:
+        if case not in self.old.by_case or case not in self.new.by_case:
             return None
-        return CasePair(self.old, self.new, self._before[case], self._after[case])
+        return CasePair(self.old, self.new, self.old.by_case[case], self.new.by_case[case])
 
     def of(self, kind: str) -> list[Change]:
         """Returns the changes of a kind: first those after which the kernel or the process dies, or hangs."""
@@ -121,8 +114,7 @@ class Comparison:
 
 def compare(old: Digest, new: Digest) -> Comparison:
     """Returns the comparison. Of runs of different tables, the cases that both runs have are compared."""
-    before = {record["case"]: record for record in old.results}
-    after = {record["case"]: record for record in new.results}
+    before, after = old.by_case, new.by_case
     pairs = {
         case: CasePair(old, new, before[case], after[case]) for case in before if case in after
     }

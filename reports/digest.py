@@ -7,7 +7,7 @@ their records and replaces control characters, and each renderer escapes for its
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -68,6 +68,10 @@ class Digest:
     def shown_path(self) -> str:
         """The path that the user gave, as part of a line."""
         return one_line(str(self.path))
+
+    @cached_property
+    def by_case(self) -> Mapping[str, ResultRecord]:
+        return {record["case"]: record for record in self.results}
 
     @cached_property
     def environment(self) -> Environment:

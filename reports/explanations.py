@@ -56,7 +56,7 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
     yield ""
     cases = suite.of_rule(rule.id)
     if run:
-        results = {record["case"]: record for record in run.results}
+        results = run.by_case
     else:
         results = {}
     if run:
@@ -129,7 +129,7 @@ def of_case(suite: Suite, case: Case, run: Digest | None, whole_log: bool) -> It
     if run:
         yield ""
         name = case.id.partition(POINT)[0]
-        results = {record["case"]: record for record in run.results}
+        results = run.by_case
         if case.id in results:  # a point that was run alone
             name = case.id
         record = results.get(name)
@@ -189,7 +189,7 @@ def of_retired(case: str, retired: Retired, run: Digest | None, whole_log: bool)
     """Yields why the tables no longer have a case, and its recorded verdict."""
     yield f"{case}  retired at {retired.location}"
     yield from _wrapped(f"Why: {retired.why}")
-    results = {record["case"]: record for record in run.results} if run else {}
+    results = run.by_case if run else {}
     if run and case in results:
         yield ""
         *lines, _ = _of_result(results[case], run, whole_log)  # the last line runs the case

@@ -134,9 +134,7 @@ class Page:
     def cases(self) -> Mapping[str, tuple[ResultRecord | None, ...]]:
         """The records of each case in all runs, in the order of the first run. Cases without a record in any run are
         left out."""
-        by_run: list[dict[str, ResultRecord]] = []
-        for run in self.runs:
-            by_run.append({record["case"]: record for record in run.results})
+        by_run = [run.by_case for run in self.runs]
         ids = dict.fromkeys(itertools.chain.from_iterable(by_run))
         cases = {}
         for id_ in ids:

@@ -114,10 +114,11 @@ class Morning:
             for comparison in compared
             for defect in comparison.defects.by_kind[NOT_DECIDED_NOW]
         }
-        results = {record["case"]: record for record in self.run.results}
         for defect in self._earlier_defects:
             before = dict(defect.in_part)
-            judged = (is_judged(results.get(case), before.get(case, 0)) for case in defect.cases)
+            judged = (
+                is_judged(self.run.by_case.get(case), before.get(case, 0)) for case in defect.cases
+            )
             if (word := absence(judged)) != NOT_SEEN:
                 words[defect.fingerprint] = word
         here = {name for defect in (*facts.defects, *facts.waived) for name in defect.fingerprints}
