@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE
+from conformance.model.verdict import UNJUDGED
 from reports.earlier_points import unjudged
 
 NOT_SEEN, NOT_DECIDED, UNTRIED = "not seen", "not decided", "not tried"
-_UNJUDGED = (*INCOMPLETE, *NOT_TESTABLE)
 # the counts of such points in the reason of a model's result
-_OF_MODEL = re.compile(rf"([\d,]+) (?:{'|'.join(_UNJUDGED)})\b")
+_OF_MODEL = re.compile(rf"([\d,]+) (?:{'|'.join(UNJUDGED)})\b")
 
 
 def absence(judged: Iterable[bool | None]) -> str:
@@ -31,7 +30,7 @@ def absence(judged: Iterable[bool | None]) -> str:
 def is_judged(record: ResultRecord | None, unjudged_before: int = 0) -> bool | None:
     """Returns what a run has judged of a case with this result, for `absence`; `unjudged_before` is the number of points
     without a verdict in the run that shows the defect."""
-    if record is None or record["effective"] in _UNJUDGED:
+    if record is None or record["effective"] in UNJUDGED:
         return False
     return None if _unjudged_points(record) > unjudged_before else True
 

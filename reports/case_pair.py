@@ -11,7 +11,7 @@ from conformance.defects import cause_of, symptoms_of
 from conformance.defects.symptom import violated_rules
 from conformance.model.fault import FaultKind
 from conformance.model.record import LISTED, UNLISTED, UNSTEADY, Deviation, ResultRecord
-from conformance.model.verdict import KEPT, NOT_TESTABLE, VIOLATIONS, Verdict
+from conformance.model.verdict import KEPT, NOT_TESTABLE, UNJUDGED, VIOLATIONS, Verdict
 from conformance.results.conclusions import headline, verdict_on
 from conformance.results.points import points_path
 from conformance.sweeps.outcome import Points
@@ -27,7 +27,6 @@ from reports.changes import (
     NOT_JUDGED,
     REGRESSED,
     UNCONFIRMED,
-    UNJUDGED,
     UNKNOWN,
     UNNEEDED,
     UNSUPPORTED,

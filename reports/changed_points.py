@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import VIOLATIONS
+from conformance.model.verdict import UNJUDGED, VIOLATIONS
 from conformance.older_python import zip
 from conformance.sweeps.outcome import OUTSIDE, Points
-from reports.changes import GONE, MOST_EXAMPLES, NEW, UNJUDGED, Change, kind_of
+from reports.changes import GONE, MOST_EXAMPLES, NEW, Change, kind_of
 from reports.evidence import inside
 
 # the old and the new verdict, an example of a point, the number of points

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from conformance.defects.symptom import violated_rules
 from conformance.errors import format_count
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import INCOMPLETE, KEPT, NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
+from conformance.model.verdict import (
+    INCOMPLETE,
+    KEPT,
+    NOT_TESTABLE,
+    UNJUDGED,
+    VERDICTS,
+    VIOLATIONS,
+    Verdict,
+)
 
 REGRESSED, UNKNOWN, FIXED, UNSUPPORTED, UNCONFIRMED = (
     "regressed",
@@ -58,7 +66,6 @@ NOT_JUDGED = (NEWLY_WRONG, NEWLY_JUDGED)
 WORSE = (*FAILING, HIT)
 # The kinds of a defect that only the new run has.
 NEW_KINDS = (NEW, UNKNOWN, NEWLY_WRONG, NEWLY_JUDGED, HIT)
-UNJUDGED = (*INCOMPLETE, *NOT_TESTABLE)
 DEATHS = (Verdict.CRASH, Verdict.HANG)
 MOST_EXAMPLES = 3
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from conformance.defects import Defect, Symptom
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import KEPT
+from conformance.model.verdict import KEPT, UNJUDGED
 from reports import bisection
 from reports.absence import NOT_DECIDED
 from reports.case_pair import CasePair, kind_where
@@ -22,7 +22,6 @@ from reports.changes import (
     NOT_JUDGED,
     NOT_TRIED,
     REGRESSED,
-    UNJUDGED,
     UNKNOWN,
     WORSE,
     Change,

@@ -14,7 +14,7 @@ from conformance.model.fault import ON_DEMAND
 from conformance.model.predicate import column, parse
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.space import Space
-from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE, VIOLATIONS, Verdict
+from conformance.model.verdict import NOT_TESTABLE, UNJUDGED, VIOLATIONS, Verdict
 from conformance.older_python import bit_count, zip
 from conformance.results.conclusions import BY_CHANCE
 from reports.digest import Digest
@@ -25,7 +25,7 @@ _OF_CHANCE = ("", "always", BY_CHANCE)  # the formulas of deviations that select
 def unjudged(record: ResultRecord) -> int:
     """Returns the number of points of a sweep that have no verdict on the device."""
     counts = record["points"] or {}
-    return sum(counts.get(verdict, 0) for verdict in (*INCOMPLETE, *NOT_TESTABLE))
+    return sum(counts.get(verdict, 0) for verdict in UNJUDGED)
 
 
 def counts_of(record: ResultRecord) -> str:

@@ -29,3 +29,4 @@ INCOMPLETE = (Verdict.BROKEN, Verdict.MISSED)
 EXCUSED = (Verdict.WAIVED, Verdict.STACK)  # violations that do not count against the device
 # the behaviour cannot be tested on this stack
 NOT_TESTABLE = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
+UNJUDGED = (*INCOMPLETE, *NOT_TESTABLE)  # no verdict on the device
