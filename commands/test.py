@@ -68,10 +68,8 @@ def execute(arguments: argparse.Namespace) -> int:
         selection = (*ALL, *LEFT)
     command = [python, "-m", "pytest", *selection]
     # Hints in the expected output name ./rdma-cts, however this command was started.
-    environment_here = {
-        name: value for name, value in os.environ.items() if name != "RDMA_CTS_PROGRAM"
-    }
-    environment = {**(MORE if arguments.nightly else {}), **environment_here}
+    inherited = {name: value for name, value in os.environ.items() if name != "RDMA_CTS_PROGRAM"}
+    environment = {**(MORE if arguments.nightly else {}), **inherited}
     status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     if status in _MISTAKES:
         raise UserError(

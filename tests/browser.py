@@ -149,8 +149,8 @@ def build(browser: Browser) -> None:
 def varied_page(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of the page of one varied run."""
     folder = tmp_path_factory.mktemp("varied")
-    run_made = run(folder, varied(folder), device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP})
-    (folder / "report.html").write_text(html.render([run_made]))
+    marked = run(folder, varied(folder), device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP})
+    (folder / "report.html").write_text(html.render([marked]))
     return (folder / "report.html").as_uri()
 
 

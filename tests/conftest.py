@@ -149,9 +149,9 @@ def cli(capsys: Says) -> Cli:
     """Runs a command in this process, checks its exit status, and returns its output."""
 
     def run(status: int, *arguments: object) -> Said:
-        status_here = main([*map(str, arguments)])
+        ended = main([*map(str, arguments)])
         said = Said(*capsys.readouterr())
-        assert status_here == status, said
+        assert ended == status, said
         return said
 
     return run

@@ -75,12 +75,12 @@ class Nights:
     def night(self, status: int, *arguments: str, **cells: Made) -> str:
         """Runs one night and checks its exit status; returns its output."""
         self.cells = {name.replace("_", "-"): result for name, result in cells.items()}
-        status_here = main(
+        ended = main(
             ["nightly", "--history", str(self.folder), "--stack", ",".join(self.cells), *arguments],
         )
         out, err = self.says.readouterr()
         assert "Traceback" not in err
-        assert status_here == status, out + err
+        assert ended == status, out + err
         return out + err
 
     @property
@@ -94,11 +94,11 @@ class Nights:
 @pytest.fixture
 def nights(tmp_path: Path, capsys: Says, monkeypatch: Patch) -> Nights:
     """Nights in an empty history."""
-    nights_made = Nights(tmp_path / "history", capsys, monkeypatch)
-    monkeypatch.setattr(nightly, "_finished", nights_made.finished)
-    monkeypatch.setattr(nightly, "renew_image", nights_made.renewed)
+    empty = Nights(tmp_path / "history", capsys, monkeypatch)
+    monkeypatch.setattr(nightly, "_finished", empty.finished)
+    monkeypatch.setattr(nightly, "renew_image", empty.renewed)
     monkeypatch.setattr(run_arguments, "load_suite", lambda *_: WHOLE)
-    return nights_made
+    return empty
 
 
 CASE = SUITE.cases[2].id

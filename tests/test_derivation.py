@@ -92,9 +92,11 @@ def test_more_files_or_bytes_than_a_suite_can_have_are_not_stored(tmp_path):
 
 @pytest.mark.parametrize("is_clean", [False, True])
 def test_files_are_stored_only_from_a_guest_without_files_of_the_user(tmp_path, is_clean):
-    job_made = job.Job((), "", derived=tmp_path / "kept", is_clean=is_clean)
+    freezing_job = job.Job((), "", derived=tmp_path / "kept", is_clean=is_clean)
     files = {BYTECODE: "YQ=="}
-    freezing._keep_derived({"type": "guest", "event": "derived", "files": files}, job_made, MODULES)
+    freezing._keep_derived(
+        {"type": "guest", "event": "derived", "files": files}, freezing_job, MODULES
+    )
     assert (tmp_path / "kept" / BYTECODE).exists() == is_clean
 
 

@@ -85,8 +85,8 @@ def numbers() -> Iterator[str]:
     numbers_of: dict[str, set[int]] = {}
     for path in sorted(CASES.glob("*/rules.yaml")):
         content = yaml.safe_load(path.read_text())
-        rules_here = [rule for rule in content["rules"] if rule["since"] != _OF_AN_EXAMPLE]
-        ids = [rule["id"].split("-") for rule in [*rules_here, *(content.get("retired") or ())]]
+        in_force = [rule for rule in content["rules"] if rule["since"] != _OF_AN_EXAMPLE]
+        ids = [rule["id"].split("-") for rule in [*in_force, *(content.get("retired") or ())]]
         for prefix, number in ids:
             if prefix not in (ids[0][0], *_FURTHER_PREFIXES):
                 yield (
@@ -125,8 +125,8 @@ def retired() -> Iterator[str]:
             continue
         table, _, row = case.rpartition("/")
         name, _, entry = row.partition("@")
-        given_up_here = {case, f"{table}/{name}", f"{table}/@{entry}"}
-        if not suite.find(case) and given_up.isdisjoint(given_up_here):
+        names = {case, f"{table}/{name}", f"{table}/@{entry}"}
+        if not suite.find(case) and given_up.isdisjoint(names):
             yield f"the case {case} is gone: add {row} with the reason to `retired:` in cases/{table}.yaml"
 
 

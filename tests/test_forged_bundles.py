@@ -151,11 +151,11 @@ OTHER = {
 def packed_by_another(folder: Path, to: Path, **change: Any) -> Path:
     """Packs a bundle of the run with the manifest of another version, which has an unknown fact."""
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.json*")}
-    claims_made = claims(read(folder))
-    facts = {name: claims_made["run"][name] for name in ("device", "kernel", "tables")} | {
+    claimed = claims(read(folder))
+    facts = {name: claimed["run"][name] for name in ("device", "kernel", "tables")} | {
         "judged calls": "about a thousand",
     }
-    pack(to, {**claims_made, "run": facts, **OTHER, **change}, files)
+    pack(to, {**claimed, "run": facts, **OTHER, **change}, files)
     return to
 
 

@@ -63,7 +63,7 @@ edits:
 
 
 def mutant(name: str = "last-byte-refused", **more: Any) -> Mutant:
-    mutant_made = Mutant(
+    plain = Mutant(
         name,
         "The last byte is refused.",
         ("REG-20",),
@@ -73,7 +73,7 @@ def mutant(name: str = "last-byte-refused", **more: Any) -> Mutant:
         file="rxe_mr",
         kind="range",
     )
-    return dataclasses.replace(mutant_made, **more)
+    return dataclasses.replace(plain, **more)
 
 
 class Driver:

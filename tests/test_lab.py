@@ -115,8 +115,8 @@ def run(folder: Path, status: int, *arguments: str, first: str = "") -> Said:
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(folder)
         patch.setenv("PATH", str(folder / "bin"), prepend=os.pathsep)
-        status_here = main(["run", *arguments])
-    assert status_here == status, err.getvalue()
+        ended = main(["run", *arguments])
+    assert ended == status, err.getvalue()
     return Said(out.getvalue(), err.getvalue())
 
 

@@ -118,10 +118,10 @@ def test_huge_memory_has_huge_pages_or_an_error_about_them():
 @pytest.fixture
 def dax(tmp_path: Path, monkeypatch: Patch) -> persistent.Device:
     """A file with room for two ranges, which replaces a DAX device."""
-    device_made = persistent.Device(tmp_path / "dax0.0", 2 * PAGE, 5 * PAGE)
-    device_made.path.write_bytes(b"old" * 5 * PAGE)
-    monkeypatch.setattr(persistent, "device", lambda: device_made)
-    return device_made
+    stand_in = persistent.Device(tmp_path / "dax0.0", 2 * PAGE, 5 * PAGE)
+    stand_in.path.write_bytes(b"old" * 5 * PAGE)
+    monkeypatch.setattr(persistent, "device", lambda: stand_in)
+    return stand_in
 
 
 def test_each_allocation_of_persistent_memory_is_a_separate_part_of_the_device(dax):

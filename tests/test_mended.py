@@ -108,9 +108,9 @@ class Workshop:
 
 @pytest.fixture
 def workshop(tmp_path: Path, monkeypatch: Patch) -> Workshop:
-    workshop_made = Workshop(tmp_path)
-    built_by(workshop_made, monkeypatch)
-    return workshop_made
+    fresh = Workshop(tmp_path)
+    built_by(fresh, monkeypatch)
+    return fresh
 
 
 def test_module_and_provider_are_built_once_and_again_if_damaged(tmp_path, workshop):

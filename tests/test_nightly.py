@@ -235,8 +235,8 @@ def test_a_night_that_does_not_decide_a_rule_leaves_it_as_it_was(
     known, between, status, kinds, nights
 ):
     changed = []
-    for status_here, run in ((0, run_of(known)), (status, between), (0, run_of(known))):
-        nights.night(status_here, forky=run)
+    for expected_status, run in ((0, run_of(known)), (status, between), (0, run_of(known))):
+        nights.night(expected_status, forky=run)
         page = HistoryPage(nights.history)
         (rule,) = (track for track in page.rules if track.id == "REG-01")
         changed += [step.kind for _, step in rule.steps_in(page.nights[-1])]

@@ -283,11 +283,11 @@ def test_the_addresses_of_this_namespace_are_those_that_the_kernel_lists():
 
 
 def device(layer: str, lid: int = 7, flags: int = 0, gid_index: int | None = None) -> Device:
-    device_made = Device.__new__(Device)
-    device_made.name, device_made.port, device_made.gid_index = "any0", 1, gid_index
-    device_made.transport = INFINIBAND if layer == "InfiniBand" else ROCE
-    device_made.__dict__["_port"] = SimpleNamespace(lid=lid, flags=flags)
-    return device_made
+    unopened = Device.__new__(Device)
+    unopened.name, unopened.port, unopened.gid_index = "any0", 1, gid_index
+    unopened.transport = INFINIBAND if layer == "InfiniBand" else ROCE
+    unopened.__dict__["_port"] = SimpleNamespace(lid=lid, flags=flags)
+    return unopened
 
 
 @pytest.mark.parametrize(
@@ -319,10 +319,10 @@ def test_a_device_uses_the_gid_table_of_the_stack_if_there_is_one(port_of, monke
     port_of("Ethernet", (MAPPED, "", ""), (VLAN, "", ""))
     monkeypatch.setattr(device_module, "SYSFS", tmp_path / "ib")
     for indices, chosen in (([0], 0), (None, 1)):
-        device_made = device("Ethernet")
-        device_made.netlink = RdmaNetlink("any0")
+        unopened = device("Ethernet")
+        unopened.netlink = RdmaNetlink("any0")
         monkeypatch.setattr(Device, "_gid_indices", lambda _, gids=indices: gids)
-        assert device_made.source_gid_index == chosen
+        assert unopened.source_gid_index == chosen
 
 
 def test_a_device_that_may_not_be_opened_is_reported_in_one_line(monkeypatch):

@@ -153,10 +153,10 @@ REREG = """
 
 def suite(rules: Sequence[str] = (), *tables: Table) -> Suite:
     """Returns a suite of these rules (by default all) and tables (by default ROWS)."""
-    suite_made = samples.suite(tables or [samples.table("reg_mr/sample", ROWS, 4)])
+    sampled = samples.suite(tables or [samples.table("reg_mr/sample", ROWS, 4)])
     return replace(
-        suite_made,
-        registry=Registry(suite_made.registry[id_] for id_ in rules or suite_made.registry),
+        sampled,
+        registry=Registry(sampled.registry[id_] for id_ in rules or sampled.registry),
     )
 
 
@@ -216,12 +216,10 @@ def test_documented_codes_are_counted_where_a_case_expects_them():
 
 
 def test_a_rule_has_the_worst_verdict_of_its_cases(tmp_path):
-    suite_made = suite(FOUR)
+    sampled = suite(FOUR)
     verdicts = {"works": "PASS", "fails": "FAIL", "both": "UNSUPPORTED"}
-    lines = [
-        samples.result(case, verdicts[case.id.split("/")[-1]]) for case in suite_made.cases[:3]
-    ]
-    coverage = covered(suite_made, tmp_path, *lines)
+    lines = [samples.result(case, verdicts[case.id.split("/")[-1]]) for case in sampled.cases[:3]]
+    coverage = covered(sampled, tmp_path, *lines)
     assert {rule.id: rule.verdict for rule in coverage.rules} == {
         "REG-01": "FAIL",
         "REG-02": "FAIL",
@@ -266,8 +264,8 @@ def test_returned_codes_are_counted(tmp_path, table, observed, provoked):
         verb = "rereg_mr"
     else:
         verb = "advise_mr"
-    suite_made = suite([], samples.table(f"{verb}/sample", table))
-    coverage = covered(suite_made, tmp_path, samples.result(suite_made.cases[0], observed=observed))
+    sampled = suite([], samples.table(f"{verb}/sample", table))
+    coverage = covered(sampled, tmp_path, samples.result(sampled.cases[0], observed=observed))
     assert [code.code for code in coverage.codes if code.observed] == provoked.split()
     assert f"documented codes observed: {len(provoked.split())} of {len(coverage.codes)}" in list(
         render(coverage),
@@ -275,31 +273,29 @@ def test_returned_codes_are_counted(tmp_path, table, observed, provoked):
 
 
 def test_a_verdict_that_rests_on_open_cases_is_in_brackets(tmp_path):
-    suite_made = suite(FOUR)
-    coverage = covered(suite_made, tmp_path, samples.result(suite_made.cases[3]))
+    sampled = suite(FOUR)
+    coverage = covered(sampled, tmp_path, samples.result(sampled.cases[3]))
     assert any(line.startswith("REG-03 ") and " (PASS) " in line for line in render(coverage))
 
 
 def test_codes_of_later_steps_count_for_the_verb_they_call(tmp_path):
-    suite_made = suite([], samples.table("advise_mr/sample", ADVICE))
+    sampled = suite([], samples.table("advise_mr/sample", ADVICE))
     line = samples.result(
-        suite_made.cases[0],
+        sampled.cases[0],
         observed={"returned": "0", "afterwards": [{"returned": "EPERM"}]},
     )
     later = [{"call": "ibv_advise_mr(pd=pd)", "outcome": "refused"}]
     line["expected"] = {**line["expected"], "afterwards": later}
-    coverage = covered(suite_made, tmp_path, line)
+    coverage = covered(sampled, tmp_path, line)
     assert {code.code for code in coverage.codes if code.observed} == {"EPERM"}
 
 
 def test_a_smoke_run_verifies_no_rule_and_a_dialect_is_not_judged(tmp_path):
-    suite_made = suite()
-    smoke = {"tier": "smoke", "rules": suite_made.registry.as_data()}
+    sampled = suite()
+    smoke = {"tier": "smoke", "rules": sampled.registry.as_data()}
     totals = "\n".join(
         render(
-            covered(
-                suite_made, tmp_path, samples.result(suite_made.cases[0]), complete=False, **smoke
-            )
+            covered(sampled, tmp_path, samples.result(sampled.cases[0]), complete=False, **smoke)
         ),
     )
     assert "rules: 1 PARTIAL, " in totals
@@ -307,8 +303,8 @@ def test_a_smoke_run_verifies_no_rule_and_a_dialect_is_not_judged(tmp_path):
 
 
 def test_results_of_a_run_cut_short_are_called_incomplete(tmp_path):
-    suite_made = suite()
-    coverage = covered(suite_made, tmp_path, samples.result(suite_made.cases[0]), complete=False)
+    sampled = suite()
+    coverage = covered(sampled, tmp_path, samples.result(sampled.cases[0]), complete=False)
     assert coverage.complete is False
     assert "these results are from an incomplete run" in list(render(coverage))
 

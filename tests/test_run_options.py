@@ -224,7 +224,7 @@ def test_pytest_gets_the_same_options_on_a_host_and_in_the_guest_its_own_device_
     # pytest does not get the tier, because --rdma-only names the cases.
     guest_options: dict[str, Any] = {"tier": RunOptions().tier}
     on_host = options.on("rxe0")
-    options_here = parsed_by_pytest(on_host.plugin_arguments())
+    by_pytest = parsed_by_pytest(on_host.plugin_arguments())
     assert {
         "device",
         "deadline",
@@ -233,13 +233,11 @@ def test_pytest_gets_the_same_options_on_a_host_and_in_the_guest_its_own_device_
         "profile",
         "dialect",
         "cases",
-    } <= set(options_here)
-    assert options_here == {name: getattr(on_host, name) for name in options_here} | guest_options
+    } <= set(by_pytest)
+    assert by_pytest == {name: getattr(on_host, name) for name in by_pytest} | guest_options
     in_guest = options.on("")
     cases, profile = (Path("vendor/0"),), Path("profile.yaml")
-    options_here = parsed_by_pytest(
-        in_guest.inside_guest("rxe0", cases, profile).plugin_arguments()
-    )
+    by_pytest = parsed_by_pytest(in_guest.inside_guest("rxe0", cases, profile).plugin_arguments())
     guest_options |= {
         "device": "rxe0",
         "port": 1,
@@ -249,7 +247,7 @@ def test_pytest_gets_the_same_options_on_a_host_and_in_the_guest_its_own_device_
         "cases": cases,
         "profile": profile,
     }
-    assert options_here == {name: getattr(in_guest, name) for name in options_here} | guest_options
+    assert by_pytest == {name: getattr(in_guest, name) for name in by_pytest} | guest_options
 
 
 def test_the_refusal_of_a_guest_option_on_this_hosts_device_names_the_missing_option():

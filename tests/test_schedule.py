@@ -26,30 +26,28 @@ SECONDS = st.dictionaries(st.sampled_from(IDS), st.floats(0, 1000, allow_nan=Fal
 
 
 def batches(schedule: Schedule) -> list[list[str]]:
-    batches_made = []
+    taken = []
     while batch := schedule.take():
-        batches_made.append(batch)
-    return batches_made
+        taken.append(batch)
+    return taken
 
 
 @given(st.integers(1, 5), SECONDS)
 def test_each_case_is_in_one_batch_and_cases_that_may_crash_are_in_batches_at_the_end(
     workers, seconds
 ):
-    batches_made = batches(Schedule(MIXED, workers, seconds))
-    assert sorted(case for batch in batches_made for case in batch) == sorted(
-        case.id for case in MIXED
-    )
+    taken = batches(Schedule(MIXED, workers, seconds))
+    assert sorted(case for batch in taken for case in batch) == sorted(case.id for case in MIXED)
     hazardous = {case.id for case in MIXED if case.hazardous}
     ending = {case.id for case in MIXED if case.ends_process and not case.hazardous}
     single = {case.id for case in MIXED if needs_its_own_worker(case, seconds)}
     assert single == {case.id for case in MIXED if case.alone and case.id not in seconds}
-    assert all(len(batch) == 1 for batch in batches_made if single & set(batch))
-    assert all(len(ending & set(batch)) <= 1 for batch in batches_made)
-    assert sum(bool((hazardous - single) & set(batch)) for batch in batches_made) <= workers
-    kinds = [not ALONE.issuperset(batch) for batch in batches_made]
+    assert all(len(batch) == 1 for batch in taken if single & set(batch))
+    assert all(len(ending & set(batch)) <= 1 for batch in taken)
+    assert sum(bool((hazardous - single) & set(batch)) for batch in taken) <= workers
+    kinds = [not ALONE.issuperset(batch) for batch in taken]
     assert kinds == sorted(kinds, reverse=True)
-    for batch in batches_made:
+    for batch in taken:
         assert batch == [case for case in IDS if case in batch]
 
 

@@ -115,7 +115,7 @@ def test_repeated_values_take_no_room_in_a_large_run(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "MOST_VALUES", most)
     monkeypatch.setattr(writer, "MANY", len(lines) - 1)
     path = tmp_path / "large" / "results.jsonl"
-    records_here: list[Any] = []
+    appended: list[Any] = []
     for part in (lines[:20], lines[20:]):
         if path.exists():
             earlier = read_written(path)
@@ -127,11 +127,11 @@ def test_repeated_values_take_no_room_in_a_large_run(tmp_path, monkeypatch):
                 file.append(head)
             for line in part:
                 assert not file.lacks_room(line)
-                records_here.append(file.append(line))
+                appended.append(file.append(line))
     assert [result["case"] for result in read_written(path).results] == head["planned"]
-    assert records_here == lines
-    shown = digest(Recorded(head, records_here).shown(), tmp_path).results
-    for same in (records_here, shown):
+    assert appended == lines
+    shown = digest(Recorded(head, appended).shown(), tmp_path).results
+    for same in (appended, shown):
         for key in ("kernel", "set_up"):  # one of each session
             assert len({id(record[key]) for record in same}) <= 2
     assert list(shown) == list(digest(Recorded(head, lines).shown(), tmp_path).results)

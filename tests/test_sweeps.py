@@ -136,9 +136,9 @@ def test_a_single_point_is_judged_as_in_the_sweep():
 def test_every_point_is_run_in_the_order_of_the_seed():
     orders = []
     for seed in (None, 1, 1, 2):
-        device_made: Any = Device()
-        device_made.access_fault = Mock(wraps=device_made.access_fault)
-        swept = run_on(device_made, SPACE, seed)
+        counted: Any = Device()
+        counted.access_fault = Mock(wraps=counted.access_fault)
+        swept = run_on(counted, SPACE, seed)
         assert (swept.verdict, swept.points.by_verdict()) == (Verdict.PASS, {"PASS": 24})
         assert swept.points.by_rule() == {"REG-15": "PASS", "REG-17": "PASS"}
         observed = {outcome.observed for outcome in swept.points.outcomes}
@@ -146,7 +146,7 @@ def test_every_point_is_run_in_the_order_of_the_seed():
             "ibv_reg_mr returned an MR",
             "ibv_reg_mr returned NULL with errno EINVAL",
         }
-        orders.append([call.args for call in device_made.access_fault.call_args_list])
+        orders.append([call.args for call in counted.access_fault.call_args_list])
     assert orders[1] == orders[2]
     assert len({tuple(order) for order in orders}) == 3
     assert sorted(orders[0]) == sorted(orders[1])
@@ -335,12 +335,12 @@ GROUND = """
 def test_points_share_domains_and_memory_unless_an_axis_changes_them(memory, axes, where, domains):
     row = GROUND.replace("{MEMORY}", memory).replace("AXES", axes).replace("WHERE", where)
     case = samples.case(row)
-    device_made: Any = Device()
-    with closing(ReferenceBench(device_made)) as bench:
+    counted: Any = Device()
+    with closing(ReferenceBench(counted)) as bench:
         context, before = on_the_reference(bench), bench.resources()
-        device_made.alloc_pd = Mock(wraps=device_made.alloc_pd)
+        counted.alloc_pd = Mock(wraps=counted.alloc_pd)
         assert run_sweep(case, context, no_progress).result.points.by_verdict() == {"PASS": 8}
-        assert device_made.alloc_pd.call_count == domains
+        assert counted.alloc_pd.call_count == domains
         assert bench.resources() == before
 
 

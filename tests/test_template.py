@@ -188,10 +188,10 @@ class Freezer:
 
 @pytest.fixture
 def freezer(ingredients: Ingredients, tmp_path: Path, monkeypatch: Patch) -> Freezer:
-    freezer_made = Freezer(tmp_path / "cache", ingredients)
-    monkeypatch.setattr(freezing, "freeze", freezer_made.freeze)
-    monkeypatch.setattr(freezing, "resume", freezer_made.resume)
-    return freezer_made
+    counting = Freezer(tmp_path / "cache", ingredients)
+    monkeypatch.setattr(freezing, "freeze", counting.freeze)
+    monkeypatch.setattr(freezing, "resume", counting.resume)
+    return counting
 
 
 def test_a_template_is_made_once(freezer):
