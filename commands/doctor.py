@@ -8,7 +8,7 @@ from pathlib import Path
 
 from commands.cli import nics_page
 from commands.cli.run_arguments import add, add_argument
-from commands.cli.streams import show
+from commands.cli.streams import remark, show
 from conformance.device.port import device_names
 from conformance.errors import PROGRAM, UserError
 from conformance.kernel.netlink import RdmaNetlink, driver_name
@@ -59,7 +59,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.host:
         which, name = arguments.device or "an RDMA device", arguments.device or "NAME"
         run = f"{PROGRAM} run --host {arguments.host} --device {name}"
-        findings = hosts.findings(arguments.host)
+        findings = hosts.findings(arguments.host, remark)
         if arguments.device:
             findings.insert(0, presence(arguments.device, findings))
         return _print_tables({f"On {which} of {arguments.host} ({run})": findings})

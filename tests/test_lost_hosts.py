@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from far_host import HELLO
-from fixtures.hosts import link, protocol, ssh
+from fixtures.hosts import link, protocol, remote_host, ssh
 from kinds import rows
 from patience import PATIENCE_S, await_true
 from remote_runs import ADDRESS, Run, run, shared, stand_in, verdicts, when_it_hangs
@@ -93,11 +93,24 @@ def test_a_host_that_returns_with_another_kernel_is_reported(stand_in):
             host.connected(host.first)
 
 
+def test_a_host_that_does_not_answer_is_reported_while_the_run_waits(stand_in, monkeypatch, capsys):
+    """The host accepts the connection and says nothing, such as one whose sshd hangs."""
+    monkeypatch.setattr(link, "_SLOW_S", 0.1)
+    monkeypatch.setattr(link, "_ENDING_S", 0.1)
+    monkeypatch.setattr(remote_host, "_HELLO_S", 0.3)
+    stand_in.client("exec sleep 36000")
+    hint = "try: ssh -v -- host.invalid true"
+    with user_error(f"^host.invalid did not respond in time; {hint}$", status=3):
+        stand_in.host()
+    said = "host.invalid: no answer for 0.1 s, waiting for another 0.2 s"
+    assert capsys.readouterr().out == f"{said}; {hint}\n"
+
+
 @pytest.mark.parametrize("noise", ["yes", "while :; do echo hi; sleep 0.1; done"])
 def test_a_host_that_sends_only_noise_is_reported_as_silent(stand_in, monkeypatch, noise):
     monkeypatch.setattr(link, "_ENDING_S", 0.1)
     stand_in.client(f"{noise}\n:")  # a separate process, which does not read its input
-    with user_error(r"^host\.invalid did not respond in time$", status=3):
+    with user_error(r"^host\.invalid did not respond in time; ", status=3):
         link.Link.connected(ADDRESS, b"x" * (1 << 20), 0.5)
 
 
