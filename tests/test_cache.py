@@ -1,5 +1,6 @@
 """Derived files: tables are read only once, and no outdated or damaged file is ever used."""
 
+import marshal
 import os
 import pickle
 import shutil
@@ -376,6 +377,51 @@ def test_bytecode_is_in_the_cache_if_it_is_not_beside_the_modules(
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     else:
         assert folder.exists() == (mode is not None)
+
+
+_LISTED = ("list", "variables")
+
+
+def _bytecode_after(folder: Path, limit: str = "unlimited") -> list[Path]:
+    """Runs a command that stores its bytecode in this directory and can write files of only `limit` KiB; returns the
+    bytecode of the suite's modules."""
+    done = ended(
+        *("bash", "-c", f'ulimit -Sf {limit}; exec "$@"', "bash"),
+        *(sys.executable, ROOT / "commands" / "cli" / "start.py", *_LISTED),
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PYTHONDONTWRITEBYTECODE": "",
+            "PYTHONPYCACHEPREFIX": str(folder),
+            "RDMA_CTS_CACHE": str(folder),
+        },
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return [path for path in folder.rglob("*.pyc") if str(ROOT) in str(path)]
+
+
+def _is_whole(bytecode: Path) -> bool:
+    try:
+        marshal.loads(bytecode.read_bytes()[16:])
+    except (EOFError, TypeError, ValueError):
+        return False
+    return True
+
+
+def test_a_full_disk_leaves_no_beginning_of_bytecode(tmp_path):
+    stored = _bytecode_after(tmp_path, limit="4")
+    assert stored
+    assert [path for path in stored if not _is_whole(path)] == []
+
+
+@pytest.mark.parametrize("size, rest", [(17, b""), (-1, b""), (16, b"\xff")])
+def test_damaged_bytecode_is_replaced(size, rest, tmp_path):
+    whole = {path: path.read_bytes() for path in _bytecode_after(tmp_path)}
+    assert len(whole) > 10
+    for path, content in whole.items():
+        path.write_bytes(content[:size] + rest)
+    _bytecode_after(tmp_path)  # removes what is damaged
+    assert [path for path in _bytecode_after(tmp_path) if not _is_whole(path)] == []
 
 
 def test_a_link_that_others_could_have_made_is_not_followed(tmp_path, monkeypatch):

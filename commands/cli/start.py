@@ -1,12 +1,14 @@
 """Starts the command that the arguments name, without a search for modules in the working directory. The launcher
 `rdma-cts` names in a variable the modules that every command needs. If this Python lacks one of them or is too old, the
 launcher continues: it finds another Python, or installs packages. This file is also parsed by versions of Python that
-the suite does not support."""
+the suite does not support. Damaged bytecode is replaced and prevents no command."""
 
+import contextlib
 import gc
 import os
 import runpy
 import sys
+from importlib import machinery, util
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ROOT = os.path.dirname(os.path.dirname(_HERE))
@@ -23,7 +25,44 @@ def _lacking(modules: "list[str]") -> "list[str]":
     return missing
 
 
+class _Loader(machinery.SourceFileLoader):
+    """Loads a module of which Python has stored only the beginning of the bytecode, because the disk was full."""
+
+    def get_code(self, fullname):  # type: ignore[no-untyped-def]
+        try:
+            return super().get_code(fullname)
+        except (EOFError, TypeError, ValueError):  # raised by `marshal` for damaged bytecode
+            _remove(util.cache_from_source(self.path))
+            return self.source_to_code(self.get_data(self.path), self.path)
+
+    def set_data(self, path, data, **mode):  # type: ignore[no-untyped-def]
+        super().set_data(path, data, **mode)
+        try:
+            is_whole = os.stat(path).st_size == len(data)
+        except OSError:  # not stored at all, which Python permits
+            return
+        if not is_whole:
+            _remove(path)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):  # removed by another process, or of another user
+        os.unlink(path)
+
+
+def _use_loader() -> None:
+    """Makes this process load modules with _Loader."""
+    loaders = (
+        (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
+        (_Loader, machinery.SOURCE_SUFFIXES),
+        (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
+    )
+    sys.path_hooks.insert(0, machinery.FileFinder.path_hook(*loaders))
+    sys.path_importer_cache.clear()
+
+
 def _start() -> None:
+    _use_loader()
     sys.path[:] = [_ROOT, *(path for path in sys.path if path not in ("", _HERE, _ROOT))]
     is_old = sys.version_info < (3, 9)
     if is_old or _lacking(os.environ.pop(_NEEDED, "").split()):
