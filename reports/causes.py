@@ -75,7 +75,9 @@ def causes(
             yield f"{perhaps}in the source", f"{places[name]}{why}"
             break
     for mend in mends_of(defect.fingerprints):
-        if mend.of_library or driver == _CHANGED:
+        if mend.name in run.environment.changes:
+            yield "not fixed by", f"{mend.name}, which this stack has: {mend.subject}"
+        elif mend.of_library or driver == _CHANGED:
             writes = "" if is_sent else f" ({mend.command} writes it)"
             yield f"{perhaps}fixed by", f"{mend.name}: {mend.subject}{writes}{why}"
 

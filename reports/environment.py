@@ -94,21 +94,26 @@ class Environment:
         capabilities.update(device.get("caps", {}))
         return dict(flat(capabilities))
 
+    @cached_property
+    def _given(self) -> Mapping[str, object]:
+        """What the user or the suite has put into the stack; the values may be of any type."""
+        under_test: object = self._header.get("under_test")
+        if not isinstance(under_test, dict):
+            return {}
+        given = under_test.get("given")
+        return given if isinstance(given, dict) else {}
+
+    @cached_property
+    def changes(self) -> frozenset[str]:
+        """The names of the changes of the mended stack that were under test."""
+        changes = self._given.get("changes")
+        return frozenset(changes) if isinstance(changes, dict) else frozenset()
+
     @property
     def changed_stack(self) -> str:
         """The changes of the stack and the user's builds in it, with hashes; empty if the stack is as shipped."""
-        under_test: object = self._header.get("under_test")
-        if isinstance(under_test, dict):
-            build_given = under_test.get("given")
-        else:
-            build_given = None
-        if isinstance(build_given, dict):
-            parts = list(_own_parts(build_given))
-        else:
-            parts = []
-        if parts:
-            return f"the stack under test was changed: {'; '.join(parts)}"
-        return ""
+        parts = "; ".join(_own_parts(self._given))
+        return f"the stack under test was changed: {parts}" if parts else ""
 
     @property
     def name(self) -> str:
@@ -148,7 +153,7 @@ def _judged_again(header: HeaderRecord) -> str:
 
 
 def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
-    """Yields each part of the stack that is not as shipped. The values in `given` may be of any type."""
+    """Yields each part of the stack that is not as shipped."""
     changes = given.get("changes")
     if isinstance(changes, dict) and changes:
         names = [f"{name} {str(digest)[:8]}" for name, digest in changes.items()]

@@ -1,7 +1,9 @@
 """Tests of what is known of the causes of defects, and of its cached file."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,6 +59,11 @@ def test_the_cause_of_a_recorded_defect_is_perhaps_that_of_its_other_cases(folde
     assert [kind for kind, _ in perhaps] == ["perhaps in the source", "perhaps fixed by"]
     assert all(text.endswith(f"(known of other cases, such as {known})") for _, text in perhaps)
     assert causes.unsure([name], known) == causes.unsure(["none"], other) == ""
+    under_test: Any = {"given": {"changes": {"length": "0" * 64}}}
+    mended = replace(run, header={**run.header, "under_test": under_test})
+    told = dict(causes.causes(defect, mended, shown[known]))
+    assert told["not fixed by"] == "length, which this stack has: Check the length"
+    assert "fixed by" not in told
 
 
 def _loaded() -> causes.Causes:
