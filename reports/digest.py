@@ -22,6 +22,7 @@ from conformance.results.records import Shown, read_results
 from conformance.tables.suite import Suite
 from reports.environment import Environment
 from reports.own_tables import suite_of_header, wrong_by_tables
+from reports.preceding import with_preceding
 from reports.rule_verdicts import RuleVerdicts
 from reports.run_summary import Summary
 from reports.violations import Violations
@@ -118,6 +119,10 @@ def digest(recorded: Shown, directory: Path, name: str = "", is_own: bool = Fals
             by_case[case] = missed.copy()  # faster than a new record
             by_case[case]["case"] = case
     by_case |= {case: record for case, record in by_case_here.items() if case not in by_case}
+    for confirmation in recorded.confirmations:
+        case = confirmation["case"]
+        if case in by_case:
+            by_case[case] = with_preceding(by_case[case], confirmation)
     footer = recorded.footer
     if footer:
         footer = footer.copy()

@@ -266,7 +266,7 @@ def _program(run: Digest, out: Path, first: Defect | None, news: Novelty | None)
         yield f"report it: {report} writes a text, with a C program if one can show the first defect"
         # `target` selects the stack of this run
         _, _, recorded = first.first.repro.partition(" ")
-        target, only, _ = recorded.rpartition(" --only ")
+        target, only, _ = recorded.partition(" --only ")
         yield f"again: {PROGRAM} {target if only else 'run'} --failed {shlex.quote(str(out))} runs the failed cases"
         if news and (commands := news.comparison.defects.bisection(first)):
             yield bisection.line_of(commands)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,11 @@ from conformance.model.record import ConfirmationRecord
 from repeated import Run, after, always
 from reports import terminal
 from reports.digest import read
+from reports.preceding import with_preceding
 from reports.repetitions import Repetitions
 from samples import (
     numbered,
+    result,
 )
 
 COUNT = 12
@@ -45,6 +48,7 @@ def test_a_report_has_the_confirmation_next_to_each_violation(mixed, form):
         text = text.decode()
     assert "confirmed: the same when repeated with other cases, in a different order" in text
     assert NOT_CONFIRMED in text
+    assert f"--only {IDS[2]} --only {IDS[11]}" in text
 
 
 def test_the_summaries_have_the_figures_and_the_violations_that_were_not_confirmed(mixed):
@@ -96,3 +100,23 @@ def test_a_repetition_of_a_whole_sweep_is_about_each_of_its_points_and_that_of_a
     assert repetitions.text_at("a/b/points", "x=1").startswith("confirmed")
     assert repetitions.text_at("a/b/points", "x=2") == ""
     assert repetitions.text_at("a/b/absent", "x=1") == ""
+
+
+def test_the_command_of_a_violation_runs_the_cases_that_it_needs_before():
+    """What needs the earlier points of its own sweep is shown by the whole sweep."""
+    record = result(SUITE.cases[11], "FAIL", "", repro=f"./rdma-cts run --guest --only {IDS[11]}")
+    confirmation: ConfirmationRecord = {
+        "type": "confirmation",
+        "case": IDS[11],
+        "confirmed": False,
+        "by": "repetition",
+        "after": [IDS[4], IDS[2]],
+    }
+    shown = with_preceding(record, confirmation)["repro"]
+    ids = f"--only {IDS[4]} --only {IDS[2]} --only {IDS[11]}"
+    assert shown == f"./rdma-cts run --guest --guests 1 {ids}"
+    point: Any = {"smallest": {"x": "1"}, "repro": f"./rdma-cts run --only {IDS[11]}#x=1"}
+    swept: Any = {**record, "deviations": [point, {**point, "smallest": {"x": "2"}}]}
+    of_sweep: Any = {**confirmation, "point": "x=1", "after": [IDS[11]]}
+    deviations = with_preceding(swept, of_sweep)["deviations"]
+    assert [deviation["repro"] for deviation in deviations] == [record["repro"], point["repro"]]

@@ -22,6 +22,7 @@ from conformance.results.records import read_results
 from conformance.results.rejudge import known_capabilities
 from conformance.tables.carried import SUFFIX
 from conformance.tables.suite import Suite
+from reports.preceding import needs_others
 from reports.reproducers.layout import WIDTH
 from reports.reproducers.program import Program, TooLong, program_of
 from reports.reproducers.writer import Inexpressible
@@ -82,6 +83,9 @@ def first_program(
     """Returns the program of the first symptom that has one; else the first symptom, and why it has none."""
     reasons = []
     for symptom in symptoms:
+        if needs_others(symptom.repro):
+            reasons.append("the violation occurs only after other cases of its process")
+            continue
         try:
             return Made(symptom, reproducer(symptom.name, suite, basis, symptom, width))
         except Inexpressible as reason:
