@@ -127,7 +127,9 @@ def test_defects_that_one_line_of_a_call_may_explain_stand_together():
     ]
     deviations = []
     for rule, kind, smallest in points:
-        fault = Fault(kind, verb="traffic", operation="RDMA_READ", key="region").as_data()
+        fault = Fault(
+            kind, verb="traffic", operation="RDMA_READ", key="region", entry="uverbs"
+        ).as_data()
         deviations.append({"when": "always", "rules": [rule], "fault": fault, "smallest": smallest})
     record: Any = {**symptoms("forky")[0].record, "verdict": "FAIL", "deviations": deviations}
     record["case"] = "access/changes/slice"

@@ -38,7 +38,6 @@ from conformance.model.fault import (
 )
 from conformance.model.record import HeaderRecord
 from conformance.model.vocabulary import BUILT, BUILT_INLINE, WIRE
-from conformance.verbs import VERBS
 
 # The short name of each rule, which says what the rule is about, by the rule's id.
 Shorts = Mapping[str, str]
@@ -263,11 +262,7 @@ def _use(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str
     if what == CHANGED:
         flags, decides, effect, *_ = more
         in_flight = all(symptom.fault.verb == AWAITED for symptom in symptoms)
-        at_kernel = {symptom.fault.entry for symptom in symptoms} == {"uverbs"}
-        call = VERBS[CHANGED].command if at_kernel else CHANGED
-        return (
-            f"{'uverbs ' * at_kernel}{call} with {flags}: {_of_change(decides, effect, in_flight)}"
-        )
+        return f"{CHANGED} with {flags}: {_of_change(decides, effect, in_flight)}"
     if what == "ended window":
         return "a request in flight moves bytes after its window has ended"
     if what == ATOMIC_AFTER_RESET:
