@@ -45,6 +45,17 @@ def _unjudged_points(record: ResultRecord) -> int:
     return unjudged(record)
 
 
+def tried(
+    cases: Iterable[str], shows: Mapping[str, ResultRecord], lacks: Mapping[str, ResultRecord]
+) -> int:
+    """Returns how many of these cases the run without a defect has judged, at as many points as the run that shows it."""
+    count = 0
+    for case in cases:
+        unjudged_before = _unjudged_points(shows[case]) if case in shows else 0
+        count += is_judged(lacks.get(case), unjudged_before) is True
+    return count
+
+
 def not_judged(results: Sequence[ResultRecord]) -> Iterator[str]:
     """Yields the ids of the cases of which a run has judged nothing; for all cases of a table, the id of the table."""
     by_table: dict[str, list[ResultRecord]] = {}

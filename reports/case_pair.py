@@ -3,9 +3,8 @@ unless the case passed before and its waiver does not name it. Points have only 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 
 from conformance.defects import cause_of, symptoms_of
 from conformance.defects.symptom import violated_rules
@@ -36,7 +35,6 @@ from reports.changes import (
 from reports.digest import Digest
 from reports.earlier_points import EarlierPoints, counts_of, unjudged
 from reports.evidence import read_points
-from reports.races import races_of
 
 
 @dataclass(frozen=True)
@@ -216,14 +214,6 @@ class CasePair:
             old_points,
             tuple(sorted(failing_points)),
         )
-
-
-def are_decided(pairs: Mapping[str, CasePair]) -> bool:
-    """Whether more than chance decides that only the old run has a defect with these cases."""
-    before = {case: pair.before for case, pair in pairs.items()}
-    races = races_of(before, {case: pair.after for case, pair in pairs.items()})
-    together = prod(race.chance for race in races.values())
-    return all(replace(race, together=together).is_decided for race in races.values())
 
 
 def kind_where(judged: bool | None, before: ResultRecord, rules: Sequence[str]) -> str:

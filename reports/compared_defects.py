@@ -8,16 +8,19 @@ from functools import cached_property
 
 from conformance.defects import Defect, Symptom
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import KEPT, UNJUDGED
+from conformance.model.verdict import KEPT
 from reports import bisection
-from reports.absence import NOT_DECIDED
+from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED, absence, is_judged
 from reports.case_pair import CasePair, kind_where
 from reports.changed_defects import Earlier
 from reports.changes import (
     GONE,
+    HIT,
     IN_BOTH,
     NEW,
     NEW_KINDS,
+    NEWLY_JUDGED,
+    NEWLY_WRONG,
     NOT_HIT,
     NOT_JUDGED,
     NOT_TRIED,
@@ -53,14 +56,13 @@ class ComparedDefects:
         new = sorted(self.counted, key=lambda defect: defect.severity.rank)
         old = self.old.violations.open_defects
         now = [defect for defect in self.new.violations.defects if not defect.unconfirmed]
-        tried = {record["case"] for record in self.old.results}
         unknown = [defect for defect in new if not self.earlier.has(defect)]
-        of_tried = [defect for defect in unknown if not tried.isdisjoint(defect.cases)]
         unseen = [defect for defect in old if not defect.is_among(now)]
-        decided = [defect for defect in unseen if self._is_decided(defect)]
-        by_kind: dict[str, list[Defect]] = {kind: [] for kind in NEW_KINDS}
-        for defect in of_tried:
-            by_kind[self._kind(defect)].append(defect)
+        decided = [defect for defect in unseen if self.absence_now(defect) == NOT_SEEN]
+        by_kind: dict[str, list[Defect]] = {kind: [] for kind in (*NEW_KINDS, NOT_TRIED)}
+        for defect in unknown:
+            by_kind[self.kind_of_new(defect)].append(defect)
+        untried = by_kind.pop(NOT_TRIED)
         return {
             **by_kind,
             GONE: decided,
@@ -69,7 +71,7 @@ class ComparedDefects:
                 key=lambda defect: defect.severity.rank,
             ),
             NOT_DECIDED: [defect for defect in unseen if defect not in decided],
-            NOT_TRIED: [defect for defect in unknown if tried.isdisjoint(defect.cases)],
+            NOT_TRIED: untried,
         }
 
     @cached_property
@@ -226,23 +228,47 @@ class ComparedDefects:
                 kinds.setdefault(change.case, set()).add(change.kind)
         return kinds
 
-    def _is_decided(self, defect: Defect) -> bool:
-        if defect.is_among(self._unconfirmed_now):
-            return False
-        if any(change.kind == NOT_HIT and change.case in defect.cases for change in self.changes):
-            return False
-        for case in defect.cases:
-            after = self.new.by_case.get(case)
-            if after is None or after["effective"] in UNJUDGED:
-                return False
-            before = self.old.by_case.get(case)
-            if before and CasePair(self.old, self.new, before, after).not_judged():
-                return False
-        return True
+    def kind_of_new(self, defect: Defect) -> str:
+        """Returns the kind of a defect that only the new run has: one of NEW_KINDS, or NOT_TRIED."""
+        if self.old.by_case.keys().isdisjoint(defect.cases):
+            return NOT_TRIED
+        return self._kind(defect)
+
+    def absence_before(self, defect: Defect) -> str:
+        """Returns the word of absence.py for the old run, which does not show a defect of the new run: a case that has
+        become wrong is enough to know that it is new."""
+        return _BEFORE.get(self.kind_of_new(defect), NOT_SEEN)
+
+    def absence_now(self, defect: Defect) -> str:
+        """Returns the word of absence.py for the new run, which does not show a defect of the old run: it is gone only if
+        all of its cases were judged."""
+        judged = [self._judged_now(case) for case in defect.cases]
+        is_race = any(
+            change.kind == NOT_HIT and change.case in defect.cases for change in self.changes
+        )
+        if is_race or defect.is_among(self._unconfirmed_now):
+            judged.append(None)
+        return absence(judged)
+
+    def _judged_now(self, case: str) -> bool | None:
+        before, after = self.old.by_case.get(case), self.new.by_case.get(case)
+        if before is None or after is None:
+            return is_judged(after)
+        return CasePair(self.old, self.new, before, after).is_judged
 
     @cached_property
     def _unconfirmed_now(self) -> Sequence[Defect]:
         return [defect for defect in self.new.violations.defects if defect.unconfirmed]
+
+
+# What the old run tells of a defect that it does not show, by the kind that the defect has in the new run.
+_BEFORE: Mapping[str, str] = {
+    UNKNOWN: NOT_DECIDED,
+    HIT: NOT_DECIDED,
+    NEWLY_WRONG: UNTRIED,
+    NEWLY_JUDGED: UNTRIED,
+    NOT_TRIED: UNTRIED,
+}
 
 
 def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:

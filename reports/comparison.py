@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
+from conformance.defects import Defect
 from conformance.model.verdict import Verdict
 from reports.case_pair import CasePair
 from reports.changes import (
@@ -110,6 +111,27 @@ class Comparison:
         if self.of(UNDECIDED) or self.of(HIT) or self.new.footer is None or not self.compared:
             return 3
         return 0
+
+
+class Comparisons:
+    """The comparisons of runs that stand in an order, the earliest first. Each is made once."""
+
+    def __init__(self, runs: Sequence[Digest]) -> None:
+        self._runs = runs
+        self._made: dict[tuple[int, int], Comparison] = {}
+
+    def of(self, old: int, new: int) -> Comparison:
+        """Returns the comparison of the runs with these indices."""
+        if (old, new) not in self._made:
+            self._made[old, new] = compare(self._runs[old], self._runs[new])
+        return self._made[old, new]
+
+    def absence(self, defect: Defect, shows: int, lacks: int) -> str:
+        """Returns the word of absence.py for the run with the index `lacks`, which does not show a defect of the run with
+        the index `shows`."""
+        if lacks < shows:
+            return self.of(lacks, shows).defects.absence_before(defect)
+        return self.of(shows, lacks).defects.absence_now(defect)
 
 
 def compare(old: Digest, new: Digest) -> Comparison:

@@ -11,14 +11,13 @@ import functools
 import hashlib
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from conformance.defects import Defect, Symptom, families_of
 from conformance.errors import command
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import (
@@ -30,11 +29,10 @@ from conformance.model.verdict import (
 )
 from conformance.older_python import zip
 from conformance.results.conclusions import verdict_on
-from conformance.results.rule_conclusions import BLOCKED
 from reports import bisection, evidence
-from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED, absence
 from reports.digest import Digest
 from reports.page_data import PageData, first_of
+from reports.page_defects import SIGNS, PageDefects, Shown
 from reports.page_templates import TEMPLATES, environment
 from reports.rule_verdicts import RuleFacts
 from reports.run_summary import deaths_in
@@ -61,34 +59,9 @@ MEANINGS: Mapping[str, str] = {
     "wrong": "always wrong",
     "lacking": "without a verdict",
 }
-_MOST_SHOWN = 3  # the most cases that are shown for a defect
-# The signs for a run without a defect, with their meanings, by the word of absence.py.
-SIGNS: Mapping[str, tuple[str, str]] = {
-    NOT_SEEN: ("·", "tried, and not seen"),
-    NOT_DECIDED: ("?", "not decided: not all of its cases were judged"),
-    UNTRIED: ("○", "not tried: not offered by the device, or not run"),
-}
 # The options of a run's target, each with its number of words.
 _OF_TARGET: Mapping[str, int] = {"--guest": 1, "--stack": 2, "--driver": 2}
-_PAIR = 2  # runs, of which one is often the earlier one
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A defect in the run with the index `number`."""
-
-    number: int
-    defect: Defect
-
-    @cached_property
-    def symptoms(self) -> list[Symptom]:
-        """A symptom in each of the shown cases."""
-        return self.defect.examples(_MOST_SHOWN)
-
-    @property
-    def more(self) -> Sequence[str]:
-        shown = {symptom.case for symptom in self.symptoms}
-        return [case for case in self.defect.cases if case not in shown]
+_PAIR = 2
 
 
 @dataclass(frozen=True)
@@ -204,20 +177,8 @@ class Page:
         }
 
     @cached_property
-    def defects(self) -> list[list[Shown]]:
-        """The defects of all runs, the most severe first. Each defect is listed for each run that has it. Unconfirmed
-        and waived defects and defects of the stack come last."""
-        groups: list[list[Shown]] = []
-        for number, run in enumerate(self.runs):
-            for defect in run.violations.defects:
-                group = next(
-                    (shown for shown in groups if defect.is_same(shown[0].defect)),
-                    None,
-                )
-                if group is None:
-                    groups.append(group := [])
-                group.append(Shown(number, defect))
-        return sorted(groups, key=lambda by_run: _order(by_run[0].defect))
+    def defects(self) -> PageDefects:
+        return PageDefects(self.runs, self.labels, self.news)
 
     @cached_property
     def labels(self) -> Sequence[str]:
@@ -254,97 +215,6 @@ class Page:
         ordered = sorted({*verdicts}, key=lambda verdict: (rank_of(verdict), verdict))
         return {verdict: verdicts.count(verdict) for verdict in ordered}
 
-    @cached_property
-    def titles(self) -> Mapping[str, str]:
-        """The titles of defects with news against the earlier run, by fingerprint."""
-        items = self.news.new if self.news else ()
-        return {item.defect.fingerprint: item.title for item in items}
-
-    @cached_property
-    def _kinds(self) -> Mapping[str, str]:
-        """The kind of each defect that is new against the earlier run, by fingerprint."""
-        by_kind = self.news.by_kind if self.news else {}
-        return {item.defect.fingerprint: kind for kind, items in by_kind.items() for item in items}
-
-    @cached_property
-    def listed(self) -> Mapping[str, list[tuple[str, list[list[Shown]]]]]:
-        """The families of defects, each with its heading, by the heading above them: the new ones, or those that some
-        run lacks, then the others. Of two runs, the defects of the second run alone come first."""
-        listed: dict[str, list[list[Shown]]] = {heading: [] for heading in self._headings}
-        for by_run in self.defects:
-            listed[self._heading_of(by_run)].append(by_run)
-        if self.news:
-            beside = [*map(self.news.beside, self.news.by_kind), ()]
-        else:
-            beside = [()] * len(listed)
-        return {
-            heading: list(families_of(rows, lambda by_run: by_run[0].defect, elsewhere))
-            for (heading, rows), elsewhere in zip(listed.items(), beside, strict=True)
-        }
-
-    @cached_property
-    def _headings(self) -> Sequence[str]:
-        """The headings above defects, in their order."""
-        if self.news:
-            name = self.news.name
-            kinds = [_against(kind, name) for kind in self.news.by_kind]
-            return *kinds, f"not new against {name}"
-        if len(self.runs) == _PAIR:
-            return *(f"only in {label}" for label in reversed(self.labels)), "in both"
-        if len(self.runs) > _PAIR:
-            return "not in every run", "in every run"
-        return ("",)
-
-    def _heading_of(self, by_run: Sequence[Shown]) -> str:
-        first, last = self._headings[0], self._headings[-1]
-        defect = by_run[0].defect
-        if self.news:
-            kind = self._kinds.get(defect.fingerprint)
-            return _against(kind, self.news.name) if kind else last
-        numbers = _numbers(by_run)
-        if len(numbers) == len(self.runs):
-            return last
-        if len(self.runs) == _PAIR:
-            return f"only in {self.labels[min(numbers)]}"
-        return first
-
-    def only_in(self, number: int) -> str:
-        """Returns how many open defects only the run with this index has, and the worst severity among them."""
-        open_here = self.runs[number].violations.open_defects
-        alone = [by_run for by_run in self.defects if _numbers(by_run) == {number}]
-        defects = [by_run[0].defect for by_run in alone if by_run[0].defect in open_here]
-        if defects:
-            return f"{len(defects)} only here, the worst: {defects[0].severity.label}"
-        return "none only here"
-
-    def first_with(self, kind: str, number: int) -> str:
-        """Returns the fingerprint with which the page shows the first open defect of a severity or layer in the run with
-        this index."""
-        return next(
-            by_run[0].defect.fingerprint
-            for by_run in self.defects
-            for of_run, *kinds in self.kinds_of(by_run)
-            if of_run == number and kind in kinds
-        )
-
-    @staticmethod
-    def blocking(run: Digest, rule: str) -> list[str]:
-        """Returns the fingerprints of the defects in the cases whose violations hide evidence for a rule."""
-        missing = run.verdicts.concluded[rule].missing
-        cases = [name for name, part in missing.items() if part["why"] == BLOCKED]
-        found = (defect for case in cases for defect in run.violations.defects_in(case))
-        return list(dict.fromkeys(defect.fingerprint for defect in found))
-
-    @staticmethod
-    def kinds_of(by_run: Sequence[Shown]) -> list[tuple[int, str, str]]:
-        """Returns, for each run in which a defect is open, the index of the run, the severity, and the layer that answered,
-        by which the page filters."""
-        return [
-            (shown.number, shown.defect.severity.label, shown.defect.answering.layer)
-            for shown in by_run
-            if not (shown.defect.waived or shown.defect.of_stack or shown.defect.unconfirmed)
-        ]
-
     def verbs_of(self, by_run: Sequence[Shown]) -> list[str]:
         """Returns the verbs whose rules a defect violates."""
         violated = {facts.id for facts in self.rules_of(by_run)}
@@ -362,16 +232,6 @@ class Page:
             if word not in options:
                 words += target[at : at + _OF_TARGET.get(word, 0)]
         return " ".join(words)
-
-    @cached_property
-    def days(self) -> set[str]:
-        """The days on which the runs began."""
-        return {run.header["started"][:10] for run in self.runs}
-
-    def seen(self, by_run: Sequence[Shown]) -> tuple[str, str]:
-        """Returns the days on which the first and the last run with a defect began."""
-        days = sorted(self.runs[shown.number].header["started"][:10] for shown in by_run)
-        return days[0], days[-1]
 
     def since_when(self, shown: Shown) -> str:
         """Returns since when the history of a run has a defect; empty if it is not known."""
@@ -412,7 +272,7 @@ class Page:
         """The data for the script (page_data.py): cases, sweeps, maps, and for each defect the cases not shown."""
         number_of = {case: number for number, case in enumerate(self.cases)}
         more = []
-        for _, members in itertools.chain.from_iterable(self.listed.values()):
+        for _, members in itertools.chain.from_iterable(self.defects.listed.values()):
             for shown in itertools.chain.from_iterable(members):
                 if shown.more:
                     more.append([number_of[case] for case in shown.more])
@@ -490,40 +350,6 @@ class Page:
         """The number of cases that are not in every run."""
         return sum(None in records for records in self.cases.values())
 
-    def cases_with(self, by_run: Sequence[Shown], number: int | None = None) -> int:
-        """Returns the number of cases that show a defect in some run, or in the run with this index."""
-        shown_here = [shown for shown in by_run if number in (None, shown.number)]
-        return len({case for shown in shown_here for case in shown.defect.cases})
-
-    def sign_of(self, by_run: Sequence[Shown], number: int) -> tuple[str, str]:
-        """Returns the sign, and its meaning, for a run that does not show a defect: whether it could."""
-        return SIGNS[absence(self._judged(by_run, number))]
-
-    def _judged(self, by_run: Sequence[Shown], number: int) -> Iterator[bool | None]:
-        from reports.case_pair import CasePair, are_decided  # imported late: only for several runs
-
-        pairs: dict[str, CasePair | None] = {}
-        for shown in by_run:
-            old, new = self.runs[shown.number], self.runs[number]
-            for case in shown.defect.cases:
-                before, after = (self.cases[case][index] for index in (shown.number, number))
-                if case not in pairs and before:
-                    pairs[case] = CasePair(old, new, before, after) if after else None
-        known = {case: pair for case, pair in pairs.items() if pair}
-        if not are_decided(known):
-            yield None  # by chance, a race was hit only in the other run
-        for pair in pairs.values():
-            yield pair.is_judged if pair else False
-
-
-def _numbers(by_run: Sequence[Shown]) -> set[int]:
-    """Returns the indices of the runs with a defect. What one run shows as one defect can be several in another run."""
-    return {shown.number for shown in by_run}
-
-
-def _order(defect: Defect) -> tuple[bool, bool, bool, int]:
-    return defect.of_stack, defect.waived, defect.unconfirmed, defect.severity.rank
-
 
 def render(
     runs: Sequence[Digest],
@@ -561,12 +387,6 @@ def load() -> None:
 @functools.cache
 def _script() -> str:
     return (TEMPLATES / "report.js").read_text(encoding="utf-8")
-
-
-def _against(kind: str, name: str) -> str:
-    from reports.changes import NEW  # imported late: only with an earlier run
-
-    return f"{NEW} against {name}" if kind == NEW else kind
 
 
 def _label(run: Digest, names: Sequence[str]) -> str:

@@ -334,7 +334,7 @@ def test_each_counted_defect_has_one_identity_and_one_row(path):
     defects = run.violations.defects
     names = [name for defect in defects for name in defect.fingerprints]
     assert len(names) == len(set(names)) >= len(defects) > 0
-    families = [rows for listed in Page([run]).listed.values() for rows in listed]
+    families = [rows for listed in Page([run]).defects.listed.values() for rows in listed]
     assert sum(len(members) for _, members in families) == len(defects)
     assert len(as_data(run)["defects"]) == len(defects)
     for defect in defects:
@@ -382,7 +382,7 @@ def test_the_shown_cases_of_a_defect_have_a_confirmed_one_and_the_worst():
     assert f"A case that was repeated: {beside.confirmed[0].name} confirmed: " in text
     text = markdown.render([run])
     assert f"{again.share(beside)}; `{beside.confirmed[0].case}` confirmed" in text
-    (page,) = [by for by in Page([run]).defects if by[0].defect is defect]
+    (page,) = [by for by in Page([run]).defects.all if by[0].defect is defect]
     assert {symptom.case for symptom in page[0].symptoms} | {*page[0].more} == {*defect.cases}
 
 

@@ -37,6 +37,7 @@ from reports import html, markdown
 from reports.comparison import compare
 from reports.digest import read
 from reports.novelty import novelty
+from reports.page_defects import SIGNS
 from samples import OUTCOMES, numbered, result, sweep
 
 __all__ = ["browser"]  # a fixture
@@ -134,10 +135,10 @@ def test_a_defect_that_is_two_in_another_run_is_in_both(tmp_path):
     earlier = read(RECORDED)
     earlier.violations.defects = (merged,)
     page = html.Page([earlier, later])
-    (group,) = [by_run for by_run in page.defects if by_run[0].defect is merged]
+    (group,) = [by_run for by_run in page.defects.all if by_run[0].defect is merged]
     assert [shown.number for shown in group] == [0, 1, 1]
-    assert page._heading_of(group) == "in both"
-    assert page.cases_with(group, 1) == len({*first.cases, *second.cases})
+    assert page.defects.heading_of(group) == "in both"
+    assert page.defects.cases_with(group, 1) == len({*first.cases, *second.cases})
 
 
 def test_each_defect_of_one_or_several_runs_has_its_steps_once():
@@ -185,7 +186,9 @@ def test_an_opened_remote_defect_says_what_a_peer_needs():
 
 def test_an_earlier_fingerprint_joins_no_other_defect_of_another_driver():
     page = html.Page([read(ROOT / f"docs/runs/{name}.jsonl.xz") for name in ("rxe", "siw")])
-    joined = [by_run for by_run in page.defects if "8258bec575a4" in by_run[0].defect.fingerprints]
+    joined = [
+        by_run for by_run in page.defects.all if "8258bec575a4" in by_run[0].defect.fingerprints
+    ]
     assert all(len(by_run) == 1 for by_run in joined)
     numbers = {by_run[0].defect.fingerprint: by_run[0].number for by_run in joined}
     assert numbers == {"88a9e4949060": 0, "8258bec575a4": 1}
@@ -250,9 +253,49 @@ def test_a_run_that_could_not_show_a_defect_has_another_sign(browser, tmp_path):
     assert "· tried, and not seen" in legend
     assert "○ not tried: not offered by the device" in legend
     titles = [sign.get_attribute("title") for sign in browser.all(".defect .num [title]")]
-    assert titles == [meaning for _, meaning in html.SIGNS.values()]
+    tried = [f"; tried in {number} of 2 cases" for number in (2, 1, 0)]
+    meanings = [meaning for _, meaning in SIGNS.values()]
+    assert titles == list(map("".join, zip(meanings, tried, strict=True)))
     compared = compare(runs[0], runs[2]).defects.by_kind
     assert [len(compared[kind]) for kind in ("gone", "not decided")] == [0, 1]
+
+
+def test_a_regression_comes_first_and_one_case_that_passed_shows_that_it_is_new(tmp_path):
+    """Its other case was not judged before, and a more severe defect is of what the old stack does not have."""
+    case, other, third = SUITE.cases[0], SUITE.cases[2], SUITE.cases[4]
+    died: dict[str, Any] = {"fault": {"kind": "kernel-died", "verb": "wire"}}
+    none: dict[str, Any] = {}
+    old, new = (
+        run(
+            tmp_path,
+            [
+                result(case, first),
+                result(other, second, rules=case.rules),
+                result(third, last, **more),
+            ],
+            stack=stack,
+        )
+        for stack, first, second, last, more in (
+            ("trixie", "PASS", "UNSUPPORTED", "UNSUPPORTED", none),
+            ("forky", "FAIL", "FAIL", "CRASH", died),
+        )
+    )
+    defects = html.Page([old, new]).defects
+    listed = {
+        heading: [by_run for _, members in rows for by_run in members]
+        for heading, rows in defects.listed.items()
+        if rows
+    }
+    assert list(listed) == ["only in forky: new", "only in forky: newly supported, and wrong"]
+    (regressed,), (unsupported,) = listed.values()
+    meaning = "tried, and not seen; tried in 1 of 2 cases"
+    assert defects.sign_of(regressed, 0) == ("·", meaning)
+    assert defects.sign_of(unsupported, 0)[0] == "○"
+    assert defects.only_in(1) == "2 only here: 1 new; 1 newly supported, and wrong"
+    reversed_order = html.Page([new, old]).defects
+    (same,) = [by_run for by_run in reversed_order.all if len(by_run[0].defect.cases) > 1]
+    assert reversed_order.sign_of(same, 1)[0] == "?"
+    assert reversed_order.heading_of(same) == "only in forky: not decided"
 
 
 def test_the_page_of_two_runs_says_which_is_worse_and_lists_what_differs_first(browser, tmp_path):
@@ -263,14 +306,14 @@ def test_the_page_of_two_runs_says_which_is_worse_and_lists_what_differs_first(b
     lines = [line.text for line in browser.all("header > .about")]
     assert [line.partition("; defects: ")[2] for line in lines] == [
         "none only here",
-        "9 only here, the worst: kernel crash",
+        "9 only here: 9 not tried by the old run",
     ]
     assert "kernel 6.12" in lines[0]
     headings = [heading.text for heading in browser.all(".defects > h3")]
-    assert headings == ["only in forky", "in both"]
+    assert headings == ["only in forky: not tried by the old run", "in both"]
     show(browser, tmp_path, forky, trixie)
     headings = [heading.text for heading in browser.all(".defects > h3")]
-    assert headings == ["only in forky", "in both"], "nothing is worse in the second run"
+    assert headings == ["only in forky: not decided", "in both"], "nothing is worse now"
     first = [
         cell.text for cell in browser.one(".defect > summary").find_elements(By.CLASS_NAME, "num")
     ]
@@ -475,7 +518,7 @@ def test_headings_without_a_selected_defect_are_hidden(browser, tmp_path):
     browser.one("#search").send_keys("8b8051c7e5f5")  # ibv_advise_mr, which trixie lacks
     browser.wait(lambda: len(browser.all(".defect:not(.hidden)")) == 1)
     headings = [heading.text for heading in browser.all(".defects > h3") if heading.is_displayed()]
-    assert headings == ["only in forky"]
+    assert headings == ["only in forky: not tried by the old run"]
     assert_fits(browser)
 
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from conformance.defects import Defect, Symptom
 from conformance.errors import format_count
 from conformance.judging import Basis
-from conformance.model.verdict import NOT_TESTABLE, Verdict
 from conformance.tables.suite import Suite
+from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED
+from reports.comparison import Comparisons
 from reports.digest import Digest
 from reports.reproducers import by_hand
 from reports.reproducers.of_runs import first_program, without_peer
@@ -19,7 +20,9 @@ from reports.rule_verdicts import RuleFacts
 from reports.upstream import upstream, upstream_in_short
 
 PAGE, FOLDER = "findings.md", "findings"
-SEEN, ABSENT, UNTRIED = "seen", "not", "not tried"
+SEEN, ABSENT = "seen", "not"
+# The states of a defect on a stack: the word of the run that tells most counts.
+_STATES = (SEEN, ABSENT, NOT_DECIDED, UNTRIED)
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")  # the texts of received results may contain HTML
 
 
@@ -137,8 +140,9 @@ def page(
             f"| {finding.defect.severity.label} | {_cell(finding.defect.title)} | {names} "
             f"| {upstream_in_short(finding.defect)} | {_link(finding, files)} |",
         )
+    comparisons = Comparisons([run.digest for run in reversed(runs)])
     for finding in findings:
-        lines += ["", *_section(finding, runs, where, mended, files)]
+        lines += ["", *_section(finding, runs, where, mended, files, comparisons)]
     return _TAG.sub("&lt;", "\n".join(lines)) + "\n"
 
 
@@ -148,10 +152,11 @@ def _section(
     where: Mapping[str, str],
     mended: Mapping[str, str],
     files: Collection[str],
+    comparisons: Comparisons,
 ) -> list[str]:
     defect, symptom = finding.defect, finding.symptom
     facts = finding.runs[0].digest.verdicts.rules
-    stacks = stacks_of(finding, runs)
+    stacks = stacks_of(finding, runs, comparisons)
     count: dict[str, int] = {}
     for run in finding.runs:
         count[run.stack] = max(
@@ -160,9 +165,9 @@ def _section(
         )
     names = {run.stack: run.name for run in runs}
     seen = [f"{names[stack]} ({format_count(number, 'result')})" for stack, number in count.items()]
-    lists: dict[str, list[str]] = {ABSENT: [], UNTRIED: []}
+    lists: dict[str, list[str]] = {state: [] for state in _STATES if state != SEEN}
     for stack, state in stacks.items():
-        if state in lists:
+        if state != SEEN:
             lists[state].append(names[stack])
     absent = "".join(f"; {state} on: {', '.join(of)}" for state, of in lists.items() if of)
     lines = [
@@ -191,30 +196,21 @@ def _of(texts: Mapping[str, str], defect: Defect) -> str:
     return next((texts[name] for name in defect.fingerprints if name in texts), "")
 
 
-def stacks_of(finding: Finding, runs: Sequence[Run]) -> dict[str, str]:
-    """Returns, for each stack, whether its runs show a defect: SEEN, ABSENT or UNTRIED."""
+def stacks_of(finding: Finding, runs: Sequence[Run], comparisons: Comparisons) -> Mapping[str, str]:
+    """Returns, for each stack, whether its runs show a defect: one of _STATES. `comparisons` are those of all runs, the
+    last one first."""
+    last = len(runs) - 1
+    shows = last - runs.index(finding.runs[0])
     stacks: dict[str, str] = {}
-    for run in runs:
+    for number, run in enumerate(runs):
         if run in finding.runs:
             state = SEEN
-        elif _tried(finding.defect, run):
-            state = ABSENT
         else:
-            state = UNTRIED
-        stacks[run.stack] = min(
-            stacks.get(run.stack, UNTRIED),
-            state,
-            key=(SEEN, ABSENT, UNTRIED).index,
-        )
+            state = comparisons.absence(finding.defect, shows, last - number)
+            if state == NOT_SEEN:
+                state = ABSENT
+        stacks[run.stack] = min(stacks.get(run.stack, UNTRIED), state, key=_STATES.index)
     return stacks
-
-
-def _tried(defect: Defect, run: Run) -> bool:
-    """Whether a case of the defect was run, and was neither UNSUPPORTED nor UNREACHABLE."""
-    cases, unable = set(defect.cases), (Verdict.MISSED, *NOT_TESTABLE)
-    return any(
-        record["case"] in cases and record["verdict"] not in unable for record in run.digest.results
-    )
 
 
 def arguments_of(facts: Mapping[str, RuleFacts], rules: Iterable[str]) -> list[str]:
