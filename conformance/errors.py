@@ -2,6 +2,7 @@
 failure of the device under test is a verdict, not an exception."""
 
 import os
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -72,6 +73,23 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
+
+
+_OF_FILE = re.compile(
+    r"(?:\[Errno \d+\] )?(?P<reason>[^:]*)"
+)  # of the text of an OSError, without the file's name
+
+
+def reason_of(error: OSError) -> str:
+    """Returns why files could not be used, in a few words. The error of a copied directory (shutil.Error) lists each of
+    its files; returns why the first of them was not copied."""
+    if error.strerror:
+        return error.strerror
+    text = str(error)
+    if error.args and isinstance(error.args[0], list):
+        _, _, text = error.args[0][0]
+    reason = _OF_FILE.match(text)
+    return reason["reason"] if reason else text
 
 
 class HostLacks(UserError):

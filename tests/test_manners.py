@@ -1,6 +1,7 @@
 """Tests of behaviour that users expect: pipes, full devices, signals, mistakes in command lines, unforeseen errors."""
 
 import argparse
+import errno
 import lzma
 import os
 import shlex
@@ -470,12 +471,20 @@ def test_a_shell_adds_no_console_to_a_directory_with_other_files(name, tmp_path,
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_exhausted_memory_is_no_error_of_the_suite(monkeypatch, cli):
+@pytest.mark.parametrize(
+    "error, said",
+    [
+        (MemoryError(), "there is not enough memory"),
+        (OSError(errno.ENOSPC, "No room"), "a file of this command cannot be written: No room"),
+        (OSError(errno.EDQUOT, "No room", "/x/y"), "/x/y cannot be written: No room"),
+    ],
+)
+def test_exhausted_memory_and_a_full_disk_are_no_errors_of_the_suite(error, said, monkeypatch, cli):
     def fail(arguments: object) -> int:
-        raise MemoryError
+        raise error
 
     monkeypatch.setattr(listing, "execute", fail)
-    assert cli(3, "list").err == "rdma-cts: there is not enough memory\n"
+    assert cli(3, "list").err == f"rdma-cts: {said}\n"
 
 
 def test_an_unexpected_exception_is_one_line_and_a_file_with_its_traceback(monkeypatch, cli):

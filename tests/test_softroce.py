@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bad_places import full_disk
 from conformance.errors import UserError
 from conformance.run_options import RunOptions
 from fixtures.guest import build, cpio, job, kernel, mirror, privileges
@@ -223,6 +224,15 @@ def test_a_job_with_a_missing_file_or_an_invalid_name_of_a_variable_is_refused(t
         job.pack(Job(((tmp_path / "nothing-here", "x"),), "true"), tmp_path / "job")
     with pytest.raises(ValueError, match="a;b"):
         job.pack(Job((), "true", {"a;b": ""}), tmp_path / "job")
+
+
+def test_a_full_disk_is_the_reason_for_a_job_in_one_short_line(tmp_path):
+    many = laid(tmp_path / "many", {f"{number}/file": "x" * 100 for number in range(50)})
+    (tmp_path / "place").mkdir()
+    said = rf"^{many} cannot be copied for the guest to {tmp_path}/place/job-\w+/suite/x: File too large$"
+    with full_disk(10), user_error(said, status=3):
+        job.pack(Job(((many, "x"),), "true"), tmp_path / "place/job")
+    assert not any((tmp_path / "place").iterdir())
 
 
 @pytest.mark.guest

@@ -46,9 +46,12 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 def crash_report(error: Exception, folder: Path | None = None) -> UserError:
     """Returns the error to print (status 3). Writes the traceback to a file in `folder`, or in the temporary
-    directory, unless the memory is exhausted."""
+    directory, unless the memory or the disk is exhausted."""
     if isinstance(error, MemoryError):
         return UserError("there is not enough memory", status=3)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        what = error.filename or "a file of this command"
+        return UserError(f"{what} cannot be written: {error.strerror}", status=3)
     import traceback  # imported late: most commands do not need it
 
     text = "".join(traceback.format_exception(error))
