@@ -8,17 +8,20 @@ from pathlib import Path
 from commands.cli.streams import show, show_line
 from conformance.errors import UserError, format_count, reading
 from conformance.model.printable import one_line
+from conformance.model.verdict import Verdict
 from conformance.results.files import write_together
 from conformance.results.folder import directory_for
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.records import PACKED
 from reports import fleet, summary
-from reports.fleet import Difference, Fleet, Node
+from reports.fleet import Fleet
+from reports.fleet_group import Difference, Node, first_of, format_differences
 from reports.history import facts_of
 from reports.own_tables import suite_of_header
 from reports.terminal import REPORT
 
 _MOST = 20  # the maximum number of printed lines of a kind
+_MOST_RULES = 5  # of the rules in which groups differ: groups of other firmware can differ in many
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -117,17 +120,29 @@ def _node(name: str, folder: Path, out: Path) -> Node:
 
 
 def differences(nodes: Fleet) -> Iterator[str]:
-    """Yields lines for the terminal: the nodes that differ from their group, with one difference each, and the groups in
-    which a value has no majority."""
-    yield from _lines([(node, _first(several)) for node, several in nodes.differing.items()])
-    ties = [*filter(None, (group.ties for group in nodes.groups))]
-    yield from _lines([(fleet.first_of(several[0].nodes), _first(several)) for several in ties])
-
-
-def _first(differences: Sequence[Difference]) -> str:
-    first, *further = differences
-    more = f", and {format_count(len(further), 'more difference')}" if further else ""
-    return f"{first.reason}{more}"
+    """Yields lines for the terminal: the rules in which groups differ, the nodes that differ from their group, with one
+    difference each, the nodes with a difference without a majority, and the rules that are BROKEN, with their reason."""
+    for difference in nodes.between[:_MOST_RULES]:
+        beside = "".join(f"; with it {text}" for text in difference.beside)
+        yield f"groups differ: {difference.what}: {difference.values}{beside}"
+    if left := nodes.between[_MOST_RULES:]:
+        yield f"groups differ: and {format_count(len(left), 'more rule')}"
+    yield from _lines(
+        [(node, format_differences(several)) for node, several in nodes.differing.items()]
+    )
+    for group in nodes.groups:
+        ties: dict[tuple[str, ...], list[Difference]] = {}
+        for difference in group.ties:
+            ties.setdefault(difference.nodes, []).append(difference)
+        yield from _lines(
+            [(first_of(names), format_differences(several)) for names, several in ties.items()]
+        )
+    yield from _lines(
+        [
+            (first_of(names), f"{rule} is {Verdict.BROKEN}: {reason}")
+            for (rule, reason), names in nodes.broken.items()
+        ]
+    )
 
 
 def _lines(said: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -136,6 +151,6 @@ def _lines(said: Sequence[tuple[str, str]]) -> Iterator[str]:
     for node, text in said:
         nodes.setdefault(text, []).append(node)
     for text, names in [*nodes.items()][:_MOST]:
-        yield f"{fleet.first_of(names)}: {text}"
+        yield f"{first_of(names)}: {text}"
     if left := [name for names in [*nodes.values()][_MOST:] for name in names]:
         yield f"and {format_count(len(left), 'more node')}"

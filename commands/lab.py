@@ -47,7 +47,8 @@ from fixtures.hosts.lab_file import OF_HOSTS, PAGE, LabHost, read_lab
 from fixtures.system.processes import die_with_parent
 from fixtures.targets import hosts
 from fixtures.targets.target import refuse_conflicts
-from reports.fleet import Fleet, Node, page
+from reports.fleet import Fleet, page
+from reports.fleet_group import Node
 from reports.history import facts_of
 from reports.html import FILE_NAME as REPORT
 from reports.own_tables import suite_of
@@ -107,8 +108,12 @@ def run_lab(
     statuses = {run.status for run in runs}
     if 2 in statuses:
         show_line(f"correct the hosts, or {file}, first; then {_rest(out)}")
-    elif not statuses <= {0, 1}:
+    elif lab.missing:
         show_line(_rest(out))
+    elif lab.broken:
+        node = next(iter(lab.broken.values()))[0]
+        again = command("run", "--lab", file, "--failed", out / node)
+        show_line(f"{again} runs the undecided cases again")
     recorded = ", ".join(str(out / host.name) for host in labelled if _has_run(out / host.name))
     show_line(f"report: {out / PAGE}{recorded and f' (results: {recorded})'}")
     # 1 after a violation on any host; 3 if a host has no conclusion
@@ -332,7 +337,7 @@ class _HostRun:
             facts = facts_of(self.folder)
         if facts is None:
             problem = self._last or f"the run ended with status {self.status}"
-        elif self.status not in (0, 1):
+        elif self.status not in (0, 1) and (self._last or not facts.complete):
             problem = self._last or _rest(self.folder)
         return Node(name, f"{name}/{REPORT}" if facts else "", facts, problem, group)
 

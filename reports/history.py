@@ -236,6 +236,7 @@ class Facts:
     - `apart`: the numbers of the other defects, by the reason why they are not in `defects`
     - `waivers`: the lines about waivers that do not fit the run
     - `capabilities`: what the device reports; empty for summaries of older versions
+    - `broken`: for each rule that is BROKEN, the first case that has failed, and the reason
     - `tried`: the tables with cases that were tried; empty for summaries of older versions
     - `not_judged`: the cases, and the tables all of whose cases, have no verdict on the device
     - `in_part`: the number of points without a verdict of each sweep that has them beside others
@@ -260,6 +261,7 @@ class Facts:
     tried: frozenset[str] = frozenset()
     not_judged: frozenset[str] = frozenset()
     in_part: Mapping[str, int] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def of(data: Any) -> Facts:
@@ -311,6 +313,7 @@ class Facts:
             tried=frozenset(map(_text, data.get("tried", {}))),
             not_judged=frozenset(map(_text, data.get("not_judged", ()))),
             in_part=in_part,
+            broken=_texts(data.get("broken", {})),
         )
 
     def states(self, first_names: Mapping[str, str]) -> Mapping[str, str]:

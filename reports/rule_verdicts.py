@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from conformance.model.record import ResultRecord
 from conformance.model.rules import VENDOR, Needs, not_quoted
-from conformance.model.verdict import OF_RULES, VIOLATIONS, Verdict
+from conformance.model.verdict import INCOMPLETE, OF_RULES, VIOLATIONS, Verdict
 from conformance.results.conclusions import verdict_on
 from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, touched, unproven
 from conformance.tables.tiers import SMOKE
@@ -137,6 +137,21 @@ class RuleVerdicts:
             if rule in undecided and worse:
                 conclusions[rule] = RuleConclusion(Verdict.MISSED)
         return conclusions
+
+    @cached_property
+    def undecided(self) -> Mapping[str, tuple[str, str]]:
+        """For each rule with an undecided case: the verdict on the first of these cases, and its id and reason."""
+        records: dict[str, list[ResultRecord]] = {}
+        for record in self._run.results:
+            for rule in record["rules"]:
+                if verdict_on(rule, record) in INCOMPLETE:
+                    records.setdefault(rule, []).append(record)
+        undecided = {}
+        for rule, (first, *others) in records.items():
+            more = f" (and {len(others)} more)" if others else ""
+            text = f"{first['case']}: {first['reason']}{more}"
+            undecided[rule] = verdict_on(rule, first), text
+        return undecided
 
     @cached_property
     def levels(self) -> Mapping[str, str]:

@@ -50,6 +50,7 @@ def as_data(run: Digest) -> dict[str, Any]:
         "points": run.summary.points,
         "empty": run.summary.empty,
         "rules": dict(run.verdicts.of_rules),
+        "broken": broken_rules(run),
         "not_offered": dict(run.verdicts.restrictions),
         "standings": {part.standing: part.count for part in run.summary.parts},
         "documented_rules": len(run.verdicts.documented),
@@ -61,6 +62,15 @@ def as_data(run: Digest) -> dict[str, Any]:
         "violations": [_violation(rule, records) for rule, records in violations.items()],
         "confirmation": run.violations.repetitions.as_data(),
         "waivers": dict(run.summary.waivers),
+    }
+
+
+def broken_rules(run: Digest) -> dict[str, str]:
+    """Returns for each rule that is BROKEN the first case that has failed, with the reason."""
+    return {
+        rule: text
+        for rule, (_, text) in run.verdicts.undecided.items()
+        if run.verdicts.of_rules[rule] == Verdict.BROKEN
     }
 
 

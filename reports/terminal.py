@@ -28,7 +28,6 @@ from conformance.model.verdict import (
     VIOLATIONS,
     Verdict,
 )
-from conformance.results.conclusions import verdict_on
 from conformance.results.records import PLAN_FILE
 from reports import bisection
 from reports.text import MOST_LINE, columns_of, fitted, format_rules, wrapped
@@ -226,20 +225,8 @@ def _defect(
 
 
 def _undecided(run: Digest, stream: TextIO) -> Iterator[str]:
-    undecided: dict[str, list[ResultRecord]] = {}
-    for record in run.results:
-        for rule in record["rules"]:
-            if verdict_on(rule, record) in INCOMPLETE:
-                undecided.setdefault(rule, []).append(record)
-    for rule, records in sorted(undecided.items()):
-        if len(records) > 1:
-            more = f" (and {len(records) - 1} more)"
-        else:
-            more = ""
-        verdict = verdict_on(rule, records[0])
-        head = f"{verdict:<{_LABEL}} {rule} "
-        text = f"{records[0]['case']}: {records[0]['reason']}{more}"
-        yield from _hanging(head, text, _COLOURS[verdict], stream)
+    for rule, (verdict, text) in sorted(run.verdicts.undecided.items()):
+        yield from _hanging(f"{verdict:<{_LABEL}} {rule} ", text, _COLOURS[verdict], stream)
 
 
 def _hanging(head: str, text: str, colour: str, stream: TextIO) -> Iterator[str]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from lxml import html
 
 import samples
@@ -12,7 +13,8 @@ from commands.compare_nodes import differences
 from conformance.older_python import zip
 from conformance.results.records import Recorded
 from reports.digest import digest
-from reports.fleet import Fleet, Node, drain, page
+from reports.fleet import Fleet, drain, page
+from reports.fleet_group import Node
 from reports.history import Facts
 from reports.summary import as_data
 from samples import numbered, result
@@ -47,7 +49,7 @@ def test_differences_between_equal_hosts_come_first():
     section = text.partition("Differences between nodes that should be equal")[2].partition(
         "Nodes without a complete run",
     )[0]
-    assert "REG-01nomajorityPASS(a);FAIL(b)" in "".join(section.split())
+    assert "REG-01withkernel,rdma-corenomajorityPASS(a);FAIL(b)" in "".join(section.split())
     assert "6.1" in section
     assert "it cannot be reached" in text
     assert (
@@ -55,8 +57,51 @@ def test_differences_between_equal_hosts_come_first():
         in text
     )
     tied = [difference.reason for difference in lab.groups[0].differences]
-    assert "REG-01: PASS (a); FAIL (b): no majority" in tied
-    assert [*differences(lab)] == [f"a, b: {tied[0]}, and {len(tied) - 1} more differences"]
+    assert tied[2].startswith("defect ")
+    assert tied[3:] == ["REG-01: PASS (a); FAIL (b): no majority"]
+    assert [*differences(lab)] == [f"a, b: {tied[0]}; with it {tied[2]}, and 2 more differences"]
+    verdicts = html.fromstring(page(lab).decode()).xpath("//tr[th='REG-01']/td[1]")
+    assert "FAIL b PASS a" in " ".join(verdicts[-1].text_content().split())
+
+
+@pytest.mark.parametrize("groups", [("old", "new"), ("", "")])
+def test_groups_that_differ_in_a_rule_are_reported(groups):
+    """Also groups that no file names: those of many nodes with the same firmware."""
+    nodes = []
+    for number in range(3):
+        for group, verdict, firmware in zip(groups, ("PASS", "FAIL"), ("1", "2"), strict=True):
+            name, started = (
+                f"{group}{firmware}{number}",
+                f"2026-01-02T0{number}:0{firmware}:00+00:00",
+            )
+            node_here = node(name, [verdict, "PASS", "PASS"], group, started=started)
+            assert node_here.facts is not None
+            stack = {**node_here.facts.stack, "firmware": firmware}
+            nodes.append(replace(node_here, facts=replace(node_here.facts, stack=stack)))
+    lab = Fleet((*nodes, node("c", ["UNSUPPORTED"] * 3, "third")))
+    if groups[0]:
+        line = "groups differ: REG-01: PASS (old); FAIL (new); with it firmware 1 (old); 2 (new)"
+    else:
+        line = "groups differ: REG-01: PASS (firmware 1); FAIL (firmware 2)"
+    assert [*differences(lab)] == [line]
+    assert (
+        "3 groups, no node differs, the groups differ in 1 rule, 3 violate a rule" in lab.headline
+    )
+    text = html.fromstring(page(lab).decode()).text_content()
+    assert "PASS (old); FAIL (new)" in text or "PASS (firmware 1); FAIL (firmware 2)" in text
+
+
+def test_a_rule_that_is_broken_on_all_nodes_has_its_reason():
+    lab = Fleet(tuple(node(name, ["BROKEN", "PASS", "PASS"], "same") for name in "ab"))
+    case = SUITE.cases[0].id
+    (line,) = differences(lab)
+    assert line.startswith(f"a, b: REG-01 is BROKEN: {case}: ")
+    shown = html.fromstring(page(lab).decode()).xpath(
+        "//h2[@id='broken']/following-sibling::div[1]"
+    )
+    assert case in shown[0].text_content()
+    rule = html.fromstring(page(lab).decode()).xpath("//details//tr[th='REG-01']")
+    assert not rule
 
 
 def test_versions_come_before_the_defects_that_they_perhaps_cause():

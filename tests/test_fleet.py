@@ -312,7 +312,11 @@ def test_a_directory_of_another_user_is_reported_as_the_problem_of_its_node(tmp_
 def test_results_under_two_names_are_reported(tmp_path, cli):
     folder = nodes(tmp_path / "nodes", 5)
     (folder / "n4" / "summary.json").write_bytes((folder / "n2" / "summary.json").read_bytes())
-    assert "n4: the run is a copy of the run of n2" in told(1, folder, cli)[1]
+    _, said = told(1, folder, cli)
+    assert "n2, n4: one run under several names (the same start and duration): run these" in said
+    assert "2 differ without a majority" in said
+    # Nothing tells whose run it is.
+    assert (tmp_path / "out/drain.sh").read_text() == ""
 
 
 def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path, cli):

@@ -19,7 +19,8 @@ from commands.cli import sendmail
 from conformance.model.printable import one_line
 from launched import git, script
 from programs import SUITE, WRITE, forky, records, symptom_named
-from reports.fleet import Fleet, Node, drain
+from reports.fleet import Fleet, drain
+from reports.fleet_group import Node
 from reports.patches.message import Seen, message
 from samples import laid
 from stand_in_hosts import StandInHost, StandInPort

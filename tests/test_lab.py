@@ -5,6 +5,7 @@ import os
 import re
 import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -388,6 +389,25 @@ def test_the_reason_of_a_host_names_it_once(tmp_path, monkeypatch):
     monkeypatch.setattr(lab, "_in_copy", ends)
     done = run(tmp_path, 3, "--lab", "lab.yaml", "--out", "out")
     assert {"one: connected", "one: not run: there is no device"} <= {*done.out.splitlines()}
+
+
+def test_a_broken_rule_of_a_complete_run_has_its_reason(tmp_path, monkeypatch):
+    """A resumed lab would not run its case again."""
+    complete(tmp_path / "made", verdicts="BROKEN PASS PASS")
+
+    def ends(*_: object) -> None:
+        shutil.copytree(tmp_path / "made", tmp_path / "out/one", dirs_exist_ok=True)
+        sys.exit(3)
+
+    lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
+    monkeypatch.setattr(lab, "_in_copy", ends)
+    done = run(tmp_path, 3, "--lab", "lab.yaml", "--out", "out")
+    case = "reg_mr/sample/c0"
+    assert f"one: REG-01 is BROKEN: {case}: " in done.out
+    assert "1 node, 1 group, no node differs, no rule is violated" in done.out
+    again = "./rdma-cts run --lab lab.yaml --failed out/one runs the undecided cases again"
+    assert again in done.out.splitlines()
+    assert "runs the remaining cases" not in done.out
 
 
 def test_a_mistake_of_the_hosts_or_of_the_file_is_to_be_corrected(tmp_path, monkeypatch):
