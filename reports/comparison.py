@@ -9,6 +9,7 @@ from functools import cached_property
 from math import prod
 
 from conformance.defects import Defect
+from conformance.errors import format_count
 from conformance.model.verdict import Verdict
 from reports.case_pair import CasePair
 from reports.changes import (
@@ -53,6 +54,14 @@ class Comparison:
     @property
     def has_other_tables(self) -> bool:
         return self.old.environment.tables_sha256 != self.new.environment.tables_sha256
+
+    @property
+    def not_by_point(self) -> str:
+        """How many sweeps were compared without their points, and why; empty if none was."""
+        if not self.pointless:
+            return ""
+        sweeps = format_count(self.pointless, "sweep")
+        return f"{sweeps} not point by point, because a file of points is missing"
 
     @property
     def is_worse_though_waived(self) -> bool:

@@ -185,10 +185,8 @@ def _compared(comparison: Comparison) -> str:
         for run, number in (("old", old), ("new", new))
         if number
     ]
-    if count := comparison.pointless:
-        untried.append(
-            f"{format_count(count, 'sweep')} not point by point, because a file of points is missing",
-        )
+    if comparison.not_by_point:
+        untried.append(comparison.not_by_point)
     if untried:
         return f"{both} ({', '.join(untried)})"
     return both

@@ -168,8 +168,8 @@ class Novelty:
                 yield f"{kind}: {severity}  {name}  {item.title}"
 
     def remarks(self) -> Iterator[str]:
-        """Yields the numbers of cases if the tables differ, and a line about cases that have regressed, which may belong to a
-        defect of both runs."""
+        """Yields the numbers of cases if the tables differ, the number of sweeps without points, and a line about cases that
+        have regressed, which may belong to a defect of both runs."""
         if self.comparison.has_other_tables:
             old = {record["case"] for record in self.comparison.old.results}
             new = {record["case"] for record in self.comparison.new.results}
@@ -178,6 +178,8 @@ class Novelty:
                 f"the tables differ: {both} in both runs are compared; {len(new - old):,} only in this run and "
                 f"{len(old - new):,} only in {self.name} are not"
             )
+        if self.comparison.not_by_point:
+            yield f"compared: {self.comparison.not_by_point}"
         for kind in (REGRESSED, UNKNOWN):
             if changes := self.comparison.of(kind):
                 runs = (self.comparison.old, self.comparison.new)

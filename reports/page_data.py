@@ -28,7 +28,7 @@ from reports import evidence
 from reports.digest import Digest
 from reports.evidence import read_points
 from reports.expectations import sentence_of
-from reports.text import format_rules, format_value
+from reports.text import format_rules, format_value, spaced
 
 # Several shades for each verdict, so that different outcomes with the same verdict, such as accepted and refused calls,
 # have different colours. The shades can be distinguished on white and on black. The legend has the verdicts as text.
@@ -181,8 +181,8 @@ def _waiver(data: Mapping[str, Any]) -> list[str]:
 
 def _deviation(deviation: Deviation) -> dict[str, Any]:
     return {
-        "points": format_points(deviation),
-        "smallest": format_value(deviation["smallest"]) if deviation["smallest"] else "",
+        "points": spaced(format_points(deviation)),
+        "smallest": spaced(format_value(deviation["smallest"])) if deviation["smallest"] else "",
         "given": deviation["set_up"]["given"],
         "before": deviation["set_up"]["before"],
         "call": deviation["call"],

@@ -25,7 +25,7 @@ from reports.digest import Digest
 from reports.expectations import sentence_of
 from reports.races import remarks_on
 from reports.terminal import figures
-from reports.text import format_rules, format_value, kinds_of, without_packets
+from reports.text import format_rules, format_value, kinds_of, spaced, without_packets
 from reports.upstream import upstream
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -103,6 +103,7 @@ def environment() -> Environment:
     environment.globals["command"] = command
     environment.filters |= {
         "causes": _causes,
+        "linked": linked,
         "marked": marked,
         "broken": broken,
         "fields": evidence.fields,
@@ -116,6 +117,7 @@ def environment() -> Environment:
         "format_rules": format_rules,
         "format_count": format_count,
         "slug": slug,
+        "spaced": spaced,
         "told": _told,
         "asked": evidence.asked,
         "remarks_on": remarks_on,
@@ -130,6 +132,20 @@ def environment() -> Environment:
         "upstream": upstream,
     }
     return environment
+
+
+def linked(text: str) -> Markup:
+    """Returns the text with each address as a link. Everything else is escaped."""
+    parts = []
+    for number, part in enumerate(_ADDRESS.split(text)):
+        if number % 2:
+            parts.append(Markup('<a href="{0}" rel="noreferrer">{0}</a>').format(part))
+        else:
+            parts.append(escape(part))
+    return Markup("").join(parts)
+
+
+_ADDRESS = re.compile(r"(https?://[^\s;]+)")
 
 
 def marked(text: str) -> Markup:

@@ -154,6 +154,12 @@ class Repetitions:
             return self.text_at(symptom.case, symptom.point)
         return self.text_of(symptom.case)
 
+    def remark_on(self, symptom: Symptom) -> str:
+        """Returns whether a violation was confirmed or not repeated; empty for a run that repeated nothing."""
+        if not any(self._figures.values()):
+            return ""
+        return self.text_about(symptom) or "not repeated: it counts as it was observed"
+
     def summary(self) -> Iterator[str]:
         """Yields a line with the figures, and lines about the first violations that were not confirmed."""
         if not any(self._figures.values()):

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from conformance.defects import AWAITED
 from conformance.errors import format_count
 from conformance.model.fault import Effect, Fault
 from conformance.model.positions import locate
@@ -196,12 +197,21 @@ def _moved(fault: Fault) -> str:
     return f"{'read' if 'READ' in fault.operation else 'moved'} nevertheless"
 
 
+def _of_race(fault: Fault, key: str) -> Sketch:
+    """Sketches a request that was in flight when its key ended, or when what it needs was replaced."""
+    end = f"the end of its {fault.decides or 'key'}"
+    granted = Lane(f"the {key} grants", [], f"its range, until {end}")
+    return Sketch((granted, Lane(_moved(fault), [], f"bytes after {end}")))
+
+
 def _of_moved(fault: Fault, given: Sequence[str]) -> Sketch:
     _, _, size = _placed(fault) or (0, 0, "the bytes")
     key = fault.key or "object"
     if fault.outside and not fault.dead and (known := _range_of(fault, given)):
         return _across(fault, *known)
     # What the calls do not have as numbers is not drawn, because a bar would look measured.
+    if fault.verb == AWAITED and not fault.dead:
+        return _of_race(fault, key)
     if fault.dead:
         end = fault.ended or "an earlier call"
         remark = f"nothing: {end} has ended it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
@@ -106,6 +107,14 @@ def format_value(data: Any) -> str:
     if data is None:
         return "nothing"
     return str(data)
+
+
+def spaced(text: str) -> str:
+    """Returns a name or formula of points with a space before each unit: `length=215pages` is one word to `--only`."""
+    return _UNIT.sub(" ", text)
+
+
+_UNIT = re.compile(r"(?<=\d)(?=(?:huge)?pages?\b)")
 
 
 def _format_leaf(value: Any) -> str:

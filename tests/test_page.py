@@ -297,6 +297,7 @@ def test_a_rule_that_is_searched_by_its_id_is_first_until_the_search_is_cleared(
     search = page.by_id("search")
     search.send_keys("BIND-10")
     page.wait(lambda: page.execute_script(order)[:1] == ["BIND-10"])
+    assert [rule.get_attribute("id") for rule in page.all("details.rule[open]")] == ["BIND-10"]
     search.send_keys(Keys.ESCAPE)
     page.wait(lambda: page.execute_script(order) == before)
 

@@ -38,6 +38,7 @@ from reports.comparison import compare
 from reports.digest import read
 from reports.novelty import novelty
 from reports.page_defects import SIGNS
+from reports.text import spaced
 from samples import OUTCOMES, numbered, result, sweep
 
 __all__ = ["browser"]  # a fixture
@@ -116,6 +117,14 @@ def test_each_run_of_several_has_the_numbers_of_its_defects(browser, tmp_path):
         apart = r" \(and [0-9]+ (?:cases? )?not confirmed\)" if lost else ""
         text = " ".join(element.text.split())
         assert re.search(f"[0-9]+ defects in [0-9]+ cases{apart}:", text)
+
+
+def test_an_opened_defect_says_what_was_not_repeated_and_links_what_is_known_upstream():
+    run_read = read(ROOT / "docs/runs/rxe.jsonl.xz")
+    shown = html.render([run_read])
+    assert "not repeated: it counts as it was observed" in shown
+    assert re.search(r'Known upstream.</b> [^<]*reported: <a href="https://[^"]+" rel=', shown)
+    assert spaced("length 215pages, addr buf+1page-1") == "length 215 pages, addr buf+1 page-1"
 
 
 def test_a_crash_begins_with_what_happened_and_hashes_have_names(browser, tmp_path):
@@ -492,6 +501,10 @@ def test_a_page_says_that_it_lacks_the_defect_of_a_link(browser, tmp_path):
     also_known = browser.one(".defect[data-also]")
     also = also_known.get_attribute("data-also").split()[-1]
     browser.execute_script(f"location.hash = 'defect:{also}'")  # the name of an older report
+    browser.wait(lambda: also_known.get_property("open"))
+    browser.execute_script("arguments[0].open = false", also_known)
+    name = also_known.get_attribute("id").removeprefix("defect:")
+    browser.execute_script(f"location.hash = '{name[:6]}'")  # as other reports name it
     browser.wait(lambda: also_known.get_property("open"))
     assert not browser.by_id("absent").text
 

@@ -112,6 +112,15 @@ def test_a_key_that_a_change_may_have_kept_is_not_called_ended(ended, decides, w
     assert lanes_of(fault, [])[0].words == words
 
 
+@pytest.mark.parametrize("decides, end", [("", "its key"), ("rights", "its rights")])
+def test_a_request_in_flight_was_allowed_until_its_key_ended(decides, end):
+    call = "await_traffic(qp=qp, memory=buf)"
+    fault = Fault(FaultKind.MOVED, call, operation="RDMA_READ", key="region", decides=decides)
+    race = replace(fault, verb="await_traffic")
+    words = [lane.words for lane in lanes_of(race, [])]
+    assert words == [f"its range, until the end of {end}", f"bytes after the end of {end}"]
+
+
 def test_a_position_is_drawn_where_it_is():
     call = "traffic(op=RDMA_WRITE, rkey=mw.rkey, addr=buf + 1 page, length=64, position=after)"
     fault = Fault(FaultKind.MOVED, call, operation="RDMA_WRITE", key="window", outside=True)

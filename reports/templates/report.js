@@ -210,7 +210,7 @@
       columns.some((column) => has(number, column[at])));
   }
 
-  // If the search is the id of a rule, the rule and its group are moved to the front.
+  // If the search is the id of a rule, the rule and its group are moved to the front. Returns the element of the rule.
   let moved = false;
   function place(id) {
     if (moved) for (const group of groups) {
@@ -223,7 +223,9 @@
       groups[0].home.before(group.element);
       group.rules[0].home.before(rule.element);
       moved = true;
+      return rule.element;
     }
+    return null;
   }
 
   // The filter is part of the page's address, so that a link can contain it.
@@ -289,7 +291,7 @@
   function apply() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const wanted = chips.filter((chip) => chip.getAttribute("aria-pressed") === "true").map((chip) => chip.dataset.verdict);
-    place(words.length === 1 ? words[0] : "");
+    const searched = place(words.length === 1 ? words[0] : "");
     remember(wanted);
     chooseDefects(words);
     const defect = words.length === 1 && /^[0-9a-f]{6,12}$/.test(words[0]) && $(`details.defect[id^="defect:${words[0]}"]`);
@@ -318,7 +320,8 @@
         const visible = here.length > 0 || (wanted.length === 0 && named);
         rule.element.classList.toggle("hidden", !visible);
         list(rule, here);
-        if (words.length && here.length && here.length <= 40 && !named) open(rule.element);
+        const isFound = words.length && here.length && here.length <= 40 && !named;
+        if (searched ? rule.element === searched : isFound) open(rule.element);
         shown += visible;
         if (wantedVerb) for (const at of here) shownCases.add(at);
       }
@@ -398,12 +401,16 @@
   const fold = () => { for (const each of $$(".narrow")) each.open = !narrow.matches; };
   narrow.addEventListener("change", fold);
   fold();
+  // The fingerprint of a defect, also without the prefix, as in the texts of other reports; or one of earlier versions.
+  function defectOf(name) {
+    const digits = /^(?:defect:)?([0-9a-f]{4,12})$/.exec(name)?.[1];
+    return digits ? $(`details.defect[id^="defect:${digits}"]`) ?? $(`[data-also~="${digits}"]`) : null;
+  }
   function follow() {
     let name = "", wanted = "";
     try { [name, wanted] = decodeURIComponent(location.hash.slice(1)).split("|"); } catch { return; }
     if (["data-path", "sweeps"].includes(name)) showInFull();
-    const also = name.startsWith("defect:") ? $(`[data-also~="${CSS.escape(name.slice(7))}"]`) : null;
-    const target = name && ((wanted ? made(name, wanted) : null) ?? document.getElementById(name) ?? made(name) ?? also);
+    const target = name && ((wanted ? made(name, wanted) : null) ?? document.getElementById(name) ?? made(name) ?? defectOf(name));
     const absent = $("#absent");
     absent.classList.toggle("hidden", Boolean(target || !name));
     absent.textContent = target || !name ? "" : `This page has no ${name.replace(":", " ")}.`;
