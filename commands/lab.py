@@ -5,14 +5,13 @@ fixtures/hosts/lab_file.py reads the file of a lab, and reports/fleet.py makes t
 from __future__ import annotations
 
 import argparse
-import fcntl
 import gc
 import os
 import resource
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from datetime import datetime
@@ -32,7 +31,7 @@ from conformance.errors import UserError, command
 from conformance.model.case import Table
 from conformance.model.printable import one_line
 from conformance.option import GUEST
-from conformance.results.files import make_directory, write_atomically
+from conformance.results.files import locked, write_atomically
 from conformance.results.folder import run_folder
 from conformance.results.plan import FILE_NAME as PLAN
 from conformance.results.plan import LabPlan, read_plan, write_plan
@@ -63,6 +62,7 @@ _REFUSED = {
 # The files that this process has open: for each run a pipe with its output, and the two of its process; and all others.
 _FILES_OF_HOST, _FILES = 3, 100
 _ENDING_S = 60.0  # the time in which a run must finish after SIGTERM
+_LOCK = ".lock"  # in the lab's directory; no host can have this name
 _LOUDNESS = {QUIET: ["-q"], VERBOSE: ["-v"]}
 
 
@@ -86,7 +86,10 @@ def run_lab(
     suite = replace(suite, tables=tuple(map(_side_by_side, suite.tables)))
     chosen = choose(options, Run(options, suite))  # here: a mistake is reported only once
     progress = Progress(level=arguments.level)
-    with run_folder(arguments.out, "lab") as out, _locked(out):
+    with (
+        run_folder(arguments.out, "lab") as out,
+        locked(out / _LOCK, in_progress(out, resumed)),
+    ):
         arguments.out = out
         if (out / PAGE).is_dir():
             raise UserError(f"{out / PAGE} cannot be written: it is a directory")
@@ -122,21 +125,6 @@ def run_lab(
     if any(statuses):
         return 3
     return 0
-
-
-@contextmanager
-def _locked(out: Path) -> Iterator[None]:
-    """Within the block, no other run of the lab can use its directory, which is created unless it exists."""
-    make_directory(out)
-    folder = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise in_progress(out) from error
-        yield
-    finally:
-        os.close(folder)
 
 
 def _refuse_options(options: RunOptions, arguments: argparse.Namespace) -> None:

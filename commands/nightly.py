@@ -5,7 +5,6 @@ the changes of a night, and reports/history.py reads a history."""
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import math
 import os
@@ -30,7 +29,13 @@ from conformance.model.printable import one_line
 from conformance.older_python import UTC
 from conformance.option import checked
 from conformance.regular_file import open_below, remove_below
-from conformance.results.files import make_directory, new_directory, write_atomically, writing
+from conformance.results.files import (
+    locked,
+    make_directory,
+    new_directory,
+    write_atomically,
+    writing,
+)
 from conformance.results.folder import OUTCOME_FILE, RUN_LOG, WORK, tidied
 from conformance.results.points import FOLDER as POINTS
 from conformance.results.records import FILE_NAME as RESULTS
@@ -196,7 +201,8 @@ def execute(arguments: argparse.Namespace) -> int:
     with ExitStack() as stack:
         stack.enter_context(_failure_told(arguments))
         _check_free(folder)
-        stack.enter_context(_locked(folder))
+        busy = UserError(f"another night is running in {folder}", hint="wait until it has finished")
+        stack.enter_context(locked(folder / LOCK, busy))
         history = read_history(folder, running="")
         show(history.problems)
         _tidy(history)
@@ -207,7 +213,6 @@ def execute(arguments: argparse.Namespace) -> int:
                     f"the history has a later night, {history.nights[-1]}: the clock was wrong then, or is wrong now",
                 ],
             )
-        stack.enter_context(_running(night))
         for name in cells:  # an interrupted night also shows the cells that it has not reached
             make_directory(night / name)
         outcomes, text = [], [f"night {format_night(night.name)}: {', '.join(cells)}"]
@@ -377,36 +382,6 @@ def _cells(arguments: argparse.Namespace, options: RunOptions) -> Mapping[str, R
     if arguments.part:
         return {name: cells[name] for name in arguments.part.part(list(cells), str)}
     return cells
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Within the block, no other night can run in this history. Creates the history's directory if necessary."""
-    path = folder / LOCK
-    make_directory(folder)
-    with writing(path):
-        lock = open_below(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError as error:
-        raise UserError(
-            f"another night is running in {folder}",
-            hint="wait until it has finished",
-        ) from error
-    finally:
-        os.close(lock)
-
-
-@contextmanager
-def _running(night: Path) -> Iterator[None]:
-    """Within the block, pages of the history show that this night is running."""
-    descriptor = os.open(night, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _tidy(history: History) -> None:

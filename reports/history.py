@@ -543,20 +543,16 @@ def since(has: Mapping[str, bool], night: str) -> str:
 
 
 def running_night(folder: Path) -> str:
-    """Returns the name of the night that is running in a history; empty if none is. A running night has locked its
-    directory."""
-    nights = [path for path in _entries(folder) if is_night(path.name)]
-    if not nights:
-        return ""
-    with suppress(OSError):  # not a directory, or another user's
-        descriptor = os.open(
-            nights[-1],
-            os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC,
-        )
+    """Returns the name of the night that is running in a history; empty if none is. A running night has locked the
+    history; it is the last one."""
+    with suppress(OSError):  # no history, or another user's
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(folder / LOCK, flags)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return nights[-1].name
+            nights = [path.name for path in _entries(folder) if is_night(path.name)]
+            return nights[-1] if nights else ""
         finally:
             os.close(descriptor)
     return ""

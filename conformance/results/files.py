@@ -4,6 +4,7 @@ writer.py writes the files that grow line by line."""
 from __future__ import annotations
 
 import errno
+import fcntl
 import itertools
 import os
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from conformance.errors import UserError
-from conformance.regular_file import open_folder, remove_below, write_special, write_whole
+from conformance.regular_file import (
+    open_below,
+    open_folder,
+    remove_below,
+    write_special,
+    write_whole,
+)
 
 # The values of errno that are caused by the path, and not by the disk.
 _WRONG_PLACE = {
@@ -93,6 +100,32 @@ def make_directory(folder: Path, within: Path | None = None) -> None:
         if isinstance(error, NotADirectoryError) and folder.exists():
             raise UserError(f"{folder} is not a directory") from error
         raise not_written(folder, error) from error
+
+
+@contextmanager
+def locked(path: Path, busy: UserError) -> Iterator[None]:
+    """Within the block, this process has locked the file at `path`, which is created, with its directory, and removed at
+    the end. It is a file that is open for writing, because NFS locks no other. Raises `busy` if another process has
+    locked it, and UserError if it cannot be locked."""
+    make_directory(path.parent)
+    with writing(path):
+        descriptor = open_below(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(descriptor).st_nlink:  # the other process has just removed the file
+                raise BlockingIOError
+        except BlockingIOError as error:
+            raise busy from error
+        except OSError as error:
+            raise UserError(f"{path} cannot be locked: {error.strerror}", status=3) from error
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                remove_below(path.parent, path.name)
+    finally:
+        os.close(descriptor)
 
 
 def new_directory(first: Path) -> Path:

@@ -87,8 +87,11 @@ def _shows(points: Points, number: int, shows: str, on: str, rule: str) -> Shows
     return shows_data
 
 
-def in_progress(out: Path) -> UserError:
-    hint = "choose another --out, or wait until the run ends"
+def in_progress(out: Path, resumed: bool) -> UserError:
+    """Returns the error for a directory that another run uses. A run that is `resumed` has no other directory."""
+    hint = (
+        "wait until the run ends" if resumed else "choose another --out, or wait until the run ends"
+    )
     return UserError(f"a run is in progress in {out}", hint=hint)
 
 
@@ -121,7 +124,7 @@ class ResultsFile:
             # opening a FIFO for reading and writing does not block
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 raise UserError(f"{path} is not a regular file")
-            self._lock()
+            self._lock(carry_on)
             if not carry_on and os.fstat(self._fd).st_size:
                 on = command("run", "--resume", path.parent)
                 if (path.parent / PLAN_FILE).exists():
@@ -136,13 +139,13 @@ class ResultsFile:
             os.close(self._fd)
             raise
 
-    def _lock(self) -> None:
+    def _lock(self, carry_on: bool) -> None:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.fstat(self._fd).st_nlink:  # another run has just removed the file
                 raise BlockingIOError
         except BlockingIOError as error:
-            raise in_progress(self.path.parent) from error
+            raise in_progress(self.path.parent, carry_on) from error
         except OSError as error:
             raise UserError(f"{self.path} cannot be locked: {error.strerror}", status=3) from error
 
