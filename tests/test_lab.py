@@ -410,6 +410,26 @@ def test_a_broken_rule_of_a_complete_run_has_its_reason(tmp_path, monkeypatch):
     assert "runs the remaining cases" not in done.out
 
 
+@pytest.mark.parametrize(
+    "resumed, instead",
+    [
+        ("out/one", "--resume out resumes the lab, and starts the run of each host of its file"),
+        ("runs", "--resume runs/last resumes the latest run in it"),
+        ("empty", "; give the directory that `run` has written"),
+        ("runs/last --lab lab.yaml", "--resume runs/last, without --lab, resumes the run in it"),
+    ],
+)
+def test_a_directory_without_a_plan_is_refused_with_what_can_be_resumed(tmp_path, resumed, instead):
+    unreached(tmp_path, "{host: one, device: a}")
+    complete(tmp_path / "runs/last", *ON_ONE)
+    (tmp_path / "empty").mkdir()
+    done = run(tmp_path, 2, "--resume", *resumed.split())
+    assert re.match(
+        "rdma-cts: no (run|lab) to resume in .*: there is no (plan|lab).json; ", done.err
+    )
+    assert instead in done.err
+
+
 def test_a_mistake_of_the_hosts_or_of_the_file_is_to_be_corrected(tmp_path, monkeypatch):
     lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
     monkeypatch.setattr(lab, "_in_copy", lambda *_: sys.exit(2))
@@ -445,14 +465,21 @@ def test_an_unreachable_host_is_named_while_the_other_hosts_run(tmp_path):
     assert line in output
 
 
-@pytest.mark.parametrize("arguments", ["--resume out", "--lab lab.yaml --out out"])
-def test_a_second_run_of_a_running_lab_is_refused(tmp_path, arguments):
+@pytest.mark.parametrize(
+    "arguments, hint",
+    [
+        ("--resume out", ""),
+        ("--lab lab.yaml --out out", "choose another --out, or "),
+    ],
+)
+def test_a_second_run_of_a_running_lab_is_refused(tmp_path, arguments, hint):
     lab_run = begun(tmp_path, "{host: one, device: a}", "exec sleep 36000")
     first = (tmp_path / "connecting").read_text()
     plan = (tmp_path / "out/lab.json").stat().st_ino
     done = run(tmp_path, 2, *arguments.split())
     assert done.out == ""
-    assert re.fullmatch("rdma-cts: a run is in progress in .*out; choose another .*\n", done.err)
+    message = f"rdma-cts: a run is in progress in .*out; {hint}wait until the run ends\n"
+    assert re.fullmatch(message, done.err)
     assert (tmp_path / "connecting").read_text() == first
     assert (tmp_path / "out/lab.json").stat().st_ino == plan
     assert not (tmp_path / "out/lab.html").exists()

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from conformance.cache import has_private_status, is_private
-from conformance.errors import UserError
+from conformance.errors import UserError, command
 from conformance.model.typed import check_of
 from conformance.regular_file import content_of, open_regular, write_whole
 from conformance.results.checked_json import parse
 from conformance.results.files import writing
+from conformance.results.folder import latest
 from conformance.results.records import LAB_FILE, PLAN_FILE
 
 FILE_NAME = PLAN_FILE
@@ -102,6 +103,18 @@ def read_lab_plan(folder: Path) -> LabPlan:
     return _read(LabPlan, folder)
 
 
+def _instead(folder: Path) -> str:
+    """Returns what to resume instead of a directory that has no plan."""
+    if (folder.parent / LAB_FILE).exists():
+        lab = command("run", "--resume", folder.parent)
+        return f"{lab} resumes the lab, and starts the run of each host of its file that has none"
+    if (folder / FILE_NAME).exists():
+        return f"{command('run', '--resume', folder)}, without --lab, resumes the run in it"
+    if run := latest(folder):
+        return f"{command('run', '--resume', run)} resumes the latest run in it"
+    return "give the directory that `run` has written"
+
+
 def _read(kind: type[T], folder: Path) -> T:
     name, schema, what = _FORMS[kind]
     path = folder / name
@@ -147,7 +160,8 @@ def _read(kind: type[T], folder: Path) -> T:
             },
         )
     except FileNotFoundError as error:
-        raise UserError(f"no {what} to resume in {folder}: there is no {name}") from error
+        message = f"no {what} to resume in {folder}: there is no {name}"
+        raise UserError(message, hint=_instead(folder)) from error
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
