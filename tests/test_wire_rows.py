@@ -20,6 +20,7 @@ from conformance.model.verdict import Verdict
 from conformance.model.vocabulary import WIRE
 from conformance.tables.loader import parse_table
 from conformance.tables.suite import load_suite
+from conformance.wire.sequence import PSNS
 from conformance.yamldoc.parsing import read_bytes
 from trial.reference.bench import HeldPair, ReferenceBench
 from trial.reference.stream_end import ReferenceStreamPair
@@ -96,6 +97,32 @@ def test_a_path_mtu_that_no_packet_has_is_located(size):
     assert mistakes == ["6:49 mtu must be one of 256, 512, 1024, 2048, 4096"]
 
 
+def test_a_queue_pair_has_a_first_psn():
+    table, mistakes = _parsed(_queue_pair_with("psn: 0xFFFFFE"))
+    assert not mistakes
+    assert table.cases[0].given.qps["qp"].first_psns == (0xFFFFFE, 0xFFFFFE)
+
+
+def test_a_third_of_the_rows_with_a_wire_peer_begin_near_the_wrap():
+    rows = [case for case in load_suite().cases if case.when.call == WIRE]
+    begun = [spec.psn for case in rows for spec in case.given.qps.values()]
+    near = [psn for psn in begun if psn is not None]
+    assert min(near) >= PSNS - 16
+    assert len(begun) / 4 < len(near) < len(begun) / 2
+
+
+def test_a_row_begins_with_the_psn_that_its_table_names():
+    text = (
+        _queue_pair_with("psn: 5")
+        .replace("id: row", "id: row-$word")
+        .replace("cases: 1", "cases: 9")
+    )
+    words = "    each: {word: [a, b, c, d, e, f, g, h, i]}\n    when:"
+    table, mistakes = _parsed(text.replace("    when:", words))
+    assert not mistakes
+    assert {case.given.qps["qp"].psn for case in table.cases} == {5}
+
+
 def test_a_call_between_packets_must_succeed():
     (event,), mistakes = _read("{call: ibv_dereg_mr}")
     assert not mistakes
@@ -135,7 +162,7 @@ def _seen(*events: EventSeen, **more: object) -> Observation:
     return {"rc": 0, "returned": "0", "errno": "", "exchange": [*events], **more}  # type: ignore[typeddict-item]
 
 
-def _answer(seen: str, *expected: str, **more: int) -> EventSeen:
+def _answer(seen: str, *expected: str, **more: Any) -> EventSeen:
     return {
         "event": "op",
         "what": "answer",
@@ -162,6 +189,10 @@ def _answer(seen: str, *expected: str, **more: int) -> EventSeen:
         (_seen(_answer(_GAP, _GAP, psn=-1, gap=0)), None),
         (_seen(_answer(_GAP, _GAP, psn=-1, gap=1)), FaultKind.WRONG_ANSWER),
         (_seen(_answer(_GAP, "refusal", psn=-1, gap=1)), None),
+        (_seen(_answer("ACK", "ACK", psn=0, fields={"msn": [2, 2]})), None),
+        (_seen(_answer("ACK", "ACK", psn=0, fields={"msn": [1, 2]})), FaultKind.WRONG_ANSWER),
+        (_seen(_answer(_GAP, _GAP, gap=0, fields={"msn": [2, 1]})), FaultKind.WRONG_ANSWER),
+        (_seen(_answer("RNR_NAK", "RNR_NAK", fields={"msn": [2, 1]})), FaultKind.WRONG_ANSWER),
         (_seen(_answer("ACK", "refusal")), FaultKind.ACCEPTED),
         (_seen(_answer("DDP_BASE_BOUNDS", "refusal")), None),
         (_seen(_answer("closed", "refusal")), None),

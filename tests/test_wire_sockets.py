@@ -181,7 +181,7 @@ def test_the_byte_order_of_the_icrc_is_that_of_the_device(order, monkeypatch):
     link._inboxes, link._numbers = {}, itertools.count(7)
     sentinel = wire_peer._Sentinel.__new__(wire_peer._Sentinel)
     sentinel._link, sentinel._psn = link, 1
-    end = wire_peer.WireEnd(link, V4)
+    end = wire_peer.WireEnd(link, QpSpec("RC", "pd", ip=V4))
     end.destination = end.number
     sentinel._pair = SimpleNamespace(end=end)  # type: ignore[assignment]
     memory = ctypes.create_string_buffer(128)

@@ -192,10 +192,12 @@ class StreamEnd(Protocol):
 
 
 class WirePair(Pair, Protocol):
-    """A queue pair of the device, which is both `requester` and `responder`, and the peer's end."""
+    """A queue pair of the device, which is both `requester` and `responder`, and the peer's end. `reset` moves the queue
+    pair through RESET to RTS, with the PSNs of its connection."""
 
     @property
     def end(self) -> WireEnd | StreamEnd: ...
+    def reset(self) -> None: ...
 
 
 class Entry(Protocol):

@@ -55,6 +55,7 @@ from conformance.model.fault import (
     OF_RIGHTS,
     ON_DEMAND,
     OWN_ADDRESSES,
+    PACKET_LENGTHS,
     PSN_ALONE,
     UNSENT,
     WINDOW,
@@ -173,6 +174,7 @@ _EVERY_PACKET: Mapping[str, str] = {"WIRE-08": "RDMA_WRITE_ONLY", "WIRE-21": "lo
 _CHECKED: Mapping[tuple[str, str, str], str] = {
     ("WIRE-06", Effect.ACCEPTED, UNSENT): UNSENT,
     ("WIRE-06", Effect.ACCEPTED, ANSWER_FORM): "RDMA_WRITE",
+    ("WIRE-06", Effect.ACCEPTED, PACKET_LENGTHS): PACKET_LENGTHS,
     ("WIRE-04", Effect.MOVED, PSN_ALONE): PSN_ALONE,
 }
 # The rules on uses that must be refused: a kernel that dies in such a use has not refused it, as others that live.

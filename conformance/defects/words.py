@@ -29,6 +29,7 @@ from conformance.model.fault import (
     NO_EVENT_OF_FAILURE,
     ON_DEMAND,
     OWN_ADDRESSES,
+    PACKET_LENGTHS,
     PERSISTENT,
     PSN_ALONE,
     UNSENT,
@@ -127,7 +128,7 @@ def _packets(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) ->
         operation, what = "requests", f"complete with {' or '.join(ends)}"
     elif rule == "WIRE-06" and effect == Effect.STATUS:
         what = f"completes with {faults[0].answer} instead of {' or '.join(statuses)}"
-    elif checks in ({ANSWER_FORM}, {UNSENT}, {PSN_ALONE}):
+    elif checks in ({ANSWER_FORM}, {PACKET_LENGTHS}, {UNSENT}, {PSN_ALONE}):
         operation = checks.pop()
     elif checks == {ICRC}:
         operation = f"{operation} with {ICRC}"

@@ -31,8 +31,6 @@ from conformance.verbs import ENUMS
 from conformance.wire.icrc import RIGHT_ORDER, UDP_PORT, Order, Path
 from conformance.wire.packet import Packet, Parsed, build, parse
 
-# The first PSNs in each direction; they do not come near the wrap unless a row counts to it.
-FIRST_PSN, DEVICE_PSN = 0x700000, 0x300000
 PSN_BITS = 24
 # The IP header of IPv6, UDP, BTH, the largest extended headers, the data, and the ICRC.
 _SMALLEST_MTU = 40 + 8 + 12 + 28 + SMALLEST_MTU_BYTES + 4
@@ -168,7 +166,7 @@ class WireQueue(DeviceQueue):
     def connection_attributes(self, peer: int) -> Any:
         """Returns the attributes of the connection to the peer's queue pair number `peer`."""
         attributes = super().connection_attributes(peer)
-        attributes.rq_psn, attributes.sq_psn = FIRST_PSN, DEVICE_PSN
+        attributes.rq_psn, attributes.sq_psn = self.spec.first_psns
         attributes.max_dest_rd_atomic = self.spec.max_dest_rd_atomic
         attributes.max_rd_atomic = self.spec.max_rd_atomic
         attributes.timeout, attributes.retry_cnt = self.spec.timeout, self.spec.retry_cnt
@@ -203,10 +201,9 @@ class WireQueue(DeviceQueue):
 class WireEnd:
     """The peer's end of a connection; see bench.interface.WireEnd."""
 
-    first_psn, device_psn = FIRST_PSN, DEVICE_PSN
-
-    def __init__(self, link: WireLink, version: str, mtu: int = SMALLEST_MTU_BYTES) -> None:
-        self._link, self.path, self.mtu = link, link.path(version), mtu
+    def __init__(self, link: WireLink, spec: QpSpec, mtu: int = SMALLEST_MTU_BYTES) -> None:
+        self._link, self.path, self.mtu = link, link.path(spec.ip), mtu
+        self.first_psn, self.device_psn = spec.first_psns
         self.number = link.number()
         self.destination = 0
         self.qkey = DATAGRAM_QKEY
@@ -251,7 +248,7 @@ class WirePair(UsedOnce):
             here, needed = mtu_bytes(active), mtu_bytes(spec.path_mtu)
             raise HostLacks(f"the MTU of the port is {here}, not {needed} bytes", _HINT_OF_MTU)
         code = spec.mtu(min(self.mtu_code, active))
-        self.end = WireEnd(link, spec.ip, mtu_bytes(code))
+        self.end = WireEnd(link, spec, mtu_bytes(code))
         self.lingering = link.device.lingering
         self.tells_state = link.device.findings.tells_state
         self.responder = WireQueue(link.device, pd, spec, deadline_s)
@@ -267,6 +264,10 @@ class WirePair(UsedOnce):
 
     def connect(self) -> None:
         self.responder.move_to("RTS", self.end.number)
+
+    def reset(self) -> None:
+        self.responder.reset()
+        self.connect()
 
     def close(self) -> None:
         self.responder.close()
@@ -313,7 +314,7 @@ class _Sentinel:
         except BaseException:
             self._pd.close()
             raise
-        self._psn = FIRST_PSN
+        self._psn = self._pair.end.first_psn
         self._link = link
 
     def check(self) -> None:
@@ -379,7 +380,7 @@ class _Sentinel:
         """Returns the wrong ICRC with which the device answers a FLUSH that must be refused, or an empty text."""
         for crc in ("", "twice"):
             pair = WirePair(self._link, self._pair.responder.spec, self._pd, _PREFLIGHT_S)
-            fields = {"qpn": pair.end.destination, "psn": FIRST_PSN, "ackreq": 1, "plt": 1}
+            fields = {"qpn": pair.end.destination, "psn": pair.end.first_psn, "ackreq": 1, "plt": 1}
             pair.end.send(Packet("RC", "FLUSH", {**fields, "length": _BYTES}), crc=crc)
             self.exchange(_PREFLIGHT_S)
             answer = pair.end.receive(0)

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 from conformance.bench.calls import Return, Sge, errno_name
-from conformance.bench.interface import Bench, Memory, ModifiableQueue, Queue
+from conformance.bench.interface import Bench, Memory, ModifiableQueue, Queue, WirePair
 from conformance.bench.memory_areas import CANARY, Part, has_byte, is_filled, pattern
 from conformance.bench.work_requests import Completion, SendRequest, key32
 from conformance.errors import SetupRefused
@@ -293,4 +293,9 @@ def modify_access(context: CaseContext, step: Step) -> Observation:
 
 def destroy_qp(context: CaseContext, step: Step) -> Observation:
     context.destroy_pair(str(step.arguments["qp"]))
+    return told("0")
+
+
+def reset_qp(context: CaseContext, step: Step) -> Observation:
+    cast(WirePair, context.pair_of(step)).reset()
     return told("0")

@@ -51,7 +51,7 @@ class _Sequence:
     def __init__(self) -> None:
         self.offset = 0  # of the next request's PSN
         self.awaited = 0  # of the PSN that the device awaits
-        self.last_request = 0  # the PSN of the device's last request
+        self.last_request: int | None = None  # the PSN of the device's last request
         # By the distance of its PSN: a request that had no answer yet, and what was noted about it.
         self.open: dict[int, tuple[_Sent, EventSeen]] = {}
         # Distances of requests of which the script awaits no answer. The device may acknowledge them all the same (IBA
@@ -70,6 +70,10 @@ class PacketScript(Script[WireEnd]):
 
     def _sequence(self, connection: _Connection) -> _Sequence:
         return self._states.setdefault(connection.name, _Sequence())
+
+    def _begin_anew(self, name: str) -> None:
+        super()._begin_anew(name)
+        self._states.pop(name, None)
 
     def _send(self, connection: _Connection, event: Event) -> None:
         self._subject = event.word
@@ -220,6 +224,9 @@ class PacketScript(Script[WireEnd]):
         if "psn" in packets[-1].fields:
             entry["psn"] = self._distance(connection, packets[-1]) - sent.offset
             entry["length"] = self._psns(sent.packet.operation, sent.packet.fields)
+            if "counts" in sent.event.numbers:
+                right = self._context.bytes(sent.event.numbers["counts"])
+                entry["fields"] = {"msn": [packets[-1].fields.get("msn"), right]}
             if entry["seen"] == "NAK_PSN_SEQUENCE":
                 entry["gap"] = self._distance(connection, packets[-1]) - sent.awaited
 
@@ -320,10 +327,11 @@ class PacketScript(Script[WireEnd]):
 
     def _answer_device(self, connection: _Connection, event: Event) -> None:
         numbers, names = self._numbers(event), event.names
-        if connection.requests or not self._sequence(connection).last_request:
+        sequence = self._sequence(connection)
+        if connection.requests or sequence.last_request is None:
             packet = self._request(connection, SILENCE_S)
             if packet:
-                self._sequence(connection).last_request = packet.fields["psn"]
+                sequence.last_request = packet.fields["psn"]
         operation = event.word
         size = numbers.get("data", 0)
         fields = {key: value for key, value in numbers.items() if key in _FIELDS}
@@ -332,10 +340,11 @@ class PacketScript(Script[WireEnd]):
         fields.setdefault("syndrome", SYNDROMES["ACK"])
         fields.setdefault("qpn", connection.end.destination)
         offset = numbers.get("psn", 0)
-        fields["psn"] = (self._sequence(connection).last_request + offset) % PSNS
+        fields["psn"] = ((sequence.last_request or 0) + offset) % PSNS
         continues = any(part in operation for part in _CONTINUED)
         transport = names.get("transport", (connection.queue.kind,))[0]
-        packet_out = Packet(transport, operation, fields, connection.data(size, continues))
+        data = connection.data(size, continues, numbers.get("offset"))
+        packet_out = Packet(transport, operation, fields, data)
         wrong: dict[str, Any] = {key: numbers[key] for key in ("cut", "padding") if key in numbers}
         if "icrc" in names:
             wrong["crc"] = names["icrc"][0]

@@ -19,7 +19,7 @@ from conformance.execution.context import CaseContext, told
 from conformance.model.case import Step
 from conformance.model.observation import EventSeen, Observation
 from conformance.model.script import CALL, NOTHING, Event
-from conformance.model.vocabulary import BEGIN_BIND, SPARSE
+from conformance.model.vocabulary import BEGIN_BIND, RESET_QP, SPARSE
 from conformance.verbs import ENUMS
 from conformance.wire.packet import Parsed
 
@@ -211,9 +211,15 @@ class Script(ABC, Generic[EndT]):
         assert step is not None
         before = self._context.next_wr_id()
         succeeded_step(self._context, step)
+        if step.call == RESET_QP:
+            self._begin_anew(str(step.arguments["qp"]))
         if step.call == BEGIN_BIND:
             connection = self._connection(str(step.arguments["qp"]))
             connection.posted += range(before + 1, self._context.next_wr_id())
+
+    def _begin_anew(self, name: str) -> None:
+        """Forgets the state of a connection whose queue pair was reset."""
+        self._connections.pop(name, None)
 
     def _content(self, at: int, length: int) -> bytes:
         """Returns the bytes of a range that is in the case's memory; no bytes for any other range."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from conformance.model.case import Case, Step
+from conformance.model.case import SMALLEST_MTU, Case, Step, mtu_bytes
 from conformance.model.fault import (
     ANSWER_FORM,
     ICRC,
+    PACKET_LENGTHS,
     PSN_ALONE,
     QUEUE_DOMAIN,
     REPEATED,
@@ -37,12 +38,23 @@ def check_of(case: Case, step: Step, fault: Fault) -> str:
             return UNSENT
         if "syndrome" in first.numbers or first.word.endswith(("_MIDDLE", "_LAST")):
             return ANSWER_FORM
+        if any(_is_of_another_length(case, step, answer) for answer in answers):
+            return PACKET_LENGTHS
     packets = [event for event in events if event.kind == "op" and event.word == fault.operation]
     if packets and packets[-1].names.get("icrc") == ("right",):
         return ICRC
     if packets and "again" in packets[-1].numbers:
         return REPEATED
     return PSN_ALONE if packets and "psn" in packets[-1].numbers else ""
+
+
+def _is_of_another_length(case: Case, step: Step, answer: Event) -> bool:
+    """Whether a packet of a response that others follow does not fill the path MTU."""
+    data = answer.numbers.get("data")
+    if data is None or not answer.word.endswith(("_FIRST", "_MIDDLE")):
+        return False
+    mtu = mtu_bytes(case.given.qps[str(step.arguments["qp"])].mtu(SMALLEST_MTU))
+    return data.evaluate(0, 0, lambda name, property_: 0) != mtu
 
 
 def packets_of(step: Step) -> list[Event]:

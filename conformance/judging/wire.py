@@ -165,14 +165,23 @@ def _of_psn(event: EventSeen) -> Fault | None:
         of, distance = "missing packet", event.get("gap", 0)
         right = distance == 0
     elif distance is None or event["seen"] not in _GRANTED:
-        return None
+        return _of_count(event)
     elif event["seen"] == "ACK":
         right = distance >= event.get("length", 1) - 1
     else:
         right = distance == event.get("length", 1) - 1
     if right:
-        return None
+        return _of_count(event)
     texts = [f"{event['seen']} with the PSN of the {of} {distance:+d}"]
+    return _fault(Kind.WRONG_ANSWER, event["operation"], event["expected"], texts)
+
+
+def _of_count(event: EventSeen) -> Fault | None:
+    """Returns the fault of an answer whose message sequence number is not the number of completed messages."""
+    counted, right = event.get("fields", {}).get("msn", (None, None))
+    if counted == right:
+        return None
+    texts = [f"{event['seen']} with the MSN {counted} instead of {right}"]
     return _fault(Kind.WRONG_ANSWER, event["operation"], event["expected"], texts)
 
 

@@ -14,6 +14,7 @@ from conformance.model.script import Event
 from conformance.model.vocabulary import QP_RIGHTS, WIRE
 from conformance.older_python import TypeAlias
 from conformance.verbs import ENUMS, VERBS
+from conformance.wire.sequence import FIRST_PSNS
 from conformance.yamldoc.nodes import Location
 
 if TYPE_CHECKING:
@@ -118,6 +119,14 @@ class QpSpec:
     retry_cnt: int = 0
     rnr_retry: int = 0
     traffic_class: int = 0
+    psn: int | None = None  # the first PSN of both ends; None: those of FIRST_PSNS
+
+    @property
+    def first_psns(self) -> tuple[int, int]:
+        """Returns the first PSNs of a peer that is no RDMA device, and of the device."""
+        if self.psn is None:
+            return FIRST_PSNS
+        return self.psn, self.psn
 
     @property
     def peer(self) -> QpSpec:

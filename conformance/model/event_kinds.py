@@ -64,7 +64,8 @@ EVENTS: Mapping[str, EventSpec] = {
     "op": EventSpec(
         "the peer sends a request, and gets one of these answers",
         _PACKETS,
-        numbers=_OF_PACKETS,
+        # `counts` is the message sequence number of the answer.
+        numbers=(*_OF_PACKETS, "counts"),
         names={
             **_OF_PEER,
             "gets": ANSWERS,

@@ -240,10 +240,11 @@ REGIONS = (ON_DEMAND, OWN_ADDRESSES, PERSISTENT, HUGE, NEWER_COMMAND)
 OF_DOMAIN, OF_RANGE, OF_RIGHTS = DECISIONS = ("domain", "range", "rights")
 REGION, WINDOW = "region", "window"
 # Checks of one rule that a device makes apart.
-QUEUE_DOMAIN, UNSENT, ANSWER_FORM, REPEATED, PSN_ALONE, ICRC = CHECKS = (
+QUEUE_DOMAIN, UNSENT, ANSWER_FORM, PACKET_LENGTHS, REPEATED, PSN_ALONE, ICRC = CHECKS = (
     "queue pair of another PD than the window",  # of a bind; without this word, the domain of the region
     "an answer to a request that was not sent",
     "an answer that is reserved or out of order",
+    "a response whose packets do not fill the path MTU",
     "a repeated request",
     "a request that repeats only a PSN",
     "the ICRC of the specification",

@@ -103,7 +103,8 @@ class EventSeen(TypedDict):
     """What an event of a `wire` script had to see (`expected`: any of these words), and what was seen. `what` is answer,
     request, completion, receive or state. `data` is the number of bytes of the case's memory in an answer, `psn` the
     distance of the answer's PSN from the request's, `length` the number of the request's PSNs, `gap` the distance of the
-    answer's PSN from the one that the device awaited; `fields` are [reported, sent] of a receive."""
+    answer's PSN from the one that the device awaited; `fields` are [reported, sent] of a receive, or of an answer [its
+    message sequence number, the right one]."""
 
     event: str
     what: str

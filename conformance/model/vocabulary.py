@@ -285,7 +285,7 @@ _IN_FLIGHT = {
 }
 # `mr_lkey` and `mw_rkey` are keys that struct ibv_mr and struct ibv_mw contain during the call, in place of their own.
 _BIND = {**verbs.VERBS["ibv_bind_mw"].arguments, **_given("mr_lkey= mw_rkey=")}
-BEGIN_BIND = "begin_bind"
+BEGIN_BIND, RESET_QP = "begin_bind", "reset_qp"
 _RANGES = ("kept", "inherited", "either")
 
 # The vendor's variant of a verb is a separate call.
@@ -450,6 +450,8 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     WIRE: {**_given("qp"), "packets": ArgumentSpec("script")},
     "connect_qp": _given("qp"),
     "destroy_qp": _given("qp"),
+    # Moves a queue pair with a wire peer through RESET to RTS.
+    RESET_QP: _given("qp"),
     # Changes qp_access_flags of a queue pair in the state RTS (ibv_modify_qp).
     "modify_access": _given("qp access"),
     # Imports the region or its domain, and releases the import with ibv_unimport_mr or ibv_unimport_pd.

@@ -24,7 +24,7 @@ _EXTENDED = {"post_send": "", **{poster: poster for poster in vocabulary.BUILDER
 
 
 _QP_NUMBERS = tuple(
-    "max_dest_rd_atomic max_rd_atomic timeout retry_cnt rnr_retry traffic_class inline".split(),
+    "max_dest_rd_atomic max_rd_atomic timeout retry_cnt rnr_retry traffic_class inline psn".split(),
 )
 ReadObject = Callable[[Reader, str, Node, Names], Any]
 # by the name of an object: its section, and its description

@@ -12,6 +12,7 @@ from conformance.model.rules import LAYERS, LEVELS, RULE_ID
 from conformance.tables.expansion import FLAG_ENUMS, PARTS, UNKNOWN, WHICH
 from conformance.tables.key_owners import KEYS, OTHERS, OWNERS, WHERE
 from conformance.verbs import ENUMS
+from conformance.wire.sequence import PSNS
 
 NEEDS_OF = "needs of"
 # A rule has exactly one of these keys: a quotation of its document, or the reason for not quoting it.
@@ -218,6 +219,7 @@ QUEUE_PAIR: Keys = {
     "rnr_retry": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 7})),
     "traffic_class": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 255})),
     "mtu": Key(or_axis({"enum": [*PATH_MTUS]}), "the path MTU, in bytes"),
+    "psn": Key(or_axis({"type": "integer", "minimum": 0, "maximum": PSNS - 1}), "the first PSN"),
 }
 WINDOW: Keys = {
     "type": Key(of_enum("ibv_mw_type"), required=True),

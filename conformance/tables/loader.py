@@ -27,6 +27,7 @@ from conformance.tables.expansion import (
     slug,
     substitute,
 )
+from conformance.tables.first_psns import with_first_psns
 from conformance.tables.model_reader import read_array, read_model
 from conformance.tables.row import KEYS as PART_KEYS
 from conformance.tables.row import RowBody, read_row_body
@@ -188,7 +189,8 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
             reader.mistakes,
             key=lambda mistake: (mistake.location.line, mistake.location.column),
         )
-    return Table(f"{path.parent.name}/{path.stem}", str(verb), with_carried(cases)), []
+    numbered = map(with_first_psns, with_carried(cases))
+    return Table(f"{path.parent.name}/{path.stem}", str(verb), tuple(numbered)), []
 
 
 class _Rows:

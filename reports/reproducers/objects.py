@@ -215,6 +215,7 @@ def _queue_pairs(writer: Writer, name: str, spec: QpSpec) -> None:
         arguments = [identifier(spec.pd), f"IBV_QPT_{spec.kind}", _all_rights(spec.access)]
         arguments.append(str(spec.max_dest_rd_atomic))
         arguments.append(f"IBV_MTU_{mtu_bytes(spec.path_mtu or SMALLEST_MTU)}")
+        arguments += [f"{psn:#x}" for psn in spec.first_psns]
         maker = "wire"
         if spec.wire == STREAM:
             maker, arguments = "stream", [arguments[0], arguments[2]]

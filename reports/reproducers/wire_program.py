@@ -24,6 +24,7 @@ _SNIPPETS = Path(__file__).with_name("snippets")
 # Separates the imports of a part of the script, which only the checks of the source need, from its text.
 _BELOW = "# The script.\n"
 _IMPORTS = re.compile(r"(?:^import \w+\n)+", re.MULTILINE)
+_PSNS = "FIRST_PSN, DEVICE_PSN = 0x700000, 0x300000"
 _ERRORS = "ERRORS: dict[tuple[int, int, int], str] = {}\n"
 _WORD = 8
 _READ = "RDMA_READ_REQUEST"
@@ -76,6 +77,7 @@ class WireScript:
             raise Inexpressible("it has several queue pairs with a wire peer")
         (spec,) = case.given.qps.values()
         self._stream = spec.wire == STREAM
+        self._first_psns = spec.first_psns
         if spec.kind not in ("RC", "UC") or spec.ip != "v4" or spec.state != "RTS":
             raise Inexpressible(f"it needs a queue pair of type {spec.kind} over {spec.ip}")
         if spec.retry_cnt or spec.timeout or spec.rnr_retry:
@@ -242,6 +244,8 @@ class WireScript:
         self.lines.append(f'device_step("{step.title}")')
 
     def _op(self, event: Event) -> None:
+        if "counts" in event.numbers:
+            raise Inexpressible("its script would have to see the MSN of answers")
         numbers = {key: _python(quantity) for key, quantity in event.numbers.items()}
         quantities = dict(event.numbers)
         names = dict(event.names)
@@ -381,6 +385,8 @@ class WireScript:
         )
         text = _template("peer_segments.py" if self._stream else "peer_packets.py")
         text = text.replace("@about", about.replace('"""', "'''"))
+        first, device = (f"{psn:#x}" for psn in self._first_psns)
+        text = text.replace(_PSNS, f"FIRST_PSN, DEVICE_PSN = {first}, {device}")
         return f"{text}{chr(10).join(self.lines)}\n"
 
 

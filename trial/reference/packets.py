@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from conformance.device.queue_pairs import DATAGRAM_QKEY
 from conformance.wire.opcodes import is_response
-from conformance.wire.packet import DEFAULT_PKEY, Parsed
+from conformance.wire.packet import Parsed
 from trial.reference.queues import Queue
 from trial.reference.served_packets import (
     ATOMIC_OF,
@@ -20,7 +20,6 @@ from trial.reference.served_packets import (
     base_of,
 )
 
-_PARTITION = 0x7FFF  # the bits of a P_Key without the membership
 _WORD = 8
 _LONGEST = 1 << 31  # bytes of a message
 _DATAGRAMS = ("SEND_ONLY", "SEND_ONLY_WITH_IMM")
@@ -53,7 +52,7 @@ class Packets(ServedPackets):
         wrong = [text for text in packet.wrong if not text.startswith("reserved bits")]
         if wrong or packet.transport != queue.kind or is_response(packet.operation):
             return True
-        return packet.fields["pkey"] & _PARTITION != DEFAULT_PKEY & _PARTITION
+        return not self.is_of_partition(packet)
 
     def executed(
         self,

@@ -87,6 +87,10 @@ class Queues(Access):
     def reset_qp(self, queue: Queue) -> None:
         queue.reset()
 
+    def forgets_messages(self, queue: Queue) -> bool:
+        """Returns whether RESET ends the messages and requests of a connection whose packets are under way."""
+        return True
+
     def destroy_qp(self, queue: Queue) -> None:
         queue.domain.users -= 1
         self.queues -= 1

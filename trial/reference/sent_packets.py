@@ -142,7 +142,9 @@ class SentPackets(Packets):
         distance: int,
     ) -> list[Packet]:
         """Takes an answer whose PSN has a distance from the first one. Returns the packets that are sent again."""
-        if packet.wrong or packet.transport != "RC" or not self.is_awaited(outgoing, distance):
+        if packet.wrong or packet.transport != "RC" or not self.is_of_partition(packet):
+            return []
+        if not self.is_awaited(outgoing, distance):
             return []
         if packet.operation != "ACKNOWLEDGE":
             return self.take_response(queue, outgoing, packet, distance)

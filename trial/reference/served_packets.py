@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from conformance.bench.work_requests import SendRequest
-from conformance.wire.packet import Parsed
+from conformance.wire.packet import DEFAULT_PKEY, Parsed
 from conformance.wire.sequence import place_of
 from conformance.wire.statuses import STATUS_OF_NAK
 from trial.reference.access import RIGHTS
@@ -16,6 +16,7 @@ from trial.reference.objects import Window
 from trial.reference.queues import SUCCESS, Queue
 from trial.reference.work import Work
 
+_PARTITION = 0x7FFF  # the bits of a P_Key without the membership
 _WORD = 8
 _NAK_OF_STATUS = {status: nak for nak, status in STATUS_OF_NAK.items()} | {
     "RNR_RETRY_EXC_ERR": "RNR_NAK",
@@ -54,6 +55,7 @@ class Incoming:
     resources: int
     mtu: int
     expected: int = 0
+    completed: int = 0  # the number of messages
     current: str = ""
     data: bytes = b""
     request: Parsed | None = None
@@ -91,7 +93,26 @@ class ServedPackets(Work):
             return 0
         return RIGHTS.get(name)
 
+    def is_of_partition(self, packet: Parsed) -> bool:
+        """Returns whether the partition key of a packet is that of the device."""
+        return packet.fields["pkey"] & _PARTITION == DEFAULT_PKEY & _PARTITION
+
     def carried_out(
+        self,
+        queue: Queue,
+        incoming: Incoming,
+        packet: Parsed,
+        distance: int,
+    ) -> list[Answer]:
+        answers = self.answers_of(queue, incoming, packet, distance)
+        incoming.completed += self.completed_by(packet)
+        return answers
+
+    def completed_by(self, packet: Parsed) -> int:
+        """Returns the number of messages that a packet ends, by which the MSN of answers grows."""
+        return int(not packet.operation.endswith(("_FIRST", "_MIDDLE")))
+
+    def answers_of(
         self,
         queue: Queue,
         incoming: Incoming,

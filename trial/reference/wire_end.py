@@ -36,15 +36,21 @@ _HINT = "run the case on a device"
 class ReferenceEnd:
     """See bench.interface.WireEnd."""
 
-    first_psn, device_psn = 0x700000, 0x300000
     number, qkey, flush_icrc = _NUMBER, DATAGRAM_QKEY, ""
 
     def __init__(self, held: HeldQueue, spec: QpSpec) -> None:
         self.mtu = mtu_bytes(spec.mtu(SMALLEST_MTU))
-        self._held, self._incoming = held, Incoming(spec.max_dest_rd_atomic, self.mtu)
-        self._outgoing = Outgoing(spec.retry_cnt, spec.rnr_retry, spec.max_rd_atomic, self.mtu)
+        self._held, self._spec = held, spec
         self._traffic_class = spec.traffic_class
+        self.first_psn, self.device_psn = spec.first_psns
         self.destination = held.number
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins the connection."""
+        spec = self._spec
+        self._incoming = Incoming(spec.max_dest_rd_atomic, self.mtu)
+        self._outgoing = Outgoing(spec.retry_cnt, spec.rnr_retry, spec.max_rd_atomic, self.mtu)
         self._packets: deque[Parsed] = deque()  # of the device
 
     def send(self, packet: Packet, **wrong: Any) -> None:
@@ -82,6 +88,7 @@ class ReferenceEnd:
     def _parsed(self, answer: Answer) -> Parsed:
         psn = (self.first_psn + answer.distance) % PSNS
         fields = {"qpn": _NUMBER, "psn": psn, "syndrome": SYNDROMES[answer.syndrome]}
+        fields["msn"] = self._incoming.completed
         sent = Packet("RC", answer.operation, {**fields, "original": answer.original}, answer.data)
         back = _TO_DEVICE.back()
         return parse(build(sent, back), back)
@@ -128,6 +135,13 @@ class ReferencePair:
 
     def connect(self) -> None:
         self.responder.move_to("RTS")
+
+    def reset(self) -> None:
+        device = self._arguments[0].device
+        device.reset_qp(self.responder.queue)
+        if device.forgets_messages(self.responder.queue):
+            self.end.begin()
+        self.connect()
 
     def renew(self) -> None:
         self.close()

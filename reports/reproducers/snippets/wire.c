@@ -1,7 +1,7 @@
 // needs: script
 /* A queue pair whose other end is the script. */
 static struct ibv_qp **wire(struct ibv_pd *domain, int type, int access, int reads,
-    enum ibv_mtu mtu)
+    enum ibv_mtu mtu, int peer_psn, int own_psn)
 {
     static struct ibv_qp *qp[1];
     struct ibv_cq *cq = ibv_create_cq(context, 64, NULL, NULL, 0);
@@ -9,7 +9,7 @@ static struct ibv_qp **wire(struct ibv_pd *domain, int type, int access, int rea
         .cap = { 16, 16, 3, 3, 0 }, .qp_type = type };
     struct ibv_qp_attr attr = { .path_mtu = mtu, .port_num = 1,
         .qp_access_flags = access, .dest_qp_num = 0x100001,
-        .rq_psn = 0x700000, .sq_psn = 0x300000, .max_rd_atomic = 1,
+        .rq_psn = peer_psn, .sq_psn = own_psn, .max_rd_atomic = 1,
         .max_dest_rd_atomic = reads, .min_rnr_timer = 12,
         .ah_attr = { .is_global = 1, .port_num = 1 } };
     int reliable = type == IBV_QPT_RC;
