@@ -79,14 +79,19 @@ class NotifyingQueue(Queue, Protocol):
 
 class ListQueue(Queue, Protocol):
     """A queue pair of this host, to which lists of requests are posted. `sends_limit` and `receives_limit` are the numbers
-    of requests that fit into its queues, and of SGEs of a request. `post_sends` and `post_receives` post a list in one
-    call, and return 0 or errno, and the index of the request that the call has not posted, which is -1 if `bad_wr` is none of
-    the list's; without an errno, the length of the list. A receive is its SGEs and its wr_id."""
+    of requests that fit into its queues, and of SGEs of a request; `inline_limit` is the number of bytes of inline data.
+    Each is the largest that a call has returned. `resize_receives` resizes its shared receive queue, and returns 0 or errno.
+    `post_sends` and `post_receives` post a list in one call, and return 0 or errno, and the index of the request that the
+    call has not posted, which is -1 if `bad_wr` is none of the list's; without an errno, the length of the list. A receive is
+    its SGEs and its wr_id."""
 
     @property
     def sends_limit(self) -> tuple[int, int]: ...
     @property
     def receives_limit(self) -> tuple[int, int]: ...
+    @property
+    def inline_limit(self) -> int: ...
+    def resize_receives(self, count: int) -> Return: ...
     def post_sends(self, requests: Sequence[SendRequest]) -> tuple[Return, int]: ...
     def post_receives(
         self,

@@ -229,6 +229,7 @@ class ExtendedPair(DevicePair):
 
 
 RC_SRQ = "RC_SRQ"
+_SRQ_MAX_WR = 1 << 0  # enum ibv_srq_attr_mask
 
 
 class SharedReceivesQueue(DeviceQueue):
@@ -242,7 +243,9 @@ class SharedReceivesQueue(DeviceQueue):
         with ExitStack() as stack:
             attributes = SrqAttr(max_wr=QUEUE_DEPTH, max_sge=elements_on(device))
             domain = cast(ProtectionDomain, spec.shared or pd)
-            self.shared = SRQ(domain.pyverbs, SrqInitAttr(attributes))
+            created = SrqInitAttr(attributes)
+            self.shared = SRQ(domain.pyverbs, created)
+            self._shared_limit = created.max_wr, created.max_sge
             stack.callback(self.shared.close)
             super().__init__(device, pd, replace(spec, kind="RC"), deadline_s)
             stack.callback(super().close)
@@ -255,14 +258,24 @@ class SharedReceivesQueue(DeviceQueue):
 
     @property
     def receives_limit(self) -> tuple[int, int]:
-        """The capacities, or those that were asked for if the device does not have ibv_query_srq."""
+        """The larger of the capacities that ibv_create_srq and ibv_query_srq have returned, if the device has the latter."""
         from pyverbs.pyverbs_error import PyverbsRDMAError
 
+        count, elements = self._shared_limit
         try:
             attributes = self.shared.query()
         except PyverbsRDMAError:
-            return QUEUE_DEPTH, elements_on(self.device)
-        return attributes.max_wr, attributes.max_sge
+            return count, elements
+        return max(count, attributes.max_wr), max(elements, attributes.max_sge)
+
+    def resize_receives(self, count: int) -> Return:
+        """Calls ibv_modify_srq. Returns 0, or the value of errno."""
+        from pyverbs.srq import SrqAttr
+
+        returned = exact(lambda: self.shared.modify(SrqAttr(max_wr=count), _SRQ_MAX_WR))
+        if not returned.value:
+            self._shared_limit = count, self._shared_limit[1]
+        return returned
 
     def close(self) -> None:
         """Destroys the queue pair, and then its shared receive queue."""

@@ -146,7 +146,7 @@ class DeviceQueue:
     def _create(self) -> Any:
         from pyverbs.qp import QP, QPInitAttr
 
-        attributes = QPInitAttr(
+        self._created = QPInitAttr(
             qp_type=_QP_TYPES.value_of(self.kind),
             scq=self.cq,
             rcq=self.cq,
@@ -154,7 +154,7 @@ class DeviceQueue:
             sq_sig_all=int(self.sq_sig_all),
             srq=self.shared,
         )
-        return QP(self.pyverbs_pd, attributes)
+        return QP(self.pyverbs_pd, self._created)
 
     def _capacity(self) -> Any:
         from pyverbs.qp import QPCap
@@ -304,13 +304,23 @@ class DeviceQueue:
 
     @property
     def sends_limit(self) -> tuple[int, int]:
-        cap = self._cap()
-        return cap.max_send_wr, cap.max_send_sge
+        return self._most("max_send_wr"), self._most("max_send_sge")
 
     @property
     def receives_limit(self) -> tuple[int, int]:
-        cap = self._cap()
-        return cap.max_recv_wr, cap.max_recv_sge
+        return self._most("max_recv_wr"), self._most("max_recv_sge")
+
+    @property
+    def inline_limit(self) -> int:
+        return self._most("max_inline_data")
+
+    def _most(self, capacity: str) -> int:
+        """Returns the larger of the capacities that ibv_create_qp and ibv_query_qp have returned."""
+        returned: tuple[int, int] = getattr(self._created, capacity), getattr(self._cap(), capacity)
+        return max(returned)
+
+    def resize_receives(self, count: int) -> Return:
+        raise NotImplementedError("only a shared receive queue can be resized")
 
     def _cap(self) -> Any:
         """Returns the capacities, or those that were asked for if the device does not have ibv_query_qp: the actual ones

@@ -19,6 +19,7 @@ from conformance.bench.interface import Queue
 from conformance.bench.memory_areas import pattern
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.memory import allocate
+from conformance.device.queue_kinds import ExtendedQueue
 from conformance.device.queue_pairs import DATAGRAM_QKEY, DeviceQueue
 from conformance.device.remote_peer import Endpoint
 from conformance.device.stream_peer import SocketsOfPeer, StreamLink, UsedOnce
@@ -158,7 +159,7 @@ def _gids(device: Device, addresses: dict[str, str]) -> dict[str, tuple[int, str
 
 
 class WireQueue(DeviceQueue):
-    """A queue pair of the device whose other end is a wire peer. `link` and `peer` are set before it is moved."""
+    """A queue pair of the device whose other end is a wire peer. `link` and `remote` are set before it is moved."""
 
     link: WireLink
     peer_number = 0
@@ -233,6 +234,10 @@ class WireEnd:
         self._link.forget(self.number)
 
 
+class BuildingWireQueue(WireQueue, ExtendedQueue):
+    """The same for a queue pair that posts with the builders of ibv_wr_post(3)."""
+
+
 class WirePair(UsedOnce):
     """A queue pair of the device, and a peer that is no RDMA device."""
 
@@ -251,7 +256,8 @@ class WirePair(UsedOnce):
         self.end = WireEnd(link, spec, mtu_bytes(code))
         self.lingering = link.device.lingering
         self.tells_state = link.device.findings.tells_state
-        self.responder = WireQueue(link.device, pd, spec, deadline_s)
+        kind = BuildingWireQueue if spec.extended else WireQueue
+        self.responder = kind(link.device, pd, spec, deadline_s)
         self.requester: Queue = self.responder
         self.responder.link = link
         self.responder.remote = Endpoint(_gid(self.end), 0, code)

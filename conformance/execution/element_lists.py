@@ -215,7 +215,7 @@ def send_to_receive(context: CaseContext, step: Step) -> Observation:
     observation: Observation = {
         **result_of(returned),
         "wc": [completion.status for completion in completions],
-        "qp_type": "RC",
+        "qp_type": pair.responder.kind,
         "side": "receive",
         "moved": "nothing" if not changed else "all" if arrived else "part",
         "changed": [[changed[0], changed[-1] + 1 - changed[0]]] if changed else [],

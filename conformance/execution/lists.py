@@ -13,50 +13,69 @@ from conformance.execution.connection import post_receives
 from conformance.execution.context import CaseContext, told
 from conformance.model.case import Step
 from conformance.model.observation import Observation
-from conformance.model.vocabulary import FULL
+from conformance.model.vocabulary import FULL, TOO_LONG_INLINE
 from conformance.older_python import zip
 from conformance.verbs import ENUMS
 
-_LENGTH = 8  # bytes of a message
+_LENGTH = 8  # the fewest bytes of a message
+_INLINE_LENGTH = 24  # the bytes of inline data for which a queue pair is created
 _BEHIND = 2  # requests behind the one that cannot be posted
-_AT = 2  # the index of a request with too many SGEs
+_AT = 2  # the index of a request with too many SGEs, or with too much inline data
 _WRITABLE = ENUMS["ibv_access_flags"].value_of("REMOTE_WRITE")
+_INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _MOST_SIGNALED = 32  # for so many completions every completion queue has room
 
 
 class _List:
     """A list of RDMA WRITEs of the responder, or of its receives. `failing` is the index of the request that cannot be
-    posted."""
+    posted. The others are as large as the capacities that the device returns permit."""
 
     def __init__(self, context: CaseContext, step: Step) -> None:
         kind, pd = str(step.arguments["qp_type"]), str(step.arguments["pd"])
-        connection = context.harness.connection(kind, pd)
+        self.is_inline = step.arguments["fails"] == TOO_LONG_INLINE
+        inline = _INLINE_LENGTH if self.is_inline else 0
+        connection = context.harness.connection(kind, pd, inline=inline)
         connection.renew_if_stale()
         connection.stale = True
         self._context = context
         self.queue = cast(ListQueue, connection.pair.responder)
+        self.refusal = ""  # why the shared receive queue does not have the size that the list needs
+        if size := context.number(step.arguments["resized"]):
+            self.refusal = self._resized(size)
         self.peer: Queue = connection.pair.requester
         sends = step.arguments["op"] == "RDMA_WRITE"
         self.limit, most = self.queue.sends_limit if sends else self.queue.receives_limit
         self.is_full = step.arguments["fails"] == FULL
         self.failing = self.limit if self.is_full else _AT
         self.count = self.failing + 1 + _BEHIND
+        self.length = max(_LENGTH, most)
+        if self.is_inline:
+            self.length = self.queue.inline_limit
         self.own = self._places(self.queue.pd, "a list")
         self.far = self._places(self.peer.pd, "the peer's messages")
         source, sink = (self.own, self.far) if sends else (self.far, self.own)
         for number in range(self.count + 1):
-            ctypes.memmove(source[number].addr, numbered(number, _LENGTH), _LENGTH)
-            ctypes.memset(sink[number].addr, EMPTY, _LENGTH)
+            ctypes.memmove(source[number].addr, numbered(number, self.length), self.length)
+            ctypes.memset(sink[number].addr, EMPTY, self.length)
         self.elements: list[tuple[Sge, ...]] = [(place,) for place in self.own[: self.count]]
-        if not self.is_full:
-            self.elements[_AT] *= most + 1
+        if self.is_inline:
+            self.elements[_AT] = (self.own[_AT]._replace(length=self.length + 1),)
+        elif not self.is_full:
+            self.elements = [_in_parts(place, most) for place in self.own[: self.count]]
+            self.elements[_AT] = (self.own[_AT],) * (most + 1)
         self.ids = [context.next_wr_id() for _ in self.own]
 
     def _places(self, pd: Pd, use: str) -> list[Sge]:
         """Returns the memory of each message of the list, and of one behind them."""
-        area = self._context.harness.scratch(pd, _LENGTH * (self.count + 1), use, _WRITABLE)
-        starts = range(area.addr, area.addr + area.length, _LENGTH)
-        return [area._replace(addr=start, length=_LENGTH) for start in starts]
+        area = self._context.harness.scratch(pd, self.length * (self.count + 1), use, _WRITABLE)
+        starts = range(area.addr, area.addr + area.length, self.length)
+        return [area._replace(addr=start, length=self.length) for start in starts]
+
+    def _resized(self, size: int) -> str:
+        refused = self.queue.resize_receives(size).value
+        if not refused:
+            return ""
+        return f"ibv_modify_srq returned {errno_name(refused)}; not every device resizes a queue"
 
     def wrong_result(self, returned: Return, index: int) -> str:
         """Describes what is wrong with the result of the call; empty for nothing."""
@@ -81,7 +100,7 @@ class _List:
                 "RDMA_WRITE",
                 self.ids[number],
                 sges,
-                0 if number % interval else SIGNALED,
+                (0 if number % interval else SIGNALED) | (_INLINE if self.is_inline else 0),
                 self.far[number].addr,
                 self.far[number].rkey,
             )
@@ -101,9 +120,13 @@ class _List:
         if [done.status for done in self.peer.completions(1)] != ["SUCCESS"]:
             return "a SEND behind the list has not arrived"
         for number, place in enumerate(self.far):
-            expected = numbered(number, _LENGTH) if number < index else repeated(EMPTY, _LENGTH)
-            if ctypes.string_at(place.addr, _LENGTH) != expected:
-                done = "was not executed" if number < index else "was executed"
+            is_executed = number < index
+            if is_executed:
+                expected = numbered(number, self.length)
+            else:
+                expected = repeated(EMPTY, self.length)
+            if ctypes.string_at(place.addr, self.length) != expected:
+                done = "was not executed" if is_executed else "was executed"
                 return f"WRITE {number} {done}, and {index} were posted"
         return ""
 
@@ -128,6 +151,15 @@ class _List:
         return ""
 
 
+def _in_parts(place: Sge, count: int) -> tuple[Sge, ...]:
+    """Divides the memory of a message into so many SGEs. The last one has what is left."""
+    size = place.length // count
+    starts = range(place.addr, place.addr + size * count, size)
+    parts = [place._replace(addr=start, length=size) for start in starts]
+    rest = place.length - size * (count - 1)
+    return (*parts[:-1], parts[-1]._replace(length=rest))
+
+
 def _missing(receiver: Queue, place: Sge, number: int, wr_id: int) -> str:
     """Awaits the next receive. Describes what is wrong if it is not that of the message `number`; empty for nothing."""
     completions = receiver.completions(1)
@@ -135,15 +167,17 @@ def _missing(receiver: Queue, place: Sge, number: int, wr_id: int) -> str:
         return f"message {number} has not arrived"
     if [(done.wr_id, done.status) for done in completions] != [(wr_id, "SUCCESS")]:
         return f"message {number} completed another receive, or with {completions[0].status}"
-    if ctypes.string_at(place.addr, _LENGTH) != numbered(number, _LENGTH):
+    if ctypes.string_at(place.addr, place.length) != numbered(number, place.length):
         return f"in place of message {number} another one arrived"
     return ""
 
 
 def list_posted(context: CaseContext, step: Step) -> Observation:
-    """Posts a list of RDMA WRITEs or receives with one that cannot be posted: one more than the queue takes, or one with too
-    many SGEs. Those before it must be executed in their order, and none of the others. `returned` is 0, or describes the
-    first error."""
+    """Posts a list of RDMA WRITEs or receives with one that cannot be posted: one more than the queue takes, or one with
+    too many SGEs or too much inline data. Those before it must be executed in their order, and none of the others.
+    `returned` is 0, or describes the first error."""
     posted = _List(context, step)
+    if posted.refusal:
+        return {**told("0", "provider"), "unreachable": posted.refusal}
     wrong = posted.sent() if step.arguments["op"] == "RDMA_WRITE" else posted.received()
     return told(wrong or "0", "provider")

@@ -142,9 +142,10 @@ def remark_on_limit(step: Step, seen: Observation) -> Observation:
 
 def make_all_calls(context: CaseContext, cases: Sequence[Case]) -> Iterator[Observation]:
     """Issues the calls of each case on the set-up of `context`, and yields the observations. Single RDMA operations
-    (PROBES) are executed in batches."""
+    (PROBES) are executed in batches, except those whose event is judged: it must be known which of them raised it."""
     first = context.case
-    if first.when.call in PROBES and not first.afterwards and first.given.memlock is None:
+    alone = first.afterwards or first.given.memlock is not None or first.when.then.event
+    if first.when.call in PROBES and not alone:
         for seen in run_probes([(context.for_call(case), case.when) for case in cases]):
             yield not_set_up(seen) if isinstance(seen, SetupRefused) else seen
         return

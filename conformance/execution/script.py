@@ -17,6 +17,7 @@ from conformance.bench.work_requests import SIGNALED, Completion, SendRequest
 from conformance.execution.connection import SILENCE_S, state_of
 from conformance.execution.context import CaseContext, told
 from conformance.model.case import Step
+from conformance.model.event_kinds import UNSIGNALED
 from conformance.model.observation import EventSeen, Observation
 from conformance.model.script import CALL, NOTHING, Event
 from conformance.model.vocabulary import BEGIN_BIND, RESET_QP, SPARSE
@@ -84,6 +85,15 @@ def fields_of_headers(numbers: Mapping[str, int], names: Collection[str]) -> dic
     if "addr" in numbers:
         fields["va"] = numbers["addr"]
     return fields
+
+
+def _flags_of(event: Event) -> int:
+    """Returns the send flags of a posted request."""
+    names = event.names.get("flags", ())
+    flags = _SEND_FLAGS.mask_of(*(name for name in names if name != UNSIGNALED))
+    if UNSIGNALED in names:
+        return flags
+    return flags | SIGNALED
 
 
 def _status(completion: Completion | None) -> str:
@@ -250,7 +260,7 @@ class Script(ABC, Generic[EndT]):
             invalidate_rkey=numbers.get("inv", 0),
             compare_add=numbers.get("compare", 0),
             swap=numbers.get("swap", 0),
-            flags=SIGNALED | _SEND_FLAGS.mask_of(*event.names.get("flags", ())),
+            flags=_flags_of(event),
         )
         self._subject = event.word
         connection.posted.append(wr_id)

@@ -224,6 +224,7 @@ _HIDDEN: Mapping[str, tuple[Argument, ...]] = {
     "poster": ("post_send",),
     "srq_pd": ("NULL",),
     "rounds": (parse("1"),),
+    "resized": (parse("0"),),
 }
 
 

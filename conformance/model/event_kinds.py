@@ -43,6 +43,10 @@ REM_ACCESS_ERR REM_OP_ERR RETRY_EXC_ERR RNR_RETRY_EXC_ERR FATAL_ERR GENERAL_ERR 
 """.split()
 
 
+# The only flag of a posted request that removes one: each other request has SIGNALED.
+UNSIGNALED = "UNSIGNALED"
+
+
 @dataclass(frozen=True)
 class EventSpec:
     """A kind of event: the words or the quantity of its key, and its further keys: numbers, and words of which `several`
@@ -86,7 +90,7 @@ EVENTS: Mapping[str, EventSpec] = {
         tuple(_POSTED),
         # `split` is the length of the first of two elements that together are the range.
         numbers=("addr", "length", "split", "lkey", "to", "rkey", "imm", "inv", "compare", "swap"),
-        names={"flags": ("FENCE", "INLINE", "SOLICITED")},
+        names={"flags": ("FENCE", "INLINE", "SOLICITED", UNSIGNALED)},
     ),
     "sends": EventSpec(
         "the device sends a packet with these fields, and with the bytes of the case's memory `from` an address on",

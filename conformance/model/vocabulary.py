@@ -163,7 +163,8 @@ STANDING: Mapping[str, tuple[str, int, int]] = {
 RECEIVES_NOTIFIED = ("filled", "too_short", "flushed")
 # The requests that fail, of the peer or of the owner of the regions.
 FAILING = ("WRITE_BY_ENDED_KEY", "LONG_SEND", "WRITE_FROM_ENDED_KEY", "BIND_MW", "LOCAL_INV")
-FULL = "full"  # a list of more requests than the queue takes
+# What is too much of a list: requests for the queue, elements of a request, or its bytes of inline data.
+FULL, ELEMENTS, TOO_LONG_INLINE = "full", "elements", "inline"
 ATOMICS_IN_ORDER = ("ATOMIC_FETCH_AND_ADD", "ATOMIC_CMP_AND_SWP")
 IN_FLIGHT_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD")
 # The types of queue pair that traffic can use. RC_SRQ is type RC with a shared receive queue.
@@ -399,7 +400,9 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         **_given("pd"),
         "qp_type": _words("qp_type", "RC", ("RC", "RC_SRQ")),
         "op": _words("operation", None, ("RDMA_WRITE", "RECV")),
-        "fails": _words("fails", None, (FULL, "elements")),
+        "fails": _words("fails", None, (FULL, ELEMENTS, TOO_LONG_INLINE)),
+        # the size that ibv_modify_srq gives the shared receive queue before
+        "resized": ArgumentSpec("quantity", default="0"),
     },
     "bind_and_send": _BIND,
     # A bind of a window of either type on a queue pair with `notifies`, after ibv_req_notify_cq; observes the events of

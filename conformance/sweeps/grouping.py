@@ -170,12 +170,17 @@ class PointTemplate:
         self._sweep, self._given = sweep, sweep.row.given
         self._setup_axes = sweep.in_order(sweep.row.setup_axes)
         self._before = [_Steps(step, sweep, case.entry) for step in sweep.row.before]
-        self._when = _Steps(sweep.row.when, sweep, case.entry)
+        when = sweep.row.when
+        # An event can only be read when its point runs, so execution must know that it is judged.
+        awaited = [clause.then for clause in sweep.deciding if clause.then and clause.then.event]
+        if awaited:
+            when = replace(when, first=replace(when.first, then=awaited[0]))
+        self._when = _Steps(when, sweep, case.entry)
         self._afterwards = [_Steps(step, sweep, case.entry) for step in sweep.row.afterwards]
         self._setup: tuple[list[int], Given, tuple[Step, ...]] | None = None
 
     def case(self, point: int) -> Case:
-        """Returns the case of a point; the expectation of its judged call is open."""
+        """Returns the case of a point; the expectation of its judged call is open, unless it is an event."""
         values = self._sweep.space.values(point)
         key = [values[axis] for axis in self._setup_axes]
         if self._setup is None or self._setup[0] != key:

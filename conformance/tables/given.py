@@ -13,7 +13,6 @@ from conformance.model.case import PATH_MTUS, Given, MemorySpec, MrSpec, QpSpec,
 from conformance.model.quantity import Quantity
 from conformance.tables import keys
 from conformance.tables.arguments import Names, read_arguments, read_flags, read_value
-from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Location, Node, quoted
 from conformance.yamldoc.reader import Reader
 
@@ -146,10 +145,7 @@ def _read_mr(reader: Reader, name: str, node: Node, names: Names) -> MrSpec:
 
 def _read_qp(reader: Reader, name: str, node: Node, names: Names) -> QpSpec:
     fields = reader.mapping(node, "a queue pair", keys.QUEUE_PAIR, keys.required(keys.QUEUE_PAIR))
-    kind = (
-        reader.word(fields.get("type"), "type of queue pair", ENUMS["ibv_qp_type"].short_names)
-        or "RC"
-    )
+    kind = reader.word(fields.get("type"), "type of queue pair", keys.PAIR_TYPES) or "RC"
     pds = [name for name, kind in names.items() if kind == "pd"]
     numbers = {key: reader.count(fields.get(key), key) for key in _QP_NUMBERS}
     return QpSpec(

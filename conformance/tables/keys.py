@@ -199,8 +199,10 @@ _PREDICATE: Schema = {
     ],
 }
 
+# A pair of queue pairs has the type of both ends, or one of those with a shared receive queue.
+PAIR_TYPES = (*ENUMS["ibv_qp_type"].short_names, "RC_SRQ", "XRC")
 QUEUE_PAIR: Keys = {
-    "type": Key(or_axis(words(ENUMS["ibv_qp_type"].short_names)), required=True),
+    "type": Key(or_axis(words(PAIR_TYPES)), required=True),
     "pd": Key(ref("name")),
     "state": Key(or_axis(words(vocabulary.QP_STATES))),
     "sq_sig_all": Key(_TRUTH),

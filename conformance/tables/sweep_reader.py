@@ -268,6 +268,8 @@ def _clauses(
                 node.location if node else row.row.location,
                 f"no expectation names the row's rule {rule}",
             )
+    if len(deciding) > 1 and any(clause.then and clause.then.event for clause in deciding):
+        reader.note(row.row.location, "an event must be the expectation of all points of a sweep")
     if len({need for clause in clauses for need in clause.needs}) > 8:
         reader.note(row.row.location, "a sweep can need at most 8 capabilities")
     return clauses

@@ -180,7 +180,16 @@ class HeldQueue:
     def sends_limit(self) -> tuple[int, int]:
         return self._device.capacity(self.queue)[:2]
 
-    receives_limit = sends_limit
+    @property
+    def receives_limit(self) -> tuple[int, int]:
+        return self._device.depth(self.queue), self.sends_limit[1]
+
+    @property
+    def inline_limit(self) -> int:
+        return self._device.capacity(self.queue)[2]
+
+    def resize_receives(self, count: int) -> Return:
+        return _value(self._device.resize_receives(self.queue, count))
 
     def post_sends(self, requests: Sequence[SendRequest]) -> tuple[Return, int]:
         fault, index = self._device.post_sends(self.queue, requests)

@@ -44,13 +44,29 @@ class Postings(Work):
 
     # Lists of ibv_post_send and ibv_post_recv.
 
-    def first_refused(self, queue: Queue, requests: Sequence[Sequence[Sge]]) -> tuple[int, int]:
+    def depth(self, queue: Queue) -> int:
+        """Returns how many requests a queue of this queue pair takes."""
+        return queue.resized or _DEPTH
+
+    def resize_receives(self, queue: Queue, count: int) -> int:
+        """Executes ibv_modify_srq. Returns 0 or errno."""
+        queue.resized = count
+        return 0
+
+    def first_refused(
+        self,
+        queue: Queue,
+        requests: Sequence[Sequence[Sge]],
+        inline: bool = False,
+    ) -> tuple[int, int]:
         """Returns the errno and the index of the first request that cannot be posted; else 0 and the number of requests.
         `requests` are the SGEs of each."""
         for index, sges in enumerate(requests):
-            if index >= _DEPTH:
+            if index >= self.depth(queue):
                 return errno.ENOMEM, index
             if len(sges) > _ELEMENTS:
+                return errno.EINVAL, index
+            if inline and sum(sge.length for sge in sges) > queue.inline:
                 return errno.EINVAL, index
         return 0, len(requests)
 
@@ -63,7 +79,8 @@ class Postings(Work):
         return index
 
     def post_sends(self, queue: Queue, requests: Sequence[SendRequest]) -> tuple[int, int]:
-        fault, index = self.first_refused(queue, [request.sges for request in requests])
+        inline = bool(requests[0].flags & _INLINE)
+        fault, index = self.first_refused(queue, [request.sges for request in requests], inline)
         for request in self.executed_of(requests, index):
             self.post_send(queue, request)
         return fault, self.bad_wr(index)

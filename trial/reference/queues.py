@@ -45,6 +45,7 @@ class Queue:
     events: list[str] = field(default_factory=list)
     requested: str = ""  # the completions for which an event is requested: `any`, or only `solicited` completions
     notified: bool = False
+    resized: int = 0  # the size that ibv_modify_srq gave the shared receive queue; 0: none
 
     def __post_init__(self) -> None:
         self.peer: Queue = self
