@@ -24,7 +24,14 @@ kind=chroot
 export namespaces=yes # also read by enter-root.sh
 process=shell
 keep=
+usage() {
+    sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+}
 while [ $# -gt 0 ]; do
+    case $1:${2-} in
+        : | --release: | --keep: | --release:-* | --keep:-*) usage ;;
+    esac
     case $1 in
         --release) release=$2 && shift ;;
         --user) user=tester home=/home/tester ;;
@@ -32,7 +39,7 @@ while [ $# -gt 0 ]; do
         --no-namespaces) namespaces= ;;
         --process-1) process=command ;;
         --keep) keep=$2 && shift ;;
-        -*) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" && exit 2 ;;
+        -*) usage ;;
         *) break ;;
     esac
     shift

@@ -4,6 +4,7 @@
 # Usage: ci/enter-root.sh ROOT chroot|pivot USER DIRECTORY shell|command TEXT NAME=VALUE...
 # With `shell`, process 1 is a shell that executes TEXT; with `command`, TEXT is one command and becomes process 1.
 set -eu
+[ $# -ge 6 ] && [ -n "$1" ] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2 && exit 2; }
 root=$1 kind=$2 user=$3 place=$4 process=$5 text=$6
 shift 6
 

@@ -5,6 +5,7 @@
 # status is that of a kselftest: 0 passed, 4 skipped, 1 failed or undecided.
 set -eu
 
+case ${1-} in -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;; esac
 suite=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
 device=${RDMA_CTS_DEVICE:-}
 for found in /sys/class/infiniband/*; do

@@ -2,6 +2,7 @@
 # Checks the format, lint, types and spelling of the whole tree, as a CI system does: ci/lint.sh
 # The tools are Python packages of fixed versions, checked by hash, in a virtual environment of the suite's cache.
 set -eu
+[ $# = 0 ] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2 && exit 2; }
 cd "$(dirname -- "$(readlink -f -- "$0")")/.."
 list=ci/lint-tools.txt
 cache=${RDMA_CTS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/rdma-cts}

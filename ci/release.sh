@@ -11,7 +11,7 @@ case $*:$# in
     :0) ;;
     --quick:1) quick=yes ;;
     "--cut "*:2) cut=$2 ;;
-    *) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" && exit 2 ;;
+    *) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
 esac
 python=${RDMA_CTS_PYTHON:-/usr/bin/python3}
 version=$("$python" -c 'from conformance.tables.suite import VERSION; print(VERSION)') || exit 2

@@ -5,6 +5,7 @@
 # that of `rdma-cts run`.
 set -eu
 
+case ${1-} in "" | -*) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;; esac
 suite=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
 out=$1
 shift

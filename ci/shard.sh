@@ -6,6 +6,7 @@
 # all shards into one run.
 set -eu
 
+case ${1-} in -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;; esac
 needs() {
     echo "ci/shard.sh: $1 is not set; set it, or SHARD=K/N" >&2
     exit 2

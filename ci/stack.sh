@@ -9,10 +9,7 @@
 set -eu
 
 suite=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
-if [ $# -lt 2 ]; then
-    echo "usage: sh ci/stack.sh STACK KEPT [OPTION of rdma-cts run]..." >&2
-    exit 2
-fi
+case ${1-}:${2-} in :* | *: | -* | *:-*) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;; esac
 stack=$1 kept=$2
 shift 2
 out=out/$stack

@@ -78,4 +78,6 @@ def _write(name: str, picture: bytes) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        sys.exit(__doc__)
     main()

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from commands.__main__ import main as rdma_cts  # noqa: E402
+from conformance.errors import UserError  # noqa: E402
 from conformance.judging.answering_layer import CORE  # noqa: E402
 from conformance.model.rules import VENDOR, Registry  # noqa: E402
 from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE, Verdict  # noqa: E402
@@ -336,4 +337,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if any(word.startswith("-") for word in sys.argv[1:]):
+        sys.exit(__doc__)
+    try:
+        main()
+    except UserError as error:
+        sys.exit(str(error))

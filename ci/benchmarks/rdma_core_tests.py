@@ -55,7 +55,9 @@ class Timed(unittest.TestResult):
 
 
 def main() -> None:
-    device, *modules = sys.argv[1:]
+    device, *modules = sys.argv[1:] or [""]
+    if not device or not modules or not (HERE / "tests").is_dir():
+        sys.exit(__doc__)
     # As in rdma-core's run_tests.py, the options of the tests are parsed before any test is imported.
     sys.path[:0] = [str(HERE), str(HERE / "tests")]
     sys.argv[1:] = ["--dev", device]

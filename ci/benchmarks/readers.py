@@ -138,6 +138,8 @@ def main() -> int:
     parser.add_argument("--nights", type=int, metavar="N")
     parser.add_argument("run", nargs="?", type=Path, default=SAMPLE, metavar="RUN")
     arguments = parser.parse_args()
+    if not arguments.run.is_file():
+        parser.error(f"{arguments.run} is not a file; give a results.jsonl")
     with tempfile.TemporaryDirectory() as name:
         if arguments.nights:
             history = str(nights(arguments.run, Path(name) / "history", arguments.nights))

@@ -7,6 +7,7 @@
 # With --guest, it tests the guest in place of the node's devices.
 set -u
 
+case ${1-} in -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;; esac
 suite=$(dirname -- "$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")")
 sysfs=${RDMA_CTS_HEALTH_SYSFS:-/sys/class/infiniband}
 results=$(mktemp -d "${TMPDIR:-/tmp}/rdma-cts-health.XXXXXX") || exit 3
@@ -64,5 +65,6 @@ case " $* " in
     done
     ;;
 esac
+[ -n "$begun" ] || echo "this node has no RDMA device with an active port: nothing was tested (exit status 0)"
 wait
 concluded

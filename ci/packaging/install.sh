@@ -5,6 +5,7 @@
 # debian/rules and rdma-cts.spec call this script, so that the packages have the same files.
 set -eu
 
+case ${1-} in "" | -*) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;; esac
 project=$(dirname -- "$(readlink -f -- "$0")")/../..
 mkdir -p "$1/usr/share/rdma-cts" ${2:+"$2/usr/share/rdma-cts"}
 root=$(readlink -f -- "$1")

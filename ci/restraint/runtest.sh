@@ -2,6 +2,10 @@
 # A task of restraint and Beaker: reports a result for each case that did not pass and a result for the run, with logs.
 # RDMA_CTS_OPTIONS are options of rdma-cts run, such as --guest or --device mlx5_0.
 set -eu
+command -v rstrnt-report-result >/dev/null || {
+    echo "runtest.sh: there is no rstrnt-report-result; restraint and Beaker run this script" >&2
+    exit 2
+}
 
 suite=$(dirname -- "$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")")
 work=$(mktemp -d)

@@ -4,6 +4,7 @@
 # Usage: sh ci/slurm/node.sh OUT [OPTION of `rdma-cts run`]...
 set -eu
 
+case ${1-} in "" | -*) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;; esac
 out=$1/${SLURMD_NODENAME:?start node.sh with srun}
 shift
 exec sh "$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")/resumed.sh" "$out" "$@"

@@ -3,7 +3,8 @@
 # compiler, which the next build uses again. Runs as root, for about ten minutes on two cores.
 # The program uses libibverbs and the C library of the guest's Debian suite; all other libraries are linked statically.
 set -eu
-root=$3
+: "${1:?source tree}" "${2:?path of the new program}"
+root=${3:?directory of the system}
 [ -e "$root/usr/bin/g++" ] || mmdebstrap --variant=apt --aptopt='APT::Install-Recommends "false"' \
     --aptopt='Acquire::Check-Valid-Until "false"' \
     --include=g++,pkgconf,libabsl-dev,libgmock-dev,libibverbs-dev,libmagicenum-dev forky "$root"

@@ -1,0 +1,84 @@
+"""Tests of the scripts in ci/, fixtures/ and trial/: without their arguments, or with empty ones, they do nothing."""
+
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bad_places import NOBODY
+from conformance.tables.suite import ROOT
+from launched import ended
+
+# Scripts that need arguments, with arguments of which one is missing or empty.
+WITHOUT_ARGUMENTS = """
+ci/bare-root.sh --release
+ci/bare-root.sh ''
+ci/enter-root.sh
+ci/enter-root.sh ''
+ci/hooks/commit-msg
+ci/hooks/commit-msg ''
+ci/packaging/install.sh
+ci/packaging/install.sh ''
+ci/packaging/install.sh --help
+ci/resumed.sh
+ci/resumed.sh ''
+ci/slurm/acceptance.sbatch ''
+ci/slurm/node.sh
+ci/slurm/node.sh ''
+ci/slurm/page.sbatch
+ci/slurm/page.sbatch out
+ci/slurm/page.sbatch out ''
+ci/stack.sh trixie
+ci/stack.sh '' kept
+fixtures/guest/private-root.sh
+fixtures/guest/watch.sh
+fixtures/guest/wire-losses.sh
+fixtures/guest/wire-peer.sh ''
+fixtures/system/install-packages.sh ''
+trial/kernel/build-rdma-unit-test.sh ''
+"""
+# Scripts that take only options of `run`, or nothing.
+HELP = "ci/health/node.sh ci/kselftest.sh ci/lint.sh ci/shard.sh .ci/run .ci/nightly"
+
+
+def said_by(words: str, folder: Path) -> str:
+    """Returns the message of a script, which must exit with status 2 or 3 and write no file. Another user than root runs
+    the script, so that one without its check destroys nothing."""
+    name, *arguments = shlex.split(words)
+    done = ended(
+        *([] if name.startswith(".ci/") else ["sh"]),
+        *(ROOT / name, *arguments),
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "SLURMD_NODENAME": "n7"},
+        stdin=subprocess.DEVNULL,
+        user=NOBODY if os.geteuid() == 0 else None,
+    )
+    assert done.returncode in (2, 3), done
+    assert list(folder.iterdir()) == []
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """An empty directory in which every user may write."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
+
+
+@pytest.mark.parametrize("words", WITHOUT_ARGUMENTS.strip().splitlines())
+def test_a_script_without_its_arguments_says_what_it_needs(words, folder):
+    said = said_by(words, folder)
+    name = Path(words.split()[0]).name
+    assert name in said
+    assert "parameter not set" not in said
+
+
+@pytest.mark.parametrize("name", HELP.split())
+def test_a_script_that_needs_no_argument_explains_itself(name, folder):
+    about = (ROOT / name).read_text().splitlines()[1].removeprefix("# ")
+    assert said_by(f"{name} --help", folder).startswith(about)
