@@ -3,6 +3,8 @@
 import re
 from datetime import datetime
 
+from conformance.older_python import UTC
+
 NIGHT = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})T([0-9]{2})([0-9]{2})([0-9]{2})Z(-[0-9]+)?")
 
 
@@ -16,3 +18,8 @@ def is_night(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def new_name() -> str:
+    """Returns the name of a night that begins now."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"

@@ -7,7 +7,7 @@ from typing import Union
 
 import pytest
 
-from commands import nightly
+from commands import nightly_cell
 from commands.__main__ import main
 from commands.cli import run_arguments
 from conformance.errors import UserError
@@ -95,8 +95,8 @@ class Nights:
 def nights(tmp_path: Path, capsys: Says, monkeypatch: Patch) -> Nights:
     """Nights in an empty history."""
     empty = Nights(tmp_path / "history", capsys, monkeypatch)
-    monkeypatch.setattr(nightly, "_finished", empty.finished)
-    monkeypatch.setattr(nightly, "renew_image", empty.renewed)
+    monkeypatch.setattr(nightly_cell, "_finished", empty.finished)
+    monkeypatch.setattr(nightly_cell, "renew_image", empty.renewed)
     monkeypatch.setattr(run_arguments, "load_suite", lambda *_: WHOLE)
     return empty
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import nightly
+from commands import nightly, nightly_cell
 from commands.__main__ import main
 from commands.cli import sendmail
 from commands.cli.endings import Terminated
@@ -269,7 +269,7 @@ def test_a_night_whose_outcome_a_full_disk_does_not_take_is_undecided_and_says_s
     def full(path: Path, content: bytes) -> None:
         raise UserError(f"{path} cannot be written: No space left on device", status=3)
 
-    monkeypatch.setattr(nightly, "write_atomically", full)
+    monkeypatch.setattr(nightly_cell, "write_atomically", full)
     monkeypatch.setattr(sendmail, "write_atomically", full)
     sent = nights.sendmail("cat >{sent}")
     said = nights.night(3, "--mail-to", "qa@example.org", forky=GOOD_RUN)
@@ -314,7 +314,7 @@ def test_a_run_whose_results_a_full_disk_has_cut_has_its_own_line_as_the_reason(
         os.write(output, line.encode())
         return 3
 
-    monkeypatch.setattr(nightly, "_finished", full)
+    monkeypatch.setattr(nightly_cell, "_finished", full)
     assert re.search(f"forky +not run +.*{reason}", nights.night(3, forky=GOOD_RUN))
 
 
@@ -418,7 +418,7 @@ def test_a_cell_with_results_that_a_signal_cuts_short_keeps_the_reason(
         raise Terminated(signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr(nightly, "_finished", cut_short)
+        patch.setattr(nightly_cell, "_finished", cut_short)
         nights.night(143, *options, forky="")
     baseline, cell = nights.history.cells
     assert cell.outcome.outcome == UNDECIDED

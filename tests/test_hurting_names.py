@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import nightly
+from commands import nightly_message
 from commands.__main__ import main
 from commands.cli import sendmail
 from conformance.model.printable import one_line
@@ -189,7 +189,7 @@ def test_the_message_of_a_night_is_text(tmp_path, monkeypatch, line):
     monkeypatch.setattr(sendmail, "find_program", lambda name: "")
     night = tmp_path / "20200101T000000Z"
     arguments = Namespace(mail_to="a@b,c", webhook_file=tmp_path / "hook.json")
-    nightly._tell(arguments, night, ["first", line, "last"], 0)
+    nightly_message.tell(arguments, night, ["first", line, "last"], 0)
     (path,) = tmp_path.glob("*.eml")
     sent = message_from_bytes(path.read_bytes(), policy=policy.default)
     assert set(sent) == {

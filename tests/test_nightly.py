@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import bad_driver
-from commands import nightly
+from commands import nightly_cell
 from commands.__main__ import main
 from commands.cli import sendmail
 from commands.cli.endings import Terminated
@@ -362,7 +362,7 @@ def test_a_cell_whose_run_failed_after_its_results_is_undecided_with_the_reason(
         return 3
 
     with monkeypatch.context() as disk:
-        disk.setattr(nightly, "_finished", full_disk)
+        disk.setattr(nightly_cell, "_finished", full_disk)
         said = nights.night(3, forky=GOOD_RUN)
     assert re.search("forky +undecided +.*report.html cannot be written: No space left", said)
     assert "1 undecided (exit status 3)" in said
@@ -380,7 +380,7 @@ def test_variables_of_the_guest_have_no_effect_on_the_host(nights, monkeypatch):
             seen.extend(({**environment}, environment_from(options)))
         return nights.finished(command, environment, output)
 
-    monkeypatch.setattr(nightly, "_finished", observed)
+    monkeypatch.setattr(nightly_cell, "_finished", observed)
     nights.night(0, "--sanitize", "--guest-env", "LD_DEBUG=libs", forky=run_of({}))
     host, guest = seen
     assert host.get("LD_DEBUG") != "libs"
@@ -406,7 +406,7 @@ def test_a_running_night_is_shown_as_running(nights, monkeypatch, tmp_path):
 
     nights.night(0, forky=GOOD_RUN)
     with monkeypatch.context() as look:
-        look.setattr(nightly, "_finished", observed)
+        look.setattr(nightly_cell, "_finished", observed)
         nights.night(0, forky=GOOD_RUN)
     assert shown == [RUNNING]
     assert nights.outcomes("forky") == [BASELINE, GOOD]
@@ -414,7 +414,7 @@ def test_a_running_night_is_shown_as_running(nights, monkeypatch, tmp_path):
 
 NIGHT_OF_ONE_RUN = """
 import os, sys
-from commands.nightly import _finished
+from commands.nightly_cell import _finished
 _finished(["sh", "-c", f"echo $$ >{sys.argv[1]}; exec sleep 36000"], os.environ, 2)
 """
 
