@@ -244,6 +244,7 @@ def _axes(sweep: Sweep) -> frozenset[str]:
     axes = axes_of(
         step.arguments[name] for step in steps for name in _DECISIVE if name in step.arguments
     )
+    axes |= axes_of(row.objects("qps").values())
     axes |= axes_of(step.parts["then"] for step in row.afterwards if "then" in step.parts)
     if any(name in step.first.arguments for step in steps for name in _NAMING):
         windows = [
