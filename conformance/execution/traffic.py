@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from conformance.bench.memory_areas import EMPTY, Area, pattern, repeated
-from conformance.bench.work_requests import SIGNALED, SendRequest
+from conformance.bench.work_requests import SIGNALED, SendRequest, next_rkey
 from conformance.errors import SetupRefused
 from conformance.execution.connection import (
     ERROR_STATE,
@@ -200,7 +200,15 @@ def bind_and_send(context: CaseContext, step: Step) -> Observation:
     sink, source = scratch(pair.requester.pd, 4, "sink"), scratch(pair.responder.pd, 4, "source")
     post_receives(pair.requester, [context.next_wr_id()], (sink,))
     window.old_rkey = window.rkey
-    bound = pair.responder.bind_mw(window, info, 0, context.next_wr_id())
+    if context.case.given.windows[str(step.arguments["mw"])].type == 2:
+        key = next_rkey(window.rkey)
+        bind = SendRequest(
+            "BIND_MW", context.next_wr_id(), flags=0, rkey=key, window=window, bind=info
+        )
+        bound = pair.responder.post_send(bind)
+        window.rkey = key
+    else:
+        bound = pair.responder.bind_mw(window, info, 0, context.next_wr_id())
     ctypes.memmove(source.addr, window.rkey.to_bytes(4, sys.byteorder), 4)
     posted_send = pair.responder.post_send(SendRequest("SEND", context.next_wr_id(), (source,)))
     for returned in (bound, posted_send):
