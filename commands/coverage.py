@@ -1,11 +1,12 @@
-"""`rdma-cts list coverage`: prints how many cases prove each documented statement, which statements no case proves, and how
-many cases expect each documented return code. With the results of a run, it also prints the verdicts and how often each
-return code was observed."""
+"""`rdma-cts list coverage`: prints how many cases prove each documented statement, which statements no case proves, on which
+objects no case judges a rule, and how many cases expect each documented return code. With the results of a run, it also
+prints the verdicts and how often each return code was observed."""
 
 from __future__ import annotations
 
 import argparse
 import errno
+import itertools
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from conformance.results.records import read_results
 from conformance.tables.suite import Suite
 from conformance.verbs import ENUMS, VERBS, ReturnCode, Verb
 from reports.digest import read
+from trial.scopes import scopes
 
 WIDTH = 120
 _NOT_RUN, _NOT_JUDGED = "-", "not judged"
@@ -206,6 +208,8 @@ def render(coverage: Coverage) -> Iterator[str]:
     yield ""
     yield from _totals(coverage)
     yield ""
+    yield from _scope_lines()
+    yield ""
     yield from _code_lines(coverage)
 
 
@@ -244,6 +248,19 @@ def _rule_lines(coverage: Coverage) -> Iterator[str]:
             source = f"{rule.document[: document - 1]}…"
         statement = textwrap.shorten(rule.statement, max(20, WIDTH - len(head)), placeholder="…")
         yield f"{rule.id:<{width}}  {'  '.join(counts)}  {verdict}{source:<{document}}  {statement}"
+
+
+def _scope_lines() -> Iterator[str]:
+    known = scopes()
+    yield (
+        f"{len(known.cells)} objects of which a rule's sentence is true, {len(known.unjudged)} that no case judges:"
+    )
+    for because, cells in itertools.groupby(known.unjudged.items(), lambda item: item[1]):
+        yield from textwrap.wrap(
+            f"  {', '.join(str(cell) for cell, _ in cells)}: {because}",
+            WIDTH,
+            subsequent_indent="    ",
+        )
 
 
 def _totals(coverage: Coverage) -> Iterator[str]:
