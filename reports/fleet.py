@@ -150,8 +150,14 @@ class Fleet:
 
 def page(fleet: Fleet) -> bytes:
     template = environment().get_template("fleet.html")
+    links = {
+        difference: group.link_of(difference)
+        for group in fleet.groups
+        for difference in group.differences
+    }
     return template.render(
         fleet=fleet,
+        links=links,
         undecided=(NOT_DECIDED, UNTRIED),
         format_differences=format_differences,
         first_of=first_of,

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from urllib.parse import quote
 
 from conformance.errors import format_count
 from conformance.model.verdict import OF_RULES, UNJUDGED, VIOLATIONS
 from conformance.older_python import zip
 from reports.absence import NOT_SEEN, absence
 from reports.environment import called
-from reports.history import SEEN, Facts, first_names_of
+from reports.history import SEEN, Facts, KnownDefect, first_names_of
 
 # The facts by which nodes are grouped, unless a lab's file names their group. Only nodes with equal _DEVICE
 # facts are compared. Nodes with different _SETTINGS may form different groups.
@@ -26,6 +27,7 @@ _LEAST, _LEAST_PART = 3, 0.05
 # Facts that may differ between equal nodes. Such a difference is not reported.
 _OWN = ("device", "started", "stack", "shard")
 _COPY, _SECONDS = "copy", "seconds"
+_CASE = "case "  # before the id of a case, as the name of a difference
 # A duration is reported if it differs from the median by more than this factor, and by more than this number of median
 # absolute deviations.
 _SLOW, _DEVIATIONS = 1.5, 6.0
@@ -56,7 +58,7 @@ class Node:
             return {}
         return {
             **facts.rules,
-            **{f"case {case}": "violated" for case in facts.violating},
+            **{f"{_CASE}{case}": "violated" for case in facts.violating},
             **{f"capability {name}": text for name, text in facts.capabilities.items()},
             **{name: text for name, text in facts.stack.items() if name not in (*_OWN, *_DEVICE)},
             **{called(name): text for name, text in facts.hashes.items()},
@@ -119,7 +121,7 @@ class Group:
         for difference in differences:
             if difference.what in _SETTINGS:
                 of_versions.update(difference.nodes)
-            if difference.what.startswith("case "):
+            if difference.what.startswith(_CASE):
                 cases.append(difference.what)
             else:
                 not_of_cases.update(difference.nodes)
@@ -173,29 +175,62 @@ class Group:
         return {called(name) for these in facts for name in these.hashes}
 
     @cached_property
-    def _defects(self) -> Mapping[str, Mapping[str, str]]:
-        """The defects of each node as facts, by the name of the node, and first under no name all of them, the most severe
-        first. A defect has one name on all nodes, with its most frequent title: the title also depends on what else the
-        run of a node shows."""
+    def _first_names(self) -> Mapping[str, str]:
+        """The name of a defect on all nodes, by its name on each."""
+        return first_names_of(self._sorted_defects)
+
+    @cached_property
+    def _sorted_defects(self) -> Sequence[KnownDefect]:
+        """The defects of each node, the most severe first."""
         defects = [defect for node in self.nodes if node.facts for defect in node.facts.defects]
-        defects.sort(key=lambda defect: defect.rank)
-        first_names = first_names_of(defects)
+        return sorted(defects, key=lambda defect: defect.rank)
+
+    @cached_property
+    def _known(self) -> Mapping[str, KnownDefect]:
+        """The defects, the most severe first, by what a difference calls them: a defect has its most frequent title,
+        because the title also depends on what else the run of a node shows."""
         titles: dict[str, Counter[str]] = {}
-        for defect in defects:
-            titles.setdefault(first_names[defect.fingerprint], Counter())[defect.title] += 1
-        called_here, known = {}, {first_names[defect.fingerprint]: defect for defect in defects}
+        known: dict[str, KnownDefect] = {}
+        for defect in self._sorted_defects:
+            first = self._first_names[defect.fingerprint]
+            titles.setdefault(first, Counter())[defect.title] += 1
+            known[first] = defect
+        named = {}
         for first, count in titles.items():
             ((title, _),) = count.most_common(1)
-            called_here[first] = f"defect {first} ({title})"
-        states = {"": dict.fromkeys(called_here.values(), SEEN)}
+            named[f"defect {first} ({known[first].severity}; {title})"] = known[first]
+        return named
+
+    @cached_property
+    def _defects(self) -> Mapping[str, Mapping[str, str]]:
+        """The states of the defects on each node, by the names of the node and of the defect."""
+        states = {}
         for node in self.nodes:
             if node.facts:
-                here = node.facts.states(first_names)
-                states[node.name] = {
-                    name: _unless_absent(here.get(first) or node.facts.absence_of(known[first]))
-                    for first, name in called_here.items()
-                }
+                here = node.facts.states(self._first_names)
+                of_node = {}
+                for name, defect in self._known.items():
+                    state = here.get(self._first_names[defect.fingerprint])
+                    of_node[name] = _unless_absent(state or node.facts.absence_of(defect))
+                states[node.name] = of_node
         return states
+
+    def link_of(self, difference: Difference) -> str:
+        """Returns the address of a defect, case or rule in the report of a node that shows it; empty without a report."""
+        what = difference.what
+        shows = [node for node in self.nodes if node.name in difference.nodes]
+        if what in self._known:
+            anchor = f"defect:{self._known[what].fingerprint}"
+            shows = [node for node in self.nodes if self._defects[node.name].get(what) == SEEN]
+        elif what.startswith(_CASE):
+            anchor = what.removeprefix(_CASE)
+            shows = [node for node in self.nodes if what in node.traits]
+        elif what in self.verdicts:
+            anchor = what
+        else:
+            return ""
+        report = next((node.report for node in shows if node.report), "")
+        return f"{quote(report)}#{quote(anchor)}" if report else ""
 
     def _traits(self) -> Iterator[Difference]:
         traits = {
@@ -206,7 +241,7 @@ class Group:
             }
             for node in self.nodes
         }
-        names = dict.fromkeys(self._defects[""])
+        names = dict.fromkeys(self._known)
         names |= dict.fromkeys(name for of_node in traits.values() for name in of_node)
         differences = []
         for name in names:
@@ -228,12 +263,12 @@ class Group:
         if not node.facts:
             return {}
         words = {case: absence([node.facts.judged(case)]) for case in violated}
-        return {f"case {case}": _unless_absent(word) for case, word in words.items()}
+        return {f"{_CASE}{case}": _unless_absent(word) for case, word in words.items()}
 
     def _order(self, difference: Difference) -> tuple[int, bool, int]:
         """Returns the place of a difference: defects first, then rules; first the rules that the nodes violate, the worst
         verdict first."""
-        if difference.what in self._defects[""]:
+        if difference.what in self._known:
             return 0, False, 0
         if difference.what not in self.verdicts:
             return 2, False, 0

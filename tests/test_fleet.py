@@ -72,7 +72,7 @@ DIFFERENCES: Mapping[str, tuple[Change, str]] = {
         lambda data: data["defects"].pop(
             0,
         ),  # not the last: unconfirmed defects come last, and are not compared
-        "defect ",
+        "defect 6c8e18b350a5 (remote: kernel crash; ",
     ),
     "case": (
         lambda data: data["violations"][0]["cases"].append("reg_mr/made/up"),
@@ -138,7 +138,10 @@ def test_a_defect_that_a_node_could_not_show_is_not_tried_there(tmp_path, cli):
                 name for name in violation["cases"] if name not in defect["cases"]
             ]
 
-    data, said = told(1, nodes(tmp_path / "nodes", 4, {2: without_odp}), cli)
+    folder = nodes(tmp_path / "nodes", 4, {2: without_odp})
+    for number in (1, 2):
+        (folder / f"n{number}" / "report.html").touch()
+    data, said = told(1, folder, cli)
     here = {
         difference["what"]: difference["here"] for difference in data["groups"][0]["differences"]
     }
@@ -146,6 +149,8 @@ def test_a_defect_that_a_node_could_not_show_is_not_tried_there(tmp_path, cli):
     assert "not tried, most nodes of its group: seen" in said
     page = (tmp_path / "out" / "fleet.html").read_text()
     assert '<td><span class="v UNREACHABLE">not tried</span></td>' in page
+    link = f"../nodes/n1/report.html#defect%3A{first}"  # n1 shows the defect, and has a report
+    assert f'<td><a href="{link}">defect {first} (remote: kernel crash; ' in page
 
 
 def test_a_node_with_many_differences_hides_no_other_node(tmp_path, cli):
