@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import UNJUDGED
-from reports.earlier_points import unjudged
+from reports.earlier_points import unjudged, unjudged_of
 
 NOT_SEEN, NOT_DECIDED, UNTRIED = "not seen", "not decided", "not tried"
-# the counts of such points in the reason of a model's result
-_OF_MODEL = re.compile(rf"([\d,]+) (?:{'|'.join(UNJUDGED)})\b")
 
 
 def absence(judged: Iterable[bool | None]) -> str:
@@ -39,10 +36,7 @@ def _unjudged_points(record: ResultRecord) -> int:
     """The number of points of a sweep or model without a verdict; of a race it differs by chance, and is 0."""
     if record["space"].get("tries"):
         return 0
-    if record["pairs"]["parameters"]:
-        counts = _OF_MODEL.findall(record["reason"].partition(";")[0])
-        return sum(int(count.replace(",", "")) for count in counts)
-    return unjudged(record)
+    return unjudged(record) + unjudged_of(record["pairs"].get("points", {}))
 
 
 def tried(

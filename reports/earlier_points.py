@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from conformance.errors import format_count
 from conformance.model.combinations import RULE_OF, is_on_demand
 from conformance.model.fault import ON_DEMAND
 from conformance.model.predicate import column, parse
@@ -16,7 +15,7 @@ from conformance.model.record import Deviation, ResultRecord
 from conformance.model.space import Space
 from conformance.model.verdict import NOT_TESTABLE, UNJUDGED, VIOLATIONS, Verdict
 from conformance.older_python import bit_count, zip
-from conformance.results.conclusions import BY_CHANCE
+from conformance.results.conclusions import BY_CHANCE, format_counts
 from reports.digest import Digest
 
 _OF_CHANCE = ("", "always", BY_CHANCE)  # the formulas of deviations that select no points
@@ -24,22 +23,20 @@ _OF_CHANCE = ("", "always", BY_CHANCE)  # the formulas of deviations that select
 
 def unjudged(record: ResultRecord) -> int:
     """Returns the number of points of a sweep that have no verdict on the device."""
-    counts = record["points"] or {}
+    return unjudged_of(record["points"] or {})
+
+
+def unjudged_of(counts: Mapping[str, int]) -> int:
+    """Returns the number of these points, by verdict, that have none on the device."""
     return sum(counts.get(verdict, 0) for verdict in UNJUDGED)
 
 
 def counts_of(record: ResultRecord) -> str:
     """Returns the numbers of points by verdict, if some are unsupported or unreachable beside others; else empty."""
-    if record["points"]:
-        shares = (f"{count:,} {verdict}" for verdict, count in record["points"].items())
-        counts = f"{format_count(sum(record['points'].values()), 'point')}: {', '.join(shares)}"
-    elif record["pairs"]["parameters"]:
-        counts = record["reason"].partition(";")[0]
-    else:
+    counts = record["points"] or record["pairs"].get("points", {})
+    if record["verdict"] in NOT_TESTABLE or not any(map(counts.get, NOT_TESTABLE)):
         return ""
-    if record["verdict"] in NOT_TESTABLE or not any(map(counts.count, NOT_TESTABLE)):
-        return ""
-    return counts
+    return format_counts(counts)
 
 
 @dataclass(frozen=True)

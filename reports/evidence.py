@@ -20,7 +20,7 @@ from conformance.model.record import Deviation, ResultRecord, SetUp
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import WIRE
 from conformance.results import points
-from conformance.results.conclusions import format_points
+from conformance.results.conclusions import format_counts, format_points
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
 from conformance.verbs import VERBS
 from reports.digest import Digest
@@ -170,7 +170,7 @@ def observed(record: ResultRecord) -> str:
 def seen(record: ResultRecord) -> str:
     """Returns what happened instead of an outcome or, of a model, the numbers of its points by verdict; else empty."""
     if _is_of_model(record):
-        return record["reason"].partition(";")[0]
+        return format_counts(record["pairs"].get("points", {}))
     return died(record)
 
 

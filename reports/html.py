@@ -299,7 +299,7 @@ class Page:
         from reports.pair_picture import Picture  # imported late: few runs have models
 
         return [
-            (run.environment.name, Picture(record["case"], record["pairs"], record["reason"]))
+            (run.environment.name, Picture(record["case"], record["pairs"]))
             for run in self.runs
             for record in run.results
             if record["pairs"].get("states")

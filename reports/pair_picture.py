@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 
 from conformance.model.record import PairsFacts
 from conformance.older_python import pairwise, zip
+from conformance.results.conclusions import format_counts, format_lacking
 
 # The colours of the cells, by the letters of PairsFacts.
 STATES = {"r": "right", "s": "some", "w": "wrong", "n": "lacking"}
 # Shares of the number of cells in a row: the size of a letter, the least distance of lines, and the room to the right.
 _LETTER, _LINE, _ROOM = 0.0215, 0.032, 0.18
 _Cell = tuple[int, int]
-# The parts of a model's reason: its points by verdict, and the combinations that no judged point has.
-_POINTS = re.compile(r"[\d,]+ points?: [^;]+")
-_UNREACHED = re.compile(r"[\d,]+ of [\d,]+ combinations were not reached: .+", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -36,13 +33,16 @@ class Picture:
 
     case: str
     facts: PairsFacts
-    reason: str = ""
 
     @property
     def evidence(self) -> str:
         """The points by verdict, and how many combinations were not reached, with the reasons."""
-        parts = _POINTS.match(self.reason), _UNREACHED.search(self.reason)
-        return "; ".join(part[0].replace(" were ", " ") for part in parts if part)
+        parts = []
+        if self.facts.get("points"):
+            parts.append(format_counts(self.facts["points"]))
+        if self.facts.get("lacking"):
+            parts.append(format_lacking(self.facts).replace(" were ", " "))
+        return "; ".join(parts)
 
     @cached_property
     def values(self) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from conformance.model.record_shape import RESULT
+from conformance.model.record_shape import RESULT, completed
 from reports.absence import absence, is_judged, judged_in_part, not_judged
 
 
@@ -37,11 +37,25 @@ def test_points_without_a_verdict_count_unless_the_other_run_has_as_many():
     assert judged_in_part([sweep, result("a/b/c", "PASS", {})]) == {"a/b/sweep": 3}
 
 
-def test_points_of_a_model_without_a_verdict_count_by_the_reason_of_its_result():
-    reason = "1,800 points: 298 PASS, 1,394 UNSUPPORTED, 8 UNREACHABLE; 3 UNSUPPORTED otherwise"
-    model: Any = {**result("access/a/slice", "PASS", {}), "reason": reason}
-    model["pairs"] = {"parameters": {"one": ["a"]}, "states": ""}
-    assert judged_in_part([model]) == {"access/a/slice": 1402}
+def test_points_of_a_model_without_a_verdict_count():
+    """Older versions recorded their numbers only in the reason of the result."""
+    points = {"PASS": 298, "UNSUPPORTED": 1394, "UNREACHABLE": 8}
+    reason = "1,700 points: 298 PASS, 1,394 UNSUPPORTED, 8 UNREACHABLE; 3 UNSUPPORTED otherwise"
+    reason += (
+        "; 1,500 of 2,000 combinations were not reached: 1,234 of one, two, 266 refused with 3"
+    )
+    older: Any = {**result("access/a/slice", "PASS", {}), "type": "result", "reason": reason}
+    older["pairs"] = {"parameters": {"one": ["a"]}, "states": ""}
+    assert completed(older)["pairs"] == {
+        **older["pairs"],
+        "points": points,
+        "combinations": 2000,
+        "lacking": {"of one, two": 1234, "refused with 3": 266},
+    }
+    model: Any = {**older, "reason": "", "pairs": {**older["pairs"], "points": points}}
+    assert completed(model)["pairs"] == model["pairs"]
+    for record in (completed(older), model):
+        assert judged_in_part([record]) == {"access/a/slice": 1402}
 
 
 def test_a_table_without_a_judged_case_is_named_once():

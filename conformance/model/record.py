@@ -286,10 +286,14 @@ class EvidenceFacts(TypedDict):
 class PairsFacts(TypedDict):
     """What the points of a model show about each pair of values of two parameters. `states` has a letter for each pair,
     in the order of the parameters and their values: `r` if all points with the pair are right, `w` if all are wrong,
-    `s` if some are wrong, `n` if none was judged, and `-` if the array has no such point."""
+    `s` if some are wrong, `n` if none was judged, and `-` if the array has no such point. `points` has the number of points
+    by verdict, `combinations` how many the array has, and `lacking` how many of them no judged point has, by the reason."""
 
     parameters: dict[str, list[str]]
     states: str
+    points: NotRequired[dict[str, int]]
+    combinations: NotRequired[int]
+    lacking: NotRequired[dict[str, int]]
 
 
 class ResultRecord(TypedDict):

@@ -3,6 +3,7 @@ may be from any source. Unknown keys are not changed. A key with the value null 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -156,6 +157,7 @@ def completed(record: _Record) -> _Record:
         complete = {
             key: completed_value(key, value) for key, value in _filled(record, RESULT).items()
         }
+        complete = with_counts(cast(ResultRecord, complete))
     return cast(_Record, complete)
 
 
@@ -190,6 +192,35 @@ def precondition_of(observed: Observation) -> Sequence[str]:
     if "precondition" in observed:
         return observed["precondition"]
     return _OF_OLD_RECORDS.get(observed.get("unreachable", ""), ())
+
+
+def with_counts(record: ResultRecord) -> ResultRecord:
+    """Returns the completed result with the counts of a model's points, which are in the reason of older versions."""
+    pairs = record["pairs"]
+    if not pairs["parameters"] or "points" in pairs:
+        return record
+    return {**record, "pairs": {**pairs, **_counts_in(record["reason"])}}  # type: ignore[typeddict-item]
+
+
+def _counts_in(reason: str) -> dict[str, Any]:
+    """Returns the counts of a model's points and combinations, of which older versions recorded only a sentence."""
+    points, _, _ = reason.partition(";")
+    counts = {verdict: _number(count) for count, verdict in _OF_VERDICT.findall(points)}
+    counted: dict[str, Any] = {"points": counts}
+    if told := _NOT_REACHED.search(reason):
+        lacking = {cause: _number(count) for count, cause in _OF_CAUSE.findall(told[2])}
+        counted |= {"combinations": _number(told[1]), "lacking": lacking}
+    return counted
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+# `1,800 points: 298 PASS, 1,394 UNSUPPORTED; …; 4,533 of 16,256 combinations were not reached: 4,033 zero_based, 500 …`
+_OF_VERDICT = re.compile(rf"(\d[\d,]*) ({'|'.join(VERDICTS)})\b")
+_NOT_REACHED = re.compile(r"\d[\d,]* of (\d[\d,]*) combinations were not reached: (.+)", re.DOTALL)
+_OF_CAUSE = re.compile(r"(\d[\d,]*) (.+?)(?=, \d[\d,]* |$)", re.DOTALL)
 
 
 def _filled(data: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:

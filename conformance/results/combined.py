@@ -40,6 +40,7 @@ from conformance.model.record import ResultRecord
 from conformance.model.vocabulary import BUILT_INLINE
 from conformance.older_python import zip
 from conformance.results import reached
+from conformance.results.conclusions import format_counts, format_lacking
 
 # The beginnings of the ids of rules about the addresses in requests.
 _OF_ADDRESSES = ("IOVA-", "EX-", "REG-11")
@@ -154,18 +155,18 @@ def with_points(record: ResultRecord, case: Case) -> ResultRecord:
         return record
     judged = Judged(case.array, observed)
     found = deviations(judged, case)
-    shares = ", ".join(f"{count:,} {verdict}" for verdict, count in judged.verdicts.items())
-    reason = f"{len(case.array.points):,} points: {shares}"
+    pairs = reached.pairs(judged)
+    reason = format_counts(pairs["points"])
     if found:
         first = found[0]
         reason += f"; {first['observed']}: {first['when']} ({first['count']} points)"
-    if missing := reached.told(judged):
-        reason += f"; {missing}"
+    if pairs["lacking"]:
+        reason += f"; {format_lacking(pairs)}"
     kept = record.copy()
     kept["reason"] = reason
     return {
         **kept,
-        "pairs": reached.pairs(judged),
+        "pairs": pairs,
         "unreached": reached.unseen(judged),
         "deviations": found,
         "rule_verdicts": verdicts_of_rules(case.rules, record["verdict"], _kind(record), judged),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from conformance.errors import format_count
-from conformance.model.record import Deviation, FooterRecord, ResultRecord
+from conformance.model.record import Deviation, FooterRecord, PairsFacts, ResultRecord
 from conformance.model.rules import LEVELS, Needs
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.older_python import StrEnum
@@ -49,6 +49,20 @@ def headline(rule: str, record: ResultRecord) -> tuple[str, str]:
 
 # the `when` of a deviation without a formula: all points repeat one experiment
 BY_CHANCE = "by chance"
+
+
+def format_counts(counts: Mapping[str, int]) -> str:
+    """Returns the number of points, and the number by verdict: `768 points: 760 PASS, 8 FAIL`."""
+    shares = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
+    return f"{format_count(sum(counts.values()), 'point')}: {shares}"
+
+
+def format_lacking(pairs: PairsFacts) -> str:
+    """Returns how many combinations of a model's values no judged point has, with the reasons, the most frequent first."""
+    lacking = sorted(pairs["lacking"].items(), key=lambda item: -item[1])
+    parts = ", ".join(f"{count:,} {reason}" for reason, count in lacking)
+    number = sum(pairs["lacking"].values())
+    return f"{number:,} of {pairs['combinations']:,} combinations were not reached: {parts}"
 
 
 def format_points(deviation: Deviation) -> str:

@@ -53,16 +53,6 @@ def unseen(judged: Judged) -> dict[str, int]:
     return {rule: count for rule, count in counts.items() if count}
 
 
-def told(judged: Judged) -> str:
-    """Returns a sentence about the combinations that were not reached; empty if all were."""
-    reasons, total = unreached(judged)
-    if not reasons:
-        return ""
-    parts = [f"{count:,} {reason}" for reason, count in reasons.most_common()]
-    count = sum(reasons.values())
-    return f"{count:,} of {total:,} combinations were not reached: {', '.join(parts)}"
-
-
 def pairs(judged: Judged) -> PairsFacts:
     axes = judged.array.model.parameters
     violated = {point for group in judged.groups.values() for point in group.points}
@@ -77,9 +67,13 @@ def pairs(judged: Judged) -> PairsFacts:
         )
         for pair in itertools.product(axes[first].labels, axes[second].labels):
             states.append(_state(pair in right, pair in wrong) if pair in there else "-")
+    lacking, combinations = unreached(judged)
     return {
         "parameters": {axis.name: list(axis.labels) for axis in axes},
         "states": "".join(states),
+        "points": {str(verdict): count for verdict, count in judged.verdicts.items()},
+        "combinations": combinations,
+        "lacking": dict(lacking),
     }
 
 

@@ -176,7 +176,7 @@ def _shown(record: ResultRecord, shared: dict[tuple[str, int], Any]) -> ResultRe
     shown: Any = {**record_shape.shown(rest), **shared_values}
     for key, value in shown.items():
         # Absent values are shared, too: their defaults.
-        if isinstance(value, (dict, list)):
+        if isinstance(value, (dict, list)) and not (key == "pairs" and key in record):
             shown[key] = shared.setdefault((key, id(record.get(key))), value)
     return shown  # type: ignore[no-any-return]
 
@@ -389,7 +389,7 @@ class _Reader:
             raise UserError(f"{where}: case {printable(record['case'])}: {wrong}")
         if side_file:
             self._side_files.add(side_file)
-        shown = _called_here(_published_result(shown))
+        shown = record_shape.with_counts(_called_here(_published_result(shown)))
         if self._keeps_written:
             self.written.results.append(_published_result(written))
         self.shown.results.append(shown)
