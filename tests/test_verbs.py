@@ -164,7 +164,3 @@ def test_the_document_has_the_words_of_the_quote(id_):
     if not section_text:
         pytest.fail(f"{place} has no section {rule.section!r}, only {', '.join(by_heading)}")
     pytest.fail(f"{place} does not have in {rule.section}: {rule.quote}")
-
-
-def test_a_quote_is_at_most_one_sentence():
-    assert [id_ for id_, rule in QUOTED.items() if re.search(r"[.?!] +[A-Z(]", rule.quote)] == []

@@ -131,7 +131,7 @@ def expand(text: str) -> tuple[list[Node], list[str]]:
     assert isinstance(row.value, dict)
     axes = reader.named(row.value.get("each"), "each")
     rest = Node({key: value for key, value in row.value.items() if key != "each"}, row.location)
-    expanded = [substitute(rest, binding, reader, set()) for binding in bindings(axes, reader, row)]
+    expanded = [substitute(rest, binding, reader) for binding in bindings(axes, reader, row)]
     return expanded, [str(mistake).removeprefix("f:") for mistake in reader.mistakes]
 
 

@@ -81,6 +81,14 @@ class Quantity:
         return pages, hugepages, fixed, named
 
     @property
+    def constant(self) -> int | None:
+        """The value, not wrapped and with pages of 4 KiB; None if it depends on an object."""
+        pages, hugepages, fixed, named = self._sum
+        if named:
+            return None
+        return (pages + hugepages) * _SMALLEST_PAGE + fixed
+
+    @property
     def names(self) -> list[tuple[str, str]]:
         """The properties of objects in the sum, each as (name, property)."""
         return [(term.name, term.property) for term in self._sum[3]]

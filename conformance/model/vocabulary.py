@@ -221,6 +221,7 @@ def _words(of: str, default: str | None, words: Iterable[str]) -> ArgumentSpec:
     return ArgumentSpec("word", of, default, tuple(words))
 
 
+LENGTH = "length"  # a quantity that the element of a request has in 32 bits
 # The arguments of calls that are not verbs, by name.
 _ARGUMENTS: Mapping[str, ArgumentSpec] = {
     **{
@@ -232,7 +233,7 @@ _ARGUMENTS: Mapping[str, ArgumentSpec] = {
     },
     **{name: ArgumentSpec("object", name, name) for name in ("pd", "mr", "qp")},
     "addr": ArgumentSpec("quantity", default="buf.addr"),
-    "length": ArgumentSpec("quantity", default="buf.size"),
+    "length": ArgumentSpec("quantity", LENGTH, "buf.size"),
     "rounds": ArgumentSpec("quantity", default="100"),
     "memory": ArgumentSpec("object", "memory", "buf"),
     "buffer_fd": ArgumentSpec("object", "dmabuf", "dmabuf"),

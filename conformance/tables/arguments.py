@@ -17,6 +17,7 @@ from conformance.yamldoc.reader import Reader, suggestion
 
 UNKNOWN_BIT = "unknown bit"
 SGE_KEYS = ("addr", "length", "lkey")
+_LENGTH_BITS = 32  # of struct ibv_sge
 _BIT = re.compile(r"bit ([0-9]{1,9})")
 _THEN_KEYS = ("outcome", *vocabulary.EXPECTATIONS)
 # The names that messages use for keys of `then`; for all other keys, messages use the key.
@@ -153,7 +154,18 @@ def _argument(
         )
     if node.value == "" and parameter.default == "":
         return ""
-    return read_quantity(reader, node, names)
+    value = read_quantity(reader, node, names)
+    if parameter.of == vocabulary.LENGTH:
+        _check_length(reader, node, value)
+    return value
+
+
+def _check_length(reader: Reader, node: Node, length: Quantity | None) -> None:
+    """Notes a length that struct ibv_sge cannot have."""
+    number = length.constant if length else None
+    if number is not None and not 0 <= number < 1 << _LENGTH_BITS:
+        text = f"the length of an element has {_LENGTH_BITS} bits and no sign; it cannot be {node.value}"
+        reader.note(node.location, text)
 
 
 def read_quantity(reader: Reader, node: Node, names: Names) -> Quantity | None:
@@ -183,6 +195,8 @@ def _sge(reader: Reader, node: Node, names: Names) -> SgeSpec:
     element_fields = [
         read_quantity(reader, fields[key], names) if key in fields else None for key in SGE_KEYS
     ]
+    if "length" in fields:
+        _check_length(reader, fields["length"], element_fields[SGE_KEYS.index("length")])
     empty = Quantity("0", ())
     return SgeSpec(*(field or empty for field in element_fields))
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from conformance.older_python import zip
 from conformance.tables import key_owners
 from conformance.verbs import ENUMS, OPTIONAL_ACCESS
-from conformance.yamldoc.nodes import Node, plain, quoted
+from conformance.yamldoc.nodes import Location, Node, plain, quoted
 from conformance.yamldoc.reader import Reader, suggestion
 
 UNKNOWN, WHICH = "unknown bits of", "which"
@@ -56,6 +56,8 @@ _PLACEHOLDER = re.compile(PLACEHOLDER)
 _PART = re.compile(rf"{PLACEHOLDER}\.([a-z_]+)")
 
 Binding = Mapping[str, Node]
+# the keys of a row that say what a case is, and do not change it
+_TEXTS = ("id", "about", "note")
 
 
 def bindings(axes: Mapping[str, Node], reader: Reader, row: Node) -> list[Binding]:
@@ -94,7 +96,7 @@ def _values(name: str, node: Node, reader: Reader) -> tuple[Node, ...]:
     if isinstance(node.value, dict):  # values by name
         values = tuple(replace(value, name=key) for key, value in node.value.items())
     else:
-        values = reader.items(node, f"axis {name!r}")
+        values = listed(reader, name, node)
     if isinstance(node.value, (tuple, dict)) and not values:
         reader.note(node.location, f"axis {name!r} has no values")
     first_lines: dict[str, int] = {}
@@ -112,6 +114,34 @@ def _values(name: str, node: Node, reader: Reader) -> tuple[Node, ...]:
     if len(reader.mistakes) == before:
         return values
     return ()
+
+
+def listed(reader: Reader, name: str, node: Node) -> tuple[Node, ...]:
+    """Returns the values of an axis that is a list."""
+    if isinstance(node.value, tuple):
+        return node.value
+    hint = "" if node.value is None else f"; write [{node.value}]"
+    reader.note(node.location, f"axis {name!r} must be a list, not {node.kind}{hint}")
+    return ()
+
+
+def note_unused(
+    reader: Reader,
+    axes: Mapping[str, Node],
+    keys: Mapping[str, Location],
+    row: Mapping[str, Node],
+) -> None:
+    """Notes each axis that changes nothing in the cases of a row. `keys` are the places of the axes' names."""
+    used: set[str] = set()
+    named: set[str] = set()
+    for key, node in row.items():
+        (named if key in _TEXTS else used).update(names_in(node))
+    for name in axes:
+        if name in named - used:
+            text = f"axis {name!r} gives names to cases that are the same; use ${name} in another key, or remove it"
+            reader.note(keys[name], text)
+        elif name not in used:
+            reader.note(keys[name], f"axis {name!r} is not used in the row")
 
 
 def _texts(node: Node) -> Iterator[Node]:
@@ -160,21 +190,19 @@ def substitute(
     node: Node,
     binding: Binding,
     reader: Reader,
-    used: set[str],
     is_id: bool = False,
 ) -> Node:
-    """Returns the node with its placeholders replaced, and adds the names of the placeholders to `used`. The result has
-    the location of the axis value, because a mistake is most likely in this value. If the placeholder is only a part of
-    a text, `within` of the location has this text."""
+    """Returns the node with its placeholders replaced. The result has the location of the axis value, because a mistake
+    is most likely in this value. If the placeholder is only a part of a text, `within` of the location has this text."""
     if isinstance(node.value, dict):
         fields = {
-            key: substitute(value, binding, reader, used, key == "id")
+            key: substitute(value, binding, reader, key == "id")
             for key, value in node.value.items()
         }
         return Node(fields, node.location, keys=node.keys)
     if isinstance(node.value, tuple):
         elements = tuple(
-            itertools.islice(_elements(node.value, binding, reader, used), MAX_ELEMENTS + 1),
+            itertools.islice(_elements(node.value, binding, reader), MAX_ELEMENTS + 1),
         )
         if len(elements) > MAX_ELEMENTS:
             reader.note(node.location, f"a list of more than {MAX_ELEMENTS} elements")
@@ -183,11 +211,9 @@ def substitute(
         return node
     placeholder = _PLACEHOLDER.fullmatch(node.value)
     if placeholder and placeholder[1] in binding:
-        used.add(placeholder[1])
         return binding[placeholder[1]]
     part = _PART.fullmatch(node.value)
     if part and part[1] in binding and isinstance(parts := binding[part[1]].value, dict):
-        used.add(part[1])
         if part[2] in parts:
             return parts[part[2]]
         value = label(binding[part[1]])
@@ -196,7 +222,7 @@ def substitute(
             f"the value {value!r} of axis ${part[1]} has no {part[2]!r}{suggestion(part[2], parts)}",
         )
         return Node("", node.location)
-    return _composed(node, node.value, binding, reader, used, label if is_id else _in_text)
+    return _composed(node, node.value, binding, reader, label if is_id else _in_text)
 
 
 def _composed(
@@ -204,7 +230,6 @@ def _composed(
     template: str,
     binding: Binding,
     reader: Reader,
-    used: set[str],
     text_of: Callable[[Node], str],
 ) -> Node:
     text, position, location = "", 0, node.location
@@ -217,7 +242,6 @@ def _composed(
                 f"unknown axis ${match[1]}{suggestion(match[1], list(binding))}",
             )
             continue
-        used.add(match[1])
         location = binding[match[1]].location
         text += text_of(binding[match[1]])
         if len(text) > MAX_TEXT:
@@ -238,10 +262,9 @@ def _elements(
     nodes: tuple[Node, ...],
     binding: Binding,
     reader: Reader,
-    used: set[str],
 ) -> Iterator[Node]:
     for node in nodes:
-        replaced = substitute(node, binding, reader, used)
+        replaced = substitute(node, binding, reader)
         # In [LOCAL_WRITE, $more], if the value of $more is a list, its elements are inserted into the outer list.
         if (
             replaced is not node

@@ -24,6 +24,7 @@ from conformance.tables.expansion import (
     PLACEHOLDER,
     bindings,
     corrected,
+    note_unused,
     slug,
     substitute,
 )
@@ -260,15 +261,14 @@ class _Rows:
         axes = self.reader.named(fields.get("each"), "each")
         rest = Node({key: node for key, node in fields.items() if key != "each"}, row.location)
         rest = corrected(rest, axes, self.reader)
-        used: set[str] = set()
         cases: list[Case] = []
         before = len(self.reader.mistakes)
-        for binding in bindings(axes, self.reader, row):
-            body = substitute(rest, binding, self.reader, used)
-            for name in axes:
-                if name not in used:
-                    location = (fields["each"].keys or {})[name]
-                    self.reader.note(location, f"axis {name!r} is not used in the row")
+        combinations = bindings(axes, self.reader, row)
+        if axes and combinations:
+            assert isinstance(rest.value, dict)
+            note_unused(self.reader, axes, fields["each"].keys or {}, rest.value)
+        for binding in combinations:
+            body = substitute(rest, binding, self.reader)
             if len(self.reader.mistakes) > before and not cases:
                 break  # the expanded rows would only repeat the mistakes of the axes
             assert isinstance(body.value, dict)

@@ -141,7 +141,7 @@ class RowText:
         binding = {
             axis.name: self._value(axis, value) for axis, value in zip(axes, key, strict=True)
         }
-        return substitute(node, binding, reader, set())
+        return substitute(node, binding, reader)
 
     def _value(self, axis: Axis, value: int) -> Node:
         if not axis.flags:

@@ -17,6 +17,9 @@ from conformance.yamldoc.parsing import read_file
 from conformance.yamldoc.reader import Reader
 
 FILE_NAME = "rules.yaml"
+# of a quote: where a second sentence begins
+_NEXT_SENTENCE = re.compile(r"[.?!] +[A-Z(]")
+_PAGE = re.compile(r"\w*_\w+|rdma\w*")  # a name of a manual page, such as ibv_reg_mr
 _PREDICATE = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -124,6 +127,21 @@ def _predicate(reader: Reader, name: str, node: Node) -> str:
     return " | ".join(words)
 
 
+def _check_quote(reader: Reader, node: Node, quote: str) -> None:
+    """Notes a quote of two sentences: a document may have other words between them."""
+    if _NEXT_SENTENCE.search(quote):
+        hint = "; quote the one that the rule needs, or split the rule"
+        reader.note(node.location, f"a quote is at most one sentence{hint}")
+
+
+def _check_document(reader: Reader, node: Node, document: str) -> None:
+    """Notes a manual page without its section."""
+    for page in document.split("; "):
+        if _PAGE.fullmatch(page):
+            text = f"{quoted(page)} is no manual page: write the section too, as in {page}(3)"
+            reader.note(node.location, text)
+
+
 def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
     before = len(reader.mistakes)
     fields = reader.mapping(node, "a rule", keys.RULE, keys.required(keys.RULE))
@@ -150,6 +168,9 @@ def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
             fields["document"].location,
             f"a rule of the {IBA} needs the key {SECOND_HAND!r}: the public source that names the statement",
         )
+    for key, check in ((QUOTE, _check_quote), ("document", _check_document)):
+        if texts.get(key):
+            check(reader, fields[key], texts[key])
     layer = reader.word(fields.get("layer"), "layer", LAYERS)
     needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
     items = reader.items(fields.get(EVIDENCE), EVIDENCE)

@@ -14,7 +14,7 @@ from conformance.model.sweep import Clause, Sweep, points_where
 from conformance.older_python import bit_count, zip
 from conformance.tables import keys
 from conformance.tables.arguments import read_then
-from conformance.tables.expansion import FLAG_ENUMS, UNKNOWN, label, names_in
+from conformance.tables.expansion import FLAG_ENUMS, UNKNOWN, label, listed, names_in
 from conformance.tables.key_owners import expanded
 from conformance.tables.keys import FACTOR, SUBSETS
 from conformance.tables.row import RowBody, RowText, elements, entries
@@ -156,7 +156,7 @@ def _axis(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Nod
         labels, values = tuple(node.value), tuple(node.value.values())
         locations = [(node.keys or {}).get(text, node.location) for text in labels]
     else:
-        values = reader.items(node, f"axis {name!r}")
+        values = listed(reader, name, node)
         labels, locations = (
             tuple(re.sub(r"\s", "", label(value)) for value in values),
             [value.location for value in values],
