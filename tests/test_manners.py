@@ -30,6 +30,7 @@ from conformance.results import folder as run_folders
 from conformance.results.records import read_written
 from conformance.tables.suite import ROOT
 from launched import ended
+from patience import PATIENCE_S
 from programs import FORKY
 from reports.digest import read
 from samples import footer_of, laid, numbered, recorded, result, user_error, written
@@ -435,22 +436,34 @@ def test_a_signal_while_a_report_is_written_leaves_no_part_of_it(run):
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
 
-CLOSED = """
+SENT_TWICE = """
 import os, signal
 from commands.cli import endings
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+endings._AGAIN_S = {again_s}
+signal.signal({number}, signal.SIG_DFL)
 endings.heed_signals()
 try:
-    os.kill(os.getpid(), signal.SIGHUP)
+    os.kill(os.getpid(), {number})
 except KeyboardInterrupt:
-    os.kill(os.getpid(), signal.SIGHUP)
+    os.kill(os.getpid(), {number})
     print("the report is written")
 """
 
 
-def test_a_terminal_that_is_closed_sends_sighup_twice_and_ends_a_command_once():
-    done = ended(sys.executable, "-c", CLOSED, cwd=ROOT, check=True)
-    assert done.stdout == "the report is written\n"
+def sent_twice(number: signal.Signals, again_s: float) -> tuple[int, str]:
+    code = SENT_TWICE.format(number=int(number), again_s=again_s)
+    done = ended(sys.executable, "-c", code, cwd=ROOT)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_signal_that_is_sent_twice_at_once_ends_a_command_once(number):
+    """A terminal that is closed sends SIGHUP twice, and timeout(1) SIGTERM."""
+    assert sent_twice(number, PATIENCE_S) == (0, "the report is written\n")
+
+
+def test_a_second_sigterm_ends_a_command_at_once():
+    assert sent_twice(signal.SIGTERM, 0.0) == (-signal.SIGTERM, "")
 
 
 @pytest.mark.parametrize("word", ["--\x1b[2J", "\x1b]0;owned\x07", "\udcff"])

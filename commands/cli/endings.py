@@ -8,6 +8,7 @@ import errno
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,9 @@ from conformance.regular_file import open_below
 from fixtures.system.cache import cache_directory, unusable
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
+# timeout(1) sends SIGTERM twice in succession, to its child and to its process group: the second one is no wish to end
+# at once, which a person expresses later than this time in seconds.
+_AGAIN_S = 1.0
 SIGNALLED = 128  # as in a shell, the exit status after a signal is SIGNALLED + the signal's number
 
 
@@ -38,7 +42,14 @@ def heed_signals() -> None:
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second SIGTERM ends the process at once
+    until = time.monotonic() + _AGAIN_S
+
+    def end_at_once(number: int, frame: FrameType | None) -> None:
+        if time.monotonic() >= until:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, end_at_once)
     # After a terminal is closed, SIGHUP is sent twice: by the kernel and by the shell.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise Terminated(number)
