@@ -12,6 +12,7 @@ from trial.reference.served_packets import (
     ATOMIC_OF,
     NAK_ACCESS,
     NAK_INVALID,
+    NOT_READY,
     READ,
     Answer,
     Incoming,
@@ -35,7 +36,8 @@ class Packets(ServedPackets):
             return self.executed(queue, incoming, packet, distance)
         except Refusal as refusal:
             nak = str(refusal)
-            incoming.current = ""
+            if nak != NOT_READY:
+                incoming.current = ""
             if queue.kind != "RC":
                 incoming.dropping = True
                 return []

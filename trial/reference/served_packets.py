@@ -18,8 +18,9 @@ from trial.reference.work import Work
 
 _PARTITION = 0x7FFF  # the bits of a P_Key without the membership
 _WORD = 8
+NOT_READY = "RNR_NAK"
 _NAK_OF_STATUS = {status: nak for nak, status in STATUS_OF_NAK.items()} | {
-    "RNR_RETRY_EXC_ERR": "RNR_NAK",
+    "RNR_RETRY_EXC_ERR": NOT_READY,
 }
 NAK_INVALID, NAK_ACCESS = "NAK_INVALID_REQUEST", "NAK_REMOTE_ACCESS"
 READ = "RDMA_READ_REQUEST"
@@ -246,8 +247,9 @@ class ServedPackets(Work):
         starts = not incoming.current
         if starts:
             incoming.request, incoming.data = packet, b""
-        if starts and base == "SEND" and not queue.receives:
-            raise Refusal(_NAK_OF_STATUS["RNR_RETRY_EXC_ERR"])
+        takes_receive = starts if base == "SEND" else "imm" in packet.fields
+        if takes_receive and not queue.receives:
+            raise Refusal(NOT_READY)
         if base == "RDMA_WRITE":
             self.write_packet(queue, incoming, packet)
         incoming.data += packet.data
@@ -274,8 +276,6 @@ class ServedPackets(Work):
         writes = base_of(packet.operation) == "RDMA_WRITE"
         if writes and imm is None:
             return
-        if writes and not queue.receives:
-            raise Refusal(_NAK_OF_STATUS["RNR_RETRY_EXC_ERR"])
         if key is not None and not self.remote_invalidate(key, queue):
             raise Refusal(NAK_ACCESS)
         content = None if writes else incoming.data
