@@ -168,7 +168,7 @@ def test_builds_that_do_not_fit_are_refused_in_one_line(tmp_path, kernel):
     early = laid(tmp_path / "early", {"virtio_blk.ko": module()})
     other = laid(tmp_path / "other", {"udmabuf.ko": module(MINE)})
     assert "give the kernel's modules with --modules" in refused(kernel=kernel)
-    assert "has no module that a guest uses" in refused(modules=empty)
+    assert "has no module (*.ko); give" in refused(modules=empty)
     assert "is for kernel 6.1.0-other, not for 7.2.0-image" in refused(modules=mine)
     assert "only together with --kernel" in refused(modules=early)
     assert "is not a kernel module" in refused(
