@@ -57,10 +57,10 @@ class Postings(Work):
         self,
         queue: Queue,
         requests: Sequence[Sequence[Sge]],
-        inline: bool = False,
+        inline: bool,
     ) -> tuple[int, int]:
         """Returns the errno and the index of the first request that cannot be posted; else 0 and the number of requests.
-        `requests` are the SGEs of each."""
+        `requests` are the SGEs of each, and `inline` whether they are copied with the request."""
         for index, sges in enumerate(requests):
             if index >= self.depth(queue):
                 return errno.ENOMEM, index
@@ -90,7 +90,7 @@ class Postings(Work):
         queue: Queue,
         receives: Sequence[tuple[Sequence[Sge], int]],
     ) -> tuple[int, int]:
-        fault, index = self.first_refused(queue, [sges for sges, _ in receives])
+        fault, index = self.first_refused(queue, [sges for sges, _ in receives], inline=False)
         for sges, wr_id in self.executed_of(receives, index):
             self.post_receive(queue, sges, wr_id)
         return fault, self.bad_wr(index)
