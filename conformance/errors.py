@@ -27,6 +27,11 @@ def format_count(number: float, singular: str) -> str:
     return f"{number:,} {singular}{'' if number == 1 else 's'}"
 
 
+def format_list(words: Sequence[str]) -> str:
+    """Returns the words as a list in a sentence: `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
 _MOST = 100  # of the mistakes that are printed: a file of another origin can have any number
 
 

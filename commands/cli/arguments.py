@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from conformance.errors import PROGRAM, UserError, command
+from conformance.errors import PROGRAM, UserError, command, format_list
 from conformance.model.printable import one_line
 from reports.text import wrapped
 
@@ -163,8 +163,7 @@ def commands_with(option: str) -> str:
         names.remove("bisect-step")  # its options are those of run
     if len(names) > _MOST_NAMES:
         return f"{', '.join(names[:_MOST_NAMES])} and others"
-    *first, last = names or [""]
-    return f"{', '.join(first)} and {last}" if first else last
+    return format_list(names)
 
 
 def driver_named(word: str) -> str:

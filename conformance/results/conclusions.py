@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from conformance.errors import format_count
+from conformance.errors import format_count, format_list
 from conformance.model.record import Deviation, FooterRecord, PairsFacts, ResultRecord
 from conformance.model.rules import LEVELS, Needs
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
@@ -155,7 +155,7 @@ def format_levels(rules: Iterable[str], levels: Mapping[str, str]) -> str:
     """Returns the number of these rules of each level: `29 musts and 8 shoulds`. Rules of older runs have no level."""
     count = Counter(levels.get(rule, "") or "rule" for rule in rules)
     parts = [format_count(count[level], level) for level in (*LEVELS, "rule") if count[level]]
-    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
+    return format_list(parts)
 
 
 def conclude_run(
