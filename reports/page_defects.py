@@ -162,27 +162,47 @@ class PageDefects:
 
     def sign_of(self, by_run: ByRun, number: int) -> tuple[str, str]:
         """Returns the sign for a run that does not show a defect, and its meaning with the number of the cases that the run
-        has tried; as a comparison with the first run that shows the defect."""
+        has tried; as a comparison with the first run that shows the defect. Only two runs are an earlier and a later one."""
         shown = by_run[0]
         cases = shown.defect.cases
-        word = self._comparisons.absence(shown.defect, shown.number, number)
+        if len(self.runs) == _PAIR:
+            word = self._comparisons.absence(shown.defect, shown.number, number)
+        else:
+            word = self._comparisons.of(shown.number, number).defects.absence_now(shown.defect)
         sign, meaning = SIGNS[word]
         count = tried(cases, self.runs[shown.number].by_case, self.runs[number].by_case)
         return sign, f"{meaning}; tried in {count:,} of {len(cases):,} cases"
 
-    def only_in(self, number: int) -> str:
-        """Returns how many open defects only the run with this index has: of two runs by the kind of their change, of more
-        with the worst severity among them."""
+    def _alone(self, number: int) -> list[list[Shown]]:
+        """Returns the open defects that only the run with this index has."""
         open_here = self.runs[number].violations.open_defects
         alone = [by_run for by_run in self.all if _numbers(by_run) == {number}]
-        alone = [by_run for by_run in alone if by_run[0].defect in open_here]
-        if not alone:
-            return "none only here"
+        return [by_run for by_run in alone if by_run[0].defect in open_here]
+
+    @property
+    def divided(self) -> str:
+        """How many open defects only one of two runs has, by the kind of their change, and how many both have; empty for
+        other numbers of runs."""
+        if len(self.runs) != _PAIR:
+            return ""
+        parts = []
+        for number in (1, 0):
+            kinds = Counter(map(self._kind, self._alone(number)))
+            counts = [f"{kinds[kind]} {kind}" for kind in _KINDS if kinds[kind]]
+            parts.append(f"only in {self.labels[number]}: {'; '.join(counts) or 'none'}")
+        both = sum(len(_numbers(by_run)) == _PAIR for by_run in self.all)
+        return f"Defects {'. Defects '.join(parts)}. In both: {both}."
+
+    def only_in(self, number: int) -> str:
+        """Returns how many open defects only the run with this index has, with the worst severity among them; empty for
+        two runs, which `divided` is about."""
         if len(self.runs) == _PAIR:
-            kinds = Counter(map(self._kind, alone))
-            parts = [f"{kinds[kind]} {kind}" for kind in _KINDS if kinds[kind]]
-            return f"{len(alone)} only here: {'; '.join(parts)}"
-        return f"{len(alone)} only here, the worst: {alone[0][0].defect.severity.label}"
+            return ""
+        alone = self._alone(number)
+        if alone:
+            severity = alone[0][0].defect.severity.label
+            return f"; defects: {len(alone)} only here, the worst: {severity}"
+        return "; defects: none only here"
 
     def cases_with(self, by_run: ByRun, number: int | None = None) -> int:
         """Returns the number of cases that show a defect in some run, or in the run with this index."""

@@ -213,7 +213,7 @@ def test_a_family_across_headings_is_named_below_each(forky):
     ((alone, _),) = families_of([one], lambda defect: defect)
     ((with_other, _),) = families_of([one], lambda defect: defect, [two, *forky.violations.defects])
     assert alone == ""
-    assert with_other.endswith(": 1 symptom, perhaps of one cause with 1 under another heading")
+    assert with_other.endswith("ibv_rereg_mr: perhaps of one cause with 1 under another heading")
 
 
 def test_a_running_test_marks_violations_that_the_earlier_run_shows_too(forky):

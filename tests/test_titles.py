@@ -147,7 +147,7 @@ def test_defects_that_one_line_of_a_call_may_explain_stand_together():
     crash: Any = {**record, "case": "rereg_mr/x", "verdict": "CRASH", "fault": death.as_data()}
     crash["deviations"] = []
     (dead, [crashed]), *rest = families_of(defects_of([record, crash]), lambda defect: defect)
-    assert dead == "ibv_rereg_mr: 1 symptom, perhaps of one cause with 2 of another severity"
+    assert dead == "ibv_rereg_mr: perhaps of one cause with 2 of another severity"
     assert crashed.title.startswith("kernel fault in copy_data, called by rxe_mr_copy")
     assert f"{heading} with 1 of another severity" in [head for head, _ in rest]
 

@@ -259,12 +259,21 @@ def families_of(
             further = apart[family[:-_STATES]] if family else 0
             heading = ""
             if len(members) + others + further > 1:
-                title = title_of_family(family, [defect_of(item).causes[0] for item in members])
-                heading = f"{title}: {format_count(len(members), 'symptom')}, perhaps of one cause"
+                heading = _heading(family, [defect_of(item) for item in members])
                 parts = {"of another severity": others, "under another heading": further}
                 counts = [f"{count} {where}" for where, count in parts.items() if count]
                 heading += f" with {' and '.join(counts)}" if counts else ""
             yield heading, members
+
+
+def _heading(family: Sequence[object], members: Sequence[Defect]) -> str:
+    """Returns the heading above these defects of a family. A single one says itself what it is."""
+    title = title_of_family(family, [defect.causes[0] for defect in members])
+    if len(members) > 1:
+        return f"{title}: {format_count(len(members), 'symptom')}, perhaps of one cause"
+    if family[:2] == OF_CHANGE:
+        title = CHANGED
+    return f"{title}: perhaps of one cause"
 
 
 def _is_death_of_change(symptom: Symptom) -> bool:
