@@ -59,12 +59,21 @@ class _Explanation:
         others: Sequence[Point],
     ) -> None:
         self.axes, self.deviating, self.others = axes, deviating, others
+        self._columns = list(zip(*others, strict=True))  # by parameter, the values of the others
+        self._right_values: dict[_Chosen, set[Point]] = {}
+
+    def _values_of_others(self, chosen: _Chosen) -> set[Point]:
+        """Returns the values that the other points have. Each product of a formula needs them again."""
+        if chosen not in self._right_values:
+            columns = [self._columns[number] for number in chosen]
+            self._right_values[chosen] = set(zip(*columns, strict=True))
+        return self._right_values[chosen]
 
     def text(self) -> str:
         for size in range(1, _MOST_PARAMETERS + 1):
             for chosen in itertools.combinations(range(len(self.axes)), size):
-                deviations = {_values_at(point, chosen) for point in self.deviating}
-                if deviations.isdisjoint(_values_at(point, chosen) for point in self.others):
+                right_values = self._values_of_others(chosen)
+                if not any(_values_at(point, chosen) in right_values for point in self.deviating):
                     return self._formula(chosen)
         return self._products()
 
@@ -99,10 +108,11 @@ class _Explanation:
         """Returns the fewest values that _SHARE of the points and no right point have; else those that most points
         have."""
         best: _Widest | None = None
+        columns = list(zip(*points, strict=True))
         for size in range(1, _MOST_PARAMETERS):
             for chosen in itertools.combinations(range(len(self.axes)), size):
-                right_values = {_values_at(point, chosen) for point in self.others}
-                counts = Counter(_values_at(point, chosen) for point in points)
+                right_values = self._values_of_others(chosen)
+                counts = Counter(zip(*(columns[number] for number in chosen), strict=True))
                 for values, count in counts.most_common():
                     if best and count <= best.covered:
                         break
