@@ -20,6 +20,7 @@ from actors import Stage
 from commands.__main__ import main
 from conformance import cache
 from conformance.model.rules import Registry
+from conformance.results import records
 from conformance.tables import suite
 from conformance.tables.suite import ROOT
 from fixtures.system.cache import cache_directory, use_bytecode
@@ -48,6 +49,23 @@ if sys.pycache_prefix:
 
 # Each process unpacks a suite only once, because the data of a suite never change.
 vars(suite)["_unpacked"] = functools.lru_cache(maxsize=2)(suite._unpacked)
+
+
+# Each process reads a recorded run of docs/ only once, because neither tests nor commands change the records that they
+# have read.
+_RUNS = ROOT / "docs/runs"
+_read_anew = vars(records)["_read"]
+_read_once = functools.lru_cache(maxsize=3)(_read_anew)
+
+
+def _read(path: Path, *, keep_written: bool) -> Any:
+    file = Path(path).absolute()
+    if file.parent == _RUNS:
+        return _read_once(file, keep_written=keep_written)
+    return _read_anew(path, keep_written=keep_written)
+
+
+vars(records)["_read"] = _read
 
 # No test depends on the speed of the machine, so Hypothesis does not limit the time for making or running an example.
 # The examples are always the same, except at night.
