@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from conformance.errors import UserError
-from conformance.model.combinations import Conditions, CoveringArray, Point
+from conformance.model.combinations import Conditions, CoveringArray, Model, Point
 from conformance.tables.model_reader import (
     ARRAYS,
+    SLICE,
     array_path,
     format_array,
     points_in,
@@ -81,16 +82,38 @@ def _valid_points(points: CoveringArray, conditions: Conditions) -> list[Point]:
     return [*drawn[True], *drawn[False]]
 
 
+STORED = [(table, name) for table in TABLES for name in ARRAYS if array_path(table, name).exists()]
+
+
+def stem_or_name(value: Any) -> str:
+    return str(getattr(value, "stem", value))
+
+
 @pytest.mark.parametrize(
-    "table, name",
-    [(table, name) for table in TABLES for name in ARRAYS if array_path(table, name).exists()],
-    ids=lambda value: getattr(value, "stem", value),
+    "table, name", [stored for stored in STORED if stored[1] != SLICE], ids=stem_or_name
 )
 def test_the_stored_answers_are_those_of_the_reference(table, name):
     model = current_model(table)
     stored = array_path(table, name).read_text().splitlines()
     anew = answered(model, ARRAYS[name], points_in(model, stored[1:]))
     assert format_array(anew).splitlines() == stored
+
+
+@pytest.mark.parametrize(
+    "table", [table for table, name in STORED if name == SLICE], ids=stem_or_name
+)
+def test_a_slice_has_points_of_the_triples_with_their_answers(table):
+    model = current_model(table)
+    triples, chosen = _stored_answers(model, table, "triples"), _stored_answers(model, table, SLICE)
+    assert chosen.items() <= triples.items()
+
+
+def _stored_answers(model: Model, table: Path, name: str) -> dict[Point, str]:
+    """Returns the points of a stored array with their answers, as text."""
+    reader = Reader()
+    stored = read_array(reader, Node("", Location(table.name, 1, 1)), model, table, name)
+    assert stored is not None, reader.mistakes
+    return {point: repr(stored.answer(number)) for number, point in enumerate(stored.points)}
 
 
 def test_granted_and_refused_points_are_the_whole_array():

@@ -18,7 +18,7 @@ from conformance.model.case import Case, QpSpec
 from conformance.model.verdict import Verdict
 from conformance.model.vocabulary import WIRE, WR_POST
 from conformance.tables.suite import ROOT, Suite, load_suite
-from conformance.tables.tiers import DEFAULT, of_tier
+from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
 from launched import ended
 from recorded_reference import is_dear
 from trial.reference.bench import HeldQueue, ReferenceBench
@@ -29,7 +29,7 @@ from trial.running import on_reference, stack_for
 
 @pytest.fixture(scope="module")
 def suite() -> Suite:
-    """Returns the suite without sweeps of more than 300 points."""
+    """Returns the suite without sweeps of more than 300 points and without the largest arrays."""
     suite_read = load_suite()
     chosen = [
         replace(table, cases=tuple(filter(is_small, table.cases))) for table in suite_read.tables
@@ -39,7 +39,14 @@ def suite() -> Suite:
 
 def is_small(case: Case) -> bool:
     """Whether a case has few points. Cases with a wire peer have their own tests."""
-    return not case.needs_wire_peer and (case.sweep is None or case.sweep.size <= 300)
+    return not (case.needs_wire_peer or is_triples(case)) and (
+        case.sweep is None or case.sweep.size <= 300
+    )
+
+
+def is_triples(case: Case) -> bool:
+    """Whether a case has the combinations of three values of a model: its slice and its pairs have fewer points."""
+    return case.array is not None and case.array.strength > 2 and case.tier == EXHAUSTIVE
 
 
 def faults(judged_cases: Iterator[tuple[Case, judging.Judgement]], *allowed: str) -> list[str]:
@@ -52,6 +59,15 @@ def faults(judged_cases: Iterator[tuple[Case, judging.Judgement]], *allowed: str
 
 def test_every_case_of_the_tables_passes_on_the_reference(suite):
     assert faults(on_reference(suite.cases), Verdict.PASS) == []
+
+
+@pytest.mark.nightly
+def test_no_point_of_the_triples_fails_without_on_demand_paging():
+    """By day, the points of the slices and of the pairs are run; test_covering_arrays.py runs all on the whole reference."""
+    triples = [case for case in load_suite().cases if is_triples(case)]
+    assert len(triples) > 5
+    judged_cases = on_reference(triples, only=without("odp"))
+    assert faults(judged_cases, Verdict.PASS, Verdict.UNSUPPORTED, Verdict.UNREACHABLE) == []
 
 
 def test_every_row_of_packets_passes_on_the_reference():
