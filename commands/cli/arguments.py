@@ -108,7 +108,9 @@ class Parser(argparse.ArgumentParser):
 
         of = f"{self.prog.removeprefix(NAME)[1:]} "
         near = suggestion(word, [form.removeprefix(of) for form in FORMS if form.startswith(of)])
-        return near.replace("you mean ", f"you mean {of}") if "did you mean" in near else ""
+        if "did you mean" in near:
+            return near.replace("you mean ", f"you mean {of}")
+        return f" (did you mean --{word}?)" if f"--{word}" in options else ""
 
     def _instead_of(self, word: str, near: str) -> str:
         """Returns a hint for an unknown option: the commands that have it, else a similar option, `near`, of this one."""
