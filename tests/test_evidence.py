@@ -37,7 +37,6 @@ from trial.running import on_the_reference
 
 SUITE = load_suite()
 NEEDS = SUITE.registry.needs
-SMOKE = of_tier(SUITE.cases, "smoke")
 
 
 def then_written(id_: str, access: str, then: str) -> Case:

@@ -14,6 +14,7 @@ import pytest
 
 from commands.report import renderer
 from conformance.errors import UserError
+from conformance.model.case import Case
 from conformance.model.record import FooterRecord
 from conformance.model.rules import VENDOR, Needs, shown_of_rules
 from conformance.model.verdict import Verdict
@@ -255,21 +256,23 @@ def test_equal_results_of_calls_have_equal_verdicts(tmp_path, device, most_point
     assert unequal_verdicts(SUITE, read_written(path), path) == []
 
 
-SMOKE = of_tier(SUITE.cases, "smoke")
-
-
 # The smallest tier
 
 
-def test_smoke_has_each_direction_of_every_rule():
-    shown = {(rule, shown.direction) for of in SMOKE for rule, shown in shown_of_rules(of)}
+@pytest.fixture(scope="module")
+def smoke() -> Sequence[Case]:
+    return of_tier(SUITE.cases, "smoke")
+
+
+def test_smoke_has_each_direction_of_every_rule(smoke):
+    shown = {(rule, shown.direction) for of in smoke for rule, shown in shown_of_rules(of)}
     everything = {
         (rule, shown.direction)
         for of in of_tier(SUITE.cases, "default")
         for rule, shown in shown_of_rules(of)
     }
     assert shown == everything
-    assert {rule for of in SMOKE for rule in of.rules} == set(SUITE.registry)
+    assert {rule for of in smoke for rule in of.rules} == set(SUITE.registry)
 
 
 def test_the_smoke_tier_is_computed_once():
@@ -279,16 +282,16 @@ def test_the_smoke_tier_is_computed_once():
     assert again < first / 5
 
 
-def test_a_tier_restricts_every_other_selection():
-    smoke = Selection(rules=["REG-15"], tier="smoke").apply(SUITE)
-    assert {of.id for of in smoke} == {of.id for of in SMOKE if "REG-15" in of.rules}
+def test_a_tier_restricts_every_other_selection(smoke):
+    chosen = Selection(rules=["REG-15"], tier="smoke").apply(SUITE)
+    assert {of.id for of in chosen} == {of.id for of in smoke if "REG-15" in of.rules}
     for tier in TIERS:
         ids = {of.id for of in of_tier(SUITE.cases, tier)}
         assert {of.id for of in Selection(verbs=["bind_mw"], tier=tier).apply(SUITE)} <= ids
 
 
-def test_a_smoke_run_verifies_no_rule(tmp_path):
-    run = read(record(tmp_path, SUITE, SMOKE, Device(), tier="smoke"))
+def test_a_smoke_run_verifies_no_rule(smoke, tmp_path):
+    run = read(record(tmp_path, SUITE, smoke, Device(), tier="smoke"))
     assert run.summary.status == 0
     assert "verified" not in run.summary.sentence
     count = f"of {len(run.verdicts.documented)} documented rules"
