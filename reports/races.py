@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
 
 from conformance.errors import format_count
+from conformance.judging.chance import SURE, chance_of_hits
 from conformance.judging.steps import was_in_flight
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
 
-SURE = 0.01  # runs of equal stacks differ with at most this probability
 # what a reader of the command that repeats a race must know
 RACE = "a race: a PASS proves little, so repeat the command"
 
@@ -79,14 +78,15 @@ class Race:
     @property
     def chance(self) -> float:
         """The greatest probability with which runs of equal stacks have all their hits in this one run."""
-        return _chance(*self._sides)
+        hit, without = self._sides
+        return chance_of_hits(hit.hits, hit.of, without)
 
     @property
     def runs(self) -> int:
         """The number of further runs without a hit after which the stacks differ beyond chance."""
         hit, without = self._sides
         number = 0
-        while _chance(hit, (number + 1) * without) > SURE:
+        while chance_of_hits(hit.hits, hit.of, (number + 1) * without) > SURE:
             number += 1
         return number
 
@@ -125,10 +125,6 @@ def without_a_hit(record: ResultRecord, shown: ResultRecord) -> tuple[bool, str]
         return False, ""
     number = f" in {tries.of:,} tries of" if tries else " in"
     return False, f"did not show the defect{number} this race, which does not prove its absence"
-
-
-def _chance(hit: Tries, without: int) -> float:
-    return prod((hit.of - number) / (hit.of + without - number) for number in range(hit.hits))
 
 
 def _percent(share: float) -> str:

@@ -61,13 +61,17 @@ KILLED = "reg_mr/killed_process/rdma-read-in-flight"
             (1, 32),
             id="late",
         ),
-        pytest.param(READ, ["moved"] * 32, 32, "FAIL", (32, 32), id="each-time"),
+        pytest.param(READ, ["moved"] * 32, 5, "FAIL", (5, 5), id="each-time"),
+        pytest.param(READ, ["moved", "seen"] * 16, 32, "FAIL", (16, 32), id="every-other-time"),
+        pytest.param(
+            READ, ["moved", "moved", "seen", *["moved"] * 29], 9, "FAIL", (8, 9), id="often"
+        ),
         pytest.param(READ, ["moved", "early", "refused"], 3, "FAIL", (1, 1), id="then-refused"),
         pytest.param(READ, ["moved", OSError()], 2, "FAIL", (1, 1), id="then-broken"),
         pytest.param(READ, ["seen", "early"] * 4, 7, "PASS", (0, 4), id="never"),
         pytest.param(KILLED, ["seen", "early"] * 4, 3, "PASS", (0, 2), id="a-process-for-each-try"),
         pytest.param(
-            READ, ["early"] * 31 + ["moved"] * 32, 63, "FAIL", (32, 32), id="late-and-quick"
+            READ, ["early"] * 31 + ["moved"] * 32, 36, "FAIL", (5, 5), id="late-and-quick"
         ),
         pytest.param(READ, ["early"] * 32, 32, "UNREACHABLE", None, id="not-in-flight"),
     ],

@@ -17,6 +17,7 @@ from conformance.execution.procedure import set_up, set_up_and_call
 from conformance.execution.wire import silent
 from conformance.header import FAIL, NOT_COVERED, PASS, Check
 from conformance.judging import Basis, Judgement, conclude
+from conformance.judging.chance import SURE, chance_of_hits
 from conformance.judging.steps import was_in_flight, was_too_fast
 from conformance.kernel.module_memory import ModuleMemory
 from conformance.kernel.resources import Counts, count_when_settled, kept, leaked, resource_evidence
@@ -76,8 +77,8 @@ _RACES, _SLOW_RACES, _RACES_S = 32, 8, 0.5
 # then agree more often.
 _OVERLAPS = 4
 _KILLED_OVERLAPS = 2  # if each try starts a process, which takes ten times as long as another try
-# How often it is tried with requests in flight after a violation, while all tries have not lasted so long: hits in four of
-# five tries then tell the stack from one without a hit in _OVERLAPS tries (reports/races.py).
+# How often it is tried with requests in flight after a violation, while all tries have not lasted so long and the hits do
+# not yet tell the stack from one without a hit in its tries, as hits in four of five tries finally do (reports/races.py).
 _TRIES_OF_HIT, _TRIES_OF_HIT_S = 32, 3.0
 
 
@@ -223,7 +224,7 @@ def _raced(case: Case, run: RunContext, attempt: Callable[[], Observation]) -> O
         if verdict != Verdict.PASS or tries["of"] == most:
             break
     if tries["hits"]:
-        _try_on(case, run, attempt, tries, began + _TRIES_OF_HIT_S)
+        _try_on(case, run, attempt, tries, most, began + _TRIES_OF_HIT_S)
     if kept is None:
         return seen
     return {**kept, "in_flight": tries} if tries["of"] else kept
@@ -234,10 +235,14 @@ def _try_on(
     run: RunContext,
     attempt: Callable[[], Observation],
     tries: TriesInFlight,
+    without: int,
     until: float,
 ) -> None:
-    """Counts further tries of a case that has shown a violation, so that the hits of one run tell stacks apart."""
+    """Counts further tries of a case that has shown a violation, until its hits tell this stack from one that has no hit in
+    `without` tries."""
     while tries["of"] < _TRIES_OF_HIT and time.monotonic() < until:
+        if chance_of_hits(tries["hits"], tries["of"], without) <= SURE:
+            return
         try:
             seen = attempt()
             verdict = conclude(case, run.basis, seen)[0].verdict
