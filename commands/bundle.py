@@ -114,7 +114,13 @@ def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[s
     contents = {RESULTS: published_file(_content(folder / RESULTS))}
     for record in run.results:
         if record["points_file"]:
-            contents[record["points_file"]] = _content(points_path(folder, record))
+            points = points_path(folder, record)
+            if not points.exists():
+                raise UserError(
+                    f"{folder} lacks {record['points_file']}, which its results name",
+                    hint="give the whole directory that `run` has written, with its points/",
+                )
+            contents[record["points_file"]] = _content(points)
     for console in folder.glob("console*.log"):
         if console.is_file() and not console.is_symlink():
             contents[console.name] = _content(console)

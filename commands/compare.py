@@ -8,7 +8,7 @@ from commands.cli.streams import show
 from conformance.errors import PROGRAM, UserError, format_count
 from reports import comparison_formats
 from reports.comparison import compare
-from reports.digest import read
+from reports.digest import read_several
 
 _MOST = 20  # the maximum number of printed changes of each kind
 
@@ -55,7 +55,7 @@ def execute(arguments: argparse.Namespace) -> int:
         )
     if arguments.out:
         raise UserError("--out is where --nodes writes its page", hint="leave out --out")
-    old, new = map(read, arguments.runs)
+    old, new = read_several(arguments.runs)
     comparison = compare(old, new)
     if arguments.format != "text":
         sys.stdout.write(comparison_formats.FORMATS[arguments.format](comparison))

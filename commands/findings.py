@@ -8,12 +8,13 @@ from pathlib import Path
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show_line
 from conformance.errors import format_count
+from conformance.older_python import zip
 from conformance.regular_file import remove_below
 from conformance.results.files import make_directory, new_or_nothing, write_together, writing
 from conformance.tables.suite import Suite
 from fixtures.guest.changes import FOLDER as CHANGES
 from reports.causes import PLACES, load, places_in
-from reports.digest import read
+from reports.digest import read_several
 from reports.reproducers.by_hand import FOLDER as BY_HAND
 from reports.reproducers.by_hand import with_included, written_by_hand
 from reports.reproducers.findings import FOLDER, PAGE, Finding, Run, findings_of, page
@@ -59,7 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     suite = suite_from(arguments)
-    runs = [Run(read(path), basis_of(path)) for path in arguments.runs]
+    digests = read_several(arguments.runs)
+    runs = [Run(run, basis_of(path)) for run, path in zip(digests, arguments.runs)]
     findings = findings_of(runs, suite)
     if arguments.format == "markdown":
         return _page(findings, runs, arguments)

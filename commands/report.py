@@ -17,7 +17,7 @@ from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show, show_line
 from conformance.errors import UserError
 from conformance.results.files import write_atomically
-from reports.digest import Digest, read
+from reports.digest import Digest, read, read_several
 
 if TYPE_CHECKING:
     from reports.novelty import Novelty
@@ -107,7 +107,7 @@ def execute(arguments: argparse.Namespace) -> int:
         raise UserError("--site shows a history: give --history DIR")
     if not arguments.runs:
         raise UserError("no run is given: give the directory of a run, or --history DIR")
-    digests = [read(path) for path in arguments.runs]
+    digests = read_several(arguments.runs)
     since: Sequence[Mapping[str, str]] = ()
     if arguments.format == "html":
         from reports.presence import since_when  # imported late: runs do not need it

@@ -27,7 +27,7 @@ from conformance.results.files import write_together
 from conformance.results.folder import OUT, latest
 from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
-from reports.digest import Digest, read
+from reports.digest import Digest, read, read_several
 from reports.earlier import run_about
 from reports.explanations import FINGERPRINT, defect_of
 from reports.reproducers.by_hand import listed, with_included, written_by_hand
@@ -113,7 +113,9 @@ def execute(arguments: argparse.Namespace) -> int:
                 f"no run has a violation of {name}",
                 hint="give the run with --run RUN",
             )
-        written = mail(symptoms, run, suite, basis, [read(other) for other in arguments.others])
+        assert path is not None
+        run, *others = read_several([path, *arguments.others])
+        written = mail(symptoms, run, suite, basis, others)
         text, script, notes = written.text, "", written.notes
     else:
         name, program = _program(name, symptoms, run, suite, basis)

@@ -6,8 +6,9 @@ their records and replaces control characters, and each renderer escapes for its
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +19,7 @@ from conformance.model.printable import one_line
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord
 from conformance.model.record_shape import RESULT, completed
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.results.records import Shown, read_results
+from conformance.results.records import FILE_NAME, Shown, read_results
 from conformance.tables.suite import Suite
 from reports.environment import Environment
 from reports.own_tables import suite_of_header, wrong_by_tables
@@ -98,6 +99,17 @@ class Digest:
 def read(path: Path) -> Digest:
     """Reads the file or directory `path`. Raises UserError if the file is invalid."""
     return digest(read_results(path), path if path.is_dir() else path.parent, str(path))
+
+
+def read_several(paths: Sequence[Path]) -> list[Digest]:
+    """Reads runs that a command sets against each other. Raises UserError if one of them is given twice."""
+    places: set[str] = set()
+    for path in paths:
+        place = os.path.realpath(path / FILE_NAME if path.is_dir() else path)
+        if place in places:
+            raise UserError(f"the run {path} is given twice", hint="give different runs")
+        places.add(place)
+    return [read(path) for path in paths]
 
 
 def digest(recorded: Shown, directory: Path, name: str = "", is_own: bool = False) -> Digest:

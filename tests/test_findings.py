@@ -37,7 +37,8 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tm
     linked = set(re.findall(r"\(findings/([^)]+\.c)\)", page))
     folder = tmp_path / "findings"
     assert linked == {str(path.relative_to(folder)) for path in folder.rglob("*.c")}
-    twice = page_of(tmp_path / "twice", trixie, FORKY, FORKY)
+    again = laid(tmp_path / "again", {"results.jsonl": FORKY.read_bytes()})
+    twice = page_of(tmp_path / "twice", trixie, FORKY, again)
     assert not re.search(r"seen on: [^\n]*forky[^\n]*forky", twice)
     assert "linked programs" not in twice
     assert "; not tried on: trixie" in page  # the recording has only the violations of the run

@@ -1,6 +1,7 @@
 """Tests of the launcher: the Python that it chooses, the packages that it installs, and the code that it does not run."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -289,3 +290,17 @@ def test_absolute_directories_of_pythonpath_remain(tmp_path):
     done = ended(LAUNCHER, "--version", cwd="/", env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stderr
     assert ran.exists()
+
+
+def test_a_launcher_without_its_programs_or_its_suite_says_so_in_one_line(tmp_path):
+    done = ended(LAUNCHER, "list", env={"PATH": "/nowhere"})
+    said = "rdma-cts: no directory of PATH has readlink; add /usr/bin to PATH\n"
+    assert (done.returncode, done.stderr) == (3, said)
+    shutil.copy(LAUNCHER, tmp_path / "copy")
+    (tmp_path / "link").symlink_to(LAUNCHER)
+    done = ended(tmp_path / "copy", "list")
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 3
+    assert line.startswith(f"rdma-cts: {tmp_path}/fixtures/system/packages.txt cannot be read; ")
+    environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
+    assert ended(tmp_path / "link", "--version", env=environment).returncode == 0

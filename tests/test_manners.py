@@ -136,7 +136,7 @@ def test_only_a_file_of_the_suite_is_replaced(command, tmp_path, cli):
 @pytest.mark.parametrize(
     "command",
     [
-        "compare RUN RUN",
+        "compare FORKY RUN",
         "explain REG-15 --run RUN",
         "findings RUN --out RUN",
         "judge RUN --out RUN/new",
@@ -149,7 +149,8 @@ def test_only_a_file_of_the_suite_is_replaced(command, tmp_path, cli):
 def test_an_end_of_line_in_the_name_of_a_run_ends_no_line(command, tmp_path, capsys):
     run = tmp_path / "new\nline\x1b[31mX"
     laid(run, {"results.jsonl": FORKY.read_bytes()})
-    main([word.replace("RUN", str(run)) for word in command.split()])
+    words = command.replace("FORKY", str(FORKY)).split()
+    main([word.replace("RUN", str(run)) for word in words])
     said = capsys.readouterr()
     assert "new?line?[31mX" in said.out
     assert "new\n" not in said.out + said.err
@@ -538,3 +539,10 @@ def test_runs_without_a_given_directory_get_different_directories(tmp_path, monk
     (tmp_path / "out").write_text("")
     with user_error("cannot be written", status=2):
         run_folders._new_folder("rxe0")
+
+
+def test_results_without_their_points_are_no_bundle(tmp_path, cli):
+    run = laid(tmp_path / "run", {"results.jsonl": (OLD / "results.jsonl").read_bytes()})
+    said = cli(2, "bundle", run).err
+    assert said.startswith(f"rdma-cts: {run} lacks points/")
+    assert said.endswith("give the whole directory that `run` has written, with its points/\n")

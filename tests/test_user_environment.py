@@ -126,7 +126,7 @@ def test_a_user_without_a_home_directory_has_a_private_cache(tmp_path, monkeypat
     monkeypatch.setenv("HOME", "")
     user = pwd.getpwuid(os.geteuid())
     assert cache.cache_directory() == Path(user.pw_dir) / ".cache" / "rdma-cts"
-    monkeypatch.setenv("HOME", "/home/someone")
+    monkeypatch.setenv("HOME", str(tmp_path))
     place = cache.cache_directory()
     assert place.parent == tmp_path
     assert place.stat().st_mode & 0o777 == 0o700
@@ -134,3 +134,13 @@ def test_a_user_without_a_home_directory_has_a_private_cache(tmp_path, monkeypat
     place.symlink_to("/etc")
     with pytest.raises(UserError, match="set RDMA_CTS_CACHE"):
         cache.cache_directory()
+
+
+def test_no_home_directory_is_created_and_a_relative_cache_is_ignored(tmp_path, monkeypatch):
+    monkeypatch.delenv("RDMA_CTS_CACHE", raising=False)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cache.cache_directory() == tmp_path / ".cache/rdma-cts"
+    monkeypatch.setenv("HOME", str(tmp_path / "missing"))
+    assert cache.cache_directory() == tmp_path / f"rdma-cts-{os.geteuid()}"

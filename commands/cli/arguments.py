@@ -97,6 +97,11 @@ class Parser(argparse.ArgumentParser):
         )  # imported late: help texts do not need it
 
         options = self.options()
+        command = self.prog.removeprefix(NAME).strip()
+        if instead := _INSTEAD.get((command, word)) or self._format_named(word.lstrip("-")):
+            return f" (did you mean {instead}?)"
+        if word == "--json":  # similar to --only
+            return ""
         if word.startswith("-"):
             return self._instead_of(word, suggestion(word.partition("=")[0], options))
         if self.prog == f"{NAME} judge" and os.path.exists(word):
@@ -111,6 +116,16 @@ class Parser(argparse.ArgumentParser):
         if "did you mean" in near:
             return near.replace("you mean ", f"you mean {of}")
         return f" (did you mean --{word}?)" if f"--{word}" in options else ""
+
+    def _format_named(self, word: str) -> str:
+        """Returns the option for a format, such as `json`, if this command has the format; else an empty text."""
+        for action in self._actions:
+            if "--format" in action.option_strings and action.choices:
+                if word in action.choices:
+                    return f"--format {word}"
+                if word == "json" and "summary" in action.choices:
+                    return "--format summary"
+        return ""
 
     def _instead_of(self, word: str, near: str) -> str:
         """Returns a hint for an unknown option: the commands that have it, else a similar option, `near`, of this one."""
@@ -199,6 +214,12 @@ def _value(option: str, word: str) -> str:
     return word
 
 
+# What a user means by a word that a command does not have.
+_INSTEAD = {
+    ("list", "cases"): "list, without a word",
+    ("compare", "--old"): "compare OLD NEW",
+    ("compare", "--new"): "compare OLD NEW",
+}
 # Words that a user takes for a command, with the command that does it.
 _COMMANDS = {
     "lab": "run --lab FILE",

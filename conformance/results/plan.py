@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 from conformance.cache import has_private_status, is_private
 from conformance.errors import UserError, command
+from conformance.model.printable import one_line
 from conformance.model.typed import check_of
 from conformance.regular_file import content_of, open_regular, write_whole
 from conformance.results.checked_json import parse
@@ -145,14 +146,16 @@ def _read(kind: type[T], folder: Path) -> T:
                 f"{path} has the schema {written}, and this version reads {schema}",
                 hint="use the version of rdma-cts that wrote this file",
             )
-        if written != schema or check_of(cast(Any, kind))(data):
-            raise ValueError
+        if written != schema:
+            raise ValueError(f"its schema is not {schema}")
+        if wrong := check_of(cast(Any, kind))(data):
+            raise ValueError(wrong)
         texts = "".join(
             text for value in data.values() if not isinstance(value, dict) for text in value
         )
         # The texts are arguments and paths, which cannot have this byte.
         if b"\0" in os.fsencode(texts):
-            raise ValueError
+            raise ValueError("a text in it has a NUL byte")
         return kind(
             **{
                 key: tuple(value) if isinstance(value, list) else value
@@ -165,4 +168,5 @@ def _read(kind: type[T], folder: Path) -> T:
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is not a valid plan of a {what}") from error
+        reason = one_line(str(error)) if type(error) is ValueError else "it is no plan"
+        raise UserError(f"{path} is not a valid plan of a {what}: {reason}") from error

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -135,7 +136,9 @@ class Suite:
         if case is None or not hash_:
             return case
         if case.sweep is None and case.array is None:
-            raise UserError(f"{name} is not a sweep and has no points", hint=f"--only {name}")
+            raise UserError(
+                f"{name} is not a sweep and has no points", hint=f"leave out {POINT}{point}"
+            )
         try:
             if case.array is not None:
                 return replace(case, id=case_id, array=case.array.only(point))
@@ -419,12 +422,28 @@ def _check(what: str, words: Sequence[str], known: object) -> None:
             near = suggestion(word, names)
             if what == "case" and RULE_ID.fullmatch(word.upper()):
                 near = f" (did you mean --rule {word.upper()}?)"
+            elif what == "case" and re.search(r"[*?[]", word):
+                near = _instead_of_pattern(word, names)
             elif "," in word:
                 option = {"verb": "--verb", "rule": "--rule", "case": "--only"}[what]
                 parts = word.replace("ibv_", "").split(",")
-                repeated = " ".join(f"{option} {part}" for part in parts)
-                near = f" (did you mean {repeated}?)"
+                if unknown := [part for part in parts if not {part, f"ibv_{part}"} & {*names}]:
+                    word = unknown[0]
+                    near = suggestion(word, names)
+                else:
+                    repeated = " ".join(f"{option} {part}" for part in parts)
+                    near = f" (did you mean {repeated}?)"
             raise UserError(
                 f"unknown {what} {word!r}{near}",
                 hint="" if near else f"see {PROGRAM} {_LISTED[what]}",
             )
+
+
+def _instead_of_pattern(pattern: str, names: Sequence[str]) -> str:
+    """Returns a hint for a pattern of file names, which no option takes: the option that selects the same cases."""
+    folder = re.split(r"[*?[]", pattern)[0].rpartition("/")[0]
+    if not any(name.startswith(f"{folder}/") for name in names):
+        return ""
+    if "/" in folder:
+        return f" (did you mean -k {folder}/?)"
+    return f" (did you mean --verb {folder}?)"
