@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "only variants that the documents permit: every case must pass on them",
         )
         _add_jobs(command)
-    add(reference, "--whole", "run all cases, even if cases of the violated rule failed")
+    add(reference, "--whole", "run all cases, also those of other rules")
 
     mending = trial(
         "mended",

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from conformance.errors import UserError
+from conformance.tables.suite import load_suite
 from conformance.tables.tiers import Shard
 from test_kernel_trial import finding
 from trial import kernel_runs
@@ -48,13 +49,15 @@ def test_a_night_tries_the_mutants_that_survived_or_are_new_and_a_tenth_of_all(m
         "file": [],
         "permitted": False,
     }
-    chosen = kernel_runs._chosen(argparse.Namespace(**of_all, night=True, shard=None), before)
+    suite = load_suite()
+    arguments = argparse.Namespace(**of_all, night=True, shard=None)
+    chosen = kernel_runs._chosen(arguments, before, suite)
     assert set(mutants[:2]) <= set(chosen)
     assert -(-len(mutants) // 10) <= len(chosen) <= -(-len(mutants) // 10) + 2
     shards = [
         argparse.Namespace(**of_all, night=False, shard=Shard(number, 2)) for number in (1, 2)
     ]
-    halves = [kernel_runs._chosen(shard, {}) for shard in shards]
+    halves = [kernel_runs._chosen(shard, {}, suite) for shard in shards]
     assert sorted(name.name for half in halves for name in half) == sorted(
         mutant.name for mutant in mutants
     )

@@ -15,6 +15,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,12 +33,14 @@ from trial import report, violation_runs
 from trial.catalogue import PERMITTED_VARIANTS, UNTRIABLE, VIOLATIONS, named
 from trial.mutant_table import Violation, mutants_of
 from trial.processes import in_processes
+from trial.reference import objects
 from trial.reference.device import Device
 from trial.report import Trial
 from trial.trying import (
     KILLED,
     MISATTRIBUTED,
     SURVIVED,
+    Extent,
     Finding,
     check_baseline,
     try_all,
@@ -89,6 +92,12 @@ def test_a_violation_detected_only_by_other_rules_is_misattributed():
     assert {"dereg_mr", "reg_dmabuf_mr"} <= {case.split("/")[0] for case in finding.by}
 
 
+def test_a_violation_can_be_tried_with_the_cases_of_its_rule_alone():
+    wrongly = replace(named("keys-outlive-the-region"), rule="REG-15")
+    finding = try_violation(wrongly, cases_of("REG-15", "DEREG-01"), Extent.OWN)
+    assert (finding.outcome, finding.tried) == (SURVIVED, len(cases_of("REG-15")))
+
+
 def test_a_device_that_refuses_every_registration_fails_the_rules_of_registrations():
     for rule in ("REG-01", "REG-03", "REG-17", "IOVA-01", "IOVA-04"):
         finding = try_violation(
@@ -109,7 +118,8 @@ def test_a_chosen_violation_needs_no_other_cases_on_the_unbroken_reference(monke
     arguments = Namespace(rule=[], violation=["nothing"], jobs=1, out=None, verbose=False)
 
     def tried(*rules: str) -> list[Finding]:
-        return violation_runs._findings(arguments, [nothing], cases_of(*rules), whole=False)
+        cases = cases_of(*rules)
+        return violation_runs._findings(arguments, [nothing], cases, Extent.UNTIL_DETECTED)
 
     monkeypatch.setattr(Device, "write_alone", lambda self, access: False)
     assert [finding.outcome for finding in tried("DEREG-01")] == [SURVIVED]
@@ -118,6 +128,45 @@ def test_a_chosen_violation_needs_no_other_cases_on_the_unbroken_reference(monke
     arguments.violation = []
     with user_error("reg_mr/access_flags/remote-write", status=3, one_line=False):
         tried("DEREG-01", "REG-15")
+
+
+def test_a_survivor_of_a_chosen_rule_says_how_to_try_the_other_cases(monkeypatch, capsys):
+    nothing = Violation("nothing", "DEREG-03", "Nothing is violated.", Device)
+    few = replace(SUITE, tables=tuple(table for table in SUITE.tables if table.verb == "api"))
+    monkeypatch.setattr(violation_runs, "VIOLATIONS", (nothing,))
+    monkeypatch.setattr("commands.trial.load_suite", lambda: few)
+    command = ["trial", "reference", "--violation", "nothing", "--jobs", "1"]
+    assert main(command) == 1
+    said = capsys.readouterr().out
+    assert "by none of 0 cases" in said
+    assert "Only the cases of the violated rule were run" in said
+    assert main([*command, "--whole"]) == 1
+    assert "--whole" not in capsys.readouterr().out
+
+
+def test_a_mistake_that_shows_when_the_code_of_a_mutant_runs_is_that_of_its_table(tmp_path):
+    text = row_of("R-1 write_alone: |\n    wanted = access\n    return wanted.flag")
+    (mutant,) = made(tmp_path, text, Device)
+    place = "topic.yaml:4:1: write_alone raises AttributeError: 'int' object has no attribute"
+    with pytest.raises(UserError, match=place) as raised:
+        try_violation(mutant, cases_of("REG-15"))
+    assert raised.value.status == 2
+
+
+def test_a_refusal_by_the_code_of_a_mutant_is_no_mistake(tmp_path):
+    (mutant,) = made(tmp_path, row_of("R-1 access_fault: check(EINVAL) or 0"), Device)
+    assert try_violation(mutant, cases_of("REG-15")).broken == ()
+
+
+def test_the_mistakes_of_all_tables_of_mutants_are_lines_of_their_own(tmp_path):
+    (tmp_path / "other.yaml").write_text(row_of("R-1 answer: ["))
+    with pytest.raises(UserError) as raised:
+        list(made(tmp_path, row_of("R-1 answer: nummer") + "- 3\n"))
+    assert [re.sub(r".*?(\w+\.yaml:[\d:]+).*", r"\1", line) for line in raised.value.lines] == [
+        "other.yaml:2:15:",
+        "topic.yaml:2:15:",
+        "topic.yaml:3:3:",
+    ]
 
 
 def test_documents_name_violations_that_exist():
@@ -353,12 +402,12 @@ class Made:
         return number * unit * self.size
 
 
-def made(folder: Path, text: str) -> Iterator[Violation]:
-    """Returns the mutants of a package that has only this table."""
+def made(folder: Path, text: str, kind: type[Any] = Made) -> Iterator[Violation]:
+    """Returns the mutants of a package that has this table."""
     (folder / "topic.yaml").write_text(text)
     package = types.ModuleType("package")
     package.__file__ = str(folder / "__init__.py")
-    return mutants_of(package, Made, ())
+    return mutants_of(package, kind, (objects,))
 
 
 def row_of(text: str) -> str:

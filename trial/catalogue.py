@@ -83,6 +83,7 @@ def chosen_of(
 ) -> list[Violation]:
     """Returns the mutants of these rules and names, or all mutants; with a shard, only the mutants in the shard. Raises
     UserError."""
+    _check_rules(violations, suite)
     for rule in rules:
         if rule not in suite.registry:
             near = suggestion(rule, list(suite.registry))
@@ -95,13 +96,6 @@ def chosen_of(
             near = suggestion(name, [item.name for item in violations])
             hint = "" if near else "trial/mutants/ has them; --rule RULE tries all of one rule"
             raise UserError(f"unknown violation {name!r}{near}", hint=hint)
-    for violation in violations:
-        if violation.rule not in suite.registry:
-            near = suggestion(violation.rule, list(suite.registry))
-            table = violation.kind.__module__.replace(".", "/")
-            raise UserError(
-                f"{table}.yaml: {violation.name}: unknown rule {violation.rule!r}{near}"
-            )
     chosen = [
         item
         for item in violations
@@ -112,6 +106,18 @@ def chosen_of(
     if shard:
         return shard.part(chosen, lambda item: item.name)
     return chosen
+
+
+def _check_rules(violations: Sequence[Violation], suite: Suite) -> None:
+    """Raises UserError with the place of each rule that does not exist."""
+    mistakes = []
+    for violation in violations:
+        for rule in (violation.rule, *violation.departs_from):
+            if rule not in suite.registry:
+                near = suggestion(rule, list(suite.registry))
+                mistakes.append(f"{violation.location}: unknown rule {rule!r}{near}")
+    if mistakes:
+        raise UserError(*mistakes)
 
 
 def named(name: str) -> Violation:

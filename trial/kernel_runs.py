@@ -52,7 +52,7 @@ Say = Callable[[str], None]
 def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     """Tries mutants. The exit status is 1 if a mutant is no longer killed, or if `_refused` returns a mutant."""
     before = report.read_history(arguments.before)
-    chosen = _chosen(arguments, before)
+    chosen = _chosen(arguments, before, suite)
     if arguments.list:
         print(
             "\n".join(
@@ -202,9 +202,13 @@ def _findings(
         yield from trial.try_together([mutant for mutant in permitted if mutant.hides is hides])
 
 
-def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutant]:
+def _chosen(
+    arguments: argparse.Namespace,
+    before: report.History,
+    suite: Suite,
+) -> list[Mutant]:
     chosen = chosen_mutants(
-        read_mutants(FOLDER / arguments.driver),
+        read_mutants(FOLDER / arguments.driver, suite.registry),
         arguments.mutant,
         arguments.rule,
         arguments.file,

@@ -10,37 +10,44 @@
   the method `other` of the class without the mutant. Several lines are the body of a function.
 - Further methods of the class follow, as `METHOD: EXPRESSION`. Other names are attributes of the class, and `setup`
   creates the state of an instance.
-- Each item of `also`, `RULE`, `RULE blind` or `RULE blind OTHER-NAME`, defines a further mutant with the same code.
+- Each item of `also`, `RULE [blind] [OTHER-NAME]`, defines a further mutant with the same code.
   `departs` has the rules of the level `should` that a permitted mutant does not follow.
 
 A behaviour of personas is a row without a rule: `METHOD: EXPRESSION` follows the sentence. `masks` has the violations
 that a behaviour hides: with this behaviour, a driver returns the same results with and without the violation.
 """
 
-import ast
-import builtins
+from __future__ import annotations
+
 import errno
-import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from conformance.errors import UserError
-from conformance.yamldoc.nodes import Node, TextError
+from conformance.tables.stray_files import display_path
+from conformance.tables.suite import ROOT
+from conformance.yamldoc.nodes import Location, Node, TextError
 from conformance.yamldoc.parsing import read_file
+from conformance.yamldoc.reader import Reader, suggestion
+from trial.mutant_code import member
 
 BLIND, _PERMITTED = "blind", "permitted"
-MASKS = "masks"
+_MARKS = (BLIND, _PERMITTED)
+MASKS, _ALSO, _DEPARTS = "masks", "also", "departs"
+_KEYS = (MASKS, _ALSO, _DEPARTS)
+_NOWHERE = Location("", 0, 0)  # of a violation that is not from a table
 
 
 @dataclass(frozen=True)
 class Violation:
     """A mutant. `kind`, a class of the reference, violates `rule`; `about` describes how. A
     `permitted` mutant complies with `rule`; cases of the rules of the level `should` in `departs_from` may fail.
-    `written` is BLIND if the mutant's author had not seen the cases."""
+    `written` is BLIND if the mutant's author had not seen the cases. `location` is where its table names the rule."""
 
     name: str
     rule: str
@@ -49,6 +56,7 @@ class Violation:
     departs_from: tuple[str, ...] = ()
     permitted: bool = False
     written: str = ""
+    location: Location = _NOWHERE
 
 
 def mutants_of(
@@ -57,39 +65,40 @@ def mutants_of(
     vocabulary: Sequence[ModuleType],
 ) -> Iterator[Violation]:
     """Yields the mutants in the tables of a package. `base` is the class of a METHOD that names no class. Raises
-    UserError (status 2) with the place of a mistake."""
+    UserError (status 2) with the place of each mistake."""
+    reader = Reader()
     shared = _names(vocabulary, base)
+    mutants: list[Violation] = []
+    masks: list[Node] = []
     for table in sorted(Path(str(package.__file__)).parent.glob("[!_]*.yaml")):
         names = {**shared, "__name__": f"{package.__name__}.{table.stem}"}
-        for row, fields in _rows(table):
-            try:
-                yield from _mutants(row, fields, names, base.__name__)
-            except UserError:
-                raise
-            except Exception as error:  # of the row's text, or of its code
-                raise _mistake(row, f"{type(error).__name__}: {error}") from error
+        for row in _rows(reader, table):
+            mutants += row.mutants(names, base.__name__)
+            masks += row.items(MASKS)
+    _note_used_twice(reader, mutants)
+    _check(reader, masks, {mutant.name for mutant in mutants})
+    yield from mutants
 
 
 def behaviours_in(
     path: Path,
     base: type[Any],
     vocabulary: Sequence[ModuleType],
+    violations: Collection[str],
 ) -> Iterator[tuple[str, type[Any]]]:
-    """Yields the classes of rows without rules. In CLASS.METHOD, CLASS can be an earlier row. Raises UserError (status
-    2)."""
+    """Yields the classes of rows without rules. In CLASS.METHOD, CLASS can be an earlier row. `violations` are the names
+    that rows can mask. Raises UserError (status 2) with the place of each mistake."""
+    reader = Reader()
     names = {**_names(vocabulary, base), "__name__": path.stem}
-    for row, fields in _rows(path):
-        (name, about), (first, code), *more = fields.items()
-        owner, _, method = first.rpartition(".")
-        names[name] = _kind(
-            row,
-            name,
-            str(about.value),
-            names[owner or base.__name__],
-            [(method, code), *more],
-            names,
-        )
-        yield name, names[name]
+    behaviours: dict[str, type[Any]] = {}
+    masks: list[Node] = []
+    for row in _rows(reader, path):
+        masks += row.items(MASKS)
+        kind = row.kind(next(iter(row.code), ""), names, base.__name__)
+        if kind:
+            names[row.name] = behaviours[row.name] = kind
+    _check(reader, masks, violations)
+    yield from behaviours.items()
 
 
 def _names(vocabulary: Sequence[ModuleType], base: type[Any]) -> dict[str, Any]:
@@ -102,158 +111,147 @@ def _names(vocabulary: Sequence[ModuleType], base: type[Any]) -> dict[str, Any]:
     return {**shared, base.__name__: base}
 
 
-def _rows(path: Path) -> Iterator[tuple[Node, dict[str, Node]]]:
+def _rows(reader: Reader, path: Path) -> Iterator[_Row]:
     try:
-        document = read_file(path)
+        document = read_file(path, display_path(path, ROOT))
     except TextError as error:
-        raise UserError(str(error)) from error
-    for row in document.value if isinstance(document.value, tuple) else ():
-        yield row, dict(row.value) if isinstance(row.value, dict) else {}
+        for mistake in error.mistakes:
+            reader.note(mistake.location, mistake.message)
+        return
+    for node in reader.items(document, "a table of mutants"):
+        if isinstance(node.value, dict):
+            yield _Row(reader, node)
+        else:
+            reader.note(node.location, f"a mutant must be a mapping, not {node.kind}")
 
 
-def _mutants(
-    row: Node,
-    fields: dict[str, Node],
-    names: dict[str, Any],
-    base: str,
-) -> Iterator[Violation]:
-    also, departs = fields.pop("also", None), fields.pop("departs", None)
-    if len(fields) < 2:
-        raise _mistake(row, "a mutant is NAME: SENTENCE and RULE METHOD: EXPRESSION")
-    (name, about), (mark, code), *more = fields.items()
-    if len(mark.split()) < 2:
-        raise _mistake(row, f"{mark!r} is not RULE METHOD")
-    rule, *flags, method = mark.split()
-    owner, _, method = method.rpartition(".")
-    kind: Any = names.get(owner or base)
-    if not hasattr(kind, method) or not set(flags) <= {BLIND, _PERMITTED}:
-        raise _mistake(row, f"{mark!r} is not RULE [blind] [permitted] METHOD with a known method")
-    mutants = _kind(row, name, str(about.value), kind, [(method, code), *more], names)
-    if departs:
-        departs_from = tuple(str(departs.value).split())
-    else:
-        departs_from = ()
-    if BLIND in flags:
-        written = BLIND
-    else:
-        written = ""
-    first = Violation(
-        name,
-        rule,
-        str(about.value),
-        mutants,
-        departs_from,
-        _PERMITTED in flags,
-        written,
-    )
-    yield first
-    for item in _items(also) if also else ():
-        of, *rest = str(item.value).split()
-        blind = rest[:1] == [BLIND]
-        other = (rest[blind:] or [name])[0]
-        yield replace(first, rule=of, written=BLIND if blind else "", name=other)
+def _note_used_twice(reader: Reader, mutants: Sequence[Violation]) -> None:
+    """Notes rows that use the name of an earlier row of the same list: of violations, blind ones or permitted variants.
+    The mutants of one row may share a name."""
+    first: dict[tuple[str, str, bool], Violation] = {}
+    for mutant in mutants:
+        earlier = first.setdefault((mutant.name, mutant.written, mutant.permitted), mutant)
+        if earlier.kind is not mutant.kind:
+            text = f"the name {mutant.name!r} is already used (first at {earlier.location})"
+            reader.note(mutant.location, text)
 
 
-def _kind(
-    row: Node,
-    name: str,
-    about: str,
-    base: type[Any],
-    code: Sequence[tuple[str, Node]],
-    names: dict[str, Any],
-) -> type[Any]:
-    """Returns a subclass of `base` with the members of a row. Raises UserError (status 2)."""
-    masks = tuple(str(item.value) for key, node in code if key == MASKS for item in _items(node))
-    code = [(key, node) for key, node in code if key != MASKS]
-    for key, _ in code:
-        if not hasattr(base, key) and not any(f"self.{key}" in str(node.value) for _, node in code):
-            raise _mistake(row, f"{base.__name__} has no {key!r}, and this row does not read it")
-    names = {**names, "plain": None}
-    members = {key: _member(key, node, base, names) for key, node in code}
-    members |= {MASKS: masks, "__doc__": about, "__module__": names["__name__"]}
-    kind = type(name.replace("-", "_"), (base,), members)
-    # super(), because a persona inherits from several such classes
-    names["plain"] = partial(super, kind)
-    return kind
+def _check(reader: Reader, masks: Sequence[Node], violations: Collection[str]) -> None:
+    """Raises UserError if there are mistakes. `masks` have to be names of violations."""
+    for item in masks if not reader.mistakes else ():  # else violations are missing
+        reader.word(item, "violation", violations)
+    if reader.mistakes:
+        raise UserError(*map(str, reader.mistakes))
 
 
-def _member(name: str, code: Node, kind: Any, names: dict[str, Any]) -> Any:
-    """Returns a function with the replaced method's parameters, or an attribute. Raises UserError (status 2)."""
-    replaced: Any = getattr(kind, name, None)
-    method = inspect.isfunction(replaced)
-    if method:
-        parameters = list(inspect.signature(replaced).parameters)
-    else:
-        parameters = []
-    opening, text = f"def {name}({', '.join(parameters)}):\n ", str(code.value)
-    try:
-        try:
-            tree = ast.parse(f"{opening} return ({text})")
-        except SyntaxError:
-            tree = ast.parse(opening + "\n ".join(text.splitlines()))
-    except SyntaxError as error:
-        raise _mistake(code, f"not Python: {error.msg}") from error
-    nodes = list(ast.walk(tree))
-    names_known = {*parameters, *names, "was", *dir(builtins), *_assigned(nodes)}
-    for node in nodes:
-        if isinstance(node, ast.Name) and node.id not in names_known:
-            if method:
-                opening = f"; {name} has the parameters {', '.join(parameters[1:]) or 'none'}"
-            else:
-                opening = ""
-            raise _mistake(code, f"unknown name {node.id!r}{opening}")
-    _Was(name, parameters[1:]).visit(tree)
-    members: dict[str, Any] = {}
-    exec(compile(ast.fix_missing_locations(tree), str(code.location), "exec"), names, members)
-    if method:
-        return members[name]
-    return members[name]()
+class _Row:
+    """A row of a table: its name, its sentence, and its code by key. The methods note mistakes in the row."""
 
+    def __init__(self, reader: Reader, node: Node) -> None:
+        assert isinstance(node.value, dict)
+        self._reader, self._node, self._keys = reader, node, node.keys or {}
+        self._others = {key: node.value[key] for key in _KEYS if key in node.value}
+        self.code = {key: value for key, value in node.value.items() if key not in _KEYS}
+        self.name = next(iter(self.code))
+        self.about = reader.text(self.code.pop(self.name), "the sentence of a mutant") or ""
+        if not self.code:
+            reader.note(node.location, "a mutant is NAME: SENTENCE and RULE METHOD: EXPRESSION")
 
-def _items(node: Node) -> tuple[Node, ...]:
-    if isinstance(node.value, tuple):
-        return node.value
-    return (node,)
+    def items(self, key: str) -> Sequence[Node]:
+        """Returns the items of `also`, `departs` or `masks`; one item need not be in a list."""
+        if key not in self._others:
+            return ()
+        if isinstance(self._others[key].value, tuple):
+            return self._reader.items(self._others[key], key)
+        return (self._others[key],)
 
+    def mutants(self, names: dict[str, Any], base: str) -> Iterator[Violation]:
+        """Yields the mutant of the row, and those of `also`."""
+        mark = next(iter(self.code), "")
+        rule, *flags, method = mark.split() if " " in mark else ("", "")
+        if self.code and not rule:
+            self._reader.note(self._keys[mark], f"{mark!r} is not RULE METHOD")
+        unknown = [flag for flag in flags if flag not in _MARKS]
+        for flag in unknown:
+            near = suggestion(flag, _MARKS)
+            self._reader.note(self._keys[mark], f"unknown word {flag!r}{near} in {mark!r}")
+        if not rule or unknown:
+            return
+        kind = self.kind(mark, names, base, method)
+        if kind is None:
+            return
+        departs = [str(item.value).split() for item in self.items(_DEPARTS)]
+        first = Violation(
+            self.name,
+            rule,
+            self.about,
+            kind,
+            tuple(chain.from_iterable(departs)),
+            _PERMITTED in flags,
+            BLIND if BLIND in flags else "",
+            self._keys[mark],
+        )
+        yield first
+        for item in self.items(_ALSO):
+            of, *rest = str(item.value).split() or [""]
+            is_blind = rest[:1] == [BLIND]
+            other = rest[is_blind:] or [self.name]
+            if not of or len(other) > 1:
+                text = f"{item.value!r} is not RULE [{BLIND}] [OTHER-NAME]"
+                self._reader.note(item.location, text)
+                continue
+            written = BLIND if is_blind else ""
+            yield replace(first, rule=of, written=written, name=other[0], location=item.location)
 
-def _assigned(nodes: Sequence[ast.AST]) -> set[str]:
-    names = set()
-    for node in nodes:
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, (ast.ExceptHandler, ast.FunctionDef)):
-            names.add(str(node.name))
-        elif isinstance(node, ast.arg):
-            names.add(node.arg)
-    return names
+    def kind(
+        self,
+        first: str,
+        names: dict[str, Any],
+        base: str,
+        first_method: str = "",
+    ) -> type[Any] | None:
+        """Returns a subclass with the members of the row; None after a mistake. The key `first` of the code names
+        METHOD or CLASS.METHOD, at its end if it is `first_method`."""
+        owner, _, method = (first_method or first).rpartition(".")
+        parent = self._parent(owner or base, first, names)
+        if parent is None:
+            return None
+        before = len(self._reader.mistakes)
+        names = {**names, "plain": None}
+        members: dict[str, Any] = {}
+        for key, code in self.code.items():
+            name = method if key == first else key
+            if self._is_read(name) or self._has(parent, name, key):
+                members[name] = member(self._reader, name, code, parent, names)
+        if len(self._reader.mistakes) > before:
+            return None
+        masks = tuple(str(item.value) for item in self.items(MASKS))
+        members |= {MASKS: masks, "__doc__": self.about, "__module__": names["__name__"]}
+        kind = type(self.name.replace("-", "_"), (parent,), members)
+        # super(), because a persona inherits from several such classes
+        names["plain"] = partial(super, kind)
+        return kind
 
+    def _parent(self, name: str, key: str, names: dict[str, Any]) -> type[Any] | None:
+        if isinstance(names.get(name), type):
+            kind: type[Any] = names[name]
+            return kind
+        if self.code:
+            classes = [name for name, value in names.items() if isinstance(value, type)]
+            near = suggestion(name, classes)
+            self._reader.note(self._keys[key], f"unknown class {name!r}{near} in {key!r}")
+        return None
 
-class _Was(ast.NodeTransformer):
-    """Replaces `was` and `was(PARAMETER=…)` by `plain(self).METHOD(…)`."""
+    def _has(self, kind: type[Any], member: str, key: str) -> bool:
+        """Whether a class has a member that a key of the row names; else notes a mistake."""
+        if member and hasattr(kind, member):
+            return True
+        if self.code:
+            members = [name for name in dir(kind) if not name.startswith("__")]
+            near = suggestion(member, [*members, *_KEYS])
+            unread = "" if key == next(iter(self.code)) else ", and this row does not read it"
+            self._reader.note(self._keys[key], f"{kind.__name__} has no {member!r}{near}{unread}")
+        return False
 
-    def __init__(self, method: str, parameters: list[str]) -> None:
-        self._method, self._parameters = method, parameters
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Rewrites a call of `was`; visits the parts of any other call."""
-        keywords = {str(keyword.arg): self.visit(keyword.value) for keyword in node.keywords}
-        if isinstance(node.func, ast.Name) and node.func.id == "was":
-            return self._call(keywords)
-        return self.generic_visit(node)
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        if node.id == "was":
-            return self._call({})
-        return node
-
-    def _call(self, others: Mapping[str, Any]) -> ast.AST:
-        called: Any = ast.parse(
-            f"plain(self).{self._method}({', '.join(self._parameters)})",
-            mode="eval",
-        ).body
-        called.args = [others.get(arg.id, arg) for arg in called.args]
-        return called  # type: ignore[no-any-return]
-
-
-def _mistake(node: Node, message: str) -> UserError:
-    return UserError(f"{node.location}: {message}", status=2)
+    def _is_read(self, name: str) -> bool:
+        return any(f"self.{name}" in str(code.value) for code in self.code.values())

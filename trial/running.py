@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 from conformance.execution.runner import RunContext, Unwatched
 from conformance.judging import Judgement
 from conformance.model.capability import PRECONDITIONS
 from conformance.model.case import Case
 from conformance.model.preflight import Findings
+from trial.mutant_code import refuse_mistakes
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
 from trial.reference.stack import OF_STREAMS, STACKS, Stack
@@ -37,19 +38,6 @@ def stack_for(case: Case) -> Stack | None:
     return None
 
 
-@contextmanager
-def _reference(
-    kind: type[Device],
-    stack: Stack,
-    findings: Findings | None = None,
-) -> Iterator[RunContext]:
-    """Yields the context of cases on a reference of the class `kind`."""
-    with closing(ReferenceBench(kind(stack))) as bench:
-        if findings is not None:
-            bench.adapt(findings)
-        yield on_the_reference(bench)
-
-
 def on_reference(
     cases: Iterable[Case],
     kind: type[Device] = Device,
@@ -57,12 +45,19 @@ def on_reference(
     findings: Findings | None = None,
 ) -> Iterator[tuple[Case, Judgement]]:
     """Runs each case on a reference of the class `kind`: one reference for each stack, or only on the stack `only`.
-    `findings` has the findings of preflight on a persona, to which the bench is adapted."""
+    `findings` has the findings of preflight on a persona, to which the bench is adapted. Raises UserError for a mistake
+    in the code of a mutant: the harness takes it for a failure of its own."""
     grouped: dict[Stack, list[Case]] = {}
     for case in cases:
         stack = only or stack_for(case) or STACKS[0]
         grouped.setdefault(stack, []).append(case)
     for stack, chosen in grouped.items():
-        with _reference(kind, stack, findings) as run:
+        device = kind(stack)
+        with closing(ReferenceBench(device)) as bench:
+            if findings is not None:
+                bench.adapt(findings)
+            run = on_the_reference(bench)
             for case in chosen:
-                yield case, judgement_on(case, run)
+                judgement = judgement_on(case, run)
+                refuse_mistakes(device)
+                yield case, judgement

@@ -1,9 +1,10 @@
 """Tries the suite on seeded violations. A violation is killed if cases of the violated rule fail, misattributed if only
-cases of other rules fail, and survives if no case fails. The cases of the violated rule run first. The other cases run
-only if no case of the violated rule fails, or if all cases are requested."""
+cases of other rules fail, and survives if no case fails. The cases of the violated rule run first. Which other cases run
+is an `Extent`."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,14 @@ from trial.reference.stack import Stack
 from trial.running import on_reference
 
 KILLED, MISATTRIBUTED, SURVIVED = "killed", "misattributed", "survived"
+
+
+class Extent(enum.Enum):
+    """Which cases are run on a violation, besides the cases of its rule."""
+
+    OWN = enum.auto()  # none
+    UNTIL_DETECTED = enum.auto()  # all others, if no case of the rule fails
+    WHOLE = enum.auto()  # all others
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,7 @@ def check_baseline(cases: Sequence[Case]) -> None:
 def try_violation(
     violation: Violation,
     cases: Sequence[Case],
-    whole: bool = False,
+    extent: Extent = Extent.UNTIL_DETECTED,
     only: Stack | None = None,
     findings: Findings | None = None,
 ) -> Finding:
@@ -73,7 +82,9 @@ def try_violation(
     broken: list[str] = []
     outcome, tried = SURVIVED, 0
     for (of_other_rules, _), stage in sorted(stages.items()):
-        if by and not whole:
+        if of_other_rules and extent is Extent.OWN:
+            break
+        if by and extent is not Extent.WHOLE:
             break
         detected, failed = _detections(on_reference(stage, violation.kind, only, findings))
         if detected and not by:
@@ -121,14 +132,14 @@ def try_all(
     violations: Sequence[Violation],
     cases: Sequence[Case],
     jobs: int = 0,
-    whole: bool = False,
+    extent: Extent = Extent.UNTIL_DETECTED,
     waiting: Waiting = lambda names: None,
 ) -> Iterator[Finding]:
     """Tries every violation in `jobs` processes (0: one for each processor). Yields the findings in order. `waiting` is
     as in in_processes."""
 
     def tried(number: int) -> Finding:
-        return try_violation(violations[number], cases, whole)
+        return try_violation(violations[number], cases, extent)
 
     names = [violation.name for violation in violations]
     return in_processes(tried, names, jobs, waiting)

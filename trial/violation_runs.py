@@ -24,7 +24,7 @@ from trial.catalogue import (
 from trial.mutant_table import BLIND, Violation
 from trial.personas import trying as of_personas
 from trial.personas.persona import PERSONAS
-from trial.trying import Finding, check_baseline, has_points, try_all
+from trial.trying import SURVIVED, Extent, Finding, check_baseline, has_points, try_all
 
 Say = Callable[[str], None]
 _WHERE = "the reference"
@@ -210,9 +210,15 @@ def _violations(
     # A row of the exhaustive tier may take long on a device, but on the reference it is as fast as any other row.
     cases = [case for case in suite.cases if case.kind is Kind.ROW or case.tier != EXHAUSTIVE]
     started = time.monotonic()
-    findings = _findings(arguments, chosen, cases, arguments.whole)
+    if arguments.whole:
+        extent = Extent.WHOLE
+    elif arguments.rule or arguments.violation:
+        extent = Extent.OWN
+    else:
+        extent = Extent.UNTIL_DETECTED
+    findings = _findings(arguments, chosen, cases, extent)
     if variants:
-        permitted = _tried(arguments, variants, of_tier(suite.cases, DEFAULT), whole=True)
+        permitted = _tried(arguments, variants, of_tier(suite.cases, DEFAULT), Extent.WHOLE)
     else:
         permitted = []
     if untriable and is_all:
@@ -220,10 +226,16 @@ def _violations(
     else:
         not_tried = {}
     took = time.monotonic() - started
-    return concluded(
+    status = concluded(
         arguments,
         report.Trial(findings, not_tried, took, _WHERE, permitted, UNDETECTED),
     )
+    if extent is Extent.OWN and any(finding.outcome == SURVIVED for finding in findings):
+        print(
+            "Only the cases of the violated rule were run. The same command with --whole also tells whether one of all "
+            f"{len(cases):,} cases detects it: two minutes of a processor for each violation"
+        )
+    return status
 
 
 def _permitted(arguments: argparse.Namespace, suite: Suite, violations: Sequence[Violation]) -> int:
@@ -231,7 +243,7 @@ def _permitted(arguments: argparse.Namespace, suite: Suite, violations: Sequence
     if arguments.list:
         return listed(chosen)
     started = time.monotonic()
-    findings = _findings(arguments, chosen, of_tier(suite.cases, DEFAULT), whole=True)
+    findings = _findings(arguments, chosen, of_tier(suite.cases, DEFAULT), Extent.WHOLE)
     return concluded(arguments, report.Trial([], {}, time.monotonic() - started, _WHERE, findings))
 
 
@@ -239,17 +251,17 @@ def _findings(
     arguments: argparse.Namespace,
     chosen: Sequence[Violation],
     cases: Sequence[Case],
-    whole: bool,
+    extent: Extent,
 ) -> list[Finding]:
     """Tries the chosen violations, and checks that the cases pass on the reference without a violation: before a trial of
     all violations all cases; in a trial of chosen ones only their rules' rows, and afterwards what has failed."""
     if not (arguments.rule or arguments.violation):
         check_baseline(cases)
-        return _tried(arguments, chosen, cases, whole)
+        return _tried(arguments, chosen, cases, extent)
     rules = {violation.rule for violation in chosen}
     rows = [case for case in cases if not has_points(case) and rules.intersection(case.rules)]
     check_baseline(rows)
-    findings = _tried(arguments, chosen, cases, whole)
+    findings = _tried(arguments, chosen, cases, extent)
     failed = {*chain.from_iterable(finding.by for finding in findings)}
     failed.difference_update(case.id for case in rows)
     check_baseline([case for case in cases if case.id in failed])
@@ -260,8 +272,8 @@ def _tried(
     arguments: argparse.Namespace,
     chosen: Sequence[Violation],
     cases: Sequence[Case],
-    whole: bool,
+    extent: Extent,
 ) -> list[Finding]:
     progress = Progress(len(chosen))
-    findings = try_all(chosen, cases, arguments.jobs, whole, progress.waiting)
+    findings = try_all(chosen, cases, arguments.jobs, extent, progress.waiting)
     return _shown(arguments, findings, len(chosen), progress.counted)

@@ -225,14 +225,16 @@ def _plural(what: str) -> str:
 
 
 @contextmanager
-def document(path: Path) -> Iterator[tuple[Node, Reader]]:
-    """Yields the root of a file, and a reader. After the block, raises UserError with a line for each mistake."""
+def document(path: Path, name: str = "") -> Iterator[tuple[Node, Reader]]:
+    """Yields the root of a file, and a reader. After the block, raises UserError with a line for each mistake. Messages
+    name the file `name`, by default the path."""
+    shown = name or str(path)
     # Imported late: most commands read no such file.
     from conformance.yamldoc.parsing import read_bytes, read_data
 
     try:
-        data = read_data(path, str(path))
-        root = read_bytes(data, str(path))
+        data = read_data(path, shown)
+        root = read_bytes(data, shown)
     except TextError as error:
         raise UserError(*map(str, error.mistakes)) from error
     reader = Reader(hashlib.sha256(data).hexdigest())

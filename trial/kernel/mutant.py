@@ -2,14 +2,18 @@
 rxe, these are the mended sources. An anchor may be in the text of a change of the mended stack. modules.py compiles a
 mutant."""
 
+from __future__ import annotations
+
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError
 from conformance.older_python import zip
+from conformance.tables.stray_files import display_path
+from conformance.tables.suite import ROOT
 from conformance.yamldoc.nodes import Node, TextError
 from conformance.yamldoc.parsing import read_bytes
 from conformance.yamldoc.reader import Reader, suggestion
@@ -48,12 +52,16 @@ class Mutant(Change):
         return any(file.endswith(".h") for file in self.files)
 
 
-def read_mutants(folder: Path = FOLDER / DEFAULT_DRIVER) -> tuple[Mutant, ...]:
-    """Returns all mutants in a driver's folder. Raises UserError (status 2) with file and line of each mistake."""
+def read_mutants(
+    folder: Path = FOLDER / DEFAULT_DRIVER,
+    rules: Collection[str] | None = None,
+) -> tuple[Mutant, ...]:
+    """Returns all mutants in a driver's folder. Raises UserError (status 2) with file and line of each mistake; an id
+    that is not among `rules` is one."""
     reader, mutants, names = Reader(), list[Mutant](), dict[str, str]()
     for path in sorted(folder.glob("*.yaml")):
         for node in _documents(path):
-            mutant = _mutant(path, node, reader)
+            mutant = _mutant(path, node, reader, rules)
             if mutant.name in names:
                 reader.note(
                     node.location,
@@ -96,13 +104,13 @@ def _documents(path: Path) -> Iterator[Node]:
     for text in path.read_bytes().split(_SEPARATOR):
         if text.strip():
             try:
-                yield read_bytes(b"\n" * line + text, str(path))
+                yield read_bytes(b"\n" * line + text, display_path(path, ROOT))
             except TextError as error:
                 raise UserError(*map(str, error.mistakes), status=2) from error
         line += text.count(b"\n") + 1
 
 
-def _mutant(path: Path, node: Node, reader: Reader) -> Mutant:
+def _mutant(path: Path, node: Node, reader: Reader, rules: Collection[str] | None) -> Mutant:
     fields = reader.mapping(node, "a mutant", _KEYS, _REQUIRED)
 
     def text(key: str) -> str:
@@ -114,6 +122,8 @@ def _mutant(path: Path, node: Node, reader: Reader) -> Mutant:
         return key in fields and bool(reader.truth(fields[key], key))
 
     def ids(key: str) -> tuple[str, ...]:
+        if rules is not None:
+            return reader.words(fields.get(key), "rule", rules)
         return tuple(
             reader.text(item, "a rule") or "" for item in reader.items(fields.get(key), key)
         )

@@ -1,21 +1,27 @@
 """Reads the personas of table.yaml: the capabilities that a driver does not have, and its behaviours. Persona.kind
 returns the class of a simulated device (see trial/reference/) that behaves as this driver does."""
 
+from __future__ import annotations
+
 import itertools
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
+from itertools import chain
 from pathlib import Path
 
 from conformance.device.device import transport_of
 from conformance.device.port import Port
 from conformance.kernel.interfaces import Interfaces
+from conformance.model import capability
 from conformance.model.rules import RULE_ID
 from conformance.model.transport import Transport
+from conformance.tables.stray_files import display_path
+from conformance.tables.suite import ROOT
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader, document
-from trial.catalogue import PERMITTED_VARIANTS, VOCABULARY
+from trial.catalogue import BLIND_VIOLATIONS, PERMITTED_VARIANTS, VIOLATIONS, VOCABULARY
 from trial.mutant_table import MASKS, behaviours_in
 from trial.reference.device import Device
 from trial.reference.stack import Stack
@@ -24,7 +30,14 @@ _HERE = Path(__file__).parent
 # The behaviours by name: the rows of behaviours.yaml, and the permitted variants of the catalogue.
 BEHAVIOURS: Mapping[str, type[Device]] = {
     **{variant.name: variant.kind for variant in PERMITTED_VARIANTS},
-    **dict(behaviours_in(_HERE / "behaviours.yaml", Device, (itertools, *VOCABULARY))),
+    **dict(
+        behaviours_in(
+            _HERE / "behaviours.yaml",
+            Device,
+            (itertools, *VOCABULARY),
+            {violation.name for violation in (*VIOLATIONS, *BLIND_VIOLATIONS)},
+        )
+    ),
 }
 
 _REACHED = ("swap", "persistent_memory", "pci_bar")
@@ -36,6 +49,7 @@ _RULE_OF_CLAIM = {"mw_type_1": "CAP-01", "mw_type_2": "CAP-02"}
 _RAW = "raw_registration"
 _PARTS = ("groups", "optional", "drivers")
 _KINDS = ("lacks", "claims", "hides")
+_FACTS = (*_KINDS, "violates", "like", "port", "has", "raw_registration", *BEHAVIOURS)
 _OF_INFINIBAND = ("core/", "hw/", "sw/")
 _NAME, _INTERFACE, _NUMBER = "any0", "eth0", 2
 # The hardware and IP addresses of the interface, from which the GIDs are made.
@@ -179,83 +193,104 @@ def _set_up_all(device: Device) -> None:
             set_up(device)
 
 
-def _texts(parts: Mapping[str, Node], part: str, reader: Reader) -> dict[str, str]:
-    nodes = reader.named(parts.get(part), part)
-    return {name: str(node.value) for name, node in nodes.items()}
-
-
 def read_personas(path: Path) -> list[Persona]:
     """Returns the personas of a table. Raises UserError with the place of each mistake."""
-    with document(path) as (root, reader):
-        parts = reader.mapping(root, "the personas", _PARTS, _PARTS)
-        groups = _texts(parts, "groups", reader)
-        optional = _texts(parts, "optional", reader)
-        personas, personas_by_name = list[Persona](), dict[str, Persona]()
-        if "drivers" in parts:
-            drivers = parts["drivers"].value
-        else:
-            drivers = {}
-        for name, node in drivers.items() if isinstance(drivers, dict) else ():
-            if isinstance(node.value, dict):
-                fields = dict(node.value)
-            else:
-                fields = {}
-            has = str(fields.pop("has").value).split() if "has" in fields else ()
-            personas_by_name[name] = _driver(name, fields, personas_by_name, groups, reader)
+    with document(path, display_path(path, ROOT)) as (root, reader):
+        return _Table(root, reader).personas()
+
+
+class _Table:
+    """The parts of a table of personas. The methods note mistakes."""
+
+    def __init__(self, root: Node, reader: Reader) -> None:
+        self._reader = reader
+        self._parts = reader.mapping(root, "the personas", _PARTS, _PARTS)
+        self._groups = self._words("groups", capability.NAMES)
+        self._optional = self._places("optional", capability.NAMES)
+        self._read: dict[str, Persona] = {}
+
+    def personas(self) -> list[Persona]:
+        personas: list[Persona] = []
+        drivers = self._parts.get("drivers")
+        if drivers is None:
+            return personas
+        if not isinstance(drivers.value, dict):
+            self._reader.note(drivers.location, f"drivers must be a mapping, not {drivers.kind}")
+            return personas
+        for name, node in drivers.value.items():
+            if not isinstance(node.value, dict):
+                self._reader.note(node.location, f"a driver must be a mapping, not {node.kind}")
+                continue
+            persona = self._read[name] = self._driver(name, node)
             if not name.startswith("_"):
-                absent = {verb: place for verb, place in optional.items() if verb not in has}
-                personas.append(
-                    replace(
-                        personas_by_name[name], lacks={**absent, **personas_by_name[name].lacks}
-                    )
-                )
-    return personas
+                lacks = {**self._absent(node.value.get("has")), **persona.lacks}
+                personas.append(replace(persona, lacks=lacks))
+        return personas
 
+    def _words(self, part: str, known: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Returns the names in each text of a part: those that are known, and groups before it."""
+        words: dict[str, tuple[str, ...]] = {}
+        for name, node in self._reader.named(self._parts.get(part), part).items():
+            names = self._known(node, str(node.value).split(), (*known, *words))
+            words[name] = tuple(chain.from_iterable(words.get(name, (name,)) for name in names))
+        return words
 
-def _driver(
-    name: str,
-    own: dict[str, Node],
-    known: Mapping[str, Persona],
-    groups: Mapping[str, str],
-    reader: Reader,
-) -> Persona:
-    like = reader.word(own.pop("like", None), "driver", known)
-    if like:
-        base = known[like]
-    else:
-        base = Persona(name, {}, {})
-    port = reader.word(own.pop("port", None), "port", PORTS)
-    facts = {kind: dict(getattr(base, kind)) for kind in (*_KINDS, "behaves", "mistakes")}
-    raw = base.raw_registration
-    for key, node in own.items():
-        first, *names = key.split()
-        if str(node.value).startswith(_OF_INFINIBAND):
-            place = f"drivers/infiniband/{node.value}"
+    def _places(self, part: str, known: Collection[str]) -> dict[str, str]:
+        nodes = self._reader.named(self._parts.get(part), part)
+        for name in nodes:
+            self._known(Node(name, (self._parts[part].keys or {})[name]), [name], known)
+        return {name: str(node.value) for name, node in nodes.items()}
+
+    def _known(self, node: Node, names: Iterable[str], known: Collection[str]) -> list[str]:
+        """Returns the names that are known capabilities, and notes the others at a node."""
+        words = [
+            self._reader.word(Node(name, node.location), "capability", known) for name in names
+        ]
+        return [word for word in words if word]
+
+    def _absent(self, has: Node | None) -> dict[str, str]:
+        """Returns the optional verbs that a provider lacks."""
+        there = self._known(has, str(has.value).split(), self._optional) if has else ()
+        return {verb: place for verb, place in self._optional.items() if verb not in there}
+
+    def _driver(self, name: str, node: Node) -> Persona:
+        assert isinstance(node.value, dict)
+        own = dict(node.value)
+        own.pop("has", None)
+        like = self._reader.word(own.pop("like", None), "driver", self._read)
+        if like:
+            base = self._read[like]
         else:
-            place = str(node.value)
-        if first == "raw_registration":
-            raw = place
-        elif first in _KINDS:
-            facts[first] |= dict.fromkeys(_expanded(names, groups), place)
-        else:
-            reader.word(Node(first, node.location), "behaviour", (*BEHAVIOURS, "violates"))
-            facts["behaves"] |= {first: place} if first in BEHAVIOURS else {}
-            facts["mistakes"] |= dict.fromkeys(names, place)
-            for rule in names:
-                if not RULE_ID.fullmatch(rule):
-                    reader.note(node.location, f"{rule!r} is not a rule")
-    return replace(
-        base,
-        name=name,
-        raw_registration=raw,
-        port=PORTS[port] if port else base.port,
-        **facts,
-    )
-
-
-def _expanded(names: Iterable[str], groups: Mapping[str, str]) -> Iterator[str]:
-    for name in names:
-        yield from _expanded(groups[name].split(), groups) if name in groups else (name,)
+            base = Persona(name, {}, {})
+        port = self._reader.word(own.pop("port", None), "port", PORTS)
+        facts = {kind: dict(getattr(base, kind)) for kind in (*_KINDS, "behaves", "mistakes")}
+        raw = base.raw_registration
+        for key, value in own.items():
+            first, *names = key.split()
+            if str(value.value).startswith(_OF_INFINIBAND):
+                place = f"drivers/infiniband/{value.value}"
+            else:
+                place = str(value.value)
+            at = Node(first, (node.keys or {})[key])
+            if first == "raw_registration":
+                raw = place
+            elif first in _KINDS:
+                known = self._known(at, names, (*capability.NAMES, *self._groups))
+                members = chain.from_iterable(self._groups.get(name, (name,)) for name in known)
+                facts[first] |= dict.fromkeys(members, place)
+            elif self._reader.word(at, "behaviour or kind of fact", _FACTS):
+                facts["behaves"] |= {first: place} if first in BEHAVIOURS else {}
+                facts["mistakes"] |= dict.fromkeys(names, place)
+                for rule in names:
+                    if not RULE_ID.fullmatch(rule):
+                        self._reader.note(at.location, f"{rule!r} is not a rule, such as REG-15")
+        return replace(
+            base,
+            name=name,
+            raw_registration=raw,
+            port=PORTS[port] if port else base.port,
+            **facts,
+        )
 
 
 PERSONAS = tuple(read_personas(_HERE / "table.yaml"))
