@@ -8,6 +8,7 @@ import itertools
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from conformance.tables.suite import ROOT, load_suite
 from fixtures.guest.changes import Change
 from fixtures.guest.driver import DRIVERS
 from trial import kernel_runs
-from trial.kernel import inside, trying
+from trial.kernel import inside, report, trying
 from trial.kernel.guest import MORE, Answer, Guests, Lost, NoSession
 from trial.kernel.modules import Modules, NotMade, patch
 from trial.kernel.mutant import FOLDER, Mutant, read_mutants
@@ -258,6 +259,35 @@ def test_violations_of_the_unmutated_driver_do_not_kill_a_mutant():
     trial = Driver({("", OWN.id): "REG-20"}).trial()
     assert [trial.try_alone(mutant(name)).tried for name in ("one", "two")] == [1, 0]
     assert trial.try_alone(mutant("two")).outcome == SURVIVED
+
+
+def test_a_mutant_that_cases_of_another_rule_detect_names_this_rule():
+    finding = tried(Driver(**seen(OTHER, "REG-05")), mutant(), [OTHER.id])
+    assert (finding.outcome, finding.violated) == (ELSEWHERE, ("REG-05",))
+    assert f" · REG-05 by {OTHER.id}: why" in report.line(finding)
+
+
+class Sources:
+    """Stands in for Modules: the source of a mutant is the part of its name before the last dash."""
+
+    seconds = ()
+    file_name = "rdma_rxe.ko"
+
+    def path(self, changes: Sequence[Change]) -> Path:
+        return Path(" ".join(change.name.rpartition("-")[0] for change in changes))
+
+    def of(self, changes: Sequence[Change]) -> Path:
+        return self.path(changes)
+
+
+def test_a_mutant_that_makes_the_sources_of_a_mutant_of_another_file_is_not_built(capsys):
+    new, other, different = mutant("range-1"), mutant("range-2"), mutant("key-1")
+    modules: Any = Sources()
+    assert kernel_runs._build([new, different], [new, other, different], modules, None) == 1
+    said = capsys.readouterr().out
+    assert "range-1: makes the same sources as range-2" in said
+    assert "modules ready: 1;" in said
+    assert kernel_runs._build([different], [new, other, different], modules, None) == 0
 
 
 def test_cases_that_detect_several_mutants_are_run_together_without_a_mutant():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import random
 import shutil
@@ -68,7 +69,8 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     image = ensure_image(recipe, cache_directory(), say)
     modules = Modules(recipe, image, cache_directory(), driver, say)
     if arguments.build:
-        return _build(chosen, modules, arguments.out)
+        every = read_mutants(FOLDER / arguments.driver, suite.registry)
+        return _build(chosen, every, modules, arguments.out)
     under_test = UnderTest(Builds(), image, recipe, driver_module(driver, recipe, image, say))
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-kernel"
     make_directory(out)
@@ -85,8 +87,12 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         for finding in _findings(trial, untried, arguments, before):
             findings[finding.name] = finding
             report.write(out, findings.values(), before)
-            decided = finding.outcome != UNCHECKED
-            if decided and (arguments.verbose or len(chosen) == 1):
+            if finding.outcome == UNCHECKED and arguments.verbose:
+                print(
+                    f"{report.line(finding)} (the case is still to be run without the mutant)",
+                    flush=True,
+                )
+            elif finding.outcome != UNCHECKED and (arguments.verbose or len(chosen) == 1):
                 print(
                     f"{report.line(finding)} ({finding.tried} cases, {finding.seconds:.0f} s)",
                     flush=True,
@@ -231,19 +237,37 @@ def _chosen(
     return chosen
 
 
-def _build(chosen: Sequence[Mutant], modules: Modules, out: Path | None) -> int:
-    """Compiles the modules; if `out` is given, also writes for each mutant a patch of the sources that are compiled, and
-    a directory with the module, for `run --modules`."""
+def _with_the_same_sources(
+    mutants: Iterable[Mutant],
+    modules: Modules,
+) -> Mapping[Path, Sequence[str]]:
+    """Returns the names of mutants by the place of their module; the sources without mutants have a name, too."""
+    names: dict[Path, list[str]] = {modules.path([]): ["no mutant at all"]}
+    for mutant in mutants:
+        with contextlib.suppress(NotMade):
+            names.setdefault(modules.path([mutant]), []).append(mutant.name)
+    return names
+
+
+def _build(
+    chosen: Sequence[Mutant],
+    every: Sequence[Mutant],
+    modules: Modules,
+    out: Path | None,
+) -> int:
+    """Compiles the modules of chosen mutants, each of which must differ from `every` other mutant. If `out` is given, also
+    writes for each mutant a patch of the sources that are compiled, and a directory with the module, for
+    `run --modules`."""
     if out:
         make_directory(out)
     failed = 0
-    names: dict[Path, str] = {}
+    same = _with_the_same_sources(every, modules)
     for mutant in sorted(chosen, key=lambda mutant: mutant.of_header):
         try:
+            others = [name for name in same[modules.path([mutant])] if name != mutant.name]
+            if others:
+                raise NotMade(f"makes the same sources as {', '.join(others)}", fits=True)
             module = modules.of([mutant])
-            first = names.setdefault(module, mutant.name)
-            if first != mutant.name:
-                raise NotMade(f"makes the same sources as {first}", fits=True)
             if out:
                 (out / f"{mutant.name}.patch").write_text(modules.patch(mutant))
                 make_directory(out / mutant.name)
@@ -253,7 +277,7 @@ def _build(chosen: Sequence[Mutant], modules: Modules, out: Path | None) -> int:
             print(f"{mutant.file}/{mutant.name}: {error}", flush=True)
     took = modules.seconds
     print(
-        f"modules ready: {len(chosen) - failed}; {len(took)} compiled in {sum(took):.0f} s, {failed} do not compile or are there twice",
+        f"modules ready: {len(chosen) - failed}; {len(took)} compiled in {sum(took):.0f} s, {failed} do not compile, or are there twice",
     )
     if out:
         print(f"{command('run', '--guest', '--modules', out)}/NAME runs the cases with a module")

@@ -89,10 +89,18 @@ class Modules:
         """Cancels the compilations that have not begun."""
         self._compiler.shutdown(cancel_futures=True)
 
+    def path(self, changes: Sequence[Change]) -> Path:
+        """Returns the place of the module with these changes, which other changes with the same sources have, too. Raises
+        NotMade if the changes do not fit the sources."""
+        return self._path(self.check(changes))
+
+    def _path(self, texts: Mapping[str, str]) -> Path:
+        sources = json.dumps([self._image.kernel_version, dict(texts)], sort_keys=True)
+        return self._folder / f"{hashlib.sha256(sources.encode()).hexdigest()[:32]}.ko"
+
     def _begun(self, changes: Sequence[Change]) -> Path:
         texts = self.check(changes)
-        sources = json.dumps([self._image.kernel_version, dict(texts)], sort_keys=True)
-        path = self._folder / f"{hashlib.sha256(sources.encode()).hexdigest()[:32]}.ko"
+        path = self._path(texts)
         if not path.exists() and (path not in self._compiling or self._compiling[path].done()):
             self._compiling[path] = self._compiler.submit(self._compile, changes, texts, path)
         return path

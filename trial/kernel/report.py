@@ -67,7 +67,9 @@ def regressions(findings: Iterable[Finding], before: History) -> list[Finding]:
 
 
 def line(finding: Finding) -> str:
-    if finding.by:
+    if finding.outcome == ELSEWHERE and finding.violated:
+        by = f" · {', '.join(finding.violated)} by {finding.by[0]}: {finding.reason}"
+    elif finding.by:
         by = f" · {finding.by[0]}: {finding.reason}"
     elif finding.reason:
         by = f" · {finding.reason}"

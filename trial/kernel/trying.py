@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from string import ascii_lowercase
 from typing import Any
 
+from conformance.errors import format_count
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.verdict import Verdict
@@ -53,7 +54,8 @@ class Finding:
     """The outcome of a mutant. `by` has the cases that detected the mutant; `reason` and `verdict` belong to the first
     of these cases (or to a guest lost between cases). `tried` is the number of cases that were run, and `seconds` their
     duration. `peer` is the first of rdma-core's own tests that detected the mutant, empty if none did, and None if
-    these tests were not run; `unit_test` is the same for Google's rdma-unit-test."""
+    these tests were not run; `unit_test` is the same for Google's rdma-unit-test. `violated` has the rules that the first
+    of the cases reports."""
 
     name: str
     file: str
@@ -68,6 +70,7 @@ class Finding:
     seconds: float = 0.0
     peer: str | None = None
     unit_test: str | None = None
+    violated: tuple[str, ...] = ()
 
 
 def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
@@ -116,6 +119,15 @@ def _violated(mutant: Mutant, rules: Iterable[str]) -> bool:
     return any(
         rule in mutant.rules or rule.rstrip(ascii_lowercase) in mutant.rules for rule in rules
     )
+
+
+def _outcome(mutant: Mutant, rules: Iterable[str]) -> str:
+    """Returns the outcome of a mutant with which a case reports these rules as violated."""
+    if mutant.permitted:
+        return FALSE_ALARM
+    if _violated(mutant, rules):
+        return BY_ITS_RULE
+    return ELSEWHERE
 
 
 def own_cases(mutant: Mutant, cases: Sequence[Case]) -> list[str]:
@@ -196,6 +208,7 @@ class Trial:
         except NotMade as error:
             return finding(mutant, NOT_COMPILED if error.fits else NO_FIT, reason=str(error))
         names = list(only) or own_cases(mutant, self._cases)
+        self._say(f"{mutant.file}/{mutant.name}: {format_count(len(names), 'case')}")
         result = self._tried(
             mutant,
             module,
@@ -230,15 +243,16 @@ class Trial:
                 else:
                     outcome = NOT_LOADED
                 return finding(mutant, outcome, reason=str(lost), verdict=lost.verdict, tried=tried)
-            if detected and (counted := self._counts(detected, module, mutant)):
-                outcome, by = FALSE_ALARM if mutant.permitted else counted, (detected.case,)
+            rules = self._confirmed(detected, module, mutant) - {BROKEN} if detected else ()
+            if detected and rules:
                 return finding(
                     mutant,
-                    outcome,
-                    by=by,
+                    _outcome(mutant, rules),
+                    by=(detected.case,),
                     reason=detected.reason,
                     verdict=detected.verdict,
                     tried=tried,
+                    violated=tuple(sorted(rules)),
                 )
         if broken:
             reason = f"{broken[0].case}: {broken[0].reason}"
@@ -270,15 +284,6 @@ class Trial:
         except NoSession:
             self.close()
             raise
-
-    def _counts(self, answer: Answer, module: Any, mutant: Mutant) -> str:
-        """Returns the outcome of a detection, or an empty text if the detection does not count."""
-        rules = self._confirmed(answer, module, mutant) - {BROKEN}
-        if not rules:
-            return ""
-        if _violated(mutant, rules):
-            return BY_ITS_RULE
-        return ELSEWHERE
 
     def _confirmed(self, answer: Answer, module: Any, *mutants: Mutant) -> set[str]:
         """Returns the signs of a violation that a case reports in two runs with the mutants, and not without them."""
