@@ -6,7 +6,7 @@ import sys
 from commands.cli.run_arguments import add
 from commands.cli.streams import show
 from conformance.errors import PROGRAM, UserError, format_count
-from reports import comparison_formats
+from reports import comparison_formats, comparison_text
 from reports.comparison import compare
 from reports.digest import read_several
 
@@ -60,5 +60,5 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.format != "text":
         sys.stdout.write(comparison_formats.FORMATS[arguments.format](comparison))
     else:
-        show(comparison_formats.text(comparison, None if arguments.all else _MOST))
+        show(comparison_text.text(comparison, None if arguments.all else _MOST))
     return comparison.status

@@ -36,7 +36,7 @@ from conformance.results.rule_conclusions import LEFT_OPEN, OFFERED  # noqa: E40
 from conformance.tables.rules_file import read_registry  # noqa: E402
 from conformance.tables.suite import CASES, load_suite  # noqa: E402
 from conformance.tables.tiers import DURATIONS  # noqa: E402
-from reports import comparison_formats  # noqa: E402
+from reports import comparison_text  # noqa: E402
 from reports.comparison import compare  # noqa: E402
 from reports.digest import Digest, read  # noqa: E402
 from reports.terminal import summary  # noqa: E402
@@ -110,7 +110,7 @@ def _calls(run: Digest) -> Iterator[str]:
 def _comparison(run: Digest) -> Iterator[str]:
     """Yields the comparison of the run with that of trixie; of each group of lines only the first three."""
     old = recorded("trixie")
-    lines = comparison_formats.text(compare(old, run), 1)
+    lines = comparison_text.text(compare(old, run), 1)
     named = [
         line.replace(str(old.path), "out/trixie").replace(str(run.path), "out/forky")
         for line in lines

@@ -13,7 +13,7 @@ from conformance.sweeps.outcome import Outcome
 from conformance.tables.suite import ROOT
 from patience import calls_of
 from reports.comparison import compare
-from reports.comparison_formats import text
+from reports.comparison_text import text
 from reports.digest import read
 from samples import FLAGS, OUTCOMES, changed, sweep
 from test_comparison import SUITE, changes, run

@@ -18,7 +18,8 @@ from conformance.older_python import zip
 from conformance.tables.suite import ROOT
 from reports.changes import KINDS, Change, kind_of
 from reports.comparison import compare
-from reports.comparison_formats import as_markdown, text
+from reports.comparison_formats import as_markdown
+from reports.comparison_text import text
 from reports.digest import Digest, digest, read
 from samples import numbered, recorded, result, written
 

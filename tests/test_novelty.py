@@ -18,7 +18,7 @@ from conformance.tables.suite import ROOT
 from reports import html
 from reports.changes import NOT_TRIED
 from reports.comparison import compare
-from reports.comparison_formats import text
+from reports.comparison_text import text
 from reports.digest import Digest, digest, read
 from reports.markdown import escaped
 from reports.novelty import Novelty, known_in, novelty

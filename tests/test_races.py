@@ -13,7 +13,7 @@ from reports import html
 from reports.absence import NOT_DECIDED
 from reports.changes import GONE, HIT, NEW
 from reports.comparison import compare
-from reports.comparison_formats import text
+from reports.comparison_text import text
 from reports.digest import Digest, digest, read
 from reports.history import BASELINE, UNDECIDED
 from reports.races import RACE, remarks_on, tries_of

@@ -19,7 +19,7 @@ from reports import terminal
 from reports.absence import NOT_DECIDED
 from reports.changes import CHANGED, GONE, IN_BOTH, NEW, REGRESSED, UNCONFIRMED
 from reports.comparison import compare
-from reports.comparison_formats import text
+from reports.comparison_text import text
 from reports.digest import Digest, read
 from reports.repetitions import Repetitions
 from samples import (

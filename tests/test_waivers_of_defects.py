@@ -24,7 +24,7 @@ from conformance.results.new_records import footer_record
 from conformance.results.waiver_file import KernelRange, Run, read_waivers, waivers_text
 from conformance.results.waivers import Waivers
 from conformance.tables.suite import ROOT, Suite
-from reports import comparison_formats
+from reports import comparison_text
 from reports.comparison import compare
 from reports.digest import Digest, read
 from reports.html import render as page
@@ -230,7 +230,7 @@ def test_a_defect_that_only_the_new_run_has_and_that_is_waived_is_named(waivers)
             for record in new.results
         ),
     )
-    lines = [*comparison_formats.text(compare(old, new), None)]
+    lines = [*comparison_text.text(compare(old, new), None)]
     assert lines[0].endswith(
         "nothing that both runs tried has regressed: 1 defect newly waived (exit status 0)"
     )
@@ -239,7 +239,7 @@ def test_a_defect_that_only_the_new_run_has_and_that_is_waived_is_named(waivers)
     entry = lines[lines.index(heading) + 1]
     assert defect.fingerprint in entry
     assert entry.endswith(f"(the rdma team, {ISSUE.format(defect=defect.fingerprint)})")
-    assert "newly waived" not in "".join(comparison_formats.text(compare(new, new), None))
+    assert "newly waived" not in "".join(comparison_text.text(compare(new, new), None))
 
 
 @pytest.mark.parametrize("listed, unsteady, kind, status", LISTED_CASES.values(), ids=LISTED_CASES)
