@@ -40,7 +40,11 @@ class Postings(Work):
 
     def capacity(self, queue: Queue) -> tuple[int, int, int]:
         """Returns the maximum number of requests of the send queue, and of SGEs and inline bytes of a request."""
-        return _DEPTH, _ELEMENTS, queue.inline
+        if self.stack.has("lists"):
+            elements = _ELEMENTS
+        else:
+            elements = 1
+        return _DEPTH, elements, queue.inline
 
     # Lists of ibv_post_send and ibv_post_recv.
 
@@ -61,10 +65,11 @@ class Postings(Work):
     ) -> tuple[int, int]:
         """Returns the errno and the index of the first request that cannot be posted; else 0 and the number of requests.
         `requests` are the SGEs of each, and `inline` whether they are copied with the request."""
+        _, elements, _ = self.capacity(queue)
         for index, sges in enumerate(requests):
             if index >= self.depth(queue):
                 return errno.ENOMEM, index
-            if len(sges) > _ELEMENTS:
+            if len(sges) > elements:
                 return errno.EINVAL, index
             if inline and sum(sge.length for sge in sges) > queue.inline:
                 return errno.EINVAL, index
