@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,12 @@ from reports.history import MESSAGE, format_night
 from reports.night_names import new_name
 
 _WEBHOOK = re.compile(rb'\{"text": "')  # how a message for a webhook begins
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_ROOM = (
+    "make room: directories of old nights may be removed, except the last good night of each cell; "
+    "--keep N removes what is not needed after each night"
+)
 
 
 def check_message(arguments: argparse.Namespace) -> None:
@@ -35,6 +42,9 @@ def failure_told(arguments: argparse.Namespace) -> Iterator[None]:
     except UserError as error:
         if error.status == 3:
             text = [f"the night has not run: {error} (exit status 3)"]
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in _FULL:
+                error.hint = _ROOM
+                text.insert(0, _ROOM)  # the last line is the subject
             with suppress(UserError):  # the command ends with the first error
                 tell(arguments, arguments.history / new_name(), text, error.status)
         raise

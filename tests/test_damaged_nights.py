@@ -1,5 +1,6 @@
 """Tests of nights whose files are damaged, removed or foreign, or that are terminated."""
 
+import errno
 import fcntl
 import html
 import json
@@ -19,6 +20,7 @@ from commands.__main__ import main
 from commands.cli import sendmail
 from commands.cli.endings import Terminated
 from conformance.errors import UserError
+from conformance.results.files import writing
 from conformance.results.writer import ResultsFile
 from made_history import run_of, write_run
 from nights import nights, option
@@ -284,7 +286,8 @@ def test_a_night_that_a_full_disk_does_not_let_begin_sends_its_message(
     step, nights, tmp_path, monkeypatch
 ):
     def full(path: Path, *_: object) -> None:
-        raise UserError(f"{path} cannot be written: No space left on device", status=3)
+        with writing(path):
+            raise OSError(errno.ENOSPC, "No space left on device")
 
     sent = nights.sendmail("cat >{sent}")
     monkeypatch.setattr(sendmail, "write_atomically", full)
@@ -292,7 +295,9 @@ def test_a_night_that_a_full_disk_does_not_let_begin_sends_its_message(
     said = nights.night(3, "--mail-to", "qa@example.org", forky=GOOD_RUN)
     assert "the night has not run: " in sent.read_text()
     assert "No space left on device (exit status 3)" in sent.read_text()
-    assert said.splitlines()[-1].endswith("cannot be written: No space left on device")
+    assert "make room: directories of old nights may be removed" in sent.read_text()
+    last = said.splitlines()[-1]
+    assert "cannot be written: No space left on device; make room: " in last
 
 
 @pytest.mark.parametrize(
