@@ -21,10 +21,11 @@ from conformance.model.verdict import Verdict
 from conformance.results.equal_results import unequal_verdicts
 from conformance.results.files import new_or_nothing
 from conformance.results.folder import check_free
-from conformance.results.records import read_both, read_results
+from conformance.results.records import FILE_NAME, read_both, read_results
 from conformance.results.rejudge import WITHOUT_POINTS, Rejudged, rejudge
 from conformance.results.rule_conclusions import OFFERED
 from conformance.results.waiver_file import read_waivers
+from conformance.results.writer import check_not_recorded
 from conformance.tables.profile import named_profile, read_profile
 from reports.changes import Change
 from reports.comparison import compare
@@ -67,6 +68,7 @@ def execute(arguments: argparse.Namespace) -> int:
         return judge_bundle.execute(arguments)
     if arguments.out:
         check_free(arguments.out)
+        check_not_recorded(arguments.out / FILE_NAME)
     suite = suite_from(arguments)
     recorded, shown = read_both(arguments.run)
     old = digest(
@@ -102,12 +104,24 @@ def execute(arguments: argparse.Namespace) -> int:
                 if same and change.unfounded and change.kept != WITHOUT_POINTS
             ]
             unequal = unequal_verdicts(suite, judged, old.directory)
-            show(_summary(old, new, again, unfounded, unequal, arguments))
-            if arguments.out:  # after the conclusion, which a full disk does not prevent
-                report.write_beside(out)
-    if unfounded:
-        return 1
-    return new.summary.status
+            lines = list(_summary(old, new, again, unfounded, unequal, arguments))
+            status = 1 if unfounded else new.summary.status
+            failure = _write_reports(out) if arguments.out else None
+            if failure:  # such as a full disk, which does not prevent the conclusion
+                status = failure.status
+            show([*lines[:-1], f"{lines[-1]} (exit status {status})"])
+            if failure:
+                raise failure
+    return status
+
+
+def _write_reports(out: Path) -> UserError | None:
+    """Writes the reports beside the results. Returns the error if one cannot be written."""
+    try:
+        report.write_beside(out)
+    except UserError as error:
+        return error
+    return None
 
 
 def _refuse_options(arguments: argparse.Namespace, is_bundle: bool) -> None:
@@ -129,6 +143,7 @@ def _summary(
     unequal: list[str],
     arguments: argparse.Namespace,
 ) -> Iterator[str]:
+    """Yields the lines to print. The last one is the conclusion, without the exit status."""
     comparison = compare(old, new)
     reasons = {record["case"]: record["reason"] for record in old.results}
     number = f"{sum(not change.kept for change in again)} of {len(again)}"
@@ -160,9 +175,9 @@ def _summary(
         yield "waivers: as recorded in the run; --waivers FILE uses the waivers in FILE"
     if unfounded:
         yield from shortened(unfounded)
-        yield f"{not_founded(unfounded)} (exit status 1)"
+        yield not_founded(unfounded)
     else:
-        yield f"{new.summary.conclusion} (exit status {new.summary.status})"
+        yield new.summary.conclusion
 
 
 def _restricted(old: Digest, new: Digest, has_other_tables: bool) -> Iterator[str]:

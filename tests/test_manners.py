@@ -546,3 +546,22 @@ def test_results_without_their_points_are_no_bundle(tmp_path, cli):
     said = cli(2, "bundle", run).err
     assert said.startswith(f"rdma-cts: {run} lacks points/")
     assert said.endswith("give the whole directory that `run` has written, with its points/\n")
+
+
+def test_judge_refuses_a_recorded_run_before_it_reads_the_tables(tmp_path, monkeypatch, cli):
+    run = laid(tmp_path / "run", {"results.jsonl": FORKY.read_bytes()})
+    monkeypatch.setattr("commands.judge.suite_from", lambda _: pytest.fail("tables were read"))
+    said = cli(2, "judge", FORKY, "--out", run).err
+    assert said == (
+        f"rdma-cts: {run}/results.jsonl exists: a run is recorded there; choose another --out\n"
+    )
+
+
+def test_the_last_line_of_judge_names_the_status_after_a_full_disk(tmp_path, monkeypatch, cli):
+    def fail(*_: object) -> None:
+        raise UserError("report.html cannot be written", status=3)
+
+    monkeypatch.setattr("commands.report.write_beside", fail)
+    said = cli(3, "judge", FORKY, "--out", tmp_path / "out")
+    assert said.out.endswith(" (exit status 3)\n")
+    assert said.err == "rdma-cts: report.html cannot be written\n"

@@ -25,7 +25,7 @@ from conformance.results.waivers import (
     WaiverScope,
     version,
 )
-from conformance.tables.suite import Suite
+from conformance.tables.suite import CASES, POINT, ROOT, Suite
 from conformance.yamldoc.nodes import Location, Node, quoted
 from conformance.yamldoc.reader import Reader, document, suggestion
 
@@ -55,7 +55,9 @@ def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
             for node in nodes
             if not _is_of_defect(node)
         ]
-        defects = [_defect_waiver(node, reader, today) for node in nodes if _is_of_defect(node)]
+        defects = [
+            _defect_waiver(node, reader, cases, today) for node in nodes if _is_of_defect(node)
+        ]
         met: dict[tuple[str, WaiverScope], Waiver | DefectWaiver] = {}
         every: list[Waiver | DefectWaiver] = [*filter(None, read), *filter(None, defects)]
         for waiver in every:
@@ -73,7 +75,9 @@ def _is_of_defect(node: Node) -> bool:
     return isinstance(node.value, dict) and "defect" in node.value
 
 
-def _defect_waiver(node: Node, reader: Reader, today: date) -> DefectWaiver | None:
+def _defect_waiver(
+    node: Node, reader: Reader, known: Collection[str], today: date
+) -> DefectWaiver | None:
     before = len(reader.mistakes)
     fields = reader.mapping(node, "the waiver of a defect", (*_KEYS, *_OF_DEFECT), _REQUIRED)
     for other in ("case", "rule"):
@@ -107,15 +111,15 @@ def _defect_waiver(node: Node, reader: Reader, today: date) -> DefectWaiver | No
         or ""
     )
     cases = tuple(
-        reader.text(item, "a case") or "" for item in reader.items(fields.get("cases"), "cases")
+        _case_of_defect(item, known, reader) for item in reader.items(fields.get("cases"), "cases")
     )
     of_unsteady = ("case", "seen")
     unsteady = [
-        reader.text(
+        _case_of_defect(
             reader.mapping(item, "an unsteady case", of_unsteady, of_unsteady).get("case"),
-            "case",
+            known,
+            reader,
         )
-        or ""
         for item in reader.items(fields.get("unsteady"), "unsteady")
     ]
     terms = _terms(node, fields, reader, today)
@@ -170,6 +174,21 @@ def _known_id(node: Node | None, what: str, known: Collection[str], reader: Read
     if node and name and name not in known:
         reader.note(node.location, f"unknown {what} {quoted(name)}{suggestion(name, known)}")
     return name or ""
+
+
+def _case_of_defect(node: Node | None, known: Collection[str], reader: Reader) -> str:
+    """Returns a case that a defect had when the waiver was written. It can be retired, or of tables that this run does
+    not have; only one that is similar to a case is a mistake."""
+    name = reader.text(node, "a case") or ""
+    if not node or not name or name.partition(POINT)[0] in known:
+        return name
+    near = suggestion(name, known)
+    if "did you mean" in near:
+        from conformance.tables.loader import retired_case  # imported late: only mistakes need it
+
+        if not retired_case(name.partition(POINT)[0], [CASES], ROOT):
+            reader.note(node.location, f"unknown case {quoted(name)}{near}")
+    return name
 
 
 def _where(node: Node | None, reader: Reader) -> WaiverScope:

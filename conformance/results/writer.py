@@ -95,6 +95,18 @@ def in_progress(out: Path, resumed: bool) -> UserError:
     return UserError(f"a run is in progress in {out}", hint=hint)
 
 
+def check_not_recorded(path: Path) -> None:
+    """Raises UserError (status 2) if a file of results is not empty."""
+    if path.is_file() and path.stat().st_size:
+        on = ""
+        if (path.parent / PLAN_FILE).exists():
+            on = f", or {command('run', '--resume', path.parent)}"
+        raise UserError(
+            f"{path} exists: a run is recorded there",
+            hint=f"choose another --out{on}",
+        )
+
+
 class ResultsFile:
     """Appends records to a results file. Each record is written at once, and not lost if this process crashes."""
 
@@ -125,16 +137,8 @@ class ResultsFile:
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 raise UserError(f"{path} is not a regular file")
             self._lock(carry_on)
-            if not carry_on and os.fstat(self._fd).st_size:
-                on = command("run", "--resume", path.parent)
-                if (path.parent / PLAN_FILE).exists():
-                    on = f", or {on}"
-                else:
-                    on = ""
-                raise UserError(
-                    f"{path} exists: a run is recorded there",
-                    hint=f"choose another --out{on}",
-                )
+            if not carry_on:
+                check_not_recorded(path)
         except UserError:
             os.close(self._fd)
             raise
