@@ -98,13 +98,16 @@ class Fleet:
 
     @cached_property
     def remarkable(self) -> list[str]:
-        """The rules that most nodes of a group violate or leave undecided, or on which nodes of a group differ."""
-        rules = set()
+        """The rules on which nodes of a group, or groups, differ; then those that most nodes violate or leave undecided."""
+        alike, unlike = set(), {difference.what for difference in self.between}
         for group in self.groups:
             for rule, (usual, *others) in group.verdicts.items():
-                if others or usual in (*VIOLATIONS, *INCOMPLETE):
-                    rules.add(rule)
-        return [rule for rule in self.tested if rule in rules]
+                if others:
+                    unlike.add(rule)
+                elif usual in (*VIOLATIONS, *INCOMPLETE):
+                    alike.add(rule)
+        rules = [rule for rule in self.tested if rule in alike | unlike]
+        return sorted(rules, key=lambda rule: rule not in unlike)
 
     @property
     def headline(self) -> str:

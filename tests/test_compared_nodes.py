@@ -91,6 +91,16 @@ def test_groups_that_differ_in_a_rule_are_reported(groups):
     assert "PASS (old); FAIL (new)" in text or "PASS (firmware 1); FAIL (firmware 2)" in text
 
 
+def test_rules_on_which_nodes_differ_come_before_those_that_all_violate():
+    nodes = []
+    for name, verdict in (("a", "PASS"), ("b", "PASS"), ("c", "FAIL")):
+        node_here = node(name, ["FAIL", "PASS", "PASS"], "same")
+        assert node_here.facts is not None
+        rules = {"REG-01": "FAIL", "REG-02": verdict, "REG-03": "PASS"}
+        nodes.append(replace(node_here, facts=replace(node_here.facts, rules=rules)))
+    assert Fleet(tuple(nodes)).remarkable == ["REG-02", "REG-01"]
+
+
 def test_a_rule_that_is_broken_on_all_nodes_has_its_reason():
     lab = Fleet(tuple(node(name, ["BROKEN", "PASS", "PASS"], "same") for name in "ab"))
     case = SUITE.cases[0].id
