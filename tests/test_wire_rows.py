@@ -112,13 +112,10 @@ def test_a_third_of_the_rows_with_a_wire_peer_begin_near_the_wrap():
 
 
 def test_a_row_begins_with_the_psn_that_its_table_names():
-    text = (
-        _queue_pair_with("psn: 5")
-        .replace("id: row", "id: row-$word")
-        .replace("cases: 1", "cases: 9")
-    )
-    words = "    each: {word: [a, b, c, d, e, f, g, h, i]}\n    when:"
-    table, mistakes = _parsed(text.replace("    when:", words))
+    text = _queue_pair_with("psn: 5").replace("state: RTS", "state: $state")
+    text = text.replace("id: row", "id: row-$state").replace("cases: 1", "cases: 7")
+    states = "    each: {state: [RESET, INIT, RTR, RTS, SQD, SQE, ERR]}\n    when:"
+    table, mistakes = _parsed(text.replace("    when:", states))
     assert not mistakes
     assert {case.given.qps["qp"].psn for case in table.cases} == {5}
 
