@@ -50,6 +50,13 @@ _RANK = {severity.label: severity.rank for severity in Severity}
 _END_BYTES = 1 << 16  # of results, in which their last line begins
 _MOST_SHOWN = 40  # the most characters of a damaged value
 # the errors of a file that cannot be read, or is not a summary
+_FORMAT = re.compile(r"rdma-cts-summary/[0-9]{1,9}")
+
+
+class _OtherFormat(ValueError):
+    """A summary of another version of its format."""
+
+
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError)
 
 BASELINE, GOOD, REGRESSED, NEWLY_WRONG, UNDECIDED, NOT_RUN, RUNNING = (
@@ -267,7 +274,13 @@ class Facts:
     def of(data: Any) -> Facts:
         """Returns the facts in a summary. Raises ValueError, LookupError, TypeError or AttributeError if `data` is not
         a summary."""
-        if data["schema"] != summary.SCHEMA:
+        schema = _text(data["schema"])
+        if schema != summary.SCHEMA and _FORMAT.fullmatch(schema):
+            raise _OtherFormat(
+                f"has the schema {schema}, and this version reads {summary.SCHEMA}; "
+                "use the version of rdma-cts that wrote it"
+            )
+        if schema != summary.SCHEMA:
             raise ValueError
         rules = _texts(data["rules"])
         if set(rules.values()) - set(OF_RULES):
@@ -687,6 +700,8 @@ def facts_of(
                 raise UserError(
                     f"{folder / summary.FILE_NAME} cannot be read: {error.strerror}",
                 ) from error
+            if isinstance(error, _OtherFormat):
+                raise UserError(f"{summary.FILE_NAME} {error}") from error
             raise UserError(f"{summary.FILE_NAME} is damaged, and there is no {RESULTS}") from error
         is_damaged = not isinstance(error, FileNotFoundError)
     facts = Facts.of(plain(summary.as_data(read(folder))))

@@ -285,9 +285,11 @@ def test_compressed_results_are_read(tmp_path, cli):
 
 
 def test_an_unreadable_node_affects_only_its_row(tmp_path, cli):
-    folder = nodes(tmp_path / "nodes", 5)
+    folder = nodes(tmp_path / "nodes", 6)
     (folder / "empty").mkdir()
     (folder / "n1" / "summary.json").write_text("{")
+    newer = {**json.loads(summary()), "schema": "rdma-cts-summary/2"}
+    (folder / "n5" / "summary.json").write_text(json.dumps(newer))
     (folder / "n2" / "summary.json").write_text(
         json.dumps({**json.loads(summary()), "complete": False, "rules": {}}),
     )
@@ -299,8 +301,10 @@ def test_an_unreadable_node_affects_only_its_row(tmp_path, cli):
         "empty": "no results",
         "n1": "summary.json is damaged, and there is no results.jsonl",
         "n2": "the run is incomplete",
+        "n5": "summary.json has the schema rdma-cts-summary/2, and this version reads rdma-cts-summary/1; "
+        "use the version of rdma-cts that wrote it",
     }
-    assert "3 without a complete run" in said
+    assert "4 without a complete run" in said
 
 
 def test_a_directory_of_another_user_is_reported_as_the_problem_of_its_node(tmp_path):

@@ -44,6 +44,12 @@ def read_step(
     names: Names,
 ) -> Step:
     """Reads a call and its expectation. `names` has the kind of each existing object."""
+    if fields and isinstance(fields.value, dict) and "call" in fields.value:
+        location = (fields.keys or {}).get("call", fields.location)
+        reader.note(location, "`call` is a key of the row, beside `when`, and not an argument")
+        rest = {key: value for key, value in fields.value.items() if key != "call"}
+        keys = {key: place for key, place in (fields.keys or {}).items() if key != "call"}
+        fields = replace(fields, value=rest, keys=keys)
     arguments = read_arguments(
         reader,
         call,
