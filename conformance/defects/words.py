@@ -134,6 +134,8 @@ def _packets(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) ->
         operation = f"{operation} with {ICRC}"
     elif rule == "WIRE-06" and effect == Effect.ACCEPTED:
         operation, what = " or ".join(sorted(operations)), "completes without its data"
+    elif operation == "nothing":
+        operation, what = "a packet", "is sent that is not due"
     return f"packets: {operation or 'a request'} {what}: {about}"
 
 
