@@ -16,6 +16,7 @@ from conformance.errors import HostLacks, PeerLost, UserError
 from conformance.model.case import PATH_MTUS, QpSpec
 from conformance.model.preflight import Findings, format_findings
 from conformance.model.transport import ROCE
+from conformance.model.vocabulary import BOTH_POSTERS, WINDOWS_POSTER, WIRE, WR_POST
 from conformance.wire.icrc import RIGHT_ORDER, Order, Path
 from conformance.wire.packet import Packet, build, parse
 from fixtures.hosts.peer import open_wire, value_of
@@ -247,3 +248,9 @@ def test_a_path_mtu_beyond_that_of_the_port_makes_a_case_unreachable():
     spec = QpSpec("RC", "pd", wire="wire", path_mtu=PATH_MTUS[1024])
     with pytest.raises(HostLacks, match=r"^the MTU of the port is 512, not 1024 bytes; raise"):
         wire_peer.WirePair(link, spec, None, 1.0)  # type: ignore[arg-type]
+
+
+def test_a_queue_pair_whose_requests_the_peer_sends_has_no_builders():
+    uses = ("", WIRE, WR_POST, WINDOWS_POSTER, BOTH_POSTERS)
+    types = [wire_peer.wire_queue_type(QpSpec("RC", "pd", extended=use)) for use in uses]
+    assert types == [wire_peer.WireQueue] * 2 + [wire_peer.BuildingWireQueue] * 3

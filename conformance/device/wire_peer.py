@@ -28,6 +28,7 @@ from conformance.errors import DeviceSilent, HostLacks, PeerLost, UserError
 from conformance.model.case import SMALLEST_MTU, SMALLEST_MTU_BYTES, QpSpec, mtu_bytes
 from conformance.model.deadline import Wait
 from conformance.model.transport import IWARP, ROCE, Transport
+from conformance.model.vocabulary import WIRE
 from conformance.verbs import ENUMS
 from conformance.wire.icrc import RIGHT_ORDER, UDP_PORT, Order, Path
 from conformance.wire.packet import Packet, Parsed, build, parse
@@ -238,6 +239,11 @@ class BuildingWireQueue(WireQueue, ExtendedQueue):
     """The same for a queue pair that posts with the builders of ibv_wr_post(3)."""
 
 
+def wire_queue_type(spec: QpSpec) -> type[WireQueue]:
+    """Returns the class of the device's queue pair. One whose requests the peer sends (WIRE) has no builders."""
+    return WireQueue if spec.extended in ("", WIRE) else BuildingWireQueue
+
+
 class WirePair(UsedOnce):
     """A queue pair of the device, and a peer that is no RDMA device."""
 
@@ -256,8 +262,7 @@ class WirePair(UsedOnce):
         self.end = WireEnd(link, spec, mtu_bytes(code))
         self.lingering = link.device.lingering
         self.tells_state = link.device.findings.tells_state
-        kind = BuildingWireQueue if spec.extended else WireQueue
-        self.responder = kind(link.device, pd, spec, deadline_s)
+        self.responder = wire_queue_type(spec)(link.device, pd, spec, deadline_s)
         self.requester: Queue = self.responder
         self.responder.link = link
         self.responder.remote = Endpoint(_gid(self.end), 0, code)
