@@ -90,7 +90,7 @@ def test_the_doctor_of_a_device_of_another_host_says_whether_the_host_has_it(
     for name in filter(None, names.split(", ")):
         (tmp_path / "sys/class/infiniband" / name).mkdir(parents=True)
     (devices, *_) = readiness.device_findings(root=tmp_path, is_remote=True)
-    monkeypatch.setattr("fixtures.targets.hosts.findings", lambda _: [devices])
+    monkeypatch.setattr("fixtures.targets.hosts.findings", lambda *_: [devices])
     status, line = ON_HOSTS[names]
     said = cli(status, "doctor", "--host", "lab7", "--device", "mlx5_0").out
     assert said.startswith(
