@@ -26,7 +26,7 @@ from trial.kernel import inside, report, trying
 from trial.kernel.guest import MORE, Answer, Guests, Lost, NoSession
 from trial.kernel.modules import Modules, NotMade, patch
 from trial.kernel.mutant import FOLDER, Mutant, read_mutants
-from trial.kernel.trying import (
+from trial.kernel.outcome import (
     ACCEPTED,
     BROKEN,
     BY_ITS_RULE,
@@ -41,10 +41,10 @@ from trial.kernel.trying import (
     UNCHECKED,
     UNDECIDED,
     Finding,
-    Trial,
     own_cases,
     suited,
 )
+from trial.kernel.trying import Trial
 
 SUITE = load_suite()
 OWN = next(case for case in SUITE.cases if case.rules == ("REG-20",))

@@ -12,11 +12,7 @@ from test_kernel_trial import finding
 from trial import kernel_runs
 from trial.kernel import report
 from trial.kernel.mutant import read_mutants
-from trial.kernel.trying import (
-    ACCEPTED,
-    BY_ITS_RULE,
-    SURVIVED,
-)
+from trial.kernel.outcome import ACCEPTED, BY_ITS_RULE, SURVIVED
 
 
 def test_the_history_keeps_mutants_that_were_not_tried_and_reports_those_no_longer_killed(tmp_path):

@@ -10,8 +10,8 @@ from conformance.results.records import Recorded, read_written
 from fixtures.guest.changes import read_changes
 from kinds import rows
 from launched import launched, run_in_guest
+from trial.kernel.outcome import BY_ITS_RULE
 from trial.kernel.report import read_history
-from trial.kernel.trying import BY_ITS_RULE
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 

@@ -21,8 +21,9 @@ from conformance.tables.suite import ROOT, Suite, load_suite
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
 from launched import ended
 from recorded_reference import is_dear
-from trial.reference.bench import HeldQueue, ReferenceBench
+from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
+from trial.reference.held_queue import HeldQueue
 from trial.reference.stack import DECLARABLE, OPTIONAL, without
 from trial.running import on_reference, stack_for
 

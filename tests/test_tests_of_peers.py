@@ -16,12 +16,8 @@ from test_kernel_trial import Driver, finding, mutant
 from trial.kernel import report
 from trial.kernel.guest import Lost
 from trial.kernel.modules import Modules
+from trial.kernel.outcome import BY_ITS_RULE, ELSEWHERE, SURVIVED
 from trial.kernel.peers import Peers, rdma_core, rdma_unit_test
-from trial.kernel.trying import (
-    BY_ITS_RULE,
-    ELSEWHERE,
-    SURVIVED,
-)
 
 
 class WithPeers(Driver):

@@ -31,8 +31,7 @@ from trial.kernel import report
 from trial.kernel.guest import Guests
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import FOLDER, Mutant, chosen_mutants, read_mutants
-from trial.kernel.peers import Peers, rdma_core, rdma_unit_test
-from trial.kernel.trying import (
+from trial.kernel.outcome import (
     ACCEPTED,
     BROKEN,
     EQUIVALENT,
@@ -41,9 +40,10 @@ from trial.kernel.trying import (
     UNCHECKED,
     UNDECIDED,
     Finding,
-    Trial,
     suited,
 )
+from trial.kernel.peers import Peers, rdma_core, rdma_unit_test
+from trial.kernel.trying import Trial
 
 # with --night, a random 1/_SHARE of all mutants is tried, whatever their earlier outcome
 _SHARE = 10

@@ -21,7 +21,7 @@ from conformance.tables.suite import Suite
 from fixtures.guest.changes import LIBIBVERBS, Change
 from fixtures.guest.mending import Mended
 from trial.kernel.guest import Answer, Lost, MutantGuest, NoSession
-from trial.kernel.trying import suited
+from trial.kernel.outcome import suited
 from trial.left_out import LeftOut, left_out, line
 
 WHOLE = "whole"  # the build with all changes

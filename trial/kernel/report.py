@@ -11,8 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError
-from trial.kernel import trying
-from trial.kernel.trying import ACCEPTED, BY_ITS_RULE, ELSEWHERE, EQUIVALENT, Finding
+from trial.kernel.outcome import (
+    ACCEPTED,
+    BROKEN,
+    BY_ITS_RULE,
+    ELSEWHERE,
+    EQUIVALENT,
+    FALSE_ALARM,
+    HANG,
+    NO_FIT,
+    NOT_COMPILED,
+    NOT_LOADED,
+    SURVIVED,
+    UNCHECKED,
+    UNDECIDED,
+    Finding,
+)
 from trial.report import table as markdown
 from trial.report import write_files
 
@@ -22,9 +36,9 @@ _NAME = "kernel"
 PEERS = {"peer": "rdma-core's tests", "unit_test": "rdma-unit-test"}
 KILLED = (BY_ITS_RULE, ELSEWHERE)
 # The summary counts the mutants with these outcomes: cases were run, or should have been run, on these mutants.
-COUNTED = (*KILLED, trying.SURVIVED, trying.UNDECIDED, trying.BROKEN, trying.HANG)
-_NOT_RUN = (trying.NOT_LOADED, trying.NOT_COMPILED, trying.NO_FIT)
-_COLUMNS = (*COUNTED, *_NOT_RUN, EQUIVALENT, ACCEPTED, trying.FALSE_ALARM, trying.UNCHECKED)
+COUNTED = (*KILLED, SURVIVED, UNDECIDED, BROKEN, HANG)
+_NOT_RUN = (NOT_LOADED, NOT_COMPILED, NO_FIT)
+_COLUMNS = (*COUNTED, *_NOT_RUN, EQUIVALENT, ACCEPTED, FALSE_ALARM, UNCHECKED)
 
 History = dict[str, dict[str, Any]]
 
@@ -39,11 +53,7 @@ def read_history(folder: Path | None) -> History:
         data = json.loads(file.read_text(encoding="utf-8"))
         if data["schema"] != SCHEMA:
             raise ValueError("it has a different schema")
-        return {
-            entry["name"]: entry
-            for entry in data["findings"]
-            if entry["outcome"] != trying.UNCHECKED
-        }
+        return {entry["name"]: entry for entry in data["findings"] if entry["outcome"] != UNCHECKED}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{file} cannot be read: {getattr(error, 'strerror', None) or error}",

@@ -8,35 +8,39 @@ guest.py starts the guests.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from string import ascii_lowercase
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from conformance.errors import format_count
 from conformance.model.case import Case
-from conformance.model.kind import Kind
 from conformance.model.verdict import Verdict
 from conformance.older_python import zip
-from conformance.tables.tiers import DEFAULT, of_tier, ordered
 from trial.kernel.guest import Answer, Guests, Lost, MutantGuest, NoSession
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import Mutant
-
-BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN = (
-    "killed by its rule",
-    "killed elsewhere",
-    "survived",
-    "BROKEN",
+from trial.kernel.outcome import (
+    ACCEPTED,
+    BROKEN,
+    BY_ITS_RULE,
+    ELSEWHERE,
+    EQUIVALENT,
+    FALSE_ALARM,
+    HANG,
+    NO_FIT,
+    NOT_COMPILED,
+    NOT_LOADED,
+    SURVIVED,
+    UNCHECKED,
+    UNDECIDED,
+    Finding,
+    finding,
+    outcome_of,
+    own_cases,
 )
-HANG, NOT_LOADED, NOT_COMPILED, NO_FIT = "hang", "does not load", "does not compile", "does not fit"
-EQUIVALENT, ACCEPTED, FALSE_ALARM = "equivalent", "accepted", "false alarm"
-UNDECIDED = "undecided"  # a case fails with a combined module, but with neither half of it
-UNCHECKED = "unchecked"  # a case fails with the mutant, and has not been run without it yet
-_KINDS = (Kind.ROW, Kind.SWEEP, Kind.COMBINATIONS)  # of cases that a driver can fail
+
 TOGETHER = 22  # the most mutants in one module; permitted mutants have no limit, because all cases should pass
 _LOADS = 40  # the maximum number of modules loaded in one guest; each module leaves some resources allocated
 _PROGRESS_S = 60.0  # between two lines about a run of many cases
@@ -49,90 +53,9 @@ class NotLoaded(NoSession):
     """The reason why a module does not load."""
 
 
-@dataclass(frozen=True)
-class Finding:
-    """The outcome of a mutant. `by` has the cases that detected the mutant; `reason` and `verdict` belong to the first
-    of these cases (or to a guest lost between cases). `tried` is the number of cases that were run, and `seconds` their
-    duration. `peer` is the first of rdma-core's own tests that detected the mutant, empty if none did, and None if
-    these tests were not run; `unit_test` is the same for Google's rdma-unit-test. `violated` has the rules that the first
-    of the cases reports."""
-
-    name: str
-    file: str
-    kind: str
-    rules: tuple[str, ...]
-    about: str
-    outcome: str
-    by: tuple[str, ...] = ()
-    reason: str = ""
-    verdict: str = ""
-    tried: int = 0
-    seconds: float = 0.0
-    peer: str | None = None
-    unit_test: str | None = None
-    violated: tuple[str, ...] = ()
-
-
-def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
-    return Finding(
-        mutant.name,
-        mutant.file,
-        mutant.kind,
-        mutant.rules,
-        mutant.about,
-        outcome,
-        **more,
-    )
-
-
-def suited(cases: Sequence[Case], seed: int | None = None) -> list[Case]:
-    """Returns the cases of the default tier that a driver can fail, without those of the header or of fork protection.
-    Cases that may crash a kernel are last. With a seed, the order is otherwise random. Without a seed, rows are before
-    sweeps, and these before points of a model; the first case of each table is before all second cases, because
-    neighbouring cases are similar."""
-    fitting = [
-        case
-        for case in of_tier(cases, DEFAULT)
-        if case.kind in _KINDS and not case.needs_kept_memory
-    ]
-    if seed is not None:
-        return sorted(ordered(fitting, seed), key=lambda case: case.hazardous)
-    before = collections.Counter[str]()
-    places = {}
-    for case in fitting:
-        table = case.id.rpartition("/")[0]
-        places[case.id] = before[table]
-        before[table] += 1
-    return sorted(
-        fitting,
-        key=lambda case: (case.hazardous, _KINDS.index(case.kind), places[case.id]),
-    )
-
-
 def _signs(answer: Answer) -> set[str]:
     """Returns the rules that a case reports as violated, and BROKEN if the case is BROKEN."""
     return {*answer.rules, *([BROKEN] if answer.verdict == Verdict.BROKEN else [])}
-
-
-def _violated(mutant: Mutant, rules: Iterable[str]) -> bool:
-    """Whether a mutant violates one of the rules, or a rule that contains one of them (REG-09 for REG-09a)."""
-    return any(
-        rule in mutant.rules or rule.rstrip(ascii_lowercase) in mutant.rules for rule in rules
-    )
-
-
-def _outcome(mutant: Mutant, rules: Iterable[str]) -> str:
-    """Returns the outcome of a mutant with which a case reports these rules as violated."""
-    if mutant.permitted:
-        return FALSE_ALARM
-    if _violated(mutant, rules):
-        return BY_ITS_RULE
-    return ELSEWHERE
-
-
-def own_cases(mutant: Mutant, cases: Sequence[Case]) -> list[str]:
-    """Returns the cases of the rules that a mutant violates; all cases for a permitted mutant."""
-    return [case.id for case in cases if mutant.permitted or _violated(mutant, case.rules)]
 
 
 class Trial:
@@ -247,7 +170,7 @@ class Trial:
             if detected and rules:
                 return finding(
                     mutant,
-                    _outcome(mutant, rules),
+                    outcome_of(mutant, rules),
                     by=(detected.case,),
                     reason=detected.reason,
                     verdict=detected.verdict,

@@ -19,7 +19,8 @@ from conformance.wire.segments import Segment, parse_segment
 from trial.reference.segments import StreamState
 
 if TYPE_CHECKING:
-    from trial.reference.bench import HeldQueue, ReferenceBench
+    from trial.reference.bench import ReferenceBench
+    from trial.reference.held_queue import HeldQueue
 
 _PAGE = 4096
 

@@ -25,7 +25,8 @@ from trial.reference.sent_packets import Local, Outgoing
 from trial.reference.served_packets import Answer, Incoming
 
 if TYPE_CHECKING:
-    from trial.reference.bench import HeldQueue, ReferenceBench
+    from trial.reference.bench import ReferenceBench
+    from trial.reference.held_queue import HeldQueue
 
 _TO_DEVICE = Path("10.77.0.2", "10.77.0.1")
 _NUMBER = 0x100001
