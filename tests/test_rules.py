@@ -50,6 +50,13 @@ def test_a_rule_is_read_with_all_its_keys(tmp_path):
     assert str(rule.location) == "reg_mr/rules.yaml:3:9"
 
 
+def test_the_point_of_an_abbreviation_ends_no_sentence_of_a_quote(tmp_path):
+    text = RULE.format(id="VND-01").replace("Something holds\n", "it holds, i.e. RDMA works\n")
+    registry, mistakes = read(tmp_path, reg_mr="verb: ibv_reg_mr\nrules:\n" + text)
+    assert mistakes == []
+    assert registry["VND-01"].quote == "it holds, i.e. RDMA works"
+
+
 def test_a_rule_without_a_quote_has_the_reason(tmp_path):
     text = RULE.format(id="VND-01").replace("quote: Something holds", "unquoted: It is secret.")
     text = text.replace("must", "should")

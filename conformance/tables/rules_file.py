@@ -17,8 +17,8 @@ from conformance.yamldoc.parsing import read_file
 from conformance.yamldoc.reader import Reader
 
 FILE_NAME = "rules.yaml"
-# of a quote: where a second sentence begins
-_NEXT_SENTENCE = re.compile(r"[.?!] +[A-Z(]")
+# of a quote: where a second sentence begins; the point of an abbreviation ends none
+_NEXT_SENTENCE = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)(?<!\bcf)[.?!] +[A-Z(]")
 _PAGE = re.compile(r"\w*_\w+|rdma\w*")  # a name of a manual page, such as ibv_reg_mr
 _PREDICATE = re.compile(r"[a-z][a-z0-9_]*")
 
