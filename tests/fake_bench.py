@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from conformance.model.capability import Capabilities
+from conformance.model.declared import Capabilities
 from conformance.pytest_plugin import options, recorder
 from conformance.tables import suite
 from samples import header

@@ -17,8 +17,8 @@ import pytest
 
 from conformance.errors import UserError
 from conformance.judging import Basis, Judgement, conclude
-from conformance.model.capability import Capabilities
 from conformance.model.case import Case, Table
+from conformance.model.declared import Capabilities
 from conformance.model.observation import Observation, PointExample
 from conformance.model.record import Axes, FooterRecord, HeaderRecord, Record, ResultRecord
 from conformance.model.rules import Registry

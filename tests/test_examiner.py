@@ -18,16 +18,12 @@ from conformance.execution.runner import run_case
 from conformance.judging import Basis, conclude
 from conformance.judging.kernel_alarms import decisive_lines, kernel_alarm
 from conformance.model import bounds
-from conformance.model.capability import (
-    Capabilities,
-    DeviceAttributes,
-    Profile,
-    declared_capabilities,
-)
 from conformance.model.case import Case, QpSpec
+from conformance.model.declared import Capabilities, DeviceAttributes, declared_capabilities
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation
 from conformance.model.point_index import encode_index
+from conformance.model.profile import Profile
 from conformance.model.record import HeaderRecord, OfferedRecord, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.case_record import case_record

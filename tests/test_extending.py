@@ -19,6 +19,7 @@ from conformance.device.uverbs import Uverbs
 from conformance.execution.steps import STEPS, call_verb
 from conformance.model import capability, vocabulary
 from conformance.model.kind import Kind
+from conformance.model.needs import FLAG_NEEDS
 from conformance.tables.suite import CASES, ROOT, load_suite
 from conformance.verbs import ENUMS, VERBS, Linkage
 from fixtures.guest import recipe
@@ -31,10 +32,11 @@ from trial.reference.device import Device
 _FURTHER_PREFIXES = ("CAP", "KREG", "ODPC", "QMR", "STAT", "WC", "WR")
 _OF_AN_EXAMPLE = "99"  # the release of the examples in docs/extending.md, whose id is not the next
 _CAPABILITY = "conformance/model/capability.py"
+_DECLARED = "conformance/model/declared.py"
 
 
 def flags() -> Iterator[str]:
-    for name, need in capability.FLAG_NEEDS.items():
+    for name, need in FLAG_NEEDS.items():
         if need and need not in capability.MEANING:
             yield f"flag {name} needs {need!r}, which is not a capability: add it to MEANING in {_CAPABILITY}"
 
@@ -140,8 +142,8 @@ def capabilities() -> Iterator[str]:
     }
     for name in capability.MEANING.keys() - capabilities_named:
         yield (
-            f"capability {name} is never determined: add it to declared_capabilities or PRECONDITIONS in {_CAPABILITY},"
-            " or to offered_by in conformance/execution/offered.py"
+            f"capability {name} is never determined: add it to declared_capabilities in {_DECLARED}, to PRECONDITIONS"
+            f" in {_CAPABILITY}, or to offered_by in conformance/execution/offered.py"
         )
     for name in capabilities_named - capability.MEANING.keys():
         yield f"capability {name} has no meaning: add it to MEANING in {_CAPABILITY}"

@@ -18,10 +18,10 @@ from conformance.execution.runner import RunContext, run_case
 from conformance.execution.steps import STEPS
 from conformance.judging import Basis, Judgement, apply_profile
 from conformance.kernel import resources
-from conformance.model.capability import Profile
 from conformance.model.case import Case, Expectation, Step
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation
+from conformance.model.profile import Profile
 from conformance.model.verdict import Verdict
 from conformance.results.case_record import case_record
 from conformance.sweeps.run import SweepRun

@@ -7,8 +7,9 @@ from conformance.defects import Severity
 from conformance.defects.severity import severity_of_fault
 from conformance.execution.traffic import is_lost
 from conformance.judging import judge
-from conformance.model.capability import DeviceAttributes, declared_capabilities, need_on_demand
 from conformance.model.case import Case
+from conformance.model.declared import DeviceAttributes, declared_capabilities
+from conformance.model.needs import need_on_demand
 from conformance.model.observation import Observation
 from conformance.model.transport import INFINIBAND, IWARP, ROCE
 from conformance.tables.suite import load_suite

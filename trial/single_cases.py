@@ -15,8 +15,8 @@ from conformance.execution.runner import (
 )
 from conformance.judging import Basis, Judgement, broken
 from conformance.judging.combinations import Judged, verdicts_of_rules
-from conformance.model.capability import Capabilities
 from conformance.model.case import Case
+from conformance.model.declared import Capabilities
 from conformance.model.verdict import VIOLATIONS
 from conformance.sweeps.run import SweepRun
 

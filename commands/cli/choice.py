@@ -9,7 +9,7 @@ from datetime import datetime
 
 from conformance.errors import UserError, format_count
 from conformance.model.bounds import MOST_CASES
-from conformance.model.capability import Profile
+from conformance.model.profile import Profile
 from conformance.run_options import RunOptions
 from conformance.supervision.run import Run
 from conformance.tables.profile import read_profile

@@ -25,7 +25,7 @@ from conformance.errors import UserError
 from conformance.kernel.log import text_of
 from conformance.kernel.netlink import RdmaNetlink, driver_name
 from conformance.kernel.resources import OwnQueuePairs
-from conformance.model.capability import DeviceAttributes, declared_capabilities
+from conformance.model.declared import DeviceAttributes, declared_capabilities
 from conformance.model.preflight import Findings
 from conformance.model.record import DeviceFacts, Environment
 from conformance.model.transport import INFINIBAND, IWARP, ROCE, UNSPECIFIED, Transport

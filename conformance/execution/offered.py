@@ -28,8 +28,9 @@ from conformance.execution.connection import post_receives
 from conformance.execution.context import HarnessResources, create_pair
 from conformance.kernel import paging
 from conformance.model import capability, vocabulary
-from conformance.model.capability import IMMEDIATES, Capabilities
+from conformance.model.capability import IMMEDIATES
 from conformance.model.case import QpSpec
+from conformance.model.declared import Capabilities
 from conformance.model.vocabulary import BUILDERS
 from conformance.verbs import ENUMS
 

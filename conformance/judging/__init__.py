@@ -30,13 +30,7 @@ from conformance.judging.steps import (
     first_refused,
     judge_steps,
 )
-from conformance.model.capability import (
-    BY_SYMBOL,
-    JUDGED_BY,
-    UNDECLARABLE,
-    Profile,
-    name_with_release,
-)
+from conformance.model.capability import BY_SYMBOL, JUDGED_BY, UNDECLARABLE, name_with_release
 from conformance.model.case import Case, mask_of
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import (
@@ -45,6 +39,7 @@ from conformance.model.observation import (
     UnfreedMemory,
     with_undeclared,
 )
+from conformance.model.profile import Profile
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import DEFINED_WITH, EITHER, ELSEWHERE, REGISTRATIONS, WIRE
 from conformance.verbs import ENUMS

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from conformance.judging.sentences import sentence
-from conformance.model.capability import Capabilities, Profile
 from conformance.model.case import Case
+from conformance.model.declared import Capabilities
 from conformance.model.fault import Fault, verdict_of
 from conformance.model.kind import Kind
+from conformance.model.profile import Profile
 from conformance.model.rules import DECLARATIONS, OF_DECLARED
 
 

@@ -19,8 +19,8 @@ from conformance.device.device import Device
 from conformance.device.port import device_names
 from conformance.device.remote_peer import RemoteDevice
 from conformance.errors import UserError
-from conformance.model.capability import Profile
 from conformance.model.case import Case
+from conformance.model.profile import Profile
 from conformance.model.record import DeviceFacts
 from conformance.model.transport import IWARP
 from conformance.pytest_plugin.older_pytest import StashKey, root_of, stash_of

@@ -26,8 +26,8 @@ from conformance.execution.runner import (
 )
 from conformance.judging import Basis, broken
 from conformance.kernel.module_memory import ModuleMemory
-from conformance.model.capability import Capabilities
 from conformance.model.case import Case, RunCase
+from conformance.model.declared import Capabilities
 from conformance.model.preflight import Findings
 from conformance.model.record import DeviceFacts, ObservedRecord, ResultRecord
 from conformance.model.verdict import NOT_TESTABLE, Verdict

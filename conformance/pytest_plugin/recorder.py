@@ -17,7 +17,7 @@ from conformance.device.device import environment
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.kernel.build_ids import under_test
-from conformance.model.capability import Capabilities
+from conformance.model.declared import Capabilities
 from conformance.model.fault import FaultKind
 from conformance.model.record import (
     SCHEMA,

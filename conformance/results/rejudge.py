@@ -12,10 +12,11 @@ from typing import cast
 
 from conformance.errors import UserError
 from conformance.judging import Basis, conclude
-from conformance.model.capability import Capabilities, Profile
 from conformance.model.case import Case
+from conformance.model.declared import Capabilities
 from conformance.model.kind import Kind
 from conformance.model.observation import Observation, without_undeclared
+from conformance.model.profile import Profile
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.older_python import zip

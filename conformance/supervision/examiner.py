@@ -12,11 +12,12 @@ from conformance.judging import Basis, Judgement, conclude
 from conformance.judging.circumstances import located
 from conformance.judging.kernel_alarms import crash_location, decisive_lines, first_alarm, site_in
 from conformance.model.bounds import MOST_NOTES, cut
-from conformance.model.capability import Capabilities, Profile
 from conformance.model.case import Case
+from conformance.model.declared import Capabilities
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, without_undeclared
+from conformance.model.profile import Profile
 from conformance.model.record import HeaderRecord, ObservedRecord, OfferedRecord, ResultRecord
 from conformance.model.record_shape import mismatch_of
 from conformance.model.rules import Registry

@@ -11,9 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from conformance.model.capability import Profile
 from conformance.model.case import Case
 from conformance.model.deadline import CASE_DEADLINE_S, longest_case_s
+from conformance.model.profile import Profile
 from conformance.model.record import SupervisorFacts
 from conformance.recorded_command import without_values
 from conformance.results.plan import Plan

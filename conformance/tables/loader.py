@@ -15,6 +15,7 @@ from conformance.model import capability, vocabulary
 from conformance.model.case import Case, Flags, Step, Table
 from conformance.model.combinations import CoveringArray
 from conformance.model.kind import BY_CALL, Kind
+from conformance.model.needs import OPERATION_NEEDS, UNNAMED_FLAG_NEEDS, need_on_demand
 from conformance.model.rules import Registry
 from conformance.older_python import zip
 from conformance.tables import keys
@@ -304,7 +305,7 @@ class _Rows:
             needs += [need for rule in rules for need in self.registry[rule].needs]
             needs += _needs_of_operations(parts)
             flags = _registered_flags(parts)
-            needs += [need for flag, need in capability.UNNAMED_FLAG_NEEDS.items() if flag in flags]
+            needs += [need for flag, need in UNNAMED_FLAG_NEEDS.items() if flag in flags]
             kind = BY_CALL.get(parts.when.call, Kind.ROW)
         if kind is Kind.COMBINATIONS and parts is not None:
             texts["array"] = array = self._array(parts.when, row)
@@ -415,7 +416,7 @@ def _needs_of_operations(row: RowBody) -> list[str]:
     for step in (*row.before, row.when, *row.afterwards):
         operation = str(step.arguments.get("op"))
         keys = (step.call, operation, f"{step.call} {operation}")
-        needs += [capability.OPERATION_NEEDS.get(key) for key in keys]
+        needs += [OPERATION_NEEDS.get(key) for key in keys]
         elements = step.arguments.get("sg_list")
         if step.call == "post_receive" and isinstance(elements, tuple) and len(elements) > 1:
             needs.append("lists")
@@ -425,7 +426,7 @@ def _needs_of_operations(row: RowBody) -> list[str]:
                 kind = via.kind
             else:
                 kind = str(step.arguments.get("qp_type", "RC"))
-            needs.append(capability.need_on_demand(step.call, operation, kind))
+            needs.append(need_on_demand(step.call, operation, kind))
     return [need for need in needs if need]
 
 

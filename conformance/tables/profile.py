@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 
 from conformance.model import capability
-from conformance.model.capability import Profile
+from conformance.model.profile import Profile
 from conformance.model.record import GivenFile
 from conformance.regular_file import read_regular
 from conformance.yamldoc.nodes import Node

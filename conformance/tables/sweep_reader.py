@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.errors import format_count
 from conformance.model import capability, predicate
+from conformance.model.needs import FLAG_NEEDS, OPERATION_NEEDS
 from conformance.model.rules import Registry
 from conformance.model.space import MAX_POINTS, Axis, Space
 from conformance.model.sweep import Clause, Sweep, points_where
@@ -335,10 +336,10 @@ def _rule_of(
 def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iterator[Clause]:
     for axis in row.space.axes:
         for operation in axis.labels:
-            if operation in capability.OPERATION_NEEDS:
+            if operation in OPERATION_NEEDS:
                 where = f"{axis.name}={operation}"
                 when = _expression(reader, Node(where, row.row.location), row.space, registry)
-                yield Clause(where, when, None, needs=(capability.OPERATION_NEEDS[operation],))
+                yield Clause(where, when, None, needs=(OPERATION_NEEDS[operation],))
 
 
 def _flag_clauses(
@@ -351,10 +352,10 @@ def _flag_clauses(
     flags = {axis.name: axis.flags for axis in space.axes if axis.flags}
     name = reader.word(node, "axis of flags", flags)
     for flag in flags.get(name or "", ()):
-        if capability.FLAG_NEEDS[flag]:
+        if FLAG_NEEDS[flag]:
             if text:
                 where = f"({text}) & {name}.{flag}"
             else:
                 where = f"{name}.{flag}"
             when = _expression(reader, Node(where, node.location), space, registry)
-            yield Clause(where, when, None, needs=(capability.FLAG_NEEDS[flag],))
+            yield Clause(where, when, None, needs=(FLAG_NEEDS[flag],))

@@ -11,8 +11,8 @@ from conformance.defects import Symptom, severity_of, symptoms_of
 from conformance.errors import UserError
 from conformance.judging import Basis
 from conformance.judging.faults import fault_of
-from conformance.model.capability import Capabilities
 from conformance.model.case import Case
+from conformance.model.declared import Capabilities
 from conformance.model.fault import Effect, FaultKind
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Rule

@@ -14,8 +14,8 @@ from conformance.bench.interface import Bench, DmaBuf, Entry, Memory
 from conformance.bench.lingering import Lingering
 from conformance.execution.offered import absent_on, offered_by, with_immediates
 from conformance.header import Check
-from conformance.model.capability import Capabilities
 from conformance.model.case import QpSpec
+from conformance.model.declared import Capabilities
 from conformance.model.preflight import Findings
 from conformance.model.transport import IWARP
 from conformance.model.vocabulary import DOORS, ENTRIES, STREAM, WIRE

@@ -11,7 +11,7 @@ from typing import Any
 
 from conformance.kernel.paging import libc
 from conformance.kernel.resources import PINNED
-from conformance.model.capability import FLAG_NEEDS
+from conformance.model.needs import FLAG_NEEDS
 from conformance.verbs import OPTIONAL_ACCESS
 from trial.reference.memory import PAGE, SPACE, Memory
 from trial.reference.objects import (

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from conformance.model import capability
+from conformance.model.declared import DeviceAttributes, declared_capabilities
 from conformance.model.transport import INFINIBAND, IWARP, UNSPECIFIED, Transport
 
 # The capabilities that a device declares. The suite determines the other capabilities by calls, as on a real stack.
-DECLARABLE = tuple(capability.declared_capabilities(capability.DeviceAttributes(0, 0, 0, 0)))
+DECLARABLE = tuple(declared_capabilities(DeviceAttributes(0, 0, 0, 0)))
 
 
 @dataclass(frozen=True)

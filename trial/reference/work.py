@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import Completion, SendRequest
-from conformance.model.capability import IMMEDIATES, need_on_demand
+from conformance.model.capability import IMMEDIATES
+from conformance.model.needs import need_on_demand
 from conformance.verbs import ENUMS
 from trial.reference.access import RIGHTS
 from trial.reference.binding import Binding
