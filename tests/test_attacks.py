@@ -138,11 +138,12 @@ def failed(good: list[Line]) -> list[Line]:
 def by_file(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
     """Checks that the commands that read a run refuse the file."""
     run = written_records(lines, folder / "run")
+    other = written_records(lines, folder / "other")
     for reader in (
         ["report", "--format", "summary"],
         ["judge"],
         ["bundle"],
-        ["compare", run],
+        ["compare", other],
         ["list", "coverage", "--run"],
     ):
         if reader[0] in ("report", "judge", "bundle") or attack.by == "file":
