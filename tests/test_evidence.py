@@ -279,6 +279,16 @@ def test_every_refusal_in_the_tables_has_a_control():
     ] == []
 
 
+def test_a_row_needs_the_newer_verb_that_registers_its_region():
+    unnamed = [
+        case.id
+        for case in SUITE.cases
+        for region in case.given.mrs.values()
+        if region.call == "ibv_reg_mr_ex" and "reg_mr_ex" not in case.needs
+    ]
+    assert unnamed == []
+
+
 def test_each_rule_needs_evidence_unless_all_of_its_cases_are_open():
     closed = {
         rule
