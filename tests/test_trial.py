@@ -153,9 +153,17 @@ def test_a_mistake_that_shows_when_the_code_of_a_mutant_runs_is_that_of_its_tabl
     assert raised.value.status == 2
 
 
-def test_a_refusal_by_the_code_of_a_mutant_is_no_mistake(tmp_path):
-    (mutant,) = made(tmp_path, row_of("R-1 access_fault: check(EINVAL) or 0"), Device)
+@pytest.mark.parametrize("code", ["check(EINVAL) or 0", "|\\n    raise Refused(EINVAL)"])
+def test_a_refusal_by_the_code_of_a_mutant_is_no_mistake(tmp_path, code):
+    (mutant,) = made(tmp_path, row_of(f"R-1 access_fault: {code}"), Device)
     assert try_violation(mutant, cases_of("REG-15")).broken == ()
+
+
+def test_a_mutant_can_refuse_a_packet_in_other_words():
+    violation = named("nak-of-a-key-says-invalid-request")
+    rule = violation.rule
+    cases = [case for case in cases_of(rule) if case.id.startswith("wire/first_packets/")]
+    assert try_violation(violation, cases, Extent.OWN).outcome == KILLED
 
 
 def test_the_mistakes_of_all_tables_of_mutants_are_lines_of_their_own(tmp_path):

@@ -13,7 +13,6 @@ from typing import Any
 from conformance.errors import UserError
 from conformance.yamldoc.nodes import Location, Mistake, Node
 from conformance.yamldoc.reader import Reader, suggestion
-from trial.reference.objects import Refused
 
 _MISTAKES = "mistakes_in_code"  # of an instance: the mistakes that its code has shown
 _FIRST_LINE = 2  # of the code, below the line with `def`
@@ -60,7 +59,7 @@ def member(reader: Reader, name: str, code: Node, kind: Any, names: dict[str, An
     )
     function: Any = frame.body[0]
     function.body[0].body = tree.body[0].body  # type: ignore[attr-defined]
-    names[checked] = _checking(name, code)
+    names[checked] = _checking(name, code, tree)
     return _defined(name, code, frame, names)
 
 
@@ -116,13 +115,14 @@ def _defined(name: str, code: Node, tree: ast.Module, names: dict[str, Any]) -> 
     return members[name]
 
 
-def _checking(name: str, code: Node) -> Callable[[object, Exception], None]:
-    """Returns a function that raises UserError for an exception that the code itself has raised. A refusal of the call is
-    no mistake, nor is an exception of what the code calls."""
+def _checking(name: str, code: Node, tree: ast.AST) -> Callable[[object, Exception], None]:
+    """Returns a function that raises UserError for an exception that the code itself has caused. What a `raise` of the
+    code raises is no mistake, nor is an exception of what the code calls."""
+    raising = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.Raise)}
 
     def check(owner: object, raised: Exception) -> None:
         frame = raised.__traceback__
-        if frame is None or frame.tb_next is not None or isinstance(raised, Refused):
+        if frame is None or frame.tb_next is not None or frame.tb_lineno in raising:
             return
         text = f"{name} raises {type(raised).__name__}: {raised}"
         mistake = str(Mistake(_place(code, frame.tb_lineno), text))
