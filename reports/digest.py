@@ -103,13 +103,14 @@ def read(path: Path) -> Digest:
 
 def read_several(paths: Sequence[Path]) -> list[Digest]:
     """Reads runs that a command sets against each other. Raises UserError if one of them is given twice."""
+    runs = [read(path) for path in paths]
     places: set[str] = set()
     for path in paths:
         place = os.path.realpath(path / FILE_NAME if path.is_dir() else path)
         if place in places:
             raise UserError(f"the run {path} is given twice", hint="give different runs")
         places.add(place)
-    return [read(path) for path in paths]
+    return runs
 
 
 def digest(recorded: Shown, directory: Path, name: str = "", is_own: bool = False) -> Digest:

@@ -290,6 +290,7 @@ PERMITTED = re.compile(
     "|fixtures/guest/.*[.]py|fixtures/hosts/agent[.]py|fixtures/system/host[.]py"
     "|reports/(bundles/(archive|signature)|patches/series)[.]py|conformance/pytest_plugin/.*[.]py"
     "|fixtures/targets/guests[.]py|conformance/verbs/.*|trial/(?!report).*"
+    "|commands/cli/start[.]py"
 )
 
 

@@ -38,7 +38,7 @@ def cases() -> list[Case]:
 
 def test_all_points_of_xrc_are_in_few_spaces():
     spaces = [case for case in cases() if case.sweep]
-    assert sum(map(_points, spaces)) == 316
+    assert sum(map(_points, spaces)) == 360
     assert len(cases()) - len(spaces) >= 11
 
 
