@@ -46,23 +46,24 @@ trial/kernel/build-rdma-unit-test.sh ''
 HELP = "ci/health/node.sh ci/kselftest.sh ci/lint.sh ci/shard.sh .ci/run .ci/nightly"
 
 
-def said_by(words: str, folder: Path) -> str:
+@pytest.fixture(scope="module")
+def checkout() -> Iterator[Path]:
+    """A copy of the suite with its scripts, which every user can read; the checkout itself may be root's."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        for path in ("rdma-cts", ".ci", "ci", "commands", "conformance", "fixtures", "trial"):
+            copy = shutil.copytree if (ROOT / path).is_dir() else shutil.copy
+            copy(ROOT / path, Path(name, path))
+        yield Path(name)
+
+
+def said_by(words: str, checkout: Path, folder: Path) -> str:
     """Returns the message of a script, which must exit with status 2 or 3 and write no file. Another user than root runs
     the script, so that one without its check destroys nothing."""
     name, *arguments = shlex.split(words)
-    with (
-        tempfile.TemporaryDirectory() as copies
-    ):  # another user may not be able to read the checkout
-        Path(copies).chmod(0o755)
-        script = Path(shutil.copy(ROOT / name, copies))
-        script.chmod(0o755)
-        return _said(script, arguments, folder)
-
-
-def _said(script: Path, arguments: list[str], folder: Path) -> str:
     done = ended(
-        *([] if script.read_text().startswith("#!") else ["sh"]),
-        *(script, *arguments),
+        *([] if name.startswith(".ci/") else ["sh"]),
+        *(checkout / name, *arguments),
         cwd=folder,
         env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "SLURMD_NODENAME": "n7"},
         stdin=subprocess.DEVNULL,
@@ -82,14 +83,14 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("words", WITHOUT_ARGUMENTS.strip().splitlines())
-def test_a_script_without_its_arguments_says_what_it_needs(words, folder):
-    said = said_by(words, folder)
+def test_a_script_without_its_arguments_says_what_it_needs(words, checkout, folder):
+    said = said_by(words, checkout, folder)
     name = Path(words.split()[0]).name
     assert name in said
     assert "parameter not set" not in said
 
 
 @pytest.mark.parametrize("name", HELP.split())
-def test_a_script_that_needs_no_argument_explains_itself(name, folder):
+def test_a_script_that_needs_no_argument_explains_itself(name, checkout, folder):
     about = (ROOT / name).read_text().splitlines()[1].removeprefix("# ")
-    assert said_by(f"{name} --help", folder).startswith(about)
+    assert said_by(f"{name} --help", checkout, folder).startswith(about)
