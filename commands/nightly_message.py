@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -12,14 +11,13 @@ from pathlib import Path
 
 from commands.cli import sendmail
 from commands.cli.output import refuse_foreign, write_out
-from conformance.errors import UserError
+from conformance.errors import FULL_DISK, UserError
 from conformance.model.printable import one_line
 from reports.history import MESSAGE, format_night
 from reports.night_names import new_name
 
 _WEBHOOK = re.compile(rb'\{"text": "')  # how a message for a webhook begins
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _ROOM = (
     "make room: directories of old nights may be removed, except the last good night of each cell; "
     "--keep N removes what is not needed after each night"
@@ -42,7 +40,7 @@ def failure_told(arguments: argparse.Namespace) -> Iterator[None]:
     except UserError as error:
         if error.status == 3:
             text = [f"the night has not run: {error} (exit status 3)"]
-            if isinstance(error.__cause__, OSError) and error.__cause__.errno in _FULL:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL_DISK:
                 error.hint = _ROOM
                 text.insert(0, _ROOM)  # the last line is the subject
             with suppress(UserError):  # the command ends with the first error

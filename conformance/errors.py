@@ -1,6 +1,7 @@
 """Defines the exceptions of the suite. The message of a UserError names the location of the error and the remedy. A
 failure of the device under test is a verdict, not an exception."""
 
+import errno
 import os
 import re
 import shlex
@@ -80,9 +81,9 @@ def reading(path: Path) -> Iterator[None]:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
 
 
-_OF_FILE = re.compile(
-    r"(?:\[Errno \d+\] )?(?P<reason>[^:]*)"
-)  # of the text of an OSError, without the file's name
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+# Of the text of an OSError, without the file's name
+_OF_FILE = re.compile(r"(?:\[Errno \d+\] )?(?P<reason>[^:]*)")
 
 
 def reason_of(error: OSError) -> str:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from conformance.errors import UserError
+from conformance.errors import FULL_DISK, UserError
 from conformance.regular_file import open_below
 from fixtures.system.cache import cache_directory, unusable
 
@@ -60,7 +60,7 @@ def crash_report(error: Exception, folder: Path | None = None) -> UserError:
     directory, unless the memory or the disk is exhausted."""
     if isinstance(error, MemoryError):
         return UserError("there is not enough memory", status=3)
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and error.errno in FULL_DISK:
         what = error.filename or "a file of this command"
         return UserError(f"{what} cannot be written: {error.strerror}", status=3)
     import traceback  # imported late: most commands do not need it
