@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from commands.cli.catalogue import COMMANDS
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.errors import UserError, format_count
@@ -250,16 +251,17 @@ def _rule_lines(coverage: Coverage) -> Iterator[str]:
 
 
 def _scope_lines() -> Iterator[str]:
-    try:
-        from trial.scopes import scopes
-    except ModuleNotFoundError:  # a package of its own
+    if "trial" not in COMMANDS:
         yield "the package rdma-cts-trial knows on which objects no case judges a rule"
         return
-    known = scopes()
+    from trial.scopes import scopes  # imported late: a package of its own
+
+    objects = scopes()
     yield (
-        f"{len(known.cells)} objects of which a rule's sentence is true, {len(known.unjudged)} that no case judges:"
+        f"{len(objects.cells)} objects of which a rule's sentence is true, "
+        f"{len(objects.unjudged)} that no case judges:"
     )
-    for because, cells in itertools.groupby(known.unjudged.items(), lambda item: item[1]):
+    for because, cells in itertools.groupby(objects.unjudged.items(), lambda item: item[1]):
         yield from textwrap.wrap(
             f"  {', '.join(str(cell) for cell, _ in cells)}: {because}",
             WIDTH,
