@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import UNJUDGED
-from reports.earlier_points import unjudged, unjudged_of
+from reports.earlier_points import points_of, unjudged_of
 
 NOT_SEEN, NOT_DECIDED, UNTRIED = "not seen", "not decided", "not tried"
 
@@ -36,7 +36,7 @@ def _unjudged_points(record: ResultRecord) -> int:
     """The number of points of a sweep or model without a verdict; of a race it differs by chance, and is 0."""
     if record["space"].get("tries"):
         return 0
-    return unjudged(record) + unjudged_of(record["pairs"].get("points", {}))
+    return unjudged_of(points_of(record))
 
 
 def tried(

@@ -26,6 +26,11 @@ def unjudged(record: ResultRecord) -> int:
     return unjudged_of(record["points"] or {})
 
 
+def points_of(record: ResultRecord) -> Mapping[str, int]:
+    """Returns the numbers of points of a sweep or a model by verdict; of other cases, none."""
+    return record["points"] or record["pairs"].get("points", {})
+
+
 def unjudged_of(counts: Mapping[str, int]) -> int:
     """Returns the number of these points, by verdict, that have none on the device."""
     return sum(counts.get(verdict, 0) for verdict in UNJUDGED)
@@ -33,7 +38,7 @@ def unjudged_of(counts: Mapping[str, int]) -> int:
 
 def counts_of(record: ResultRecord) -> str:
     """Returns the numbers of points by verdict, if some are unsupported or unreachable beside others; else empty."""
-    counts = record["points"] or record["pairs"].get("points", {})
+    counts = points_of(record)
     if record["verdict"] in NOT_TESTABLE or not any(map(counts.get, NOT_TESTABLE)):
         return ""
     return format_counts(counts)
