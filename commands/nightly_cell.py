@@ -60,9 +60,8 @@ def run_cell(
         morning = _failed(history, cell, crash_report(error, folder))
     try:
         write_atomically(folder / OUTCOME_FILE, morning.outcome.encoded())
-    except (
-        UserError
-    ) as error:  # such as a full disk: without the file, the cell is undecided for later nights
+    except UserError as error:
+        # Such as a full disk: without the file, the cell is undecided for later nights.
         reason = "; ".join(filter(None, (morning.cell.outcome.reason, str(error))))
         unwritten = replace(morning.cell.outcome, reason=reason)
         morning = replace(morning, cell=replace(morning.cell, outcome=unwritten))

@@ -293,11 +293,10 @@ def test_a_regression_comes_first_and_one_case_that_passed_shows_that_it_is_new(
         )
     )
     defects = html.Page([old, new]).defects
-    listed = {
-        heading: [by_run for _, members in rows for by_run in members]
-        for heading, rows in defects.listed.items()
-        if rows
-    }
+    listed = {}
+    for heading, rows in defects.listed.items():
+        if rows:
+            listed[heading] = [by_run for _, members in rows for by_run in members]
     assert list(listed) == ["only in forky: new", "only in forky: newly supported, and wrong"]
     (regressed,), (unsupported,) = listed.values()
     meaning = "tried, and not seen; tried in 1 of 2 cases"

@@ -53,7 +53,7 @@ def member(reader: Reader, name: str, code: Node, kind: Any, names: dict[str, An
     if not is_method:
         return _value(reader, name, code, tree, names)
     checked = f"_raised_in_{name}"
-    opening = f"{', '.join(parameters)}"
+    opening = ", ".join(parameters)
     frame = ast.parse(
         _FRAME.format(name=name, parameters=opening, checked=checked, owner=parameters[0])
     )
