@@ -218,7 +218,9 @@ def test_pages_fit_and_can_be_read(browser, site, scheme, width):
     ]
     for path in (*kinds, site / "rules/REG-15.html"):
         browser.get(path.as_uri())
-        assert browser.js("getComputedStyle(document.querySelector('nav')).display") == "flex"
+        browser.wait(
+            lambda: browser.js("getComputedStyle(document.querySelector('nav')).display") == "flex"
+        )
         assert_legible(browser)
         assert browser.js("document.documentElement.scrollWidth") <= width
         assert browser.js("[...document.images].every(each => each.naturalWidth)")
