@@ -6,8 +6,9 @@ import sys
 from commands.cli.run_arguments import add
 from commands.cli.streams import show
 from conformance.errors import PROGRAM, UserError, format_count
-from reports import comparison_formats, comparison_text
-from reports.comparison import compare
+from reports.compared import formats as comparison_formats
+from reports.compared import text as comparison_text
+from reports.compared.comparison import compare
 from reports.digest import read_several
 
 _MOST = 20  # the maximum number of printed changes of each kind

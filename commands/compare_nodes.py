@@ -16,7 +16,7 @@ from conformance.results.records import PACKED
 from reports import fleet, summary
 from reports.fleet import Fleet
 from reports.fleet_group import Difference, Node, first_of, format_differences
-from reports.history import facts_of
+from reports.nights.facts import facts_of
 from reports.own_tables import suite_of_header
 from reports.terminal import REPORT
 

@@ -97,7 +97,7 @@ def execute(arguments: argparse.Namespace) -> int:
         show(of_defect(defect, run, arguments.all))
         if arguments.against:
             # Imported late: few ask for it.
-            from reports.comparison import compare
+            from reports.compared.comparison import compare
             from reports.novelty import Novelty
 
             news = Novelty(compare(read(arguments.against), run))

@@ -27,8 +27,8 @@ from conformance.results.rule_conclusions import OFFERED
 from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import check_not_recorded
 from conformance.tables.profile import named_profile, read_profile
-from reports.changes import Change
-from reports.comparison import compare
+from reports.compared.changes import Change
+from reports.compared.comparison import compare
 from reports.digest import Digest, digest
 from reports.terminal import REPORT
 

@@ -48,8 +48,8 @@ from fixtures.targets import hosts
 from fixtures.targets.target import refuse_conflicts
 from reports.fleet import Fleet, page
 from reports.fleet_group import Node
-from reports.history import facts_of
 from reports.html import FILE_NAME as REPORT
+from reports.nights.facts import facts_of
 from reports.own_tables import suite_of
 from reports.terminal import QUIET, VERBOSE, Progress
 

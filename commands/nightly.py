@@ -46,16 +46,10 @@ from fixtures.system.architecture import architecture_of
 from fixtures.system.processes import signal_name
 from fixtures.targets import builds
 from reports.earlier import with_earlier
-from reports.history import (
-    CELL_NAME,
-    LOCK,
-    NOT_RUN,
-    Outcome,
-    format_night,
-    read_history,
-)
-from reports.morning import counted, left_out, summary_of
-from reports.night_names import new_name
+from reports.nights.history import CELL_NAME, LOCK, format_night, read_history
+from reports.nights.morning import counted, left_out, summary_of
+from reports.nights.names import new_name
+from reports.nights.outcome import NOT_RUN, Outcome
 
 RENEWED_DAYS = 7
 # Options of `run` that are passed to all cells.

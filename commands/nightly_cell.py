@@ -1,5 +1,5 @@
 """A cell of a night: its image, its run, which is a `rdma-cts run` in a process of its own, and its comparison with the
-last good night. reports/morning.py finds the changes."""
+last good night. reports/nights/morning.py finds the changes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ from fixtures.system.architecture import architecture_of
 from fixtures.system.cache import cache_directory
 from fixtures.system.processes import die_with_parent, signal_name
 from fixtures.targets import builds
-from reports.comparison import Comparison, compare
+from reports.compared.comparison import Comparison, compare
 from reports.digest import Digest, read
-from reports.history import NOT_RUN, Cell, History, Outcome, facts_of
-from reports.morning import Morning
+from reports.nights.facts import facts_of
+from reports.nights.history import Cell, History
+from reports.nights.morning import Morning
+from reports.nights.outcome import NOT_RUN, Outcome
 
 _SELECTING = ("verbs", "rules", "words", "only", "tier", "wire_losses")
 _NEW_LOG = os.O_WRONLY | os.O_CREAT | os.O_EXCL

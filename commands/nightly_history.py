@@ -1,4 +1,4 @@
-"""The directory of all nights: what a new night finds there, and what it leaves when it is interrupted. reports/history.py
+"""The directory of all nights: what a new night finds there, and what it leaves when it is interrupted. reports/nights/history.py
 reads the directory."""
 
 from __future__ import annotations
@@ -19,20 +19,11 @@ from conformance.results.folder import OUTCOME_FILE, WORK, tidied
 from conformance.results.points import FOLDER as POINTS
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.writer import ResultsFile
-from reports.history import (
-    ENDED,
-    LOCK,
-    MESSAGE,
-    PAGE,
-    UNDECIDED,
-    History,
-    Outcome,
-    facts_of,
-    format_night,
-    keep_facts,
-)
-from reports.morning import standing_lines
-from reports.night_names import is_night
+from reports.nights.facts import facts_of, keep_facts
+from reports.nights.history import LOCK, MESSAGE, PAGE, History, format_night
+from reports.nights.morning import standing_lines
+from reports.nights.names import is_night
+from reports.nights.outcome import ENDED, UNDECIDED, Outcome
 from reports.summary import FILE_NAME as SUMMARY
 
 _END_OF_TIME = "~"  # sorts after every name of a night

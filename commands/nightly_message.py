@@ -13,8 +13,8 @@ from commands.cli import sendmail
 from commands.cli.output import refuse_foreign, write_out
 from conformance.errors import FULL_DISK, UserError
 from conformance.model.printable import one_line
-from reports.history import MESSAGE, format_night
-from reports.night_names import new_name
+from reports.nights.history import MESSAGE, format_night
+from reports.nights.names import new_name
 
 _WEBHOOK = re.compile(rb'\{"text": "')  # how a message for a webhook begins
 

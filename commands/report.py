@@ -110,7 +110,7 @@ def execute(arguments: argparse.Namespace) -> int:
     digests = read_several(arguments.runs)
     since: Sequence[Mapping[str, str]] = ()
     if arguments.format == "html":
-        from reports.presence import since_when  # imported late: runs do not need it
+        from reports.nights.presence import since_when  # imported late: runs do not need it
 
         since = [since_when(run) for run in digests]
     report = _rendered(arguments.format, digests, _novelty(digests, arguments), since)
@@ -139,14 +139,14 @@ def _of_history(arguments: argparse.Namespace) -> int:
             arguments.history, arguments.site, lambda: suite_from(arguments), arguments.remote
         )
         return 0
-    from reports.history import PAGE, read_history  # imported late: runs do not need it
+    from reports.nights.history import PAGE, read_history  # imported late: runs do not need it
 
     history = read_history(arguments.history)
     if not history.nights:
         raise UserError(f"{arguments.history} is not a history: it has no night")
     show(history.problems, sys.stderr)
     out = None if arguments.out == STANDARD_OUTPUT else arguments.out
-    page = renderer("history_page").page_of(history, out.parent if out else None)
+    page = renderer("nights.page").page_of(history, out.parent if out else None)
     _write(arguments.out, arguments.history / PAGE, page.encode())
     if history.is_readable:
         return 0

@@ -19,10 +19,12 @@ from conformance.results.files import make_directory, not_written
 from conformance.results.records import read_results
 from conformance.results.rejudge import known_capabilities
 from conformance.tables.suite import POINT, Suite
-from reports import causes, site
+from reports import causes
 from reports.digest import digest
-from reports.history import Cell, History, described, read_history
-from reports.history_page import HistoryPage
+from reports.nights import site
+from reports.nights.history import Cell, History, read_history
+from reports.nights.known_defect import described
+from reports.nights.page import HistoryPage
 from reports.reproducers.findings import Finding, Run, findings_of
 from reports.reproducers.mail import mail_of
 

@@ -36,8 +36,8 @@ from conformance.results.rule_conclusions import LEFT_OPEN, OFFERED  # noqa: E40
 from conformance.tables.rules_file import read_registry  # noqa: E402
 from conformance.tables.suite import CASES, load_suite  # noqa: E402
 from conformance.tables.tiers import DURATIONS  # noqa: E402
-from reports import comparison_text  # noqa: E402
-from reports.comparison import compare  # noqa: E402
+from reports.compared import text as comparison_text  # noqa: E402
+from reports.compared.comparison import compare  # noqa: E402
 from reports.digest import Digest, read  # noqa: E402
 from reports.terminal import summary  # noqa: E402
 from trial.catalogue import BLIND_VIOLATIONS, UNTRIABLE, VIOLATIONS  # noqa: E402

@@ -15,7 +15,8 @@ from conformance.model.verdict import OF_RULES, UNJUDGED, VIOLATIONS
 from conformance.older_python import zip
 from reports.absence import NOT_SEEN, absence
 from reports.environment import called
-from reports.history import SEEN, Facts, KnownDefect, first_names_of
+from reports.nights.facts import SEEN, Facts
+from reports.nights.known_defect import KnownDefect, first_names_of
 
 # The facts by which nodes are grouped, unless a lab's file names their group. Only nodes with equal _DEVICE
 # facts are compared. Nodes with different _SETTINGS may form different groups.

@@ -38,8 +38,8 @@ from reports.rule_verdicts import RuleFacts
 from reports.run_summary import deaths_in
 
 if TYPE_CHECKING:
+    from reports.compared.picture import Picture
     from reports.novelty import Novelty
-    from reports.pair_picture import Picture
 
 FILE_NAME = "report.html"
 # The columns of the matrix of a single run, and the verdicts that each column counts.
@@ -296,7 +296,7 @@ class Page:
     @cached_property
     def pictures(self) -> list[tuple[str, Picture]]:
         """The pictures of the models, each with the name of its run."""
-        from reports.pair_picture import Picture  # imported late: few runs have models
+        from reports.compared.picture import Picture  # imported late: few runs have models
 
         return [
             (run.environment.name, Picture(record["case"], record["pairs"]))

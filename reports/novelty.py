@@ -13,9 +13,18 @@ from conformance.model.record import ResultRecord
 from conformance.model.record_shape import shown
 from reports import bisection
 from reports.absence import NOT_DECIDED
-from reports.changed_defects import Earlier
-from reports.changes import GONE, NEW, NEW_KINDS, NOT_TRIED, REGRESSED, UNKNOWN, WORSE, amount
-from reports.comparison import Comparison, compare
+from reports.compared.changed_defects import Earlier
+from reports.compared.changes import (
+    GONE,
+    NEW,
+    NEW_KINDS,
+    NOT_TRIED,
+    REGRESSED,
+    UNKNOWN,
+    WORSE,
+    amount,
+)
+from reports.compared.comparison import Comparison, compare
 from reports.digest import Digest
 from reports.violations import reasons_apart
 

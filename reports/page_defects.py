@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from conformance.defects import Defect, Symptom, families_of
 from conformance.results.rule_conclusions import BLOCKED
 from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED, tried
-from reports.changes import GONE, NEW, NEW_KINDS, NOT_TRIED
+from reports.compared.changes import GONE, NEW, NEW_KINDS, NOT_TRIED
 from reports.digest import Digest
 
 if TYPE_CHECKING:
-    from reports.comparison import Comparisons
+    from reports.compared.comparison import Comparisons
     from reports.novelty import Novelty
 
 _MOST_SHOWN = 3  # the most cases that are shown for a defect
@@ -146,7 +146,7 @@ class PageDefects:
 
     @cached_property
     def _comparisons(self) -> Comparisons:
-        from reports.comparison import Comparisons  # imported late: only for several runs
+        from reports.compared.comparison import Comparisons  # imported late: only for several runs
 
         return Comparisons(self.runs)
 

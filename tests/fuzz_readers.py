@@ -44,7 +44,7 @@ from conformance.tables.suite import ROOT, load_suite
 from fixtures.hosts.lab_file import read_lab
 from reports.bundles import archive
 from reports.digest import read
-from reports.history import read_history
+from reports.nights.history import read_history
 from reports.summary import FILE_NAME as SUMMARY
 from reports.summary import render
 from test_old_results import OLD, RAW, damaged, read_in_every_way, read_to_resume

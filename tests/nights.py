@@ -18,10 +18,7 @@ from fixtures.guest.recipe import Recipe
 from kinds import Patch, Says
 from launched import script
 from made_history import SUITE, write_run
-from reports.history import (
-    History,
-    read_history,
-)
+from reports.nights.history import History, read_history
 
 WHOLE = load_suite()
 Made = Union[Recorded, str, BaseException]

@@ -18,7 +18,7 @@ from kinds import Folders
 from patience import PATIENCE_S
 from reports import summary
 from reports.digest import read
-from reports.history import GOOD, Outcome
+from reports.nights.outcome import GOOD, Outcome
 from test_history import keep
 
 __all__ = ["browser"]  # a fixture

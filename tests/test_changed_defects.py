@@ -10,7 +10,7 @@ import pytest
 from conformance.defects import Defect, defects_of
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.record import ResultRecord
-from reports.changed_defects import news_of
+from reports.compared.changed_defects import news_of
 from reports.digest import read
 from samples import changed
 

@@ -32,7 +32,7 @@ from conformance.older_python import pairwise, zip
 from conformance.results.combined import deviations, with_command
 from conformance.results.reached import pairs, unreached, unseen
 from conformance.tables.suite import load_suite
-from reports.pair_picture import Picture
+from reports.compared.picture import Picture
 from samples import result
 from trial.catalogue import named
 from trial.reference.access import RIGHTS

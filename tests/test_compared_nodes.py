@@ -15,7 +15,7 @@ from conformance.results.records import Recorded
 from reports.digest import digest
 from reports.fleet import Fleet, drain, page
 from reports.fleet_group import Node
-from reports.history import Facts
+from reports.nights.facts import Facts
 from reports.summary import as_data
 from samples import numbered, result
 

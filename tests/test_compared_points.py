@@ -12,8 +12,8 @@ from conformance.model.record import ResultRecord
 from conformance.sweeps.outcome import Outcome
 from conformance.tables.suite import ROOT
 from patience import calls_of
-from reports.comparison import compare
-from reports.comparison_text import text
+from reports.compared.comparison import compare
+from reports.compared.text import text
 from reports.digest import read
 from samples import FLAGS, OUTCOMES, changed, sweep
 from test_comparison import SUITE, changes, run

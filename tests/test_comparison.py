@@ -16,10 +16,10 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS
 from conformance.older_python import zip
 from conformance.tables.suite import ROOT
-from reports.changes import KINDS, Change, kind_of
-from reports.comparison import compare
-from reports.comparison_formats import as_markdown
-from reports.comparison_text import text
+from reports.compared.changes import KINDS, Change, kind_of
+from reports.compared.comparison import compare
+from reports.compared.formats import as_markdown
+from reports.compared.text import text
 from reports.digest import Digest, digest, read
 from samples import numbered, recorded, result, written
 

@@ -24,7 +24,9 @@ from conformance.results.files import writing
 from conformance.results.writer import ResultsFile
 from made_history import run_of, write_run
 from nights import nights, option
-from reports.history import (
+from reports.nights.history import format_night
+from reports.nights.morning import Morning
+from reports.nights.outcome import (
     BASELINE,
     ENDED,
     GOOD,
@@ -33,10 +35,8 @@ from reports.history import (
     REGRESSED,
     UNDECIDED,
     Outcome,
-    format_night,
 )
-from reports.history_page import HistoryPage, page_of
-from reports.morning import Morning
+from reports.nights.page import HistoryPage, page_of
 from test_nightly import GOOD_RUN, WORSE
 
 __all__ = ["nights"]  # a fixture

@@ -14,10 +14,18 @@ from conformance.model.record import ResultRecord
 from conformance.model.record_shape import completed
 from conformance.tables.suite import ROOT
 from reports import bisection
-from reports.changes import FAILING, NEW, NEW_KINDS, NEWLY_WRONG, REGRESSED, UNKNOWN, amount
-from reports.comparison import Comparison, compare
-from reports.comparison_formats import as_json
-from reports.comparison_text import text
+from reports.compared.changes import (
+    FAILING,
+    NEW,
+    NEW_KINDS,
+    NEWLY_WRONG,
+    REGRESSED,
+    UNKNOWN,
+    amount,
+)
+from reports.compared.comparison import Comparison, compare
+from reports.compared.formats import as_json
+from reports.compared.text import text
 from reports.digest import digest, read
 from reports.novelty import Novelty
 from samples import footer_of, header, recorded, result

@@ -22,10 +22,10 @@ from conformance.tables.profile import read_profile
 from conformance.tables.suite import ROOT, load_suite
 from reports import summary
 from reports.bundles.archive import unpack
-from reports.comparison import compare
-from reports.comparison_formats import as_json
+from reports.compared.comparison import compare
+from reports.compared.formats import as_json
 from reports.digest import read
-from reports.history import read_history
+from reports.nights.history import read_history
 
 OF_1_0 = Path(__file__).with_name("formats_1_0")
 RUN = OF_1_0 / "run"

@@ -26,21 +26,13 @@ from conformance.results.records import Recorded, read_written
 from conformance.tables.suite import ROOT
 from kinds import Folders
 from made_history import RULES, SUITE, run_of, write_run
-from reports import history_page, summary
+from reports import summary
 from reports.absence import table_of
 from reports.digest import digest, read
-from reports.history import (
-    BASELINE,
-    GOOD,
-    NOT_RUN,
-    REGRESSED,
-    UNDECIDED,
-    Cell,
-    Outcome,
-    read_history,
-    since,
-)
-from reports.history_page import HistoryPage
+from reports.nights import page as history_page
+from reports.nights.history import Cell, read_history, since
+from reports.nights.outcome import BASELINE, GOOD, NOT_RUN, REGRESSED, UNDECIDED, Outcome
+from reports.nights.page import HistoryPage
 from samples import registry
 
 __all__ = ["browser"]  # a fixture

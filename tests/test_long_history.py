@@ -9,8 +9,8 @@ import pytest
 
 from conformance.results.checked_json import parse
 from made_history import run_of, write_run
-from reports import history
-from reports.history import Facts, FactsReader
+from reports.nights import history
+from reports.nights.facts import Facts, FactsReader
 
 
 @pytest.fixture

@@ -26,20 +26,19 @@ from fixtures.targets.builds import environment_from
 from made_history import SUITE, run_of
 from nights import CASE, nights, option
 from patience import await_true, is_running
-from reports.history import (
+from reports.nights.facts import SEEN
+from reports.nights.facts import UNKNOWN as NOTHING
+from reports.nights.history import format_night, read_history
+from reports.nights.outcome import (
     BASELINE,
     GOOD,
     NEWLY_WRONG,
     NOT_RUN,
     REGRESSED,
     RUNNING,
-    SEEN,
     UNDECIDED,
-    format_night,
-    read_history,
 )
-from reports.history import UNKNOWN as NOTHING
-from reports.history_page import HistoryPage, page_of
+from reports.nights.page import HistoryPage, page_of
 from samples import laid
 from test_under_test import bzimage
 

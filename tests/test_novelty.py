@@ -16,9 +16,9 @@ from conformance.model.verdict import VIOLATIONS
 from conformance.results.records import read_written
 from conformance.tables.suite import ROOT
 from reports import html
-from reports.changes import NOT_TRIED
-from reports.comparison import compare
-from reports.comparison_text import text
+from reports.compared.changes import NOT_TRIED
+from reports.compared.comparison import compare
+from reports.compared.text import text
 from reports.digest import Digest, digest, read
 from reports.markdown import escaped
 from reports.novelty import Novelty, known_in, novelty

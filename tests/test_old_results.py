@@ -37,7 +37,7 @@ from conformance.tables.suite import load_suite
 from kinds import words
 from patience import calls_of
 from reports import explanations, terminal
-from reports.comparison import compare
+from reports.compared.comparison import compare
 from reports.digest import read
 from samples import footer_of, lines_of, written_records
 

@@ -34,8 +34,8 @@ from patience import calls_of
 from recorded_reference import is_dear, record
 from reports import markdown
 from reports.digest import read
-from reports.history import Facts, facts_of
 from reports.html import render
+from reports.nights.facts import Facts, facts_of
 from reports.terminal import NORMAL, QUIET, VERBOSE, summary
 from samples import lines_of, written_records
 from trial.reference.device import Device

@@ -34,7 +34,7 @@ from conformance.older_python import pairwise, zip
 from conformance.tables.suite import ROOT
 from made_history import run_of, write_run
 from reports import html, markdown
-from reports.comparison import compare
+from reports.compared.comparison import compare
 from reports.digest import read
 from reports.novelty import novelty
 from reports.page_defects import SIGNS

@@ -11,11 +11,11 @@ from made_history import SUITE, run_of
 from nights import nights
 from reports import html
 from reports.absence import NOT_DECIDED
-from reports.changes import GONE, HIT, NEW
-from reports.comparison import compare
-from reports.comparison_text import text
+from reports.compared.changes import GONE, HIT, NEW
+from reports.compared.comparison import compare
+from reports.compared.text import text
 from reports.digest import Digest, digest, read
-from reports.history import BASELINE, UNDECIDED
+from reports.nights.outcome import BASELINE, UNDECIDED
 from reports.races import RACE, remarks_on, tries_of
 from reports.reproducers.mail import mail
 from reports.reproducers.of_runs import unknown_device

@@ -23,7 +23,7 @@ from conformance.tables.tiers import DEFAULT, OTHER_S, Shard, of_tier, shipped_d
 from kinds import Folders
 from recorded_reference import record
 from reports.bundles.archive import SUFFIX
-from reports.comparison import compare
+from reports.compared.comparison import compare
 from reports.digest import read
 from reports.evidence import read_points
 from samples import footer_of, lines_of, written_records

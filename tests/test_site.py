@@ -22,8 +22,9 @@ from conformance.tables.suite import ROOT
 from kinds import Folders
 from made_history import RULES, SUITE, run_of
 from reports.digest import read
-from reports.history import BASELINE, NOT_RUN, REGRESSED, UNDECIDED, Outcome, read_history
-from reports.history_page import HistoryPage
+from reports.nights.history import read_history
+from reports.nights.outcome import BASELINE, NOT_RUN, REGRESSED, UNDECIDED, Outcome
+from reports.nights.page import HistoryPage
 from reports.summary import as_data
 from test_history import keep, name_of, short
 

@@ -17,9 +17,9 @@ from conformance.results.new_records import result_record
 from repeated import Run
 from reports import terminal
 from reports.absence import NOT_DECIDED
-from reports.changes import CHANGED, GONE, IN_BOTH, NEW, REGRESSED, UNCONFIRMED
-from reports.comparison import compare
-from reports.comparison_text import text
+from reports.compared.changes import CHANGED, GONE, IN_BOTH, NEW, REGRESSED, UNCONFIRMED
+from reports.compared.comparison import compare
+from reports.compared.text import text
 from reports.digest import Digest, read
 from reports.repetitions import Repetitions
 from samples import (

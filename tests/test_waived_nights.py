@@ -16,8 +16,9 @@ from conformance.results.records import Recorded
 from conformance.results.waiver_file import read_waivers
 from made_history import SUITE, run_of
 from nights import CASE, Nights, nights
-from reports.history import GOOD, format_night
-from reports.history_page import HistoryPage, page_of
+from reports.nights.history import format_night
+from reports.nights.outcome import GOOD
+from reports.nights.page import HistoryPage, page_of
 from samples import changed, registry
 
 __all__ = ["nights"]  # a fixture

@@ -24,8 +24,8 @@ from conformance.results.new_records import footer_record
 from conformance.results.waiver_file import KernelRange, Run, read_waivers, waivers_text
 from conformance.results.waivers import Waivers
 from conformance.tables.suite import ROOT, Suite
-from reports import comparison_text
-from reports.comparison import compare
+from reports.compared import text as comparison_text
+from reports.compared.comparison import compare
 from reports.digest import Digest, read
 from reports.html import render as page
 from reports.markdown import render

@@ -11,7 +11,7 @@ from conformance.errors import format_count
 from conformance.judging import Basis
 from conformance.tables.suite import Suite
 from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED
-from reports.comparison import Comparisons
+from reports.compared.comparison import Comparisons
 from reports.digest import Digest
 from reports.reproducers import by_hand
 from reports.reproducers.of_runs import first_program, without_peer

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from conformance.defects import Defect
 from conformance.errors import format_count
-from reports.changes import (
+from reports.compared.changes import (
     HIT,
     NEW,
     NEW_KINDS,
@@ -18,8 +18,8 @@ from reports.changes import (
     UNKNOWN,
     Change,
 )
-from reports.compared_waivers import unwaived
-from reports.comparison import Comparison, stacks
+from reports.compared.comparison import Comparison, stacks
+from reports.compared.waivers import unwaived
 from reports.upstream import upstream_in_short
 
 _OF_SUITE = ("tables", "tier", "seed")

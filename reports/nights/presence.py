@@ -5,7 +5,7 @@ from functools import partial
 
 from conformance.errors import UserError, format_count
 from reports.digest import Digest
-from reports.night_names import is_night
+from reports.nights.names import is_night
 
 
 def since_when(run: Digest) -> Mapping[str, str]:
@@ -16,7 +16,8 @@ def since_when(run: Digest) -> Mapping[str, str]:
     if not is_night(night):
         return {}
     # Imported late: most runs are not of a history.
-    from reports.history import Facts, format_night, known_nights, read_history, since
+    from reports.nights.facts import Facts
+    from reports.nights.history import format_night, known_nights, read_history, since
 
     try:
         cells = [

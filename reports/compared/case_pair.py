@@ -14,8 +14,8 @@ from conformance.model.verdict import KEPT, NOT_TESTABLE, UNJUDGED, VIOLATIONS, 
 from conformance.results.conclusions import headline, verdict_on
 from conformance.results.points import points_path
 from conformance.sweeps.outcome import Points
-from reports import changed_points
-from reports.changes import (
+from reports.compared import changed_points
+from reports.compared.changes import (
     CHANGED,
     DEATHS,
     FAILING,

@@ -1,5 +1,5 @@
 """Makes the site of a history: static pages for a web server, one for each rule, defect and night; and badges.
-history_page.py provides the rules, defects and nights. The verdicts on cases are read from the latest readable results
+page.py provides the rules, defects and nights. The verdicts on cases are read from the latest readable results
 of each cell. commands/site.py provides C programs and mails, and writes the files."""
 
 from __future__ import annotations
@@ -18,21 +18,13 @@ from reports import evidence
 from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED
 from reports.causes import Mend
 from reports.digest import Digest
-from reports.history import (
-    BASELINE,
-    FAILED,
-    GOOD,
-    SEEN,
-    WAIVED,
-    Cell,
-    Facts,
-    History,
-    KnownDefect,
-    known_nights,
-    since,
-)
-from reports.history_page import WORDS, HistoryPage, Track
 from reports.html import rank_of
+from reports.nights.facts import SEEN, WAIVED, Facts
+from reports.nights.history import Cell, History, known_nights, since
+from reports.nights.known_defect import KnownDefect
+from reports.nights.outcome import BASELINE, FAILED, GOOD
+from reports.nights.page import WORDS, HistoryPage
+from reports.nights.tracks import Track
 from reports.page_templates import TEMPLATES, environment
 from reports.rule_verdicts import RuleFacts
 

@@ -11,9 +11,9 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import KEPT
 from reports import bisection
 from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED, absence, is_judged
-from reports.case_pair import CasePair, kind_where
-from reports.changed_defects import Earlier
-from reports.changes import (
+from reports.compared.case_pair import CasePair, kind_where
+from reports.compared.changed_defects import Earlier
+from reports.compared.changes import (
     GONE,
     HIT,
     IN_BOTH,

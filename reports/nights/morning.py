@@ -1,5 +1,5 @@
 """Determines the outcome of a cell in one night, and describes the cell's changes in lines, for `rdma-cts nightly`.
-comparison.py compares the runs, and history_page.py makes the page of all nights."""
+comparison.py compares the runs, and page.py makes the page of all nights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conformance.defects import Defect
 from conformance.errors import PROGRAM, format_count
 from reports.absence import NOT_DECIDED as NOT_DECIDED_NOW
 from reports.absence import NOT_SEEN, UNTRIED, absence, is_judged
-from reports.changes import (
+from reports.compared.changes import (
     FIXED,
     GONE,
     NEW_KINDS,
@@ -30,10 +30,13 @@ from reports.changes import (
     Change,
     amount,
 )
-from reports.compared_waivers import why_not_waived
-from reports.comparison import Comparison
+from reports.compared.comparison import Comparison
+from reports.compared.waivers import why_not_waived
 from reports.digest import Digest
-from reports.history import (
+from reports.nights.facts import Facts, changes
+from reports.nights.history import Cell, History, format_night, known_nights, since
+from reports.nights.known_defect import KnownDefect
+from reports.nights.outcome import (
     BASELINE,
     FAILED,
     GOOD,
@@ -41,18 +44,10 @@ from reports.history import (
     NOT_RUN,
     OUTCOMES,
     REGRESSED,
-    Cell,
-    Facts,
-    History,
-    KnownDefect,
     Outcome,
-    changes,
-    format_night,
-    known_nights,
-    since,
 )
-from reports.history import UNDECIDED as NOT_DECIDED
-from reports.standing import standing
+from reports.nights.outcome import UNDECIDED as NOT_DECIDED
+from reports.nights.standing import standing
 from reports.terminal import REPORT
 from reports.text import format_rules
 

@@ -11,8 +11,8 @@ from math import prod
 from conformance.defects import Defect
 from conformance.errors import format_count
 from conformance.model.verdict import Verdict
-from reports.case_pair import CasePair
-from reports.changes import (
+from reports.compared.case_pair import CasePair
+from reports.compared.changes import (
     DEATHS,
     FAILING,
     FIXED,
@@ -27,8 +27,8 @@ from reports.changes import (
     UNKNOWN,
     Change,
 )
-from reports.compared_defects import ComparedDefects
-from reports.compared_rules import ComparedRules
+from reports.compared.defects import ComparedDefects
+from reports.compared.rules import ComparedRules
 from reports.digest import Digest
 from reports.environment import called
 from reports.races import Race, races_of

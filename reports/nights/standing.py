@@ -11,22 +11,12 @@ from typing import TypeVar
 
 from conformance.errors import UserError, format_count
 from conformance.model.verdict import Verdict
-from reports.changes import NEW, NO_LONGER_WAIVED, kind_of
-from reports.changes import NEWLY_WRONG as NEWLY_SUPPORTED
-from reports.history import (
-    COMPARABLE,
-    FAILED,
-    NEWLY_WRONG,
-    REGRESSED,
-    Cell,
-    Facts,
-    History,
-    KnownDefect,
-    facts_of,
-    format_night,
-    known_nights,
-    since,
-)
+from reports.compared.changes import NEW, NO_LONGER_WAIVED, kind_of
+from reports.compared.changes import NEWLY_WRONG as NEWLY_SUPPORTED
+from reports.nights.facts import Facts, facts_of
+from reports.nights.history import Cell, History, format_night, known_nights, since
+from reports.nights.known_defect import KnownDefect
+from reports.nights.outcome import COMPARABLE, FAILED, NEWLY_WRONG, REGRESSED
 
 Item = TypeVar("Item")
 _UNKNOWN = "wrong (regressed or newly supported: unknown)"

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.defects import Defect
 from conformance.model.verdict import Verdict
-from reports.changes import FAILING, NOT_JUDGED, Change
-from reports.comparison import Comparison
+from reports.compared.changes import FAILING, NOT_JUDGED, Change
+from reports.compared.comparison import Comparison
 
 
 def unwaived(comparison: Comparison) -> Mapping[str, str]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from conformance.errors import command, format_count
 from conformance.model.verdict import VIOLATIONS, Verdict
 from reports import bisection
-from reports.case_pair import is_unlisted
-from reports.changes import (
+from reports.compared.case_pair import is_unlisted
+from reports.compared.changes import (
     GONE,
     IN_BOTH,
     KINDS,
@@ -21,9 +21,9 @@ from reports.changes import (
     Change,
     amount,
 )
-from reports.compared_waivers import to_waive, unwaived
-from reports.comparison import Comparison
-from reports.comparison_words import (
+from reports.compared.comparison import Comparison
+from reports.compared.waivers import to_waive, unwaived
+from reports.compared.words import (
     changed_stacks,
     compared_cases,
     conclusion,

@@ -1,4 +1,4 @@
-"""The formats of a comparison that other programs read: JSON, JUnit and Markdown. comparison_text.py has its lines."""
+"""The formats of a comparison that other programs read: JSON, JUnit and Markdown. text.py has its lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conformance.defects import Defect
 from conformance.errors import format_count
 from conformance.model.verdict import Verdict
 from conformance.older_python import zip
-from reports.changes import (
+from reports.compared.changes import (
     FAILING,
     GONE,
     HIT,
@@ -22,9 +22,9 @@ from reports.changes import (
     Change,
     amount,
 )
-from reports.compared_waivers import unwaived
-from reports.comparison import Comparison, stacks
-from reports.comparison_words import (
+from reports.compared.comparison import Comparison, stacks
+from reports.compared.waivers import unwaived
+from reports.compared.words import (
     changed_stacks,
     compared_cases,
     conclusion,

@@ -11,8 +11,8 @@ from conformance.model.verdict import INCOMPLETE, KEPT, VIOLATIONS, Verdict
 from conformance.older_python import zip
 from conformance.results.conclusions import verdict_on
 from conformance.results.rule_conclusions import NOT_RUN, RuleConclusion
-from reports.case_pair import CasePair, is_waived
-from reports.changes import (
+from reports.compared.case_pair import CasePair, is_waived
+from reports.compared.changes import (
     CHANGED,
     FAILING,
     FIXED,

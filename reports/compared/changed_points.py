@@ -9,7 +9,7 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import UNJUDGED, VIOLATIONS
 from conformance.older_python import zip
 from conformance.sweeps.outcome import OUTSIDE, Points
-from reports.changes import GONE, MOST_EXAMPLES, NEW, Change, kind_of
+from reports.compared.changes import GONE, MOST_EXAMPLES, NEW, Change, kind_of
 from reports.evidence import inside
 
 # the old and the new verdict, an example of a point, the number of points
