@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.model import vocabulary
+from conformance.model import memory_kinds, vocabulary
 from conformance.tables.loader import parse_table
 from conformance.tables.suite import ROOT
 from conformance.yamldoc.parsing import read_bytes
@@ -33,7 +33,7 @@ def test_every_kind_of_memory_and_every_call_that_is_not_a_verb_is_documented():
     calls = [call for call in vocabulary.CALLS if not call.startswith("ibv_")]
     missing = [
         word
-        for word in (*vocabulary.MEMORY_KINDS, *vocabulary.DMABUF_KINDS, *calls)
+        for word in (*memory_kinds.MEMORY_KINDS, *memory_kinds.DMABUF_KINDS, *calls)
         if f"`{word}`" not in page
     ]
     assert missing == []

@@ -9,7 +9,6 @@ import pytest
 
 from conformance.results.checked_json import parse
 from made_history import run_of, write_run
-from reports.nights import history
 from reports.nights.facts import Facts, FactsReader
 
 
@@ -37,7 +36,7 @@ def test_nights_that_differ_in_start_and_duration_are_parsed_once(data, monkeypa
         parsed.append(len(text))
         return parse(text)
 
-    monkeypatch.setattr(history, "parse", counted)
+    monkeypatch.setattr("reports.nights.facts.parse", counted)
     reader = FactsReader()
     nights = [content(night(data, number)) for number in range(1, 29)]
     facts = [reader.of_summary(text) for text in nights]

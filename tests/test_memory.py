@@ -31,8 +31,8 @@ from conformance.device.limits import check_lockable, locked_memory_limit, obey_
 from conformance.device.memory import PAGE, REPEATED_PAGES, Memory, allocate
 from conformance.errors import HostLacks, UserError
 from conformance.kernel import paging
+from conformance.model.memory_kinds import MEMORY_KINDS
 from conformance.model.positions import POSITIONS, WORD_OPERATIONS, locate
-from conformance.model.vocabulary import MEMORY_KINDS
 from kinds import Patch
 from samples import laid, user_error
 

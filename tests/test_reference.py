@@ -15,8 +15,9 @@ import pytest
 from conformance import judging
 from conformance.bench.work_requests import SendRequest
 from conformance.model.case import Case, QpSpec
+from conformance.model.operations import WR_POST
 from conformance.model.verdict import Verdict
-from conformance.model.vocabulary import WIRE, WR_POST
+from conformance.model.vocabulary import WIRE
 from conformance.tables.suite import ROOT, Suite, load_suite
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
 from launched import ended

@@ -12,7 +12,7 @@ import yaml
 import corpus
 from commands import schema as command
 from conformance.defects import Severity
-from conformance.model import vocabulary
+from conformance.model import memory_kinds, vocabulary
 from conformance.model.verdict import OF_RULES, VERDICTS, VIOLATIONS
 from conformance.results.conclusions import Standing
 from conformance.tables import arguments, keys, rules_file
@@ -101,9 +101,9 @@ def test_a_new_call_and_a_new_kind_of_memory_appear_in_the_schema(monkeypatch):
             vocabulary, "CALLS", {**vocabulary.CALLS, "ibv_new_verb": vocabulary_made}
         )
         with_both.setattr(
-            vocabulary,
+            memory_kinds,
             "MEMORY_KINDS",
-            {**vocabulary.MEMORY_KINDS, "pmem": "persistent memory"},
+            {**memory_kinds.MEMORY_KINDS, "pmem": "persistent memory"},
         )
         importlib.reload(keys)
         text = json.dumps(table_schema())

@@ -12,9 +12,9 @@ from conformance.defects import (
     families_of,
 )
 from conformance.model.fault import NO_EVENT_OF_FAILURE, Fault, FaultKind
+from conformance.model.operations import BUILT_INLINE
 from conformance.model.record import ResultRecord, SetUp
 from conformance.model.verdict import Verdict
-from conformance.model.vocabulary import BUILT_INLINE
 from conformance.tables.suite import ROOT, load_suite
 from reports.digest import read
 from test_defects import results, symptoms

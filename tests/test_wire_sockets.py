@@ -14,9 +14,10 @@ from conformance.device.bench import DeviceBench
 from conformance.device.wire_sockets import V4, Datagram, Sockets
 from conformance.errors import HostLacks, PeerLost, UserError
 from conformance.model.case import PATH_MTUS, QpSpec
+from conformance.model.operations import BOTH_POSTERS, WINDOWS_POSTER, WR_POST
 from conformance.model.preflight import Findings, format_findings
 from conformance.model.transport import ROCE
-from conformance.model.vocabulary import BOTH_POSTERS, WINDOWS_POSTER, WIRE, WR_POST
+from conformance.model.vocabulary import WIRE
 from conformance.wire.icrc import RIGHT_ORDER, Order, Path
 from conformance.wire.packet import Packet, build, parse
 from fixtures.hosts.peer import open_wire, value_of

@@ -23,19 +23,10 @@ from conformance.model.case import (
 )
 from conformance.model.combination_values import VALUES
 from conformance.model.combinations import Conditions, CoveringArray
+from conformance.model.operations import BATCHES, BUILDERS, TRAFFIC_TYPES, WR_POST
 from conformance.model.quantity import Quantity
 from conformance.model.rules import distinct_points
-from conformance.model.vocabulary import (
-    AWAITED,
-    BATCHES,
-    BUILDERS,
-    CALLS,
-    ENTRIES,
-    REGISTRATIONS,
-    TRAFFIC_TYPES,
-    WIRE,
-    WR_POST,
-)
+from conformance.model.vocabulary import AWAITED, CALLS, ENTRIES, REGISTRATIONS, WIRE
 from conformance.older_python import zip
 from conformance.yamldoc.nodes import plain
 from conformance.yamldoc.parsing import read_file

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from conformance.bench.calls import Mr, Return, Sge, Window
-from conformance.model.vocabulary import FLUSHES
+from conformance.model.operations import FLUSHES
 from conformance.verbs import ENUMS
 
 SIGNALED = ENUMS["ibv_send_flags"].value_of("SIGNALED")

@@ -23,7 +23,7 @@ from conformance.model.case import SMALLEST_MTU_BYTES
 from conformance.model.combinations import IN_FLIGHT
 from conformance.model.expected_errors import DATAGRAM_HEADER
 from conformance.model.observation import AccessSeen
-from conformance.model.vocabulary import ATOMICS, SENDS
+from conformance.model.operations import ATOMICS, SENDS
 from conformance.verbs import ENUMS
 
 _FLAGS = ENUMS["ibv_send_flags"]

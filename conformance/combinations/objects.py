@@ -28,7 +28,7 @@ from conformance.execution.elsewhere import registered_elsewhere
 from conformance.kernel.child import Child, fork
 from conformance.model.case import SMALLEST_MTU, SMALLEST_MTU_BYTES
 from conformance.model.deadline import COMPLETION_DEADLINE_S
-from conformance.model.vocabulary import WINDOWS_POSTER, WR_POST
+from conformance.model.operations import WINDOWS_POSTER, WR_POST
 from conformance.verbs import ENUMS
 
 _ACCESS = ENUMS["ibv_access_flags"]

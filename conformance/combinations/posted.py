@@ -21,7 +21,7 @@ from conformance.execution.connection import SILENCE_S, post_receives
 from conformance.model.combinations import LATE_RECEIVE, NOT_READY, RECEIVE
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
 from conformance.model.observation import AccessSeen
-from conformance.model.vocabulary import ATOMICS
+from conformance.model.operations import ATOMICS
 
 IMMEDIATE = 0xC0FFEE01
 FILLS_LOCAL_MEMORY = ("RDMA_READ", *ATOMICS)

@@ -63,16 +63,9 @@ from conformance.model.fault import (
     Fault,
     FaultKind,
 )
+from conformance.model.operations import BUILT, BUILT_INLINE, BUILT_LIST, PROBES
 from conformance.model.rules import OF_WIRE
-from conformance.model.vocabulary import (
-    BINDS,
-    BUILT,
-    BUILT_INLINE,
-    BUILT_LIST,
-    PROBES,
-    REGISTRATIONS,
-    WIRE,
-)
+from conformance.model.vocabulary import BINDS, REGISTRATIONS, WIRE
 from conformance.wire.statuses import FLUSHED
 
 REGISTRATION, BIND, INVALIDATION, ACCESS = "registration", "bind", "invalidation", "access"

@@ -16,8 +16,9 @@ from conformance.defects.cause import ACCESS, from_core, group_of, is_of_newer_c
 from conformance.defects.symptom import Symptom, site_of, symptoms_of
 from conformance.model.combinations import circumstance
 from conformance.model.fault import Effect, Fault, FaultKind
+from conformance.model.operations import BUILT, BUILT_INLINE, BUILT_LIST
 from conformance.model.record import ResultRecord
-from conformance.model.vocabulary import BUILT, BUILT_INLINE, BUILT_LIST, REGISTRATIONS
+from conformance.model.vocabulary import REGISTRATIONS
 
 DEVICE, PROVIDER, LIBIBVERBS, CORE, PROGRAM = (
     "device",

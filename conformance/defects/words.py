@@ -37,8 +37,9 @@ from conformance.model.fault import (
     Effect,
     FaultKind,
 )
+from conformance.model.operations import BUILT, BUILT_INLINE
 from conformance.model.record import HeaderRecord
-from conformance.model.vocabulary import BUILT, BUILT_INLINE, WIRE
+from conformance.model.vocabulary import WIRE
 
 # The short name of each rule, which says what the rule is about, by the rule's id.
 Shorts = Mapping[str, str]

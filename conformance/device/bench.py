@@ -36,9 +36,10 @@ from conformance.kernel.netlink import KINDS
 from conformance.kernel.resources import ResourceCounter
 from conformance.model.case import QpSpec, mtu_bytes
 from conformance.model.deadline import COMPLETION_DEADLINE_S
+from conformance.model.operations import WINDOWS_POSTER, WR_POST
 from conformance.model.preflight import Findings
 from conformance.model.transport import IWARP
-from conformance.model.vocabulary import STREAM, WINDOWS_POSTER, WIRE, WR_POST
+from conformance.model.vocabulary import STREAM, WIRE
 from conformance.wire.sequence import PSNS
 
 # For each type of queue pair with builders: the value of QpSpec.extended that selects these builders.

@@ -35,7 +35,7 @@ class HostMemory:
         self.hugepage = memory.hugepage_size()
 
     def allocate(self, kind: str, size: int) -> memory.Memory:
-        """Allocates memory of `kind`, one of vocabulary.MEMORY_KINDS. Raises HostLacks if the host has none."""
+        """Allocates memory of `kind`, one of memory_kinds.MEMORY_KINDS. Raises HostLacks if the host has none."""
         if kind not in _NEVER_PINNED:
             limits.check_lockable(size)
         return memory.allocate(kind, size)

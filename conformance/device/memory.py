@@ -231,7 +231,7 @@ _FILL: dict[str, Callable[[int, int], None]] = {
 
 
 def allocate(kind: str, size: int) -> Memory:
-    """Allocates memory of `kind`, one of vocabulary.MEMORY_KINDS, `size` bytes rounded up to whole pages. Raises
+    """Allocates memory of `kind`, one of memory_kinds.MEMORY_KINDS, `size` bytes rounded up to whole pages. Raises
     HostLacks if this host has no free memory of that kind, and OSError for other failures."""
     if kind.endswith("persistent"):
         return _persistent(size, between=kind != "persistent")
@@ -346,7 +346,7 @@ _MAKE: dict[str, tuple[Path, Callable[[int], int], str]] = {
 
 
 def allocate_dmabuf(kind: str, size: int) -> Memory:
-    """Returns a mapped dma-buf of `kind`, one of vocabulary.DMABUF_KINDS, `size` bytes rounded up to whole pages.
+    """Returns a mapped dma-buf of `kind`, one of memory_kinds.DMABUF_KINDS, `size` bytes rounded up to whole pages.
     Raises HostLacks if this kernel cannot create dma-bufs of that kind."""
     device, make, option = _MAKE[kind]
     rounded = -(-size // PAGE) * PAGE

@@ -25,7 +25,7 @@ from conformance.device.queue_pairs import (
 )
 from conformance.device.remote_peer import RemoteQueue
 from conformance.model.case import QpSpec
-from conformance.model.vocabulary import ATOMICS, BOTH_POSTERS, BUILDERS, FLUSHES, WINDOWS_POSTER
+from conformance.model.operations import ATOMICS, BOTH_POSTERS, BUILDERS, FLUSHES, WINDOWS_POSTER
 from conformance.older_python import zip
 from conformance.verbs import ENUMS
 

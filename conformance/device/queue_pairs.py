@@ -29,8 +29,8 @@ from conformance.device.remote_peer import Destination, RemoteDevice, RemoteDoma
 from conformance.errors import NotConnected
 from conformance.model.case import QpSpec
 from conformance.model.deadline import Wait
+from conformance.model.operations import WINDOWS_POSTER
 from conformance.model.transport import IWARP
-from conformance.model.vocabulary import WINDOWS_POSTER
 from conformance.verbs import ENUMS
 
 QUEUE_DEPTH, _CQ_DEPTH = 16, 64

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import COMPLETED_AS, Completion, SendRequest
-from conformance.model.vocabulary import FLUSHES
+from conformance.model.operations import FLUSHES
 from conformance.verbs import ENUMS
 from conformance.wire.packet import Packet, Parsed
 from conformance.wire.sequence import place_of

@@ -16,7 +16,7 @@ from conformance.execution.context import CaseContext, told
 from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import Observation
-from conformance.model.vocabulary import BOTH_POSTERS
+from conformance.model.operations import BOTH_POSTERS
 from conformance.older_python import pairwise
 from conformance.verbs import ENUMS
 
@@ -29,7 +29,7 @@ _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 
 @dataclass
 class _Posting:
-    """Executes the batches of vocabulary.BATCHES. Each is a method that returns a description of the first error, or an
+    """Executes the batches of operations.BATCHES. Each is a method that returns a description of the first error, or an
     empty text."""
 
     context: CaseContext
@@ -216,7 +216,7 @@ def _split(request: SendRequest, *at: int) -> SendRequest:
 
 
 def ibv_wr_post(context: CaseContext, step: Step) -> Observation:
-    """Executes a batch of vocabulary.BATCHES. `returned` is 0, or describes the first error."""
+    """Executes a batch of operations.BATCHES. `returned` is 0, or describes the first error."""
     rkey, addr, length = context.numbers(step.arguments, "rkey", "addr", "length")
     kind, pd = str(step.arguments["qp_type"]), str(step.arguments["pd"])
     connection = context.harness.connection(kind, pd, extended=BOTH_POSTERS, inline=_INLINE_SIZE)

@@ -20,7 +20,7 @@ from conformance.execution.in_flight import NOT_COMPLETED
 from conformance.model.case import Step
 from conformance.model.deadline import COMPLETION_DEADLINE_S, Wait
 from conformance.model.observation import Observation
-from conformance.model.vocabulary import ATOMICS
+from conformance.model.operations import ATOMICS
 from conformance.verbs import ENUMS
 
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE")

@@ -23,8 +23,9 @@ from conformance.kernel.child import Child
 from conformance.model.case import Argument, Case, Flags, QpSpec, SgeSpec, Step, Value
 from conformance.model.expected_errors import DATAGRAM_HEADER
 from conformance.model.observation import Observation
+from conformance.model.operations import BOTH_POSTERS, BUILDERS, PROBES, WR_POST
 from conformance.model.quantity import Quantity
-from conformance.model.vocabulary import BOTH_POSTERS, BUILDERS, NULL, PROBES, WIRE, WR_POST
+from conformance.model.vocabulary import NULL, WIRE
 from conformance.verbs import ENUMS, VERBS
 
 _LOCAL_WRITE = ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE")

@@ -13,7 +13,7 @@ from conformance.execution.connection import post_receives
 from conformance.execution.context import CaseContext, told
 from conformance.model.case import Step
 from conformance.model.observation import Observation
-from conformance.model.vocabulary import FULL, TOO_LONG_INLINE
+from conformance.model.operations import FULL, TOO_LONG_INLINE
 from conformance.older_python import zip
 from conformance.verbs import ENUMS
 

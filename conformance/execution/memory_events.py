@@ -79,7 +79,7 @@ def _exporter(context: CaseContext, step: Step, request: str) -> Observation:
 
 
 def discard(context: CaseContext, step: Step) -> Observation:
-    """Removes the pages of the memory, or of a part of the memory, by the method `how` (vocabulary.DISCARDS). Raises
+    """Removes the pages of the memory, or of a part of the memory, by the method `how` (memory_kinds.DISCARDS). Raises
     SetupRefused if the pages cannot be swapped out."""
     memory, how = context.memory_of(step), str(step.arguments["how"])
     if step.arguments["addr"]:
@@ -92,7 +92,7 @@ def discard(context: CaseContext, step: Step) -> Observation:
 
 
 def resident(context: CaseContext, step: Step) -> Observation:
-    """Checks whether pages are in the state `pages` (vocabulary.PAGES). `returned` is 0 if all pages are in this state,
+    """Checks whether pages are in the state `pages` (memory_kinds.PAGES). `returned` is 0 if all pages are in this state,
     else `none` or `some`."""
     memory = context.memory_of(step)
     if step.arguments["pages"] == "own":

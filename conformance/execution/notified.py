@@ -13,7 +13,7 @@ from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE
 from conformance.model.fault import NO_EVENT_OF_FAILURE
 from conformance.model.observation import Observation
-from conformance.model.vocabulary import EVENTS_ASKED, STANDING
+from conformance.model.operations import EVENTS_ASKED, STANDING
 from conformance.verbs import ENUMS
 
 SECOND_EVENT = "a second completion event"

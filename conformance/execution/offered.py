@@ -31,7 +31,7 @@ from conformance.model import capability, vocabulary
 from conformance.model.capability import IMMEDIATES
 from conformance.model.case import QpSpec
 from conformance.model.declared import Capabilities
-from conformance.model.vocabulary import BUILDERS
+from conformance.model.operations import BUILDERS
 from conformance.verbs import ENUMS
 
 if TYPE_CHECKING:

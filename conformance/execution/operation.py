@@ -23,8 +23,9 @@ from conformance.execution.connection import ExchangeSpec, LoopbackConnection
 from conformance.execution.context import CaseContext, result_of
 from conformance.model.case import Flags, Step
 from conformance.model.observation import Observation
+from conformance.model.operations import FLUSHES, carries
 from conformance.model.positions import WORD_OPERATIONS, locate
-from conformance.model.vocabulary import FLUSHES, NULL, WIRE, carries
+from conformance.model.vocabulary import NULL, WIRE
 from conformance.verbs import ENUMS
 
 IMMEDIATE = 0xC0FFEE01

@@ -18,7 +18,8 @@ from conformance.judging.faults import DONE, fault_of, outcome_of
 from conformance.kernel import paging
 from conformance.model.case import Case, MrSpec, Step, WindowSpec, format_argument
 from conformance.model.observation import Observation
-from conformance.model.vocabulary import PROBES, REGISTRATIONS
+from conformance.model.operations import PROBES
+from conformance.model.vocabulary import REGISTRATIONS
 
 _REPORT_INTERVAL = 64  # the number of calls between two reports of progress
 # Calls whose requests must be in flight when something else happens.

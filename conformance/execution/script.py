@@ -18,9 +18,10 @@ from conformance.execution.connection import SILENCE_S, state_of
 from conformance.execution.context import CaseContext, told
 from conformance.model.case import Step
 from conformance.model.event_kinds import UNSIGNALED
+from conformance.model.memory_kinds import SPARSE
 from conformance.model.observation import EventSeen, Observation
 from conformance.model.script import CALL, NOTHING, Event
-from conformance.model.vocabulary import BEGIN_BIND, RESET_QP, SPARSE
+from conformance.model.vocabulary import BEGIN_BIND, RESET_QP
 from conformance.verbs import ENUMS
 from conformance.wire.packet import Parsed
 

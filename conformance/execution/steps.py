@@ -42,8 +42,9 @@ from conformance.execution.context import CaseContext, compared, null_result, re
 from conformance.execution.exports import INVENTED_HANDLE
 from conformance.model.case import Argument, Step
 from conformance.model.observation import MrFields, Observation
+from conformance.model.operations import PROBES
 from conformance.model.quantity import CONSTANTS
-from conformance.model.vocabulary import CALLS, EXPORTED, NULL, PROBES, PRODUCTS
+from conformance.model.vocabulary import CALLS, EXPORTED, NULL, PRODUCTS
 from conformance.older_python import zip
 from conformance.verbs import ENUMS, VERBS, ArgumentSpec
 

@@ -38,8 +38,9 @@ from conformance.execution.operation import (
 from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import Observation, reports_arrival
+from conformance.model.operations import FLUSHES
 from conformance.model.positions import WORD_OPERATIONS
-from conformance.model.vocabulary import FLUSHES, NULL
+from conformance.model.vocabulary import NULL
 from conformance.older_python import zip
 
 

@@ -32,7 +32,8 @@ from conformance.execution.operation import named
 from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import NOT_AWAITED, Observation
-from conformance.model.vocabulary import BINDS, STANDING
+from conformance.model.operations import STANDING
+from conformance.model.vocabulary import BINDS
 
 _UNRELIABLE_S = 0.1  # in which a message over UC arrives, if it is not refused or lost
 

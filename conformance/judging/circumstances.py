@@ -9,14 +9,8 @@ from conformance.judging.checks import check_of
 from conformance.judging.scene import Scene
 from conformance.model.case import Case, Flags, Step, mask_of
 from conformance.model.fault import REGIONS, WINDOW, Effect, Fault, FaultKind
-from conformance.model.vocabulary import (
-    BUILDERS,
-    BUILT,
-    BUILT_INLINE,
-    ELSEWHERE,
-    REGISTRATIONS,
-    WIRE,
-)
+from conformance.model.operations import BUILDERS, BUILT, BUILT_INLINE
+from conformance.model.vocabulary import ELSEWHERE, REGISTRATIONS, WIRE
 from conformance.verbs import ENUMS
 
 _ACCESS = ENUMS["ibv_access_flags"]

@@ -31,9 +31,9 @@ from conformance.model.combinations import (
 )
 from conformance.model.fault import Effect, Fault, FaultKind, verdict_of
 from conformance.model.observation import AccessSeen, CombinationsSeen, PointClass
+from conformance.model.operations import BUILT_INLINE
 from conformance.model.point_index import decode_index
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.model.vocabulary import BUILT_INLINE
 from conformance.older_python import zip
 from conformance.wire.statuses import FLUSHED
 

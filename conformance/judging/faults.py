@@ -11,7 +11,8 @@ from conformance.model.case import Step
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE, refusal
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import NOT_AWAITED, Observation, reports_arrival
-from conformance.model.vocabulary import BINDS, FLUSHES, WIRE
+from conformance.model.operations import FLUSHES
+from conformance.model.vocabulary import BINDS, WIRE
 from conformance.verbs import ENUMS, VERBS
 
 # The values that a successful call returns, and the values of a failed call whose reason is in errno.

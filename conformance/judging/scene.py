@@ -25,8 +25,9 @@ from conformance.model.fault import (
     REGION,
     WINDOW,
 )
+from conformance.model.operations import SENDS, WRITES
 from conformance.model.quantity import Quantity
-from conformance.model.vocabulary import AWAITED, BINDS, PRODUCTS, REGISTRATIONS, SENDS, WRITES
+from conformance.model.vocabulary import AWAITED, BINDS, PRODUCTS, REGISTRATIONS
 from conformance.verbs import ENUMS
 
 _ACCESS = ENUMS["ibv_access_flags"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from conformance.errors import HostLacks
 from conformance.kernel.child import fork
 
-# Values of the advice argument of madvise(2), by the names of model.vocabulary.DISCARDS.
+# Values of the advice argument of madvise(2), by the names of model.memory_kinds.DISCARDS.
 _ADVICE = {"DONTNEED": 4, "REMOVE": 9, "PAGEOUT": 21}
 _PAGEMAP_ENTRY = 8  # bytes of a page in /proc/self/pagemap
 _PRESENT = 63  # the number of a bit of such an entry
@@ -44,7 +44,7 @@ libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
 
 def advise(addr: int, size: int, how: str) -> None:
-    """Calls madvise(2) with the advice `how`, one of vocabulary.DISCARDS. Raises OSError."""
+    """Calls madvise(2) with the advice `how`, one of memory_kinds.DISCARDS. Raises OSError."""
     _check(libc.madvise(addr, _whole_pages(size), _ADVICE[how]) == 0, how)
 
 

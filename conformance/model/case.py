@@ -67,7 +67,7 @@ Arguments = Mapping[str, Argument]
 class MemorySpec:
     """Memory or a dma-buf of a case."""
 
-    kind: str  # one of vocabulary.MEMORY_KINDS or DMABUF_KINDS
+    kind: str  # one of memory_kinds.MEMORY_KINDS or DMABUF_KINDS
     size: Quantity
 
 

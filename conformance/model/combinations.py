@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from conformance.model.fault import ON_DEMAND, QUEUE_DOMAIN, Effect
 from conformance.model.observation import AccessSeen
+from conformance.model.operations import ATOMICS_IN_ORDER, BUILDERS, BUILT_INLINE, BUILT_LIST
 from conformance.model.predicate import And, Expression, HasCapability, Not, Word, parse
 from conformance.model.space import Axis, Space
-from conformance.model.vocabulary import ATOMICS_IN_ORDER, BUILDERS, BUILT_INLINE, BUILT_LIST
 from conformance.older_python import zip
 
 Point = tuple[str, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from conformance.model.capability import BY_SYMBOL, ODP_OPERATIONS, odp_capability
-from conformance.model.vocabulary import FLUSHES
+from conformance.model.operations import FLUSHES
 from conformance.verbs import ENUMS
 
 _ACCESS = ENUMS["ibv_access_flags"]

@@ -7,7 +7,7 @@ EFA's, follow no public standard, so no document requires particular statuses.
 
 from dataclasses import dataclass
 
-from conformance.model.vocabulary import SENDS, WRITES
+from conformance.model.operations import SENDS, WRITES
 
 # Requests to which an iWARP peer sends no response. All other requests complete with a response on every transport.
 _WITHOUT_RESPONSE = (*SENDS, *WRITES)

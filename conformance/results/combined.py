@@ -35,9 +35,9 @@ from conformance.model.fault import (
     verdict_of,
 )
 from conformance.model.observation import Observation
+from conformance.model.operations import BUILT_INLINE
 from conformance.model.record import Deviation as DeviationFacts
 from conformance.model.record import ResultRecord
-from conformance.model.vocabulary import BUILT_INLINE
 from conformance.older_python import zip
 from conformance.results import reached
 from conformance.results.conclusions import format_counts, format_lacking

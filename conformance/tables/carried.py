@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from conformance.model.case import Case, Given, Step
 from conformance.model.kind import Kind
-from conformance.model.vocabulary import BINDS, NULL, WIRE, carries
+from conformance.model.operations import carries
+from conformance.model.vocabulary import BINDS, NULL, WIRE
 
 SUFFIX = f"@{WIRE}"
 _TRAFFIC, EXHAUSTIVE = "traffic", "exhaustive"

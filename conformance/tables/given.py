@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Optional
 
-from conformance.model import quantity, vocabulary
+from conformance.model import memory_kinds, operations, quantity, vocabulary
 from conformance.model.case import PATH_MTUS, Given, MemorySpec, MrSpec, QpSpec, WindowSpec
 from conformance.model.quantity import Quantity
 from conformance.tables import keys
@@ -19,7 +19,7 @@ from conformance.yamldoc.reader import Reader
 # The size of the largest address space of Linux, in bytes.
 _MAX_MEMORY = 1 << 57
 # The value of QpSpec.extended for each word after `poster`.
-_EXTENDED = {"post_send": "", **{poster: poster for poster in vocabulary.BUILDERS}}
+_EXTENDED = {"post_send": "", **{poster: poster for poster in operations.BUILDERS}}
 
 
 _QP_NUMBERS = tuple(
@@ -156,7 +156,7 @@ def _read_qp(reader: Reader, name: str, node: Node, names: Names) -> QpSpec:
         read_flags(reader, fields["access"], "ibv_access_flags").mask
         if "access" in fields
         else None,
-        _EXTENDED[reader.word(fields.get("poster"), "poster", vocabulary.POSTERS) or "post_send"],
+        _EXTENDED[reader.word(fields.get("poster"), "poster", operations.POSTERS) or "post_send"],
         notifies=reader.truth(fields.get("notifies"), "notifies"),
         by_readers=reader.truth(fields.get("by_readers"), "by_readers"),
         one_queue=reader.truth(fields.get("one_queue"), "one_queue"),
@@ -211,8 +211,8 @@ def _read_window(reader: Reader, name: str, node: Node, names: Names) -> WindowS
 # The sections with named objects, in the order of creation: the kind of the objects, and the function that reads an
 # object. The last argument of the function has the objects of the earlier sections.
 SECTIONS: Mapping[str, tuple[str, ReadObject]] = {
-    "memory": ("memory", partial(_read_buffer, "memory", vocabulary.MEMORY_KINDS)),
-    "dmabufs": ("dmabuf", partial(_read_buffer, "a dma-buf", vocabulary.DMABUF_KINDS)),
+    "memory": ("memory", partial(_read_buffer, "memory", memory_kinds.MEMORY_KINDS)),
+    "dmabufs": ("dmabuf", partial(_read_buffer, "a dma-buf", memory_kinds.DMABUF_KINDS)),
     "mrs": ("mr", _read_mr),
     "qps": ("qp", _read_qp),
     "windows": ("window", _read_window),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.model import capability, quantity, vocabulary
+from conformance.model import capability, memory_kinds, operations, quantity, vocabulary
 from conformance.model.case import PATH_MTUS
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID
 from conformance.tables.expansion import FLAG_ENUMS, PARTS, UNKNOWN, WHICH
@@ -207,7 +207,7 @@ QUEUE_PAIR: Keys = {
     "state": Key(or_axis(words(vocabulary.QP_STATES))),
     "sq_sig_all": Key(_TRUTH),
     "access": Key(ref("flags of ibv_access_flags")),
-    "poster": Key(or_axis(words(vocabulary.POSTERS))),
+    "poster": Key(or_axis(words(operations.POSTERS))),
     "notifies": Key(_TRUTH),
     "by_readers": Key(_TRUTH),
     "one_queue": Key(_TRUTH),
@@ -230,8 +230,8 @@ WINDOW: Keys = {
     "bound": Key(or_axis(with_arguments(vocabulary.BINDS[0], {"mw": False}))),
 }
 GIVEN: Keys = {
-    "memory": Key(_sized(vocabulary.MEMORY_KINDS)),
-    "dmabufs": Key(_sized(vocabulary.DMABUF_KINDS)),
+    "memory": Key(_sized(memory_kinds.MEMORY_KINDS)),
+    "dmabufs": Key(_sized(memory_kinds.DMABUF_KINDS)),
     "pds": Key(or_axis(list_of(OBJECT_NAME))),
     "mrs": Key(_named(_REGION)),
     "qps": Key(_named(keyed(QUEUE_PAIR))),

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from conformance.model.case import Case, Flags, Step
 from conformance.model.deadline import TAUGHT_S
+from conformance.model.memory_kinds import NOT_WRITABLE
 from conformance.model.sweep import Sweep
-from conformance.model.vocabulary import BINDS, NOT_WRITABLE
+from conformance.model.vocabulary import BINDS
 from conformance.older_python import zip
 
 _REFUSED = "refused"

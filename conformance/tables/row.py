@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from conformance.model import vocabulary
+from conformance.model import memory_kinds, vocabulary
 from conformance.model.case import Given, Step, format_argument
 from conformance.model.kind import BY_CALL
 from conformance.model.quantity import Quantity
@@ -77,7 +77,7 @@ def _check_contents(reader: Reader, row: Node, set_up: Given, step: Step) -> Non
         memories = [of for of, _ in start.names] if isinstance(start, Quantity) else []
         for memory in set(memories) & set(set_up.memory):
             kind = set_up.memory[memory].kind
-            if kind in vocabulary.NOT_WRITABLE:
+            if kind in memory_kinds.NOT_WRITABLE:
                 reader.note(
                     row.location,
                     f"{step.call} writes known bytes to {memory!r} and around its range, and memory of kind {kind!r}"

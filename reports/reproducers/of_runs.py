@@ -14,9 +14,10 @@ from conformance.judging.faults import fault_of
 from conformance.model.case import Case
 from conformance.model.declared import Capabilities
 from conformance.model.fault import Effect, FaultKind
+from conformance.model.operations import PROBES
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Rule
-from conformance.model.vocabulary import NULL, PROBES
+from conformance.model.vocabulary import NULL
 from conformance.older_python import zip
 from conformance.results.records import read_results
 from conformance.results.rejudge import known_capabilities

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 
 from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE, refusal
-from conformance.model.vocabulary import BUILDERS, FLUSHES, NULL
+from conformance.model.operations import BUILDERS, FLUSHES
+from conformance.model.vocabulary import NULL
 from conformance.verbs import REGION, VERBS
 from reports.reproducers import calls
 from reports.reproducers.calls import bind_call, bound, required

@@ -126,7 +126,7 @@ class ReferenceBench:
         return self.device.alloc_pd()
 
     def allocate(self, kind: str, size: int) -> Range:
-        """Returns `size` bytes of memory of a kind in vocabulary.MEMORY_KINDS."""
+        """Returns `size` bytes of memory of a kind in memory_kinds.MEMORY_KINDS."""
         return self.device.memory.allocate(kind, size)
 
     def page_out(self, memory: Memory) -> bool:

@@ -13,7 +13,7 @@ from conformance.bench.interface import QueueCapacity
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.model.case import QpSpec
 from conformance.model.deadline import COMPLETION_DEADLINE_S
-from conformance.model.vocabulary import BUILDERS
+from conformance.model.operations import BUILDERS
 from conformance.wire.packet import Packet, Parsed
 from conformance.wire.segments import ParsedSegment, Segment
 from trial.reference.device import Device

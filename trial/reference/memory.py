@@ -54,7 +54,7 @@ class Memory:
         os.close(self._scratch)
 
     def allocate(self, kind: str, size: int) -> Range:
-        """Returns memory of a kind in vocabulary.MEMORY_KINDS. The kinds in _SIMULATED are simulated."""
+        """Returns memory of a kind in memory_kinds.MEMORY_KINDS. The kinds in _SIMULATED are simulated."""
         simulated = kind in _SIMULATED
         if kind == "huge":
             unit = HUGEPAGE

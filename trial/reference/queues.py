@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import COMPLETED_AS, SIGNALED, Completion, SendRequest
-from conformance.model.vocabulary import BOTH_POSTERS, WINDOWS_POSTER, WR_POST
+from conformance.model.operations import BOTH_POSTERS, WINDOWS_POSTER, WR_POST
 from trial.reference.access import Access
 from trial.reference.objects import Domain, Refused
 
