@@ -1,6 +1,8 @@
 """Tests of what depends on the transport: data that are lost or late, capabilities that are not declared, and the rows that
 need immediate data."""
 
+from typing import cast
+
 import pytest
 
 from conformance.defects import Severity
@@ -11,7 +13,9 @@ from conformance.model.case import Case
 from conformance.model.declared import DeviceAttributes, declared_capabilities
 from conformance.model.needs import need_on_demand
 from conformance.model.observation import Observation
+from conformance.model.script import Event
 from conformance.model.transport import INFINIBAND, IWARP, ROCE
+from conformance.model.vocabulary import WIRE
 from conformance.tables.suite import load_suite
 from samples import case
 
@@ -102,8 +106,9 @@ OF_SEVERAL_MESSAGES = {"immediates_in_order", "receives_in_turn"}  # calls that 
 
 
 def sends_immediates(row: Case) -> bool:
-    if row.id.startswith("wire/"):  # packets, which the suite itself makes
-        return False
+    if row.when.call == WIRE:  # other packets are made by the suite itself
+        events = cast("tuple[Event, ...]", row.when.arguments["packets"])
+        return any("WITH_IMM" in event.word for event in events if event.kind == "post")
     steps = (row.when, *row.afterwards)
     return any("WITH_IMM" in str(step) or step.call in OF_SEVERAL_MESSAGES for step in steps)
 

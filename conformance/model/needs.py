@@ -21,6 +21,7 @@ UNNAMED_FLAG_NEEDS = {flag: FLAG_NEEDS[flag] for flag in ("ZERO_BASED", "HUGETLB
 # with the operation or call needs it. A key is an operation, a call, or a call with an operation.
 OPERATION_NEEDS: Mapping[str, str] = {
     "RDMA_WRITE_WITH_IMM": "immediate_data",
+    "SEND_WITH_IMM": "send_immediate_data",
     "RECV_WITH_IMM": "send_immediate_data",
     "RECV_RDMA_WITH_IMM": "immediate_data",
     "immediates_in_order": "immediate_data",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from conformance import cache
 from conformance.errors import format_count
@@ -17,6 +17,7 @@ from conformance.model.combinations import CoveringArray
 from conformance.model.kind import BY_CALL, Kind
 from conformance.model.needs import OPERATION_NEEDS, UNNAMED_FLAG_NEEDS, need_on_demand
 from conformance.model.rules import Registry
+from conformance.model.script import Event
 from conformance.older_python import zip
 from conformance.tables import keys
 from conformance.tables.carried import with_carried
@@ -417,6 +418,8 @@ def _needs_of_operations(row: RowBody) -> list[str]:
         operation = str(step.arguments.get("op"))
         keys = (step.call, operation, f"{step.call} {operation}")
         needs += [OPERATION_NEEDS.get(key) for key in keys]
+        events = cast("tuple[Event, ...]", step.arguments.get("packets", ()))
+        needs += [OPERATION_NEEDS.get(event.word) for event in events if event.kind == "post"]
         elements = step.arguments.get("sg_list")
         if step.call == "post_receive" and isinstance(elements, tuple) and len(elements) > 1:
             needs.append("lists")
