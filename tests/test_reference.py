@@ -126,6 +126,26 @@ def test_cases_that_need_undeclared_capabilities_do_not_fail(undeclared, suite):
         assert said or Verdict.UNSUPPORTED in {judgement.verdict for _, judgement in judged_cases}
 
 
+# What NICs lack, each alone at night.
+ABSENT = ("atomics", "mw_type_1", "mw_type_2", "uc", "immediate_data", "send_immediate_data")
+
+
+@pytest.mark.parametrize(
+    "absent",
+    [{*ABSENT}, *(pytest.param({name}, marks=pytest.mark.nightly) for name in ABSENT)],
+    ids="+".join,
+)
+def test_a_row_of_packets_passes_without_what_it_does_not_need(absent):
+    cases = of_tier(load_suite().cases, DEFAULT)
+    rows = [case for case in cases if case.when.call == WIRE and "iwarp" not in case.needs]
+    unaffected = [case for case in rows if absent.isdisjoint(case.needs)]
+    assert len(unaffected) > 500
+    others = [case for case in rows if case not in unaffected]
+    stack = without(*absent)
+    assert faults(on_reference(unaffected, only=stack), Verdict.PASS) == []
+    assert faults(on_reference(others, only=stack), Verdict.PASS, Verdict.UNSUPPORTED) == []
+
+
 def test_a_row_that_needs_a_type_of_queue_pair_is_unsupported_without_it(suite):
     """Later steps of this row examine the effects of requests that the device cannot execute."""
     cases = [case for case in suite.cases if "peers-write-to-a-region" in case.id]
