@@ -22,9 +22,6 @@ _MAX_MEMORY = 1 << 57
 _EXTENDED = {"post_send": "", **{poster: poster for poster in operations.BUILDERS}}
 
 
-_QP_NUMBERS = tuple(
-    "max_dest_rd_atomic max_rd_atomic timeout retry_cnt rnr_retry traffic_class inline psn".split(),
-)
 ReadObject = Callable[[Reader, str, Node, Names], Any]
 # by the name of an object: its section, and its description
 _Found = dict[str, tuple[str, Optional[Node]]]
@@ -147,7 +144,10 @@ def _read_qp(reader: Reader, name: str, node: Node, names: Names) -> QpSpec:
     fields = reader.mapping(node, "a queue pair", keys.QUEUE_PAIR, keys.required(keys.QUEUE_PAIR))
     kind = reader.word(fields.get("type"), "type of queue pair", keys.PAIR_TYPES) or "RC"
     pds = [name for name, kind in names.items() if kind == "pd"]
-    numbers = {key: reader.count(fields.get(key), key) for key in _QP_NUMBERS}
+    numbers = {
+        key: reader.count(fields.get(key), key, most)
+        for key, (most, _) in keys.QUEUE_PAIR_NUMBERS.items()
+    }
     return QpSpec(
         kind,
         reader.word(fields.get("pd"), "pd", pds) or "pd",

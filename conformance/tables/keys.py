@@ -201,6 +201,17 @@ _PREDICATE: Schema = {
 
 # A pair of queue pairs has the type of both ends, or one of those with a shared receive queue.
 PAIR_TYPES = (*ENUMS["ibv_qp_type"].short_names, "RC_SRQ", "XRC")
+# The numbers of a queue pair: the largest value of each, and its meaning if this is not the attribute of ibv_modify_qp.
+QUEUE_PAIR_NUMBERS: Mapping[str, tuple[int, str]] = {
+    "max_dest_rd_atomic": (255, ""),
+    "max_rd_atomic": (255, ""),
+    "inline": (0xFFFFFFFF, "max_inline_data, in bytes"),
+    "timeout": (31, ""),
+    "retry_cnt": (7, ""),
+    "rnr_retry": (7, ""),
+    "traffic_class": (255, ""),
+    "psn": (PSNS - 1, "the first PSN"),
+}
 QUEUE_PAIR: Keys = {
     "type": Key(or_axis(words(PAIR_TYPES)), required=True),
     "pd": Key(ref("name")),
@@ -213,15 +224,11 @@ QUEUE_PAIR: Keys = {
     "one_queue": Key(_TRUTH),
     "peer": Key(or_axis(words(vocabulary.PEERS)), "the other end, if it is no queue pair"),
     "ip": Key(or_axis(words(("v4", "v6"))), "the version of the peer's IP address"),
-    "max_dest_rd_atomic": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 255})),
-    "max_rd_atomic": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 255})),
-    "inline": Key(or_axis({"type": "integer", "minimum": 0}), "max_inline_data, in bytes"),
-    "timeout": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 31})),
-    "retry_cnt": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 7})),
-    "rnr_retry": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 7})),
-    "traffic_class": Key(or_axis({"type": "integer", "minimum": 0, "maximum": 255})),
     "mtu": Key(or_axis({"enum": [*PATH_MTUS]}), "the path MTU, in bytes"),
-    "psn": Key(or_axis({"type": "integer", "minimum": 0, "maximum": PSNS - 1}), "the first PSN"),
+    **{
+        name: Key(or_axis({"type": "integer", "minimum": 0, "maximum": most}), meaning)
+        for name, (most, meaning) in QUEUE_PAIR_NUMBERS.items()
+    },
 }
 WINDOW: Keys = {
     "type": Key(of_enum("ibv_mw_type"), required=True),

@@ -50,9 +50,6 @@ def read_row_body(
     known_names = names
     call = reader.word(fields.get("call"), "call", vocabulary.CALLS) or default_call
     steps = [read_step(reader, call, fields.get("when"), fields.get("then"), row, names)]
-    if call == vocabulary.WIRE and steps[0].arguments:
-        peers = {name: pair.wire for name, pair in set_up.qps.items()}
-        check_peer(reader, row.location, steps[0], peers)
     if steps[0].then.after:
         reader.note(
             row.location,
@@ -61,8 +58,10 @@ def read_row_body(
     for node in reader.items(fields.get("afterwards"), "afterwards"):
         names = {**names, **product(steps[-1])}
         steps += _extra(reader, node, names, "a step afterwards")
+    peers = {name: pair.wire for name, pair in set_up.qps.items()}
     for step in (*before, *steps):
         _check_contents(reader, row, set_up, step)
+        check_peer(reader, row.location, step, peers)
     return RowBody(set_up, tuple(before), steps[0], tuple(steps[1:]), known_names)
 
 

@@ -9,7 +9,7 @@ from conformance.model.case import Step
 from conformance.model.event_kinds import EVENTS, belongs_to
 from conformance.model.quantity import Quantity
 from conformance.model.script import CALL, LISTS, Event
-from conformance.model.vocabulary import STREAM
+from conformance.model.vocabulary import RESET_QP, STREAM, WIRE
 from conformance.yamldoc.nodes import Location, Node
 from conformance.yamldoc.reader import Reader
 
@@ -45,10 +45,15 @@ def read_script(
 
 
 def check_peer(reader: Reader, location: Location, step: Step, peers: Mapping[str, str]) -> None:
-    """Notes the events of a script whose operation the peer of their queue pair does not have. `peers` has one of PEERS
-    for each queue pair."""
+    """Notes the events of a script whose operation the peer of their queue pair does not have, and a reset of a queue
+    pair without a wire peer. `peers` has one of PEERS for each queue pair, or ""."""
+    if step.call == RESET_QP and peers.get(str(step.arguments.get("qp")), WIRE) != WIRE:
+        reader.note(location, f"{RESET_QP} needs a queue pair with `peer: {WIRE}`")
     events = cast("tuple[Event, ...]", step.arguments.get("packets", ()))
     for event in events:
+        if event.step:
+            check_peer(reader, location, event.step, peers)
+            continue
         peer = peers.get(event.qp or str(step.arguments["qp"]), "")
         if not belongs_to(event, peer == STREAM):
             reader.note(location, f"{'|'.join(event.words)} is not an operation of a peer {peer!r}")

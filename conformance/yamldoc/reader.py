@@ -173,12 +173,15 @@ class Reader:
                 words_read.append(word)
         return tuple(words_read)
 
-    def count(self, node: Node | None, what: str) -> int | None:
-        """Returns a whole number, 0 or more."""
+    def count(self, node: Node | None, what: str, most: int | None = None) -> int | None:
+        """Returns a whole number from 0 to `most`."""
         if node is None:
             return None
         if not isinstance(node.value, int) or isinstance(node.value, bool) or node.value < 0:
             self.note(node.location, f"{what} must be a whole number, 0 or more, not {node.kind}")
+            return None
+        if most is not None and node.value > most:
+            self.note(node.location, f"{what} must be at most {most}")
             return None
         return node.value
 
