@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from types import CodeType
 from typing import Any
 
 from conformance.errors import UserError
@@ -16,6 +18,7 @@ from conformance.yamldoc.reader import Reader, suggestion
 
 _MISTAKES = "mistakes_in_code"  # of an instance: the mistakes that its code has shown
 _FIRST_LINE = 2  # of the code, below the line with `def`
+_BUILTINS = frozenset(dir(builtins))
 # The code of a method is in the place of `pass`. The engine takes any other exception for a failure of the harness.
 _FRAME = """\
 def {name}({parameters}):
@@ -39,28 +42,31 @@ def member(reader: Reader, name: str, code: Node, kind: Any, names: dict[str, An
     replaced: Any = getattr(kind, name, None)
     is_method = inspect.isfunction(replaced)
     if is_method:
-        parameters = list(inspect.signature(replaced).parameters)
+        parameters = _parameters(replaced)
     else:
-        parameters = []
+        parameters = ()
     before = len(reader.mistakes)
     tree = _parsed(reader, name, parameters, code)
     if tree is None:
         return None
-    _note_unknown_names(reader, code, tree, [*parameters, *names, "was"], parameters[1:])
+    nodes = list(ast.walk(tree))
+    _note_unknown_names(reader, code, nodes, names, parameters)
     _Was(reader, code, name, parameters[1:]).visit(tree)
-    if len(reader.mistakes) > before:
+    if is_method:
+        checked = f"_raised_in_{name}"
+        _set_in_frame(tree, name, parameters, checked)
+        names[checked] = _checking(name, code, nodes)
+    compiled = _compiled(reader, code, tree)
+    if compiled is None or len(reader.mistakes) > before:
         return None
     if not is_method:
-        return _value(reader, name, code, tree, names)
-    checked = f"_raised_in_{name}"
-    opening = ", ".join(parameters)
-    frame = ast.parse(
-        _FRAME.format(name=name, parameters=opening, checked=checked, owner=parameters[0])
-    )
-    function: Any = frame.body[0]
-    function.body[0].body = tree.body[0].body  # type: ignore[attr-defined]
-    names[checked] = _checking(name, code, tree)
-    return _defined(name, code, frame, names)
+        return _value(reader, name, code, compiled, names)
+    return _defined(name, compiled, names)
+
+
+@functools.cache
+def _parameters(method: Callable[..., Any]) -> Sequence[str]:
+    return tuple(inspect.signature(method).parameters)
 
 
 def _parsed(
@@ -73,52 +79,75 @@ def _parsed(
     opening, text = f"def {name}({', '.join(parameters)}):\n ", str(code.value)
     try:
         try:
-            tree = ast.parse(f"{opening} return ({text})")
+            return ast.parse(f"{opening} return ({text})")
         except SyntaxError:
-            tree = ast.parse(opening + "\n ".join(text.splitlines()))
-        compile(tree, str(code.location), "exec")  # finds further mistakes
-        return tree
+            return ast.parse(opening + "\n ".join(text.splitlines()))
     except SyntaxError as error:
-        reader.note(_place(code, error.lineno or _FIRST_LINE), f"not Python: {error.msg}")
+        _note_not_python(reader, code, error)
         return None
+
+
+def _note_not_python(reader: Reader, code: Node, error: SyntaxError) -> None:
+    reader.note(_place(code, error.lineno or _FIRST_LINE), f"not Python: {error.msg}")
 
 
 def _note_unknown_names(
     reader: Reader,
     code: Node,
-    tree: ast.AST,
-    names: Sequence[str],
+    nodes: Sequence[ast.AST],
+    names: Collection[str],
     parameters: Sequence[str],
 ) -> None:
-    nodes = list(ast.walk(tree))
-    names_known = {*names, *_assigned(nodes)}
+    of_code = {*parameters, "was", *_assigned(nodes)}
     for node in nodes:
-        if isinstance(node, ast.Name) and node.id not in {*names_known, *dir(builtins)}:
-            near = suggestion(node.id, names_known)
-            given = f"; the parameters are {', '.join(parameters)}" if parameters else ""
-            reader.note(_place(code, node.lineno), f"unknown name {node.id!r}{near}{given}")
+        if not isinstance(node, ast.Name):
+            continue
+        if node.id in of_code or node.id in names or node.id in _BUILTINS:
+            continue
+        near = suggestion(node.id, {*of_code, *names})
+        given = f"; the parameters are {', '.join(parameters[1:])}" if parameters[1:] else ""
+        reader.note(_place(code, node.lineno), f"unknown name {node.id!r}{near}{given}")
 
 
-def _value(reader: Reader, name: str, code: Node, tree: ast.Module, names: dict[str, Any]) -> Any:
+def _set_in_frame(tree: Any, name: str, parameters: Sequence[str], checked: str) -> None:
+    """Makes the code of a method the body of `try` in the frame."""
+    words = {"name": name, "parameters": ", ".join(parameters), "owner": parameters[0]}
+    function: Any = ast.parse(_FRAME.format(**words, checked=checked)).body[0]
+    function.body[0].body = tree.body[0].body
+    tree.body = [function]
+
+
+def _compiled(reader: Reader, code: Node, tree: ast.Module) -> CodeType | None:
+    """Compiles the code, which finds mistakes that the parser does not find."""
+    try:
+        compiled: CodeType = compile(tree, str(code.location), "exec")
+        return compiled
+    except SyntaxError as error:
+        _note_not_python(reader, code, error)
+        return None
+
+
+def _value(reader: Reader, name: str, code: Node, compiled: CodeType, names: dict[str, Any]) -> Any:
     """Returns the value of an attribute."""
     try:
-        return _defined(name, code, tree, names)()
+        return _defined(name, compiled, names)()
     except Exception as error:  # of the table's code
         reader.note(code.location, f"{name}: {type(error).__name__}: {error}")
         return None
 
 
-def _defined(name: str, code: Node, tree: ast.Module, names: dict[str, Any]) -> Any:
+def _defined(name: str, compiled: CodeType, names: dict[str, Any]) -> Any:
     members: dict[str, Any] = {}
-    compiled = compile(ast.fix_missing_locations(tree), str(code.location), "exec")
     exec(compiled, names, members)
     return members[name]
 
 
-def _checking(name: str, code: Node, tree: ast.AST) -> Callable[[object, Exception], None]:
+def _checking(
+    name: str, code: Node, nodes: Sequence[ast.AST]
+) -> Callable[[object, Exception], None]:
     """Returns a function that raises UserError for an exception that the code itself has caused. What a `raise` of the
     code raises is no mistake, nor is an exception of what the code calls."""
-    raising = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.Raise)}
+    raising = {node.lineno for node in nodes if isinstance(node, ast.Raise)}
 
     def check(owner: object, raised: Exception) -> None:
         frame = raised.__traceback__
