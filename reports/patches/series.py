@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
 import tarfile
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 from conformance.errors import UserError
@@ -19,18 +17,7 @@ from conformance.model.printable import one_line
 from conformance.older_python import zip
 from conformance.results.files import write_together
 from fixtures.guest.changes import LIBIBVERBS, LINUX, RDMA_CORE, Change, Edit, apply
-
-_SETTINGS = (
-    *("-c", "core.quotePath=false"),
-    *("-c", "core.fsmonitor=false"),
-    *("-c", "core.hooksPath=/dev/null"),
-    *("-c", "log.showSignature=false"),
-)
-# A tree can lack objects, and its configuration can name a program or a host that brings them.
-_FETCHES_NOTHING = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}
-# The names of settings with which git starts programs while it reads a tree.
-_STARTS = r"^filter\..*\.(clean|smudge|process)$"
-NO_GIT = "git, which makes the series, is not installed"
+from fixtures.system.git import git
 
 
 @dataclass(frozen=True)
@@ -122,52 +109,6 @@ def read_tree(name: str, path: Path) -> Tree:
     if not history:
         remarks.append(f"{path} has a single commit: no Fixes: lines")
     return Tree(name, path, _sources(name, _archived(archive.stdout)), history, tuple(remarks))
-
-
-def git(
-    path: Path,
-    *arguments: str,
-    check: bool = True,
-    given: str = "",
-    env: Mapping[str, str] | None = None,
-) -> subprocess.CompletedProcess[bytes]:
-    """Runs git in a directory, without optional locks. If `check`, raises UserError with git's message on failure."""
-    environment = {**os.environ, "LC_ALL": "C", **_FETCHES_NOTHING, **(env or {})}
-    try:
-        done = subprocess.run(
-            ["git", "--no-optional-locks", *_settings(path), "-C", str(path), *arguments],
-            input=given.encode(),
-            capture_output=True,
-            check=False,
-            env=environment,
-        )
-    except FileNotFoundError as error:
-        raise UserError(NO_GIT, status=3) from error
-    if check and done.returncode != 0:
-        words = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise UserError(f"git {arguments[0]} in {path}: {words[0]}", status=3)
-    return done
-
-
-@cache
-def _settings(path: Path) -> tuple[str, ...]:
-    """Returns options that keep git from starting programs that the configuration of a foreign tree names. Raises
-    UserError for a name that no option can have."""
-    done = subprocess.run(
-        ["git", "-C", str(path), "config", "--null", "--name-only", "--get-regexp", _STARTS],
-        capture_output=True,
-        check=False,
-    )
-    settings = [*_SETTINGS]
-    for name in os.fsdecode(done.stdout).split("\0")[:-1]:
-        if "=" in name:
-            raise UserError(
-                f"the configuration of {path} has a filter with the name {name!r}",
-                hint="remove the filter: git would start its program",
-                status=3,
-            )
-        settings += ["-c", f"{name}="]
-    return tuple(settings)
 
 
 def _path(output: bytes) -> str:
