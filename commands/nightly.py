@@ -41,11 +41,12 @@ from fixtures.guest.recipe import (
     STACKS,
     stack_name,
 )
-from fixtures.guest.source_trees import commit_of
+from fixtures.guest.source_trees import committed, parts_of
 from fixtures.system.architecture import architecture_of
 from fixtures.system.processes import signal_name
 from fixtures.targets import builds
 from reports.earlier import with_earlier
+from reports.environment import commit_text
 from reports.nights.history import CELL_NAME, LOCK, format_night, read_history
 from reports.nights.morning import counted, left_out, summary_of
 from reports.nights.names import new_name
@@ -214,8 +215,9 @@ def _own_builds(options: RunOptions) -> Iterator[str]:
         if path is None:
             continue
         line = f"under test: --{name.replace('_', '-')} {path}"
-        if path.is_dir() and (commit := commit_of(path)):
-            line += f" (commit {commit[:12]})"
+        parts = parts_of(builds.guest_driver(options)) if name == "linux" else ()
+        if path.is_dir() and (commit := commit_text(committed(path, *parts))):
+            line += f" (commit {commit})"
         yield line
 
 

@@ -11,6 +11,7 @@ from conformance.errors import PROGRAM
 from conformance.older_python import zip
 from conformance.option import given_path
 from conformance.run_options import OPTIONS
+from reports.environment import UNCOMMITTED
 from reports.races import is_race
 
 # the options with a repository, and the keys of the repository's commit among the facts of a run
@@ -46,11 +47,11 @@ def may_decide(symptom: Symptom) -> bool:
 def commands_at(symptom: Symptom, new: Mapping[str, str], old: Mapping[str, str]) -> str:
     """Returns the commands that try the case or the point of a symptom at each commit of the run's tree. `new` and `old`
     are the facts about what was under test in a run with the symptom, and in one without it. Empty if both runs are of
-    one commit: what has changed is not committed."""
+    one commit, or if the run with the symptom has uncommitted files: then no commit is known to have the defect."""
     words = _in_shell(symptom)
     flag = next(word for word in words if word in _TREES)
     bad, good = (facts.get(_TREES[flag], "") for facts in (new, old))
-    if bad and bad == good:
+    if bad and (bad == good or UNCOMMITTED in bad):
         return ""
     bad, good = (
         commit if _COMMIT.fullmatch(commit) else word

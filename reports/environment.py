@@ -13,6 +13,8 @@ from reports.text import flat, format_value
 
 # keys of the user's builds in the header
 _OWN_BUILDS = ("kernel", "linux", "modules", "rdma_core", "overlay")
+UNCOMMITTED = "uncommitted file"
+_TREES = ("linux", "rdma_core_tree")  # keys of the user's source trees
 _PRELOAD = "etc/ld.so.preload"
 _MOST_CHANGES = 2  # the most changes of the mended stack in a headline
 _MOST_VALUE = 60  # the most characters of an environment variable's value in a headline
@@ -75,9 +77,14 @@ class Environment:
     def under_test(self) -> Mapping[str, str]:
         """The first digits of the hashes of what was under test: kernel, modules, libraries, and the user's builds."""
         under_test = self._header.get("under_test")
-        if isinstance(under_test, dict):
-            return {name: _DIGEST.sub(r"\1", text) for name, text in flat(under_test)}
-        return {}
+        if not isinstance(under_test, dict):
+            return {}
+        texts = {name: _DIGEST.sub(r"\1", text) for name, text in flat(under_test)}
+        for tree in _TREES:
+            if uncommitted := texts.pop(f"given.{tree}.uncommitted", ""):
+                commit = f"given.{tree}.commit"
+                texts[commit] = texts.get(commit, "") + with_uncommitted(uncommitted)
+        return texts
 
     @property
     def named_under_test(self) -> Mapping[str, str]:
@@ -169,11 +176,22 @@ def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
                 preloads = ""
             files = f"files {str(build.get('sha256'))[:8]}"  # this hash is no commit
             tree = given.get(f"{name}_tree")  # of which a build was made
-            if commit := (tree if isinstance(tree, dict) else build).get("commit"):
-                files = f"commit {str(commit)[:12]} ({files})"
+            if commit := commit_text(tree if isinstance(tree, dict) else build):
+                files = f"commit {commit} ({files})"
             yield f"{name.replace('_', '-')}, {files}{preloads}"
     if (environment := given.get("environment")) and isinstance(environment, dict):
         yield f"environment {', '.join(_assignment(*item) for item in environment.items())}"
+
+
+def commit_text(source: Mapping[str, object]) -> str:
+    """Returns the commit of a source tree, and how many of its files have other contents; empty without a commit."""
+    commit = str(source.get("commit", ""))[:12]
+    uncommitted = source.get("uncommitted")
+    return commit + with_uncommitted(str(uncommitted)) if commit and uncommitted else commit
+
+
+def with_uncommitted(number: str) -> str:
+    return f" with {number} {UNCOMMITTED}{'' if number == '1' else 's'}"
 
 
 def _assignment(name: str, value: object) -> str:

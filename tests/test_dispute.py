@@ -78,15 +78,16 @@ def test_the_text_says_that_the_stack_was_an_own_build(run, capsys):
         "linux": {"sha256": "9af1" * 16, "commit": "3577" * 10},
         "modules": {"sha256": "9af1" * 16},
         "rdma_core": {"sha256": "7c01" * 16},
-        "rdma_core_tree": {"sha256": "55aa" * 16, "commit": "8d0e" * 10},
+        "rdma_core_tree": {"sha256": "55aa" * 16, "commit": "8d0e" * 10, "uncommitted": 1},
     }
     file.write_text("\n".join([json.dumps(changed), *rest, ""]))
     text = text_of(FINGERPRINT, run, capsys)
     parts = "linux, commit 357735773577 (files 9af19af1); modules, files 9af19af1; "
-    parts += "rdma-core, commit 8d0e8d0e8d0e (files 7c017c01)"
+    parts += "rdma-core, commit 8d0e8d0e8d0e with 1 uncommitted file (files 7c017c01)"
     assert f"\nown build: the stack under test was changed: {parts}\n" in text
     facts = read(run).environment.named_under_test
     assert facts["commit of --linux"] == "357735773577"
+    assert facts["commit of --rdma_core"] == "8d0e8d0e8d0e with 1 uncommitted file"
 
 
 def test_the_text_shows_the_worst_violation_first_that_of_a_peer(capsys):

@@ -176,6 +176,8 @@ COMMITS = {
     ("", ""): "start BAD GOOD",
     ("; reboot", "$(reboot)"): "start BAD GOOD",  # recorded by others
     (LINUX, LINUX): "",  # what was changed is not committed
+    (f"{LINUX} with 1 uncommitted file", OTHER): "",  # the commit itself can be good
+    (LINUX, f"{OTHER} with 2 uncommitted files"): f"start {LINUX[:12]} GOOD",
 }
 
 
@@ -185,7 +187,11 @@ def test_the_commands_of_a_bisection_work_on_any_machine(bad, good):
     before = {**deviation(READ), "fault": Fault(FaultKind.MOVED, verb="traffic").as_data()}
     here = comparison(swept(before), swept({**OURS, "repro": repro}))
     for run, commit in ((here.new, bad), (here.old, good)):
-        run.header["under_test"] = {"given": {"linux": {"sha256": "0" * 64, "commit": commit}}}
+        commit, _, uncommitted = commit.partition(" with ")
+        linux = {"sha256": "0" * 64, "commit": commit}
+        if uncommitted:
+            linux["uncommitted"] = int(uncommitted.split()[0])
+        run.header["under_test"] = {"given": {"linux": linux}}
     commands = here.defects.bisection(here.new.violations.defects[0])
     tree, start = "\"$PWD\"/'a tree'", COMMITS[bad, good]
     step = f"--yes --guest --linux {tree} --only {shlex.quote(ONLY)}"

@@ -434,6 +434,11 @@ def test_a_night_can_test_a_driver_from_a_source_tree(nights, tmp_path):
     said = nights.night(0, "--linux", str(tmp_path), forky=GOOD_RUN)
     assert re.search(rf"^under test: --linux {tmp_path} \(commit [0-9a-f]{{12}}\)$", said, re.M)
     assert option(nights.commands[-1], "--linux") == str(tmp_path)
+    (tmp_path / "drivers/infiniband/sw/rxe/rxe.c").write_text("changed")
+    said = nights.night(0, "--linux", str(tmp_path), forky=GOOD_RUN)
+    assert re.search(
+        r"^under test: .* \(commit [0-9a-f]{12} with 1 uncommitted file\)$", said, re.M
+    )
     nights.night(2, "--linux", str(tmp_path / "include"), forky=GOOD_RUN)
     nights.night(2, "--linux", str(tmp_path), "--modules", str(tmp_path), forky=GOOD_RUN)
     (tmp_path / "rdma_rxe.ko").touch()

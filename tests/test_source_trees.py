@@ -150,6 +150,18 @@ def test_a_commit_is_recorded_only_if_the_tree_is_a_repository(compilers):
         assert set(compilers.driver().source) == keys
 
 
+def test_files_that_differ_from_the_commit_are_counted_where_they_are_compiled(compilers):
+    tree = compilers.linux
+    git(tree, "init", "-q")
+    git(tree, "add", "--all")
+    git(tree, "commit", "-q", "-m", "all")
+    laid(tree, {"Makefile": "VERSION = 8\n", f"{RXE}/rxe_new.c": ""})
+    assert "uncommitted" not in compilers.driver().source
+    laid(tree, {f"{RXE}/rxe.c": "changed"})
+    (tree / RXE / "rxe.h").unlink()
+    assert compilers.driver().source["uncommitted"] == 2
+
+
 def test_a_copy_follows_its_tree_and_changed_files_get_the_present_time(tmp_path):
     tree, copy = tmp_path / "tree", tmp_path / "copy"
     laid(tree, {"a": "1", "b": "1", "c/d": "1"})
