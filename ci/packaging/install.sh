@@ -12,7 +12,10 @@ root=$(readlink -f -- "$1")
 trial=${2:+$(readlink -f -- "$2")/usr/share/rdma-cts}
 suite=$root/usr/share/rdma-cts
 python=${RDMA_CTS_PYTHON:-/usr/bin/python3}
-export PYTHONDONTWRITEBYTECODE=1
+bytecode=$(mktemp -d) # of the four programs below, which import the same modules
+trap 'rm -rf "$bytecode"' EXIT
+export PYTHONPYCACHEPREFIX="$bytecode"
+unset PYTHONDONTWRITEBYTECODE
 
 mkdir -p "$root/usr/bin" "$root/usr/share/man/man1"
 cd "$project"
