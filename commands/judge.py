@@ -18,6 +18,8 @@ from conformance.errors import UserError, format_count
 from conformance.model.printable import one_line
 from conformance.model.record import HeaderRecord
 from conformance.model.verdict import Verdict
+from conformance.recorded_command import with_profile
+from conformance.results.combined import with_command
 from conformance.results.equal_results import unequal_verdicts
 from conformance.results.files import new_or_nothing
 from conformance.results.folder import check_free
@@ -26,6 +28,7 @@ from conformance.results.rejudge import WITHOUT_POINTS, Rejudged, rejudge
 from conformance.results.rule_conclusions import OFFERED
 from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import check_not_recorded
+from conformance.run_options import RunOptions
 from conformance.tables.profile import named_profile, read_profile
 from reports.compared.changes import Change
 from reports.compared.comparison import compare
@@ -90,6 +93,8 @@ def execute(arguments: argparse.Namespace) -> int:
     else:
         waivers = None
     again = list(rejudge(suite, recorded, old.directory, profile))
+    if profile or recorded.header.get("profile"):
+        again = [_with_profile(change, arguments.profile) for change in again]
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as scratch:
         out = arguments.out or Path(scratch)
         header: HeaderRecord = {**recorded.header, "profile": named_profile(arguments.profile)}
@@ -113,6 +118,13 @@ def execute(arguments: argparse.Namespace) -> int:
             if failure:
                 raise failure
     return status
+
+
+def _with_profile(change: Rejudged, profile: Path | None) -> Rejudged:
+    """Returns a result whose commands have the profile by which it was judged again."""
+    path = RunOptions(profile=profile).seen_from_project(Path.cwd()).profile
+    repeated = with_profile(change.record["repro"], path)
+    return replace(change, record=with_command(change.record, repeated))
 
 
 def _write_reports(out: Path) -> UserError | None:

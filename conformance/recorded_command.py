@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
+from pathlib import Path
 
 from conformance.errors import RECORDED_PROGRAM
 from conformance.option import Option, name_of
@@ -90,6 +91,18 @@ def command_without_values(text: str) -> str:
     words = shlex.split(text)
     shown = without_values(words)
     return text if shown == words else shlex.join(shown)
+
+
+def with_profile(text: str, profile: Path | None) -> str:
+    """Returns the command of a case, which ends with the case, with this profile in place of its own, if any."""
+    words = shlex.split(text)
+    flag = OPTIONS["profile"].flag
+    if flag in words:
+        at = words.index(flag)
+        del words[at : at + 2]
+    if profile:
+        words[-2:-2] = [flag, str(profile)]
+    return shlex.join(words)
 
 
 def _private_option(flag: str) -> Option | None:
