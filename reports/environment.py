@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 
 from conformance.errors import format_count
 from conformance.model.record import HeaderRecord
@@ -50,6 +51,12 @@ class Environment:
         """The hash of the tables; empty if the run does not name it."""
         return str(self._header["suite"].get("tables_sha256") or "")
 
+    @property
+    def profile_sha256(self) -> str:
+        """The hash of the profile; empty without a profile."""
+        profile = self._header.get("profile")
+        return str(profile.get("sha256", "")) if profile else ""
+
     @cached_property
     def facts(self) -> Mapping[str, str]:
         """The stack under test as texts by name. A text is empty if its fact is unknown."""
@@ -69,6 +76,7 @@ class Environment:
                 "started": header["started"].replace("T", " "),
                 "suite": header["suite"].get("version"),
                 "tables": self.tables_sha256[:12],
+                "profile": _profile(header),
                 "judged again": _judged_again(header),
             },
         )
@@ -148,6 +156,15 @@ class Environment:
 def format_facts(facts: Mapping[str, object]) -> dict[str, str]:
     """Returns facts as texts by name. A text is empty if its fact is unknown."""
     return {name: "" if value is None else format_value(value) for name, value in facts.items()}
+
+
+def _profile(header: HeaderRecord) -> str:
+    """Returns the name and the hash of the profile's file."""
+    profile = header.get("profile")
+    if not profile:
+        return ""
+    words = Path(str(profile.get("file", ""))).name, str(profile.get("sha256", ""))[:12]
+    return " ".join(filter(None, words))
 
 
 def _judged_again(header: HeaderRecord) -> str:

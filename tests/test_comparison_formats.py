@@ -65,6 +65,7 @@ def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path, cli):
         "newly supported, and wrong": 1,
         "regressed or newly supported": 0,
         "newly judged, and wrong": 0,
+        "newly required by the profile": 0,
         "hit only now": 0,
         "gone": 1,
         "in both": 0,

@@ -298,3 +298,24 @@ def test_rules_that_pass_only_in_part_by_other_tables_have_a_line_with_the_reaso
     assert now
     assert line
     assert int(now[1]) - int(before[1]) == int(line[1])
+
+
+def test_what_only_a_new_profile_requires_is_no_regression_and_in_the_commands(run, tmp_path, cli):
+    driver = read_written(run).header["device"]["driver"]
+    profile, out = tmp_path / "profile.yaml", tmp_path / "out"
+    profile.write_text(f"device: {driver}\npresent:\n  odp: sold\n  rereg_mr: sold\n")
+    cli(1, "judge", run, "--profile", profile, "--out", out)
+    assert all(
+        f" --profile {profile} --only {record['case']}" in record["repro"]
+        and all(f" --profile {profile} " in item["repro"] for item in record["deviations"])
+        for record in read(out).results
+    )
+    said = cli(1, "compare", run, out).out
+    first, *_ = said.splitlines()
+    assert re.search(r"requires what the device lacks: \d+ newly required by the profile", first)
+    assert "the profiles differ" in first
+    assert re.search(r"^  profile: none -> profile\.yaml [0-9a-f]{12}$", said, re.M)
+    assert not re.search("new defect|regressed|newly supported|waive all|report the worst", said)
+    back = tmp_path / "back"
+    cli(0, "judge", out, "--out", back)
+    assert not any("--profile" in record["repro"] for record in read(back).results)

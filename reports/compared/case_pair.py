@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from conformance.defects import cause_of, symptoms_of
+from conformance.defects import Symptom, cause_of, symptoms_of
 from conformance.defects.symptom import violated_rules
 from conformance.model.fault import FaultKind
+from conformance.model.profile import BY_PROFILE
 from conformance.model.record import LISTED, UNLISTED, UNSTEADY, Deviation, ResultRecord
 from conformance.model.verdict import KEPT, NOT_TESTABLE, UNJUDGED, VIOLATIONS, Verdict
 from conformance.results.conclusions import headline, verdict_on
@@ -25,6 +26,7 @@ from reports.compared.changes import (
     NEWLY_WRONG,
     NOT_JUDGED,
     REGRESSED,
+    REQUIRED,
     UNCONFIRMED,
     UNKNOWN,
     UNNEEDED,
@@ -52,6 +54,25 @@ class CasePair:
 
     def changes(self) -> Iterator[Change]:
         """Yields the change of the case, and those of its points or rules."""
+        for change in self._changes():
+            if change.kind in FAILING and self._is_required(change.rule):
+                yield replace(change, kind=REQUIRED)
+            else:
+                yield change
+
+    def _is_required(self, rule: str) -> bool:
+        """Whether only the new profile makes a violation of what the old run has seen as well."""
+        if not has_other_profile(self.old, self.new):
+            return False
+        before = {*map(cause_of, symptoms_of(self.before))}
+        new = [
+            symptom
+            for symptom in symptoms_of(self.after)
+            if cause_of(symptom) not in before and (not rule or rule in symptom.rules)
+        ]
+        return bool(new) and all(map(is_of_profile, new))
+
+    def _changes(self) -> Iterator[Change]:
         of_points = self._changes_of_points()
         kind = self._kind(of_points)
         failing_points: set[str] = set()
@@ -214,6 +235,16 @@ class CasePair:
             old_points,
             tuple(sorted(failing_points)),
         )
+
+
+def has_other_profile(old: Digest, new: Digest) -> bool:
+    return old.environment.profile_sha256 != new.environment.profile_sha256
+
+
+def is_of_profile(symptom: Symptom) -> bool:
+    """Whether the device lacks what a profile requires, and no document."""
+    fault = symptom.fault
+    return fault.kind is FaultKind.NOT_PROVIDED and any(BY_PROFILE in text for text in fault.seen)
 
 
 def kind_where(judged: bool | None, before: ResultRecord, rules: Sequence[str]) -> str:

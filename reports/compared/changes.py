@@ -27,6 +27,7 @@ REGRESSED, UNKNOWN, FIXED, UNSUPPORTED, UNCONFIRMED = (
 )
 NEWLY_WRONG = "newly supported, and wrong"
 NEWLY_JUDGED = "newly judged, and wrong"
+REQUIRED = "newly required by the profile"
 NEWLY_RIGHT = "newly supported, and right"
 JUDGED_RIGHT = "newly judged, and right"
 IN_BOTH, NOT_TRIED = "in both", "not tried by the old run"
@@ -45,6 +46,7 @@ KINDS: Mapping[str, str] = {
     UNKNOWN: "the old run judged only some points of the case, and its record does not tell whether these are wrong now",
     NEWLY_WRONG: "the old stack did not support the tested feature; the new stack supports it and violates a rule",
     NEWLY_JUDGED: "the old run has no verdict: the situation could not be set up, or the case was not decided or not run",
+    REQUIRED: "the profiles differ: that of the new run requires what the device lacks, as in the old run",
     HIT: "a race that violates a rule in tries of the new run only, too few to show that this is new",
     UNCONFIRMED: "a new violation, or a worse one, that did not occur when the case was repeated",
     UNDECIDED: "had a verdict; now the harness or the environment failed, or the case was not run",
@@ -59,13 +61,13 @@ KINDS: Mapping[str, str] = {
     GONE: "only in the old run",
 }
 # The kinds of change for which a comparison fails.
-FAILING = (REGRESSED, UNKNOWN, NEWLY_WRONG, NEWLY_JUDGED)
+FAILING = (REGRESSED, UNKNOWN, NEWLY_WRONG, NEWLY_JUDGED, REQUIRED)
 # The kinds of a violation where the old run judged nothing.
-NOT_JUDGED = (NEWLY_WRONG, NEWLY_JUDGED)
+NOT_JUDGED = (NEWLY_WRONG, NEWLY_JUDGED, REQUIRED)
 # The kinds of a violation that only the new run has.
 WORSE = (*FAILING, HIT)
 # The kinds of a defect that only the new run has.
-NEW_KINDS = (NEW, UNKNOWN, NEWLY_WRONG, NEWLY_JUDGED, HIT)
+NEW_KINDS = (NEW, UNKNOWN, NEWLY_WRONG, NEWLY_JUDGED, REQUIRED, HIT)
 DEATHS = (Verdict.CRASH, Verdict.HANG)
 MOST_EXAMPLES = 3
 

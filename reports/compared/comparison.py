@@ -11,7 +11,7 @@ from math import prod
 from conformance.defects import Defect
 from conformance.errors import format_count
 from conformance.model.verdict import Verdict
-from reports.compared.case_pair import CasePair
+from reports.compared.case_pair import CasePair, has_other_profile
 from reports.compared.changes import (
     DEATHS,
     FAILING,
@@ -54,6 +54,10 @@ class Comparison:
     @property
     def has_other_tables(self) -> bool:
         return self.old.environment.tables_sha256 != self.new.environment.tables_sha256
+
+    @property
+    def has_other_profile(self) -> bool:
+        return has_other_profile(self.old, self.new)
 
     @property
     def not_by_point(self) -> str:
@@ -224,6 +228,7 @@ def stacks(old: Digest, new: Digest) -> Sequence[tuple[str, str, str]]:
         "rdma-core",
         "stack",
         "tables",
+        "profile",
         "tier",
         "seed",
     )

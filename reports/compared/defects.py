@@ -11,7 +11,7 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import KEPT
 from reports import bisection
 from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED, absence, is_judged
-from reports.compared.case_pair import CasePair, kind_where
+from reports.compared.case_pair import CasePair, has_other_profile, is_of_profile, kind_where
 from reports.compared.changed_defects import Earlier
 from reports.compared.changes import (
     GONE,
@@ -25,6 +25,7 @@ from reports.compared.changes import (
     NOT_JUDGED,
     NOT_TRIED,
     REGRESSED,
+    REQUIRED,
     UNKNOWN,
     WORSE,
     Change,
@@ -48,7 +49,7 @@ class ComparedDefects:
         a defect, waived defects and defects of the stack count too, and in the old run also unconfirmed defects.
 
         - NEW: only in the new run; the old run has a case of the defect
-        - UNKNOWN, NEWLY_WRONG, NEWLY_JUDGED, HIT: like NEW, but its cases changed only in this way
+        - UNKNOWN, NEWLY_WRONG, NEWLY_JUDGED, REQUIRED, HIT: like NEW, but its cases changed only in this way
         - NOT_TRIED: only in the new run; the old run has no case of the defect
         - IN_BOTH: in both runs, with the data of the new run
         - NOT_DECIDED: only in the old run; the new run did not decide every case, or did not confirm the defect
@@ -106,17 +107,18 @@ class ComparedDefects:
     def foremost(self) -> Defect | None:
         """The defect that a user looks at first: a new one, or one of both runs in cases that passed before; without
         these, one of both runs with other news. Of the most severe, it is a regression if one
-        is, and it has the most cases that have become worse. A waived
+        is, and it has the most cases that have become worse. What only a profile requires comes last. A waived
         defect of both runs is none, unless a waived case has become worse."""
         changed = (defect for defect, _ in self.changed)
         news = [*self.newly_found, *(defect for defect in changed if not self._is_known(defect))]
         return min(news, key=self._order_of_news, default=None)
 
-    def _order_of_news(self, defect: Defect) -> tuple[bool, int, bool, int]:
+    def _order_of_news(self, defect: Defect) -> tuple[bool, bool, int, bool, int]:
         as_before = self.earlier.has(defect) and not self.passed_before(defect)
         is_new_feature = defect not in self.by_kind[NEW] and not self.passed_before(defect)
         worse = -len(self.worse_cases(defect))
-        return as_before, defect.severity.rank, is_new_feature, worse
+        is_required = defect in self.by_kind[REQUIRED]
+        return is_required, as_before, defect.severity.rank, is_new_feature, worse
 
     def passed_before(self, defect: Defect) -> Sequence[Symptom]:
         """Returns the symptoms of a defect in cases that passed in the old run."""
@@ -208,6 +210,8 @@ class ComparedDefects:
         return worst_of(kinds) or NEW
 
     def _kinds_of(self, symptom: Symptom, before: ResultRecord) -> set[str]:
+        if has_other_profile(self.old, self.new) and is_of_profile(symptom):
+            return {REQUIRED}
         kinds = self._kinds.get(symptom.case, {REGRESSED})
         if symptom.case in self._by_point or kinds.isdisjoint((REGRESSED, UNKNOWN)):
             return kinds
@@ -267,6 +271,7 @@ _BEFORE: Mapping[str, str] = {
     HIT: NOT_DECIDED,
     NEWLY_WRONG: UNTRIED,
     NEWLY_JUDGED: UNTRIED,
+    REQUIRED: UNTRIED,
     NOT_TRIED: UNTRIED,
 }
 

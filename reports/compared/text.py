@@ -17,6 +17,7 @@ from reports.compared.changes import (
     NEW,
     NEW_KINDS,
     NO_LONGER_WAIVED,
+    REQUIRED,
     WORSE,
     Change,
     amount,
@@ -59,7 +60,8 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
         yield from _of_kind(comparison, kind, most)
     if not comparison.has_news:
         return
-    if foremost := comparison.defects.foremost:
+    foremost = comparison.defects.foremost
+    if foremost and foremost not in comparison.defects.by_kind[REQUIRED]:
         which = "worst defect of the newly wrong cases"
         if foremost in comparison.defects.newly_found:
             which = "worst new defect"
@@ -76,9 +78,10 @@ def _to_waive(comparison: Comparison) -> Iterator[str]:
     defects = to_waive(comparison)
     if not defects:
         return
-    not_new = len(defects) - len(comparison.defects.newly_found)
+    new = [defect for defect in defects if defect in comparison.defects.newly_found]
+    not_new = len(defects) - len(new)
     parts = []
-    if comparison.defects.newly_found:
+    if new:
         parts.append("all new defects")
     if not_new:
         parts.append(f"{format_count(not_new, 'known defect')} of newly wrong cases")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.defects import Defect
 from conformance.model.verdict import Verdict
-from reports.compared.changes import FAILING, NOT_JUDGED, Change
+from reports.compared.changes import FAILING, NOT_JUDGED, REQUIRED, Change
 from reports.compared.comparison import Comparison
 
 
@@ -50,13 +50,18 @@ def _reasons_against(change: Change, comparison: Comparison) -> Iterator[str]:
 
 
 def to_waive(comparison: Comparison) -> Sequence[Defect]:
-    """Returns the defects without whose waivers something is newly wrong: also known ones, of cases that are newly wrong."""
+    """Returns the defects without whose waivers something is newly wrong: also known ones, of cases that are newly wrong,
+    and none that only the new profile requires: that is to be corrected in the profile."""
+    by_profile = comparison.defects.by_kind[REQUIRED]
     defects = [*comparison.defects.newly_found]
     for change in comparison.failing_changes:
+        if change.kind == REQUIRED:
+            continue
         if change.rule and change.kind not in NOT_JUDGED:
             # the whole result counts
             shown: Sequence[Defect] = comparison.new.violations.defects_in(change.case)
         else:
             shown = comparison.defects.of_change(change)
         defects += [defect for defect in shown if defect in comparison.defects.counted]
-    return list({defect.fingerprint: defect for defect in defects}.values())
+    by_fingerprint = {defect.fingerprint: defect for defect in defects}
+    return [defect for defect in by_fingerprint.values() if defect not in by_profile]

@@ -15,6 +15,7 @@ from reports.compared.changes import (
     NEWLY_WRONG,
     NO_LONGER_WAIVED,
     REGRESSED,
+    REQUIRED,
     UNKNOWN,
     Change,
 )
@@ -22,13 +23,14 @@ from reports.compared.comparison import Comparison, stacks
 from reports.compared.waivers import unwaived
 from reports.upstream import upstream_in_short
 
-_OF_SUITE = ("tables", "tier", "seed")
+_OF_SUITE = ("tables", "profile", "tier", "seed")
 _NOTHING = "nothing has regressed"
 _CONCLUSIONS = {
     REGRESSED: "something has regressed",
     UNKNOWN: "something has regressed, or is newly supported and wrong",
     NEWLY_WRONG: "a newly supported feature is wrong",
     NEWLY_JUDGED: "a newly judged case is wrong",
+    REQUIRED: "the profile of the new run requires what the device lacks",
 }
 _MOST_NAMED = 3  # the most of what is no longer waived, in the first line
 
@@ -38,6 +40,8 @@ def conclusion(comparison: Comparison) -> str:
     words = _conclusion(comparison)
     if comparison.has_other_tables:
         words += "; the tables differ: only cases of both runs are compared"
+    if comparison.has_other_profile:
+        words += "; the profiles differ"
     return words
 
 
