@@ -99,7 +99,7 @@ def _check_size(path: Path, size: int, most: int) -> None:
         raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path) -> io.BufferedReader:
     """Opens a regular file for reading. Raises OSError, also if the file is not regular."""
     _check(path, path.stat())  # opening a device can have side effects
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")

@@ -11,6 +11,7 @@ from conformance.defects import Defect
 from conformance.errors import UserError, command, format_count
 from conformance.model.printable import one_line
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS
+from conformance.regular_file import read_regular
 from conformance.results.folder import OUT, latest, latest_first
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.run_options import RunOptions
@@ -42,7 +43,7 @@ def run_about(text_here: str) -> Path | None:
 
 def _has(file: Path, text: bytes) -> bool:
     try:
-        return text in file.read_bytes()
+        return text in read_regular(file)
     except OSError:
         return False
 

@@ -13,7 +13,10 @@ import pytest
 
 from conformance.regular_file import MOST_BYTES, open_regular, read_regular
 from conformance.supervision.durations import Durations
+from fixtures.guest.kernel import unpacked
+from fixtures.system.digests import sha256_of
 from kinds import Cli
+from samples import user_error
 
 OLD = str(Path(__file__).with_name("old_results"))
 KTAP = ("report", OLD, "--format", "ktap", "--out")
@@ -216,6 +219,25 @@ def test_no_run_waits_for_a_fifo_that_an_option_names(option, tmp_path, cli):
         fifo,
         cli,
     )
+
+
+@pytest.mark.parametrize("command", ["list", "run"])
+@pytest.mark.parametrize("name", ["mine.yaml", "rules.yaml"])
+def test_no_command_waits_for_a_fifo_among_tables(name, command, tmp_path, cli):
+    (tmp_path / "reg_mr").mkdir()
+    fifo = tmp_path / "reg_mr" / name
+    os.mkfifo(fifo)
+    said = cli(2, command, "--cases", tmp_path).err
+    assert said == f"rdma-cts: {fifo}: cannot be read: not a regular file\n"
+
+
+def test_no_reader_of_a_build_waits_for_a_fifo(tmp_path):
+    fifo = tmp_path / "rdma_rxe.ko"
+    os.mkfifo(fifo)
+    with user_error(f"{fifo} cannot be read: not a regular file", status=2):
+        unpacked(fifo)
+    with pytest.raises(OSError, match="not a regular file"):
+        sha256_of(fifo)
 
 
 def test_an_unreadable_file_of_durations_is_ignored(tmp_path):

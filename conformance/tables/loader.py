@@ -19,6 +19,7 @@ from conformance.model.needs import OPERATION_NEEDS, UNNAMED_FLAG_NEEDS, need_on
 from conformance.model.rules import Registry
 from conformance.model.script import Event
 from conformance.older_python import zip
+from conformance.regular_file import read_regular
 from conformance.tables import keys
 from conformance.tables.carried import with_carried
 from conformance.tables.expansion import (
@@ -133,7 +134,7 @@ def digest_of_table(path: Path, root: Path) -> str:
     """Returns the digest of a table's file and of its stored arrays. Raises OSError."""
     files = [path, *sorted(path.parent.glob(f"{path.stem}-*.array"))]
     shown = display_path(path, root).encode()
-    return cache.digest_of([shown, *(file.read_bytes() for file in files)])
+    return cache.digest_of([shown, *(read_regular(file) for file in files)])
 
 
 def read_table(path: Path, shown: str, registry: Registry) -> tuple[Table | None, list[Mistake]]:

@@ -25,6 +25,7 @@ from conformance.model.rules import Registry
 from conformance.model.space import Axis, Space
 from conformance.model.vocabulary import ERRNO_NAMES
 from conformance.older_python import zip
+from conformance.regular_file import read_regular
 from conformance.yamldoc.nodes import Node, quoted
 from conformance.yamldoc.reader import Reader, suggestion
 
@@ -189,7 +190,7 @@ def read_array(
     """Returns a stored array of a model, or None after a mistake at `node`."""
     path = array_path(table, name)
     try:
-        lines = path.read_text("ascii").splitlines()
+        lines = read_regular(path).decode("ascii").splitlines()
         return _array(model, ARRAYS[name], lines)
     except OSError as error:
         reader.note(node.location, f"{path.name}: {error.strerror}; {_REMAKE} {table.stem}")

@@ -23,6 +23,7 @@ from conformance.model.case import Case, Table
 from conformance.model.rules import RULE_ID, Needs, Registry, Shown, controls, shown_of_rules
 from conformance.model.vocabulary import TIERS
 from conformance.older_python import zip
+from conformance.regular_file import read_regular
 from conformance.tables.health import CASES as OF_HEALTH
 from conformance.tables.health import HEALTH
 from conformance.tables.stray_files import not_run_once, stray_files
@@ -246,9 +247,11 @@ def load_suite(extra: Sequence[Path] = ()) -> Suite:
 def _digests_of_tables(folders: Sequence[Path]) -> Mapping[Path, str]:
     from conformance.tables.loader import digest_of_table, table_files
 
-    with contextlib.suppress(OSError):  # `_read_suite` reports the error
-        return {path: digest_of_table(path, ROOT) for path in table_files(folders)}
-    return {}
+    digests = {}
+    for path in table_files(folders):
+        with contextlib.suppress(OSError):  # `_read_suite` reports the error
+            digests[path] = digest_of_table(path, ROOT)
+    return digests
 
 
 def _stored_tables(latest: str, digests: Mapping[Path, str]) -> Mapping[Path, Table]:
@@ -302,9 +305,10 @@ def _digest_of_sources(folders: Sequence[Path], *, with_tables: bool = True) -> 
                 if name.lower().endswith(_READ) and (with_tables or name == _RULES)
             ]
     for path, shown in files:
+        parts.append(os.fsencode(shown))
         if os.path.isfile(path):
             with open(path, "rb", buffering=0) as file:
-                parts += [os.fsencode(shown), file.read()]
+                parts.append(file.read())
     return cache.digest_of(parts)
 
 
@@ -343,7 +347,7 @@ def tables_digest(folders: Sequence[Path]) -> str:
     for folder in folders:
         for path in sorted(folder.glob("*/*.yaml")):
             digest.update(f"{path.parent.name}/{path.name}\0".encode())
-            digest.update(path.read_bytes())
+            digest.update(read_regular(path))
     return digest.hexdigest()
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from conformance.errors import UserError, reading
 from conformance.model.printable import one_line
-from conformance.regular_file import read_regular
+from conformance.regular_file import open_regular, read_regular
 from conformance.results.checked_json import parse
 from conformance.results.folder import OUTCOME_FILE
 from conformance.results.records import FILE_NAME as RESULTS
@@ -211,7 +211,7 @@ def _damage(folder: Path, outcome: Outcome, facts: Facts | None) -> str:
 def _is_cut(path: Path) -> bool:
     """Whether results do not end with a footer. Absent results are not cut: they may have been removed for space."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(max(0, path.stat().st_size - _END_BYTES))
             end = file.read()
     except OSError:

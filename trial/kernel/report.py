@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError
+from conformance.regular_file import read_regular
 from trial.kernel.outcome import (
     ACCEPTED,
     BROKEN,
@@ -50,7 +51,7 @@ def read_history(folder: Path | None) -> History:
         return {}
     file = folder / f"{_NAME}.json"
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = json.loads(read_regular(file))
         if data["schema"] != SCHEMA:
             raise ValueError("it has a different schema")
         return {entry["name"]: entry for entry in data["findings"] if entry["outcome"] != UNCHECKED}
