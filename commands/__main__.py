@@ -7,7 +7,6 @@ import argparse
 import gc
 import importlib
 import os
-import signal
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -24,7 +23,13 @@ from commands.cli.catalogue import (
     of_today,
     spelled,
 )
-from commands.cli.endings import SIGNALLED, Terminated, crash_report, heed_signals, unusable_path
+from commands.cli.endings import (
+    SIGNALLED,
+    crash_report,
+    heed_signals,
+    report_signal,
+    unusable_path,
+)
 from commands.cli.streams import Output, show
 from conformance import cache
 from conformance.errors import PROGRAM, UserError, command
@@ -155,16 +160,7 @@ def main(
     except UserError as error:
         return _report_error(error, words)
     except KeyboardInterrupt as end:
-        if isinstance(end, Terminated):
-            number = end.number
-        else:
-            number = 0
-        if number:
-            by = f"ended by {signal.Signals(number).name}"
-        else:
-            by = "interrupted"
-        print(one_line(": ".join((NAME, by, *end.args))), file=sys.stderr)
-        return SIGNALLED + (number or signal.SIGINT)
+        return report_signal(end)
     except Exception as error:
         if isinstance(error, OSError) and (said := unusable_path(error, words)):
             return _report_error(said, words)
@@ -224,15 +220,16 @@ def run_as_program() -> int:
     output = Output()
     heed_signals()
     words = sys.argv[1:]
-    try:
-        keep_derived_files(words)
-    except UserError as error:
-        return _report_error(error, words)
     is_run = words[:1] == ["run"]
     try:
+        keep_derived_files(words)
         status = main()
+    except UserError as error:
+        return _report_error(error, words)
     except SystemExit as end:  # after --help and --version
         status, is_run = int(end.code or 0), False
+    except KeyboardInterrupt as end:  # before or after the command itself
+        status = report_signal(end)
     gc.freeze()  # Python collects no garbage while the process exits
     if (lost := output.lost()) and not is_run:
         return _report_error(UserError(f"standard output: {lost}", status=3), words)

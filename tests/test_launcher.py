@@ -34,7 +34,7 @@ def test_a_suitable_python_is_used_without_a_message(host):
     (host.bin / "python3").symlink_to("new-python")
     done = host.launch(0, "run", "-k", "a b")
     assert done.err == ""
-    assert done.out == f"python: {START} run -k a b; {ROOT}; \n"
+    assert done.out == f"python: -S {START} run -k a b; {ROOT}; \n"
     assert host.calls() == []
 
 
@@ -72,7 +72,7 @@ def test_the_log_of_an_installation_is_written_through_no_link(host):
 def test_yes_installs_without_asking(host, arguments):
     done = host.launch(0, *arguments)
     assert host.calls() == INSTALLING
-    assert done.out == f"python: {START} run -k a b; {ROOT}; 1\n"
+    assert done.out == f"python: -S {START} run -k a b; {ROOT}; 1\n"
     assert done.err == f"rdma-cts: installing {FOR_A_RUN} (log: {host.log})\n"
     assert host.log.read_text() == "apt says update\napt says install\n"
 
@@ -115,8 +115,13 @@ def test_the_launcher_refuses_in_one_line(given, said, host):
 
 def test_a_python_without_a_module_starts_the_launcher_again(tmp_path):
     """The launcher starts a Python outside of the system's directories once, and that Python finds out what it lacks."""
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\necho "$1" >>{tmp_path}/starts\nexec {sys.executable} -S "$@"\n')
+    python, bare = tmp_path / "python", laid(tmp_path / "bare", {"bin/x": ""})
+    interpreter = os.path.realpath(sys.executable)
+    (bare / "bin/python").symlink_to(interpreter)
+    (bare / "pyvenv.cfg").write_text(
+        f"home = {os.path.dirname(interpreter)}\ninclude-system-site-packages = false\n"
+    )
+    python.write_text(f'#!/bin/sh\necho "$1" >>{tmp_path}/starts\nexec {bare}/bin/python "$@"\n')
     python.chmod(0o755)
     environment = {**os.environ, "RDMA_CTS_PYTHON": str(python), "RDMA_CTS_PROGRAM": "as-started"}
     for name in ("PYTHONPATH", "RDMA_CTS_YES", "CI"):
@@ -126,7 +131,7 @@ def test_a_python_without_a_module_starts_the_launcher_again(tmp_path):
     )
     assert done.returncode == 3
     assert done.stderr.startswith("rdma-cts: packages are needed; ")
-    assert (tmp_path / "starts").read_text().split() == ["-S", str(START), "-c"]
+    assert (tmp_path / "starts").read_text().split() == ["-S", "-S", "-c"]
 
 
 def test_a_named_python_that_does_not_exist_is_refused(host):

@@ -441,7 +441,7 @@ SENT_TWICE = """
 import os, signal
 from commands.cli import endings
 endings._AGAIN_S = {again_s}
-signal.signal({number}, signal.SIG_DFL)
+signal.signal({number}, signal.default_int_handler)
 endings.heed_signals()
 try:
     os.kill(os.getpid(), {number})
@@ -457,14 +457,27 @@ def sent_twice(number: signal.Signals, again_s: float) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
 def test_a_signal_that_is_sent_twice_at_once_ends_a_command_once(number):
-    """A terminal that is closed sends SIGHUP twice, and timeout(1) SIGTERM."""
+    """A terminal that is closed sends SIGHUP twice, timeout(1) SIGTERM, and a key that is held down SIGINT."""
     assert sent_twice(number, PATIENCE_S) == (0, "the report is written\n")
 
 
-def test_a_second_sigterm_ends_a_command_at_once():
-    assert sent_twice(signal.SIGTERM, 0.0) == (-signal.SIGTERM, "")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_later_second_signal_ends_a_command_at_once(number):
+    assert sent_twice(number, 0.0) == (-number, "")
+
+
+def test_sigint_while_python_starts_is_one_line_and_status_130(tmp_path):
+    interrupting = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    (tmp_path / "sitecustomize.py").write_text(interrupting)
+    done = ended(
+        *(sys.executable, "-S", ROOT / "commands/cli/start.py", "list"),
+        env={**ENVIRONMENT, "PYTHONPATH": str(tmp_path)},
+        # a shell starts a process in the background with SIGINT ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert (done.returncode, done.stderr) == (130, "rdma-cts: interrupted\n")
 
 
 @pytest.mark.parametrize("word", ["--\x1b[2J", "\x1b]0;owned\x07", "\udcff"])

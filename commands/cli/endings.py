@@ -14,13 +14,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+from commands.cli.streams import remark
 from conformance.errors import FULL_DISK, UserError
 from conformance.regular_file import open_below
 from fixtures.system.cache import cache_directory, unusable
 
-_ENDING = (signal.SIGTERM, signal.SIGHUP)
-# timeout(1) sends SIGTERM twice in succession, to its child and to its process group: the second one is no wish to end
-# at once, which a person expresses later than this time in seconds.
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# timeout(1) sends SIGTERM twice in succession, to its child and to its process group, and a key that is held down repeats
+# Ctrl-C: the second signal is no wish to end at once, which a person expresses later than this time in seconds.
 _AGAIN_S = 1.0
 SIGNALLED = 128  # as in a shell, the exit status after a signal is SIGNALLED + the signal's number
 
@@ -34,10 +35,10 @@ class Terminated(KeyboardInterrupt):
 
 
 def heed_signals() -> None:
-    """Makes SIGTERM and SIGHUP raise Terminated in the main thread. A signal that was ignored when this process started
-    remains ignored."""
+    """Makes SIGTERM and SIGHUP raise Terminated in the main thread, and SIGINT KeyboardInterrupt, each only once. A
+    signal that was ignored when this process started remains ignored."""
     for number in _ENDING:
-        if signal.getsignal(number) is signal.SIG_DFL:
+        if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _terminate)
 
 
@@ -49,10 +50,20 @@ def _terminate(number: int, frame: FrameType | None) -> None:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
-    signal.signal(signal.SIGTERM, end_at_once)
+    for again in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(again) is not signal.SIG_IGN:
+            signal.signal(again, end_at_once)
     # After a terminal is closed, SIGHUP is sent twice: by the kernel and by the shell.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    raise Terminated(number)
+    raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
+
+
+def report_signal(end: KeyboardInterrupt) -> int:
+    """Says which signal has ended the command, and returns the exit status."""
+    number = end.number if isinstance(end, Terminated) else signal.SIGINT
+    by = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+    remark(": ".join(("rdma-cts", by, *end.args)))
+    return SIGNALLED + number
 
 
 def crash_report(error: Exception, folder: Path | None = None) -> UserError:

@@ -1,12 +1,29 @@
 """Starts the command that the arguments name, without a search for modules in the working directory. The launcher
 `rdma-cts` names in a variable the modules that every command needs. If this Python lacks one of them or is too old, the
 launcher continues: it finds another Python, or installs packages. This file is also parsed by versions of Python that
-the suite does not support. Damaged bytecode is replaced and prevents no command."""
+the suite does not support. Damaged bytecode is replaced and prevents no command. The launcher starts Python with
+-S, and if possible with SIGINT blocked: during the import of `site`, SIGINT would end Python with a traceback."""
+
+# Both are built in: importing `signal` and `os` takes long enough to be interrupted.
+import _signal  # type: ignore[import-not-found]
+import posix
+
+
+def _end(number, frame):  # type: ignore[no-untyped-def]
+    """Ends this process at SIGINT, until commands/cli/endings.py handles signals."""
+    posix.write(2, b"rdma-cts: interrupted\n")
+    posix._exit(128 + number)
+
+
+if __name__ == "__main__" and _signal.getsignal(_signal.SIGINT) != _signal.SIG_IGN:
+    _signal.signal(_signal.SIGINT, _end)
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])
 
 import contextlib
 import gc
 import os
 import runpy
+import site
 import sys
 from importlib import machinery, util
 
@@ -63,6 +80,8 @@ def _use_loader() -> None:
 
 def _start() -> None:
     _use_loader()
+    if sys.flags.no_site:
+        site.main()
     sys.path[:] = [_ROOT, *(path for path in sys.path if path not in ("", _HERE, _ROOT))]
     is_old = sys.version_info < (3, 9)
     if is_old or _lacking(os.environ.pop(_NEEDED, "").split()):
