@@ -68,7 +68,7 @@ _INLINE = {"usual": 8, LEAST: SMALLEST_MTU_BYTES + 8}
 _ODD = 3  # bytes by which a region is behind a multiple of 64 if its bounds are odd
 # A completion is missing if it takes so many times as long as the slowest one before it, and at least so many seconds;
 # at least so many after one has been missing, because a defect that loses completions may have many points.
-_TIMES, _AT_LEAST_S, _AT_LEAST_AGAIN_S = 50, 3.0, 1.0
+_TIMES, _AT_LEAST_S, _AT_LEAST_AGAIN_S = 20, 3.0, 1.0
 _SOON_S = 0.05  # after this time, the state of the sender is queried
 
 

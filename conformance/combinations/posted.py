@@ -153,6 +153,7 @@ class Message:
             return len(arrived) > consumes or is_over
 
         completions = self.objects.completions(queue)
+        is_missing = not completions
         if completions and completions[0].wr_id == behind_id and completions[0].status == "SUCCESS":
             completions = []
         if completions and completions[0].status != "SUCCESS":
@@ -162,10 +163,10 @@ class Message:
                 arrived += peer.completions(1, SILENCE_S if taken else 0.0)
             return completions, arrived
         while ready and not all_here():
-            if self.transport in RELIABLE:
-                more = self.objects.completions(peer, self.link.connection.pair)
-            else:
+            if is_missing or self.transport not in RELIABLE:
                 more = peer.completions(1, SILENCE_S)
+            else:
+                more = self.objects.completions(peer, self.link.connection.pair)
             arrived += more
             if not more:
                 break
