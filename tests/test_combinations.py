@@ -54,6 +54,7 @@ _CASES = {
 }
 
 
+@functools.cache
 def array(name: str) -> CoveringArray:
     """Returns an array with the points of all its cases."""
     parts = [_array_of(id_) for id_ in _CASES[name]]
@@ -81,7 +82,12 @@ def pairs_seen(lacking: str = "") -> CombinationsSeen:
         ]
 
 
-def judged(device: type[Device], points: CoveringArray = PAIRS) -> Judged:
+@functools.cache
+def judged_pairs(device: type[Device]) -> Judged:
+    return judged(device, PAIRS)
+
+
+def judged(device: type[Device], points: CoveringArray) -> Judged:
     with closing(ReferenceBench(device())) as bench:
         seen = observe(points, bench, lambda *need: True, no_progress)
     return Judged(points, seen["combinations"])
@@ -110,7 +116,7 @@ class _LosesImmediate(Device):
 
 
 def test_a_right_that_is_not_enforced_violates_the_rule_of_the_right():
-    judgement = judged(_GrantsReading)
+    judgement = judged_pairs(_GrantsReading)
     violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
     assert violated
     assert violated <= {"REG-06", "REREG-03"}
@@ -161,7 +167,7 @@ class _TellsNoLength(Device):
     ],
 )
 def test_a_missing_check_violates_the_rule_of_the_check(device, rule):
-    judgement = judged(device)
+    judgement = judged_pairs(device)
     violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
     assert rule in violated
     assert violated <= {rule, "REG-26"}  # an element of a list may have the key
@@ -382,7 +388,7 @@ class _FlushesWithoutRight(Device):
     ],
 )
 def test_null_regions_and_flushes_are_judged(device, rules):
-    judgement = judged(device)
+    judgement = judged_pairs(device)
     violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
     assert violated == rules
 
@@ -460,7 +466,7 @@ def test_combinations_that_show_nothing_about_a_rule_are_counted_by_rule():
 
 
 def test_a_deviation_hides_what_its_point_would_show_about_other_rules():
-    judgement = judged(_GrantsReading)
+    judgement = judged_pairs(_GrantsReading)
     violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
     assert "STAT-01" in judgement.hidden
     assert "STAT-01" in unseen(judgement)
@@ -468,7 +474,7 @@ def test_a_deviation_hides_what_its_point_would_show_about_other_rules():
 
 
 def test_the_picture_has_a_cell_for_each_pair_of_values_in_the_colour_of_its_points():
-    facts = pairs(judged(_LosesImmediate))
+    facts = pairs(judged_pairs(_LosesImmediate))
     picture = Picture("access/model/pairs", facts)
     numbers = {value: number for number, value in enumerate(picture.values)}
 
@@ -613,7 +619,7 @@ def request_length(request: Any) -> int:
 
 def test_a_posting_fails_only_for_what_the_requester_can_know(monkeypatch):
     monkeypatch.setattr(connection, "SILENCE_S", 0.0)  # no error state follows later
-    judgement = judged(_RefusesToPost)
+    judgement = judged_pairs(_RefusesToPost)
     violated = {rule for rule, verdict in judgement.rules.items() if verdict != Verdict.PASS}
     assert violated == {"STAT-01"}
     for group in judgement.groups.values():
@@ -693,7 +699,7 @@ class _AddsWithoutCarry(Device):
 
 @pytest.mark.parametrize("device", [_TellsAnotherKey, _AddsWithoutCarry])
 def test_a_wrong_report_or_operand_violates_a_rule(device):
-    assert set(judged(device).verdicts) > {Verdict.PASS}
+    assert set(judged_pairs(device).verdicts) > {Verdict.PASS}
 
 
 def test_what_the_key_opens_may_be_sent_before_the_fault():
@@ -737,8 +743,7 @@ def test_recorded_points_of_another_model_are_judged_by_their_recorded_answers()
 def test_the_command_of_a_point_has_the_target_of_its_run_and_a_short_name():
     case = load_suite().find("access/model/pairs")
     assert case is not None
-    points = _array_of("model/pairs")
-    failures = deviations(judged(_OpensOtherProcesses, points), case)
+    failures = deviations(judged_pairs(_OpensOtherProcesses), case)
     assert failures
     record = result(case, "FAIL", deviations=failures)
     again = with_command(record, f"./rdma-cts run --guest --driver siw --only {case.id}")
@@ -747,7 +752,7 @@ def test_the_command_of_a_point_has_the_target_of_its_run_and_a_short_name():
         command = shlex.split(item["repro"])
         assert command[2:] == ["--guest", "--driver", "siw", "--only", f"{case.id}#{point}"]
         assert load_suite().find(command[-1]) is not None
-        assert len(item["smallest"]) < len(points.model.parameters)
+        assert len(item["smallest"]) < len(PAIRS.model.parameters)
 
 
 def test_what_did_not_arrive_at_a_point_is_said_in_words_and_with_its_status():
