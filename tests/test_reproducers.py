@@ -384,6 +384,6 @@ def test_most_rows_of_packets_have_a_script_that_waits_as_often_as_its_program()
             around = 2 + len(memories) + name.startswith("wire/stream_")
             assert program.text.count("    turn();") == steps + around, name
             scripts += 1
-    # The others need IPv6, datagrams, packets of XRC, a requester that sends again, a reset, the IP headers or the MSN of
-    # packets, or two streams.
-    assert scripts >= 0.8 * len(names)
+    # The others need IPv6, datagrams, packets of XRC, a requester that sends again, requests of builders, a reset, the IP
+    # headers or the MSN of packets, or two streams.
+    assert scripts >= 0.75 * len(names)

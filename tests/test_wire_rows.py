@@ -190,6 +190,8 @@ def _answer(seen: str, *expected: str, **more: Any) -> EventSeen:
         (_seen(_answer("ACK", "ACK", psn=0, fields={"msn": [1, 2]})), FaultKind.WRONG_ANSWER),
         (_seen(_answer(_GAP, _GAP, gap=0, fields={"msn": [2, 1]})), FaultKind.WRONG_ANSWER),
         (_seen(_answer("RNR_NAK", "RNR_NAK", fields={"msn": [2, 1]})), FaultKind.WRONG_ANSWER),
+        (_seen(_answer("ACK", "ACK", psn=0, fields={"tclass": [84, 84]})), None),
+        (_seen(_answer("ACK", "ACK", psn=0, fields={"tclass": [0, 84]})), FaultKind.WRONG_ANSWER),
         (_seen(_answer("ACK", "refusal")), FaultKind.ACCEPTED),
         (_seen(_answer("DDP_BASE_BOUNDS", "refusal")), None),
         (_seen(_answer("closed", "refusal")), None),

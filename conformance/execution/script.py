@@ -245,7 +245,10 @@ class Script(ABC, Generic[EndT]):
 
         numbers, wr_id = self._numbers(event), self._context.next_wr_id()
         sges: tuple[Sge, ...] = ()
-        if "addr" in numbers:
+        if event.word == "ATOMIC_WRITE":
+            word = self._content(numbers["addr"], WORD)
+            numbers["swap"] = int.from_bytes(word, sys.byteorder)
+        elif "addr" in numbers:
             addr, length, lkey = (numbers.get(key, 0) for key in ("addr", "length", "lkey"))
             split = numbers.get("split", length)
             sges = (Sge(addr, split, lkey),)
@@ -261,6 +264,7 @@ class Script(ABC, Generic[EndT]):
             invalidate_rkey=numbers.get("inv", 0),
             compare_add=numbers.get("compare", 0),
             swap=numbers.get("swap", 0),
+            length=numbers.get("length", 0),
             flags=_flags_of(event),
         )
         self._subject = event.word

@@ -17,6 +17,7 @@ _OF_FIELDS = {
     "imm": Kind.WRONG_IMMEDIATE,
     "inv": Kind.WRONG_INVALIDATED_KEY,
 }
+_FIELDS_OF_ANSWERS = {"msn": "MSN", "tclass": "traffic class"}
 _MOST_SHOWN = 4
 # How the names of refusals begin: NAKs, and the errors of Terminate messages.
 _REFUSALS = ("NAK_", "RNR_", "RDMAP_", "DDP_", "MPA_", "TERMINATE_")
@@ -165,24 +166,26 @@ def _of_psn(event: EventSeen) -> Fault | None:
         of, distance = "missing packet", event.get("gap", 0)
         right = distance == 0
     elif distance is None or event["seen"] not in _GRANTED:
-        return _of_count(event)
+        return _of_fields(event)
     elif event["seen"] == "ACK":
         right = distance >= event.get("length", 1) - 1
     else:
         right = distance == event.get("length", 1) - 1
     if right:
-        return _of_count(event)
+        return _of_fields(event)
     texts = [f"{event['seen']} with the PSN of the {of} {distance:+d}"]
     return _fault(Kind.WRONG_ANSWER, event["operation"], event["expected"], texts)
 
 
-def _of_count(event: EventSeen) -> Fault | None:
-    """Returns the fault of an answer whose message sequence number is not the number of completed messages."""
-    counted, right = event.get("fields", {}).get("msn", (None, None))
-    if counted == right:
-        return None
-    texts = [f"{event['seen']} with the MSN {counted} instead of {right}"]
-    return _fault(Kind.WRONG_ANSWER, event["operation"], event["expected"], texts)
+def _of_fields(event: EventSeen) -> Fault | None:
+    """Returns the fault of an answer whose message sequence number is not the number of completed messages, or that has
+    another traffic class than the queue pair."""
+    for key, (seen, right) in event.get("fields", {}).items():
+        if seen != right:
+            name = _FIELDS_OF_ANSWERS[key]
+            texts = [f"{event['seen']} with the {name} {seen} instead of {right}"]
+            return _fault(Kind.WRONG_ANSWER, event["operation"], event["expected"], texts)
+    return None
 
 
 def answers(seen: Observation) -> str:

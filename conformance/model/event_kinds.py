@@ -36,6 +36,7 @@ _STREAM = {**SEGMENTS, **RESERVED_SEGMENTS}
 _PACKETS = tuple(dict.fromkeys((*OPERATIONS, *RESERVED, *_STREAM)))
 _POSTED = """
 SEND SEND_WITH_IMM SEND_WITH_INV RDMA_WRITE RDMA_WRITE_WITH_IMM RDMA_READ ATOMIC_CMP_AND_SWP ATOMIC_FETCH_AND_ADD LOCAL_INV
+ATOMIC_WRITE FLUSH_GLOBAL
 """.split()
 _STATUSES = """
 SUCCESS LOC_LEN_ERR LOC_QP_OP_ERR LOC_PROT_ERR WR_FLUSH_ERR MW_BIND_ERR BAD_RESP_ERR LOC_ACCESS_ERR REM_INV_REQ_ERR
@@ -68,8 +69,8 @@ EVENTS: Mapping[str, EventSpec] = {
     "op": EventSpec(
         "the peer sends a request, and gets one of these answers",
         _PACKETS,
-        # `counts` is the message sequence number of the answer.
-        numbers=(*_OF_PACKETS, "counts"),
+        # `counts` is the message sequence number of the answer, and `tclass` its traffic class.
+        numbers=(*_OF_PACKETS, "counts", "tclass"),
         names={
             **_OF_PEER,
             "gets": ANSWERS,
@@ -88,7 +89,8 @@ EVENTS: Mapping[str, EventSpec] = {
     "post": EventSpec(
         "the device posts a request to the peer",
         tuple(_POSTED),
-        # `split` is the length of the first of two elements that together are the range.
+        # `split` is the length of the first of two elements that together are the range. An ATOMIC WRITE has the word
+        # that is at `addr`.
         numbers=("addr", "length", "split", "lkey", "to", "rkey", "imm", "inv", "compare", "swap"),
         names={"flags": ("FENCE", "INLINE", "SOLICITED", UNSIGNALED)},
     ),

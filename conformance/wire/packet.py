@@ -19,6 +19,7 @@ from conformance.wire.opcodes import (
 )
 
 DEFAULT_PKEY = 0xFFFF  # IBA 10.9.1.2: the default partition, full membership
+WRONG_ICRC = "wrong ICRC"  # a mistake of a parsed packet
 _PAD_TO = 4  # IBA 9.2.3: the payload is padded to a multiple of four bytes
 # How the ICRC of a packet is computed. `twice`: the bytes from the BTH on count a second time at the end.
 # Which bits of an ICRC are inverted: all, or those of its first or last byte.
@@ -126,7 +127,7 @@ def parse(payload: bytes, path: Path, checks_icrc: bool = True) -> Parsed:
         wrong.append(f"a pad of {values['pad']} for {len(body) - at} bytes")
     wrong += _wrong_fields(values, operation, body[at:], max(0, end - at))
     if checks_icrc and icrc(path, body) != received:
-        wrong.append("wrong ICRC")
+        wrong.append(WRONG_ICRC)
     return Parsed(transport, operation, values, body[at:end], tuple(wrong), checks_icrc)
 
 

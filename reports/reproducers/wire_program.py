@@ -244,8 +244,9 @@ class WireScript:
         self.lines.append(f'device_step("{step.title}")')
 
     def _op(self, event: Event) -> None:
-        if "counts" in event.numbers:
-            raise Inexpressible("its script would have to see the MSN of answers")
+        for key, what in (("counts", "MSN"), ("tclass", "traffic class")):
+            if key in event.numbers:
+                raise Inexpressible(f"its script would have to see the {what} of answers")
         numbers = {key: _python(quantity) for key, quantity in event.numbers.items()}
         quantities = dict(event.numbers)
         names = dict(event.names)
