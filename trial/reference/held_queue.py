@@ -84,8 +84,13 @@ class HeldQueue:
         with self._device.turn:
             return self._device.released(outgoing)
 
-    def traffic_class(self, asked: int) -> int:
-        return self._device.traffic_class(self.queue, asked)
+    def timed_out(self, outgoing: Outgoing) -> list[Packet]:
+        """Returns the packets that are sent again because the wire peer is silent."""
+        with self._device.turn:
+            return self._device.timed_out(self.queue, outgoing)
+
+    def traffic_class(self, asked: int, answers: bool) -> int:
+        return self._device.traffic_class(self.queue, asked, answers)
 
     def take_segment(
         self,

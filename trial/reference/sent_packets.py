@@ -52,13 +52,15 @@ class Local:
 @dataclass
 class Outgoing:
     """The requester's state of a connection: how often a request may be sent again, also after RNR NAK, how many READs
-    and atomics may wait for an answer, the most bytes of a packet, the distance of the next PSN from the first one, the
-    requests without an answer, those that are not sent yet, and the seconds that RNR NAKs have cost."""
+    and atomics may wait for an answer, the most bytes of a packet, whether a timer sends again what has no answer, the
+    distance of the next PSN from the first one, the requests without an answer, those that are not sent yet, and the
+    seconds that RNR NAKs have cost."""
 
     repetitions: int
     not_ready: int
     most: int
     mtu: int
+    has_timer: bool = False
     next: int = 0
     waiting: deque[Sent] = field(default_factory=deque)
     posted: deque[Sent | Local] = field(default_factory=deque)
@@ -122,9 +124,15 @@ class SentPackets(Packets):
         """Returns whether a READ or an atomic waits because `most` responses are missing."""
         return _reads(sent) and responses >= most
 
-    def traffic_class(self, queue: Queue, asked: int) -> int:
-        """Returns the traffic class of a queue pair's packets."""
+    def traffic_class(self, queue: Queue, asked: int, answers: bool) -> int:
+        """Returns the traffic class of a queue pair's packets; `answers` are those of its responder."""
         return asked
+
+    def timed_out(self, queue: Queue, outgoing: Outgoing) -> list[Packet]:
+        """Returns what is sent again when no answer comes."""
+        if not (outgoing.has_timer and outgoing.waiting):
+            return []
+        return self.send_again(queue, outgoing, _REPEATED, outgoing.waiting[0].message.first)
 
     def not_ready_s(self, timer: int) -> float:
         """Returns the least time in seconds after an RNR NAK with a timer (InfiniBand Architecture Specification, volume 1,

@@ -42,7 +42,6 @@ class ReferenceEnd:
     def __init__(self, held: HeldQueue, spec: QpSpec) -> None:
         self.mtu = mtu_bytes(spec.mtu(SMALLEST_MTU))
         self._held, self._spec = held, spec
-        self._traffic_class = spec.traffic_class
         self.first_psn, self.device_psn = spec.first_psns
         self.destination = held.number
         self.begin()
@@ -51,7 +50,8 @@ class ReferenceEnd:
         """Begins the connection."""
         spec = self._spec
         self._incoming = Incoming(spec.max_dest_rd_atomic, self.mtu)
-        self._outgoing = Outgoing(spec.retry_cnt, spec.rnr_retry, spec.max_rd_atomic, self.mtu)
+        limits = spec.retry_cnt, spec.rnr_retry, spec.max_rd_atomic, self.mtu
+        self._outgoing = Outgoing(*limits, has_timer=spec.timeout > 0)
         self._packets: deque[Parsed] = deque()  # of the device
 
     def send(self, packet: Packet, **wrong: Any) -> None:
@@ -77,24 +77,28 @@ class ReferenceEnd:
         self._put(self._held.released(self._outgoing))
 
     def _put(self, packets: Iterable[Packet]) -> None:
-        back = _TO_DEVICE.back()
-        traffic_class = self._held.traffic_class(self._traffic_class)
         for packet in packets:
             psn = (self.device_psn + packet.fields["psn"]) % PSNS
             fields = {**packet.fields, "qpn": _NUMBER, "psn": psn}
-            parsed = parse(build(replace(packet, fields=fields), back), back)
-            of_ip = {**parsed.fields, "tclass": traffic_class}
-            self._packets.append(replace(parsed, fields=of_ip))
+            self._packets.append(self._arrived(replace(packet, fields=fields), answers=False))
+
+    def _arrived(self, packet: Packet, answers: bool) -> Parsed:
+        """Returns a packet of the device as the wire peer sees it, with its traffic class."""
+        back = _TO_DEVICE.back()
+        parsed = parse(build(packet, back), back)
+        traffic_class = self._held.traffic_class(self._spec.traffic_class, answers)
+        return replace(parsed, fields={**parsed.fields, "tclass": traffic_class})
 
     def _parsed(self, answer: Answer) -> Parsed:
         psn = (self.first_psn + answer.distance) % PSNS
         fields = {"qpn": _NUMBER, "psn": psn, "syndrome": SYNDROMES[answer.syndrome]}
         fields["msn"] = self._incoming.completed
         sent = Packet("RC", answer.operation, {**fields, "original": answer.original}, answer.data)
-        back = _TO_DEVICE.back()
-        return parse(build(sent, back), back)
+        return self._arrived(sent, answers=True)
 
     def receive(self, deadline_s: float) -> Parsed | None:
+        if deadline_s and not self._packets:
+            self._put(self._held.timed_out(self._outgoing))
         if self._packets:
             return self._packets.popleft()
         return None
