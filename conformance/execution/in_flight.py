@@ -14,7 +14,7 @@ from conformance.bench.calls import Return, Sge, errno_name
 from conformance.bench.interface import Bench, Memory, ModifiableQueue, Queue, WirePair
 from conformance.bench.memory_areas import CANARY, Part, has_byte, is_filled, pattern
 from conformance.bench.work_requests import Completion, SendRequest, key32
-from conformance.errors import SetupRefused
+from conformance.errors import HostLacks, SetupRefused
 from conformance.execution.connection import SILENCE_S
 from conformance.execution.context import CaseContext, compared, result_of, told
 from conformance.kernel import paging
@@ -297,5 +297,13 @@ def destroy_qp(context: CaseContext, step: Step) -> Observation:
 
 
 def reset_qp(context: CaseContext, step: Step) -> Observation:
-    cast(WirePair, context.pair_of(step)).reset()
+    """Moves a queue pair through RESET to RTS. Raises HostLacks if it cannot leave RESET, as with irdma."""
+    try:
+        cast(WirePair, context.pair_of(step)).reset()
+    except Exception as error:
+        code = getattr(error, "error_code", None)
+        if code is None:
+            raise
+        refused = f"the device refuses it with {errno_name(code)}"
+        raise HostLacks("a queue pair that leaves the state RESET", hint=refused) from error
     return told("0")
