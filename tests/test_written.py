@@ -231,6 +231,16 @@ def test_no_command_waits_for_a_fifo_among_tables(name, command, tmp_path, cli):
     assert said == f"rdma-cts: {fifo}: cannot be read: not a regular file\n"
 
 
+def test_an_overlay_has_only_what_can_be_copied(tmp_path, cli):
+    said = refusal_of(("run", "--guest", "--overlay", "RUN"), tmp_path, cli)
+    assert said == f"rdma-cts: --overlay {tmp_path} is empty"
+    os.mkfifo(tmp_path / "fifo")
+    said = refusal_of(("run", "--guest", "--overlay", "RUN"), tmp_path, cli)
+    assert said == (
+        f"rdma-cts: --overlay {tmp_path}: {tmp_path}/fifo is not a regular file, a directory or a link"
+    )
+
+
 def test_no_reader_of_a_build_waits_for_a_fifo(tmp_path):
     fifo = tmp_path / "rdma_rxe.ko"
     os.mkfifo(fifo)
