@@ -15,7 +15,7 @@ from pathlib import Path
 
 from commands import judge_bundle
 from commands.cli.arguments import Parser
-from commands.cli.output import is_standard_output, refuse_foreign, write_out
+from commands.cli.output import check_out, is_standard_output, write_out
 from commands.cli.run_arguments import add, add_cases_argument, add_options, options_from
 from commands.cli.streams import show
 from conformance.errors import UserError, format_count, reading
@@ -62,11 +62,11 @@ def execute(arguments: argparse.Namespace) -> int:
             hint="give the directory that `run` has written, with the points of its sweeps",
         )
     out: Path = arguments.out or Path(f"{arguments.run.absolute()}{SUFFIX}")
-    refuse_foreign(out, _OWN)
+    check_out(out, _OWN)
     if arguments.sign:  # a mistake is reported before the run is judged, which takes long
         if is_standard_output(out):
             raise UserError("--sign needs a file for the bundle: --out FILE")
-        refuse_foreign(signature.path_of(out), _SIGNATURE)
+        check_out(signature.path_of(out), _SIGNATURE)
         signature.check(arguments.sign)
     run = read(arguments.run)
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from commands.cli.streams import show, show_line
@@ -30,7 +30,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if not arguments.out:
         raise UserError(
             "--nodes writes three files",
-            hint="--out DIR says where; --out . is the working directory",
+            hint="--out DIR says where",
         )
     folders: dict[str, Path] = {}
     for folder in (node for names in arguments.runs for node in _nodes_in(names)):
@@ -42,6 +42,7 @@ def execute(arguments: argparse.Namespace) -> int:
             )
         folders[name] = folder
     out = arguments.out
+    _check_free(out, folders.values())
     suite = suite_of_header(None)
     nodes = tuple(_node(name, folder, out) for name, folder in folders.items())
     rules = suite.registry if suite else {}
@@ -65,6 +66,18 @@ def execute(arguments: argparse.Namespace) -> int:
     page, data, drain = (out / name for name in (fleet.FILE_NAME, fleet.DATA, fleet.DRAIN))
     show_line(f"page: {page} (data: {data}; for Slurm: sh {drain})")
     return fleet_here.status
+
+
+def _check_free(out: Path, nodes: Iterable[Path]) -> None:
+    """Raises UserError (status 2) if the page would be written among files that are neither nodes nor an earlier page."""
+    if not out.is_dir() or (out / fleet.DATA).exists():
+        return
+    of_nodes = {folder.resolve() for folder in nodes}
+    with reading(out):
+        names = sorted(path.name for path in out.iterdir() if path.resolve() not in of_nodes)
+    if names:
+        what = f"{out} is not empty (it has {names[0]}), and has no page of nodes"
+        raise UserError(what, hint="give --out a new or an empty directory")
 
 
 def _refuse_options(arguments: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from commands.cli.output import STANDARD_OUTPUT, write_out
+from commands.cli.output import STANDARD_OUTPUT, check_out, write_out
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show, show_line
 from conformance.errors import UserError
@@ -107,6 +107,9 @@ def execute(arguments: argparse.Namespace) -> int:
         raise UserError("--site shows a history: give --history DIR")
     if not arguments.runs:
         raise UserError("no run is given: give the directory of a run, or --history DIR")
+    recorded_name = renderer(arguments.format).FILE_NAME if arguments.format in BESIDE else ""
+    if arguments.out:
+        check_out(arguments.out, _OWN, recorded_name)
     digests = read_several(arguments.runs)
     since: Sequence[Mapping[str, str]] = ()
     if arguments.format == "html":
@@ -118,7 +121,6 @@ def execute(arguments: argparse.Namespace) -> int:
         beside = digests[0].directory / _PAGE
     else:
         beside = STANDARD_OUTPUT
-    recorded_name = renderer(arguments.format).FILE_NAME if arguments.format in BESIDE else ""
     _write(arguments.out, beside, report, recorded_name)
     return 0
 
@@ -141,6 +143,8 @@ def _of_history(arguments: argparse.Namespace) -> int:
         return 0
     from reports.nights.history import PAGE, read_history  # imported late: runs do not need it
 
+    if arguments.out:
+        check_out(arguments.out, _OWN)
     history = read_history(arguments.history)
     if not history.nights:
         raise UserError(f"{arguments.history} is not a history: it has no night")

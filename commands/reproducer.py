@@ -12,9 +12,9 @@ from pathlib import Path
 
 from commands.cli.output import (
     STANDARD_OUTPUT,
+    check_out,
     has_other_content,
     refuse_foreign,
-    refuse_recorded,
     write_out,
 )
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
@@ -81,6 +81,10 @@ def execute(arguments: argparse.Namespace) -> int:
     """Writes the program or the text and returns exit status 0. Raises UserError if no case of the defect can be
     expressed in C."""
     _check(arguments)
+    out = arguments.out or (STANDARD_OUTPUT if arguments.mail else _FILE)
+    form = _MAIL if arguments.mail else _PROGRAM
+    if arguments.out and not arguments.all:
+        check_out(out, form)
     suite = suite_from(arguments)
     path = arguments.run or (run_about(arguments.id) if arguments.id else latest(OUT))
     if path:
@@ -120,16 +124,13 @@ def execute(arguments: argparse.Namespace) -> int:
     else:
         name, program = _program(name, symptoms, run, suite, basis)
         text, script, notes = program.text, program.script, ()
-    out = arguments.out or (STANDARD_OUTPUT if arguments.mail else _FILE)
     if arguments.out is None and has_other_content(out, text.encode()):
         raise UserError(
             f"{out} exists, and its content differs",
             hint=f"give --out FILE; --out {out} replaces it",
         )
-    form = _MAIL if arguments.mail else _PROGRAM
     if script:
-        refuse_recorded(out)
-        refuse_foreign(out, form)
+        check_out(out, form)
         _write_script(out, script)
     built = f"cc {shlex.quote(str(out))} -libverbs && {_started(out) if script else './a.out'}"
     what = f"show {name}" if symptoms else f"do what {name} does, without a recorded violation"

@@ -5,7 +5,7 @@ import re
 from datetime import date, datetime
 from pathlib import Path
 
-from commands.cli.output import STANDARD_OUTPUT, write_out
+from commands.cli.output import STANDARD_OUTPUT, check_out, write_out
 from commands.cli.run_arguments import add
 from conformance.errors import UserError
 from conformance.model.address import is_address
@@ -84,6 +84,7 @@ def execute(arguments: argparse.Namespace) -> int:
     for name in ("owner", "issue"):
         if not getattr(arguments, name).isprintable():
             raise UserError(f"--{name} has a character that cannot be printed")
+    check_out(arguments.out, _OWN)
     text = waivers_text(
         [_run(path, read(path)) for path in arguments.runs],
         arguments.owner,

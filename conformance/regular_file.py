@@ -121,6 +121,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _MOST_LINKS = 40  # in one path, as for the kernel
 # The directories that this process has written into, with a descriptor of each; None outside of `holding_folders`.
 _held: dict[Path, int] | None = None
+_staying: set[Path] = set()
 
 
 @contextmanager
@@ -135,6 +136,17 @@ def holding_folders() -> Iterator[None]:
         for folder in _held.values():
             os.close(folder)
         _held = before
+
+
+@contextmanager
+def must_stay(folder: Path) -> Iterator[None]:
+    """Within the block, a write into this directory fails if it was removed, and does not make it again."""
+    path = folder.absolute()
+    _staying.add(path)
+    try:
+        yield
+    finally:
+        _staying.discard(path)
 
 
 @contextmanager
@@ -160,6 +172,8 @@ def open_folder(path: Path, names: Sequence[str] = ()) -> Iterator[int]:
 def _of_path(path: Path) -> int:
     """Returns a new descriptor of the directory at an absolute path."""
     folder = _held.get(path) if _held is not None else None
+    if path in _staying and not path.is_dir():
+        raise OSError(errno.ESTALE, f"the directory {path} was removed")
     if folder is not None and os.fstat(folder).st_nlink:  # a removed directory has no name
         if not path.is_dir() or not os.path.samestat(path.stat(), os.fstat(folder)):
             reason = f"the directory {path} was exchanged while this command wrote into it"
@@ -297,23 +311,35 @@ def _remove_tree(name: str, place: int) -> None:
     os.rmdir(name, dir_fd=place)
 
 
-def write_special(path: Path, content: bytes) -> bool:
-    """Writes into the FIFO or the character device at `path`. Returns False if there is a regular file or nothing. Only
-    links of the kernel and of root in /dev and /proc, such as /dev/stdout, are followed. Raises OSError for any other
-    link, for a directory and for a block device."""
+def _is_of_system(path: Path) -> bool:
     folder = Path(os.path.realpath(path.parent))
-    is_of_system = folder == Path("/dev") or folder.is_relative_to("/proc")
+    return folder == Path("/dev") or folder.is_relative_to("/proc")
+
+
+def writable_status(path: Path) -> os.stat_result | None:
+    """Returns the status of the file that a write to `path` replaces or opens; None if there is no file. Raises OSError
+    for a directory, a block device, and a link that `write_special` does not follow."""
     try:
-        status = os.stat(path, follow_symlinks=is_of_system)
+        status = os.stat(path, follow_symlinks=_is_of_system(path))
     except FileNotFoundError:
-        return False
+        return None
     if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.ELOOP, "it is a symbolic link; name the file to which it leads")
     if stat.S_ISBLK(status.st_mode):
         raise OSError(errno.EISDIR, "it is a block device")
-    if stat.S_ISREG(status.st_mode) and not is_of_system:
+    if stat.S_ISDIR(status.st_mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    return status
+
+
+def write_special(path: Path, content: bytes) -> bool:
+    """Writes into the FIFO or the character device at `path`. Returns False if there is a regular file or nothing. Only
+    links of the kernel and of root in /dev and /proc, such as /dev/stdout, are followed. Raises OSError for any other
+    link, for a directory and for a block device."""
+    status = writable_status(path)
+    if status is None or (stat.S_ISREG(status.st_mode) and not _is_of_system(path)):
         return False
-    if is_of_system:
+    if _is_of_system(path):
         follow = 0
     else:
         follow = os.O_NOFOLLOW

@@ -13,9 +13,9 @@ from pathlib import Path
 from commands.cli.streams import show_line
 from conformance.errors import UserError, reading
 from conformance.option import given_path
-from conformance.regular_file import beginning_of
+from conformance.regular_file import beginning_of, writable_status
 from conformance.results import points, records
-from conformance.results.files import not_written, write_named
+from conformance.results.files import not_written, write_named, writing
 from conformance.results.folder import OUT, OUTCOME_FILE
 
 # Files next to the results of a run or a night that bundles and resumed runs need.
@@ -32,7 +32,7 @@ def out_path(text: str) -> Path:
     cannot be written. The directory of the path must exist or be OUT, so that a mistyped path does not create
     directories."""
     path = given_path(text)
-    if path == STANDARD_OUTPUT or _is_there(path):
+    if path == STANDARD_OUTPUT or (_is_there(path) and not _is_replaced(path)):
         return path
     folder = path.parent
     if folder.absolute() == OUT.absolute() and not os.path.lexists(folder):
@@ -79,6 +79,11 @@ def _is_there(path: Path) -> bool:
     return os.path.lexists(path)
 
 
+def _is_replaced(path: Path) -> bool:
+    """Whether a write to this path replaces a file, which needs the right to change its directory."""
+    return os.path.isfile(path) and not os.path.islink(path)
+
+
 def refuse_foreign(
     path: Path, own: re.Pattern[bytes], instead: str = "another file to --out"
 ) -> None:
@@ -95,6 +100,19 @@ def refuse_foreign(
         )
 
 
+def check_out(path: Path, own: re.Pattern[bytes], recorded_name: str = "") -> None:
+    """Raises UserError (status 2) if the path is a directory or a link, has recorded data of a run, or is a file that
+    does not begin as `own`. `recorded_name` is the name that every run gives to such data; a file of this name is
+    written anew. Commands call this before their work, which can take long."""
+    if is_standard_output(path):
+        return
+    if path.name != recorded_name:
+        refuse_recorded(path)
+    with writing(path):
+        writable_status(path)
+    refuse_foreign(path, own)
+
+
 def write_out(
     path: Path,
     data: bytes,
@@ -104,12 +122,8 @@ def write_out(
 ) -> None:
     """Writes the file that the user has named, and prints `line`, and whether a different file was replaced. A special
     file, such as a FIFO or /dev/stdout, is written and not replaced, and then `line` is not printed. `-` is standard
-    output. Raises UserError (status 2) if the data cannot be written, or if the file is a link, has recorded data of a
-    run, or does not begin as `own`. `recorded_name` is the name that every run gives to such data; a file of this name
-    is written anew."""
-    if path.name != recorded_name:
-        refuse_recorded(path)
-    refuse_foreign(path, own)
+    output. Raises UserError (status 2) if the data cannot be written, or as `check_out` does."""
+    check_out(path, own, recorded_name)
     if is_standard_output(path):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
