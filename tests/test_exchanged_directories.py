@@ -1,10 +1,12 @@
 """Tests of directories that another user exchanges while a command runs, and of links on the way to them."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from commands.cli.endings import crash_reports_in
 from conformance.errors import UserError
 from conformance.regular_file import (
     holding_folders,
@@ -14,6 +16,7 @@ from conformance.regular_file import (
 )
 from conformance.results.files import make_directory
 from fixtures.system import console
+from samples import user_error
 from test_prepared_directories import OLD, assert_untouched, victim
 
 __all__ = ["victim"]  # a fixture
@@ -63,6 +66,16 @@ def test_files_are_removed_only_in_the_directory_that_was_written(tmp_path, vict
         with pytest.raises(OSError, match="was exchanged"):
             console.appending(out / victim.name)
     assert_untouched(victim)
+
+
+def test_the_removed_directory_of_a_run_is_named_and_not_made_again(tmp_path):
+    out = tmp_path / "out"
+    write_whole(out / "results.jsonl", b"x")
+    said = f"{out} was removed while the run was in progress"
+    with user_error(said, status=3), crash_reports_in(out):
+        shutil.rmtree(out)
+        write_whole(out / "report.html", b"x")
+    assert not out.exists()
 
 
 def test_a_removed_directory_can_be_made_again(tmp_path):

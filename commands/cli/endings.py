@@ -16,7 +16,7 @@ from types import FrameType
 
 from commands.cli.streams import remark
 from conformance.errors import FULL_DISK, UserError
-from conformance.regular_file import open_below
+from conformance.regular_file import must_stay, open_below
 from fixtures.system.cache import cache_directory, unusable
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -125,13 +125,18 @@ def _is_of_path(error: Exception) -> bool:
 
 @contextmanager
 def crash_reports_in(folder: Path) -> Iterator[None]:
-    """Converts an unforeseen error in the block to a UserError. The traceback is in `folder`, if `folder` exists."""
+    """Converts an unforeseen error in the block to a UserError. The traceback is in `folder`, the directory of a run. Any
+    error after somebody has removed this directory becomes a UserError that says so."""
     try:
-        yield
+        with must_stay(folder):
+            yield
     except Exception as error:
+        if not folder.is_dir():
+            reason = f"{folder} was removed while the run was in progress"
+            raise UserError(reason, status=3) from error
         if isinstance(error, UserError) or _is_of_path(error):  # see unusable_path
             raise
-        raise crash_report(error, folder if folder.is_dir() else None) from error
+        raise crash_report(error, folder) from error
 
 
 def _written(text: str, folder: Path | None) -> str:
