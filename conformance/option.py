@@ -21,6 +21,8 @@ JUDGING, GENERAL = "how it is judged", "how it is run"
 
 # Percent; with more, repetitions of a request would take longer than the deadline of a case.
 _MOST_LOSSES = 30
+_MOST_COUNT = 1_000_000  # of seconds, guests, days and others
+_MOST_SEED = 2**63 - 1  # what fits into a signed integer of 64 bits, as all integers of results do
 # the kernel's IB_DEVICE_NAME_MAX is 64, including the NUL
 _DEVICE = re.compile(r"[^\s\0/,:]{1,63}")
 
@@ -29,12 +31,16 @@ def checked(
     convert: Callable[[str], _T],
     fits: Callable[[_T], object],
     what: str,
+    most: int = _MOST_COUNT,
 ) -> Callable[[str], _T]:
-    """Returns a function that converts a text, and raises ArgumentTypeError if the text is not `what`."""
+    """Returns a function that converts a text, and raises ArgumentTypeError if the text is not `what`, or if it is a
+    number above `most` or below its negative."""
 
     def parse(text: str) -> _T:
         with suppress(ValueError):
             value = convert(text)
+            if isinstance(value, (int, float)) and math.inf > abs(value) > most:
+                raise argparse.ArgumentTypeError(f"{text!r} is beyond the limit of {most:,}")
             if fits(value):
                 return value
         raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
@@ -61,7 +67,7 @@ share_of_losses = checked(
     f"a percentage above 0 and up to {_MOST_LOSSES}",
 )
 positive_count = checked(_digits, bool, "a number above 0")
-whole_number = checked(int, lambda _: True, "a whole number")
+whole_number = checked(int, lambda _: True, "a whole number", _MOST_SEED)
 index = checked(_digits, lambda _: True, "an index, 0 or more")
 # A blank word would select every case; an empty path is usually an unset variable of a shell. Both are refused.
 word = checked(str, str.strip, "a word")
