@@ -16,14 +16,14 @@ import jsonschema
 import pytest
 import yaml
 
-from conformance.defects import Severity
+from conformance.defects import Severity, cause_of
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS
 from conformance.results.new_records import footer_record
 from conformance.results.waiver_file import KernelRange, Run, read_waivers, waivers_text
-from conformance.results.waivers import Waivers
-from conformance.tables.suite import ROOT, Suite
+from conformance.results.waivers import Waivers, symptoms
+from conformance.tables.suite import ROOT, Suite, load_suite
 from reports.compared import text as comparison_text
 from reports.compared.comparison import compare
 from reports.digest import Digest, read
@@ -569,6 +569,27 @@ def test_the_shipped_waivers_of_soft_roce_cover_the_severe_defects_of_its_record
 
 @pytest.mark.parametrize("stack", ["rxe", "trixie"])
 def test_the_shipped_waivers_of_soft_roce_fit_its_recorded_runs(stack):
-    waivers = read_waivers(ROOT / "ci/rxe/waivers.yaml", NO_SUITE, TODAY)
+    waivers = read_waivers(ROOT / "ci/rxe/waivers.yaml", load_suite(), TODAY)
     run = read(ROOT / f"docs/runs/{stack}.jsonl.xz")
     assert waivers.account(run.results, run.header)["problems"] == []
+
+
+@pytest.mark.parametrize("rule, verdict", [("REG-15", "FAIL"), ("IOVA-02a", "WAIVED")])
+def test_a_refusal_of_the_kernels_core_is_waived_only_for_the_rules_of_the_waivers_cases(
+    rule, verdict
+):
+    """The cause of such a refusal, and so its fingerprint, is the same for every rule."""
+    waivers = read_waivers(ROOT / "ci/rxe/waivers.yaml", load_suite(), TODAY)
+    run = read(ROOT / "docs/runs/rxe.jsonl.xz")
+    refused = next(
+        record
+        for record in run.results
+        if record["case"] == "reg_mr_iova/translation/other-page-offset-registers@libibverbs"
+    )
+    unlisted = changed(refused, {"case": "reg_mr/own/unlisted", "rules": [rule]})
+    assert [cause_of(symptom).fingerprint for symptom in symptoms(unlisted)] == ["ff6941f7e668"]
+    applied = [waivers.applied(record, run.header) for record in (refused, unlisted)]
+    assert [record["effective"] for record in applied] == ["WAIVED", verdict]
+    problems = waivers.account(applied, run.header)["problems"]
+    said = "does not fit: reg_mr/own/unlisted violates REG-15, as none of its cases"
+    assert [problem.endswith(said) for problem in problems] == [True] * (verdict == "FAIL")

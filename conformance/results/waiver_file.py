@@ -48,7 +48,7 @@ def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
         )
     with document(path) as (root, reader):
         fields = reader.mapping(root, "a file of waivers", ("waivers",), ("waivers",))
-        cases = {case.id for case in suite.cases}
+        cases = {case.id: case.rules for case in suite.cases}
         nodes = reader.items(fields.get("waivers"), "waivers")
         read = [
             _waiver(node, reader, cases, suite.registry, today)
@@ -76,7 +76,7 @@ def _is_of_defect(node: Node) -> bool:
 
 
 def _defect_waiver(
-    node: Node, reader: Reader, known: Collection[str], today: date
+    node: Node, reader: Reader, known: Mapping[str, Collection[str]], today: date
 ) -> DefectWaiver | None:
     before = len(reader.mistakes)
     fields = reader.mapping(node, "the waiver of a defect", (*_KEYS, *_OF_DEFECT), _REQUIRED)
@@ -127,7 +127,9 @@ def _defect_waiver(
         return None
     severity = next(severity for severity in Severity if severity.label == label)
     also = tuple(text for _, text in fingerprints_read)
-    return DefectWaiver(*terms, defect, also, severity, cases, tuple(unsteady))
+    listed = {case.partition(POINT)[0] for case in (*cases, *unsteady)}
+    rules = frozenset(rule for case in listed for rule in known.get(case, ()))
+    return DefectWaiver(*terms, defect, also, severity, cases, tuple(unsteady), rules)
 
 
 def _waiver(

@@ -199,14 +199,16 @@ class Waiver(Terms):
 @dataclass(frozen=True)
 class DefectWaiver(Terms):
     """The waiver of a defect that is at most as severe as `worst`. `also` has further fingerprints of the defect.
-    `cases` are the cases in which the defect was observed; the waiver also covers other cases, which remain new for a
-    comparison. `unsteady` are the cases that do not always show the defect."""
+    `cases` are the cases in which the defect was observed; the waiver also covers other cases of their `rules`, which
+    remain new for a comparison. Without known rules it covers every case. `unsteady` are the cases that do not always
+    show the defect."""
 
     defect: str
     also: tuple[str, ...]
     worst: Severity
     cases: tuple[str, ...]
     unsteady: tuple[str, ...]
+    rules: frozenset[str] = frozenset()
 
     @property
     def target(self) -> str:
@@ -216,12 +218,21 @@ class DefectWaiver(Terms):
         return any(map(self.is_of, symptoms(record)))
 
     def covers(self, symptom: Symptom) -> bool:
-        """Whether the symptom belongs to the defect, and is not more severe than the waiver allows."""
-        return self.is_of(symptom) and severity_of(symptom).rank >= self.worst.rank
+        """Whether the symptom belongs to the defect and to its rules, and is not more severe than the waiver allows."""
+        return (
+            self.is_of(symptom)
+            and self.is_of_rules(symptom)
+            and severity_of(symptom).rank >= self.worst.rank
+        )
 
     def is_of(self, symptom: Symptom) -> bool:
         """Whether the symptom, of any severity, belongs to the defect."""
         return not {self.defect, *self.also}.isdisjoint(cause_of(symptom).fingerprints)
+
+    def is_of_rules(self, symptom: Symptom) -> bool:
+        """Whether the waiver names the case, or one of the rules that the symptom breaks."""
+        is_listed = self.listing(symptom.case) != UNLISTED
+        return is_listed or not self.rules or not self.rules.isdisjoint(symptom.rules)
 
     def listing(self, case: str) -> str:
         if case in self.unsteady:
@@ -239,7 +250,10 @@ class DefectWaiver(Terms):
         if shown and self.expires < today:
             yield f"{self} expired on {self.expires}"
         for symptom in shown:
-            if not self.covers(symptom):
+            if not self.is_of_rules(symptom):
+                rules = ", ".join(symptom.rules)
+                yield f"{self} does not fit: {symptom.case} violates {rules}, as none of its cases"
+            elif not self.covers(symptom):
                 yield f"{self} does not fit: {symptom.case} is worse, {severity_of(symptom).label}"
         steady = set(self.cases) - set(self.unsteady)
         if not shown and steady and steady.issubset(judged):
