@@ -27,6 +27,8 @@ from trial import catalogue
 from trial.reference import stack
 from trial.reference.bench import ReferenceBench
 from trial.reference.device import Device
+from trial.scopes import missing_in
+from trial.scopes import scopes as scopes_of_file
 
 # The prefixes of rules whose subject is another than that of most rules of their file.
 _FURTHER_PREFIXES = ("CAP", "KREG", "ODPC", "QMR", "STAT", "WC", "WR")
@@ -80,6 +82,10 @@ def rules() -> Iterator[str]:
             )
     for rule_id in sorted((violated | set(catalogue.UNTRIABLE)) - set(suite.registry)):
         yield f"a seeded violation names {rule_id}, which is not a rule: add it to a rules.yaml in cases/"
+
+
+def scopes() -> Iterator[str]:
+    yield from missing_in(scopes_of_file(), load_suite())
 
 
 def numbers() -> Iterator[str]:
@@ -198,6 +204,7 @@ CHECKS = (
     described,
     entries,
     rules,
+    scopes,
     numbers,
     retired,
     capabilities,

@@ -82,7 +82,7 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "heading, files, cases, rule",
-    [("An access flag", 6, -4, "REG-99"), ("A verb", 6, 2, "PROBE-01")],
+    [("An access flag", 7, -4, "REG-99"), ("A verb", 7, 2, "PROBE-01")],
 )
 @pytest.mark.nightly
 def test_the_steps_of_the_page_suffice(heading, files, cases, rule, tree):

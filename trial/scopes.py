@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from conformance.model.case import (
     Argument,
@@ -28,10 +28,14 @@ from conformance.model.quantity import Quantity
 from conformance.model.rules import distinct_points
 from conformance.model.vocabulary import AWAITED, CALLS, ENTRIES, REGISTRATIONS, WIRE
 from conformance.older_python import zip
-from conformance.yamldoc.nodes import plain
-from conformance.yamldoc.parsing import read_file
+from conformance.tables.suite import Suite
+from conformance.yamldoc.nodes import Node, quoted
+from conformance.yamldoc.reader import Reader, document, suggestion
 
 FILE = Path(__file__).with_name("scopes.yaml")
+SHOWN = "trial/scopes.yaml"
+# Rules about packets, about declarations and of a vendor's dialect have no scope: their sentences name their objects.
+APART = ("WIRE-", "CAP-", "XREREG-")
 _MODEL = VALUES["model"]
 DIMENSIONS: Mapping[str, tuple[str, ...]] = {
     "region": tuple(_MODEL["region"].split()),
@@ -81,28 +85,74 @@ class Scopes:
 
 
 def scopes() -> Scopes:
-    """Returns the scopes of the file."""
-    data = cast(Any, plain(read_file(FILE)))
-    rules, cells, unjudged = set(data["no dimension"]), set[Cell](), dict[Cell, str]()
-    for scope in data["scopes"]:
-        rules.update(scope["rules"])
-        cells.update(_cells(scope["rules"], scope["of"]))
-    for gap in data["unjudged"]:
-        unjudged.update(dict.fromkeys(_cells(gap["rules"], gap["of"]), gap["because"]))
+    """Returns the scopes of the file. Raises UserError with a line for each mistake."""
+    keys = ("scopes", "no dimension", "unjudged")
+    with document(FILE, SHOWN) as (root, reader):
+        fields = reader.mapping(root, "the file", keys, keys)
+        rules = {*_texts(fields.get("no dimension"), reader)}
+        cells, unjudged = set[Cell](), dict[Cell, str]()
+        for node in reader.items(fields.get("scopes"), "scopes"):
+            scope = reader.mapping(node, "a scope", ("rules", "of"), ("rules", "of"))
+            rules.update(_texts(scope.get("rules"), reader))
+            cells.update(_cells(scope, reader))
+        of_gap = ("rules", "of", "because")
+        for node in reader.items(fields.get("unjudged"), "unjudged"):
+            gap = reader.mapping(node, "a gap", of_gap, of_gap)
+            reason = reader.text(gap.get("because"), "because") or ""
+            unjudged.update(dict.fromkeys(_cells(gap, reader), reason))
     return Scopes(frozenset(rules), frozenset(cells), unjudged)
 
 
-def _cells(rules: Iterable[str], of: Mapping[str, str]) -> Iterator[Cell]:
-    for dimension, text in of.items():
-        values = dict[str, None]()
-        for word in text.split():
-            if word == "all":
-                values.update(dict.fromkeys(DIMENSIONS[dimension]))
-            elif word.startswith("-"):
-                del values[word[1:]]
-            else:
-                values[DIMENSIONS[dimension][DIMENSIONS[dimension].index(word)]] = None
+def missing_in(file: Scopes, suite: Suite) -> Iterator[str]:
+    """Yields what a rule or a cell of the suite lacks in the file, and what to add."""
+    ids = {rule for rule in suite.registry if not rule.startswith(APART)}
+    for rule in sorted(ids - file.rules):
+        yield (
+            f"{suite.registry[rule].location}: rule {rule} has no scope: add it to `rules` of an item of `scopes:` in"
+            f" {SHOWN}, whose `of` has the objects of which its sentence is true, or to `no dimension:`"
+        )
+    for rule in sorted(file.rules - ids):
+        yield f"{SHOWN} names {rule}, which has no scope or is no rule: remove it"
+    judged = judged_cells(suite.cases)
+    for cell in sorted(file.cells - judged - file.unjudged.keys()):
+        yield (
+            f"no case judges {cell}, of which {SHOWN} says that the rule's sentence is true: add a row, or the reason"
+            f" to `unjudged:` in {SHOWN}"
+        )
+    for cell in sorted(file.unjudged.keys() - (file.cells - judged)):
+        yield f"{SHOWN} gives a reason why no case judges {cell}, but a case judges it, or it is in no scope: remove it"
+
+
+def _texts(node: Node | None, reader: Reader) -> Iterator[str]:
+    yield from filter(None, (reader.text(item, "a rule") for item in reader.items(node, "rules")))
+
+
+def _cells(scope: Mapping[str, Node], reader: Reader) -> Iterator[Cell]:
+    """Yields the cells of an item of the file: of each of its rules with each of its objects."""
+    if "of" not in scope:
+        return
+    rules = [*_texts(scope.get("rules"), reader)]
+    for dimension, node in reader.mapping(scope["of"], "of", DIMENSIONS).items():
+        values = _values(node, dimension, reader)
         yield from (Cell(rule, dimension, value) for rule in rules for value in values)
+
+
+def _values(node: Node, dimension: str, reader: Reader) -> Iterable[str]:
+    values = dict[str, None]()
+    for word in (reader.text(node, dimension) or "").split():
+        name = word.removeprefix("-")
+        known = DIMENSIONS[dimension] if name == word else (*values,)
+        if word == "all":
+            values.update(dict.fromkeys(known))
+        elif name not in known:
+            reader.note(
+                node.location, f"unknown {dimension} {quoted(name)}{suggestion(name, known)}"
+            )
+        elif name == word:
+            values[name] = None
+        else:
+            del values[name]
+    return values
 
 
 def judged_cells(cases: Iterable[Case]) -> set[Cell]:
