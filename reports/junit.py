@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from conformance.defects.symptom import violated_rules
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import EXCUSED, INCOMPLETE, NOT_TESTABLE, VIOLATIONS
 from reports import evidence
@@ -107,7 +108,8 @@ def _message(run: Digest, record: ResultRecord) -> str:
         severity = f", {defects[0].severity.label}, defect {defects[0].fingerprint}"
     else:
         severity = ""
-    return f"{record['effective']} {' '.join(record['rules'])}{severity}: {record['reason']}"
+    rules = violated_rules(record) or record["rules"]
+    return f"{record['effective']} {' '.join(rules)}{severity}: {record['reason']}"
 
 
 def clean(text: str) -> str:

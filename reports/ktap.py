@@ -8,6 +8,7 @@ expected failures (XFAIL).
 
 from collections.abc import Iterator, Sequence
 
+from conformance.defects.symptom import violated_rules
 from conformance.model.verdict import EXCUSED, INCOMPLETE, NOT_TESTABLE, VIOLATIONS, Verdict
 from reports import evidence
 from reports.digest import Digest
@@ -49,7 +50,8 @@ def _run(run: Digest) -> Iterator[str]:
     for number, record in enumerate(run.violations.by_severity(), 1):
         outcome, directive = _RESULT[record["effective"]]
         if outcome == "not ok":
-            yield f"# {record['case']}: {record['effective']} {' '.join(record['rules'])}: {record['reason']}"
+            rules = violated_rules(record) or record["rules"]
+            yield f"# {record['case']}: {record['effective']} {' '.join(rules)}: {record['reason']}"
             yield from (f"# {text}" for text in evidence.lines(run, record))
         if directive:
             reason = f" # {directive} {record['effective']}: {_escaped(record['reason'])}"

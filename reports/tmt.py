@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from conformance.defects.symptom import violated_rules
 from conformance.model.printable import one_line
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import EXCUSED, INCOMPLETE, NOT_TESTABLE, VIOLATIONS, Verdict
@@ -44,7 +45,8 @@ def _run(run: Digest, prefix: str) -> Iterator[dict[str, Any]]:
 
 
 def _notes(record: ResultRecord) -> Iterator[str]:
-    yield f"{record['effective']} {' '.join(record['rules'])}"
+    rules = violated_rules(record) or record["rules"]
+    yield f"{record['effective']} {' '.join(rules)}"
     if record["effective"] != Verdict.PASS:
         yield record["reason"]
         yield record["repro"]

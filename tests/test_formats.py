@@ -112,6 +112,20 @@ def test_a_testcase_is_named_by_verb_and_case_and_its_failure_has_call_table_and
     assert "kernel: WARNING: here" in failure.text
 
 
+def test_a_failure_names_the_violated_rules_and_not_all_that_the_case_tests():
+    line = result(SUITE.cases[0], "FAIL", "it should not")
+    line |= {
+        "rules": ["REG-01", "REG-02"],
+        "rule_verdicts": {"REG-01": Verdict.PASS, "REG-02": Verdict.FAIL},
+    }
+    run = digested(line)
+    message = parsed(junit.render([run])).find("testcase/failure").get("message")
+    (entry,) = yaml.safe_load(tmt.render([run]))
+    assert message.startswith("FAIL REG-02, ")
+    assert entry["note"][0] == "FAIL REG-02"
+    assert ": FAIL REG-02: it should not" in ktap.render([run])
+
+
 def test_a_planned_case_without_result_is_an_error():
     planned = [SUITE.cases[0].id, "reg_mr/sample/lost"]
     suite = parsed(
