@@ -24,6 +24,7 @@ from conformance.regular_file import read_regular
 from conformance.tables.suite import DOCS, ROOT
 from fixtures.guest import changes
 from reports.digest import Digest
+from reports.upstream import upstream
 
 # The name of the file with the places. Uncertain places are left out.
 PLACES = "places.yaml"
@@ -64,8 +65,8 @@ def causes(
     defect: Defect, run: Digest, shown: Symptom | None = None, is_sent: bool = False
 ) -> Iterator[tuple[str, str]]:
     """Yields what is known of the cause of a defect: the kind of the text, and the text. `shown` is the violation beside
-    which the texts stand (default: the first of the defect). A text that is sent has no command of this suite, which its
-    reader may not have."""
+    which the texts stand (default: the first of the defect). To the readers of a text that is sent, a change of this
+    project is a patch that nobody has published, and none where a commit is known upstream."""
     driver = str(run.header["device"].get("driver", ""))
     places = load().places
     why = unsure(defect.fingerprints, (shown or defect.first).case) if driver == _CHANGED else ""
@@ -77,9 +78,25 @@ def causes(
     for mend in mends_of(defect.fingerprints):
         if mend.name in run.environment.changes:
             yield "not fixed by", f"{mend.name}, which this stack has: {mend.subject}"
-        elif mend.of_library or driver == _CHANGED:
-            writes = "" if is_sent else f" ({mend.command} writes it)"
+    for mend in proposed(defect, run):
+        if not is_sent:
+            writes = f" ({mend.command} writes it)"
             yield f"{perhaps}fixed by", f"{mend.name}: {mend.subject}{writes}{why}"
+        elif not upstream(defect):
+            yield (
+                "possible fix",
+                f'a patch of the authors of rdma-cts, which is attached and in no tree of Linux or rdma-core: "{mend.subject}"{why}',
+            )
+
+
+def proposed(defect: Defect, run: Digest) -> list[Mend]:
+    """Returns the changes that mend a defect, and that the stack of the run does not have."""
+    of_driver = run.header["device"].get("driver") == _CHANGED
+    return [
+        mend
+        for mend in mends_of(defect.fingerprints)
+        if mend.name not in run.environment.changes and (mend.of_library or of_driver)
+    ]
 
 
 def unsure(fingerprints: Sequence[str], case: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conformance.defects import answering_of, severity_of
+from conformance.defects import Defect, answering_of, severity_of
 from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.results.records import Recorded
 from conformance.tables.suite import ROOT
@@ -370,3 +370,21 @@ def test_all_texts_show_a_confirmed_case_if_one_of_equal_severity_was_confirmed(
         if first_program([defect.first], SUITE, basis).program:
             assert first_program(defect.symptoms, SUITE, basis).symptom is defect.first
     assert chosen
+
+
+def test_a_mail_prefers_the_plainest_calls_and_the_rule_of_most_symptoms():
+    path = ROOT / "docs/runs/rxe.jsonl.xz"
+    run, basis = read(path), basis_of(path)
+    (defect,) = Defect.called("251ad0de44ec", run.violations.defects)
+    of_rule = {rule: [of for of in defect.symptoms if of.rules == (rule,)] for rule in defect.rules}
+    without = next(of for of in of_rule["REG-12"] if not first_program([of], SUITE, basis).program)
+    newer = of_rule["EX-01"][0]
+    shown = first_program([without, newer, *of_rule["REG-12"]], SUITE, basis)
+    assert shown.symptom.rules == ("REG-12",)
+    assert shown.program
+    assert "headers" not in shown.program.text
+    of_newer = first_program([newer], SUITE, basis).program
+    assert of_newer
+    assert "It needs the headers of rdma-core 59 or newer." in spaced(of_newer.text)
+    text = mail([newer], run, SUITE, basis, ()).text
+    assert "\n  # needs the headers of rdma-core 59 or newer\n  cc -o shown FILE.c " in text

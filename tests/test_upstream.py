@@ -5,9 +5,9 @@ import re
 from dataclasses import replace
 
 from conformance.tables.suite import ROOT
-from reports.causes import causes, load
+from reports.causes import causes, load, proposed
 from reports.digest import read
-from reports.upstream import ENTRIES
+from reports.upstream import ENTRIES, upstream
 
 RXE = ROOT / "docs/runs/rxe.jsonl.xz"
 FIXED, REPORTED = "de19cd258c26", "ca5610635990"
@@ -68,9 +68,24 @@ def test_all_texts_about_a_defect_name_its_cause_and_its_fix(cli, tmp_path):
     for text in texts:
         plain = " ".join(text.split())
         assert f"in the source: {place}" in plain
-        assert "fixed by: window-bounds: Keep remote access within the bounds" in plain
         writes = "./rdma-cts patches --linux TREE --out DIR writes it"
-        assert (writes in plain) is not plain.startswith("Subject:")
+        ours = rf"fixed by: window-bounds: Keep remote access within the bounds[^(]* \({re.escape(writes)}"
+        assert bool(re.search(ours, plain)) is not plain.startswith("Subject:")
+
+
+def test_a_mail_names_a_patch_of_this_project_only_where_no_commit_is_known_upstream(cli):
+    run = read(RXE)
+    mended = [defect for defect in run.violations.defects if proposed(defect, run)]
+    by_state = {bool(upstream(defect)): defect for defect in mended}
+    assert by_state.keys() == {False, True}
+    for is_known, defect in by_state.items():
+        sent = cli(0, "reproducer", defect.fingerprint, "--run", RXE, "--mail")
+        plain = " ".join(sent.out.split())
+        ours = "possible fix: a patch of the authors of rdma-cts, which is attached and in no tree"
+        assert (ours in plain) is not is_known
+        assert ("attach the possible fix" in sent.err) is not is_known
+        assert ("It is known upstream" in plain) is is_known
+        assert "fixed by:" not in plain
 
 
 def test_a_cause_is_named_only_for_the_driver_that_it_is_about():

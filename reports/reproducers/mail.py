@@ -18,7 +18,7 @@ from conformance.judging.kernel_alarms import first_alarm
 from conformance.model.fault import Effect
 from conformance.model.verdict import Verdict
 from conformance.tables.suite import Suite
-from reports.causes import causes
+from reports.causes import causes, proposed
 from reports.digest import Digest
 from reports.earlier_points import EarlierPoints
 from reports.evidence import calls, expected, preconditions
@@ -27,7 +27,7 @@ from reports.races import remarks_on, tries_of, without_a_hit
 from reports.reproducers.by_hand import listed, with_included, written_by_hand
 from reports.reproducers.findings import Finding, Run
 from reports.reproducers.of_runs import first_program, without_peer
-from reports.reproducers.program import Program, file_name
+from reports.reproducers.program import Program, file_name, headers_for
 from reports.text import kinds_of, without_packets, wrapped
 from reports.upstream import upstream
 
@@ -107,13 +107,18 @@ def mail(
             lines += _wrapped(f"The case {shown.symptom.name} shows it without a peer.")
     if shown.program:
         lines += ["The program below shows the defect without rdma-cts:", ""]
-        lines += [*_usage(run, ["FILE.c"]), "", *_ending(shown.symptom), *_wrapped(_STATUSES)]
+        lines += [
+            *_usage(run, {"FILE.c": shown.program.text}),
+            "",
+            *_ending(shown.symptom),
+            *_wrapped(_STATUSES),
+        ]
         lines += ["", shown.program.text.rstrip()]
     elif programs:
         verb = "show" if len(attached) > 1 else "shows"
         files = f"file{'s' * (len(attached) > 1)} {' and '.join(attached)}"
         lines += _wrapped(f"The attached {files} {verb} the defect without rdma-cts:")
-        lines += ["", *_usage(run, [path.name for path in programs])]
+        lines += ["", *_usage(run, {path.name: attached[path.name] for path in programs})]
         lines += ["", *_wrapped(_STATUSES)]
         if tries := tries_of(shown.symptom.record):
             lines += _wrapped(f"This is a race: {tries} tries of the case violated a rule.")
@@ -260,7 +265,7 @@ def _attached(symptom: Symptom, program: Program, run: Digest) -> Iterator[str]:
     )
     yield ""
     yield from _set_up(run)
-    yield _compiling(name)
+    yield from _compiling(name, program.text)
     yield f"  python3 {script} ADDRESS \\"
     yield f"    ssh root@NODE ./shown {device} ADDRESS"
     yield ""
@@ -281,6 +286,9 @@ def _notes(
         yield f"attach both files that this command writes: {command_line}"
     if defect and upstream(defect):
         yield "the defect is known upstream: send the text only if it says something new"
+    elif defect:
+        for mend in proposed(defect, run):
+            yield f"attach the possible fix that the text names; this command writes it: {mend.command}"
 
 
 def _is_absent_as_shipped(
@@ -304,11 +312,11 @@ def _versions(run: Digest) -> tuple[object, ...]:
     return run.header["device"].get("driver"), env.get("kernel"), env.get("rdma_core")
 
 
-def _usage(run: Digest, files: Sequence[str]) -> Iterator[str]:
-    """Yields the commands that compile and start programs."""
+def _usage(run: Digest, files: Mapping[str, str]) -> Iterator[str]:
+    """Yields the commands that compile and start programs, which are given by the names of their files."""
     yield from _set_up(run)
-    for file in files:
-        yield _compiling(file)
+    for file, text in files.items():
+        yield from _compiling(file, text)
         yield f"  ./shown {run.header['device'].get('name', 'DEVICE')}"
 
 
@@ -330,8 +338,10 @@ def _set_up(run: Digest) -> Iterator[str]:
         yield f"  rdma link add {name} type {driver} netdev NETDEV    # an interface that is up"
 
 
-def _compiling(file: str) -> str:
-    return f"  cc -o shown {file} -libverbs"
+def _compiling(file: str, text: str) -> Iterator[str]:
+    if needed := headers_for(text):
+        yield f"  # {needed}"
+    yield f"  cc -o shown {file} -libverbs"
 
 
 def _ending(symptom: Symptom) -> Iterator[str]:

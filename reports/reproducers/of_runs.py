@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from conformance.tables.carried import SUFFIX
 from conformance.tables.suite import Suite
 from reports.preceding import needs_others
 from reports.reproducers.layout import WIDTH
-from reports.reproducers.program import Program, TooLong, program_of
+from reports.reproducers.program import Program, TooLong, needed_release, program_of
 from reports.reproducers.writer import Inexpressible
 
 
@@ -81,9 +82,9 @@ def first_program(
     basis: Basis,
     width: int = WIDTH,
 ) -> Made:
-    """Returns the program of the first symptom that has one; else the first symptom, and why it has none."""
+    """Returns the program of the plainest symptom that has one; else the first symptom, and why it has none."""
     reasons = []
-    for symptom in symptoms:
+    for symptom in _plainest_first(symptoms):
         if needs_others(symptom.repro):
             reasons.append("the violation occurs only after other cases of its process")
             continue
@@ -92,6 +93,19 @@ def first_program(
         except Inexpressible as reason:
             reasons.append(str(reason))
     return Made(symptoms[0], None, reasons[0])
+
+
+def _plainest_first(symptoms: Sequence[Symptom]) -> Sequence[Symptom]:
+    """Returns the symptoms of a defect, of which the first remains: it is known best. The others of one severity begin
+    with those whose calls need no newer headers, and of these with those of the rule that most symptoms break."""
+    counts = Counter(rule for symptom in symptoms for rule in symptom.rules)
+
+    def rank(symptom: Symptom) -> tuple[int, int, int]:
+        calls = f"{symptom.record['set_up']} {symptom.record['call']} {symptom.call}"
+        most = max((counts[rule] for rule in symptom.rules), default=0)
+        return severity_of(symptom).rank, needed_release(calls), -most
+
+    return [*symptoms[:1], *sorted(symptoms[1:], key=rank)]
 
 
 def without_peer(

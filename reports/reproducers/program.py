@@ -16,7 +16,7 @@ from conformance.model.case import Case, Step
 from conformance.model.kind import Kind
 from conformance.model.rules import Rule, not_quoted
 from conformance.model.vocabulary import NULL
-from conformance.verbs import ENUMS
+from conformance.verbs import ENUMS, VERBS
 from reports.reproducers import layout
 from reports.reproducers.expressions import identifier
 from reports.reproducers.layout import WIDTH, comment, fitted, statement
@@ -56,6 +56,15 @@ _LATER: Mapping[str, int] = {
         for value in ENUMS[name]
         if value.value is not None and int(value.since or 0) > _OLDEST
     },
+}
+# Calls and constants that such a header lacks and that a program cannot define, with the first release that has them.
+_RELEASES: Mapping[str, int] = {
+    name: int(since)
+    for name, since in (
+        *((verb.name, verb.since) for verb in VERBS.values()),
+        *((value.name, value.since) for values in ENUMS.values() for value in values),
+    )
+    if int(since or 0) > _OLDEST and name not in _LATER
 }
 # The C expressions that test whether the device declares a capability.
 _DECLARED: Mapping[str, str] = {
@@ -99,6 +108,18 @@ class Program:
     @property
     def lines(self) -> int:
         return self.text.count("\n")
+
+
+def needed_release(text: str) -> int:
+    """Returns the first release of rdma-core whose headers have all calls of a text; 0 if those of Debian 12 do."""
+    names = re.findall(r"\b(?:ibv|IBV)_\w+", text)
+    return max((_RELEASES.get(name, 0) for name in names), default=0)
+
+
+def headers_for(text: str) -> str:
+    """Returns which headers a program with this text needs; empty if those of Debian 12 suffice."""
+    release = needed_release(text)
+    return f"needs the headers of rdma-core {release} or newer" if release else ""
 
 
 class TooLong(Inexpressible):
@@ -258,7 +279,8 @@ def _gone(writer: Writer, step: Step, later: Sequence[Step]) -> set[str]:
 
 def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
     case, lines = writer.case, []
-    lines += comment(_first_comment(case, rules, remark), writer.width)
+    needed = headers_for("\n".join(writer.used))
+    lines += comment(_first_comment(case, rules, remark, needed), writer.width)
     if "udmabuf" in writer.pieces:
         lines.append("#define _GNU_SOURCE")
     names, headers = layout.with_needed(writer.pieces)
@@ -309,7 +331,7 @@ def _rights(writer: Writer) -> list[str]:
     ]
 
 
-def _first_comment(case: Case, rules: Mapping[str, Rule], remark: str) -> list[str]:
+def _first_comment(case: Case, rules: Mapping[str, Rule], remark: str, headers: str) -> list[str]:
     rule = rules[case.rules[0]]
     if rule.quote:
         requirement = f': "{rule.quote}"'
@@ -320,6 +342,7 @@ def _first_comment(case: Case, rules: Mapping[str, Rule], remark: str) -> list[s
         f"{rule.id}, {rule.document}, {rule.section}{requirement}",
         f"Case {case.id} of rdma-cts.",
         *([remark] if remark else []),
+        *([f"It {headers}."] if headers else []),
         f"cc FILE -libverbs{started}; 0: kept, 1: violated, 77: not supported, 2: not set up",
     ]
 
