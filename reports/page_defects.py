@@ -162,14 +162,10 @@ class PageDefects:
 
     def sign_of(self, by_run: ByRun, number: int) -> tuple[str, str]:
         """Returns the sign for a run that does not show a defect, and its meaning with the number of the cases that the run
-        has tried; as a comparison with the first run that shows the defect. Only two runs are an earlier and a later one."""
-        shown = by_run[0]
+        has tried; as a comparison with the run that shows the most cases of the defect."""
+        shown = max(by_run, key=lambda shown: len(shown.defect.cases))
         cases = shown.defect.cases
-        if len(self.runs) == _PAIR:
-            word = self._comparisons.absence(shown.defect, shown.number, number)
-        else:
-            word = self._comparisons.of(shown.number, number).defects.absence_now(shown.defect)
-        sign, meaning = SIGNS[word]
+        sign, meaning = SIGNS[self._comparisons.absence(shown.defect, shown.number, number)]
         count = tried(cases, self.runs[shown.number].by_case, self.runs[number].by_case)
         return sign, f"{meaning}; tried in {count:,} of {len(cases):,} cases"
 

@@ -2,6 +2,7 @@
 large runs."""
 
 import base64
+import itertools
 import json
 import re
 import zlib
@@ -299,15 +300,37 @@ def test_a_regression_comes_first_and_one_case_that_passed_shows_that_it_is_new(
             listed[heading] = [by_run for _, members in rows for by_run in members]
     assert list(listed) == ["only in forky: new", "only in forky: newly supported, and wrong"]
     (regressed,), (unsupported,) = listed.values()
-    meaning = "tried, and not seen; tried in 1 of 2 cases"
-    assert defects.sign_of(regressed, 0) == ("·", meaning)
+    meaning = "not decided: not all of its cases were judged; tried in 1 of 2 cases"
+    assert defects.sign_of(regressed, 0) == ("?", meaning)
     assert defects.sign_of(unsupported, 0)[0] == "○"
     news = "Defects only in forky: 1 new; 1 newly supported, and wrong."
     assert defects.divided == f"{news} Defects only in trixie: none. In both: 0."
     reversed_order = html.Page([new, old]).defects
     (same,) = [by_run for by_run in reversed_order.all if len(by_run[0].defect.cases) > 1]
-    assert reversed_order.sign_of(same, 1)[0] == "?"
+    assert reversed_order.sign_of(same, 1) == ("?", meaning)
     assert reversed_order.heading_of(same) == "only in forky: not decided"
+
+
+@pytest.mark.parametrize(
+    "order", [*itertools.permutations((0, 1)), *itertools.permutations((0, 1, 2))]
+)
+def test_the_sign_of_a_run_depends_neither_on_the_order_nor_on_the_number_of_runs(tmp_path, order):
+    case, other = SUITE.cases[0], SUITE.cases[2]
+    recorded = [
+        run(
+            tmp_path,
+            [result(case, first), result(other, second, rules=case.rules)],
+            stack=stack,
+        )
+        for stack, first, second in (
+            ("trixie", "PASS", "UNSUPPORTED"),
+            ("forky", "FAIL", "FAIL"),
+            ("sid", "FAIL", "UNSUPPORTED"),
+        )
+    ]
+    defects = html.Page([recorded[number] for number in order]).defects
+    (defect,) = defects.all
+    assert defects.sign_of(defect, order.index(0))[0] == "?"
 
 
 def test_the_page_of_two_runs_says_which_is_worse_and_lists_what_differs_first(browser, tmp_path):

@@ -141,9 +141,7 @@ class Comparisons:
 
     def absence(self, defect: Defect, shows: int, lacks: int) -> str:
         """Returns the word of absence.py for the run with the index `lacks`, which does not show a defect of the run with
-        the index `shows`."""
-        if lacks < shows:
-            return self.of(lacks, shows).defects.absence_before(defect)
+        the index `shows`, whichever of them is the earlier one."""
         return self.of(shows, lacks).defects.absence_now(defect)
 
 

@@ -10,17 +10,14 @@ from conformance.defects import Defect, Symptom
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import KEPT
 from reports import bisection
-from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED, absence, is_judged
+from reports.absence import NOT_DECIDED, NOT_SEEN, absence, is_judged
 from reports.compared.case_pair import CasePair, has_other_profile, is_of_profile, kind_where
 from reports.compared.changed_defects import Earlier
 from reports.compared.changes import (
     GONE,
-    HIT,
     IN_BOTH,
     NEW,
     NEW_KINDS,
-    NEWLY_JUDGED,
-    NEWLY_WRONG,
     NOT_HIT,
     NOT_JUDGED,
     NOT_TRIED,
@@ -238,11 +235,6 @@ class ComparedDefects:
             return NOT_TRIED
         return self._kind(defect)
 
-    def absence_before(self, defect: Defect) -> str:
-        """Returns the word of absence.py for the old run, which does not show a defect of the new run: a case that has
-        become wrong is enough to know that it is new."""
-        return _BEFORE.get(self.kind_of_new(defect), NOT_SEEN)
-
     def absence_now(self, defect: Defect) -> str:
         """Returns the word of absence.py for the new run, which does not show a defect of the old run: it is gone only if
         all of its cases were judged."""
@@ -263,17 +255,6 @@ class ComparedDefects:
     @cached_property
     def _unconfirmed_now(self) -> Sequence[Defect]:
         return [defect for defect in self.new.violations.defects if defect.unconfirmed]
-
-
-# What the old run tells of a defect that it does not show, by the kind that the defect has in the new run.
-_BEFORE: Mapping[str, str] = {
-    UNKNOWN: NOT_DECIDED,
-    HIT: NOT_DECIDED,
-    NEWLY_WRONG: UNTRIED,
-    NEWLY_JUDGED: UNTRIED,
-    REQUIRED: UNTRIED,
-    NOT_TRIED: UNTRIED,
-}
 
 
 def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
