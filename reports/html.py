@@ -269,18 +269,20 @@ class Page:
 
     @cached_property
     def data(self) -> str:
-        """The data for the script (page_data.py): cases, sweeps, maps, and for each defect the cases not shown."""
+        """The data for the script (page_data.py): cases, sweeps, maps, and of each defect the cases, and those not shown."""
         number_of = {case: number for number, case in enumerate(self.cases)}
-        more = []
+        defects, more = [], []
         for _, members in itertools.chain.from_iterable(self.defects.listed.values()):
-            for shown in itertools.chain.from_iterable(members):
-                if shown.more:
-                    more.append([number_of[case] for case in shown.more])
+            for by_run in members:
+                cases = dict.fromkeys(case for shown in by_run for case in shown.defect.cases)
+                defects.append([number_of[case] for case in cases])
+                more += [[number_of[case] for case in shown.more] for shown in by_run if shown.more]
         return PageData(self.runs, self.cases).packed(
             names=self.labels,
             cases=list(self.cases),
             sweeps=[number_of[case] for case in self.sweeps],
             unrecorded=self.unrecorded,
+            defects=defects,
             more=more,
         )
 

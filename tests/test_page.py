@@ -33,6 +33,7 @@ from reports.page_data import SHADES
 from samples import FLAGS, result, sweep
 
 __all__ = ["browser", "page", "varied_page"]  # fixtures
+CHIPS = ".tools [data-verdict]"
 
 
 def test_no_text_of_the_results_runs_as_a_script_and_all_texts_are_shown(page):
@@ -286,6 +287,37 @@ def test_a_defect_is_found_by_its_fingerprint(page):
     assert defect.get_attribute("open") is None
     page.by_id("search").send_keys((defect.get_attribute("id") or "").removeprefix("defect:"))
     page.wait(lambda: defect.get_attribute("open") is not None)
+
+
+def test_a_search_for_a_rule_or_a_defect_has_all_its_cases_with_their_verdicts_on_the_rule(
+    browser, tmp_path
+):
+    """The third case is listed under its first rule, and violates only the second one at some points."""
+    ids = ["REG-01", "REG-15"]
+    verdicts = {"REG-01": "PASS", "REG-15": "FAIL"}
+    lines = [
+        result(SUITE.cases[0], "PASS", rules=["REG-15"]),
+        result(SUITE.cases[1], "FAIL", rules=["REG-15"]),
+        result(SUITE.cases[2], "FAIL", rules=ids, rule_verdicts=verdicts),
+        result(SUITE.cases[3], "FAIL", rules=["REG-01"]),
+    ]
+    recorded = run(tmp_path, lines)
+    show(browser, tmp_path, recorded)
+
+    def found(text: str) -> list[str]:
+        browser.press(Keys.ESCAPE)
+        browser.by_id("search").send_keys(text)
+        browser.wait(lambda: browser.by_id("found").text)
+        return [browser.by_id("found").text, *(chip.text for chip in browser.all(CHIPS))]
+
+    assert found("REG-15") == ["3 cases", "FAIL 2", "PASS 1"]
+    assert found("REG-01") == ["2 cases", "FAIL 1", "PASS 1"]
+    for defect in recorded.violations.defects:
+        number = len(defect.cases)
+        words = "1 case" if number == 1 else f"{number} cases"
+        assert found(defect.fingerprint) == [words, f"FAIL {number}", "PASS 0"]
+        listed = [name for name in browser.all("details.case > summary") if name.is_displayed()]
+        assert len(listed) == number
 
 
 def test_a_rule_that_is_searched_by_its_id_is_first_until_the_search_is_cleared(page):

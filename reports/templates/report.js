@@ -167,11 +167,10 @@
   for (const [each, rest] of more) inside(each, () => fill($("div", each), rest, (at) => el("div", {}, link(data.cases[at]))));
 
   // The whole filter except the verdicts selects defects: a defect has the words of its line, of its text and of its cases.
-  const defects = $$("details.defect").map((element) => ({
-    element, kinds: element.dataset.kinds.split("\n").map((kind) => kind.split("|")), verbs: element.dataset.verbs.split("|"),
+  const defects = $$("details.defect").map((element, number) => ({
+    element, cases: data.defects[number], kinds: element.dataset.kinds.split("\n").map((kind) => kind.split("|")), verbs: element.dataset.verbs.split("|"),
   }));
-  const about = (each) => each.text ??= [each.element, ...$$("details.more", each.element)].map((part) =>
-    [part.textContent, ...(more.get(part) ?? []).map((at) => data.cases[at])].join(" ")).join(" ").toLowerCase();
+  const about = (each) => each.text ??= [each.element.textContent, ...each.cases.map((at) => data.cases[at])].join(" ").toLowerCase();
   let severity = "", layer = "", ofRun = "";
   const isChosen = ([run, ...kinds]) => run === ofRun && [severity, layer].every((each) => !each || kinds.includes(each));
   function chooseDefects(words) {
@@ -210,7 +209,7 @@
       columns.some((column) => has(number, column[at])));
   }
 
-  // If the search is the id of a rule, the rule and its group are moved to the front. Returns the element of the rule.
+  // If the search is the id of a rule, the rule and its group are moved to the front. Returns the rule.
   let moved = false;
   function place(id) {
     if (moved) for (const group of groups) {
@@ -223,9 +222,22 @@
       groups[0].home.before(group.element);
       group.rules[0].home.before(rule.element);
       moved = true;
-      return rule.element;
+      return rule;
     }
     return null;
+  }
+
+  // The cases among which a search chooses, and the verdicts that count: those on a rule whose id is the search. All cases of
+  // this rule, or of the defect whose fingerprint is the search, are found.
+  function seek(words, rule, defect) {
+    if (rule) {
+      const { element: { id }, cases, also } = rule, own = (at) => onRule(at, id);
+      return { cases: [...cases, ...also], own, all: own, rulesOf: () => [id], matches: () => true };
+    }
+    const isKept = (at, id) => !onRule(at, id).some((each) => BAD.includes(each));
+    const violatedFirst = (at) => [...rulesOf(at)].sort((one, other) => isKept(at, one) - isKept(at, other));
+    const found = defect && { cases: defect.cases, rulesOf: violatedFirst, matches: () => true };
+    return { cases: [...data.cases.keys()], own: verdicts, all: withPoints, rulesOf, matches: finder(words), ...found };
   }
 
   // The filter is part of the page's address, so that a link can contain it.
@@ -267,15 +279,15 @@
     all.includes(wanted);
 
   // The number on a button is that of the cases that it shows within the search and the verb.
-  function number(words, matches, unrecorded) {
+  function number(words, sought, unrecorded) {
     const counts = new Map(ofChips.map((each) => [each, [0, 0]]));
-    if (words.length || verb.value) data.cases.forEach((_, at) => {
-      const own = verdicts(at), all = withPoints(at), ids = rulesOf(at);
+    if (words.length || verb.value) sought.cases.forEach((at) => {
+      const own = sought.own(at), all = sought.all(at), ids = sought.rulesOf(at);
       for (const each of ofChips) {
         if (!isOf(each.verdict, own, all)) continue;
         const home = ids.find((id) => isOf(each.verdict, onRule(at, id))) ?? ids[0], rule = rules.get(home);
         if (verb.value && rule?.group !== verb.value) continue;
-        if (matches(at, rule?.head ?? "")) counts.get(each)[isOf(each.verdict, own) ? 0 : 1]++;
+        if (sought.matches(at, rule?.head ?? "")) counts.get(each)[isOf(each.verdict, own) ? 0 : 1]++;
       }
     });
     for (const each of ofChips) {
@@ -294,34 +306,34 @@
     const searched = place(words.length === 1 ? words[0] : "");
     remember(wanted);
     chooseDefects(words);
-    const defect = words.length === 1 && /^[0-9a-f]{6,12}$/.test(words[0]) && $(`details.defect[id^="defect:${words[0]}"]`);
+    const defect = words.length === 1 && /^[0-9a-f]{6,12}$/.test(words[0]) && defectOf(words[0]);
     if (defect) { defect.open = true; defect.scrollIntoView(); }
+    const sought = seek(words, searched, defect && defects.find(({ element }) => element === defect));
     const filtering = words.length > 0 || wanted.length > 0;
     const has = (verdicts, all = verdicts) => wanted.length === 0 || wanted.some((each) => isOf(each, verdicts, all));
-    const matches = finder(words);
     const shownCases = new Set();
     // a case is listed under the first of its rules on which it has a wanted verdict
     const homes = new Map();
-    if (filtering) data.cases.forEach((_, at) => {
-      if (!has(verdicts(at), withPoints(at))) return;
-      const ids = rulesOf(at), home = ids.find((id) => has(onRule(at, id))) ?? ids[0];
+    if (filtering) sought.cases.forEach((at) => {
+      if (!has(sought.own(at), sought.all(at))) return;
+      const ids = sought.rulesOf(at), home = ids.find((id) => has(onRule(at, id))) ?? ids[0];
       if (!homes.has(home)) homes.set(home, []);
       homes.get(home).push(at);
     });
     const missing = verb.value ? [] : data.unrecorded.filter((name) => words.every((word) => name.toLowerCase().includes(word)));
-    number(words, matches, missing.length);
+    number(words, sought, missing.length);
     let missed = 0, any = false;
     for (const group of groups) {
       const wantedVerb = verb.value === "" || group.element.dataset.verb === verb.value;
       let shown = 0;
       for (const rule of group.rules) {
         const named = words.every((word) => rule.head.includes(word));
-        const here = filtering ? (homes.get(rule.element.id) ?? []).filter((at) => named || matches(at, rule.head)) : rule.cases;
+        const here = filtering ? (homes.get(rule.element.id) ?? []).filter((at) => named || sought.matches(at, rule.head)) : rule.cases;
         const visible = here.length > 0 || (wanted.length === 0 && named);
         rule.element.classList.toggle("hidden", !visible);
         list(rule, here);
         const isFound = words.length && here.length && here.length <= 40 && !named;
-        if (searched ? rule.element === searched : isFound) open(rule.element);
+        if (searched ? rule === searched : isFound) open(rule.element);
         shown += visible;
         if (wantedVerb) for (const at of here) shownCases.add(at);
       }
