@@ -258,10 +258,10 @@ class Page:
         return bisection.commands_of(shown.defect, environment.under_test)
 
     def rules_of(self, by_run: Sequence[Shown]) -> list[RuleFacts]:
-        """Returns the rules that a defect violates. The rules of its first symptom come first."""
+        """Returns the rules that a defect violates. The rules of the symptom that is shown first come first."""
         ids = dict.fromkeys(
             [
-                *by_run[0].defect.first.rules,
+                *by_run[0].first.rules,
                 *(rule for record in by_run for rule in record.defect.rules),
             ],
         )
@@ -346,6 +346,11 @@ class Page:
             if len(is_bad) == _PAIR and is_bad[0] != is_bad[1]:
                 alone[is_bad.index(True)] += 1
         return alone
+
+    @property
+    def are_equal(self) -> bool:
+        """Whether all runs have the same cases with the same verdicts, and the same defects."""
+        return self.defects.are_equal and not self.differing and not self.absent
 
     @cached_property
     def absent(self) -> int:

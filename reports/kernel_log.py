@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from conformance.judging.kernel_alarms import first_alarm
 
 _FRAMES = 12
+_DIED = "Fatal Python error: "
 _STAMP = re.compile(r"^\[ *[0-9.]+\] ?")
 _STAMPED = re.compile(r" \(\[.*\Z")  # the part of a symptom's line that quotes the kernel's log
 # The lines of an oops that a maintainer needs besides the frames: what happened, where, and in which task.
@@ -21,11 +22,9 @@ _OF_LIBRARIES = re.compile(
 
 def trimmed(log: Sequence[str]) -> list[str]:
     """Returns a report of the kernel without time stamps, registers, code, modules and uncertain frames."""
-    alarm = first_alarm(log)
-    start = next((number for number, line in enumerate(log) if alarm and alarm in line), len(log))
     lines: list[str] = []
     frames = 0
-    for line in log[start:]:
+    for line in log[_start_of(log) :]:
         text = _STAMP.sub("", line[max(0, line.rfind("[ ")) :] if not lines else line).rstrip()
         if any(end in text for end in _END) and frames:
             break
@@ -36,6 +35,21 @@ def trimmed(log: Sequence[str]) -> list[str]:
         elif _KEPT.match(text):
             lines.append(text)
     return lines
+
+
+def _start_of(log: Sequence[str]) -> int:
+    """Returns the number of the first line in which the kernel reports an error; that of all lines without one."""
+    alarm = first_alarm(log)
+    return next((number for number, line in enumerate(log) if alarm and alarm in line), len(log))
+
+
+def divided(log: Sequence[str]) -> list[str]:
+    """Returns the log from the first error of the kernel on, or else that of a died process, and the lines before it."""
+    start = _start_of(log)
+    if start == len(log):
+        died = (number for number, line in enumerate(log) if line.startswith(_DIED))
+        start = next(died, 0)
+    return ["\n".join(log[start:]), "\n".join(log[:start])]
 
 
 def without_log(line: str) -> str:

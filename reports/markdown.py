@@ -13,6 +13,7 @@ from conformance.results.rule_conclusions import LEFT_OPEN, OFFERED
 from reports import evidence
 from reports.digest import Digest
 from reports.text import format_rules
+from reports.upstream import titled
 
 if TYPE_CHECKING:
     from reports.novelty import Novelty
@@ -74,7 +75,7 @@ def _news(news: Novelty) -> Iterator[str]:
         if items:
             yield f"### {escaped(kind)}"
             yield "\n".join(
-                f"- {item.defect.severity.label}: {code(item.defect.fingerprint)} {escaped(item.title)}"
+                f"- {item.defect.severity.label}: {code(item.defect.fingerprint)} {escaped(titled(item.defect, item.title))}"
                 for item in items
             )
 
@@ -100,7 +101,7 @@ def _table(defects: Sequence[Defect]) -> Iterator[str]:
     yield "|---|---|---|---|---:|---|---|"
     for defect in defects:
         yield (
-            f"| {defect.severity.label} | {code(defect.fingerprint)} | {escaped(defect.title)} "
+            f"| {defect.severity.label} | {code(defect.fingerprint)} | {escaped(titled(defect))} "
             f"| {escaped(format_rules(defect.rules))} | {_cases(defect)} | {escaped(defect.answering.layer)} "
             f"| {code(defect.first.repro)} |"
         )

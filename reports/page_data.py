@@ -28,6 +28,7 @@ from reports import evidence
 from reports.digest import Digest
 from reports.evidence import read_points
 from reports.expectations import sentence_of
+from reports.kernel_log import divided
 from reports.text import format_rules, format_value, spaced
 
 # Several shades for each verdict, so that different outcomes with the same verdict, such as accepted and refused calls,
@@ -203,7 +204,7 @@ _SHARED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "observed": ("observed", _fields),
     "waiver": ("waiver", _waiver),
     "remarks": ("notes", "; ".join),
-    "kernel": ("kernel", lambda kernel: "\n".join(kernel["log"])),
+    "kernel": ("kernel", lambda kernel: divided(kernel["log"]) if kernel["log"] else ""),
     "points": ("points", lambda points: list(points.items())),
     "deviations": ("deviations", lambda deviations: list(map(_deviation, deviations))),
 }

@@ -10,15 +10,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from conformance.defects import Defect, Symptom, families_of
+from conformance.model.verdict import EXCUSED
 from conformance.results.rule_conclusions import BLOCKED
 from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED, tried
 from reports.compared.changes import GONE, NEW, NEW_KINDS, NOT_TRIED
 from reports.digest import Digest
+from reports.upstream import upstream
 
 if TYPE_CHECKING:
     from reports.compared.comparison import Comparisons
     from reports.novelty import Novelty
 
+KNOWN = "known upstream"  # stands among the layers by which the page filters
 _MOST_SHOWN = 3  # the most cases that are shown for a defect
 _PAIR = 2  # runs, of which the first is the earlier one
 # The signs for a run without a defect, with their meanings, by the word of absence.py.
@@ -38,8 +41,19 @@ class Shown:
 
     @cached_property
     def symptoms(self) -> list[Symptom]:
-        """A symptom in each of the shown cases."""
-        return self.defect.examples(_MOST_SHOWN)
+        """A symptom in each of the shown cases: of those that count, a confirmed one comes first."""
+        confirmed = {*map(id, self.defect.confirmed)}
+        return sorted(
+            self.defect.examples(_MOST_SHOWN),
+            key=lambda symptom: (
+                symptom.record["effective"] in EXCUSED,
+                id(symptom) not in confirmed,
+            ),
+        )
+
+    @property
+    def first(self) -> Symptom:
+        return self.symptoms[0]
 
     @property
     def more(self) -> Sequence[str]:
@@ -169,6 +183,11 @@ class PageDefects:
         count = tried(cases, self.runs[shown.number].by_case, self.runs[number].by_case)
         return sign, f"{meaning}; tried in {count:,} of {len(cases):,} cases"
 
+    @property
+    def are_equal(self) -> bool:
+        """Whether each run has each defect."""
+        return all(len(_numbers(by_run)) == len(self.runs) for by_run in self.all)
+
     def _alone(self, number: int) -> list[list[Shown]]:
         """Returns the open defects that only the run with this index has."""
         open_here = self.runs[number].violations.open_defects
@@ -215,12 +234,21 @@ class PageDefects:
             if of_run == number and kind in kinds
         )
 
+    def known_upstream(self, number: int) -> int:
+        """Returns how many open defects of the run with this index are known upstream."""
+        return sum(map(bool, map(upstream, self.runs[number].violations.open_defects)))
+
     @staticmethod
-    def kinds_of(by_run: ByRun) -> list[tuple[int, str, str]]:
-        """Returns, for each run in which a defect is open, the index of the run, the severity, and the layer that answered,
-        by which the page filters."""
+    def kinds_of(by_run: ByRun) -> list[tuple[int, str, str, str]]:
+        """Returns, for each run in which a defect is open, the index of the run, the severity, the layer that answered, and
+        KNOWN if the defect is known upstream, by which the page filters."""
         return [
-            (shown.number, shown.defect.severity.label, shown.defect.answering.layer)
+            (
+                shown.number,
+                shown.defect.severity.label,
+                shown.defect.answering.layer,
+                KNOWN if upstream(shown.defect) else "",
+            )
             for shown in by_run
             if not (shown.defect.waived or shown.defect.of_stack or shown.defect.unconfirmed)
         ]

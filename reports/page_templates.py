@@ -26,7 +26,7 @@ from reports.expectations import sentence_of
 from reports.races import remarks_on
 from reports.terminal import figures
 from reports.text import format_rules, format_value, kinds_of, spaced, without_packets
-from reports.upstream import upstream
+from reports.upstream import titled, upstream, upstream_in_a_word
 
 TEMPLATES = Path(__file__).with_name("templates")
 # The signs of verdicts on the map, beside their colours.
@@ -130,6 +130,8 @@ def environment() -> Environment:
         "sign": lambda verdict: SIGNS.get(verdict, ""),
         "figures": figures,
         "upstream": upstream,
+        "upstream_in_a_word": upstream_in_a_word,
+        "titled": titled,
     }
     return environment
 

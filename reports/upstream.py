@@ -6,10 +6,20 @@ without an entry may be known, too. The file is JSON, because a reader of YAML i
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
-from conformance.defects import Defect
+
+class Named(Protocol):
+    """A defect of a run, or of a summary."""
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def fingerprints(self) -> Sequence[str]: ...
+
 
 # read at once: a run reads no file of the suite after its first worker has started
 ENTRIES: Mapping[str, Mapping[str, str]] = json.loads(
@@ -17,13 +27,13 @@ ENTRIES: Mapping[str, Mapping[str, str]] = json.loads(
 )
 
 
-def upstream(defect: Defect) -> str:
+def upstream(defect: Named) -> str:
     """Returns where a defect was reported and fixed; empty if nothing is known."""
     entry = _entry(defect)
     return "; ".join(f"{what}: {entry[what]}" for what in ("fixed", "reported") if what in entry)
 
 
-def upstream_in_short(defect: Defect) -> str:
+def upstream_in_short(defect: Named) -> str:
     """Returns the commit that fixes a defect or, without one, that it was reported; empty if nothing is known."""
     entry = _entry(defect)
     if "fixed" in entry:
@@ -31,5 +41,16 @@ def upstream_in_short(defect: Defect) -> str:
     return "reported upstream" if entry else ""
 
 
-def _entry(defect: Defect) -> Mapping[str, str]:
+def titled(defect: Named, title: str = "") -> str:
+    """Returns the title of a defect, which is its own unless one is given, and what is known of it upstream."""
+    known = upstream_in_short(defect)
+    return f"{title or defect.title} ({known})" if known else title or defect.title
+
+
+def upstream_in_a_word(defect: Named) -> str:
+    """Returns whether a defect was fixed or reported; empty if nothing is known."""
+    return upstream_in_short(defect).partition(":")[0]
+
+
+def _entry(defect: Named) -> Mapping[str, str]:
     return next((ENTRIES[name] for name in defect.fingerprints if name in ENTRIES), {})

@@ -175,13 +175,14 @@ CUT = """[...document.querySelectorAll(".defects > :is(.bad, h3)")]
     .filter(heading => heading.scrollWidth > heading.clientWidth).map(heading => heading.textContent)"""
 
 
-# The pairs of texts that overlap, except texts that only readers of screens get, and texts that scroll in their box.
+# The pairs of texts that overlap, except texts that only readers of screens get, and texts that scroll in their box or
+# end in an ellipsis.
 OVERLAPPING = """(() => {
   const texts = [], pairs = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let node; (node = walker.nextNode());) {
     const parent = node.parentElement, range = document.createRange();
-    if (!node.textContent.trim() || parent.closest("script, style, svg, pre, .unseen, .skip") ||
+    if (!node.textContent.trim() || parent.closest("script, style, svg, pre, .unseen, .skip, .why") ||
         !parent.checkVisibility()) continue;
     range.selectNodeContents(node);
     for (const box of range.getClientRects())

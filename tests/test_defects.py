@@ -30,7 +30,7 @@ from conformance.defects import (
 from conformance.defects import cause as causes
 from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import VIOLATIONS
+from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT, load_suite
 from kinds import REPORTS
@@ -38,7 +38,7 @@ from recorded_reference import record as recorded_run
 from reports import markdown
 from reports.digest import read
 from reports.explanations import defect_of, of_defect
-from reports.html import Page
+from reports.html import Page, render
 from reports.summary import as_data
 from trial.catalogue import named
 
@@ -234,6 +234,26 @@ def test_the_answering_layer_is_reported_only_with_evidence():
         if symptom.fault.kind is FaultKind.CARRIED_OUT
     ]
     assert set(early) == {"provider"}
+
+
+def test_a_defect_whose_worst_cases_are_waived_says_so():
+    digest = read(ROOT / "docs/runs/rxe.jsonl.xz")
+    (defect,) = Defect.called("85c569cb8aca", digest.violations.defects)
+    assert not defect.share
+    remote = {
+        symptom.case for symptom in defect.symptoms if severity_of(symptom) is defect.severity
+    }
+    results: list[ResultRecord] = []
+    for record in digest.results:
+        effective = Verdict.WAIVED if record["case"] in remote else record["effective"]
+        results.append({**record, "effective": effective})
+    (waived,) = Defect.called("85c569cb8aca", defects_of(results))
+    assert waived.severity.label == "memory safety"
+    counted = len({*waived.cases} - remote)
+    numbers = f"{counted} count, {len(remote)} waived, the worst remote: memory"
+    assert waived.share == numbers
+    digest.violations.defects = (waived,)
+    assert f'<span class="mark">{numbers}</span></span>' in render([digest])
 
 
 def symptoms(run: str) -> list[Symptom]:

@@ -192,6 +192,11 @@ def test_the_essentials_need_no_script(browser, tmp_path):
         show(browser, tmp_path, run(tmp_path, varied(tmp_path)))
         assert not browser.one(".tools").is_displayed()
         (defect, *_) = browser.all(".defect")
+        call = defect.find_element(By.CSS_SELECTOR, "dt")
+        assert not browser.js("arguments[0].checkVisibility()", call)
+        media(browser, medium="print")
+        assert browser.js("arguments[0].checkVisibility()", call)
+        media(browser)
         defect.find_element(By.CSS_SELECTOR, "summary").click()
         assert "it was CRASH" in defect.text
         rule = browser.by_id("REG-01")

@@ -29,6 +29,7 @@ from browser import (
     wait_for_rows,
     window,
 )
+from conformance.defects import Defect
 from conformance.model.record import Axes, Subsets
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.older_python import pairwise, zip
@@ -37,8 +38,9 @@ from made_history import run_of, write_run
 from reports import html, markdown
 from reports.compared.comparison import compare
 from reports.digest import read
+from reports.kernel_log import divided
 from reports.novelty import novelty
-from reports.page_defects import SIGNS
+from reports.page_defects import KNOWN, SIGNS, Shown
 from reports.text import spaced
 from samples import OUTCOMES, numbered, result, sweep
 
@@ -129,6 +131,36 @@ def test_an_opened_defect_says_what_was_not_repeated_and_links_what_is_known_ups
     assert "not repeated: it counts as it was observed" in shown
     assert re.search(r'Known upstream.</b> [^<]*reported: <a href="https://[^"]+" rel=', shown)
     assert spaced("length 215pages, addr buf+1page-1") == "length 215 pages, addr buf+1 page-1"
+
+
+def test_a_page_says_that_two_runs_are_equal(browser, tmp_path):
+    lines = [result(SUITE.cases[0], "FAIL"), result(SUITE.cases[2])]
+    first, second = (run(tmp_path, lines, stack=stack) for stack in ("trixie", "forky"))
+    show(browser, tmp_path, first, second)
+    words = "The runs are equal: each defect is in both."
+    assert words in browser.one("header").text
+    other = run(tmp_path, [result(SUITE.cases[0], "FAIL"), result(SUITE.cases[2], "BROKEN")])
+    show(browser, tmp_path, first, other)
+    assert words not in browser.one("header").text
+
+
+def test_the_first_evidence_of_a_defect_is_a_confirmed_case_if_there_is_one():
+    run_read = read(ROOT / "docs/runs/rxe.jsonl.xz")
+    (defect,) = Defect.called("7862f7654354", run_read.violations.defects)
+    assert defect.first not in defect.confirmed
+    assert Shown(0, defect).first in defect.confirmed
+
+
+def test_the_kernels_log_begins_with_what_died_and_earlier_lines_are_apart():
+    boot, alarm, end = (
+        "[    0.01] tsc: slow",
+        "[   25.48] BUG: unable to handle",
+        "[   25.49] RIP: x",
+    )
+    assert divided([boot, alarm, end]) == [f"{alarm}\n{end}", boot]
+    died = "Fatal Python error: Segmentation fault"
+    assert divided([boot, died, end]) == [f"{died}\n{end}", boot]
+    assert divided([boot, end]) == [f"{boot}\n{end}", ""]
 
 
 def test_a_crash_begins_with_what_happened_and_hashes_have_names(browser, tmp_path):
@@ -434,9 +466,13 @@ def test_words_and_a_severity_select_defects(browser, tmp_path):
 def test_the_layer_that_answered_and_the_verb_select_defects(browser, tmp_path):
     digest = read(ROOT / "docs/runs/rxe.jsonl.xz")
     show(browser, tmp_path, digest)
-    by_layer = digest.violations.by_layer
+    by_layer = {**digest.violations.by_layer, KNOWN: 3}
     chips = browser.all("a[data-layer]")
-    assert [chip.text for chip in chips] == [f"{by_layer[layer]} {layer}" for layer in by_layer]
+    *of_layers, known = [chip.text for chip in chips]
+    assert of_layers == [
+        f"{number} {layer}" for layer, number in digest.violations.by_layer.items()
+    ]
+    assert known == "3 defects"
 
     def shown() -> int:
         return len(browser.all(".defect:not(.hidden)"))
@@ -463,7 +499,10 @@ def test_the_layer_that_answered_and_the_verb_select_defects(browser, tmp_path):
 def test_a_chip_of_one_run_selects_as_many_defects_as_it_says_and_is_a_step_back(browser, tmp_path):
     runs = [read(ROOT / f"docs/runs/{name}.jsonl.xz") for name in ("rxe", "siw")]
     show(browser, tmp_path, *runs)
-    chips = browser.all("a[data-severity], a[data-layer]")
+    assert [chip.get_attribute("data-run") for chip in browser.all(f"a[data-layer='{KNOWN}']")] == [
+        "0"
+    ]
+    chips = browser.all(f"a[data-severity], a[data-layer]:not([data-layer='{KNOWN}'])")
     assert len(chips) == sum(
         len(run.violations.tally) + len(run.violations.by_layer) for run in runs
     )
@@ -594,7 +633,7 @@ def test_the_data_have_the_fields_of_each_result():
             ("call", record["call"]),
             ("given", record["set_up"]["given"]),
             ("before", record["set_up"]["before"]),
-            ("kernel", "\n".join(record["kernel"]["log"])),
+            ("kernel", divided(record["kernel"]["log"]) if record["kernel"]["log"] else []),
             ("remarks", "; ".join(record["notes"])),
             ("points", [list(point) for point in record["points"].items()]),
             ("reproduce", record["repro"].replace(record["case"], "\0")),

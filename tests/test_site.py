@@ -26,6 +26,7 @@ from reports.nights.history import read_history
 from reports.nights.outcome import BASELINE, NOT_RUN, REGRESSED, UNDECIDED, Outcome
 from reports.nights.page import HistoryPage
 from reports.summary import as_data
+from reports.upstream import ENTRIES
 from test_history import keep, name_of, short
 
 __all__ = ["browser", "short"]  # fixtures
@@ -145,6 +146,18 @@ def test_the_page_of_a_defect_has_its_program_its_letter_and_the_change_that_cor
     assert letter in page.words
     assert "Find the pages of on-demand regions by the iova" in page.text
     assert "in the source drivers/infiniband/sw/rxe/rxe_odp.c" in page.text
+
+
+def test_the_page_of_a_defect_says_before_its_mail_that_it_is_known_upstream(tmp_path):
+    cell = tmp_path / "history" / name_of(0) / "forky"
+    cell.mkdir(parents=True)
+    shutil.copy(ROOT / "docs/runs/rxe.jsonl.xz", cell / "results.jsonl.xz")
+    site = made(tmp_path / "history", tmp_path / "site")
+    for name in ("de19cd258c26", IOVA_05):
+        about, _, mail = Page(site / f"defects/{name}.html").text.partition(" Mail ")
+        is_known = name in ENTRIES
+        assert ("Known upstream." in about) is is_known
+        assert ("send the text only if it says something new" in mail) is is_known
 
 
 def test_the_page_of_a_defect_quotes_each_rule_and_first_that_of_the_case_shown(tmp_path):

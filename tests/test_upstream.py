@@ -49,6 +49,24 @@ def test_comparisons_and_the_table_of_findings_say_that_a_defect_is_fixed_upstre
     assert any(" | reported upstream | " in row for row in rows)
 
 
+def test_pages_and_markdown_say_at_each_defect_that_it_is_known_upstream(cli, tmp_path):
+    trixie, page = ROOT / "docs/runs/trixie.jsonl.xz", tmp_path / "page.html"
+    fixed = f"(fixed upstream: {ENTRIES[FIXED]['fixed']})"
+    cli(0, "report", RXE, "--out", page)
+    (line,) = re.findall(rf'id="defect:{FIXED}"[^>]*>\s*<summary.*</summary>', page.read_text())
+    assert '<span class="mark">fixed upstream</span>' in line
+    known = [name for name in ENTRIES if f'id="defect:{name}"' in page.read_text()]
+    assert re.search(
+        rf'data-layer="known upstream"[^>]*>{len(known)} defects</a>', page.read_text()
+    )
+    cli(0, "report", trixie, "--against", RXE, "--out", page)
+    cli(0, "report", RXE, "--against", trixie, "--format", "markdown", "--out", tmp_path / "text")
+    (lost,) = re.findall('<details class="lead folded">.*?</details>', page.read_text(), re.DOTALL)
+    listed = (tmp_path / "text").read_text().replace("\\", "")
+    assert re.search(rf"{re.escape(fixed)} <span [^>]*>{FIXED}<", lost)
+    assert re.search(rf"^- .*{FIXED}.*{re.escape(fixed)}$", listed, re.MULTILINE)
+
+
 def test_a_defect_without_an_entry_has_no_such_line(cli):
     (name, *_) = [
         defect.fingerprint

@@ -129,7 +129,8 @@ def test_a_defect_of_which_some_cases_are_waived_counts_only_the_others():
     counted, waived = len(defect.counted_cases), len(defect.cases) - len(defect.counted_cases)
     assert counted
     assert waived
-    share = f"{counted} count{'s' if counted == 1 else ''}, {waived} waived"
+    share = f"{counted} count{'s' if counted == 1 else ''}, {waived} waived, the worst not refused"
+    assert defect.severity.label == "wrong report"
     assert defect.first.record["effective"] == "FAIL"
     said = summary(run, Path("out"))
     assert f"x{len(defect.cases)}: {share}\n" in said

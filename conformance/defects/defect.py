@@ -167,7 +167,8 @@ class Defect:
 
     @cached_property
     def share(self) -> str:
-        """How many of the cases count, and why the others do not: `1 counts, 39 waived`; empty if all or none count."""
+        """How many of the cases count, why the others do not, and the worst severity of those if it is worse: `1 counts, 39
+        waived, the worst remote: memory`; empty if all or none count."""
         if len(self.counted_cases) == len(self.cases):
             return ""
         number = Counter(
@@ -177,6 +178,9 @@ class Defect:
         counted = len(self.counted_cases)
         parts = [f"{counted:,} count{'s' * (counted == 1)}"]
         parts += [f"{count:,} {reason}" for reason, count in reasons.items() if count]
+        worst = min(map(severity_of, self.symptoms), key=lambda severity: severity.rank)
+        if worst.rank < self.severity.rank:
+            parts.append(f"the worst {worst.label}")
         return ", ".join(parts)
 
     @property

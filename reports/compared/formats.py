@@ -31,11 +31,10 @@ from reports.compared.words import (
     fingerprints,
     newly_waived,
     shown_by,
-    titled,
 )
 from reports.junit import clean
 from reports.markdown import code, escaped
-from reports.upstream import upstream
+from reports.upstream import titled, upstream
 
 SCHEMA = "rdma-cts-comparison/1"
 _MOST_IN_MARKDOWN = 50  # the most changes of each kind

@@ -30,9 +30,9 @@ from reports.compared.words import (
     conclusion,
     newly_waived,
     shown_by,
-    titled,
 )
 from reports.races import RACE, is_race
+from reports.upstream import titled
 
 
 def text(comparison: Comparison, most: int | None) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from conformance.defects import Defect
 from conformance.errors import format_count
 from reports.compared.changes import (
     HIT,
@@ -21,7 +20,6 @@ from reports.compared.changes import (
 )
 from reports.compared.comparison import Comparison, stacks
 from reports.compared.waivers import unwaived
-from reports.upstream import upstream_in_short
 
 _OF_SUITE = ("tables", "profile", "tier", "seed")
 _NOTHING = "nothing has regressed"
@@ -128,14 +126,6 @@ def changed_stacks(comparison: Comparison) -> Mapping[str, list[tuple[str, str, 
             heading = "what was under test has changed"
         changes.setdefault(heading, []).append(stack)
     return changes
-
-
-def titled(defect: Defect) -> str:
-    """Returns the title of a defect, and what is known of it upstream."""
-    upstream = upstream_in_short(defect)
-    if upstream:
-        return f"{defect.title} ({upstream})"
-    return defect.title
 
 
 def newly_waived(comparison: Comparison) -> Iterator[str]:

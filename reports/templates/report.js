@@ -74,8 +74,8 @@
     ...value.later.map(([call, rest]) => el("div", { class: "then" }, `afterwards ${call} `, ...pairs(rest))));
   const SHOWN = {
     smallest: code, given: lines, before: lines, call: code, afterwards: lines, expected: fields, observed: fields,
-    verdict: same, waiver: ([owner, issue, href]) => [owner, href ? el("a", { href, rel: "noreferrer" }, issue) : issue],
-    layer: same, evidence: same, remarks: same, kernel: (text) => el("pre", {}, text), table: code,
+    verdict: (text) => text.split(/(?<=; )/).map((part) => el("div", {}, ...broken(part))), waiver: ([owner, issue, href]) => [owner, href ? el("a", { href, rel: "noreferrer" }, issue) : issue],
+    layer: same, evidence: same, remarks: same, kernel: ([log, before]) => [el("pre", {}, log), ...before ? [el("details", { class: "folded" }, el("summary", { class: "soft" }, "earlier lines"), el("pre", {}, before))] : []], table: code,
     reproduce: (text) => [el("code", { class: "command" }, text), " ", copy()], points: same,
   };
   const terms = (value) => el("dl", { class: "kv" }, ...Object.entries(SHOWN).flatMap(([name, show]) =>
@@ -292,9 +292,10 @@
     });
     for (const each of ofChips) {
       const [all, more] = counts.get(each), total = all + (each.verdict === "MISSED" ? unrecorded : 0);
-      const shown = `${total.toLocaleString("en")}${more ? ` (+${more.toLocaleString("en")})` : ""}`;
+      const atPoints = more ? `(+${more.toLocaleString("en")})` : "";
+      const shown = ` ${[...total || !more ? [total.toLocaleString("en")] : [], atPoints].join(" ")}`.trimEnd();
       const filtering = words.length || verb.value;
-      each.chip.textContent = filtering ? each.text.replace(/[\d,]+( \(\+[\d,]+\))?$/, shown) : each.text;
+      each.chip.textContent = filtering ? each.text.replace(/( [\d,]+)?( \(\+[\d,]+\))?$/, shown) : each.text;
       each.chip.title = filtering ? "" : each.title;
     }
   }
