@@ -86,6 +86,24 @@ class Fleet:
         return by_node
 
     @cached_property
+    def better(self) -> frozenset[str]:
+        """The nodes that differ from their group only in that they lack its defects or violations."""
+        return frozenset(
+            node
+            for node, differences in self.differing.items()
+            if all(difference.is_better for difference in differences)
+        )
+
+    def differences_of(self, node: str) -> list[str]:
+        """Returns in what a node differs from its group, or its group has no majority."""
+        return [
+            difference.what
+            for group in self.groups
+            for difference in group.differences
+            if node in difference.nodes
+        ]
+
+    @cached_property
     def tied(self) -> tuple[str, ...]:
         """The nodes with a difference without a majority."""
         ties = (difference for group in self.groups for difference in group.ties)
@@ -114,7 +132,8 @@ class Fleet:
         parts = [format_count(len(self.nodes), "node"), format_count(len(self.groups), "group")]
         violating = sum(node.violates for node in self.nodes)
         if self.differing:
-            parts.append(f"{len(self.differing):,} differ from their group")
+            better = f" ({len(self.better):,} only for the better)" if self.better else ""
+            parts.append(f"{len(self.differing):,} differ from their group{better}")
         if self.tied:
             parts.append(f"{len(self.tied):,} differ without a majority")
         if not self.groups:
@@ -174,11 +193,14 @@ def data(fleet: Fleet) -> bytes:
 def drain(fleet: Fleet) -> bytes:
     """Returns a shell script that drains the nodes that differ or have no complete run, with one command for each
     reason. A name of a node is the name of a directory, and Slurm could read it as a set of nodes; therefore the script
-    drains only names of single nodes of the cluster. Names that Slurm does not accept are named in a comment."""
+    drains only names of single nodes of the cluster. Names that Slurm does not accept are named in a comment, and so are
+    nodes that are only better than their group."""
     by_reason: dict[str, list[str]] = {}
     left_out: list[str] = []
     reasons = {
-        node: format_differences(differences) for node, differences in fleet.differing.items()
+        node: format_differences(differences)
+        for node, differences in fleet.differing.items()
+        if node not in fleet.better
     }
     for node, reason in {**{node.name: node.problem for node in fleet.missing}, **reasons}.items():
         if node.upper() != "ALL" and all(
@@ -193,6 +215,9 @@ def drain(fleet: Fleet) -> bytes:
     if left_out:
         names = f"{left_out!r:.200}"
         lines.append(f"# {len(left_out)} nodes have names that Slurm does not accept: {names}")
+    if fleet.better:
+        names = f"{sorted(fleet.better)!r:.200}"
+        lines.append(f"# not drained, because they lack defects of their group: {names}")
     for reason, nodes in by_reason.items():
         plain = "".join(
             sign if sign.isalnum() or sign in " .,:;()+-_/" else "_" for sign in reason

@@ -11,7 +11,7 @@ from functools import cached_property
 from urllib.parse import quote
 
 from conformance.errors import format_count
-from conformance.model.verdict import OF_RULES, UNJUDGED, VIOLATIONS
+from conformance.model.verdict import KEPT, OF_RULES, UNJUDGED, VIOLATIONS
 from conformance.older_python import zip
 from reports.absence import NOT_SEEN, absence
 from reports.environment import called
@@ -28,6 +28,8 @@ _LEAST, _LEAST_PART = 3, 0.05
 # Facts that may differ between equal nodes. Such a difference is not reported.
 _OWN = ("device", "started", "stack", "shard")
 _COPY, _SECONDS = "copy", "seconds"
+_VIOLATED = "violated"
+_NOT_SEEN = ""  # the state of a defect or case that a node has judged and does not show
 _CASE = "case "  # before the id of a case, as the name of a difference
 # A duration is reported if it differs from the median by more than this factor, and by more than this number of median
 # absolute deviations.
@@ -59,7 +61,7 @@ class Node:
             return {}
         return {
             **facts.rules,
-            **{f"{_CASE}{case}": "violated" for case in facts.violating},
+            **{f"{_CASE}{case}": _VIOLATED for case in facts.violating},
             **{f"capability {name}": text for name, text in facts.capabilities.items()},
             **{name: text for name, text in facts.stack.items() if name not in (*_OWN, *_DEVICE)},
             **{called(name): text for name, text in facts.hashes.items()},
@@ -93,11 +95,19 @@ class Difference:
     @property
     def reason(self) -> str:
         if self.what == _COPY:
-            return f"{self.usual} (the same start and duration): run these nodes again"
+            ((started, _),) = self.tied
+            return f"{self.usual} (all started {started}, with the same duration): run these nodes again"
         if self.tied:
             return f"{self.what}: {self.values}: no majority"
         usual = "the median" if self.what == _SECONDS else "most nodes of its group"
-        return f"{self.what}: {self.here or 'none'}, {usual}: {self.usual or 'none'}"
+        better = " (better than its group)" if self.is_better else ""
+        return f"{self.what}: {self.here or 'none'}, {usual}: {self.usual or 'none'}{better}"
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the nodes lack a defect or a violation that most nodes of their group have."""
+        is_bad = self.usual in (SEEN, _VIOLATED, *VIOLATIONS)
+        return is_bad and self.here in (*KEPT, _NOT_SEEN)
 
     @property
     def values(self) -> str:
@@ -433,7 +443,7 @@ def first_of(texts: Sequence[str], separator: str = ", ") -> str:
 
 def _unless_absent(state: str) -> str:
     """Returns the state of a defect, but nothing for one that was not seen."""
-    return "" if state == NOT_SEEN else state
+    return _NOT_SEEN if state == NOT_SEEN else state
 
 
 def _device(facts: Facts) -> tuple[Hashable, ...]:

@@ -115,9 +115,20 @@ def test_exactly_the_real_differences_are_found(tmp_path, cli):
     assert len(group["differences"]) == len(DIFFERENCES)
     for number, (_, line) in zip(changes, DIFFERENCES.values(), strict=True):
         assert f"n{number}: {line}" in said
-    assert (
-        "100 nodes, 1 group, 11 differ from their group, 100 violate a rule (exit status 1)" in said
-    )
+    differ = "11 differ from their group (2 only for the better)"
+    assert f"100 nodes, 1 group, {differ}, 100 violate a rule (exit status 1)" in said
+    script = (tmp_path / "out" / "drain.sh").read_text()
+    drained = {
+        node for line in script.splitlines() for node in line.split() if node in differences_by_node
+    }
+    better = {
+        f"n{number}"
+        for number, kind in zip(changes, DIFFERENCES, strict=True)
+        if kind in ("better", "defect")
+    }
+    assert drained == {*differences_by_node} - better
+    assert f"# not drained, because they lack defects of their group: {sorted(better)}" in script
+    assert said.count(" (better than its group)") == len(better)
     page = (tmp_path / "out" / "fleet.html").read_text()
     assert page.count('<tr id="n') == 100
     first = page.partition("<h3>")[0]
@@ -217,6 +228,8 @@ def test_values_without_a_majority_are_reported_and_drain_no_node(tmp_path, cli,
     assert "no majority" in said
     assert f"{len(values)} differ without a majority" in said
     assert (tmp_path / "out/drain.sh").read_text() == ""
+    page = (tmp_path / "out/fleet.html").read_text().partition('id="nodes"')[2]
+    assert page.count("<td>capability max_mw</td>") == len(values)
 
 
 def test_a_node_is_drained_for_what_a_majority_has(tmp_path, cli):
@@ -321,9 +334,12 @@ def test_a_directory_of_another_user_is_reported_as_the_problem_of_its_node(tmp_
 def test_results_under_two_names_are_reported(tmp_path, cli):
     folder = nodes(tmp_path / "nodes", 5)
     (folder / "n4" / "summary.json").write_bytes((folder / "n2" / "summary.json").read_bytes())
+    (folder / "n3" / "summary.json").write_bytes((folder / "n1" / "summary.json").read_bytes())
     _, said = told(1, folder, cli)
-    assert "n2, n4: one run under several names (the same start and duration): run these" in said
-    assert "2 differ without a majority" in said
+    for names, minute in (("n1, n3", 1), ("n2, n4", 2)):
+        started = f"all started 2026-01-02T0{minute}:0{minute}:00+00:00, with the same duration"
+        assert f"{names}: one run under several names ({started}): run these nodes again" in said
+    assert "4 differ without a majority" in said
     # Nothing tells whose run it is.
     assert (tmp_path / "out/drain.sh").read_text() == ""
 

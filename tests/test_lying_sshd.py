@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import lzma
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -186,6 +187,7 @@ def test_a_host_with_another_key_is_not_asked(run):
     run.sshd.known_as(run.sshd.folder / "others/host_key.pub")
     (line,) = run.told(3).err.splitlines()
     assert "its host key is not the known key" in line
+    assert re.search(r"ssh-keygen -R '\[[^]]+\]:\d+'", line)
 
 
 FIRST, SECOND, *_ = RESULTS
