@@ -10,7 +10,7 @@ import os
 import resource
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -103,9 +103,13 @@ def run_lab(
         parser = parser_of(["run"])
         hosts.install_client(progress.say, arguments.yes)
         runs = [_HostRun(host, options, out, loudness, parser, progress) for host in labelled]
-        _complete(runs, chosen, out)
         rules = {id_: rule.short for id_, rule in suite.registry.items()}
-        lab = Fleet(tuple(run.node() for run in runs), rules)
+        try:
+            _complete(runs, chosen, out)
+        except KeyboardInterrupt:
+            write_atomically(out / PAGE, page(_fleet(runs, rules)))
+            raise
+        lab = _fleet(runs, rules)
         _conclude(lab, _left_out(out, labelled, file))
         write_atomically(out / PAGE, page(lab))
     statuses = {run.status for run in runs}
@@ -125,6 +129,10 @@ def run_lab(
     if any(statuses):
         return 3
     return 0
+
+
+def _fleet(runs: Sequence[_HostRun], rules: Mapping[str, str]) -> Fleet:
+    return Fleet(tuple(run.node() for run in runs), rules)
 
 
 def _refuse_options(options: RunOptions, arguments: argparse.Namespace) -> None:
