@@ -13,10 +13,12 @@ from conformance.device.port import device_names
 from conformance.errors import PROGRAM, UserError
 from conformance.kernel.netlink import RdmaNetlink, driver_name
 from conformance.option import word
+from conformance.tables.profile import read_profile
 from fixtures.guest import privileges, qemu
 from fixtures.guest.build import NEEDED_BYTES
 from fixtures.guest.image import damage_of, image_folder
 from fixtures.guest.recipe import DEFAULT_STACK, Recipe, recipe_for
+from fixtures.hosts.lab_file import LabHost, read_lab
 from fixtures.system import packages
 from fixtures.system.architecture import Architecture, architecture_of
 from fixtures.system.cache import cache_directory, check_usable
@@ -46,6 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         parser,
+        "--lab FILE",
+        "check each host in the file of a lab, in one table",
+    )
+    add(
+        parser,
         "--device NAME",
         "check only this device, and print notes on its driver if it is of this host",
         type=word,
@@ -56,6 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints a table for each way of running. Returns exit status 0 if at least one way works, else 4."""
+    if arguments.lab:
+        if arguments.host or arguments.device:
+            raise UserError("--lab names the hosts and their devices", hint="leave out the others")
+        title = f"On the hosts of a lab ({PROGRAM} run --lab {arguments.lab})"
+        return _print_tables({title: lab_findings(arguments.lab)})
     if arguments.host:
         which, name = arguments.device or "an RDMA device", arguments.device or "NAME"
         run = f"{PROGRAM} run --host {arguments.host} --device {name}"
@@ -91,6 +103,28 @@ def _print_tables(ways: Mapping[str, Sequence[Finding]]) -> int:
     if ready:
         return 0
     return NO_WAY
+
+
+def lab_findings(file: Path) -> list[Finding]:
+    """Returns for each host in the file of a lab what it lacks for a run, or that it lacks nothing."""
+    labelled = read_lab(file, {"profile": read_profile, "waivers": Path})
+    return [_host_finding(host) for host in labelled]
+
+
+def _host_finding(host: LabHost) -> Finding:
+    device = host.options.get("device")
+    try:
+        findings = hosts.findings(host.options["host"], remark)
+    except UserError as error:
+        return Finding(MISSING, host.name, error.message, error.hint)
+    if device:
+        findings.insert(0, presence(device, findings))
+    lacking = [finding for finding in findings if finding.state == MISSING]
+    if lacking:
+        text = "; ".join(f"{finding.about}: {finding.text}" for finding in lacking)
+        return Finding(MISSING, host.name, text, lacking[0].remedy)
+    (devices,) = (finding for finding in findings if finding.about == DEVICES)
+    return Finding(OK, host.name, device or devices.text)
 
 
 def presence(device: str, findings: Iterable[Finding]) -> Finding:

@@ -499,7 +499,9 @@ def test_a_terminated_lab_prints_how_to_resume_it(tmp_path):
     )
     pid = int((tmp_path / "connecting").read_text())
     await_true(lambda: not is_running(pid))  # no connection is left
-    assert "ended by SIGTERM" in (tmp_path / "out/lab.html").read_text().partition('id="missing"')[2]
+    assert (
+        "ended by SIGTERM" in (tmp_path / "out/lab.html").read_text().partition('id="missing"')[2]
+    )
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,32 @@ def test_the_doctor_of_a_device_of_another_host_says_whether_the_host_has_it(
     )
 
 
+def test_the_doctor_of_a_lab_has_a_line_for_each_host(cli, monkeypatch, tmp_path):
+    (tmp_path / "sys/class/infiniband/mlx5_0").mkdir(parents=True)
+    (devices, *_) = readiness.device_findings(root=tmp_path, is_remote=True)
+
+    def findings(host: str, *_: object) -> list[readiness.Finding]:
+        if host == "absent":
+            raise UserError("absent cannot be reached", hint="try: ssh absent true", status=3)
+        return [devices]
+
+    monkeypatch.setattr("fixtures.targets.hosts.findings", findings)
+    hosts = ["{host: one, device: mlx5_0}", "{host: two}", "{host: three, device: mlx5_1}"]
+    lab = tmp_path / "lab.yaml"
+    lab.write_text(f"hosts: [{', '.join(hosts[:2])}]")
+    said = cli(0, "doctor", "--lab", lab).out
+    assert re.findall(r"^  (\w+) +(\w+) +(.*)$", said, re.M) == [
+        ("ok", "one", "mlx5_0"),
+        ("ok", "two", "mlx5_0"),
+    ]
+    lab.write_text(f"hosts: [{', '.join(hosts)}, {{host: absent}}]")
+    said = cli(4, "doctor", "--lab", lab).out
+    assert "three            mlx5_1: this host has only mlx5_0" in said
+    assert "absent           absent cannot be reached" in said
+    assert "try: ssh absent true" in said
+    assert "leave out the others" in cli(2, "doctor", "--lab", lab, "--host", "one").err
+
+
 def test_modules_that_only_need_loading_are_distinguished(tmp_path):
     modules = "kernel/x/rdma_rxe.ko.xz: kernel/y/ib-core.ko\nkernel/y/ib-uverbs.ko:\n"
     laid(tmp_path, {f"lib/modules/{os.uname().release}/modules.dep": modules})
