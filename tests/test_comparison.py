@@ -217,7 +217,8 @@ def test_a_rule_is_fixed_only_by_the_cases_that_violated_it(now, tmp_path, cli):
     kinds = [comparison.rules.kind(rule) for rule in comparison.rules.changed]
     assert kinds == NOW.get(now, [])
     said = cli(comparison.status, "compare", *paths).out
-    assert ("by cases that only one of the runs tried" in said) == (now not in NOW)
+    why = f"by 1 case that the new run did not try, such as {first.id}: not fixed"
+    assert (why in said) == (now not in NOW)
 
 
 def test_a_rule_regresses_only_by_a_case_that_both_runs_tried(tmp_path):
@@ -226,6 +227,11 @@ def test_a_rule_regresses_only_by_a_case_that_both_runs_tried(tmp_path):
     new = [result(first, "FAIL"), result(second)]
     comparison = compare(read(run(tmp_path / "old", old)), read(run(tmp_path / "new", new)))
     assert list(comparison.rules.changed) == []
+    said = "\n".join(text(comparison, 20))
+    assert f"  REG-01  by 1 case that the old run did not try, such as {first.id}: no reg" in said
+    (defect,) = comparison.new.violations.defects
+    assert re.search(rf"^  not tried by the old run  .*  {defect.fingerprint}  ", said, re.M)
+    assert comparison.status == 0
 
 
 def test_the_first_line_says_that_the_tables_differ(tmp_path, cli):

@@ -68,6 +68,16 @@ class ComparedRules:
             return any(record["case"] in self.old.by_case for record in after)
         return all(record["case"] in self.new.by_case for record in before)
 
+    def of_one_run(self, rule: str) -> Sequence[str]:
+        """Returns the cases that violate a rule in one of the runs and that the other run did not try."""
+        pairs = zip(self._violating, (self.new, self.old), strict=True)
+        return [
+            record["case"]
+            for violating, other in pairs
+            for record in violating.get(rule, ())
+            if record["case"] not in other.by_case
+        ]
+
     @cached_property
     def _violating(self) -> Sequence[Mapping[str, Sequence[ResultRecord]]]:
         """The violations of each rule in the old and in the new run."""

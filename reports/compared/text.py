@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from conformance.errors import command, format_count
 from conformance.model.verdict import VIOLATIONS, Verdict
 from reports import bisection
+from reports.absence import NOT_DECIDED
 from reports.compared.case_pair import is_unlisted
 from reports.compared.changes import (
     GONE,
@@ -17,6 +18,7 @@ from reports.compared.changes import (
     NEW,
     NEW_KINDS,
     NO_LONGER_WAIVED,
+    NOT_TRIED,
     REQUIRED,
     WORSE,
     Change,
@@ -48,7 +50,7 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
         yield f"{heading}:"
         for name, before, after in differences:
             yield f"  {name}: {before or 'none'} -> {after or 'none'}"
-    yield from _defects(comparison)
+    yield from _defects(comparison, most)
     if unwaived(comparison):
         yield ""
         yield f"{NO_LONGER_WAIVED}:"
@@ -102,7 +104,7 @@ def _of_kind(comparison: Comparison, kind: str, most: int | None) -> Iterator[st
     yield from _rest(len(changes[:most]), changes)
 
 
-def _defects(comparison: Comparison) -> Iterator[str]:
+def _defects(comparison: Comparison, most: int | None) -> Iterator[str]:
     defects_here = comparison.defects.by_kind
     if not any(defects_here.values()):
         return
@@ -121,6 +123,10 @@ def _defects(comparison: Comparison) -> Iterator[str]:
             yield f"  {kind:4}  {defect.severity.label:13}  {defect.fingerprint}  {titled(defect)}"
     for defect, news in comparison.defects.changed:
         yield f"  changed  {defect.severity.label:13}  {defect.fingerprint}  {titled(defect)}: now also {news}"
+    for kind in (NOT_DECIDED, NOT_TRIED):
+        for defect in defects_here[kind][:most]:
+            yield f"  {kind}  {defect.severity.label:13}  {defect.fingerprint}  {titled(defect)}"
+        yield from _rest(len(defects_here[kind][:most]), defects_here[kind])
 
 
 def _rules(comparison: Comparison, most: int | None) -> Iterator[str]:
@@ -163,12 +169,23 @@ def _other_rules(comparison: Comparison, most: int | None) -> Iterator[str]:
         elif set(labels) <= {*VIOLATIONS}:
             why = "at points of cases whose verdicts are the same in both runs"
         else:
-            why = "by cases that only one of the runs tried"
+            why = _why_no_change(comparison, rule)
         yield f"  {' -> '.join(labels)}  {rule}  {why}".rstrip()
     yield from _rest(len(listed[:most]), listed)
     for run, number in Counter(fewer.values()).items():
         rules = format_count(number, "rule")
         yield f"  {rules} decided by fewer cases in the {run} run; --all lists them"
+
+
+def _why_no_change(comparison: Comparison, rule: str) -> str:
+    """Returns why a rule that only one of the runs violates has neither regressed nor been fixed."""
+    is_new = comparison.new.verdicts.labels[rule] in VIOLATIONS
+    cases = comparison.rules.of_one_run(rule)
+    which, change = ("old", "no regression") if is_new else ("new", "not fixed")
+    if not cases:
+        return "by cases that only one of the runs tried"
+    count = format_count(len(cases), "case")
+    return f"by {count} that the {which} run did not try, such as {cases[0]}: {change}"
 
 
 def _rest(shown: int, listed: Sequence[object]) -> Iterator[str]:
