@@ -95,8 +95,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes the report. Returns exit status 3 if no cell of a history can be read, else 0, whatever the verdicts of
-    the runs are."""
+    """Writes the report. Returns exit status 3 if no cell of a history has results that can be read, else 0, whatever
+    the verdicts of the runs are."""
     if arguments.cases and not arguments.site:
         raise UserError("--cases is for the rules of a --site", hint="leave out --cases")
     if arguments.history:
@@ -126,7 +126,8 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _of_history(arguments: argparse.Namespace) -> int:
-    """Writes the page or the site of a history. Returns exit status 3 if no cell can be read, else 0."""
+    """Writes the page or the site of a history. Returns exit status 3 if no cell has results that can be read,
+    else 0."""
     if arguments.runs or arguments.against or arguments.format != "html":
         raise UserError(
             "--history writes a separate page",

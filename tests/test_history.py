@@ -316,6 +316,15 @@ def test_an_empty_history_has_a_page(tmp_path):
     assert "No night has run yet" in history_page.page_of(read_history(tmp_path))
 
 
+def test_what_no_night_tells_is_unknown(tmp_path, cli):
+    keep(tmp_path, 0, "forky", Outcome(NOT_RUN, reason="there is no QEMU"))
+    page, _ = cli(3, "report", "--history", tmp_path, "--out", "-")
+    assert page.count(">Unknown.<") == 2
+    assert ">None.<" not in page
+    assert ">Nothing.<" not in page
+    assert "Rules that were never violated" not in page
+
+
 def test_a_damaged_summary_without_results_is_named(tmp_path, cli):
     empty, fifo = (keep(tmp_path, 0, name, Outcome(GOOD)) for name in ("empty", "fifo"))
     (empty / "summary.json").write_text("{}")

@@ -64,7 +64,8 @@ class History:
 
     @property
     def is_readable(self) -> bool:
-        return not self.cells or any(not cell.damaged for cell in self.cells)
+        """Whether a cell has results or a summary that can be read, or has none only because its night is running."""
+        return any(cell.facts or cell.outcome.outcome == RUNNING for cell in self.cells)
 
     @property
     def names(self) -> list[str]:
