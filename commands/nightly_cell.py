@@ -11,6 +11,7 @@ from pathlib import Path
 
 from commands.cli.endings import crash_report
 from commands.cli.streams import show
+from commands.nightly_message import ROOM, is_full_disk
 from conformance.errors import UserError
 from conformance.regular_file import open_below
 from conformance.results.files import write_atomically, writing
@@ -64,7 +65,9 @@ def run_cell(
         write_atomically(folder / OUTCOME_FILE, morning.outcome.encoded())
     except UserError as error:
         # Such as a full disk: without the file, the cell is undecided for later nights.
-        reason = "; ".join(filter(None, (morning.cell.outcome.reason, str(error))))
+        reasons = [str(error), morning.cell.outcome.reason.replace(f"; {ROOM}", "")]
+        reasons += [ROOM] if is_full_disk(error) else []
+        reason = "; ".join(filter(None, reasons))
         unwritten = replace(morning.cell.outcome, reason=reason)
         morning = replace(morning, cell=replace(morning.cell, outcome=unwritten))
     return morning.outcome, list(morning.lines())
@@ -96,8 +99,8 @@ def _ran(cell: Cell, options: RunOptions, yes: bool) -> tuple[Cell, Digest | Non
     if status < 0:
         ended = f"ended by {signal_name(-status)}"
     else:
-        ended = _last_line(log).removeprefix("rdma-cts: ") or f"exit status {status}"
-    see = "" if "; see " in ended else f"; see {log}"
+        ended = _last_line(log).removeprefix("rdma-cts: ") or _silent(status, log)
+    see = "" if "; see " in ended or log.stat().st_size == 0 else f"; see {log}"
     failed = replace(cell, outcome=replace(cell.outcome, reason=ended + see))
     try:
         run = read(cell.folder)
@@ -138,6 +141,12 @@ def _last_line(log: Path) -> str:
         file.seek(max(0, log.stat().st_size - _LAST_BYTES))
         lines = file.read().decode(errors="replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _silent(status: int, log: Path) -> str:
+    """Returns how a run has ended that has written nothing to its log."""
+    ended = f"exit status {status}, and {log} is empty"
+    return f"{ended}, as on a full disk; {ROOM}" if status == 3 else ended
 
 
 def _compared(history: History, cell: Cell, run: Digest | None) -> Morning:

@@ -18,7 +18,7 @@ from reports.nights.names import new_name
 
 _WEBHOOK = re.compile(rb'\{"text": "')  # how a message for a webhook begins
 
-_ROOM = (
+ROOM = (
     "make room: directories of old nights may be removed, except the last good night of each cell; "
     "--keep N removes what is not needed after each night"
 )
@@ -39,21 +39,33 @@ def failure_told(arguments: argparse.Namespace) -> Iterator[None]:
         yield
     except UserError as error:
         if error.status == 3:
-            text = [f"the night has not run: {error} (exit status 3)"]
-            if isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL_DISK:
-                error.hint = _ROOM
-                text.insert(0, _ROOM)  # the last line is the subject
+            outcome = f"the night has not run: {error} (exit status 3)"
+            text = [outcome]
+            if is_full_disk(error):
+                error.hint = ROOM
+                text.append(ROOM)
             with suppress(UserError):  # the command ends with the first error
-                tell(arguments, arguments.history / new_name(), text, error.status)
+                tell(arguments, arguments.history / new_name(), text, error.status, outcome)
         raise
 
 
-def tell(arguments: argparse.Namespace, night: Path, text: Sequence[str], status: int) -> int:
-    """Sends the message of a night, and writes it for a webhook, as far as the options say so. Returns the exit status
-    of the night: `status`, or 3 instead of 0 if the message could not be sent."""
+def is_full_disk(error: UserError) -> bool:
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL_DISK
+
+
+def tell(
+    arguments: argparse.Namespace,
+    night: Path,
+    text: Sequence[str],
+    status: int,
+    outcome: str = "",
+) -> int:
+    """Sends the message of a night, and writes it for a webhook, as far as the options say so. The subject has the
+    outcome, by default the last line of the text. Returns the exit status of the night: `status`, or 3 instead of 0 if
+    the message could not be sent."""
     text = list(map(one_line, text))
     if arguments.mail_to:
-        subject = f"rdma-cts, night {format_night(night.name)}: {text[-1]}"
+        subject = f"rdma-cts, night {format_night(night.name)}: {one_line(outcome) or text[-1]}"
         path = night.with_suffix(MESSAGE)
         status = sendmail.send(arguments.mail_to, subject, text, path, status)
     if arguments.webhook_file:

@@ -19,7 +19,6 @@ from commands import nightly, nightly_cell
 from commands.__main__ import main
 from commands.cli import sendmail
 from commands.cli.endings import Terminated
-from conformance.errors import UserError
 from conformance.results.files import writing
 from conformance.results.writer import ResultsFile
 from made_history import run_of, write_run
@@ -269,7 +268,8 @@ def test_a_night_whose_outcome_a_full_disk_does_not_take_is_undecided_and_says_s
 ):
 
     def full(path: Path, content: bytes) -> None:
-        raise UserError(f"{path} cannot be written: No space left on device", status=3)
+        with writing(path):
+            raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(nightly_cell, "write_atomically", full)
     monkeypatch.setattr(sendmail, "write_atomically", full)
@@ -277,7 +277,8 @@ def test_a_night_whose_outcome_a_full_disk_does_not_take_is_undecided_and_says_s
     said = nights.night(3, "--mail-to", "qa@example.org", forky=GOOD_RUN)
     line = r"\.eml cannot be written: No space left on device; message, sent to qa@example.org$"
     assert re.search(line, said, re.MULTILINE)
-    assert re.search(r"forky +undecided .*cell.json cannot be written: No space", sent.read_text())
+    said = r"forky +undecided +\S+cell.json cannot be written: No space left on device; make room: "
+    assert re.search(said, sent.read_text())
     assert "1 undecided (exit status 3)" in sent.read_text()
 
 
@@ -293,9 +294,12 @@ def test_a_night_that_a_full_disk_does_not_let_begin_sends_its_message(
     monkeypatch.setattr(sendmail, "write_atomically", full)
     monkeypatch.setattr(nightly, step, full)
     said = nights.night(3, "--mail-to", "qa@example.org", forky=GOOD_RUN)
-    assert "the night has not run: " in sent.read_text()
-    assert "No space left on device (exit status 3)" in sent.read_text()
-    assert "make room: directories of old nights may be removed" in sent.read_text()
+    headers, _, text = sent.read_text().partition("\n\n")
+    outcome, remedy, *_ = text.splitlines()
+    assert outcome.startswith("the night has not run: ")
+    assert outcome.endswith("No space left on device (exit status 3)")
+    assert remedy.startswith("make room: directories of old nights may be removed")
+    assert "the night has not run: " in headers
     last = said.splitlines()[-1]
     assert "cannot be written: No space left on device; make room: " in last
 
@@ -307,7 +311,11 @@ def test_a_night_that_a_full_disk_does_not_let_begin_sends_its_message(
             "results.jsonl cannot be written: No space left on device\n",
             "cannot be written: No space",
         ),
-        ("", r"exit status 3; \S+results.jsonl ends within its header: no case was recorded"),
+        (
+            "",
+            r"exit status 3, and \S+run.log is empty, as on a full disk; make room: .*; "
+            r"\S+results.jsonl ends within its header: no case was recorded",
+        ),
     ],
 )
 def test_a_run_whose_results_a_full_disk_has_cut_has_its_own_line_as_the_reason(
@@ -320,7 +328,7 @@ def test_a_run_whose_results_a_full_disk_has_cut_has_its_own_line_as_the_reason(
         return 3
 
     monkeypatch.setattr(nightly_cell, "_finished", full)
-    assert re.search(f"forky +not run +.*{reason}", nights.night(3, forky=GOOD_RUN))
+    assert re.search(f"(?m)forky +not run +.*{reason}", nights.night(3, forky=GOOD_RUN))
 
 
 def test_foreign_files_are_named_and_not_changed(nights):
