@@ -24,6 +24,8 @@ _WORDS = {
     r"given\.environment\.(.*)": r"variable \1",
     r"given\.expired": "Debian suites with expired package lists",
     r"given\.image": "hash of the guest's image",
+    r"given\.driver\.sha256": "hash of the driver as built",
+    r"given\.driver\.files\.(.*)": r"hash of \1 as built",
     r"given\.(.*?)(?:_tree)?\.commit": r"commit of --\1",
     r"given\.(.*)\.sha256": r"hash of --\1",
     r"given\.(.*?)\.files\.(.*)": r"hash of \2 in --\1",
@@ -221,7 +223,7 @@ def called(name: str) -> str:
     """Returns the shown name for a key of Digest.under_test, whose values are hashes and environment variables."""
     for pattern, words in _WORDS.items():
         if re.fullmatch(pattern, name):
-            return re.sub(pattern, words, name)
+            return re.sub(pattern, words, name).replace("--rdma_core", "--rdma-core")
     return f"hash of {name}"
 
 

@@ -87,7 +87,7 @@ def test_the_text_says_that_the_stack_was_an_own_build(run, capsys):
     assert f"\nown build: the stack under test was changed: {parts}\n" in text
     facts = read(run).environment.named_under_test
     assert facts["commit of --linux"] == "357735773577"
-    assert facts["commit of --rdma_core"] == "8d0e8d0e8d0e with 1 uncommitted file"
+    assert facts["commit of --rdma-core"] == "8d0e8d0e8d0e with 1 uncommitted file"
 
 
 def test_the_text_shows_the_worst_violation_first_that_of_a_peer(capsys):
