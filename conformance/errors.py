@@ -40,7 +40,7 @@ class UserError(Exception):
     """Invalid input or an incomplete environment. The command line prints the message and exits with `status`. `more`
     are the messages of further mistakes. `hint` says what to do, `log` names the file with the details. `screen` are
     lines to print below the message as they are. `status` is 2 for a usage or table error, 3 for a broken environment,
-    4 if there is no device and no way to create one."""
+    4 if the host of --host has no device."""
 
     def __init__(
         self,

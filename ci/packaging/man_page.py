@@ -21,7 +21,7 @@ EXIT_STATUSES = (
     ),
     ("2", "A mistake in the command or in a table."),
     ("3", "The run is incomplete, or the harness or environment is broken."),
-    ("4", "There is no device, and no guest can be started."),
+    ("4", "The host that --host names has no RDMA device; of doctor: no way of running works yet."),
 )
 
 
