@@ -22,8 +22,8 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "prepare": "Build the guest's image and template, without running a case.",
     },
     "look at cases and results": {
-        "list": "List the cases of all tiers; with --rules, list the rules. Also: list verbs, coverage, schema, "
-        "variables, completion.",
+        "list": "List the cases of all tiers; with --rules, list the rules. Also: list verbs, coverage, capabilities, "
+        "schema, variables, completion.",
         "explain": "Explain a rule, a case, a point of a sweep, a defect or a verb: its source, its set-up, its last "
         "verdict, and the meaning of a failure.",
         "report": "Write a report of recorded runs; several runs become columns of one page. With --history, write the "
@@ -57,6 +57,7 @@ COMMANDS: Mapping[str, str] = {
 FORMS: Mapping[str, str] = {
     "list verbs": "List the verbs that documents describe; `explain VERB` shows the description.",
     "list coverage": "Show how many cases of each rule expect success or a refusal; with --run, also show the verdicts.",
+    "list capabilities": "List the capabilities that a profile of a device, or a table, can name, with their meaning.",
     "list schema": "Print the JSON Schema of tables or of another file format; docs/ has a copy of each schema.",
     "list variables": "Print the environment variables and the purpose of each variable.",
     "list completion": "Print a script with which bash, zsh or fish complete commands and options.",

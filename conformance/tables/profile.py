@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from conformance.errors import command
 from conformance.model import capability
 from conformance.model.profile import Profile
 from conformance.model.record import GivenFile
@@ -13,6 +14,7 @@ from conformance.regular_file import read_regular
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader, document, suggestion
 
+_ALL = f"; {command('list', 'capabilities')} names all"
 _KEYS = ("device", "present", "absent")
 
 
@@ -47,7 +49,7 @@ def _capabilities(reader: Reader, node: Node | None, what: str) -> dict[str, str
                 location = reason.location
             reader.note(
                 location,
-                f"unknown capability {name!r}{suggestion(name, capability.NAMES)}",
+                f"unknown capability {name!r}{suggestion(name, capability.NAMES) or _ALL}",
             )
         capabilities[name] = reader.text(reason, f"the reason for {name}") or ""
     return capabilities
