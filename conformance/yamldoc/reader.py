@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -54,6 +54,9 @@ def suggestion(word: str, words: Collection[str]) -> str:
     if 0 < len(words) <= 16:
         return f" (known: {', '.join(words)})"
     return ""
+
+
+_MANY = 3  # so many further mistakes with the same message are one line
 
 
 class Reader:
@@ -243,4 +246,17 @@ def document(path: Path, name: str = "") -> Iterator[tuple[Node, Reader]]:
     reader = Reader(hashlib.sha256(data).hexdigest())
     yield root, reader
     if reader.mistakes:
-        raise UserError(*map(str, reader.mistakes))
+        raise UserError(*_folded(reader.mistakes))
+
+
+def _folded(mistakes: Sequence[Mistake]) -> Iterator[str]:
+    """Yields a line for each mistake, but one line for many mistakes with the same message."""
+    alike: dict[str, list[Mistake]] = {}
+    for mistake in mistakes:
+        alike.setdefault(mistake.message, []).append(mistake)
+    for mistake in mistakes:
+        first, *others = alike[mistake.message]
+        if len(others) < _MANY:
+            yield str(mistake)
+        elif mistake is first:
+            yield f"{mistake}; and {len(others)} more of these, the next at {others[0].location}"
