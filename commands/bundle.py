@@ -15,7 +15,7 @@ from pathlib import Path
 
 from commands import judge_bundle
 from commands.cli.arguments import Parser
-from commands.cli.output import check_out, is_standard_output, write_out
+from commands.cli.output import check_out, has_other_content, is_standard_output, write_out
 from commands.cli.run_arguments import add, add_cases_argument, add_options, options_from
 from commands.cli.streams import show
 from conformance.errors import UserError, format_count, reading
@@ -83,12 +83,15 @@ def execute(arguments: argparse.Namespace) -> int:
         told = list(_private_parts(run, files.values()))
         if arguments.sign:
             signature.sign(data, arguments.sign, signature.path_of(out))
+        stale = has_other_content(out, data) and not arguments.sign
         write_out(out, data, f"bundle: {out}", _OWN)
     if not is_standard_output(out):
         if arguments.sign:
             signed = [f"signature: {signature.path_of(out)}"]
         else:
-            signed = []
+            old = signature.path_of(out)
+            remedy = f"{old} is not of this bundle: remove it, or sign the bundle with --sign KEY"
+            signed = [remedy] if stale and old.exists() else []
         show(map(one_line, (f"sha256: {support.sha256}", *signed, *told)))
         show([f"the bundle supports: {support.sentence}"])
     return 0

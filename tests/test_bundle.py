@@ -58,6 +58,11 @@ def test_only_a_bundle_and_its_signature_are_replaced(name, run, tmp_path, cli):
     (tmp_path / name).unlink()
     cli(0, *words)
     cli(0, *words)
+    assert "is not of this bundle" not in cli(0, *words[:4]).out
+    (tmp_path / "b").write_bytes((tmp_path / "b").read_bytes() + b"\0" * 4)  # padding of xz
+    said = cli(0, *words[:4]).out
+    assert "replaces a file with a different content" in said
+    assert f"{tmp_path}/b.sig is not of this bundle: remove it" in said
 
 
 @pytest.mark.nightly
