@@ -233,6 +233,14 @@ def test_a_device_is_refused_only_because_of_processes(name, tmp_path, monkeypat
         assert bool(said) == bool(noted), said
 
 
+def test_hazardous_without_effect_is_said():
+    said: list[str] = []
+    with_target(RunOptions(guest=True, hazardous=True), say=said.append)
+    assert said == [
+        "--hazardous changes nothing: the guest always runs the cases that may crash a kernel"
+    ]
+
+
 @pytest.mark.parametrize("name", HOSTS)
 def test_the_plan_on_each_host_is_announced(name, tmp_path, monkeypatch):
     """In the default tier: the refused requests, the longest waits, and what the driver writes."""
