@@ -25,7 +25,7 @@ int main(int argc, char **argv)
         argv[1]))
         all++;
     if (!all || !*all)
-        errx(2, "there is no RDMA device %s", argc > 1 ? argv[1] : "");
+        errx(2, "there is no RDMA device %s", argc > 1 ? argv[1] : "at all");
     SET_UP(context = ibv_open_device(*all));
     SET_UP(pd = ibv_alloc_pd(context));
     struct ibv_device_attr_ex device;

@@ -354,7 +354,7 @@ def _main(writer: Writer) -> list[str]:
         "while (all && *all && argc > 1 && strcmp(ibv_get_device_name(*all), argv[1]))",
         "    all++;",
         "if (!all || !*all)",
-        '    errx(2, "there is no RDMA device %s", argc > 1 ? argv[1] : "");',
+        '    errx(2, "there is no RDMA device %s", argc > 1 ? argv[1] : "at all");',
         "SET_UP(context = ibv_open_device(*all));",
         "SET_UP(pd = ibv_alloc_pd(context));",
     ]
