@@ -197,3 +197,4 @@ def test_rules_that_a_run_of_one_verb_decides_by_fewer_cases_are_one_line():
         assert number
         assert f"\n  {number} rules decided by fewer cases in the {name} run; --all" in listed
         assert "decided by fewer" not in "\n".join(text(here, None))
+        assert (" -> " in listed) == (name == "old"), listed

@@ -10,7 +10,7 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, KEPT, VIOLATIONS, Verdict
 from conformance.older_python import zip
 from conformance.results.conclusions import verdict_on
-from conformance.results.rule_conclusions import NOT_RUN, RuleConclusion
+from conformance.results.rule_conclusions import NO_CONTROL, NOT_RUN, RuleConclusion
 from reports.compared.case_pair import CasePair, is_waived
 from reports.compared.changes import (
     CHANGED,
@@ -96,15 +96,19 @@ class ComparedRules:
     @cached_property
     def by_fewer_cases(self) -> Mapping[str, str]:
         """Those of the other rules whose verdicts differ only because a run left out cases, each with this run: old or
-        new."""
+        new. A violation in a case that only the new run tried is not left to its number."""
         runs = [("old", self.old, self.new), ("new", self.new, self.old)]
         left_out = dict(zip(("new", "old"), self.untried, strict=True))
+        now = self.new.verdicts.labels
+        lost = self._violating[0].keys() - self._violating[1].keys()
+        lost = {rule for rule in lost if now.get(rule) != Verdict.PASS}
         return {
             rule: name
             for name, run, other in runs
             if left_out[name]
             for rule in self.others
-            if _has_fewer_cases(run.verdicts.concluded[rule], other.verdicts.concluded[rule])
+            if (name == "new" and rule in lost)
+            or _has_fewer_cases(run.verdicts.concluded[rule], other.verdicts.concluded[rule])
         }
 
     def kind(self, rule: str) -> str:
@@ -163,7 +167,8 @@ class ComparedRules:
 
 
 def _has_fewer_cases(here: RuleConclusion, other: RuleConclusion) -> bool:
-    """Whether one run misses only cases that it left out, beside what the other run, which passed too, also misses."""
+    """Whether one run misses only cases that it left out, also as controls of refusals, beside what the other run, which
+    passed too, also misses."""
     passed = here.verdict == Verdict.PARTIAL and other.verdict in KEPT
     further = {part["why"] for name, part in here.missing.items() if name not in other.missing}
-    return passed and further == {NOT_RUN}
+    return passed and NOT_RUN in further and further <= {NOT_RUN, NO_CONTROL}
