@@ -180,11 +180,13 @@ def execute(arguments: argparse.Namespace) -> int:
         text += [*_own_builds(options), *cut_short(history)]
         show(text)
         text += history.problems
+        reasons: dict[str, str] = {}
         try:
             for name, cell in cells.items():
                 renew(name, cell, arguments.renew)
                 show([f"{name:<17} is running ({RUN_LOG} in its directory)"])
                 outcome, lines = run_cell(history, night, name, cell, arguments.yes)
+                lines = _told_once(lines, outcome.reason, str(night / name), reasons)
                 show(lines)
                 outcomes.append(outcome)
                 text += lines
@@ -206,6 +208,16 @@ def execute(arguments: argparse.Namespace) -> int:
     lines = [*left_out(history, night.name, cells), summary]
     show(lines)
     return tell(arguments, night, text + lines, status)
+
+
+def _told_once(lines: list[str], reason: str, folder: str, reasons: dict[str, str]) -> list[str]:
+    """Returns the lines of a cell. Instead of a reason that an earlier cell of the night has, they name this cell.
+    `reasons` has the cells by their reasons, without the directory of the cell."""
+    name = Path(folder).name
+    first = reasons.setdefault(reason.replace(folder, ""), name)
+    if not reason or first == name:
+        return lines
+    return [lines[0].replace(reason, f"for the same reason as {first}"), *lines[1:]]
 
 
 def _own_builds(options: RunOptions) -> Iterator[str]:
