@@ -9,7 +9,7 @@ case ${1-} in "" | -*) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;; es
 suite=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
 out=$1
 shift
-mkdir -p "$(dirname -- "$out")"
+mkdir -p "$(dirname -- "$out")" || exit 2 # 1 would be a violation
 
 status=0
 if [ -e "$out/plan.json" ]; then

@@ -11,6 +11,10 @@ needs() {
     echo "ci/shard.sh: $1 is not set; set it, or SHARD=K/N" >&2
     exit 2
 }
+for name in SLURM_ARRAY_TASK_ID SLURM_ARRAY_TASK_MIN SLURM_ARRAY_TASK_STEP JOB_COMPLETION_INDEX; do
+    eval "value=\${$name-}"
+    case $value in *[!0-9]*) echo "ci/shard.sh: $name=$value is not a number" >&2 && exit 2 ;; esac
+done
 if [ -n "${SHARD-}" ]; then
     shard=$SHARD
 elif [ -n "${CI_NODE_INDEX-}" ]; then

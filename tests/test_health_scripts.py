@@ -150,6 +150,11 @@ def test_node_problem_detector_gets_one_line_and_its_own_statuses(call, of_suite
     assert ("every RDMA device protects memory" in said) is (of_suite == "0")
 
 
+def test_node_problem_detector_says_that_no_device_was_tested(call):
+    said, code = call("node-problem-detector.sh")
+    assert (code, said.count("nothing was tested")) == (0, 1)
+
+
 def test_the_monitor_names_a_script_of_the_suite():
     monitor = json.loads((ROOT / "ci/health/node-problem-detector.json").read_text())
     (rule,) = monitor["rules"]

@@ -39,7 +39,10 @@ fixtures/guest/private-root.sh
 fixtures/guest/watch.sh
 fixtures/guest/wire-losses.sh
 fixtures/guest/wire-peer.sh ''
+fixtures/system/install-packages.sh
 fixtures/system/install-packages.sh ''
+trial/kernel/build-rdma-unit-test.sh
+trial/kernel/build-rdma-unit-test.sh tree
 trial/kernel/build-rdma-unit-test.sh ''
 """
 # Scripts that take only options of `run`, or nothing.
@@ -88,6 +91,18 @@ def test_a_script_without_its_arguments_says_what_it_needs(words, checkout, fold
     name = Path(words.split()[0]).name
     assert name in said
     assert "parameter not set" not in said
+
+
+@pytest.mark.parametrize("name", ["SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX"])
+def test_a_shard_that_is_no_number_is_named(name):
+    done = ended("sh", ROOT / "ci/shard.sh", env={"PATH": os.environ["PATH"], name: "x"})
+    assert (done.returncode, done.stderr) == (2, f"ci/shard.sh: {name}=x is not a number\n")
+
+
+def test_a_run_below_a_file_is_a_mistake_and_no_violation(tmp_path):
+    (tmp_path / "file").touch()
+    done = ended("sh", ROOT / "ci/resumed.sh", tmp_path / "file" / "x")
+    assert done.returncode == 2
 
 
 @pytest.mark.parametrize("name", HELP.split())

@@ -1,10 +1,12 @@
-# Builds the tests in unit/ of Google's rdma-unit-test as one program for the guest, with packages of Debian only.
+# build-rdma-unit-test.sh builds the tests in unit/ of Google's rdma-unit-test as one program for the guest, with packages of Debian only.
 # $1: the source tree, which is not changed; $2: the path of the new program; $3: a directory for the system with the
 # compiler, which the next build uses again. Runs as root, for about ten minutes on two cores.
 # The program uses libibverbs and the C library of the guest's Debian suite; all other libraries are linked statically.
 set -eu
-: "${1:?source tree}" "${2:?path of the new program}"
-root=${3:?directory of the system}
+for argument in "${1-}" "${2-}" "${3-}"; do
+    [ -n "$argument" ] || { sed -n '1,/^set/s/^# \{0,1\}//p' "$0" >&2 && exit 2; }
+done
+root=$3
 [ -e "$root/usr/bin/g++" ] || mmdebstrap --variant=apt --aptopt='APT::Install-Recommends "false"' \
     --aptopt='Acquire::Check-Valid-Until "false"' \
     --include=g++,pkgconf,libabsl-dev,libgmock-dev,libibverbs-dev,libmagicenum-dev forky "$root"
