@@ -145,7 +145,7 @@ def _case(suite: Suite, word: str, run: Digest | None) -> Case:
                 hint="give at least 4 digits",
             )
         ids = [case.id for case in suite.cases]
-        meant = suggestion(word, [*suite.registry, *ids, *VERBS])
+        meant = suggestion(word, [*suite.registry, *ids, *VERBS, verbs.MODEL])
         raise UserError(
             f"there is no rule or case {word!r}{meant}",
             hint=f"`{PROGRAM} list` shows all cases, and `{PROGRAM} list --rules` shows all rules",

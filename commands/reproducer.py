@@ -25,7 +25,7 @@ from conformance.judging import Basis
 from conformance.model.printable import one_line
 from conformance.results.files import write_together
 from conformance.results.folder import OUT, latest
-from conformance.tables.suite import Suite
+from conformance.tables.suite import Suite, cases_below
 from conformance.yamldoc.reader import suggestion
 from reports.digest import Digest, read, read_several
 from reports.earlier import run_about
@@ -210,6 +210,11 @@ def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
         return UserError(
             f"{name} is a rule, but a program shows one case",
             hint=f"{PROGRAM} explain {name} lists its cases",
+        )
+    if option := cases_below(name, [case.id for case in suite.cases]):
+        return UserError(
+            f"{name} has several cases, but a program shows one",
+            hint=f"{PROGRAM} list {option} lists them",
         )
     return UserError(f"there is no case {name!r}{near}", hint=f"{PROGRAM} list shows all cases")
 

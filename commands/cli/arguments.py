@@ -100,6 +100,8 @@ class Parser(argparse.ArgumentParser):
         command = self.prog.removeprefix(NAME).strip()
         if instead := _INSTEAD.get((command, word)) or self._format_named(word.lstrip("-")):
             return f" (did you mean {instead}?)"
+        if "--tier" in options and word.lstrip("-") in _tiers():
+            return f" (did you mean --tier {word.lstrip('-')}?)"
         if word == "--json":  # similar to --only
             return ""
         if word.startswith("-"):
@@ -164,6 +166,12 @@ class Parser(argparse.ArgumentParser):
             message += " DIR"
         said = one_line(f"{name}: {message}" if name else message)
         raise UserError(said, hint=f"see {PROGRAM} {name} --help".replace("  ", " "))
+
+
+def _tiers() -> Sequence[str]:
+    from conformance.model.vocabulary import TIERS  # imported late: help texts do not need it
+
+    return [*TIERS]
 
 
 def _each(values: Any) -> Sequence[Any]:

@@ -426,8 +426,8 @@ def _check(what: str, words: Sequence[str], known: object) -> None:
             near = suggestion(word, names)
             if what == "case" and RULE_ID.fullmatch(word.upper()):
                 near = f" (did you mean --rule {word.upper()}?)"
-            elif what == "case" and re.search(r"[*?[]", word):
-                near = _instead_of_pattern(word, names)
+            elif what == "case" and (option := cases_below(word, names)):
+                near = f" (did you mean {option}?)"
             elif "," in word:
                 option = {"verb": "--verb", "rule": "--rule", "case": "--only"}[what]
                 parts = word.replace("ibv_", "").split(",")
@@ -443,11 +443,14 @@ def _check(what: str, words: Sequence[str], known: object) -> None:
             )
 
 
-def _instead_of_pattern(pattern: str, names: Sequence[str]) -> str:
-    """Returns a hint for a pattern of file names, which no option takes: the option that selects the same cases."""
-    folder = re.split(r"[*?[]", pattern)[0].rpartition("/")[0]
+def cases_below(text: str, names: Iterable[str]) -> str:
+    """Returns the option that selects the cases of a verb or a table, which a text names alone or with a pattern of file
+    names; empty if it names none."""
+    before, *pattern = re.split(r"[*?[]", text, maxsplit=1)
+    folder = before.rpartition("/")[0] if pattern else before
+    folder = folder.removeprefix("ibv_").rstrip("/")
     if not any(name.startswith(f"{folder}/") for name in names):
         return ""
     if "/" in folder:
-        return f" (did you mean -k {folder}/?)"
-    return f" (did you mean --verb {folder}?)"
+        return f"-k {folder}/"
+    return f"--verb {folder}"
