@@ -443,14 +443,16 @@ def _check(what: str, words: Sequence[str], known: object) -> None:
             )
 
 
-def cases_below(text: str, names: Iterable[str]) -> str:
+def cases_below(text: str, names: Collection[str]) -> str:
     """Returns the option that selects the cases of a verb or a table, which a text names alone or with a pattern of file
     names; empty if it names none."""
     before, *pattern = re.split(r"[*?[]", text, maxsplit=1)
-    folder = before.rpartition("/")[0] if pattern else before
-    folder = folder.removeprefix("ibv_").rstrip("/")
+    before = before.removeprefix("ibv_")
+    folder = (before.rpartition("/")[0] if pattern else before).rstrip("/")
     if not any(name.startswith(f"{folder}/") for name in names):
         return ""
+    if "/" in folder and pattern and any(name.startswith(before) for name in names):
+        return f"-k {before}"
     if "/" in folder:
         return f"-k {folder}/"
     return f"--verb {folder}"
