@@ -94,7 +94,7 @@ def host(tmp_path: Path) -> Host:
     host.stub("id", "echo 0")
     host.stub(
         "new-python",
-        'case $1 in -c) exit 0 ;; esac\necho "python: $*; $PYTHONPATH; ${RDMA_CTS_YES:-}"',
+        'case $1 in -c) echo "$0" && exit 0 ;; esac\necho "python: $*; $PYTHONPATH; ${RDMA_CTS_YES:-}"',
     )
     host.stub(
         "apt-get",

@@ -140,6 +140,13 @@ def test_a_named_python_that_does_not_exist_is_refused(host):
     assert host.refused("list", "--yes") == f"rdma-cts: RDMA_CTS_PYTHON: {fault}\n"
 
 
+def test_a_program_that_is_no_python_is_refused(host):
+    host.stub("true", "exit 0")
+    host.more["RDMA_CTS_PYTHON"] = "true"
+    fault = "true is not a Python; set it to another Python, or unset it"
+    assert host.refused("list", "--yes") == f"rdma-cts: RDMA_CTS_PYTHON: {fault}\n"
+
+
 def test_a_python_that_cannot_start_is_not_mended_by_packages(host):
     host.more |= {"RDMA_CTS_PYTHON": "", "PYTHONHASHSEED": "x"}
     host.stub("python3", "exit 1")
