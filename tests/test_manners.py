@@ -180,7 +180,7 @@ def test_a_directory_that_the_user_may_not_enter_is_no_missing_run(command, cli,
 
 @pytest.mark.parametrize(
     "options",
-    ["--device nosuch0", "--device rxe0 --stack trixie", "--device rxe0 --guest"],
+    ["--device nosuch0", "--device rxe0 --stack trixie", "--device rxe0 --guest", "--host h:x"],
 )
 def test_what_needs_no_tables_is_refused_before_they_are_read(options, cli, monkeypatch):
     def never(*_: object) -> None:
