@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from conformance.defects import Defect
 from conformance.model.verdict import OF_RULES, Verdict
+from conformance.results.conclusions import Standing
 from conformance.results.rule_conclusions import LEFT_OPEN, OFFERED
 from reports import evidence
 from reports.digest import Digest
@@ -84,9 +85,9 @@ def _verdicts(run: Digest) -> Iterator[str]:
     yield "| verdict | rules | cases |"
     yield "|---|---:|---:|"
     rules = [label for rule, label in run.verdicts.labels.items() if rule not in run.verdicts.apart]
-    for label in (OFFERED, LEFT_OPEN):
+    for label, standing in ((OFFERED, Standing.OFFERED), (LEFT_OPEN, Standing.LEFT_OPEN)):
         if number := rules.count(label):
-            yield f"| {label} | {number} | |"
+            yield f"| {label}: {standing.phrase} | {number} | |"
     for verdict in reversed(OF_RULES):
         if verdict in rules or run.summary.counts.get(verdict):
             empty = run.summary.empty if verdict == Verdict.PASS else 0

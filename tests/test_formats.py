@@ -266,6 +266,12 @@ def test_markdown_has_the_verdict_and_a_row_for_each_defect():
     assert rest == [defect, "REG-01", "1", "not known", "./rdma-cts run --only reg_mr/sample/c0"]
 
 
+def test_markdown_says_what_the_verdicts_of_rules_mean_that_no_case_has():
+    text = markdown.render([read(ROOT / "docs/runs/rxe.jsonl.xz")])
+    assert "\n| OFFERED: verified for what this device offers | " in text
+    assert "\n| OFFERED | " not in text
+
+
 @given(ANY_TEXT)
 def test_no_text_makes_a_document_invalid_or_becomes_a_line_or_markup_of_it(text):
     line = result(
