@@ -27,15 +27,17 @@ _NO_FIGURES: Mapping[str, int] = {}
 class Repetitions:
     """The repetitions of one run. The name of a violation is the argument of `--only` that repeats the violation.
     `figures` has the numbers of violations that were confirmed, not confirmed and not repeated; it is empty for a run
-    without violations."""
+    without violations. `why_not` is the reason why violations could not be repeated; empty if they could."""
 
     def __init__(
         self,
         records: Sequence[ConfirmationRecord],
         figures: Mapping[str, int] = _NO_FIGURES,
+        why_not: str = "",
     ) -> None:
         self._records = records
         self._figures = figures
+        self._why_not = f" ({why_not})" if why_not else ""
         self._of_case: dict[str, list[ConfirmationRecord]] = {}
         for record in records:
             self._of_case.setdefault(record["case"], []).append(record)
@@ -167,10 +169,11 @@ class Repetitions:
         confirmed, untried = self._figures["confirmed"], self._figures.get("not_tried", 0)
         tried = confirmed + self._figures["not_confirmed"]
         if not tried:
-            yield f"confirmation: none of {untried:,} violations was repeated; each counts as it was observed"
+            none = f"none of {untried:,} violations was repeated{self._why_not}"
+            yield f"confirmation: {none}; each counts as it was observed"
             return
         if untried:
-            rest = f", {untried:,} not repeated"
+            rest = f", {untried:,} not repeated{self._why_not}"
         else:
             rest = ""
         together = sum(record["by"] == "company" for record in self._records)

@@ -61,11 +61,11 @@ class Violations:
 
     @cached_property
     def repetitions(self) -> Repetitions:
-        if self._run.footer:
-            figures = self._run.footer.get("confirmation")
-        else:
-            figures = None
-        return Repetitions(self._run.confirmations, figures or {})
+        footer = self._run.footer
+        if footer is None:
+            return Repetitions(self._run.confirmations)
+        figures, why_not = footer.get("confirmation") or {}, footer.get("not_repeated", "")
+        return Repetitions(self._run.confirmations, figures, why_not)
 
     @property
     def open_defects(self) -> tuple[Defect, ...]:

@@ -16,6 +16,7 @@ from conformance.supervision import confirmation
 from conformance.supervision.worker import Worker, WorkerEnd
 from conformance.tables.suite import VERSION
 from repeated import IDS, POINT, SUITE, Device, Run, after, always, counts, lines, tried
+from reports.digest import read
 from reports.repetitions import Repetitions
 from samples import (
     footer_of,
@@ -270,6 +271,11 @@ def test_if_no_worker_can_repeat_a_violation_the_run_is_still_complete(tmp_path,
     assert counts(recorded) == (0, 0, 2)
     assert said in run.audience.said[-1]
     assert footer_of(recorded)["complete"] is True
+    why = footer_of(recorded)["not_repeated"]
+    assert why
+    (line,) = read(run.path).violations.repetitions.summary()
+    none_of_2 = "confirmation: none of 2 violations was repeated"
+    assert line == f"{none_of_2} ({why}); each counts as it was observed"
 
 
 def test_the_footer_of_a_run_without_confirmation_has_no_figures_of_it(tmp_path):

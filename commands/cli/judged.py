@@ -69,6 +69,8 @@ def write_judged(
                 "not_confirmed": len(confirmations) - confirmed,
                 "not_tried": (tried or {}).get("not_tried", 0),
             }
+        if why := recorded.footer.get("not_repeated"):
+            footer["not_repeated"] = why
         if waivers:
             footer["waivers"] = waivers.account(results, header)
         elif header.get("waivers"):  # --waivers is not given: keep the recorded problems

@@ -369,6 +369,7 @@ class FooterRecord(TypedDict):
     boots: NotRequired[int]
     resumed: NotRequired[int]
     confirmation: NotRequired[dict[str, int]]
+    not_repeated: NotRequired[str]
     waivers: NotRequired[WaiversAccount]
 
 

@@ -88,6 +88,7 @@ class Confirmation:
                 else:
                     self._record_alone(violations[0], start)
             except UserError as error:
+                self._recording.not_repeated = error.message
                 self._recording.listener.say(f"not all violations are repeated: {error.message}")
                 return self._crew.stop()
         return None
@@ -273,13 +274,16 @@ class Confirmation:
                 return {}
             worker = start(names)
             with self._crew.employing(worker):
-                Session(worker, NO_WORKER, names, repetition, self._crew).listen(
+                session = Session(worker, NO_WORKER, names, repetition, self._crew)
+                session.listen(
                     until=lambda: repetition.is_complete() or time.monotonic() >= until,
                 )
             if reason := worker.stuck_reason():
                 raise UserError(f"the device is suspect: {reason}", status=3)
             if repetition.done:
                 break
+        else:
+            self._recording.not_repeated = session.end_reason
         return repetition.done
 
 

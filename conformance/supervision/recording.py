@@ -77,6 +77,7 @@ class Recording:
         )  # for each case, how often its worker was killed externally
         self._started = datetime.now(UTC).isoformat(timespec="seconds")
         self.doubts: list[str] = []
+        self.not_repeated = ""  # the reason why some violations could not be repeated
         self._registry = run.suite.registry
         self._file = file
         self._prior = prior
@@ -325,6 +326,8 @@ class Recording:
         )
         if self._confirmations is not None:
             footer["confirmation"] = account_of(self._confirmations, len(self.unconfirmed()))
+        if self.not_repeated:
+            footer["not_repeated"] = self.not_repeated
         if self.run.waivers and self.header:
             results = [self.done[case] for case in self.cases if case in self.done]
             footer["waivers"] = self.run.waivers.account(results, self.header)
