@@ -39,7 +39,7 @@ from conformance.model.observation import (
     UnfreedMemory,
     with_undeclared,
 )
-from conformance.model.profile import BY_PROFILE, Profile
+from conformance.model.profile import Profile
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import DEFINED_WITH, EITHER, ELSEWHERE, REGISTRATIONS, WIRE
 from conformance.verbs import ENUMS
@@ -224,7 +224,7 @@ def apply_profile(
     missing = profile.required_but_absent(undeclared)
     if judgement.verdict == Verdict.UNSUPPORTED and missing:
         reasons = "; ".join(f"{name} must be present: {profile.present[name]}" for name in missing)
-        reason = f"{judgement.reason}, {BY_PROFILE} {reasons}"
+        reason = f"{judgement.reason}, but according to the profile {reasons}"
         fault = Fault(FaultKind.NOT_PROVIDED, expected=tuple(missing), seen=(reason,))
         return Judgement(Verdict.FAIL, reason, judgement.notes, fault)
     if judgement.verdict in (Verdict.UNREACHABLE, Verdict.BROKEN):

@@ -7,10 +7,6 @@ from dataclasses import dataclass, field
 
 from conformance.errors import UserError
 
-BY_PROFILE = (
-    "but according to the profile"  # before what a profile requires, in the reason of a violation
-)
-
 
 @dataclass(frozen=True)
 class Profile:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from conformance.defects import Symptom, cause_of, symptoms_of
 from conformance.defects.symptom import violated_rules
 from conformance.model.fault import FaultKind
-from conformance.model.profile import BY_PROFILE
 from conformance.model.record import LISTED, UNLISTED, UNSTEADY, Deviation, ResultRecord
 from conformance.model.verdict import KEPT, NOT_TESTABLE, UNJUDGED, VIOLATIONS, Verdict
 from conformance.results.conclusions import headline, verdict_on
@@ -242,9 +241,9 @@ def has_other_profile(old: Digest, new: Digest) -> bool:
 
 
 def is_of_profile(symptom: Symptom) -> bool:
-    """Whether the device lacks what a profile requires, and no document."""
+    """Whether the device lacks what a profile requires, and no document: no call of a case has shown it."""
     fault = symptom.fault
-    return fault.kind is FaultKind.NOT_PROVIDED and any(BY_PROFILE in text for text in fault.seen)
+    return fault.kind is FaultKind.NOT_PROVIDED and not fault.verb
 
 
 def kind_where(judged: bool | None, before: ResultRecord, rules: Sequence[str]) -> str:
