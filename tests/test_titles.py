@@ -233,3 +233,24 @@ def test_a_family_does_not_break_the_order_by_severity(stack, headings):
     ranks = [defect.severity.rank for _, members in grouped for defect in members]
     assert ranks == sorted(ranks)
     assert len(ranks) == len(defects)
+
+
+def test_a_title_names_each_expected_outcome_of_what_the_kernels_core_refuses():
+    """A row that expects success and one that expects another code have one cause, and so one title."""
+    run = read(ROOT / "docs/runs/rxe.jsonl.xz")
+    refused = next(
+        record
+        for record in run.results
+        if record["case"] == "reg_mr_iova/translation/other-page-offset-registers@libibverbs"
+    )
+    fault = {**refused["fault"], "kind": FaultKind.WRONG_CODE, "expected": ["ENOMEM"]}
+    coded: ResultRecord = {**refused, "case": "reg_mr/own/coded", "fault": fault}
+    titles = {
+        number: [defect.title.partition(" for ")[0] for defect in defects_of(records)]
+        for number, records in enumerate(([refused], [coded], [refused, coded]))
+    }
+    assert titles == {
+        0: ["the kernel's core returns EINVAL"],
+        1: ["the kernel's core returns EINVAL instead of ENOMEM"],
+        2: ["the kernel's core returns EINVAL instead of success or ENOMEM"],
+    }

@@ -468,6 +468,8 @@ def _answered(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -
 def _core(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str:
     """Names an argument that no object has, if all calls have it, instead of all that the rule demands."""
     expected = sorted({code for symptom in symptoms for code in symptom.fault.expected})
+    if expected and any(symptom.fault.effect is Effect.REFUSED for symptom in symptoms):
+        expected.insert(0, "success")  # some of the calls are valid
     instead = f" instead of {' or '.join(expected)}" if expected else ""
     named = [set(_INVENTED.findall(symptom.call)) for symptom in symptoms]
     common = sorted(set.intersection(*named))
