@@ -27,7 +27,7 @@ from reports.digest import Digest
 from reports.expectations import sentence, sentence_of
 from reports.kernel_log import decisive
 from reports.races import remarks_on
-from reports.text import flat, kinds_of, without_packets
+from reports.text import doubtful_row, flat, kinds_of, without_packets
 
 POINT = (
     "A point is one combination of arguments in a case that tries all combinations. The commands explain and run --only"
@@ -71,7 +71,7 @@ def lines(run: Digest, record: ResultRecord, whole_log: bool = True) -> Iterator
     yield from run.once(_deviations, record["deviations"])
     if record["verdict"] in VIOLATIONS:
         yield f"answered by: {answered(run, record)}"
-    yield f"table: {location(record)}"
+    yield from row_lines(record)
     yield f"reproduce: {record['repro']}"
     yield from remarks_on(record)
     yield from kernel(record["kernel"]["log"], whole_log)
@@ -103,7 +103,7 @@ def of_symptom(run: Digest, symptom: Symptom, whole_log: bool) -> Iterator[str]:
     yield from run.once(_deviations, [symptom.deviation])
     yield from remarks_on(symptom.record)
     yield f"answered by: {answering_of(symptom)}"
-    yield f"table: {location(symptom.record)}"
+    yield from row_lines(symptom.record)
     if confirmed := run.violations.repetitions.text_about(symptom):
         yield f"repeated: {confirmed}"
 
@@ -241,6 +241,12 @@ def location(record: ResultRecord) -> str:
     if source.get("file"):
         return f"{source.get('file', '')}:{source.get('line', '')}"
     return ""
+
+
+def row_lines(record: ResultRecord) -> Iterator[str]:
+    yield f"table: {location(record)}"
+    if doubt := doubtful_row(record):
+        yield f"note: {doubt}"
 
 
 def own(data: Mapping[str, Any]) -> dict[str, Any]:

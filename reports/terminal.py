@@ -30,7 +30,7 @@ from conformance.model.verdict import (
 )
 from conformance.results.records import PLAN_FILE
 from reports import bisection
-from reports.text import MOST_LINE, columns_of, fitted, format_rules, wrapped
+from reports.text import MOST_LINE, columns_of, doubtful_row, fitted, format_rules, wrapped
 
 if TYPE_CHECKING:
     from reports.digest import Digest
@@ -46,6 +46,7 @@ REPORT = "report.html"
 _SEVERITY, _WAIVED = "31", "33"
 _LABEL = max(len(severity.label) for severity in Severity)
 _MOST_RULES = 3
+_MOST_DOUBTS = 3  # the most rows of a user's own tables that are named below a defect
 QUIET, NORMAL, VERBOSE = 0, 1, 2
 
 
@@ -219,6 +220,8 @@ def _defect(
     yield from _hanging(
         f"{label:<{_LABEL}} {defect.fingerprint} ", f"{title} {ends}", colour, stream
     )
+    doubtful = {*map(doubtful_row, (symptom.record for symptom in defect.symptoms))} - {""}
+    yield from (f"{'':<{_LABEL}} {doubt}" for doubt in sorted(doubtful)[:_MOST_DOUBTS])
     if level == VERBOSE:
         yield f"{'':<{_LABEL}} {defect.first.line}"
         yield f"{'':<{_LABEL}} {defect.first.repro}"

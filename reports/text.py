@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
 from conformance.errors import PROGRAM
+from conformance.model.record import ResultRecord
 
 # characters of a line on a terminal; a file of somebody else can have texts of any length
 MOST_LINE = 4000
@@ -31,6 +32,14 @@ def wrapped(
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def doubtful_row(record: ResultRecord) -> str:
+    """Returns that a row is of the user's own tables, with its location; empty for the suite's rows."""
+    file, line = (str(record["source"].get(key, "")) for key in ("file", "line"))
+    if not file or file.startswith("cases/"):
+        return ""
+    return f"the row {file}:{line} is not of the suite: doubt its expectation first"
 
 
 def without_packets(line: str) -> tuple[str, list[str]]:

@@ -26,10 +26,12 @@ from programs import (
 )
 from reports.digest import digest, read
 from reports.dispute import violation_about
+from reports.explanations import of_defect
 from reports.reproducers.mail import WIDTH as MAIL_WIDTH
 from reports.reproducers.mail import mail
 from reports.reproducers.of_runs import Made, basis_of, first_program
 from reports.reproducers.program import file_name
+from reports.terminal import summary
 from reports.upstream import ENTRIES
 from samples import changed, result, written_records
 from test_earlier_points import OF_ODP, READ, comparison, deviation, swept
@@ -388,3 +390,23 @@ def test_a_mail_prefers_the_plainest_calls_and_the_rule_of_most_symptoms():
     assert "It needs the headers of rdma-core 59 or newer." in spaced(of_newer.text)
     text = mail([newer], run, SUITE, basis, ()).text
     assert "\n  # needs the headers of rdma-core 59 or newer\n  cc -o shown FILE.c " in text
+
+
+def test_a_row_of_the_users_own_tables_is_doubted_first_in_all_texts(tmp_path):
+    run = read(ROOT / "docs/runs/rxe.jsonl.xz")
+    (defect,) = Defect.called("ff6941f7e668", run.violations.defects)
+    source = {"file": "/home/user/own/reg_mr/own.yaml", "line": 4}
+    results = [changed(defect.first.record, {"source": source})]
+    own = replace(run, results=tuple(results), confirmations=())
+    (shown,) = own.violations.defects
+    doubt = "the row /home/user/own/reg_mr/own.yaml:4 is not of the suite: doubt its expect"
+    written = mail(shown.symptoms, own, SUITE, basis_of(ROOT / "docs/runs/rxe.jsonl.xz"), ())
+    assert written.notes[0].startswith(doubt)
+    assert "of the reporter's own tables for rdma-cts found" in spaced(written.text)
+    assert doubt in summary(own, tmp_path)
+    assert f"note: {doubt}" in "\n".join(of_defect(shown, own, False))
+    ours = replace(run, results=(defect.first.record,), confirmations=())
+    (shown,) = ours.violations.defects
+    written = mail(shown.symptoms, ours, SUITE, basis_of(ROOT / "docs/runs/rxe.jsonl.xz"), ())
+    texts = (*written.notes, written.text, summary(ours, tmp_path), *of_defect(shown, ours, False))
+    assert not any("not of the suite" in text or "own tables" in text for text in texts)

@@ -28,7 +28,7 @@ from reports.reproducers.by_hand import listed, with_included, written_by_hand
 from reports.reproducers.findings import Finding, Run
 from reports.reproducers.of_runs import first_program, without_peer
 from reports.reproducers.program import Program, file_name, headers_for
-from reports.text import kinds_of, without_packets, wrapped
+from reports.text import doubtful_row, kinds_of, without_packets, wrapped
 from reports.upstream import upstream
 
 WIDTH = 72
@@ -128,6 +128,8 @@ def mail(
         lines += [f"  ({remark})" for remark in remarks_on(shown.symptom.record)]
     first = symptoms[0] if defect is None else defect.first
     notes = list(_notes(first, defect, of_peer, run))
+    if doubt := doubtful_row(shown.symptom.record):
+        notes.insert(0, doubt)
     if by_hand:
         notes.append(f"attach what was written by hand: {listed(by_hand)}")
     if run.environment.changed_stack:
@@ -231,7 +233,8 @@ def _description(
             yield from _wrapped(f"{stack}: {_has(symptom, defect, run_before)}", "  - ", "    ")
     yield ""
     at = f", at the point {symptom.point}" if symptom.point else ""
-    yield from _wrapped(f"The case {symptom.case} of rdma-cts found the defect{at}.")
+    whose = "the reporter's own tables for rdma-cts" if doubtful_row(symptom.record) else "rdma-cts"
+    yield from _wrapped(f"The case {symptom.case} of {whose} found the defect{at}.")
     if severity_of(symptom).advice:
         yield from _wrapped(
             "The peer of the case sends its packets from a socket: it has no RDMA device."
