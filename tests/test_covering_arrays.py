@@ -157,6 +157,17 @@ def test_what_no_code_carries_out_is_named_before_the_array(tmp_path, written, s
     assert message in str(reader.mistakes[0])
 
 
+def test_a_misspelt_capability_of_a_model_is_one_mistake(tmp_path):
+    """Its right name stands in `rare`, too."""
+    table = tmp_path / "model.yaml"
+    table.write_text(TABLE.read_text().replace("\n    flush_global: ", "\n    flush_globalx: "))
+    root, reader = read_file(table), Reader()
+    assert isinstance(root.value, dict)
+    assert read_model(reader, root.value["model"], "access/model", registry()) is None
+    (mistake,) = reader.mistakes
+    assert mistake.message == "unknown capability 'flush_globalx' (did you mean flush_global?)"
+
+
 def test_an_array_of_another_version_is_named_with_the_command_that_makes_it(tmp_path):
     """That command makes only the arrays of this model: all of them take minutes."""
     model, reader = replace(current_model(), digest="0"), Reader()

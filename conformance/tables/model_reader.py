@@ -73,7 +73,11 @@ def read_model(reader: Reader, node: Node, name: str, registry: Registry) -> Mod
         _evidence(reader, item, space, registry, texts["faults"])
         for item in reader.items(fields.get("evidence"), "evidence")
     ]
-    rare = reader.words(fields.get("rare"), "need", texts["needs"])
+    # A misspelt capability is one mistake: `rare` may have its right name.
+    is_known = "needs" in fields and texts["needs"].keys() <= {*capability.NAMES}
+    rare = reader.words(
+        fields.get("rare"), "need", texts["needs"] if is_known else capability.NAMES
+    )
     slow = reader.text(fields.get("slow"), "slow") or ""
     if slow:
         _check(reader, fields["slow"], slow, space)
