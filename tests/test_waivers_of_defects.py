@@ -592,5 +592,5 @@ def test_a_refusal_of_the_kernels_core_is_waived_only_for_the_rules_of_the_waive
     applied = [waivers.applied(record, run.header) for record in (refused, unlisted)]
     assert [record["effective"] for record in applied] == ["WAIVED", verdict]
     problems = waivers.account(applied, run.header)["problems"]
-    said = "does not fit: reg_mr/own/unlisted violates REG-15, as none of its cases"
+    said = "does not fit: reg_mr/own/unlisted violates REG-15, which none of its cases tests"
     assert [problem.endswith(said) for problem in problems] == [True] * (verdict == "FAIL")

@@ -252,7 +252,7 @@ class DefectWaiver(Terms):
         for symptom in shown:
             if not self.is_of_rules(symptom):
                 rules = ", ".join(symptom.rules)
-                yield f"{self} does not fit: {symptom.case} violates {rules}, as none of its cases"
+                yield f"{self} does not fit: {symptom.case} violates {rules}, which none of its cases tests"
             elif not self.covers(symptom):
                 yield f"{self} does not fit: {symptom.case} is worse, {severity_of(symptom).label}"
         steady = set(self.cases) - set(self.unsteady)
