@@ -137,9 +137,9 @@ def test_a_comparison_has_the_keys_that_version_1_0_wrote():
 def test_the_data_of_nodes_have_the_keys_that_version_1_0_wrote(tmp_path, capsys):
     for name in ("one", "two"):
         shutil.copytree(RUN, tmp_path / "nodes" / name)
-    main(["compare", "--nodes", str(tmp_path / "nodes"), "--out", str(tmp_path)])
+    main(["compare", "--nodes", str(tmp_path / "nodes"), "--out", str(tmp_path / "page")])
     assert "fleet.json" in capsys.readouterr().out
-    data = json.loads((tmp_path / "fleet.json").read_text())
+    data = json.loads((tmp_path / "page/fleet.json").read_text())
     assert data["schema"] == "rdma-cts-fleet/1"
     assert data.keys() >= set(FLEET.split())
     assert data["groups"][0].keys() >= {"name", "nodes", "differences", "rules"}
