@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from conformance.defects import Defect, Symptom, families_of
+from conformance.defects import Defect, Symptom, families_of, severity_of
 from conformance.model.verdict import EXCUSED
 from conformance.results.rule_conclusions import BLOCKED
 from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED, tried
@@ -41,12 +41,14 @@ class Shown:
 
     @cached_property
     def symptoms(self) -> list[Symptom]:
-        """A symptom in each of the shown cases: of those that count, a confirmed one comes first."""
+        """A symptom in each of the shown cases: of those that count, one of the worst severity comes first, if possible a
+        confirmed one."""
         confirmed = {*map(id, self.defect.confirmed)}
         return sorted(
             self.defect.examples(_MOST_SHOWN),
             key=lambda symptom: (
                 symptom.record["effective"] in EXCUSED,
+                severity_of(symptom).rank,
                 id(symptom) not in confirmed,
             ),
         )
