@@ -480,6 +480,23 @@ def test_sigint_while_python_starts_is_one_line_and_status_130(tmp_path):
     assert (done.returncode, done.stderr) == (130, "rdma-cts: interrupted\n")
 
 
+def test_a_command_in_the_background_blocks_no_signal_for_its_children(tmp_path):
+    """The launcher starts Python with SIGINT blocked; a shell starts the launcher with SIGINT ignored."""
+
+    def in_the_background() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+
+    shown = "import signal\nprint(signal.pthread_sigmask(signal.SIG_BLOCK, []))\n"
+    (tmp_path / "sitecustomize.py").write_text(shown)
+    done = ended(
+        *(sys.executable, "-S", ROOT / "commands/cli/start.py", "--version"),
+        env={**ENVIRONMENT, "PYTHONPATH": str(tmp_path)},
+        preexec_fn=in_the_background,
+    )
+    assert done.stdout.startswith("set()\n")
+
+
 @pytest.mark.parametrize("word", ["--\x1b[2J", "\x1b]0;owned\x07", "\udcff"])
 def test_a_command_line_cannot_control_the_terminal(word, cli):
     assert all(line.isprintable() for line in cli(2, "list", word).err.split("\n"))

@@ -15,9 +15,10 @@ def _end(number, frame):  # type: ignore[no-untyped-def]
     posix._exit(128 + number)
 
 
-if __name__ == "__main__" and _signal.getsignal(_signal.SIGINT) != _signal.SIG_IGN:
-    _signal.signal(_signal.SIGINT, _end)
-    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])
+if __name__ == "__main__":
+    if _signal.getsignal(_signal.SIGINT) != _signal.SIG_IGN:
+        _signal.signal(_signal.SIGINT, _end)
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])  # also for child processes
 
 import contextlib
 import gc
