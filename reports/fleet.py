@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from operator import attrgetter
 
 from conformance.errors import format_count
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS
@@ -91,7 +92,7 @@ class Fleet:
         return frozenset(
             node
             for node, differences in self.differing.items()
-            if all(difference.is_better for difference in differences)
+            if all(map(attrgetter("is_better"), differences))
         )
 
     def differences_of(self, node: str) -> list[str]:

@@ -276,7 +276,9 @@ class Page:
             for by_run in members:
                 cases = dict.fromkeys(case for shown in by_run for case in shown.defect.cases)
                 defects.append([number_of[case] for case in cases])
-                more += [[number_of[case] for case in shown.more] for shown in by_run if shown.more]
+                for shown in by_run:
+                    if shown.more:
+                        more.append([number_of[case] for case in shown.more])
         return PageData(self.runs, self.cases).packed(
             names=self.labels,
             cases=list(self.cases),

@@ -305,11 +305,10 @@ def test_what_only_a_new_profile_requires_is_no_regression_and_in_the_commands(r
     profile, out = tmp_path / "profile.yaml", tmp_path / "out"
     profile.write_text(f"device: {driver}\npresent:\n  odp: sold\n  rereg_mr: sold\n")
     cli(1, "judge", run, "--profile", profile, "--out", out)
-    assert all(
-        f" --profile {profile} --only {record['case']}" in record["repro"]
-        and all(f" --profile {profile} " in item["repro"] for item in record["deviations"])
-        for record in read(out).results
-    )
+    for judged in read(out).results:
+        assert f" --profile {profile} --only {judged['case']}" in judged["repro"]
+        for item in judged["deviations"]:
+            assert f" --profile {profile} " in item["repro"]
     said = cli(1, "compare", run, out).out
     first, *_ = said.splitlines()
     assert re.search(r"requires what the device lacks: \d+ newly required by the profile", first)

@@ -1,6 +1,7 @@
 """Tests of mails about defects, which have the program of a case."""
 
 import re
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -378,7 +379,9 @@ def test_a_mail_prefers_the_plainest_calls_and_the_rule_of_most_symptoms():
     path = ROOT / "docs/runs/rxe.jsonl.xz"
     run, basis = read(path), basis_of(path)
     (defect,) = Defect.called("251ad0de44ec", run.violations.defects)
-    of_rule = {rule: [of for of in defect.symptoms if of.rules == (rule,)] for rule in defect.rules}
+    of_rule = defaultdict(list)
+    for symptom in defect.symptoms:
+        of_rule[" ".join(symptom.rules)].append(symptom)
     without = next(of for of in of_rule["REG-12"] if not first_program([of], SUITE, basis).program)
     newer = of_rule["EX-01"][0]
     shown = first_program([without, newer, *of_rule["REG-12"]], SUITE, basis)

@@ -245,10 +245,9 @@ def test_a_title_names_each_expected_outcome_of_what_the_kernels_core_refuses():
     )
     fault = {**refused["fault"], "kind": FaultKind.WRONG_CODE, "expected": ["ENOMEM"]}
     coded: ResultRecord = {**refused, "case": "reg_mr/own/coded", "fault": fault}
-    titles = {
-        number: [defect.title.partition(" for ")[0] for defect in defects_of(records)]
-        for number, records in enumerate(([refused], [coded], [refused, coded]))
-    }
+    titles = {}
+    for number, records in enumerate(([refused], [coded], [refused, coded])):
+        titles[number] = [defect.title.partition(" for ")[0] for defect in defects_of(records)]
     assert titles == {
         0: ["the kernel's core returns EINVAL"],
         1: ["the kernel's core returns EINVAL instead of ENOMEM"],

@@ -1,6 +1,7 @@
 """Writes a whole program: a comment with the quote of the document, the helper functions that the case needs, and
 main() with the steps of the case."""
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -57,13 +58,14 @@ _LATER: Mapping[str, int] = {
         if value.value is not None and int(value.since or 0) > _OLDEST
     },
 }
+_SINCE = {
+    **{verb.name: verb.since for verb in VERBS.values()},
+    **{value.name: value.since for value in itertools.chain.from_iterable(ENUMS.values())},
+}
 # Calls and constants that such a header lacks and that a program cannot define, with the first release that has them.
 _RELEASES: Mapping[str, int] = {
     name: int(since)
-    for name, since in (
-        *((verb.name, verb.since) for verb in VERBS.values()),
-        *((value.name, value.since) for values in ENUMS.values() for value in values),
-    )
+    for name, since in _SINCE.items()
     if int(since or 0) > _OLDEST and name not in _LATER
 }
 # The C expressions that test whether the device declares a capability.
