@@ -1,10 +1,9 @@
 """`rdma-cts list variables`: prints the environment variables, which docs/variables.md describes."""
 
 import argparse
-import sys
 from collections.abc import Mapping
 
-from reports.text import columns_of, wrapped
+from commands.cli.streams import show_meanings
 
 # docs/variables.md explains these variables in more detail. A test compares both lists with the code.
 VARIABLES: Mapping[str, str] = {
@@ -32,7 +31,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     del arguments
-    width = min(columns_of(sys.stdout), 100)
-    for name, meaning in VARIABLES.items():
-        print(*wrapped(f"{name:<{_INDENT}}{meaning}", width, " " * _INDENT), sep="\n")
+    show_meanings(VARIABLES, _INDENT)
     return 0

@@ -7,11 +7,11 @@ import io
 import os
 import select
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
 from conformance.model.printable import one_line
-from reports.text import fitted
+from reports.text import columns_of, fitted, wrapped
 
 
 def remark(text: str) -> None:
@@ -22,6 +22,13 @@ def remark(text: str) -> None:
 def show_line(text: str, to: TextIO | None = None) -> None:
     """Prints one line to `to` (default: standard output), also if a name in it has an end of a line."""
     show([one_line(text)], to)
+
+
+def show_meanings(meanings: Mapping[str, str], indent: int) -> None:
+    """Prints names with their meanings, which begin in the column `indent`, for a person who reads them."""
+    width = min(columns_of(sys.stdout), 100)
+    for name, meaning in meanings.items():
+        print(*wrapped(f"{name:<{indent}}{meaning}", width, " " * indent), sep="\n")
 
 
 def show(lines: Iterable[str], to: TextIO | None = None) -> None:
