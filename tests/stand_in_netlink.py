@@ -76,7 +76,7 @@ class StandInKernel:
             return
         device = list(self.devices.values())[struct.unpack("=I", attributes[1])[0]]
         if command == 15:
-            drivers = netlink._DRIVERS
+            drivers = netlink.DRIVERS
             self._messages = [_message(_number(73, drivers.index(device.driver))), _error(0)]
         elif command == 5:
             if device.interface:

@@ -138,8 +138,8 @@ def next_rkey(rkey: int) -> int:
 
 def wc_status(status: int) -> str:
     """Returns the name of a value of enum ibv_wc_status without the prefix: `REM_ACCESS_ERR` for 10."""
-    if 0 <= status < len(_WC_STATUS):
-        return _WC_STATUS[status]
+    if 0 <= status < len(WC_STATUS):
+        return WC_STATUS[status]
     return f"status {status}"
 
 
@@ -149,7 +149,7 @@ def wc_opcode(opcode: int) -> str:
 
 
 # enum ibv_wc_status of <infiniband/verbs.h>, from 0 upwards.
-_WC_STATUS = tuple(
+WC_STATUS = tuple(
     """
     SUCCESS LOC_LEN_ERR LOC_QP_OP_ERR LOC_EEC_OP_ERR LOC_PROT_ERR WR_FLUSH_ERR MW_BIND_ERR BAD_RESP_ERR LOC_ACCESS_ERR
     REM_INV_REQ_ERR REM_ACCESS_ERR REM_OP_ERR RETRY_EXC_ERR RNR_RETRY_EXC_ERR LOC_RDD_VIOL_ERR REM_INV_RD_REQ_ERR

@@ -45,7 +45,7 @@ SOFTWARE = ("rxe", "siw")
 
 
 # enum rdma_driver_id of <rdma/ib_user_ioctl_verbs.h>, from 0 upwards.
-_DRIVERS = tuple(
+DRIVERS = tuple(
     """
     unknown mlx5 mlx4 cxgb3 cxgb4 mthca bnxt_re ocrdma nes irdma vmw_pvrdma qedr hns usnic rxe hfi1 qib efa siw erdma
     mana ionic
@@ -55,8 +55,8 @@ _DRIVERS = tuple(
 
 def driver_name(driver_id: int) -> str:
     """Returns the kernel driver's name for an enum rdma_driver_id, such as mlx5 or rxe."""
-    if driver_id < len(_DRIVERS):
-        return _DRIVERS[driver_id]
+    if driver_id < len(DRIVERS):
+        return DRIVERS[driver_id]
     return f"driver {driver_id}"
 
 

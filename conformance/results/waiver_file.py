@@ -11,11 +11,17 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 
+from conformance import verbs
+from conformance.bench.work_requests import WC_STATUS
 from conformance.defects import Defect, Severity, defects_of, shorts_in
 from conformance.errors import UserError, command
+from conformance.kernel.netlink import DRIVERS
+from conformance.model import predicate
 from conformance.model.address import is_address
 from conformance.model.record import HeaderRecord, ResultRecord
+from conformance.model.space import Axis, Space
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
+from conformance.model.vocabulary import ERRNO_NAMES
 from conformance.results.records import is_recording
 from conformance.results.waivers import (
     DefectWaiver,
@@ -36,6 +42,12 @@ _REQUIRED = ("where", "observed", "issue", "owner", "expires")
 _KERNEL = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 _FINGERPRINT = re.compile(r"[0-9a-f]{12}")
 _WHERE = ("driver", "kernel", "firmware")
+# of the outcomes that results have
+_ERRNOS = [name for name in ERRNO_NAMES if name not in ("any", "ENOTSUP")]
+_RETURNED = ("NULL", *_ERRNOS, *verbs.ENUMS["ibv_rereg_mr_err_code"].short_names)
+_NUMBERED = re.compile("(errno|status) -?[0-9]+")
+_CODE = re.compile("[A-Z][A-Z0-9_]{2,}")
+_NO_FORMULA = ("always", "never", "by chance", "no short description", "not described")
 _OBSERVED = ("verdict", "returned", "errno", "wc", "reason", "when")
 
 
@@ -50,11 +62,7 @@ def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
         fields = reader.mapping(root, "a file of waivers", ("waivers",), ("waivers",))
         cases = {case.id: case.rules for case in suite.cases}
         nodes = reader.items(fields.get("waivers"), "waivers")
-        read = [
-            _waiver(node, reader, cases, suite.registry, today)
-            for node in nodes
-            if not _is_of_defect(node)
-        ]
+        read = [_waiver(node, reader, suite, today) for node in nodes if not _is_of_defect(node)]
         defects = [
             _defect_waiver(node, reader, cases, today) for node in nodes if _is_of_defect(node)
         ]
@@ -135,8 +143,7 @@ def _defect_waiver(
 def _waiver(
     node: Node,
     reader: Reader,
-    cases: Collection[str],
-    rules: Collection[str],
+    suite: Suite,
     today: date,
 ) -> Waiver | None:
     before = len(reader.mistakes)
@@ -146,9 +153,9 @@ def _waiver(
             node.location,
             "a waiver is for one case, rule or defect: write `case`, `rule` or `defect`",
         )
-    case = _known_id(fields.get("case"), "case", cases, reader)
-    rule = _known_id(fields.get("rule"), "rule", rules, reader)
-    observed_values = _observed(fields.get("observed"), reader)
+    case = _known_id(fields.get("case"), "case", [case.id for case in suite.cases], reader)
+    rule = _known_id(fields.get("rule"), "rule", suite.registry, reader)
+    observed_values = _observed(fields.get("observed"), reader, _spaces(suite, case or rule))
     terms = _terms(node, fields, reader, today)
     if len(reader.mistakes) > before or terms is None:
         return None
@@ -208,7 +215,10 @@ def _where(node: Node | None, reader: Reader) -> WaiverScope:
     first, last = (_version(span.get(key), key, reader) for key in ("from", "to"))
     if kernel and first and last and version(first)[: len(version(last))] > version(last):
         reader.note(kernel.location, f"no kernel is from {first} to {last}")
-    driver, firmware = (reader.text(fields.get(key), key) or "" for key in ("driver", "firmware"))
+    driver = reader.text(fields.get("driver"), "driver") or ""
+    if "did you mean" in suggestion(driver, DRIVERS):  # others can be of later kernels
+        _named(fields["driver"], "driver", DRIVERS, reader)
+    firmware = reader.text(fields.get("firmware"), "firmware") or ""
     return WaiverScope(driver, first, last, firmware)
 
 
@@ -219,25 +229,65 @@ def _version(node: Node | None, what: str, reader: Reader) -> str:
     return text
 
 
-def _observed(node: Node | None, reader: Reader) -> KnownOutcome:
+def _observed(node: Node | None, reader: Reader, spaces: Iterable[Space]) -> KnownOutcome:
     if node:
         fields = reader.mapping(node, "observed", _OBSERVED, ("verdict",))
     else:
         fields = {}
     verdict = reader.word(fields.get("verdict"), "verdict", VIOLATIONS) or ""
-    returned, errno, reason = (
-        reader.text(fields.get(key), key) or "" for key in ("returned", "errno", "reason")
+    returned = reader.text(fields.get("returned"), "returned") or ""
+    if _CODE.fullmatch(returned) and "did you mean" in suggestion(returned, _RETURNED):
+        _named(fields["returned"], "returned", _RETURNED, reader)
+    errno = _named(fields.get("errno"), "errno", _ERRNOS, reader)
+    reason = reader.text(fields.get("reason"), "reason") or ""
+    wc = tuple(
+        _named(item, "wc", WC_STATUS, reader) for item in reader.items(fields.get("wc"), "wc")
     )
-    wc, when = _texts(fields, "wc", reader), _texts(fields, "when", reader)
+    when_items = reader.items(fields.get("when"), "when")
+    known = list(spaces) if when_items else []
+    when = tuple(_formula(item, known, reader) for item in when_items)
     if node and verdict == Verdict.FAIL and not fields.keys() - {"verdict"}:
         key_names = ", ".join(f"`{key}`" for key in _OBSERVED[1:])
         reader.note(node.location, f"describe the failure with at least one of {key_names}")
     return KnownOutcome(verdict, returned, errno, wc, reason, when)
 
 
-def _texts(fields: Mapping[str, Node], key: str, reader: Reader) -> tuple[str, ...]:
-    items = reader.items(fields.get(key), key)
-    return tuple(reader.text(item, key) or "" for item in items)
+def _named(node: Node | None, what: str, known: Collection[str], reader: Reader) -> str:
+    """Returns a name that results have: a known one, or the number of one without a name, such as `errno 524`."""
+    name = reader.text(node, what) or ""
+    if node and name and name not in known and not _NUMBERED.fullmatch(name):
+        reader.note(node.location, f"unknown {what} {quoted(name)}{suggestion(name, known)}")
+    return name
+
+
+def _formula(node: Node, spaces: Sequence[Space], reader: Reader) -> str:
+    """Returns the formula of a deviation, which is one of the spaces unless these are unknown."""
+    text = reader.text(node, "when") or ""
+    if not text or text.startswith(_NO_FORMULA):
+        return text
+    mistakes = []
+    for space in spaces:
+        try:
+            predicate.parse(text, space, {})
+            return text
+        except ValueError as error:
+            mistakes.append(str(error))
+    if mistakes:
+        near = (mistake for mistake in mistakes if "did you mean" in mistake)
+        reader.note(node.location, f"when: {next(near, mistakes[0])}")
+    return text
+
+
+def _spaces(suite: Suite, target: str) -> Iterator[Space]:
+    """Yields the spaces of the sweeps and models of the case, or of the cases of the rule, with this id."""
+    for case in suite.cases:
+        if target not in (case.id, *case.rules):
+            continue
+        if case.sweep:
+            yield case.sweep.space
+        if case.array:
+            model = case.array.model
+            yield Space((*model.parameters, Axis("fault", ("none", *model.faults))))
 
 
 def _issue(node: Node | None, reader: Reader) -> str:
