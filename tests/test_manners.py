@@ -487,7 +487,7 @@ def test_a_command_in_the_background_blocks_no_signal_for_its_children(tmp_path)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 
-    shown = "import signal\nprint(signal.pthread_sigmask(signal.SIG_BLOCK, []))\n"
+    shown = "import signal\nprint(signal.pthread_sigmask(signal.SIG_BLOCK, []), flush=True)\n"
     (tmp_path / "sitecustomize.py").write_text(shown)
     done = ended(
         *(sys.executable, "-S", ROOT / "commands/cli/start.py", "--version"),
