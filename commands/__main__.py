@@ -30,15 +30,16 @@ from commands.cli.endings import (
     report_signal,
     unusable_path,
 )
-from commands.cli.streams import Output, show
+from commands.cli.streams import Output, remark, show
 from conformance import cache
 from conformance.errors import PROGRAM, UserError, command
 from conformance.model.printable import one_line
 from conformance.regular_file import holding_folders
-from fixtures.system.cache import cache_directory, keeps_files
+from fixtures.system.cache import cache_directory, keeps_files, unusable
 
 # new objects between two garbage collections; few objects of a command become garbage
 _ALLOCATED = 50_000
+_ENVIRONMENT = 3  # the exit status
 _ALONE = ("-h", "--help", "--version")  # options without a command
 
 
@@ -230,6 +231,8 @@ def run_as_program() -> int:
         status, is_run = int(end.code or 0), False
     except KeyboardInterrupt as end:  # before or after the command itself
         status = report_signal(end)
+    if cache.failure and status != _ENVIRONMENT:  # of which the command has said what is wrong
+        remark(f"{NAME}: {unusable(*cache.failure)}")
     gc.freeze()  # Python collects no garbage while the process exits
     if (lost := output.lost()) and not is_run:
         return _report_error(UserError(f"standard output: {lost}", status=3), words)

@@ -94,14 +94,15 @@ def execute(arguments: argparse.Namespace) -> int:
         return 0
     if FINGERPRINT.fullmatch(word):
         defect, run = defect_of(word, run, "--run")
-        show(of_defect(defect, run, arguments.all))
+        shown = [*of_defect(defect, run, arguments.all)]
         if arguments.against:
             # Imported late: few ask for it.
             from reports.compared.comparison import compare
             from reports.novelty import Novelty
 
             news = Novelty(compare(read(arguments.against), run))
-            show(["", *news.about(defect, None if arguments.all else MOST_CASES)])
+            shown += ["", *news.about(defect, None if arguments.all else MOST_CASES)]
+        show(shown)
         return 0
     rule = next((id_ for id_ in suite.registry if id_.upper() == word.upper()), None)
     name = word.partition(POINT)[0]
@@ -111,7 +112,7 @@ def execute(arguments: argparse.Namespace) -> int:
         lines = of_retired(name, retired, run, arguments.all)
     else:
         lines = of_case(suite, _case(suite, word, run), run, arguments.all)
-    show(lines)
+    show([*lines])
     return 0
 
 

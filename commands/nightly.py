@@ -245,5 +245,5 @@ def _cells(arguments: argparse.Namespace, options: RunOptions) -> Mapping[str, R
             raise UserError(f"--kernel {name}: two cells have this name")
         cells[name] = replace(options, kernel=kernel, modules=modules)
     if arguments.part:
-        return {name: cells[name] for name in arguments.part.part(list(cells), str)}
+        return {name: cells[name] for name in arguments.part.part(list(cells), str, what="cell")}
     return cells

@@ -23,6 +23,7 @@ from conformance.regular_file import write_whole
 
 DIRECTORY = "RDMA_CTS_DERIVED"
 KEPT = 24  # the number of cached files that are kept: the most recently used files
+failure: tuple[Path, str] | None = None  # the directory in which no file could be cached, and why
 _USED: dict[str, Path] = {}
 
 
@@ -120,13 +121,20 @@ def recalled(name: str) -> Any:
 
 
 def store(name: str, content: bytes) -> None:
-    """Caches a file atomically. A failure is ignored: the next process computes the file again."""
+    """Caches a file atomically. After a failure, which `failure` names, the next process computes the file again."""
+    global failure
     path = path_of(name)
     if path is None:
         return
-    with contextlib.suppress(OSError):
+    try:
         write_whole(path, content)
         _USED[name] = path
+    except OSError as error:
+        failure = path.parent, error.strerror or str(error)
+        return
+    if not is_own(path):
+        failure = path.parent, "other users can write it"
+    with contextlib.suppress(OSError):
         prune((path for path in path.parent.iterdir() if path.is_file()), KEPT)
 
 

@@ -33,7 +33,7 @@ def format_list(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
-_MOST = 100  # of the mistakes that are printed: a file of another origin can have any number
+_MOST = 20  # of the mistakes that are printed: a file of another origin can have any number
 
 
 class UserError(Exception):

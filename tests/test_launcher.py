@@ -295,6 +295,19 @@ def test_no_variable_leads_python_into_the_working_directory(name, value, tmp_pa
     assert not ran.exists()
 
 
+@pytest.mark.parametrize("name", ["argparse", "contextlib", "json", "yaml"])
+def test_a_module_of_pythonpath_that_hides_another_is_one_line(name, tmp_path):
+    folder = laid(tmp_path / "path", {f"{name}.py": ""})
+    cache = str(tmp_path / "cache")  # with no parsed table
+    environment = {**os.environ, "PYTHONPATH": str(folder), "RDMA_CTS_CACHE": cache}
+    environment.pop("RDMA_CTS_DERIVED", None)
+    done = ended(LAUNCHER, "list", "--rules", env=environment)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 3
+    hint = f"PYTHONPATH provides {folder}/{name}.py; unset PYTHONPATH"
+    assert hint in line or "look at the environment's variables PYTHON*" in line
+
+
 def test_absolute_directories_of_pythonpath_remain(tmp_path):
     ran = tmp_path / "ran"
     folder = laid(tmp_path / "a *", {"sitecustomize.py": f"open({str(ran)!r}, 'w').close()\n"})

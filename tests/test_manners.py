@@ -84,6 +84,47 @@ def test_a_full_device_is_reported_in_one_line(command, run):
     )
 
 
+@pytest.mark.parametrize("command, status", [("list", 3), ("--help", 3), ("frobnicate", 2)])
+def test_a_closed_output_is_told_if_something_was_to_be_written(command, status, tmp_path):
+    done = shell(f'"$@" {command} >&-', tmp_path)
+    said = "rdma-cts: standard output: Bad file descriptor\n"
+    assert (done.returncode, done.stderr == said) == (status, status == 3)
+
+
+@pytest.mark.parametrize("reason", ["Not a directory", "other users can write it"])
+def test_a_cache_that_cannot_be_used_is_told_once(reason, tmp_path, monkeypatch):
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o777)
+    if reason == "Not a directory":
+        folder = laid(tmp_path, {"file": ""}) / "file"
+    monkeypatch.setitem(ENVIRONMENT, "RDMA_CTS_CACHE", str(folder / "cache"))
+    monkeypatch.delitem(ENVIRONMENT, "RDMA_CTS_DERIVED", raising=False)
+    done = shell('"$@" list --rule REG-15', tmp_path)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 0
+    assert line.startswith(f"rdma-cts: the cache cannot be used: {folder}/cache/")
+    assert line.endswith(f": {reason}; set RDMA_CTS_CACHE to a directory of your own")
+
+
+def test_an_unknown_option_does_not_import_all_commands(cli, monkeypatch):
+    monkeypatch.setattr("commands.__main__.whole_parser", lambda: pytest.fail("imported"))
+    cli(2, "run", "--bogus")
+
+
+def test_an_explanation_is_printed_as_a_whole_or_not_at_all(cli):
+    said = cli(
+        2,
+        "explain",
+        "87a72407047b",
+        "--run",
+        ROOT / "docs/runs/siw.jsonl.xz",
+        "--against",
+        "nosuch",
+    )
+    assert said.out == ""
+
+
 WITHOUT = ("| true", ">&-", "<&- >&- 2>&-")
 
 
@@ -256,7 +297,7 @@ def test_an_output_in_a_removed_working_directory_is_refused_without_a_traceback
 
 def test_with_closed_streams_no_file_takes_their_place(run):
     done = shell('"$@" report run --format summary --out summary.json <&- >&- 2>&-', run.parent)
-    assert done.returncode == 0
+    assert done.returncode == 3  # its line was lost
     assert (run.parent / "summary.json").read_text().startswith("{")
 
 

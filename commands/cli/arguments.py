@@ -7,10 +7,12 @@ import argparse
 import os
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from conformance.errors import PROGRAM, UserError, command, format_list
 from conformance.model.printable import one_line
+from conformance.older_python import pairwise
 from reports.text import wrapped
 
 NAME = "rdma-cts"  # the prefix of messages
@@ -18,7 +20,8 @@ _CHOICE = re.compile(
     r"argument (?P<of>.*): invalid choice: '(?P<given>.*)' \(choose from (?P<known>.*)\)",
     re.DOTALL,
 )
-
+_VALUE = re.compile(r"argument (\S+): ignored explicit argument .*", re.DOTALL)
+_DASH = re.compile(r"argument (\S+): expected one argument")
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # an undecodable byte of the command line
 _MOST_NAMES = 4  # of commands in a hint
@@ -56,6 +59,10 @@ class Parser(argparse.ArgumentParser):
             )
             parser.error(f"unrecognized arguments: {' '.join(unknown)}{parser._meant(unknown[0])}")
         return namespace_read
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._given = list(args or ())
+        return super().parse_known_args(args, namespace)
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         values = super()._get_values(action, arg_strings)
@@ -161,6 +168,13 @@ class Parser(argparse.ArgumentParser):
             if match["of"] == "COMMAND" and "did you mean" not in near:
                 near = _command_with(match["given"])
             message = f"{match['of']} {match['given']!r} does not exist{near}"
+        if match := _VALUE.fullmatch(message):
+            message = f"argument {match[1]} takes no value"
+        elif match := _DASH.fullmatch(message):
+            for option, value in pairwise(self._given):
+                is_value = value.startswith("-") and value not in self.options()
+                if is_value and option in match[1].split("/"):
+                    message += f"; write {option}={value} for a value that begins with -"
         name = self.prog.removeprefix(NAME).strip()
         if message.endswith("required: --history"):
             message += " DIR"
@@ -181,7 +195,13 @@ def _each(values: Any) -> Sequence[Any]:
 def commands_with(option: str) -> str:
     """Returns the first commands that have an option, as words; empty if no command has it."""
     from commands.__main__ import whole_parser  # imported late: imports all commands
+    from conformance.run_options import OPTIONS
 
+    sources = (path.read_text("utf-8") for path in Path(__file__).parents[1].rglob("*.py"))
+    if all(spec.flag != option for spec in OPTIONS.values()) and not any(
+        option in source for source in sources
+    ):
+        return ""
     every = [parser for parser in whole_parser()._below() if option in parser.options()]
     names = [parser.prog.removeprefix(f"{NAME} ") for parser in every]
     if "run" in names:

@@ -74,7 +74,10 @@ def crash_report(error: Exception, folder: Path | None = None) -> UserError:
     if isinstance(error, OSError) and error.errno in FULL_DISK:
         what = error.filename or "a file of this command"
         return UserError(f"{what} cannot be written: {error.strerror}", status=3)
-    import traceback  # imported late: most commands do not need it
+    # Imported late: most commands do not need them.
+    import traceback
+
+    from commands.cli.start import of_python_path
 
     text = "".join(traceback.format_exception(error))
     what = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -84,6 +87,7 @@ def crash_report(error: Exception, folder: Path | None = None) -> UserError:
         what, log = f"{what} (the traceback cannot be written: {full.strerror})", ""
     return UserError(
         f"this is an error of the suite, or of its environment: {what}",
+        hint=of_python_path(),
         log=log,
         status=3,
     )

@@ -68,6 +68,15 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
+def of_python_path() -> str:
+    """Returns how PYTHONPATH can be the cause of an error: the loaded files that are in one of its directories; empty if
+    there are none."""
+    folders = set(os.environ.get("PYTHONPATH", "").split(os.pathsep)) - {"", _ROOT}
+    files = [str(getattr(module, "__file__", "")) for module in list(sys.modules.values())]
+    own = [path for path in files if os.path.dirname(path) in folders]
+    return "PYTHONPATH provides {}; unset PYTHONPATH".format(", ".join(own)) if own else ""
+
+
 def _use_loader() -> None:
     """Makes this process load modules with _Loader."""
     loaders = (
@@ -97,4 +106,11 @@ def _start() -> None:
 
 
 if __name__ == "__main__":
-    _start()
+    try:
+        _start()
+    except Exception as error:
+        cause = of_python_path()
+        if not cause:
+            raise
+        print(f"rdma-cts: {type(error).__name__}: {error}; {cause}", file=sys.stderr)
+        sys.exit(3)

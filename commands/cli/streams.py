@@ -3,6 +3,7 @@ disk is full, if a stream is closed (`>&-`), or if its encoding lacks a characte
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import select
@@ -43,6 +44,7 @@ class _Sink(io.FileIO):
     """A descriptor on which writing never fails. `failure` is the first error; after this error nothing is written."""
 
     failure: OSError | None = None
+    closed_by_caller = False
 
     def write(self, data: Any, /) -> int:
         """Writes as much of the data as possible, and returns the length of all data."""
@@ -50,6 +52,8 @@ class _Sink(io.FileIO):
         size = len(rest)
         while rest and self.failure is None:
             try:
+                if self.closed_by_caller:
+                    raise OSError(errno.EBADF, os.strerror(errno.EBADF))
                 written = super().write(rest)
             except OSError as error:
                 self.failure = error
@@ -66,12 +70,15 @@ class Output:
 
     def __init__(self) -> None:
         """Opens /dev/null as each standard descriptor that is closed, so that no file of a run gets its number."""
+        closed = set()
         for descriptor in range(3):
             try:
                 os.fstat(descriptor)
             except OSError:
                 os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
+                closed.add(descriptor)
         self._sink = _Sink(1, "w", closefd=False)
+        self._sink.closed_by_caller = 1 in closed
         sys.stdout = _stream(self._sink, sys.stdout)
         sys.stderr = _stream(_Sink(2, "w", closefd=False), sys.stderr)
 

@@ -105,18 +105,18 @@ def record_of(data: object) -> Record:
     are accepted. Raises ValueError if the data are not a record."""
     if not isinstance(data, dict) or not isinstance(data.get("type"), str):
         raise ValueError("not an object with a type")
-    missing = [
-        key
-        for key, type_ in REQUIRED.get(data["type"], {}).items()
-        if not isinstance(data.get(key), type_)
-    ]
-    if missing:
-        raise ValueError(f"a {data['type']} without {missing[0]}")
+    for key, type_ in REQUIRED.get(data["type"], {}).items():
+        if not isinstance(value := data.get(key), type_):
+            wrong = mismatch({key: value}, TYPES[data["type"]])
+            raise ValueError(wrong or f"a {data['type']} without {key}")
     if data["type"] == "result":
         if not {data["verdict"], data["effective"]} <= set(VERDICTS):
             raise ValueError("an unknown verdict")
         if data["verdict"] in (Verdict.WAIVED, Verdict.STACK):
             raise ValueError("an effective verdict in place of a verdict")
+        duration_us = data.get("duration_us")
+        if isinstance(duration_us, int) and duration_us < 0:
+            raise ValueError(f"duration_us is {duration_us}, less than 0")
         data |= {key: Verdict(data[key]) for key in ("verdict", "effective")}
     return cast(Record, data)
 
@@ -242,6 +242,9 @@ def _contradiction(record: Record) -> str:
         return next((f"`{name}` has no verdict" for name in unknown), "")
     if record["type"] != "result":
         return ""
+    for number, deviation in enumerate(record.get("deviations") or ()):
+        if deviation.get("count", 0) < 0:
+            return f"deviations[{number}].count is {deviation['count']}, less than 0"
     faults = [(record.get("fault"), record["verdict"])]
     faults += [
         (deviation.get("fault"), deviation.get("verdict") or Verdict.FAIL)

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from conformance.errors import UserError
+from conformance.errors import UserError, format_count
 from conformance.model.case import Case
 from conformance.model.rules import shown_of_rules
 from conformance.model.vocabulary import TIERS
@@ -109,6 +109,7 @@ class Shard:
         items: Sequence[_Item],
         id_of: Callable[[_Item], str],
         seconds: Mapping[str, float] | None = None,
+        what: str = "case",
     ) -> list[_Item]:
         """Returns the items of this shard, in their order. The longest items are assigned first, each to the shard with
         the shortest total so far. Without `seconds`, all items count as equally long. Raises UserError if empty."""
@@ -125,7 +126,7 @@ class Shard:
                 cases_here.add(id_)
         if not cases_here:
             raise UserError(
-                f"--shard {self}: this shard has none of the {len(items)} cases",
+                f"--shard {self}: this shard has none of the {format_count(len(items), what)}",
                 hint="use fewer shards",
             )
         return [item for item in items if id_of(item) in cases_here]
