@@ -109,7 +109,6 @@ def test_mistakes_are_reported_file_by_file_from_top_to_bottom(tmp_path):
         mistake.split(": ")[0] for mistake in read(tmp_path, a=bad, b="rules: [] \nverb: *x")[1]
     ]
     assert locations == [
-        "a/rules.yaml:3:5",
         "a/rules.yaml:6:5",
         "a/rules.yaml:7:12",
         "b/rules.yaml:2:7",

@@ -60,7 +60,9 @@ class Parser(argparse.ArgumentParser):
             parser.error(f"unrecognized arguments: {' '.join(unknown)}{parser._meant(unknown[0])}")
         return namespace_read
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_known_args(  # type: ignore[override]
+        self, args: Any = None, namespace: Any = None
+    ) -> tuple[argparse.Namespace, list[str]]:
         self._given = list(args or ())
         return super().parse_known_args(args, namespace)
 

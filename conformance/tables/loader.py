@@ -267,7 +267,8 @@ class _Rows:
         cases: list[Case] = []
         before = len(self.reader.mistakes)
         combinations = bindings(axes, self.reader, row)
-        if axes and combinations:
+        is_whole = isinstance(row.value, dict) and row.value.keys() <= set(keys.ROW)
+        if axes and combinations and is_whole:  # a misspelt key can use an axis
             assert isinstance(rest.value, dict)
             note_unused(self.reader, axes, fields["each"].keys or {}, rest.value)
         for binding in combinations:

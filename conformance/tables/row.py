@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from conformance.model import memory_kinds, vocabulary
 from conformance.model.case import Given, Step, format_argument
 from conformance.model.kind import BY_CALL
+from conformance.model.operations import FLUSHES, WINDOWS_POSTER
 from conformance.model.quantity import Quantity
 from conformance.model.space import Axis, Space
 from conformance.older_python import zip
@@ -62,6 +63,16 @@ def read_row_body(
     for step in (*before, *steps):
         _check_contents(reader, row, set_up, step)
         check_peer(reader, row.location, step, peers)
+        via = str(step.arguments.get("via"))
+        pair, op = set_up.qps.get(via), step.arguments.get("op")
+        needs_builder = (
+            op in ("ATOMIC_WRITE", *FLUSHES) and step.arguments.get("poster") != vocabulary.WIRE
+        )
+        if pair and needs_builder and pair.extended != WINDOWS_POSTER and not pair.wire:
+            reader.note(
+                row.location,
+                f"queue pair {via!r} cannot post {op}; give it `poster: {WINDOWS_POSTER}`",
+            )
     return RowBody(set_up, tuple(before), steps[0], tuple(steps[1:]), known_names)
 
 

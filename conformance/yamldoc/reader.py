@@ -82,15 +82,19 @@ class Reader:
         known: Collection[str],
         required: Collection[str] = (),
     ) -> Mapping[str, Node]:
-        """Returns the fields with known keys of a mapping. Unknown and missing keys are mistakes."""
+        """Returns the fields with known keys of a mapping. Unknown and missing keys are mistakes; a misspelt key is one
+        mistake, not two."""
         if not isinstance(node.value, dict):
             self.note(node.location, f"{what} must be a mapping, not {node.kind}")
             return {}
+        meant = set()
         for key, location in (node.keys or {}).items():
             if key not in known:
-                self.note(location, f"unknown key {quoted(key)} in {what}{suggestion(key, known)}")
+                near = suggestion(key, known)
+                meant.add(near)
+                self.note(location, f"unknown key {quoted(key)} in {what}{near}")
         for key in required:
-            if key not in node.value:
+            if key not in node.value and f" (did you mean {key}?)" not in meant:
                 self.note(node.location, f"{what} lacks the key {key!r}")
         return {key: value for key, value in node.value.items() if key in known}
 
