@@ -117,9 +117,19 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
         raise builds.only_for_guest("--shell", options)
     if arguments.out:
         _refuse_recorded(arguments.out)
+    _refuse_within_overlay(options, arguments.out or OUT)
     with run_folder(arguments.out, "shell") as out, tidied(out):
         Guests(options, out, Progress().say, arguments.yes).shell()
     return 0
+
+
+def _refuse_within_overlay(options: RunOptions, out: Path) -> None:
+    """Raises UserError if the files of the run would be laid over the guest, while they are written."""
+    if options.overlay and out.resolve().is_relative_to(options.overlay.resolve()):
+        raise UserError(
+            f"--overlay {options.overlay} has the run's own directory, {out}",
+            hint="give a directory with only the files to add, or another --out",
+        )
 
 
 def _refuse_recorded(out: Path) -> None:
@@ -227,6 +237,7 @@ def _run(
     """Runs the cases. `arguments` is used only for values that are not in the `options`: output, level, --yes. The
     reports list first what is new against the `earlier` run."""
     target.check_before_tables(options)
+    _refuse_within_overlay(options, arguments.out or OUT)
     progress = Progress(level=arguments.level)
     if earlier:
         from reports.novelty import known_in
