@@ -373,6 +373,13 @@ def groups_of(nodes: Sequence[Node]) -> tuple[Group, ...]:
     groups += [
         group for device, members in by_device.items() for group in _grouped(device, members)
     ]
+    names = Counter(group.name for group in groups)
+    groups = [
+        replace(group, name=f"{group.name}, as {group.nodes[0].name}")
+        if names[group.name] > 1
+        else group
+        for group in groups
+    ]
     return tuple(sorted(groups, key=lambda group: -len(group.nodes)))
 
 
@@ -404,6 +411,8 @@ def _label(group: Group, groups: Sequence[Group]) -> str:
     if group.nodes[0].group:
         return group.nodes[0].group
     words = []
+    if any(other is not group and other.settings == group.settings for other in groups):
+        return group.name
     for name, text in group.settings.items():
         if any(other.settings.get(name) != text for other in groups):
             words.append(f"{name} {text or 'none'}")

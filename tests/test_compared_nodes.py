@@ -91,6 +91,21 @@ def test_groups_that_differ_in_a_rule_are_reported(groups):
     assert "PASS (old); FAIL (new)" in text or "PASS (firmware 1); FAIL (firmware 2)" in text
 
 
+def test_groups_with_equal_settings_have_different_names():
+    """Two kinds of device with one driver, and the reason of a node without a run, which is told once."""
+    nodes = []
+    for name, verdict, part in (("a", "PASS", "1"), ("b", "FAIL", "2"), ("c", "PASS", "3")):
+        node_here = node(name, [verdict, "PASS", "PASS"], "")
+        assert node_here.facts is not None
+        capabilities = {**node_here.facts.capabilities, "vendor_part_id": part}
+        nodes.append(replace(node_here, facts=replace(node_here.facts, capabilities=capabilities)))
+    lab = Fleet((*nodes, Node("d", problem="it cannot be reached", group="")))
+    assert len({group.name for group in lab.groups}) == 3
+    (difference,) = lab.between
+    assert len({name for _, names in difference.tied for name in names}) == 3
+    assert page(lab).decode().count("it cannot be reached") == 1
+
+
 def test_rules_on_which_nodes_differ_come_before_those_that_all_violate():
     nodes = []
     for name, verdict in (("a", "PASS"), ("b", "PASS"), ("c", "FAIL")):
