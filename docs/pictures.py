@@ -5,13 +5,17 @@ make."""
 from __future__ import annotations
 
 import base64
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
+try:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+except ImportError:
+    sys.exit(__doc__)
 
 DOCS = Path(__file__).resolve().parent
 IMAGES, RUNS = DOCS / "images", DOCS / "runs"
@@ -78,6 +82,7 @@ def _write(name: str, picture: bytes) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
+    needed = ("chromium", "chromedriver", "pngquant", "pdftoppm")
+    if sys.argv[1:] or not all(map(shutil.which, needed)):
         sys.exit(__doc__)
     main()

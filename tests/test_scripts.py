@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,16 @@ trial/kernel/build-rdma-unit-test.sh ''
 """
 # Scripts that take only options of `run`, or nothing.
 HELP = "ci/health/node.sh ci/kselftest.sh ci/lint.sh ci/shard.sh .ci/run .ci/nightly"
+
+
+def test_the_pictures_need_their_programs_and_the_manual_page_only_the_suite(tmp_path):
+    environment = {"PATH": str(tmp_path)}
+    done = ended(sys.executable, "-I", ROOT / "docs/pictures.py", cwd="/", env=environment)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 3)
+    assert done.stderr.startswith("Makes the pictures of the report")
+    done = ended(sys.executable, ROOT / "ci/packaging/man_page.py", cwd="/", env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(".TH")
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,16 @@
 """Prints the manual page rdma-cts(1) in roff, with the texts of --help about commands and options. Usage:
-PYTHONPATH=. python3 ci/packaging/man_page.py"""
+python3 ci/packaging/man_page.py; PYTHONPATH can name an installed suite."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from commands.__main__ import whole_parser
 from commands.variables import VARIABLES
