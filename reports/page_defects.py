@@ -155,6 +155,11 @@ class PageDefects:
         return kinds
 
     @cached_property
+    def named(self) -> frozenset[str]:
+        """The fingerprints with which the page shows defects."""
+        return frozenset(by_run[0].defect.fingerprint for by_run in self.all)
+
+    @cached_property
     def titles(self) -> Mapping[str, str]:
         """The titles of defects with news against the earlier run, by fingerprint."""
         items = self.news.new if self.news else ()

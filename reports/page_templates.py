@@ -6,7 +6,7 @@ import contextlib
 import functools
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,7 @@ def environment() -> Environment:
         "linked": linked,
         "marked": marked,
         "broken": broken,
+        "pointed": pointed,
         "fields": evidence.fields,
         "exchanges": evidence.exchanges,
         "expectation": sentence_of,
@@ -147,6 +148,8 @@ def linked(text: str) -> Markup:
     return Markup("").join(parts)
 
 
+_FINGERPRINT = re.compile(r"\b[0-9a-f]{12}\b")
+_TO_DEFECT = '<a class="id" href="#defect%3A{0}">{0}</a>'
 _ADDRESS = re.compile(r"(https?://[^\s;]+)")
 
 
@@ -158,6 +161,16 @@ def marked(text: str) -> Markup:
 def broken(text: str) -> Markup:
     """Returns the text with places to break a line after `|` and `,`, so that no word of a long text is broken."""
     return Markup(_BETWEEN.sub(r"\1<wbr>", str(escape(text))))
+
+
+def pointed(text: str, defects: Collection[str]) -> Markup:
+    """Returns the text with links from the fingerprints of these defects, which are on the page."""
+    return Markup(
+        _FINGERPRINT.sub(
+            lambda found: _TO_DEFECT.format(found[0]) if found[0] in defects else found[0],
+            str(escape(text)),
+        )
+    )
 
 
 def slug(severity: Severity) -> str:

@@ -291,7 +291,8 @@ def test_a_case_that_passed_is_new_unless_its_waiver_names_it(
         assert "in 2 cases that passed before" in said
         assert "that their waivers do not name (exit status 1)" in said
         assert beyond in summary(new, Path("out"))
-        assert beyond.removeprefix("waiver: ") in page([new])
+        link = f'<a class="id" href="#defect%3A{defect.fingerprint}">{defect.fingerprint}</a>'
+        assert link + beyond.partition(defect.fingerprint)[2] in page([new])
     else:
         assert shown == []
         assert "(exit status 0)" in said
