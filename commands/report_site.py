@@ -123,6 +123,8 @@ def _papers(
         mends = causes.mends_of(names)
         if why := causes.unsure(names, defect.case.partition(POINT)[0]):
             place, mends = f"perhaps {place}{why}" if place else "", ()
+        if defect.another:
+            place, mends = "", ()
         papers[track.id] = site.Papers(place=place, mends=mends)
     by_id: dict[str, Finding] = {}
     for finding in findings_of(runs, suite):

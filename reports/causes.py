@@ -67,6 +67,8 @@ def causes(
     """Yields what is known of the cause of a defect: the kind of the text, and the text. `shown` is the violation beside
     which the texts stand (default: the first of the defect). To the readers of a text that is sent, a change of this
     project is a patch that nobody has published, and none where a commit is known upstream."""
+    if defect.another:
+        return
     driver = str(run.header["device"].get("driver", ""))
     places = load().places
     why = unsure(defect.fingerprints, (shown or defect.first).case) if driver == _CHANGED else ""
@@ -95,7 +97,9 @@ def proposed(defect: Defect, run: Digest) -> list[Mend]:
     return [
         mend
         for mend in mends_of(defect.fingerprints)
-        if mend.name not in run.environment.changes and (mend.of_library or of_driver)
+        if mend.name not in run.environment.changes
+        and (mend.of_library or of_driver)
+        and not defect.another
     ]
 
 

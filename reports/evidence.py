@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.defects import Defect, Severity, Symptom, answering_of, severity_of
+from conformance.defects import Defect, Severity, Symptom, severity_of
 from conformance.defects.symptom import fault_of, later_steps, verb_of
 from conformance.errors import format_count
 from conformance.model.printable import plain
@@ -102,7 +102,7 @@ def of_symptom(run: Digest, symptom: Symptom, whole_log: bool) -> Iterator[str]:
         return
     yield from run.once(_deviations, [symptom.deviation])
     yield from remarks_on(symptom.record)
-    yield f"answered by: {answering_of(symptom)}"
+    yield f"answered by: {run.violations.answering_of(symptom)}"
     yield from row_lines(symptom.record)
     if confirmed := run.violations.repetitions.text_about(symptom):
         yield f"repeated: {confirmed}"
@@ -227,7 +227,7 @@ def answered(run: Digest, record: ResultRecord) -> str:
     counts."""
     own_ones = run.violations.symptoms.get(record["case"])
     if own_ones:
-        return str(answering_of(min(own_ones, key=_rank)))
+        return str(run.violations.answering_of(min(own_ones, key=_rank)))
     return record["layer"] or "not known"
 
 

@@ -15,7 +15,7 @@ from conformance.results.rule_conclusions import BLOCKED
 from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED, tried
 from reports.compared.changes import GONE, NEW, NEW_KINDS, NOT_TRIED
 from reports.digest import Digest
-from reports.upstream import upstream
+from reports.upstream import upstream_in_a_word
 
 if TYPE_CHECKING:
     from reports.compared.comparison import Comparisons
@@ -243,7 +243,7 @@ class PageDefects:
 
     def known_upstream(self, number: int) -> int:
         """Returns how many open defects of the run with this index are known upstream."""
-        return sum(map(bool, map(upstream, self.runs[number].violations.open_defects)))
+        return sum(map(bool, map(upstream_in_a_word, self.runs[number].violations.open_defects)))
 
     @staticmethod
     def kinds_of(by_run: ByRun) -> list[tuple[int, str, str, str]]:
@@ -254,7 +254,7 @@ class PageDefects:
                 shown.number,
                 shown.defect.severity.label,
                 shown.defect.answering.layer,
-                KNOWN if upstream(shown.defect) else "",
+                KNOWN if upstream_in_a_word(shown.defect) else "",
             )
             for shown in by_run
             if not (shown.defect.waived or shown.defect.of_stack or shown.defect.unconfirmed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,17 +12,21 @@ from conformance.defects import (
     Defect,
     Severity,
     Symptom,
+    answering_of,
     cause_of,
     count_by_severity,
     defects_of,
     severity_of,
     shorts_in,
 )
+from conformance.defects.owner import Answering
 from conformance.errors import format_count
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
+from conformance.older_python import zip
 from conformance.results.conclusions import verdict_on
 from reports.repetitions import Repetitions
+from reports.upstream import another_than_fixed
 
 if TYPE_CHECKING:
     from reports.digest import Digest
@@ -57,7 +62,16 @@ class Violations:
         """The defects, the most severe first. Unconfirmed and waived defects and defects of the stack come last."""
         shorts, again = shorts_in(self._run.header), self.repetitions
         defects = defects_of(self._run.results, shorts, again.is_lost, again.is_confirmed)
-        return again.applied(defects)
+        env = self._run.header["env"]
+        others = [another_than_fixed(defect.fingerprints, env) for defect in defects]
+        pairs = zip(defects, others, strict=True)
+        return again.applied([replace(of, another=other) if other else of for of, other in pairs])
+
+    def answering_of(self, symptom: Symptom) -> Answering:
+        """Returns the layer whose defect a symptom is; that of its defect if this is another than a known one."""
+        of_case, cause = self.defects_in(symptom.case), cause_of(symptom)
+        others = (of.answering for of in of_case if of.another and cause in of.causes)
+        return next(others, answering_of(symptom))
 
     @cached_property
     def repetitions(self) -> Repetitions:

@@ -302,14 +302,19 @@ def test_a_mail_without_a_program_attaches_one_that_was_written_by_hand(cli, tmp
 
 
 # The verdict of the unchanged stack on the cases that fail, and whether the mail is for the list.
-AS_SHIPPED = {"PASS": False, "": True, "UNREACHABLE": True}
+AS_SHIPPED = {"PASS": False, "": True, "UNREACHABLE": True, "FAIL": False}
 
 
 @pytest.mark.parametrize("verdict", AS_SHIPPED)
 def test_a_defect_that_only_the_own_build_shows_is_not_for_the_list(verdict, tmp_path, cli):
     header, *results = records()
     (defect,) = [item for item in forky().violations.defects if item.fingerprint == DEFECT]
-    decided = {"verdict": verdict, "effective": verdict, "deviations": [], "fault": {}}
+    other = (
+        {"kind": FaultKind.REFUSED, "errno": "EINVAL", "verb": "ibv_bind_mw"}
+        if verdict == "FAIL"
+        else {}
+    )
+    decided = {"verdict": verdict, "effective": verdict, "deviations": [], "fault": other}
     stock = [
         {**line, **decided} if verdict and line.get("case") in defect.cases else line
         for line in results
@@ -317,8 +322,8 @@ def test_a_defect_that_only_the_own_build_shows_is_not_for_the_list(verdict, tmp
     given = {**header["under_test"]["given"], "linux": {"sha256": "e4" * 32}}
     built = {**header, "under_test": {**header["under_test"], "given": given}}
     mine = written_records([built, *results], tmp_path / "mine")
-    other = written_records([header, *stock], tmp_path / "stock")
-    said = cli(0, "reproducer", DEFECT, "--run", mine, "--mail", "--others", other)
+    shipped = written_records([header, *stock], tmp_path / "stock")
+    said = cli(0, "reproducer", DEFECT, "--run", mine, "--mail", "--others", shipped)
     word = "only your changed build shows this; it is no report for the list"
     assert (said.err.splitlines()[0] == f"note: {word}") != AS_SHIPPED[verdict]
     assert word not in spaced(said.out)

@@ -4,10 +4,13 @@ import json
 import re
 from dataclasses import replace
 
+import pytest
+
 from conformance.tables.suite import ROOT
 from reports.causes import causes, load, proposed
 from reports.digest import read
-from reports.upstream import ENTRIES, upstream
+from reports.upstream import ENTRIES, another_than_fixed, upstream
+from samples import written_records
 
 RXE = ROOT / "docs/runs/rxe.jsonl.xz"
 FIXED, REPORTED = "de19cd258c26", "ca5610635990"
@@ -116,3 +119,55 @@ def test_a_cause_is_named_only_for_the_driver_that_it_is_about():
     still = [text for defect in with_cause for _, text in causes(defect, other)]
     assert with_cause
     assert not any(re.search(r"/(?:rxe|siw)/|window-bounds", text) for text in still)
+
+
+TESTED = {
+    ("rdma-core", "64", "56.1"): False,
+    ("rdma-core", "64", "64.0"): True,
+    ("rdma-core", "64", "65.0"): True,
+    ("rdma-core", "64", None): False,
+    ("Linux", "7.3", "7.2.12+deb14-amd64"): False,
+    ("Linux", "7.3", "7.10.0-rc1"): True,
+}
+
+
+@pytest.mark.parametrize("project, release, tested", TESTED)
+def test_a_defect_of_a_stack_with_the_fix_is_another_mistake(project, release, tested, monkeypatch):
+    monkeypatch.setitem(ENTRIES, "0" * 12, {"fixed": f"commit abc of it, in {project} {release}"})
+    env = {"rdma-core": {"rdma_core": tested}, "Linux": {"kernel": tested}}[project]
+    said = another_than_fixed(["0" * 12], env)
+    assert bool(said) is TESTED[project, release, tested]
+    assert not said or f"fixed in {project} {release}; this stack has {tested}" in said
+
+
+def test_no_text_names_the_cause_of_a_defect_that_the_tested_release_has_fixed(cli, tmp_path):
+    name, trixie = "40d0db806016", ROOT / "docs/runs/trixie.jsonl.xz"
+    run = read(trixie)
+    header = {**run.header, "env": {**run.header["env"], "rdma_core": "65.0"}}
+    newer = written_records([header, *run.results], tmp_path / "newer")
+    page = tmp_path / "page.html"
+    cli(0, "report", newer, "--out", page)
+    (_, shown) = page.read_text().split(f'id="defect:{name}"')
+    shown, _, _ = shown.partition('<details class="defect')
+    compared = cli(1, "compare", RXE, newer).out
+    texts = {
+        "explain": cli(0, "explain", name, "--run", newer).out,
+        "compare": next(line for line in compared.splitlines() if f"  {name}  " in line),
+        "mail": cli(0, "reproducer", name, "--run", newer, "--mail").out,
+        "page": shown,
+    }
+    word = (
+        "same fingerprint as a defect fixed in rdma-core 64; this stack has 65.0, so it is another"
+    )
+    for form, text in texts.items():
+        plain = " ".join(text.split()).replace("Same fingerprint", "same fingerprint")
+        assert word in plain, form
+        for known in (
+            "wr_set_sge_list",
+            "406cd2ad0",
+            "nown upstream",
+            "by: provider",
+            "by provider",
+        ):
+            assert known not in plain, form
+    assert "wr_set_sge_list" in cli(0, "explain", name, "--run", trixie).out

@@ -41,7 +41,8 @@ class Defect:
     `title` says what is wrong, in one line. `lost` are symptoms that did not occur again: nothing about the defect is
     derived from them, unless `symptoms` are the same because none occurred again. `confirmed` are those of `symptoms`
     that occurred again. `known` is the worst severity that was
-    observed in a repetition or in a different run.
+    observed in a repetition or in a different run. `another` says that the defect is not the one which is known by this
+    fingerprint, because the tested stack has its fix.
     """
 
     causes: tuple[Cause, ...]
@@ -50,6 +51,7 @@ class Defect:
     lost: tuple[Symptom, ...] = ()
     confirmed: tuple[Symptom, ...] = ()
     known: Severity | None = None
+    another: str = ""
 
     @property
     def unconfirmed(self) -> bool:
@@ -190,6 +192,8 @@ class Defect:
 
     @cached_property
     def answering(self) -> Answering:
+        if self.another:
+            return Answering(UNKNOWN, self.another)
         answers = map(answering_of, self.symptoms)
         return next(
             (answer for answer in answers if answer.layer != UNKNOWN), answering_of(self.first)

@@ -28,6 +28,9 @@ DEVICE, PROVIDER, LIBIBVERBS, CORE, PROGRAM = (
     "program",
 )
 UNKNOWN = "not known"
+ALIKE = (
+    "same fingerprint as a defect fixed in "  # the reason for UNKNOWN of a Defect with `another`
+)
 _CORE_MODULES = (
     *("ib_core", "ib_uverbs", "ib_uverbs_support", "ib_umad"),
     *("rdma_cm", "iw_cm", "ib_cm", "rdma_ucm"),

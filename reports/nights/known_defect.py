@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.defects import Defect, Severity
-from conformance.defects.owner import Answering
+from conformance.defects.owner import ALIKE, Answering
 from conformance.model.printable import one_line, plain
 from reports import summary
 
@@ -35,6 +35,12 @@ class KnownDefect:
     @property
     def fingerprint(self) -> str:
         return self.fingerprints[0]
+
+    @property
+    def another(self) -> str:
+        """That of Defect."""
+        _, _, because = self.answered.rstrip(")").partition(" (")
+        return because if because.startswith(ALIKE) else ""
 
     @property
     def rank(self) -> int:

@@ -193,7 +193,8 @@ def _section(
 
 def _of(texts: Mapping[str, str], defect: Defect) -> str:
     """Returns the text of a defect, which may have one of its earlier fingerprints; empty without one."""
-    return next((texts[name] for name in defect.fingerprints if name in texts), "")
+    names = () if defect.another else defect.fingerprints
+    return next((texts[name] for name in names if name in texts), "")
 
 
 def stacks_of(finding: Finding, runs: Sequence[Run], comparisons: Comparisons) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from conformance.defects import Defect, Severity, Symptom, answering_of, severity_of
+from conformance.defects import Defect, Severity, Symptom, severity_of
 from conformance.defects.owner import CORE, LIBIBVERBS, PROVIDER
 from conformance.defects.symptom import site_of
 from conformance.errors import UserError, command, format_count
@@ -63,6 +63,7 @@ _KERNEL_LINES = 40
 _LONG, _IN_LISTS = 64, re.compile(r"(?<=[,|])")
 _SECURITY, _LIST = "security@kernel.org", "linux-rdma@vger.kernel.org"
 _SHOWN, _ABSENT = "has the defect", "does not have the defect"
+_NOT_SHOWN = "does not show the defect"
 _OF_RDMA_CORE = "the file MAINTAINERS of rdma-core has them"
 _OF_KERNEL = (
     "in the sources of Linux, scripts/get_maintainer.pl -f drivers/infiniband/{} prints them"
@@ -172,7 +173,9 @@ def _description(
     yield from _wrapped(f'This is a defect of the severity "{severity.label}": {severity.meaning}')
     if needed := preconditions(defect, symptom) if defect else "":
         yield from _wrapped(f"Needed: {needed}.")
-    if report := upstream(defect) if defect else "":
+    if defect and defect.another:
+        yield from _wrapped(f"{defect.another[0].upper()}{defect.another[1:]}.")
+    elif report := upstream(defect) if defect else "":
         yield from _wrapped(f"It is known upstream ({report}), and the stack tested below has it.")
     yield ""
     for id_ in symptom.rules[:3]:
@@ -216,7 +219,7 @@ def _description(
     if " should " not in line:  # a line with "should" already has the expectation of the step
         yield from _wrapped(f"expected: {expected(symptom)}", "", "  ")
     yield from _wrapped(f"observed: {line}", "", "  ")
-    yield from _wrapped(f"answered by: {answering_of(symptom)}", "", "  ")
+    yield from _wrapped(f"answered by: {run.violations.answering_of(symptom)}", "", "  ")
     for kind, text in causes(defect, run, symptom, is_sent=True) if defect else ():
         yield from _wrapped(f"{kind}: {text}", "", "  ")
     yield ""
@@ -282,12 +285,15 @@ def _notes(
     of = _at_fault(symptom, run)
     if severity_of(symptom).advice:
         yield f"send it to {_SECURITY} and, of others, only to the driver's maintainers or the device's vendor (SECURITY.md)"
-    yield f"add the maintainers to the recipients: {of.maintainers}"
+    if defect and defect.another:
+        yield "the layer at fault is not known: find it, and then its maintainers, before you send the text"
+    else:
+        yield f"add the maintainers to the recipients: {of.maintainers}"
     if of_peer:
         out = file_name(of_peer.case)
         command_line = command("reproducer", of_peer.case, "--run", run.path, "--out", out)
         yield f"attach both files that this command writes: {command_line}"
-    if defect and upstream(defect):
+    if defect and upstream(defect) and not defect.another:
         yield "the defect is known upstream: send the text only if it says something new"
     elif defect:
         for mend in proposed(defect, run):
@@ -297,7 +303,7 @@ def _notes(
 def _is_absent_as_shipped(
     symptom: Symptom, defect: Defect | None, run: Digest, history: Sequence[Digest]
 ) -> bool:
-    """Whether the same versions of the stack do not have a defect without the changes, in every run that tells it."""
+    """Whether the same versions of the stack do not show a defect without the changes, in every run that tells it."""
     unchanged = (
         other
         for other in history
@@ -305,7 +311,9 @@ def _is_absent_as_shipped(
     )
     shown = [_has(symptom, defect, other) for other in unchanged]
     is_absent = [
-        words.startswith(_ABSENT) for words in shown if words.startswith((_ABSENT, _SHOWN))
+        not words.startswith(_SHOWN)
+        for words in shown
+        if words.startswith((_ABSENT, _NOT_SHOWN, _SHOWN))
     ]
     return bool(is_absent) and all(is_absent)
 
@@ -380,7 +388,7 @@ def _at_fault(symptom: Symptom, run: Digest) -> _Part:
         CORE: _Part("RDMA/core", _OF_KERNEL.format("core")),
     }
     rest = _Part(driver or "RDMA", _OF_KERNEL.format(of_kernel if driver else ""))
-    return parts.get(answering_of(symptom).layer, rest)
+    return parts.get(run.violations.answering_of(symptom).layer, rest)
 
 
 def _evidence(log: Sequence[str], process_died: bool) -> Iterator[str]:
@@ -465,7 +473,7 @@ def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
         points = EarlierPoints(run, run, result, symptom.record)
         if symptom.deviation and points.passed_at(symptom.deviation):
             return f"{_ABSENT} (this point is PASS; {fails})"
-        return f"does not show the defect ({fails})"
+        return f"{_NOT_SHOWN} ({fails})"
     decided = _ABSENT if verdict == Verdict.PASS else "leaves the defect undecided"
     return f"{decided} (the case is {verdict})"
 
