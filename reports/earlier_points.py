@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from conformance.model.combinations import RULE_OF, is_on_demand
+from conformance.model.combinations import LACKING, RULE_OF, is_on_demand
 from conformance.model.fault import ON_DEMAND
+from conformance.model.observation import CombinationsSeen
+from conformance.model.point_index import decode_index
 from conformance.model.predicate import column, parse
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.space import Space
@@ -57,6 +59,10 @@ class EarlierPoints:
         """Whether the earlier run judged a point of a deviation of the later run; None if this is not known. Without a
         deviation, any point of the case may be wrong."""
         if not counts_of(self.before):
+            return True
+        newly_judged = self._newly_judged
+        wrong = (deviation and deviation.get("count")) or 1
+        if newly_judged is not None and newly_judged < wrong:
             return True
         if deviation is not None and self._is_of_unjudged_rule(deviation):
             return False
@@ -146,6 +152,24 @@ class EarlierPoints:
             if smallest >= {*pair}:
                 yield state
 
+    @cached_property
+    def _newly_judged(self) -> int | None:
+        """The number of points of a model that only the later run judged; None if a result does not tell it, or if the
+        points are others. What decides support is then not asked: the results have what was lacking at each point."""
+        before, after = (
+            record["observed"].get("combinations") for record in (self.before, self.after)
+        )
+        count = sum(points_of(self.before).values())
+        if not before or not after or before["model"] != after["model"]:
+            return None
+        if count != sum(points_of(self.after).values()):
+            return None
+        try:
+            pairs = zip(_judged_in(before, count), _judged_in(after, count), strict=True)
+            return sum(now and not earlier for earlier, now in pairs)
+        except (ValueError, LookupError, TypeError):  # a damaged file
+            return None
+
     def _judged_of_sweep(self, deviation: Deviation) -> bool | None:
         counts = self.before["points"]
         is_of_chance = self.before["space"]["tries"]
@@ -228,6 +252,13 @@ def _lacking_in(record: ResultRecord) -> Iterator[str]:
     for shows in record["evidence"]:
         yield from filter(None, shows.get("lacking", "").split(", "))
     yield from record["observed"].get("combinations", {}).get("lacking", ())
+
+
+def _judged_in(seen: CombinationsSeen, count: int) -> list[bool]:
+    """Returns for each point of an array whether it was judged: nothing was lacking, and its set-up succeeded."""
+    failed = ["setup_failed" in each["observed"] for each in seen["classes"]]
+    index = decode_index(seen["index"], count)
+    return [number < LACKING and not failed[number] for number in index]
 
 
 def _pairs(parameters: Mapping[str, list[str]]) -> Iterator[tuple[tuple[str, str], ...]]:

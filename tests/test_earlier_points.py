@@ -1,6 +1,7 @@
 """Comparisons with an earlier run that judged only some points of a case, and whose files of points are missing."""
 
 import shlex
+from array import array
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ import pytest
 
 from conformance.defects import cause_of, symptoms_of
 from conformance.errors import PROGRAM, command
+from conformance.model.combinations import LACKING
 from conformance.model.fault import Fault, FaultKind
+from conformance.model.point_index import encode_index
 from conformance.model.record import ResultRecord
 from conformance.model.record_shape import completed
 from conformance.tables.suite import ROOT
@@ -129,6 +132,41 @@ def test_a_pair_of_values_that_no_judged_point_has_tells_it_in_a_model(states, j
     after = swept(deviation("region=ex", count), **{**model, "evidence": []})
     here = comparison(swept(unsupported=2, **model, **counts), after)
     assert [change.kind for change in here.changes] == [UNKNOWN if judged else kind]
+
+
+SEEN = {"model": "d", "strength": 2, "iba": True, "lacking": ["reg_mr_ex"]}
+CLASSES = [{"answer": {}, "observed": {}}, {"answer": {}, "observed": {"setup_failed": "ENOMEM"}}]
+# The classes of four points in the old and in the new run, and the number of wrong points.
+JUDGED = {
+    "the same points": ([0, 0, 1, LACKING], [0, 0, 1, LACKING], 1, REGRESSED),
+    "fewer points": ([0, 0, 0, LACKING], [0, 0, 1, LACKING], 1, REGRESSED),
+    "a set-up that failed": ([0, 0, 1, LACKING], [0, 0, 0, LACKING], 1, UNKNOWN),
+    "a capability that was lacking": ([0, 0, 0, LACKING], [0, 0, 0, 0], 1, UNKNOWN),
+    "more wrong points than that": ([0, 0, 0, LACKING], [0, 0, 0, 0], 2, REGRESSED),
+    "a damaged file": ([0, 0, 0, LACKING], [0, 0, 7, LACKING], 1, UNKNOWN),
+}
+
+
+@pytest.mark.parametrize("before, now, count, kind", JUDGED.values(), ids=JUDGED)
+def test_a_model_whose_points_were_all_judged_before_regresses(before, now, count, kind):
+    """Whatever the pairs of values and the numbers of unreached combinations tell."""
+    pairs = {"parameters": {"region": ["plain", "ex"], "size": ["byte", "page"]}, "states": "rrrn"}
+    model: dict[str, Any] = {"space": {}, "points": {}, "expected": {}, "pairs": pairs}
+    old, new = (
+        {"combinations": {**SEEN, "classes": CLASSES, "index": encode_index(array("H", numbers))}}
+        for numbers in (before, now)
+    )
+    reason = "4 points: {}, 1 UNREACHABLE, 1 UNSUPPORTED; and more"
+    earlier = swept(
+        unsupported=2,
+        **model,
+        observed=old,
+        unreached={"REG-05": 9},
+        reason=reason.format("2 PASS"),
+    )
+    wrong = deviation("region=ex", count)
+    later = swept(wrong, **model, observed=new, reason=reason.format("1 PASS, 1 FAIL"))
+    assert [change.kind for change in comparison(earlier, later).changes] == [kind]
 
 
 @pytest.mark.parametrize("states, kind", [("rrnn", NEWLY_WRONG), ("rrrn", REGRESSED)])
