@@ -185,6 +185,18 @@ class _Posting:
             (0, 1),
         )
 
+    def after_failures(self) -> str:
+        (request,) = self._writes((0,))
+        bad = _split(request, *range(1, self.queue.capacity.sges + 1))
+        if not self.queue.post_batch((bad,)).value:  # a device may take more elements
+            self.queue.completions(1)
+        self.queue.post_batch((bad,), lambda: False)
+        requests = self._writes((0, 1))
+        returned = self.queue.post_batch(requests)
+        if returned.value:
+            return f"the next posting was refused with {errno_name(returned.value)}"
+        return self._first_not_executed(requests, (0, 1))
+
     def empty_element(self) -> str:
         requests = [_split(write, 8, 8) for write in self._writes((0, 1))]
         returned = self.queue.post_batch(requests)

@@ -100,6 +100,7 @@ BATCHES = {
     "reused_parts": "the same, with inline data of three buffers of different lengths",
     "too_many": "more requests than max_send_wr of the queue pair",
     "too_many_elements": "an RDMA WRITE, and another with more elements than max_send_sge of the queue pair",
+    "after_failures": "two RDMA WRITEs, after a posting that was refused and one that was aborted",
     "empty_element": "two RDMA WRITEs of three elements each; the second element has length 0",
     "too_long_inline": "an RDMA WRITE, and another with more inline data than max_inline_data of the queue pair",
     "too_long_inline_list": "the same, with inline data of two buffers, of which each is shorter",
