@@ -154,7 +154,7 @@ class Novelty:
                     told = f"{kind}: now also {item.news}" if item.news else kind
         yield f"against {self.name}: {told}"
         changes = [
-            change
+            self.comparison.defects.part_of(defect, change)
             for change in self.comparison.changes
             if change.kind in WORSE and defect in self.comparison.defects.of_change(change)
         ]

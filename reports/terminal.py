@@ -269,13 +269,13 @@ def _name(defect: Defect, news: Novelty | None) -> str:
 
 def _next(run: Digest, out: Path, first: Defect | None, news: Novelty | None) -> Iterator[str]:
     """Yields the next command; none if a comparison is all that is left, and was made."""
-    step = _step(run, out, _name(first, news) if first else "")
+    step = _step(run, out, first, news)
     if step or not news:
         compared = f"{command('compare', 'OLD', out)} shows what has changed since another run"
         yield f"next: {step or compared}"
 
 
-def _step(run: Digest, out: Path, first: str) -> str:
+def _step(run: Digest, out: Path, first: Defect | None, news: Novelty | None) -> str:
     """Returns what the run itself asks for; empty if it asks for nothing."""
     if run.footer is None or run.summary.counts.get(Verdict.MISSED):
         if run.header.get("shards"):
@@ -283,7 +283,9 @@ def _step(run: Digest, out: Path, first: str) -> str:
         if (out / PLAN_FILE).exists():
             return f"{command('run', '--resume', out)} runs the missing cases"
     if first:
-        return f"{command('explain', first, '--run', out)} explains the first defect"
+        against = ("--against", news.name) if news else ()
+        explain = command("explain", first.fingerprint, "--run", out, *against)
+        return f"{explain} explains the first defect"
     if run.summary.status == 1:
         return "correct the waivers named above (see docs/waivers.md)"
     if run.summary.status == 3:

@@ -17,7 +17,7 @@ from conformance.model.verdict import INCOMPLETE, VERDICTS
 from conformance.older_python import zip
 from conformance.tables.suite import ROOT
 from reports.compared.changes import KINDS, Change, kind_of
-from reports.compared.comparison import compare
+from reports.compared.comparison import compare, stacks
 from reports.compared.formats import as_markdown
 from reports.compared.text import text
 from reports.digest import Digest, digest, read
@@ -415,3 +415,21 @@ def test_a_reader_loads_only_what_it_needs(command):
     loaded = done.stdout.split()
     assert "reports.markdown" in loaded
     assert not set(SLOW).intersection(loaded)
+
+
+@pytest.mark.parametrize("own", ["new", "old", ""])
+def test_what_only_one_run_was_given_has_changed(own):
+    """Unlike the hash of an image, which only some runs record."""
+    given = {"image": "a" * 12, "linux": {"sha256": "b" * 12, "commit": "c" * 12}}
+    runs = {
+        name: digest(
+            recorded([], under_test={"given": given if own == name else {}}).shown(), Path()
+        )
+        for name in ("old", "new")
+    }
+    differences = stacks(runs["old"], runs["new"])
+    values = {"new": ("", "c" * 12), "old": ("c" * 12, "")}
+    assert [both for name, *both in differences if name == "commit of --linux"] == (
+        [[*values[own]]] if own else []
+    )
+    assert not any("a" * 12 in both for both in differences)

@@ -347,3 +347,21 @@ def test_what_a_recorded_stack_did_not_support_is_no_regression_of_the_next():
     (point,) = (change for change in here.changes if change.rule == "REG-12")
     assert [defect.fingerprint for defect in here.defects.of_change(point)] == ["251ad0de44ec"]
     assert (point.old, point.new) == ("UNSUPPORTED", "FAIL")
+
+
+def test_the_part_of_a_defect_in_changed_points_is_that_of_its_own_points():
+    kinds = {FaultKind.MOVED: (READ, 1), FaultKind.NOT_ARRIVED: (OF_ODP, 2)}
+    further = [
+        deviation(point, count, "REG-12", fault=Fault(kind, verb="traffic").as_data())
+        for kind, (point, count) in kinds.items()
+    ]
+    here = comparison(swept(deviation(READ)), swept(deviation(READ), *further))
+    (change,) = here.changes
+    assert change.points == 3
+    defects = here.defects.newly_found
+    assert len(defects) == len(kinds)
+    parts = {defect.first.fault.kind: here.defects.part_of(defect, change) for defect in defects}
+    assert {kind: (*part.examples, part.points) for kind, part in parts.items()} == kinds
+    (_, line) = Novelty(here).about(defects[0], None)
+    (points, count) = kinds[defects[0].first.fault.kind]
+    assert line.endswith(f"{count} points of {CASE.id}, such as {points}")

@@ -235,16 +235,19 @@ def stacks(old: Digest, new: Digest) -> Sequence[tuple[str, str, str]]:
         for name in compared
         if old.summary.facts[name] != new.summary.facts[name]
     ]
-    both = old.environment.under_test.keys() & new.environment.under_test.keys()
+    before, after = old.environment.under_test, new.environment.under_test
     differ = [
         name
-        for name in old.environment.under_test
-        if name in both and old.environment.under_test[name] != new.environment.under_test[name]
+        for name in {**before, **after}
+        if before.get(name) != after.get(name)
+        and (name in before.keys() & after or _is_given(name))
     ]
     return [
         *pairs,
-        *(
-            (called(name), old.environment.under_test[name], new.environment.under_test[name])
-            for name in differ
-        ),
+        *((called(name), before.get(name, ""), after.get(name, "")) for name in differ),
     ]
+
+
+def _is_given(name: str) -> bool:
+    """Whether a fact is about what the user gave, so that its absence means that a run was given nothing."""
+    return name.startswith("given.") and name not in ("given.image", "given.expired")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from conformance.defects import Defect, Symptom
@@ -179,6 +179,24 @@ class ComparedDefects:
         if not change.rule:
             return shown
         return [defect for defect in shown if change.rule in defect.rules_in(change.case)]
+
+    def part_of(self, defect: Defect, change: Change) -> Change:
+        """Returns the change of points with only those of one of the defects that the case shows: of the rule, or all that
+        a new defect has in the case. Of a defect of both runs, the points that are new are not known one by one."""
+        if not change.points or (not change.rule and self.earlier.has(defect)):
+            return change
+        own = [
+            symptom
+            for symptom in defect.symptoms
+            if symptom.case == change.case
+            and symptom.deviation
+            and (not change.rule or change.rule in symptom.rules)
+        ]
+        if not own:
+            return change
+        points = sum(symptom.points for symptom in own)
+        names = tuple(symptom.point for symptom in own)
+        return replace(change, points=points, examples=names)
 
     @property
     def newly_waived(self) -> Sequence[Defect]:
