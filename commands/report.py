@@ -77,7 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser,
         "--remote",
-        "with --site: also the programs and mails of defects that a remote peer can trigger, for a site that is not public",
+        "with --site: also the packets, cases, causes, programs and mails of defects that a remote peer can trigger, for a "
+        "site that is not public",
     )
     add(
         parser,

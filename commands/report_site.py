@@ -30,7 +30,6 @@ from reports.reproducers.mail import mail_of
 
 SCHEMA = "rdma-cts-site/1"
 LIST = "site.json"  # the list of the files of a site
-_PRIVATE = "a remote peer can trigger the defect, which is reported first to those who can mend it"
 _NEW = ".rdma-cts-new"
 _FILE = re.compile(rf"(?:index\.html|style\.css|(?:{'|'.join(site.FOLDERS)})/(?!\.)[^/\0]+)")
 
@@ -39,8 +38,8 @@ def write_site(
     history_folder: Path, folder: Path, read_suite: Callable[[], Suite], remote: bool
 ) -> None:
     """Writes the site of a history into an empty directory, or an earlier site, whose files are replaced or removed. The
-    suite is read only if the history and the directory can be used. Unless `remote`, the site has no program and no
-    mail of a defect that a remote peer can trigger."""
+    suite is read only if the history and the directory can be used. Unless `remote`, the site has only the title, the
+    severity and the nights of a defect that a remote peer can trigger."""
     old = _earlier(folder)
     history = read_history(history_folder)
     if not history.nights:
@@ -64,8 +63,8 @@ def write_site(
         paths = [path for path in newest if path.name == name]
         if paths:
             latest[name] = runs[paths[0]].digest
-    papers = _papers(page, [runs[path] for path in newest], read_suite(), remote)
-    count = _write(folder, site.pages(site.Site(history, latest, papers)), old)
+    papers = _papers(page, [runs[path] for path in newest], read_suite())
+    count = _write(folder, site.pages(site.Site(history, latest, papers, remote)), old)
     show_line(f"site: {folder / site.INDEX} ({count:,} files)")
 
 
@@ -112,9 +111,7 @@ def _read_first(cells: Iterable[Cell], runs: dict[Path, Run]) -> bool:
     return False
 
 
-def _papers(
-    page: HistoryPage, runs: Sequence[Run], suite: Suite, remote: bool
-) -> dict[str, site.Papers]:
+def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, site.Papers]:
     places = causes.load().places
     papers: dict[str, site.Papers] = {}
     for defect, track in page.defects:
@@ -135,12 +132,6 @@ def _papers(
                 papers[id_],
                 described=described(finding.defect),
                 rules=finding.defect.ordered_rules,
-            )
-        if id_ in papers and finding.defect.severity.advice and not remote:
-            papers[id_] = replace(papers[id_], why_not=_PRIVATE)
-        elif id_ in papers:
-            papers[id_] = replace(
-                papers[id_],
                 program=finding.program.text if finding.program else "",
                 script=finding.program.script if finding.program else "",
                 why_not=finding.why_not,

@@ -303,8 +303,27 @@ def test_a_site_has_texts_of_remote_defects_only_if_they_are_asked_for(tmp_path)
     assert len(list((public / "defects").glob("*.c"))) > 5
     assert {path.suffix for path in (public / "defects").glob(f"{remote}*")} == {".html"}
     page = Page(public / f"defects/{remote}.html")
-    assert "a remote peer can trigger the defect" in page.text
-    assert "int main(" not in page.text
+    assert "A remote peer can trigger the defect" in page.text
+    assert "seen in 1 night" in page.text
+    case = "wire/invalidation/twice"
+    for told in ("int main(", "wire(", "rxe_mw.c", "BIND-19", case, "unbound-invalidation"):
+        assert told not in page.words
+    assert case not in Page(public / "rules/BIND-19.html").words
+    assert list(broken_links(public)) == []
     private = made(tmp_path / "history", tmp_path / "private", "--remote")
     written = {path.suffix for path in (private / "defects").glob(f"{remote}*")}
     assert written == {".html", ".c", ".py", ".txt"}
+    page = Page(private / f"defects/{remote}.html")
+    assert all(told in page.words for told in ("int main(", "wire(", "rxe_mw.c", case))
+    assert case in Page(private / "rules/BIND-19.html").words
+
+
+def test_a_site_has_no_text_of_remote_defects_whose_results_were_removed(tmp_path):
+    cell = keep(tmp_path / "history", 0, "forky", Outcome(UNDECIDED))
+    summary = as_data(read(ROOT / "docs/runs/rxe.jsonl.xz"))
+    (cell / "summary.json").write_text(json.dumps(summary))
+    site = made(tmp_path / "history", tmp_path / "site")
+    page = Page(site / "defects/6c8e18b350a5.html")
+    assert "remote: kernel crash" in page.text
+    for told in ("wire(", "wire/invalidation/twice", "rxe_mw.c"):
+        assert told not in page.words

@@ -12,6 +12,7 @@ from conformance.model.printable import one_line, plain
 from reports import summary
 
 _RANK = {severity.label: severity.rank for severity in Severity}
+_REMOTE = {severity.label for severity in Severity if severity.advice}
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class KnownDefect:
         """That of Defect."""
         _, _, because = self.answered.rstrip(")").partition(" (")
         return because if because.startswith(ALIKE) else ""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a remote peer can trigger the defect, which is then reported in private."""
+        return self.severity in _REMOTE
 
     @property
     def rank(self) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from urllib.parse import quote
 
+from conformance.defects import severity_of
 from conformance.errors import format_count
 from conformance.model.verdict import KEPT, VIOLATIONS
 from conformance.older_python import zip
@@ -72,15 +73,18 @@ class CaseLine:
 
 
 class Site(HistoryPage):
-    """The pages of the site. `latest` has the latest results by cell, and `papers` has texts by fingerprint."""
+    """The pages of the site. `latest` has the latest results by cell, and `papers` has texts by fingerprint. Unless
+    `remote`, of a defect that a remote peer can trigger they have only the title, the severity and the nights."""
 
     def __init__(
         self,
         history: History,
         latest: Mapping[str, Digest],
         papers: Mapping[str, Papers],
+        remote: bool = False,
     ) -> None:
         super().__init__(history)
+        self._remote = remote
         self.latest = latest
         self._papers = papers
 
@@ -126,6 +130,15 @@ class Site(HistoryPage):
             pairs.append((defect, track))
         return pairs
 
+    def is_private(self, defect: KnownDefect) -> bool:
+        return defect.is_remote and not self._remote
+
+    def _private_cases(self, run: Digest) -> set[str]:
+        """Returns the cases that show how a remote peer can trigger a defect, if the site must not have them."""
+        symptoms = (symptom for defect in run.violations.defects for symptom in defect.symptoms)
+        remote = {symptom.case for symptom in symptoms if severity_of(symptom).advice}
+        return set() if self._remote else remote
+
     def papers(self, track: Track) -> Papers:
         return self._papers.get(track.id) or Papers()
 
@@ -147,9 +160,10 @@ class Site(HistoryPage):
         """The cases of each rule in the latest results. Cases that violate the rule come first."""
         verdicts: dict[str, dict[str, dict[str, list[str]]]] = {}
         places: dict[str, str] = {}
+        private = set().union(*map(self._private_cases, self.latest.values()))
         for name, run in self.latest.items():
             for record in run.results:
-                if record["case"] not in run.unrecorded:
+                if record["case"] not in run.unrecorded and record["case"] not in private:
                     places.setdefault(record["case"], evidence.location(record))
                     for rule in record["rules"]:
                         by = verdicts.setdefault(rule, {}).setdefault(record["case"], {})
@@ -223,6 +237,8 @@ def pages(site: Site) -> Iterator[tuple[str, str]]:
         )
     for defect, track in site.defects:
         name, papers = file_name(track.id), site.papers(track)
+        if site.is_private(defect):
+            papers = Papers()
         yield (
             f"{DEFECTS}/{name}.html",
             _page(site, "defect", track=track, defect=defect, papers=papers),
