@@ -89,7 +89,11 @@ def test_one_cause_at_points_with_several_rules_and_keys_is_one_defect():
     lost = [("BIND-07", FaultKind.NOT_ARRIVED, cut), ("REG-12", FaultKind.NOT_ARRIVED, later)]
     unlike = [("IOVA-02", FaultKind.NO_COMPLETION, cut), ("REG-12", FaultKind.ACCEPTED, cut)]
     (title,) = at_points(*lost, *unlike)
-    assert title.startswith("atomic operations fail after a reset of their queue pair")
+    assert title.startswith("atomic operations never complete after a reset of their queue pair")
+    (title,) = at_points(*lost, *unlike[1:])
+    assert title.startswith("atomic operations lose their result under SUCCESS after a reset of")
+    refused = [("REG-12", FaultKind.REFUSED, cut)]
+    assert at_points(*refused)[0].startswith("atomic operations are refused after a reset of")
     inline = {"operation": "SEND", "posting": "wr_post", "flags": "inline", "key": "window"}
     refused = [("BIND-05", FaultKind.REFUSED, inline), ("STAT-01", FaultKind.WRONG_STATUS, inline)]
     assert at_points(*refused) == [
@@ -108,13 +112,41 @@ def test_one_cause_at_points_with_several_rules_and_keys_is_one_defect():
     fence = {"operation": "RDMA_READ", "flags": "fence", "key": "region"}
     swap = {**fence, "operation": "ATOMIC_CMP_AND_SWP"}
     hung = [("REG-06", FaultKind.NO_COMPLETION, values) for values in (fence, swap)]
-    assert at_points(*hung) == ["fenced requests that are sent again never complete"]
+    assert at_points(*hung) == ["a fenced ATOMIC_CMP_AND_SWP or RDMA_READ never completes"]
+    resent = {**swap, "before": "not_ready"}
+    assert at_points(("REG-06", FaultKind.NO_COMPLETION, resent)) == [
+        "a fenced ATOMIC_CMP_AND_SWP that is sent again never completes"
+    ]
     again = {"operation": "ATOMIC_WRITE", "before": "not_ready", "key": "window"}
     on_demand = ("REG-12", FaultKind.REFUSED, {**again, "region": "on_demand"})
     flush = ("REG-08", FaultKind.REFUSED, {**again, "operation": "FLUSH_GLOBAL"})
     assert at_points(("IOVA-02", FaultKind.REFUSED, again), on_demand, flush) == [
-        "requests that are sent again go to another address: ATOMIC_WRITE, FLUSH_GLOBAL"
+        "ATOMIC_WRITE or FLUSH_GLOBAL that is sent again is refused, which a wrong address explains"
     ]
+    assert at_points(("IOVA-02", FaultKind.NOT_ARRIVED, again)) == [
+        "ATOMIC_WRITE that is sent again loses or misplaces its data, which a wrong address explains"
+    ]
+
+
+@pytest.mark.parametrize(
+    "expected, seen, title",
+    [
+        (["FLUSH"], "FLUSH; va 0x0 instead of 0x1008", "FLUSH is sent with a wrong address"),
+        (
+            ["FLUSH"],
+            "FLUSH; psn 0x1 instead of 0x0; other bytes than those that were posted",
+            "FLUSH is sent with a wrong PSN, payload",
+        ),
+        (["FLUSH"], "SEND_ONLY; va 0x0 instead of 0x8", "SEND_ONLY is sent instead of FLUSH"),
+        ([], "wrong ICRC", "FLUSH is followed by packets of the device that are wrong"),
+    ],
+)
+def test_the_title_of_a_wrong_packet_says_what_the_device_sends(expected, seen, title):
+    fault: Any = {"kind": "wrong-packet", "verb": "wire", "operation": "FLUSH", "seen": [seen]}
+    record: Any = {**symptoms("forky")[0].record, "rules": ["WIRE-18"], "deviations": []}
+    record |= {"verdict": "FAIL", "alarms": [], "fault": {**fault, "expected": expected}}
+    (defect,) = defects_of([record], {"WIRE-18": "request that is sent again"})
+    assert defect.title == f"packets: {title}: request that is sent again"
 
 
 def test_defects_that_one_line_of_a_call_may_explain_stand_together():

@@ -62,8 +62,8 @@ class Severity(Enum):
     )
     WRONG_REPORT = (
         "wrong report",
-        "The effect of a call is right, but its code or status is wrong: programs that act on the code or the status "
-        "take a wrong action.",
+        "A code, a status or another report is wrong, or a packet that the device sends: programs and peers that act "
+        "on it take a wrong action.",
     )
 
     def __new__(cls, label: str, meaning: str, advice: str = "") -> "Severity":

@@ -21,7 +21,13 @@ from conformance.defects.cause import (
 from conformance.defects.conditions import Flags, Granted, conditions, flags_in, flags_of
 from conformance.defects.owner import frame_of_driver
 from conformance.defects.symptom import KernelSite, Symptom, site_of
-from conformance.model.combinations import ATOMIC_AFTER_RESET, CUT_READ, FENCED, SENT_AGAIN
+from conformance.model.combinations import (
+    ATOMIC_AFTER_RESET,
+    CUT_READ,
+    FENCED,
+    NOT_READY,
+    SENT_AGAIN,
+)
 from conformance.model.fault import (
     ANSWER_FORM,
     HUGE,
@@ -35,6 +41,7 @@ from conformance.model.fault import (
     UNSENT,
     WINDOW,
     Effect,
+    Fault,
     FaultKind,
 )
 from conformance.model.operations import BUILT, BUILT_INLINE
@@ -137,9 +144,37 @@ def _packets(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) ->
         operation, what = " or ".join(sorted(operations)), "completes without its data"
     elif operation == "nothing":
         operation, what = "a packet", "is sent that is not due"
+    elif all(fault.kind is FaultKind.WRONG_PACKET for fault in faults):
+        operation, what = _sent(operation, faults)
     return f"packets: {operation or 'a request'} {what}: {about}"
 
 
+def _sent(operation: str, faults: Sequence[Fault]) -> tuple[str, str]:
+    """Returns the packets that the device sends instead of an operation, and what is wrong with them."""
+    sent: set[str] = set()
+    fields: set[str] = set()
+    for fault in faults:
+        for text in fault.seen if fault.expected else ():
+            name, *wrong = text.split("; ")
+            sent.add(name)
+            fields.update(_FIELDS.get(each.split()[0], each.split()[0]) for each in wrong)
+    if not sent:
+        return operation, "is followed by packets of the device that are wrong"
+    names = " or ".join(sorted(sent))
+    if operation not in sent:
+        return names, f"is sent instead of {operation}"
+    if fields:
+        return names, f"is sent with a wrong {', '.join(sorted(fields))}"
+    return names, "is sent with a wrong form"
+
+
+# The names of fields of packets in titles, by those of faults.
+_FIELDS: Mapping[str, str] = {
+    "va": "address",
+    "psn": "PSN",
+    "data": "payload",
+    "other": "payload",  # "other bytes than …"
+}
 # By rule: what packets after the fault are, whatever their operation.
 _AFTER: Mapping[str, str] = {"WIRE-08": "the next message"}
 
@@ -272,16 +307,17 @@ def _use(key: Sequence[str], symptoms: Sequence[Symptom], shorts: Shorts) -> str
     if what == ATOMIC_AFTER_RESET:
         read = all(symptom.smallest.get("before") == CUT_READ for symptom in symptoms)
         failed = "an RDMA READ that was cut off" if read else "a failed request"
-        return f"atomic operations fail after a reset of their queue pair, which follows {failed}"
+        return f"atomic operations {_worded(_AFTER_RESET, symptoms)} after a reset of their queue pair, which follows {failed}"
     if what == SENT_AGAIN:
-        operations = {symptom.fault.operation for symptom in symptoms}
+        effects = _worded(_SENT_AGAIN, symptoms)
         return (
-            f"requests that are sent again go to another address: {', '.join(sorted(operations))}"
+            f"{_operations(symptoms)} that is sent again {effects}, which a wrong address explains"
         )
     if what == BUILT_INLINE or more[1:] == [BUILT]:
         return f"{more[-1] if more else what}: {_effects(symptoms)}"
     if more == [FENCED]:
-        return "fenced requests that are sent again never complete"
+        again = all(symptom.smallest.get("before") == NOT_READY for symptom in symptoms)
+        return f"a fenced {_operations(symptoms)} {'that is sent again ' * again}never completes"
     if what == "no completion":
         return f"requests never complete: {more[0] or 'any'}"
     if what == "window":
@@ -317,6 +353,28 @@ def _behind(kind: str, symptoms: Sequence[Symptom]) -> str:
         return _BEHIND.get(kind, "")
     based = {symptom.is_zero_based for symptom in symptoms}
     return f" with {' or '.join(_OWN[is_zero_based] for is_zero_based in sorted(based))}"
+
+
+def _operations(symptoms: Sequence[Symptom]) -> str:
+    return " or ".join(sorted({symptom.fault.operation or "request" for symptom in symptoms}))
+
+
+def _worded(words: Mapping[Effect, str], symptoms: Sequence[Symptom]) -> str:
+    """Returns the words for the first of their effects that the symptoms show."""
+    effects = {symptom.fault.effect for symptom in symptoms}
+    return next((word for effect, word in words.items() if effect in effects), "fail")
+
+
+_AFTER_RESET: Mapping[Effect, str] = {
+    Effect.HUNG: "never complete",
+    Effect.MISPLACED: "lose their result under SUCCESS",
+    Effect.ACCEPTED: "are not refused",
+    Effect.REFUSED: "are refused",
+}
+_SENT_AGAIN: Mapping[Effect, str] = {
+    Effect.MISPLACED: "loses or misplaces its data",
+    Effect.REFUSED: "is refused",
+}
 
 
 def _effects(symptoms: Sequence[Symptom]) -> str:
