@@ -4,10 +4,11 @@ of points, which recorded runs often lack: by the verdicts on rules, the needs o
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from conformance.judging.combinations import deviation
 from conformance.model.combinations import LACKING, RULE_OF, is_on_demand
 from conformance.model.fault import ON_DEMAND
 from conformance.model.observation import CombinationsSeen
@@ -156,6 +157,15 @@ class EarlierPoints:
     def _newly_judged(self) -> int | None:
         """The number of points of a model that only the later run judged; None if a result does not tell it, or if the
         points are others. What decides support is then not asked: the results have what was lacking at each point."""
+        return self._newly(_judged_in)
+
+    @property
+    def newly_wrong(self) -> int | None:
+        """The number of points of a model that only the later run found wrong; None as for `_newly_judged`."""
+        return self._newly(_wrong_in)
+
+    def _newly(self, states_in: Callable[[CombinationsSeen, int], list[bool]]) -> int | None:
+        """Returns the number of points of a model with a state in the later run alone."""
         before, after = (
             record["observed"].get("combinations") for record in (self.before, self.after)
         )
@@ -165,7 +175,7 @@ class EarlierPoints:
         if count != sum(points_of(self.after).values()):
             return None
         try:
-            pairs = zip(_judged_in(before, count), _judged_in(after, count), strict=True)
+            pairs = zip(states_in(before, count), states_in(after, count), strict=True)
             return sum(now and not earlier for earlier, now in pairs)
         except (ValueError, LookupError, TypeError):  # a damaged file
             return None
@@ -259,6 +269,13 @@ def _judged_in(seen: CombinationsSeen, count: int) -> list[bool]:
     failed = ["setup_failed" in each["observed"] for each in seen["classes"]]
     index = decode_index(seen["index"], count)
     return [number < LACKING and not failed[number] for number in index]
+
+
+def _wrong_in(seen: CombinationsSeen, count: int) -> list[bool]:
+    """Returns for each point of an array whether it was judged, and something is wrong with its class."""
+    wrong = [deviation(each, seen["iba"]) is not None for each in seen["classes"]]
+    pairs = zip(_judged_in(seen, count), decode_index(seen["index"], count), strict=True)
+    return [is_judged and wrong[number] for is_judged, number in pairs]
 
 
 def _pairs(parameters: Mapping[str, list[str]]) -> Iterator[tuple[tuple[str, str], ...]]:

@@ -3,6 +3,7 @@ comparison.py compares the verdicts; this module is for the vendor who asks what
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ from conformance.errors import command, format_count
 from conformance.model.record import ResultRecord
 from conformance.model.record_shape import shown
 from reports import bisection
-from reports.absence import NOT_DECIDED
+from reports.absence import NOT_DECIDED, NOT_SEEN
 from reports.compared.changed_defects import Earlier
 from reports.compared.changes import (
     GONE,
@@ -20,6 +21,7 @@ from reports.compared.changes import (
     NEW_KINDS,
     NOT_TRIED,
     REGRESSED,
+    UNCOVERED,
     UNKNOWN,
     WORSE,
     amount,
@@ -29,6 +31,8 @@ from reports.digest import Digest
 from reports.violations import reasons_apart
 
 CHANGED = "known, with new symptoms"
+# the fingerprints of `--only` among arguments that are separated by NUL
+_ONLY = re.compile(r"(?:^|\0)--only[=\0]([0-9a-fA-F]{4,})(?=\0|$)")
 _APART = "new, but waived, of the stack or not confirmed"
 
 
@@ -135,14 +139,30 @@ class Novelty:
         lost = (f"{len(defects)} {kind}" for kind, defects in self.lost.items())
         counts = {kind: len(items) for kind, items in self.by_kind.items() if kind != _APART}
         apart = reasons_apart(self._apart, self.comparison.defects.is_waived)
+        uncovered = len(self.comparison.defects.uncovered)
         parts = [
+            *self.asked,
             f"{format_count(counts.pop(NEW, 0), 'defect')} new against {self.name}"
             + (f" (and {apart})" if apart else ""),
             *(f"{count} {kind}" for kind, count in counts.items()),
-            f"{len(self.earlier)} not new",
+            f"{len(self.earlier)} not new" + (f" ({uncovered} {UNCOVERED})" if uncovered else ""),
             *lost,
         ]
         return "; ".join(parts)
+
+    @property
+    def asked(self) -> Iterator[str]:
+        """Yields for each defect of the earlier run whose fingerprint selected the cases whether it is gone."""
+        old, new = self.comparison.old.violations, self.comparison.new.violations
+        argv = "\0".join(map(str, self.comparison.new.header.get("argv", ())))
+        for word in _ONLY.findall(argv):
+            for defect in Defect.called(word.lower(), old.defects):
+                if defect.is_among(of for of in new.defects if not of.unconfirmed):
+                    state = "still shown"
+                else:
+                    is_gone = self.comparison.defects.absence_now(defect) == NOT_SEEN
+                    state = GONE if is_gone else NOT_DECIDED
+                yield f"{defect.fingerprint} is {state}"
 
     def about(self, defect: Defect, most: int | None) -> Iterator[str]:
         """Yields lines about a defect of the later run: what is new about it, the cases that are worse, at most `most` of
@@ -175,6 +195,8 @@ class Novelty:
             for item in shown:
                 severity, name = item.defect.severity.label, item.defect.fingerprint
                 yield f"{kind}: {severity}  {name}  {item.title}"
+            for defect in self.comparison.defects.uncovered if kind == GONE else ():
+                yield f"{UNCOVERED}: {defect.severity.label}  {defect.fingerprint}  {defect.title}"
 
     def remarks(self) -> Iterator[str]:
         """Yields the numbers of cases if the tables differ, the number of sweeps without points, and a line about cases that

@@ -11,7 +11,10 @@ import pytest
 
 from commands.__main__ import main
 from conformance.defects import Defect, defects_of, families_of
+from conformance.judging.combinations import deviation
+from conformance.model.combinations import LACKING
 from conformance.model.fault import Fault, FaultKind
+from conformance.model.point_index import decode_index, encode_index
 from conformance.model.verdict import VIOLATIONS
 from conformance.results.records import read_written
 from conformance.tables.suite import ROOT
@@ -20,6 +23,7 @@ from reports.compared.changes import NOT_TRIED
 from reports.compared.comparison import compare
 from reports.compared.text import text
 from reports.digest import Digest, digest, read
+from reports.earlier_points import points_of
 from reports.markdown import escaped
 from reports.novelty import Novelty, known_in, novelty
 from reports.terminal import QUIET, Progress, summary
@@ -300,3 +304,52 @@ def test_the_page_against_an_earlier_run_is_of_one_run(tmp_path):
     assert main([*arguments, "--format", "junit"]) == 2
     assert main([*arguments, str(RUNS / "trixie.jsonl")]) == 2
     assert main(["run", "--against", str(tmp_path / "absent")]) == 2
+
+
+@pytest.mark.parametrize("is_wrong_before", [True, False])
+def test_points_that_a_gone_defect_has_hidden_are_no_new_symptoms(is_wrong_before):
+    """A fixed defect was at two points where a known defect shows now; a point that passed before has regressed."""
+    run = read(ROOT / "docs/runs/rxe.jsonl.xz")
+    model = run.by_case["access/model/slice"]
+    shown = next(item for item in model["deviations"] if item["rules"] == ["BIND-19a"])
+    moved = {"kind": "moved", "verb": "traffic", "operation": "SEND", "key": "region"}
+    fixed = {**shown, "fault": moved, "count": 2, "rules": ["REG-26"]}
+    fewer = {**shown, "count": shown["count"] - 2}
+    before = [fewer if item is shown else item for item in model["deviations"]] + [fixed]
+    seen = model["observed"]["combinations"]
+    index = decode_index(seen["index"], sum(points_of(model).values()))
+    wrong = [deviation(each, seen["iba"]) is not None for each in seen["classes"]]
+    if not is_wrong_before:
+        place = next(
+            place for place, number in enumerate(index) if number < LACKING and wrong[number]
+        )
+        index[place] = wrong.index(False)
+    old = {**model["observed"], "combinations": {**seen, "index": encode_index(index)}}
+    earlier = replace(run, results=(changed(model, {"deviations": before, "observed": old}),))
+    now = replace(run, results=(model,))
+    (gone,) = [of for of in earlier.violations.defects if not of.is_among(now.violations.defects)]
+    header: Any = {**run.header, "argv": ["run", "--only", gone.fingerprint, "--only", "x"]}
+    news = novelty(replace(now, header=header), earlier)
+    assert news
+    (defect,) = [*news.comparison.defects.uncovered] or [
+        item.defect for item in news.by_kind["known, with new symptoms"]
+    ]
+    assert bool(news.comparison.defects.uncovered) is is_wrong_before
+    assert news.sentence.startswith(f"{gone.fingerprint} is gone; 0 defects new against ")
+    line = f"no longer hidden: {defect.severity.label}  {defect.fingerprint}  {defect.title}"
+    lines = [*news.hints()]
+    assert (line in lines) is is_wrong_before
+    assert not is_wrong_before or lines.index(line) > lines.index(
+        next(line for line in lines if line.startswith(f"gone: {gone.severity.label}"))
+    )
+    compared = [line for line in text(news.comparison, None) if defect.fingerprint in line]
+    assert any("no longer hidden" in line for line in compared) is is_wrong_before
+    assert any("now also" in line for line in compared) is not is_wrong_before
+
+
+def test_a_defect_that_the_cases_of_a_run_still_show_is_not_gone(forky):
+    name = forky.violations.defects[0].fingerprint
+    header: Any = {**forky.header, "argv": ["run", f"--only={name[:6]}"]}
+    news = novelty(replace(forky, header=header), forky)
+    assert news
+    assert news.sentence.startswith(f"{name} is still shown; 0 defects new")

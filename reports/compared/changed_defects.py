@@ -15,6 +15,7 @@ from reports.digest import Digest
 from reports.earlier_points import EarlierPoints
 from reports.races import is_race
 
+_NONE = Counter[str]()
 _IN_FLIGHT = {"changed": "bytes written", "leaked": "bytes read"}  # what await_traffic returns
 
 
@@ -27,10 +28,11 @@ class Earlier:
     def has(self, defect: Defect) -> bool:
         return defect.is_among(self.run.violations.defects)
 
-    def news(self, defect: Defect) -> str:
-        """Returns what a defect of both runs shows and did not show in the earlier run, in words."""
+    def news(self, defect: Defect, hidden: Counter[str] = _NONE) -> str:
+        """Returns what a defect of both runs shows and did not show in the earlier run, in words. `hidden` has by case the
+        number of points that were wrong by other defects then."""
         same = [other for other in self.run.violations.defects if defect.is_same(other)]
-        return news_of(defect, same, self._passed, self._is_further)
+        return news_of(defect, same, self._passed, self._is_further, hidden)
 
     def _is_further(self, symptom: Symptom) -> bool:
         """Whether the earlier run did not find the smallest point of a symptom wrong, as far as its result tells."""
@@ -55,10 +57,11 @@ def news_of(
     earlier: Sequence[Defect],
     passed: frozenset[str],
     is_further: Callable[[Symptom], bool] = lambda symptom: False,
+    hidden: Counter[str] = _NONE,
 ) -> str:
     """Returns what is new about a defect, in words; empty if nothing is. `earlier` are the defects of the earlier run
     that are this defect, and `passed` the cases that passed in the earlier run. `is_further` tells that the smallest
-    point of a symptom was not wrong in the earlier run."""
+    point of a symptom was not wrong in the earlier run. `hidden` is that of Earlier.news."""
     faults = _faults(defect).difference(*map(_faults, earlier))
     news = sorted(faults)
     if cases := [case for case in defect.cases if case in passed]:
@@ -66,7 +69,7 @@ def news_of(
     before = Counter[str]()
     for other in earlier:
         before += _points(other)
-    further = _points(defect) - before
+    further = _points(defect) - before - hidden
     more = sum(further[case] for case in before)
     if more:
         there = [

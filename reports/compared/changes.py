@@ -40,6 +40,7 @@ NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = (
     "changed",
 )
 HIT, NOT_HIT = "hit only now", "not hit again"
+UNCOVERED = "no longer hidden"  # of a defect of both runs, by defects that are gone
 # The kinds of change, in the order of the output, with their meaning.
 KINDS: Mapping[str, str] = {
     REGRESSED: "a new violation, or a worse one than before",

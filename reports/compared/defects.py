@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -159,7 +160,38 @@ class ComparedDefects:
         """The defects of both runs that show in the new run what they did not show in the old run, each with the news
         in words, and with the new defects of the same cases."""
         pairs = ((defect, self.earlier.news(defect)) for defect in self.by_kind[IN_BOTH])
-        return [(defect, news + self._beside(defect)) for defect, news in pairs if news]
+        return [
+            (defect, news + self._beside(defect))
+            for defect, news in pairs
+            if news and defect not in self.uncovered
+        ]
+
+    @cached_property
+    def uncovered(self) -> Sequence[Defect]:
+        """The defects of both runs whose news are points that the old run found wrong by defects which the new run does not
+        show in these cases: they are no longer hidden."""
+        hidden = Counter[str]()
+        for case in {case for defect in self.by_kind[IN_BOTH] for case in defect.cases}:
+            if self._has_no_newly_wrong_point(case):
+                now = self.new.violations.defects_in(case)
+                for defect in self.old.violations.defects_in(case):
+                    if not defect.is_among(now):
+                        own = (of.points for of in defect.symptoms if of.case == case)
+                        hidden[case] += sum(own)
+        return [
+            defect
+            for defect in self.by_kind[IN_BOTH]
+            if self.earlier.news(defect) and not self.earlier.news(defect, hidden)
+        ]
+
+    def _has_no_newly_wrong_point(self, case: str) -> bool:
+        before, after = self.old.by_case.get(case), self.new.by_case.get(case)
+        if before is None or after is None:
+            return False
+        if any(change.case == case and change.kind in WORSE for change in self.changes):
+            return False
+        newly_wrong = EarlierPoints(self.old, self.new, before, after).newly_wrong
+        return newly_wrong == 0 or (newly_wrong is None and case in self._by_point)
 
     def _beside(self, defect: Defect) -> str:
         for other in self.newly_found:

@@ -20,6 +20,7 @@ from reports.compared.changes import (
     NO_LONGER_WAIVED,
     NOT_TRIED,
     REQUIRED,
+    UNCOVERED,
     WORSE,
     Change,
     amount,
@@ -121,6 +122,8 @@ def _defects(comparison: Comparison, most: int | None) -> Iterator[str]:
     for kind in (*NEW_KINDS, GONE):
         for defect in defects_here[kind]:
             yield f"  {kind:4}  {defect.severity.label:13}  {defect.fingerprint}  {titled(defect)}"
+    for defect in comparison.defects.uncovered:
+        yield f"  {UNCOVERED}  {defect.severity.label:13}  {defect.fingerprint}  {titled(defect)}"
     for defect, news in comparison.defects.changed:
         yield f"  changed  {defect.severity.label:13}  {defect.fingerprint}  {titled(defect)}: now also {news}"
     for kind in (NOT_DECIDED, NOT_TRIED):
