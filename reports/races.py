@@ -82,6 +82,14 @@ class Race:
         return chance_of_hits(hit.hits, hit.of, without)
 
     @property
+    def odds(self) -> str:
+        """What the hits of the race, and those of all races of the defect, prove, in words."""
+        together = ""
+        if self.together < self.chance:
+            together = f", and in all races of the defect with at most {_percent(self.together)}"
+        return f"equal stacks differ so with a probability of at most {_percent(self.chance)}{together}"
+
+    @property
     def runs(self) -> int:
         """The number of further runs without a hit after which the stacks differ beyond chance."""
         hit, without = self._sides
@@ -98,12 +106,9 @@ class Race:
     def lines(self) -> Iterator[str]:
         """Yields what was seen how often and what this proves; then the command that would tell, if that is not enough."""
         where, other, claim = ("new", "old", "new") if self.is_new else ("old", "new", "fixed")
-        together = ""
-        if self.together < self.chance:
-            together = f", and in all races of the defect with at most {_percent(self.together)}"
         yield (
             f"hits: {self.old} tries in the old run, {self.new} in the new run: the {where} stack has the defect; "
-            f"equal stacks differ so with a probability of at most {_percent(self.chance)}{together}"
+            f"{self.odds}"
         )
         if not self.is_decided:
             times = format_count(self.runs, "time")
@@ -111,16 +116,18 @@ class Race:
             yield f"  a hit shows that the defect is not {claim}; no hit in all of them shows that it is"
 
 
-def without_a_hit(record: ResultRecord, shown: ResultRecord) -> tuple[bool, str]:
+def without_a_hit(
+    record: ResultRecord, shown: ResultRecord, races: Mapping[str, Race]
+) -> tuple[bool, str]:
     """Returns what a result proves of a defect that it does not show and `shown` shows: whether its stack is surely without
-    the defect, and why; the reason is empty if the result proves what any other result proves."""
+    the defect, and why; the reason is empty if the result proves what any other result proves. `races` are those of
+    Comparison."""
     tries, hits = tries_of(record), tries_of(shown)
     if tries and hits and hits.hits and not tries.hits:
-        race = Race(tries, hits, "")
+        race = races.get(record["case"]) or Race(tries, hits, "")
         if race.is_decided:
             of = f"no hit in {tries.of:,} tries of this race, and {hits} above"
-            chance = f"equal stacks differ so with a probability of at most {_percent(race.chance)}"
-            return True, f"{of}: {chance}"
+            return True, f"{of}: {race.odds}"
     if not tries and not (is_race(record) and record["verdict"] in (Verdict.PASS, *VIOLATIONS)):
         return False, ""
     number = f" in {tries.of:,} tries of" if tries else " in"

@@ -271,7 +271,12 @@ def test_the_notes_beside_a_mail_say_whom_to_add_what_to_attach_and_what_is_know
     assert notes[1].endswith("get_maintainer.pl -f drivers/infiniband/sw/rxe prints them")
     assert re.search(r" reproducer wire/\S+ --run \S+ --out wire-\S+\.c$", notes[2])
     assert not set(notes) & set(said.out.splitlines())
+    local = cli(0, "reproducer", "7862f7654354", *run, "--mail")
+    assert "\nTo: linux-rdma@vger.kernel.org\n" in local.out
+    note = "note: kernel crash: linux-rdma@vger.kernel.org is public; consider security@kernel.org first, "
+    assert local.err.startswith(note)
     reported = cli(0, "reproducer", "ca56", *run, "--mail")
+    assert "security@kernel.org" not in reported.err
     assert f"(reported: {ENTRIES['ca5610635990']['reported']})" in reported.out.replace("\n", " ")
     assert reported.err.splitlines()[-1].startswith("note: the defect is known upstream: ")
 

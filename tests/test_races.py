@@ -155,6 +155,15 @@ def test_a_mail_says_of_a_race_that_is_decided_that_the_other_stack_lacks_the_de
     assert "equal stacks differ so with a probability of at most 0.028%)" in said
 
 
+def test_a_mail_counts_all_races_of_the_defect_as_a_comparison_does():
+    old, run = raced({0: (0, 96), 1: (0, 96)}), raced({0: (1, 9), 1: (1, 10)})
+    odds = compare(old, run).races[CASES[0]].odds
+    assert odds.endswith("of at most 8.6%, and in all races of the defect with at most 0.81%")
+    symptoms = run.violations.defects[0].symptoms
+    said = " ".join(mail(symptoms, run, SUITE, unknown_device(), [old]).text.split())
+    assert f"no hit in 96 tries of this race, and 1 of 9 above: {odds})" in said
+
+
 def test_a_race_that_passed_is_no_news_of_a_known_defect():
     old = raced({0: (1, 3), 1: (0, 96)})
     assert not compare(old, raced({0: (1, 3), 1: (1, 50)})).defects.changed

@@ -31,7 +31,7 @@ from reports.compared.defects import ComparedDefects
 from reports.compared.rules import ComparedRules
 from reports.digest import Digest
 from reports.environment import called
-from reports.races import Race, races_of
+from reports.races import Race, is_race, races_of
 
 # for the kind of a change, its kind if only chance decided it
 _KINDS_OF_RACES = {REGRESSED: HIT, UNKNOWN: HIT, FIXED: NOT_HIT}
@@ -187,6 +187,13 @@ def compare(old: Digest, new: Digest) -> Comparison:
         pointless=sum(pair.lacks_points for pair in pairs.values()),
         races=races,
     )
+
+
+def races_between(old: Digest, new: Digest) -> Mapping[str, Race]:
+    """Returns the `races` of a Comparison."""
+    before, after = old.by_case, new.by_case
+    cases = (case for case in before if case in after and is_race(after[case]))
+    return _races({case: CasePair(old, new, before[case], after[case]) for case in cases})
 
 
 def _of_race(change: Change) -> Change:

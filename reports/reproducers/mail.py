@@ -19,11 +19,12 @@ from conformance.model.fault import Effect
 from conformance.model.verdict import Verdict
 from conformance.tables.suite import Suite
 from reports.causes import causes, proposed
+from reports.compared.comparison import races_between
 from reports.digest import Digest
 from reports.earlier_points import EarlierPoints
 from reports.evidence import calls, expected, preconditions
 from reports.kernel_log import of_libraries, without_log
-from reports.races import remarks_on, tries_of, without_a_hit
+from reports.races import is_race, remarks_on, tries_of, without_a_hit
 from reports.reproducers.by_hand import listed, with_included, written_by_hand
 from reports.reproducers.findings import Finding, Run
 from reports.reproducers.of_runs import first_program, without_peer
@@ -54,6 +55,8 @@ _ENDINGS = {
     Severity.PROCESS_CRASH: "the program is killed by a signal",
     Severity.HANG: "the program hangs",
 }
+# The severities of defects of the kernel that a local program may use.
+_PERHAPS_PRIVATE = (Severity.KERNEL_CRASH, Severity.MEMORY)
 _STATUSES = (
     "The exit status of the program is 1 after a violation, 0 without a violation, 77 if the device"
     " does not support the calls, and 2 if the objects could not be set up."
@@ -233,7 +236,8 @@ def _description(
         yield "Stacks:"
         for run_before in (run, *history):
             stack = f"{run_before.header['device'].get('driver', '?')}, {_stack(run_before)}{_differences(run_before, run)}"
-            yield from _wrapped(f"{stack}: {_has(symptom, defect, run_before)}", "  - ", "    ")
+            has = _has(symptom, defect, run_before, run)
+            yield from _wrapped(f"{stack}: {has}", "  - ", "    ")
     yield ""
     at = f", at the point {symptom.point}" if symptom.point else ""
     whose = "the reporter's own tables for rdma-cts" if doubtful_row(symptom.record) else "rdma-cts"
@@ -283,8 +287,14 @@ def _notes(
 ) -> Iterator[str]:
     """Yields what the sender of the text has to do besides."""
     of = _at_fault(symptom, run)
-    if severity_of(symptom).advice:
+    severity = defect.severity if defect else severity_of(symptom)
+    if severity.advice:
         yield f"send it to {_SECURITY} and, of others, only to the driver's maintainers or the device's vendor (SECURITY.md)"
+    elif severity in _PERHAPS_PRIVATE and of.maintainers != _OF_RDMA_CORE:
+        yield (
+            f"{severity.label}: {_LIST} is public; consider {_SECURITY} first, because a program on the machine may use the "
+            "defect (SECURITY.md)"
+        )
     if defect and defect.another:
         yield "the layer at fault is not known: find it, and then its maintainers, before you send the text"
     else:
@@ -309,7 +319,7 @@ def _is_absent_as_shipped(
         for other in history
         if not other.environment.changed_stack and _versions(other) == _versions(run)
     )
-    shown = [_has(symptom, defect, other) for other in unchanged]
+    shown = [_has(symptom, defect, other, run) for other in unchanged]
     is_absent = [
         not words.startswith(_SHOWN)
         for words in shown
@@ -448,7 +458,8 @@ def _tested(run: Digest) -> Iterator[str]:
             yield from _wrapped(f"{name}: {digest}", "  - ", "    ")
 
 
-def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
+def _has(symptom: Symptom, defect: Defect | None, run: Digest, of: Digest) -> str:
+    """Returns what a run tells about a defect of the run `of`."""
     results = (result for result in run.results if result["case"] == symptom.case)
     result = next(results, None)
     verdict = result["verdict"] if result else Verdict.MISSED
@@ -463,7 +474,8 @@ def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
     if verdict == Verdict.MISSED:
         return "was not tested for the defect"
     if result:
-        is_absent, of_race = without_a_hit(result, symptom.record)
+        races = races_between(run, of) if is_race(symptom.record) else {}
+        is_absent, of_race = without_a_hit(result, symptom.record, races)
         if of_race:
             return f"{_ABSENT} ({of_race})" if is_absent else of_race
     if result and verdict == Verdict.FAIL:
