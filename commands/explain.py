@@ -64,7 +64,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.against and not FINGERPRINT.fullmatch(word):
         raise UserError(
             f"--against is for the fingerprint of a defect, and {word} is none",
-            hint=f"{command('compare', arguments.against, 'RUN')} compares two runs",
+            hint=_instead(word, arguments.run, arguments.against),
         )
     if verbs.is_verb(word) or word == verbs.MODEL:
         for name in ("dispute", "run", "all"):
@@ -114,6 +114,17 @@ def execute(arguments: argparse.Namespace) -> int:
         lines = of_case(suite, _case(suite, word, run), run, arguments.all)
     show([*lines])
     return 0
+
+
+def _instead(word: str, path: Path | None, against: Path) -> str:
+    """Returns the commands about the defects that a case shows in a run; the comparison of the runs if it shows none."""
+    defects = read(path).violations.defects_in(word.partition(POINT)[0]) if path else ()
+    if not defects:
+        return f"{command('compare', against, 'RUN')} compares two runs"
+    first, *others = (defect.fingerprint for defect in defects)
+    more = f"; its other defects are {', '.join(others)}" if others else ""
+    explain = command("explain", first, "--run", path, "--against", against)
+    return f"{explain} is about the first defect of this case{more}"
 
 
 def _retired(suite: Suite, name: str, cases: Sequence[Path]) -> Retired | None:

@@ -543,3 +543,14 @@ def test_a_recorded_point_that_the_present_tables_lack_is_no_error_of_an_axis(tm
     said = cli(2, "explain", point, "--run", old).err
     assert "has no value" not in said
     assert f"{old} was made with other tables; the present tables do not have the point " in said
+
+
+def test_a_case_against_an_earlier_run_is_refused_with_the_command_about_its_defect(cli):
+    run, other = (ROOT / f"docs/runs/{name}.jsonl.xz" for name in ("rxe", "trixie"))
+    case = "access/model/slice"
+    defects = [defect.fingerprint for defect in read(run).violations.defects_in(case)]
+    refused = cli(2, "explain", case, "--run", run, "--against", other).err
+    assert (
+        f"explain {defects[0]} --run {run} --against {other} is about the first defect" in refused
+    )
+    assert f"its other defects are {', '.join(defects[1:])}" in refused

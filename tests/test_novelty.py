@@ -339,6 +339,8 @@ def test_points_that_a_gone_defect_has_hidden_are_no_new_symptoms(is_wrong_befor
     line = f"no longer hidden: {defect.severity.label}  {defect.fingerprint}  {defect.title}"
     lines = [*news.hints()]
     assert (line in lines) is is_wrong_before
+    page = html.render([news.comparison.new], news)
+    assert ("<h3>no longer hidden</h3>" in page) is is_wrong_before
     assert not is_wrong_before or lines.index(line) > lines.index(
         next(line for line in lines if line.startswith(f"gone: {gone.severity.label}"))
     )
