@@ -17,6 +17,7 @@ from conformance.defects.symptom import fault_of, later_steps, verb_of
 from conformance.errors import format_count
 from conformance.model.printable import plain
 from conformance.model.record import Deviation, ResultRecord, SetUp
+from conformance.model.set_up import NUMBERS, RIGHTS
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import WIRE
 from conformance.results import points
@@ -41,6 +42,10 @@ _CALLED = {"layer": "reached"}  # words for keys of observations
 # What a program does that posts the same requests on the machine.
 _OF_PROGRAMS = (Severity.KERNEL_CRASH, Severity.MEMORY)
 _RIGHT = re.compile(r"\bREMOTE_(?:READ|WRITE|ATOMIC)\b")
+# What decides how a queue pair answers, in the line about it of a set-up.
+_ATTRIBUTE = re.compile(
+    rf", ((?:without )?{RIGHTS}(?: [\w|]+)?|(?:{'|'.join(NUMBERS.split())}) \d+)"
+)
 _VERB = re.compile(rf"\b(?:{'|'.join(name for name, verb in VERBS.items() if verb.command)})(?=\()")
 _OF_PACKETS = "each packet has the effect and the answer that the call names"
 OF_MODEL = "each point as the model's answer to it says"
@@ -144,6 +149,8 @@ def preconditions(defect: Defect, symptom: Symptom) -> str:
     else:
         who = "is the connected peer of the queue pair"
     granted = f"; in this case the program had granted {rights}" if rights else ""
+    if attributes := dict.fromkeys(_ATTRIBUTE.findall(objects)):
+        granted += f"; its queue pair has {', '.join(attributes)}"
     local = (
         violation.name for violation in defect.symptoms if severity_of(violation) in _OF_PROGRAMS
     )

@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator
 
-from conformance.model.case import Case, Expectation, Given, Step, WindowSpec
+from conformance.model.case import Case, Expectation, Given, QpSpec, Step, WindowSpec, mtu_bytes
 from conformance.model.record import SetUp
+from conformance.verbs import ENUMS
 
 _DONE = Expectation("success")
 # Arguments of a bind that the text of a set-up omits, because they are the same for all windows.
 _OWN = ("mw", "send_flags")
+# Numbers of a queue pair, which the text names unless they are the defaults.
+NUMBERS = "inline max_dest_rd_atomic max_rd_atomic timeout retry_cnt rnr_retry traffic_class psn"
+RIGHTS = "rights"
 
 
 def set_up_of(case: Case) -> SetUp:
@@ -22,22 +26,37 @@ def _given(given: Given) -> Iterator[str]:
     for name, spec in given.mrs.items():
         yield f"{name}: {Step(spec.call, spec.arguments, _DONE)}{', deregistered again' if spec.gone else ''}"
     for name, queue in given.qps.items():
-        more = "".join(
-            f", {what}"
-            for what, yes in (
-                ("sq_sig_all", queue.sq_sig_all),
-                ("with a completion channel", queue.notifies),
-                ("with an extended completion queue", queue.by_readers),
-                ("with the completion queue of its peer", queue.one_queue),
-                (queue.extended, queue.extended),
-                ("without rights", queue.access == 0),
-            )
-            if yes
-        )
-        yield f"{name}: queue pair, {queue.kind}, in {queue.pd}, state {queue.state}{more}"
+        parts = ["queue pair", queue.kind, f"in {queue.pd}", f"state {queue.state}"]
+        yield f"{name}: {', '.join([*parts, *_attributes(queue)])}"
     yield from (f"{name}: {_window(window)}" for name, window in given.windows.items())
     if given.memlock:
         yield f"at most {given.memlock.text} of locked memory"
+
+
+def _attributes(queue: QpSpec) -> Iterator[str]:
+    """Yields what a queue pair has and others do not have."""
+    for what, yes in (
+        ("sq_sig_all", queue.sq_sig_all),
+        ("with a completion channel", queue.notifies),
+        ("with an extended completion queue", queue.by_readers),
+        ("with the completion queue of its peer", queue.one_queue),
+        (queue.extended, queue.extended),
+        (f"without {RIGHTS}", queue.access == 0),
+        (f"peer {queue.wire}", bool(queue.wire)),
+        (f"ip {queue.ip}", queue.ip != QpSpec.ip),
+    ):
+        if yes:
+            yield what
+    if queue.access:
+        flags = ENUMS["ibv_access_flags"]
+        names = [name for name in flags.short_names if queue.access & flags.value_of(name)]
+        yield f"{RIGHTS} {'|'.join(names) or hex(queue.access)}"
+    if queue.path_mtu:
+        yield f"mtu {mtu_bytes(queue.path_mtu)}"
+    for number in NUMBERS.split():
+        value = getattr(queue, number)
+        if value != getattr(QpSpec, number):
+            yield f"{number} {value}"
 
 
 def _window(spec: WindowSpec) -> str:
