@@ -2,12 +2,14 @@
 
 import argparse
 import sys
+from dataclasses import replace
 
 from commands.cli.run_arguments import add
 from commands.cli.streams import show
 from conformance.errors import PROGRAM, UserError, format_count
 from reports.compared import formats as comparison_formats
 from reports.compared import text as comparison_text
+from reports.compared.changes import DEFAULT_FAIL_ON, FAIL_ON
 from reports.compared.comparison import compare
 from reports.digest import read_several
 
@@ -39,11 +41,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("text", *comparison_formats.FORMATS),
         default="text",
     )
+    add(
+        parser,
+        "--fail-on WHAT",
+        "what has exit status 1: all that is newly wrong, or only what the old stack had right, or less wrong (default: "
+        f"{DEFAULT_FAIL_ON})",
+        choices=(*FAIL_ON,),
+        default=DEFAULT_FAIL_ON,
+    )
     add(parser, "--all", f"show every change, not only {_MOST} of each kind")
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints the comparison. Returns exit status 1 after a regression; 3 if the new run is incomplete or decides less
+    """Prints the comparison. Returns exit status 1 after a change of a kind of --fail-on; 3 if the new run is incomplete or decides less
     than the old run, or if the runs have no case in common; else 0. With --nodes, returns the status of the nodes."""
     if arguments.nodes:
         from commands import compare_nodes  # imported late: two runs do not need it
@@ -57,7 +67,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.out:
         raise UserError("--out is where --nodes writes its page", hint="leave out --out")
     old, new = read_several(arguments.runs)
-    comparison = compare(old, new)
+    comparison = replace(compare(old, new), fail_on=FAIL_ON[arguments.fail_on])
     if arguments.format != "text":
         sys.stdout.write(comparison_formats.FORMATS[arguments.format](comparison))
     else:

@@ -14,6 +14,7 @@ from conformance.results.folder import directory_for
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.records import PACKED
 from reports import fleet, summary
+from reports.compared.changes import DEFAULT_FAIL_ON
 from reports.fleet import Fleet
 from reports.fleet_group import Difference, Node, first_of, format_differences
 from reports.nights.facts import facts_of
@@ -85,6 +86,7 @@ def _refuse_options(arguments: argparse.Namespace) -> None:
     given = {
         "--format": arguments.format != "text",
         "--all": arguments.all,
+        "--fail-on": arguments.fail_on != DEFAULT_FAIL_ON,
         "--unlike-tables": arguments.unlike_tables,
     }
     for option in filter(given.__getitem__, given):

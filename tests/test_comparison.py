@@ -292,7 +292,7 @@ def test_changes_under_test_come_before_changed_results():
         "rules: 1 regressed",
         "regressed: 1 case",
     ]
-    assert lines[15].startswith("  regressed  PASS -> FAIL  REG-01  ")
+    assert lines[16].startswith("  regressed  PASS -> FAIL  REG-01  ")
     assert (
         "- what was under test has changed:\n  - kernel: 6\\.12\\.1 → 7\\.2\\.0\n"
         in as_markdown(compare(old, new))

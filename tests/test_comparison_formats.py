@@ -2,12 +2,17 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from lxml import etree
 
 from conformance.tables.suite import ROOT
 from made_history import run_of
+from reports.compared.changes import FAIL_ON, FAILING, UNKNOWN
+from reports.compared.comparison import compare
+from reports.digest import read
 from samples import numbered, result, written
 from test_comparison import run, two_runs
 
@@ -72,6 +77,57 @@ def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path, cli):
         "not decided": 0,
         "not tried by the old run": 0,
     }
+
+
+def test_the_layer_that_answers_a_defect_is_in_each_format(tmp_path, cli):
+    paths = two_runs(tmp_path)
+    data = json.loads(cli(1, "compare", *paths, "--format", "json").out)
+    of_layers = {layer: number for layer, number in data["regressed_by_layer"].items() if number}
+    assert of_layers == {"device": 1, "not known": 1}
+    (gone,) = data["defects"]["gone"]
+    layer = gone["answered_by"]
+    said = cli(1, "compare", *paths).out
+    assert f"  {gone['fingerprint']}  answered by {layer}  " in said
+    line = "regressed by layer: device 1, provider 0, libibverbs 0, kernel core 0, program 0, not known 1"
+    assert f"\n  {line}\n" in said
+    page = cli(1, "compare", *paths, "--format", "markdown").out
+    assert f"| `{gone['fingerprint']}` | {layer} | " in page
+    assert f"\n{line}\n" in page
+
+
+GATE = {
+    "regressed": ("PASS", "FAIL", 1, 1),
+    "newly supported": ("UNSUPPORTED", "FAIL", 1, 0),
+    "newly judged": ("UNREACHABLE", "FAIL", 1, 0),
+    "no longer decided": ("PASS", "BROKEN", 3, 3),
+}
+
+
+@pytest.mark.parametrize("old, new, status, of_gate", GATE.values(), ids=GATE)
+def test_a_gate_can_fail_only_for_what_has_regressed(old, new, status, of_gate, tmp_path, cli):
+    paths = [
+        run(tmp_path / name, [result(SUITE.cases[0], verdict)])
+        for name, verdict in (("old", old), ("new", new))
+    ]
+    cli(status, "compare", *paths)
+    gate = ("--fail-on", "regressed")
+    first = cli(of_gate, "compare", *paths, *gate).out.partition("\n")[0]
+    assert first.endswith(f"(exit status {of_gate})")
+    assert ("; a failure is only what has regressed" in first) == (status != of_gate)
+    data = json.loads(cli(of_gate, "compare", *paths, *gate, "--format", "json").out)
+    assert data["exit_status"] == of_gate
+    junit = cli(of_gate, "compare", *paths, *gate, "--format", "junit").out
+    assert f'failures="{int(of_gate == 1)}"' in junit
+
+
+def test_a_gate_cannot_tell_whether_points_have_regressed_that_the_old_run_did_not_record():
+    comparison = compare(
+        *map(read, (ROOT / "docs/runs/trixie.jsonl.xz", ROOT / "docs/runs/rxe.jsonl.xz"))
+    )
+    unknown = replace(
+        comparison, changes=tuple(comparison.of(UNKNOWN)), fail_on=FAIL_ON["regressed"]
+    )
+    assert (unknown.status, replace(unknown, fail_on=FAILING).status) == (3, 1)
 
 
 def test_the_keys_for_programs_are_documented(tmp_path, cli):

@@ -28,6 +28,7 @@ DEVICE, PROVIDER, LIBIBVERBS, CORE, PROGRAM = (
     "program",
 )
 UNKNOWN = "not known"
+LAYERS = (DEVICE, PROVIDER, LIBIBVERBS, CORE, PROGRAM, UNKNOWN)
 ALIKE = (
     "same fingerprint as a defect fixed in "  # the reason for UNKNOWN of a Defect with `another`
 )

@@ -63,6 +63,9 @@ KINDS: Mapping[str, str] = {
 }
 # The kinds of change for which a comparison fails.
 FAILING = (REGRESSED, UNKNOWN, NEWLY_WRONG, NEWLY_JUDGED, REQUIRED)
+# The kinds for which it fails, by the value of `compare --fail-on`.
+DEFAULT_FAIL_ON = "newly-wrong"
+FAIL_ON: Mapping[str, tuple[str, ...]] = {DEFAULT_FAIL_ON: FAILING, "regressed": (REGRESSED,)}
 # The kinds of a violation where the old run judged nothing.
 NOT_JUDGED = (NEWLY_WRONG, NEWLY_JUDGED, REQUIRED)
 # The kinds of a violation that only the new run has.

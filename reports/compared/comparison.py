@@ -41,7 +41,8 @@ _KINDS_OF_RACES = {REGRESSED: HIT, UNKNOWN: HIT, FIXED: NOT_HIT}
 class Comparison:
     """All changes, in the order of KINDS. `compared` is the number of cases that both runs tried. `untried` has the
     number of cases that only the old run tried, and the number of cases that only the new run tried. `pointless` is the
-    number of compared sweeps without a file of points. `races` are those that only one run has hit, by case."""
+    number of compared sweeps without a file of points. `races` are those that only one run
+    has hit, by case. `fail_on` are those kinds of FAILING for which the exit status is 1."""
 
     old: Digest
     new: Digest
@@ -50,6 +51,7 @@ class Comparison:
     untried: tuple[int, int] = (0, 0)
     pointless: int = 0
     races: Mapping[str, Race] = field(default_factory=dict)
+    fail_on: Sequence[str] = FAILING
 
     @property
     def has_other_tables(self) -> bool:
@@ -117,11 +119,13 @@ class Comparison:
 
     @property
     def status(self) -> int:
-        """The exit status: 1 if a change has a failing kind; 3 if the new run is incomplete, if a verdict of the old
-        run is no longer decided, if a race was hit that may not be new, or if no case was tried by both runs; else 0."""
-        if self.failing:
+        """The exit status: 1 if a change has a kind of `fail_on`; 3 if the new run is incomplete, if a verdict of the old
+        run is no longer decided, if it is not known whether a point has regressed, if a race was hit that may not be new,
+        or if no case was tried by both runs; else 0."""
+        if any(map(self.of, self.fail_on)):
             return 1
-        if self.of(UNDECIDED) or self.of(HIT) or self.new.footer is None or not self.compared:
+        is_open = any(map(self.of, (UNDECIDED, UNKNOWN, HIT)))
+        if is_open or self.new.footer is None or not self.compared:
             return 3
         return 0
 

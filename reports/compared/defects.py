@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from conformance.defects import Defect, Symptom
+from conformance.defects.owner import LAYERS
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import KEPT
 from reports import bisection
@@ -229,6 +230,15 @@ class ComparedDefects:
         points = sum(symptom.points for symptom in own)
         names = tuple(symptom.point for symptom in own)
         return replace(change, points=points, examples=names)
+
+    @property
+    def regressed_by_layer(self) -> Mapping[str, int]:
+        """How many defects have regressed, by the layer that answers: new ones, and those of regressed cases."""
+        regressed = [change for change in self.changes if change.kind == REGRESSED]
+        shown = {id(defect) for change in regressed for defect in self.of_change(change)}
+        defects = self.new.violations.defects
+        here = [each for each in defects if each in self.by_kind[NEW] or id(each) in shown]
+        return {layer: sum(each.answering.layer == layer for each in here) for layer in LAYERS}
 
     @property
     def newly_waived(self) -> Sequence[Defect]:

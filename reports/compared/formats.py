@@ -11,14 +11,15 @@ from conformance.errors import format_count
 from conformance.model.verdict import Verdict
 from conformance.older_python import zip
 from reports.compared.changes import (
-    FAILING,
     GONE,
     HIT,
     KINDS,
     NEW,
     NEW_KINDS,
     NO_LONGER_WAIVED,
+    REGRESSED,
     UNDECIDED,
+    UNKNOWN,
     Change,
     amount,
 )
@@ -30,6 +31,7 @@ from reports.compared.words import (
     conclusion,
     fingerprints,
     newly_waived,
+    regressed_by_layer,
     shown_by,
 )
 from reports.junit import clean
@@ -45,6 +47,7 @@ def _defect_data(defect: Defect) -> dict[str, Any]:
         "fingerprint": defect.fingerprint,
         "severity": defect.severity.label,
         "title": defect.title,
+        "answered_by": defect.answering.layer,
         "upstream": upstream(defect),
         "rules": list(defect.rules),
         "cases": list(defect.cases),
@@ -71,6 +74,7 @@ def as_json(comparison: Comparison) -> str:
         "defects": {
             kind: list(map(_defect_data, defects_here)) for kind, defects_here in defects.items()
         },
+        "regressed_by_layer": comparison.defects.regressed_by_layer,
         "changed_defects": {
             defect.fingerprint: news for defect, news in comparison.defects.changed
         },
@@ -120,17 +124,21 @@ def _sections(comparison: Comparison) -> Iterator[str]:
         ]
     yield "\n".join(lines)
     rows = [
-        f"| {kind} | {defect.severity.label} | {code(defect.fingerprint)} | {escaped(titled(defect))} |"
+        f"| {kind} | {defect.severity.label} | {code(defect.fingerprint)} | {defect.answering.layer} "
+        f"| {escaped(titled(defect))} |"
         for kind in (*NEW_KINDS, GONE)
         for defect in comparison.defects.by_kind[kind]
     ]
     rows += [
-        f"| changed | {defect.severity.label} | {code(defect.fingerprint)} "
+        f"| changed | {defect.severity.label} | {code(defect.fingerprint)} | {defect.answering.layer} "
         f"| {escaped(titled(defect))}: now also {escaped(news)} |"
         for defect, news in comparison.defects.changed
     ]
     if rows:
-        yield "\n".join(["| | severity | defect | what is wrong |", "|---|---|---|---|", *rows])
+        head = "| | severity | defect | answered by | what is wrong |"
+        yield "\n".join([head, "|---|---|---|---|---|", *rows])
+    if comparison.of(REGRESSED):
+        yield regressed_by_layer(comparison)
     if unwaived(comparison):
         reasons = (f"- {escaped(reason)}" for reason in unwaived(comparison).values())
         yield "\n".join([f"{NO_LONGER_WAIVED}:\n", *reasons])
@@ -167,11 +175,13 @@ def _item(change: Change, comparison: Comparison) -> str:
     return f"- {verdicts}: {code(change.case)}{points} ({', '.join(names)})"
 
 
-_ELEMENTS = {**dict.fromkeys(FAILING, "failure"), UNDECIDED: "error", HIT: "error"}
+_ELEMENTS = {UNDECIDED: "error", UNKNOWN: "error", HIT: "error"}
 
 
-def _element_of(change: Change) -> str:
+def _element_of(change: Change, comparison: Comparison) -> str:
     """Returns the name of the element of JUnit that says what a change means."""
+    if change.kind in comparison.fail_on:
+        return "failure"
     if change.kind in _ELEMENTS:
         return _ELEMENTS[change.kind]
     if change.new == Verdict.PASS:
@@ -180,11 +190,11 @@ def _element_of(change: Change) -> str:
 
 
 def as_junit(comparison: Comparison) -> str:
-    """Returns the comparison as JUnit XML, with a testcase for each change. A change in FAILING is a failure, an
-    undecided verdict or race is an error, and what passes now is a success."""
+    """Returns the comparison as JUnit XML, with a testcase for each change. A change of a kind of `fail_on` is a failure,
+    an undecided verdict or race is an error, and what passes now is a success."""
     import xml.etree.ElementTree as ET  # imported late: the other formats need none
 
-    elements = list(map(_element_of, comparison.changes))
+    elements = [_element_of(change, comparison) for change in comparison.changes]
     document = ET.Element("testsuites")
     suite = ET.SubElement(
         document,

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from conformance.defects import Defect
 from conformance.errors import command, format_count
 from conformance.model.verdict import VIOLATIONS, Verdict
 from reports import bisection
@@ -19,6 +20,7 @@ from reports.compared.changes import (
     NEW_KINDS,
     NO_LONGER_WAIVED,
     NOT_TRIED,
+    REGRESSED,
     REQUIRED,
     UNCOVERED,
     WORSE,
@@ -32,6 +34,7 @@ from reports.compared.words import (
     compared_cases,
     conclusion,
     newly_waived,
+    regressed_by_layer,
     shown_by,
 )
 from reports.races import RACE, is_race
@@ -121,15 +124,22 @@ def _defects(comparison: Comparison, most: int | None) -> Iterator[str]:
     yield f"defects: {only_new}{'; '.join(counts)}"
     for kind in (*NEW_KINDS, GONE):
         for defect in defects_here[kind]:
-            yield f"  {kind:4}  {defect.severity.label:13}  {defect.fingerprint}  {titled(defect)}"
+            yield f"  {kind:4}  {_line(defect)}"
     for defect in comparison.defects.uncovered:
         yield f"  {UNCOVERED}  {defect.severity.label:13}  {defect.fingerprint}  {titled(defect)}"
     for defect, news in comparison.defects.changed:
-        yield f"  changed  {defect.severity.label:13}  {defect.fingerprint}  {titled(defect)}: now also {news}"
+        yield f"  changed  {_line(defect)}: now also {news}"
     for kind in (NOT_DECIDED, NOT_TRIED):
         for defect in defects_here[kind][:most]:
-            yield f"  {kind}  {defect.severity.label:13}  {defect.fingerprint}  {titled(defect)}"
+            yield f"  {kind}  {_line(defect)}"
         yield from _rest(len(defects_here[kind][:most]), defects_here[kind])
+    if comparison.of(REGRESSED):
+        yield f"  {regressed_by_layer(comparison)}"
+
+
+def _line(defect: Defect) -> str:
+    answered = f"answered by {defect.answering.layer}"
+    return f"{defect.severity.label:13}  {defect.fingerprint}  {answered}  {titled(defect)}"
 
 
 def _rules(comparison: Comparison, most: int | None) -> Iterator[str]:

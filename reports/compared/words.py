@@ -40,6 +40,8 @@ def conclusion(comparison: Comparison) -> str:
         words += "; the tables differ: only cases of both runs are compared"
     if comparison.has_other_profile:
         words += "; the profiles differ"
+    if comparison.failing and comparison.failing not in comparison.fail_on:
+        words += "; a failure is only what has regressed"
     return words
 
 
@@ -141,6 +143,12 @@ def newly_waived(comparison: Comparison) -> Iterator[str]:
         waiver = defect.symptoms[0].record["waiver"] or {}
         terms = ", ".join(filter(None, (waiver.get("owner"), waiver.get("issue"))))
         yield f"  {defect.severity.label:13}  {defect.fingerprint}  {defect.title} ({terms})"
+
+
+def regressed_by_layer(comparison: Comparison) -> str:
+    """Returns how many defects have regressed, by the layer that answers."""
+    counts = comparison.defects.regressed_by_layer.items()
+    return f"regressed by layer: {', '.join(f'{layer} {number}' for layer, number in counts)}"
 
 
 def shown_by(change: Change, comparison: Comparison) -> str:
