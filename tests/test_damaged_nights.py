@@ -170,6 +170,16 @@ def test_the_next_night_tells_that_a_night_was_killed_and_why(
     assert "the last night" not in json.loads(hook.read_text())["text"]
 
 
+def test_results_that_another_program_has_written_again_are_not_cut(nights):
+    nights.night(0, forky=GOOD_RUN)
+    path = nights.history.cells[0].folder / "results.jsonl"
+    records = map(json.loads, path.read_text().splitlines())
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    assert nights.outcomes("forky") == [BASELINE]
+    cut(path)
+    assert nights.outcomes("forky") == [NOT_RUN]
+
+
 def test_a_night_is_compared_with_the_good_night_before_a_damaged_one(nights):
     for _ in range(2):
         nights.night(0, forky=run_of({}))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import lxml.html
 import pytest
 from selenium.webdriver.common.by import By
 
@@ -476,3 +477,66 @@ def test_a_standing_regression_against_a_lost_night_does_not_vanish(tmp_path):
     shutil.rmtree(history / name_of(0))
     text = " ".join(history_page.page_of(read_history(history)).split())
     assert "by what is unknown: the last good night (2026-05-01 03:17) cannot be read" in text
+
+
+def head_of(history: Path) -> str:
+    """Returns the text of the head of the page."""
+    page = lxml.html.fromstring(history_page.page_of(read_history(history)))
+    return " ".join(page.find(".//header").text_content().split())
+
+
+def test_a_night_with_a_stack_cut_short_and_another_not_run_has_no_known_change(tmp_path):
+    keep(tmp_path, 0, "forky", Outcome(BASELINE), run_of({}))
+    keep(tmp_path, 1, "forky", Outcome(UNDECIDED), run_of({}, complete=False))
+    keep(tmp_path, 1, "trixie", Outcome(NOT_RUN))
+    known = "the run of forky was cut short, and trixie has no results."
+    assert f"No change is known in this night: {known}" in head_of(tmp_path)
+
+
+def test_a_standing_regression_dates_from_the_first_of_its_listed_defects(tmp_path):
+    keep(tmp_path, 0, "forky", Outcome(BASELINE), run_of({}))
+    for night, failing in ((1, {1: "FAIL"}), (2, {4: "HANG"}), (3, {4: "HANG"})):
+        keep(tmp_path, night, "forky", Outcome(REGRESSED, name_of(0)), run_of(failing))
+    assert "not fixed: since 2026-05-03 03:17 " in head_of(tmp_path)
+
+
+def test_a_line_of_a_stack_has_its_severity_and_the_list_names_the_stack_of_the_worst(tmp_path):
+    for night, stack, severity in ((0, "trixie", "memory safety"), (1, "forky", "valid refused")):
+        keep(tmp_path, 0, stack, Outcome(BASELINE), run_of({}))
+        path = keep(tmp_path, night, stack, Outcome(REGRESSED), run_of({1: "FAIL"}))
+        data = json.loads((path / "summary.json").read_text())
+        data["defects"][0]["severity"] = severity
+        (path / "summary.json").write_text(json.dumps(data))
+    page = HistoryPage(read_history(tmp_path))
+    ((item,),) = page.changed_in(name_of(1)).values()
+    assert item.defect
+    assert (item.lane.name, item.defect.severity) == ("forky", "valid refused")
+    ((defect, _),) = page.defects
+    assert (defect.severity, defect.worst_on) == ("memory safety", "trixie")
+    text = " ".join(lxml.html.fromstring(history_page.page_of(page.history)).text_content().split())
+    assert "memory safety (on trixie) " in text
+
+
+def test_what_is_not_seen_with_nothing_different_under_test_is_not_called_fixed(tmp_path):
+    for night, failing in enumerate(({1: "FAIL"}, {}, {1: "FAIL"}, {})):
+        keep(tmp_path, night, "forky", Outcome(GOOD), run_of(failing))
+    said = head_of(tmp_path)
+    assert "In this night: no longer seen forky: " in said
+    assert "not seen this night, seen in 2 of 4 nights: " in said
+    keep(tmp_path, 3, "forky", Outcome(GOOD), run_of({}, env={"kernel": "7", "rdma_core": "65"}))
+    assert "In this night: fixed forky: " in head_of(tmp_path)
+
+
+def test_a_day_without_a_night_is_named_if_most_days_have_one(tmp_path):
+    for night in (0, 1, 2, 4, 5):
+        keep(tmp_path, night, "forky", Outcome(GOOD), run_of({}))
+    assert " no night on 2026-05-04 " in head_of(tmp_path)
+    for night in (10, 15, 20, 25):
+        keep(tmp_path, night, "forky", Outcome(GOOD), run_of({}))
+    assert "no night on" not in head_of(tmp_path)
+
+
+def test_a_stack_of_earlier_nights_that_is_not_in_the_latest_one_is_named(tmp_path):
+    for night, stack in ((0, "forky"), (0, "trixie"), (1, "forky")):
+        keep(tmp_path, night, stack, Outcome(GOOD), run_of({}))
+    assert "not in this night: trixie (last 2026-05-01 03:17, good)" in head_of(tmp_path)

@@ -206,6 +206,13 @@ def test_badges_are_pictures_with_the_verdict_as_text(site):
     }
 
 
+def test_the_badge_of_an_incomplete_run_says_so(tmp_path):
+    run = run_of({1: "FAIL"}, complete=False)
+    keep(tmp_path / "history", 0, "forky", Outcome(UNDECIDED), run)
+    site = made(tmp_path / "history", tmp_path / "site")
+    assert " violated (incomplete)" in (site / "badges/forky.svg").read_text()
+
+
 def test_nothing_in_a_history_becomes_markup_or_leaves_the_site(tmp_path):
     (tmp_path / "out").mkdir()
     site = made(hostile(tmp_path / "history"), tmp_path / "out" / "site")

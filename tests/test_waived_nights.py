@@ -113,7 +113,7 @@ def test_a_defect_that_is_waived_is_neither_fixed_nor_intermittent(nights, tmp_p
     said = nights.night(3, forky="no network")
     assert "    no longer waived in an earlier night and not fixed, since" in said
     nights.night(0, forky=waived(run_of({}), tmp_path))
-    assert headings(nights) == {"fixed": [track.id]}
+    assert headings(nights) == {"no longer seen": [track.id]}
 
 
 def test_a_fixed_case_was_present_since_its_first_night_also_if_it_was_waived_then(
@@ -152,7 +152,7 @@ def test_a_defect_whose_cases_were_not_tried_is_not_fixed(nights):
     ((_, track),) = HistoryPage(nights.history).defects
     assert track.now == "not tried"
     nights.night(0, forky=run_of({}))
-    assert headings(nights) == {"fixed": [track.id]}
+    assert headings(nights) == {"no longer seen": [track.id]}
 
 
 def test_a_defect_of_a_case_that_is_new_is_not_called_regressed(nights):

@@ -58,7 +58,6 @@ _UNPRINTABLE = (b"\\", b"\0", b"\x7f")
 _TAR = b"\0ustar"  # what the first block of a bundle has
 _RESULTS = "a run is a directory, its results.jsonl, or this file as .jsonl.xz"
 _HEADER = b'{"type":"header","schema":"rdma-cts/'
-FOOTER = b'{"type":"footer"'  # the beginning of the last line of a complete run
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 

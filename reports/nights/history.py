@@ -20,7 +20,6 @@ from conformance.regular_file import open_regular, read_regular
 from conformance.results.checked_json import parse
 from conformance.results.folder import OUTCOME_FILE
 from conformance.results.records import FILE_NAME as RESULTS
-from conformance.results.records import FOOTER
 from reports import summary
 from reports.nights.facts import Facts, FactsReader, facts_of
 from reports.nights.names import NIGHT, is_night
@@ -210,7 +209,8 @@ def _damage(folder: Path, outcome: Outcome, facts: Facts | None) -> str:
 
 
 def _is_cut(path: Path) -> bool:
-    """Whether results do not end with a footer. Absent results are not cut: they may have been removed for space."""
+    """Whether results do not end with a footer. Absent results are not cut: they may have been removed for space. A last
+    record of many bytes is taken for a footer."""
     try:
         with open_regular(path) as file:
             file.seek(max(0, path.stat().st_size - _END_BYTES))
@@ -219,7 +219,13 @@ def _is_cut(path: Path) -> bool:
         return False
     *before, last = end[:-1].split(b"\n")
     begins_earlier = not before and len(end) == _END_BYTES
-    return not end.endswith(b"}\n") or not (begins_earlier or last.startswith(FOOTER))
+    if begins_earlier or not end.endswith(b"}\n"):
+        return not end.endswith(b"}\n")
+    try:
+        record = parse(last)
+    except ValueError:
+        return True
+    return not isinstance(record, dict) or record.get("type") != "footer"
 
 
 def _is_empty(path: Path) -> bool:

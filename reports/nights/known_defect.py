@@ -19,7 +19,7 @@ _REMOTE = {severity.label for severity in Severity if severity.advice}
 class KnownDefect:
     """A defect, as a summary describes it. `answered` is the layer that returned the result, with the evidence. `case`,
     `line` and `repro` describe the first case of the defect. `in_part` has the number of points without a verdict of each
-    of its sweeps with such points."""
+    of its sweeps with such points. `worst_on` names the stacks with the severity, if other stacks have a lesser one."""
 
     fingerprints: tuple[str, ...]
     severity: str
@@ -32,6 +32,7 @@ class KnownDefect:
     line: str
     repro: str
     in_part: tuple[tuple[str, int], ...] = ()
+    worst_on: str = ""
 
     @property
     def fingerprint(self) -> str:

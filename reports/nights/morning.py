@@ -48,11 +48,12 @@ from reports.nights.outcome import (
 )
 from reports.nights.outcome import UNDECIDED as NOT_DECIDED
 from reports.nights.standing import standing
+from reports.nights.tracks import NO_LONGER_SEEN
 from reports.terminal import REPORT
 from reports.text import format_rules
 
 STANDING = "in an earlier night and not fixed"
-NO_LONGER_SEEN, IN_FEWER_CASES, KNOWN = "no longer seen", "in fewer cases", "known, and now worse"
+IN_FEWER_CASES, KNOWN = "in fewer cases", "known, and now worse"
 # The most lines of each kind of change, for the changes of one defect and for others; `rdma-cts compare` shows all.
 _MOST_OF_DEFECT, _MOST = 3, 5
 # The kinds of change that say nothing about a defect.
@@ -178,7 +179,7 @@ class Morning:
                 if shown is None or (shown and self.good is None):
                     yield _line(f"{entry.word} {STANDING}", entry.when, _described(defect))
             if self.good is None and regression.rest:
-                when = f"since {format_night(regression.since)}"
+                when = f"since {format_night(regression.rest_since)}"
                 yield _line(f"{regression.outcome} {STANDING}", when, regression.rest)
 
     def _worse(self, good: Comparison) -> Iterator[str]:

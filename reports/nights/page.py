@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from urllib.parse import quote
 
@@ -35,6 +37,7 @@ from reports.nights.standing import Standing, standing
 from reports.nights.tracks import (
     BAD_SEEN,
     BAD_VERDICTS,
+    NO_LONGER_SEEN,
     OPEN_STATES,
     TONES,
     UNDECIDED_STATES,
@@ -49,8 +52,9 @@ from reports.terminal import REPORT
 
 # The headings of the changes of a night, in their order.
 _HEADINGS = dict.fromkeys(
-    (*FAILING, NO_LONGER_WAIVED, NOT_TRIED, *KINDS, NEWLY_WAIVED, *UNDECIDED_STATES)
+    (*FAILING, NO_LONGER_WAIVED, NOT_TRIED, *KINDS, NO_LONGER_SEEN, NEWLY_WAIVED, *UNDECIDED_STATES)
 )
+_NIGHTLY = timedelta(days=1.5)  # the most time between two nights without a missing one
 
 
 class HistoryPage:
@@ -86,18 +90,43 @@ class HistoryPage:
         yet = " yet" if any(cell.outcome.outcome == RUNNING for cell in missing) else ""
         if len(missing) == len(cells):
             return f"This night has no results{yet}."
-        if missing:
-            names = ", ".join(cell.name for cell in missing)
-            return f"Nothing changed in this night, which has no results{yet} of {names}."
+        names = ", ".join(cell.name for cell in missing)
         cut = [cell.name for cell in cells if cell.facts and not cell.facts.complete]
         if cut:
-            return f"No change is known in this night: the run of {', '.join(cut)} was cut short."
+            verb = "has" if len(missing) == 1 else "have"
+            lacking = f", and {names} {verb} no results{yet}" if missing else ""
+            return f"No change is known in this night: the run of {', '.join(cut)} was cut short{lacking}."
+        if missing:
+            return f"Nothing changed in this night, which has no results{yet} of {names}."
         if all(cell.outcome.outcome == BASELINE for cell in cells):
             return "This night has nothing to compare with yet."
         if untried := sum(len(cell.outcome.untried) for cell in cells):
             number = format_count(untried, "case")
             return f"No verdict changed in this night, but {number} of the last good night {'was' if untried == 1 else 'were'} not tried."
         return "Nothing changed in this night."
+
+    @property
+    def missing_nights(self) -> list[str]:
+        """The days without a night, in a history with a night on most days."""
+        pairs = [*pairwise(map(_time_of, self.nights))]
+        gaps = [(old, new) for old, new in pairs if new - old > _NIGHTLY]
+        if 2 * len(gaps) >= len(pairs):
+            return []
+        return [
+            f"{(old + timedelta(days=day)):%Y-%m-%d}"
+            for old, new in gaps
+            for day in range(1, (new.date() - old.date()).days)
+        ]
+
+    @property
+    def absent(self) -> list[str]:
+        """The stacks of earlier nights that are not in the latest one, each with its last night and outcome."""
+        here = {cell.name for cell in self.last}
+        last = [self.history.of(name)[-1] for name in self.history.names if name not in here]
+        return [
+            f"{cell.name} (last {format_night(cell.night)}, {cell.outcome.outcome})"
+            for cell in last
+        ]
 
     @property
     def last_outcomes(self) -> str:
@@ -123,8 +152,8 @@ class HistoryPage:
                 here = self._described(track.id, lane.name, night) or defect
                 moved = tuple(rule for rule in here.rules if (rule, lane.name) in rules)
                 kind = outcomes[lane.name].kind_of(defect.fingerprints)
-                shown = replace(here, severity=defect.severity)
-                news.append(News(track, lane, step, shown, moved, kind))
+                news.append(News(track, lane, step, here, moved, kind))
+        news.sort(key=lambda item: item.defect.rank if item.defect else 0)
         told = {(rule, item.lane.name) for item in news for rule in item.rules}
         news += [item for pair, item in rules.items() if pair not in told]
         by_kind: dict[str, list[News]] = {kind: [] for kind in _HEADINGS}
@@ -204,17 +233,24 @@ class HistoryPage:
         """Two mappings. The first has each defect by its first fingerprint, as described in the latest night with this
         defect, but with its worst severity of all nights. The second maps each fingerprint to its defect's first."""
         cells = sorted(self.history.cells, key=lambda cell: cell.night)
-        defects = [defect for cell in cells if cell.facts for defect in cell.facts.defects]
+        shown = [(cell.name, one) for cell in cells if cell.facts for one in cell.facts.defects]
+        defects = [defect for _, defect in shown]
         waived = [defect for cell in cells if cell.facts for defect in cell.facts.waived]
         first_names = first_names_of([*defects, *waived])
         latest: dict[str, KnownDefect] = {}
-        for defect in defects:
+        severities: dict[str, dict[str, set[str]]] = {}  # of each defect: the stacks by severity
+        for stack, defect in shown:
             first = first_names[defect.fingerprint]
+            severities.setdefault(first, {}).setdefault(defect.severity, set()).add(stack)
             worst = min(latest.get(first, defect), defect, key=lambda one: one.rank)
             names = tuple(
                 name for name in defect.fingerprints if first_names.get(name, first) == first
             )
             latest[first] = replace(defect, fingerprints=names, severity=worst.severity)
+        for first, defect in latest.items():
+            stacks = severities[first]
+            if (worst_on := stacks[defect.severity]) != {*chain.from_iterable(stacks.values())}:
+                latest[first] = replace(defect, worst_on=", ".join(sorted(worst_on)))
         return latest, {name: first for name, first in first_names.items() if first in latest}
 
     @property
@@ -299,6 +335,10 @@ def _verdicts_on(rule: str, by_night: Mapping[str, Facts]) -> Iterator[tuple[str
             yield night, verdict
             worst = VIOLATIONS.index(verdict) if verdict in VIOLATIONS else len(VIOLATIONS)
             as_bad = VIOLATIONS[: worst + 1]
+
+
+def _time_of(night: str) -> datetime:
+    return datetime.strptime(night.partition("Z")[0], "%Y%m%dT%H%M%S")
 
 
 def _track(id_: str, lanes: Iterable[Lane]) -> Track:

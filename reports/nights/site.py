@@ -125,8 +125,12 @@ class Site(HistoryPage):
         pairs = []
         for defect, track in super().defects:
             if shown := self.papers(track).described:
-                severity, names = defect.severity, defect.fingerprints
-                defect = replace(shown, severity=severity, fingerprints=names)
+                defect = replace(
+                    shown,
+                    severity=defect.severity,
+                    worst_on=defect.worst_on,
+                    fingerprints=defect.fingerprints,
+                )
             pairs.append((defect, track))
         return pairs
 
@@ -213,7 +217,7 @@ class Site(HistoryPage):
             yield (
                 name,
                 f"rdma-cts, {name}",
-                text,
+                text if facts.complete else f"{text} (incomplete)",
                 _RED if bad else _GREEN if facts.complete and kept_count else _GREY,
             )
 

@@ -3,7 +3,7 @@ fixes nothing, and a good night whose outcome cannot be read still says by what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -51,17 +51,28 @@ class StandingDefect:
 
 @dataclass(frozen=True)
 class Standing:
-    """A regression of a cell. `outcome` is that of its worst night. `since` is the first night that regressed, and `good`
-    the last good night before it. `cases` violate rules since then, but belong to no new defect. `is_good_known` is
-    whether the facts of the good night are known."""
+    """A regression of a cell. `outcome` is that of its worst night. `first` is the first night that regressed, and `good`
+    the last good night before it. `cases` violate rules since then, but belong to no new defect; each has its first
+    night. `is_good_known` is whether the facts of the good night are known."""
 
     name: str
-    since: str
+    first: str
     good: str
     defects: tuple[StandingDefect, ...]
-    cases: tuple[str, ...]
+    cases: Mapping[str, str]
     is_good_known: bool
     outcome: str = REGRESSED
+
+    @property
+    def since(self) -> str:
+        """The first night with what is listed."""
+        nights = [*(entry.since for entry in self.defects), *self.cases.values()]
+        return min(nights, default=self.first) if self.is_good_known else self.first
+
+    @property
+    def rest_since(self) -> str:
+        """The first night with the rest."""
+        return min(self.cases.values(), default=self.first)
 
     @property
     def rest(self) -> str:
@@ -71,7 +82,7 @@ class Standing:
             what = "what else regressed" if self.defects else "by what"
             return f"{what} is unknown: the last good night ({good}) cannot be read"
         if self.cases:
-            return f"{format_count(len(self.cases), 'case')} of known defects, the first is {self.cases[0]}"
+            return f"{format_count(len(self.cases), 'case')} of known defects, the first is {next(iter(self.cases))}"
         if not self.defects:
             return "no case is newly violated; `rdma-cts compare` of the two nights shows the difference"
         return ""
@@ -100,7 +111,7 @@ def _of_selection(history: History, name: str, cells: Sequence[Cell]) -> Iterato
     good = _facts_in(history, name, night)
     defects = tuple(sorted(_defects(cells, regressed, good), key=lambda entry: entry.defect.rank))
     told = {case for entry in defects for case in entry.defect.cases}
-    cases = tuple(_cases(cells, regressed, good, told)) if good else ()
+    cases = dict(_cases(cells, regressed, good, told)) if good else {}
     is_fixed = good and not defects and not cases and _is_complete_after(cells, regressed[-1])
     if not is_fixed:
         outcomes = {cell.outcome.outcome for cell in regressed}
@@ -157,13 +168,14 @@ def _kind_by_rules(defect: KnownDefect, good: Facts | None) -> str:
 
 def _cases(
     cells: Sequence[Cell], regressed: Sequence[Cell], good: Facts, told: set[str]
-) -> Iterator[str]:
+) -> Iterator[tuple[str, str]]:
+    """Yields cases, each with the first night of its latest unbroken series."""
     violating = _latest_first(cells, regressed, lambda facts: sorted(facts.violating))
     for case in dict.fromkeys(violating):
         if case not in told and not good.violates(case):
             has = known_nights(cells, partial(Facts.violates, case=case))
-            if since(has, cells[-1].night):
-                yield case
+            if first := since(has, cells[-1].night):
+                yield case, first
 
 
 def _latest_first(

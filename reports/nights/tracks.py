@@ -13,6 +13,7 @@ from conformance.older_python import zip
 from reports.absence import NOT_DECIDED, NOT_SEEN, UNTRIED
 from reports.compared.changes import (
     CHANGED,
+    FIXED,
     NEWLY_WAIVED,
     NO_LONGER_WAIVED,
     kind_of,
@@ -27,6 +28,8 @@ from reports.nights.standing import word_of
 UNDECIDED_STATES = (NOT_DECIDED, UNTRIED)
 # the same with those of a rule
 OPEN_STATES = (*UNDECIDED_STATES, *INCOMPLETE)
+# the kind of what is gone although nothing under test is different
+NO_LONGER_SEEN = "no longer seen"
 _ALL_WAIVED = (WAIVED, Verdict.WAIVED)
 BAD_VERDICTS: frozenset[str] = frozenset(VIOLATIONS)
 BAD_SEEN = frozenset((SEEN,))
@@ -262,6 +265,8 @@ class News:
     def kind(self) -> str:
         if self.recorded_kind and self.step.new in (SEEN, WAIVED):
             return word_of(self.recorded_kind)
+        if self.step.kind == FIXED and self.defect and not self.step.under_test:
+            return NO_LONGER_SEEN
         return self.step.kind
 
     @property
