@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 
+from conformance.defects import Symptom
 from conformance.errors import UserError, format_count
 from conformance.model.printable import plain
 from conformance.model.record import HeaderRecord
@@ -31,6 +32,18 @@ def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
             missing = f"{format_count(count, 'case')} of the default tier {'is' if count == 1 else 'are'} not in the plan"
             return f"{missing}, but the number in its header is {claimed:,}"
     return ""
+
+
+def meanings_of(symptom: Symptom, suite: Suite | None = None) -> Iterator[str]:
+    """Yields the meanings of the values of a point of a model in the tables of `suite`, or of this suite."""
+    if not symptom.smallest or not symptom.record["pairs"]["parameters"]:
+        return
+    suite = suite or suite_of_header(None)
+    case = suite.find(symptom.case) if suite else None
+    if case and case.array:
+        for name, label in symptom.smallest.items():
+            if meaning := case.array.model.meanings.get(name, {}).get(label):
+                yield f"{name}={label}: {meaning}"
 
 
 _loaded = ""  # the hash of the tables that `load` has read

@@ -23,6 +23,7 @@ from conformance.results.conclusions import format_points
 from reports import evidence
 from reports.digest import Digest
 from reports.expectations import sentence_of
+from reports.own_tables import meanings_of
 from reports.races import remarks_on
 from reports.terminal import figures
 from reports.text import format_rules, format_value, kinds_of, spaced, without_packets
@@ -105,6 +106,7 @@ def environment() -> Environment:
         "causes": _causes,
         "linked": linked,
         "marked": marked,
+        "meanings": lambda symptom: list(meanings_of(symptom)),
         "broken": broken,
         "pointed": pointed,
         "fields": evidence.fields,

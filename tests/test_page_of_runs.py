@@ -231,6 +231,20 @@ def test_an_opened_remote_defect_says_what_a_peer_needs():
     assert needed == remote
 
 
+def test_the_values_of_a_point_of_a_model_are_explained():
+    run_read = read(ROOT / "docs/runs/rxe.jsonl.xz")
+    defects = {defect.fingerprint: defect for defect in run_read.violations.defects}
+    page = (
+        html.render([run_read]).partition('id="defect:d44d4f85b168"')[2].partition("</details>")[0]
+    )
+    assert "<li><code>before=not_ready</code>: " in page
+    explained = re.findall(r"<li><code>(\w+=\w+)</code>: [^<]{5,}</li>", page)
+    first = defects["d44d4f85b168"].first
+    assert first.deviation is not None
+    assert explained == [f"{name}={label}" for name, label in first.smallest.items()]
+    assert f"one of {first.deviation['of']:,} points of the model that judge" in page
+
+
 def test_an_earlier_fingerprint_joins_no_other_defect_of_another_driver():
     page = html.Page([read(ROOT / f"docs/runs/{name}.jsonl.xz") for name in ("rxe", "siw")])
     joined = [

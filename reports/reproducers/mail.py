@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from conformance.defects import Defect, Severity, Symptom, severity_of
 from conformance.defects.owner import CORE, LIBIBVERBS, PROVIDER
 from conformance.defects.symptom import site_of
-from conformance.errors import UserError, command, format_count
+from conformance.errors import command, format_count
 from conformance.judging import Basis
 from conformance.judging.kernel_alarms import first_alarm
 from conformance.model.fault import Effect
@@ -24,6 +23,7 @@ from reports.digest import Digest
 from reports.earlier_points import EarlierPoints
 from reports.evidence import calls, expected, preconditions
 from reports.kernel_log import of_libraries, without_log
+from reports.own_tables import meanings_of
 from reports.races import is_race, remarks_on, tries_of, without_a_hit
 from reports.reproducers.by_hand import listed, with_included, written_by_hand
 from reports.reproducers.findings import Finding, Run
@@ -217,7 +217,7 @@ def _description(
     for call, words in _OUR_CALLS.items():
         if any(re.search(rf"[ (]{call}\b", item) for item in steps):
             yield from _wrapped(f"{call}: {words}", "  ", "    ")
-    for meaning in _meanings(symptom, suite):
+    for meaning in meanings_of(symptom, suite):
         yield from _wrapped(meaning, "  ", "    ")
     if " should " not in line:  # a line with "should" already has the expectation of the step
         yield from _wrapped(f"expected: {expected(symptom)}", "", "  ")
@@ -254,15 +254,6 @@ def _log_about(symptom: Symptom) -> Sequence[str]:
     """Returns the log of a case; of a sweep, other points wrote it unless something died or the kernel complained."""
     of_point = symptom.verdict == Verdict.CRASH or symptom.fault.effect is Effect.KERNEL_ALARM
     return symptom.record["kernel"].get("log", ()) if of_point or not symptom.deviation else ()
-
-
-def _meanings(symptom: Symptom, suite: Suite) -> Iterator[str]:
-    """Yields the meanings of the values of a point of a model."""
-    with suppress(UserError):
-        case = suite.find(symptom.name)
-        if case and case.array:
-            for name, label in symptom.smallest.items():
-                yield f"{name}={label}: {case.array.model.meanings[name][label]}"
 
 
 def _attached(symptom: Symptom, program: Program, run: Digest) -> Iterator[str]:
