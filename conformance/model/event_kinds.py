@@ -4,15 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from conformance.model.script import ANYTHING, CLOSED, NOTHING, REFUSAL, RESPONSE, Event
-from conformance.wire.headers import HEADERS
+from conformance.wire.headers import BTH, DETH, HEADERS, XRCETH, Header
 from conformance.wire.mpa import CRCS
-from conformance.wire.opcodes import OPERATIONS, RESERVED, SYNDROMES, TRANSPORTS
+from conformance.wire.opcodes import OPERATIONS, RESERVED, SYNDROMES, TRANSPORTS, operation_of
 from conformance.wire.packet import ICRCS
 from conformance.wire.segments import (
+    CONTROL,
     RESERVED_SEGMENTS,
     SEGMENT_HEADERS,
     SEGMENTS,
     TERMINATES,
+    kind_of,
 )
 
 QP_STATES_SEEN = ("RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR")
@@ -33,7 +35,8 @@ _FIELDS = tuple(
 # repeats the packet of this number. For `cut` and `padding` see wire.packet.build, for `ulpdu`, the length field, wire.mpa.
 _OF_PACKETS = (*_FIELDS, "addr", "at", "data", "offset", "again", "cut", "padding", "ulpdu")
 _STREAM = {**SEGMENTS, **RESERVED_SEGMENTS}
-_PACKETS = tuple(dict.fromkeys((*OPERATIONS, *RESERVED, *_STREAM)))
+_ROCE = {**OPERATIONS, **RESERVED}
+_PACKETS = tuple(dict.fromkeys((*_ROCE, *_STREAM)))
 _POSTED = """
 SEND SEND_WITH_IMM SEND_WITH_INV RDMA_WRITE RDMA_WRITE_WITH_IMM RDMA_READ ATOMIC_CMP_AND_SWP ATOMIC_FETCH_AND_ADD LOCAL_INV
 ATOMIC_WRITE FLUSH_GLOBAL
@@ -119,10 +122,42 @@ EVENTS: Mapping[str, EventSpec] = {
     ),
     "may_change": EventSpec("these bytes may change: no document says it", numbers=("length",)),
 }
-_SENT = ("op", "answer", "sends")
+SENT = ("op", "answer", "sends")
 
 
 def belongs_to(event: Event, stream: bool) -> bool:
     """Whether the operations of an event are those of a stream of iWARP, or else of packets of RoCE."""
-    operations = _STREAM if stream else {**OPERATIONS, **RESERVED}
-    return event.kind not in _SENT or {*event.words} <= {*operations, NOTHING}
+    operations = _STREAM if stream else _ROCE
+    return event.kind not in SENT or {*event.words} <= {*operations, NOTHING}
+
+
+# The keys that an event has only with a packet of RoCE, or only with a segment of iWARP.
+_OF_ROCE = ("transport", "icrc", "padding", "again", "lost", "counts", "tclass")
+_OF_IWARP = ("crc", "ulpdu", "form")
+
+
+def lack_of(word: str, key: str, has_data: bool) -> str:
+    """Returns in words that packets of an operation have no such field; an empty text if they have it, or if the key is
+    no field of a header. Without `data`, `length` is the number of bytes of data."""
+    field = "va" if key == "addr" else key
+    headers: list[Header] = []
+    others: list[Header] = []
+    known: tuple[str, ...] = ()
+    if word in _ROCE:
+        headers += [BTH, DETH, XRCETH, *operation_of(word).headers]
+        others += HEADERS
+        known += _OF_ROCE
+    if word in _STREAM:
+        headers += [CONTROL, *kind_of(word).headers]
+        others += SEGMENT_HEADERS
+        known += _OF_IWARP
+    if not headers or key in known:
+        return ""
+    if key in (*_OF_ROCE, *_OF_IWARP):
+        return f"{word} is sent over {'RoCE' if word in _ROCE else 'iWARP'}: unknown field {key}"
+    if field == "length" and not has_data and (word in _STREAM or operation_of(word).data):
+        return ""
+    if field not in _FIELDS or any(field in header.names for header in headers):
+        return ""
+    owners = [header.name for header in others if field in header.names]
+    return f"{word} has no {' or '.join(owners) or 'such header'}: unknown field {key}"

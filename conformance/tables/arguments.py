@@ -15,6 +15,7 @@ from conformance.verbs import ENUMS, INT_BITS, INVENTED, ArgumentSpec
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader, suggestion
 
+REFUSED = "refused"  # the kind of an object that is not created
 UNKNOWN_BIT = "unknown bit"
 SGE_KEYS = ("addr", "length", "lkey")
 _LENGTH_BITS = 32  # of struct ibv_sge
@@ -77,7 +78,10 @@ def _read_call(reader: Reader, node: Node, names: Names) -> Step | None:
 
 
 def product(step: Step) -> Names:
-    """Returns the name and the kind of the object that a step creates; empty if the step creates no object."""
+    """Returns the name and the kind of the object that a step creates; REFUSED if the step must be refused; empty if its
+    call creates no object."""
+    if step.name and step.then.outcome == "refused":
+        return {step.name: REFUSED}
     if step.name:
         return {step.name: vocabulary.PRODUCTS[step.call][0]}
     return {}
@@ -151,6 +155,9 @@ def _argument(
     if parameter.kind == "script":
         return read_script(reader, node, names, read_quantity, _read_call)
     if parameter.kind == "object":
+        if names.get(str(node.value)) == REFUSED:
+            reader.note(node.location, _not_created(str(node.value)))
+            return None
         names_of_kind = [name for name, kind in names.items() if kind == parameter.of]
         names_of_kind += [NULL] if parameter.nullable else []
         names_of_kind += _DESCRIPTORS if parameter.of == "dmabuf" else []
@@ -179,7 +186,9 @@ def read_quantity(reader: Reader, node: Node, names: Names) -> Quantity | None:
     value = reader.parsed(node, quantity.parse)
     for name, property_ in value.names if value else ():
         kind = names.get(name, "")
-        if kind not in quantity.PROPERTIES:
+        if kind == REFUSED:
+            reader.note(node.location, _not_created(name))
+        elif kind not in quantity.PROPERTIES:
             region_names = [name for name, kind in names.items() if kind in quantity.PROPERTIES]
             reader.note(node.location, f"unknown object {name!r}{suggestion(name, region_names)}")
         elif property_ and property_ not in quantity.PROPERTIES[kind]:
@@ -194,6 +203,10 @@ def read_quantity(reader: Reader, node: Node, names: Names) -> Quantity | None:
                 f"name a property of {name}: {', '.join(quantity.PROPERTIES[kind])}",
             )
     return value
+
+
+def _not_created(name: str) -> str:
+    return f"{name} does not exist after a refusal"
 
 
 def _sge(reader: Reader, node: Node, names: Names) -> SgeSpec:
@@ -263,9 +276,9 @@ def _unknown_bit(reader: Reader, item: Node, bit: int, enum: str) -> int | None:
 def read_then(reader: Reader, node: Node, call: str) -> Expectation:
     """Reads the expectation of a call: an outcome, or a mapping with an outcome and further conditions."""
     if not isinstance(node.value, dict):
-        return _expecting(reader.word(node, "outcome", vocabulary.OUTCOMES) or "open")
+        return _expecting(_outcome(reader, node, call) or "open")
     fields = reader.mapping(node, "then", _THEN_KEYS, ("outcome",))
-    outcome = reader.word(fields.get("outcome"), "outcome", vocabulary.OUTCOMES) or "open"
+    outcome = _outcome(reader, fields.get("outcome"), call) or "open"
     words = {key: _expected(reader, fields.get(key), key) for key in vocabulary.EXPECTATIONS}
     for key, spec in vocabulary.EXPECTATIONS.items():
         if words[key] and spec.outcomes and outcome not in spec.outcomes and "outcome" in fields:
@@ -284,6 +297,13 @@ def read_then(reader: Reader, node: Node, call: str) -> Expectation:
         if node and not vocabulary.EXPECTATIONS[key].several
     }
     return replace(_expecting(outcome), errno=words["errno"], code=words["code"], **single)
+
+
+def _outcome(reader: Reader, node: Node | None, call: str) -> str | None:
+    outcome = reader.word(node, "outcome", vocabulary.OUTCOMES)
+    if node and outcome and call == vocabulary.WIRE and outcome != "success":
+        reader.note(node.location, "a row of packets has then: success; refusals stand in gets")
+    return outcome
 
 
 def _expecting(outcome: str) -> Expectation:

@@ -56,6 +56,9 @@ def read_retired(reader: Reader, node: Node | None, table: str) -> Mapping[str, 
     """Returns the retired cases of the table `<folder>/<file stem>`, by id."""
     retired: dict[str, Retired] = {}
     for item in reader.items(node, "retired"):
+        if isinstance(item.value, dict) and ({*keys.ROW} - {*_KEYS}) & {*item.value}:
+            reader.note(item.location, "this looks like a row; rows stand before `retired:`")
+            continue
         fields = reader.mapping(item, "a retired case", _KEYS, _KEYS)
         written = reader.text(fields.get("id"), "id")
         why = reader.text(fields.get("why"), "why")
@@ -185,6 +188,7 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
                 line = given_up.location.line
                 message = f"case {case} is retired (line {line}); give the row a new id"
                 reader.note(row.location, message)
+    reader.note_unused()
     if not reader.mistakes and stated is not None and stated != len(cases):
         message = f"the table states {format_count(stated, 'case')} and expands to {len(cases)}"
         reader.note(fields["cases"].location, message)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Optional, cast
 
 from conformance.model.case import Step
-from conformance.model.event_kinds import EVENTS, belongs_to
+from conformance.model.event_kinds import EVENTS, SENT, belongs_to, lack_of
 from conformance.model.quantity import Quantity
 from conformance.model.script import CALL, LISTS, Event
 from conformance.model.vocabulary import RESET_QP, STREAM, WIRE
@@ -127,6 +127,10 @@ def _event_of(reader: Reader, node: Node, kind: str, names: Names, quantity: Rea
         address = quantity(reader, fields[kind], names)
         if address is not None:
             numbers[kind] = address
+    for key in (*numbers, *words) if kind in SENT else ():
+        lacks = [lack_of(word, key, "data" in numbers) for word in subject]
+        if lacks:
+            reader.use((node.keys or {})[key], lacks[0] if all(lacks) else "")
     return Event(kind, subject, numbers, words, qp)
 
 

@@ -21,6 +21,10 @@ class Header:
     fields: tuple[Field, ...]
 
     @property
+    def names(self) -> set[str]:
+        return {field.name for field in self.fields}
+
+    @property
     def size(self) -> int:
         """The size in bytes."""
         return sum(field.bits for field in self.fields) // 8

@@ -65,6 +65,8 @@ class Reader:
     def __init__(self, sha256: str = "") -> None:
         self.sha256 = sha256
         self._mistakes: dict[Mistake, None] = {}
+        self._unused: dict[Location, str] = {}
+        self._used: set[Location] = set()
 
     @property
     def mistakes(self) -> list[Mistake]:
@@ -74,6 +76,19 @@ class Reader:
     def note(self, location: Location, message: str) -> None:
         """Records a mistake. If several cases of a row have the same mistake at one location, it is recorded once."""
         self._mistakes.setdefault(Mistake(location, message))
+
+    def use(self, location: Location, lack: str) -> None:
+        """Records whether a case uses a key of its row, or else what the case lacks: see `note_unused`."""
+        if lack:
+            self._unused.setdefault(location, lack)
+        else:
+            self._used.add(location)
+
+    def note_unused(self) -> None:
+        """Records a mistake for each key that no case of its row uses."""
+        for location, lack in self._unused.items():
+            if location not in self._used:
+                self.note(location, lack)
 
     def mapping(
         self,
