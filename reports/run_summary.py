@@ -19,6 +19,7 @@ from conformance.results.conclusions import (
     conclude_run,
     format_levels,
 )
+from conformance.results.waivers import OF_RDMA_CORE
 from conformance.tables.tiers import SMOKE
 from reports.environment import format_facts
 from reports.instrumented import headline_of
@@ -40,8 +41,9 @@ def lines_of(account: Mapping[str, Any], kernel: str) -> list[str]:
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         listed = ", ".join(names[:_MOST_NAMES])
         count = format_count(len(names), "waiver")
+        other = f" or the {OF_RDMA_CORE}" if any(OF_RDMA_CORE in name for name in names) else ""
         lines.append(
-            f"{count} without effect, because kernel {kernel} is not in the range: {listed}{more}"
+            f"{count} without effect, because kernel {kernel}{other} is not in the range: {listed}{more}"
         )
     return lines
 

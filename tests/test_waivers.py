@@ -80,10 +80,18 @@ def judged(waivers: Waivers, *lines: ResultRecord, **head: Any) -> tuple[list[st
         (WaiverScope("fake", "6.12", "7.1"), False),
         (WaiverScope("fake", "7.10"), False),
         (WaiverScope("fake", "", "8"), True),
+        (WaiverScope("fake", "7.2", rdma_core_to="56"), True),
+        (WaiverScope("fake", "7.10", rdma_core_to="56"), False),
+        (WaiverScope("fake", rdma_core_from="56.1", rdma_core_to="56.1"), True),
+        (WaiverScope("fake", rdma_core_from="57"), False),
+        (WaiverScope("fake", rdma_core_to="55"), False),
     ],
 )
 def test_a_waiver_applies_to_its_driver_kernels_and_firmware(where, applies):
-    top = header(device={"driver": "fake", "fw": "1.2"}, env={"kernel": "7.2.12+deb14-amd64"})
+    top = header(
+        device={"driver": "fake", "fw": "1.2"},
+        env={"kernel": "7.2.12+deb14-amd64", "rdma_core": "56.1"},
+    )
     assert where.holds(top) is applies
 
 

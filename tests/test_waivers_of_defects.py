@@ -18,7 +18,7 @@ import yaml
 
 from conformance.defects import Severity, cause_of
 from conformance.errors import UserError
-from conformance.model.record import ResultRecord
+from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import VIOLATIONS
 from conformance.results.new_records import footer_record
 from conformance.results.waiver_file import KernelRange, Run, read_waivers, waivers_text
@@ -30,6 +30,7 @@ from reports.digest import Digest, read
 from reports.html import render as page
 from reports.markdown import render
 from reports.novelty import CHANGED, novelty
+from reports.run_summary import lines_of
 from reports.terminal import summary
 from samples import changed, registry
 
@@ -157,6 +158,38 @@ RANGES = {
 
 def fingerprints_in(name: str) -> set[str]:
     return {defect.fingerprint for defect in recorded(name).violations.defects}
+
+
+@pytest.mark.parametrize("end", ["", "any"])
+def test_a_defect_of_rdma_core_is_waived_for_the_rdma_core_of_the_runs_that_showed_it(
+    end, tmp_path
+):
+    digests = [read(ROOT / f"docs/runs/{name}.jsonl.xz") for name in ("trixie", "rxe")]
+    runs = [Run("run", run.header, run.results) for run in digests]
+    path = tmp_path / "waivers.yaml"
+    path.write_text(waivers_text(runs, "o", ISSUE, EXPIRES, kernels=KernelRange(last=end)))
+    jsonschema.validate(
+        json.loads(json.dumps(yaml.safe_load(path.read_text()), default=str)), SCHEMA
+    )
+    waivers = read_waivers(path, NO_SUITE, TODAY)
+    where = {waiver.defect: waiver.where for waiver in waivers.defects}
+    fixed = where["40d0db806016"]
+    assert fixed.ranges == "from 6.12 to 6.12, rdma-core from 56 to 56"
+    shown = where["e69bdb49af78"].ranges
+    assert shown == (
+        "from 6.12, rdma-core from 56" if end else "from 6.12 to 7.2, rdma-core from 56 to 65"
+    )
+    assert where["de19cd258c26"].rdma_core_from == ""  # the device answers
+    newer: HeaderRecord = {
+        **digests[0].header,
+        "env": {**digests[0].header["env"], "rdma_core": "64.0"},
+    }
+    names = waivers.account(digests[0].results, newer)["out_of_range"]
+    assert f"defect 40d0db806016 ({fixed.ranges})" in names
+    (line,) = (
+        line for line in lines_of({"out_of_range": names}, "6.12") if "without effect" in line
+    )
+    assert "because kernel 6.12 or the rdma-core is not in the range" in line
 
 
 @pytest.mark.parametrize("options, old, new, both", RANGES.values(), ids=RANGES)

@@ -14,6 +14,7 @@ from pathlib import Path
 from conformance import verbs
 from conformance.bench.work_requests import WC_STATUS
 from conformance.defects import Defect, Severity, defects_of, shorts_in
+from conformance.defects.owner import LIBIBVERBS, PROVIDER
 from conformance.errors import UserError, command
 from conformance.kernel.netlink import DRIVERS
 from conformance.model import predicate
@@ -41,7 +42,7 @@ _OF_DEFECT = ("also", "title", "cases", "unsteady")
 _REQUIRED = ("where", "observed", "issue", "owner", "expires")
 _KERNEL = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 _FINGERPRINT = re.compile(r"[0-9a-f]{12}")
-_WHERE = ("driver", "kernel", "firmware")
+_WHERE = ("driver", "kernel", "rdma_core", "firmware")
 # of the outcomes that results have
 _ERRNOS = [name for name in ERRNO_NAMES if name not in ("any", "ENOTSUP")]
 _RETURNED = ("NULL", *_ERRNOS, *verbs.ENUMS["ibv_rereg_mr_err_code"].short_names)
@@ -205,28 +206,31 @@ def _where(node: Node | None, reader: Reader) -> WaiverScope:
         fields = reader.mapping(node, "where", _WHERE, ("driver",))
     else:
         fields = {}
-    kernel = fields.get("kernel")
-    if kernel:
-        span = reader.mapping(kernel, "kernel", ("from", "to"))
-    else:
-        span = {}
-    if kernel and isinstance(kernel.value, dict) and not kernel.value:
-        reader.note(kernel.location, "a range of kernels has a `from`, a `to`, or both")
-    first, last = (_version(span.get(key), key, reader) for key in ("from", "to"))
-    if kernel and first and last and version(first)[: len(version(last))] > version(last):
-        reader.note(kernel.location, f"no kernel is from {first} to {last}")
+    first, last = _span(fields.get("kernel"), "kernel", "6.12", reader)
+    of_rdma_core = _span(fields.get("rdma_core"), "rdma_core", "56", reader)
     driver = reader.text(fields.get("driver"), "driver") or ""
     if "did you mean" in suggestion(driver, DRIVERS):  # others can be of later kernels
         _named(fields["driver"], "driver", DRIVERS, reader)
     firmware = reader.text(fields.get("firmware"), "firmware") or ""
-    return WaiverScope(driver, first, last, firmware)
+    return WaiverScope(driver, first, last, firmware, *of_rdma_core)
 
 
-def _version(node: Node | None, what: str, reader: Reader) -> str:
-    text = reader.text(node, what) or ""
-    if node and text and not version(text):
-        reader.note(node.location, f'invalid kernel version {quoted(text)}; write e.g. "6.12"')
-    return text
+def _span(node: Node | None, what: str, example: str, reader: Reader) -> tuple[str, str]:
+    """Returns the first and the last version of a range; empty without a limit."""
+    span = reader.mapping(node, what, ("from", "to")) if node else {}
+    if node and isinstance(node.value, dict) and not node.value:
+        reader.note(node.location, "a range has a `from`, a `to`, or both")
+    ends = []
+    for key in ("from", "to"):
+        end, text = span.get(key), reader.text(span.get(key), key) or ""
+        if end and text and not version(text):
+            said = f'invalid {what} version {quoted(text)}; write e.g. "{example}"'
+            reader.note(end.location, said)
+        ends.append(text)
+    first, last = ends
+    if node and first and last and version(first)[: len(version(last))] > version(last):
+        reader.note(node.location, f"no {what} is from {first} to {last}")
+    return first, last
 
 
 def _observed(node: Node | None, reader: Reader, spaces: Iterable[Space]) -> KnownOutcome:
@@ -352,6 +356,11 @@ class KernelRange:
         fields = [f"{key}: {as_yaml(end)}" for key, end in ends.items() if end != ANY]
         return f", kernel: {{{', '.join(fields)}}}" if fields else ""
 
+    def span_of_rdma_core(self, versions: Sequence[str], tested: Sequence[str]) -> str:
+        """Returns the same for rdma-core, to which only ANY applies."""
+        ends = KernelRange(*(end if end == ANY else "" for end in (self.first, self.last)))
+        return ends.span(versions, tested).replace("kernel", "rdma_core", 1)
+
     def check(self, run: Run) -> None:
         """Raises UserError if the range does not have the kernel of the run."""
         first, last = ("" if end == ANY else end for end in (self.first, self.last))
@@ -382,6 +391,11 @@ class Run:
     def kernel(self) -> str:
         """The first two numbers of the kernel's version; a waiver does not depend on the third number."""
         return ".".join(map(str, version(str(self.header["env"].get("kernel", "")))[:2]))
+
+    @property
+    def rdma_core(self) -> str:
+        """The first number of the version of rdma-core: the others are those of corrected releases."""
+        return ".".join(map(str, version(str(self.header["env"].get("rdma_core", "")))[:1]))
 
 
 _OF_RUNS = KernelRange()
@@ -479,8 +493,8 @@ def _rank(seen: Sequence[tuple[Run, Defect]]) -> tuple[int, int]:
     )
 
 
-def _kernels(runs: Iterable[Run]) -> list[str]:
-    return sorted({run.kernel for run in runs if run.kernel}, key=version)
+def _ordered(versions: Iterable[str]) -> list[str]:
+    return sorted({*filter(None, versions)}, key=version)
 
 
 def _lines_of(
@@ -492,8 +506,13 @@ def _lines_of(
     kernel_range: KernelRange,
 ) -> Iterator[str]:
     worst = min((defect for _, defect in seen), key=lambda defect: defect.severity.rank)
-    kernels = _kernels(run for run, _ in seen)
-    tested = _kernels(runs)
+    where = f"driver: {as_yaml(runs[0].driver)}"
+    kernels = _ordered(run.kernel for run, _ in seen)
+    where += kernel_range.span(kernels, _ordered(run.kernel for run in runs))
+    if any(defect.answering.layer in (PROVIDER, LIBIBVERBS) for _, defect in seen):
+        of_rdma_core = _ordered(run.rdma_core for run, _ in seen)
+        tested = _ordered(run.rdma_core for run in runs)
+        where += kernel_range.span_of_rdma_core(of_rdma_core, tested)
     cases = list(dict.fromkeys(case for _, defect in seen for case in defect.cases))
     yield f"  - defect: {as_yaml(worst.fingerprint)}"
     also = sorted(
@@ -503,7 +522,7 @@ def _lines_of(
     if also:
         yield f"    also: [{', '.join(map(as_yaml, also))}]"
     yield f"    title: {as_yaml(worst.title)}"
-    yield f"    where: {{driver: {as_yaml(runs[0].driver)}{kernel_range.span(kernels, tested)}}}"
+    yield f"    where: {{{where}}}"
     yield f"    observed: {{severity: {as_yaml(worst.severity.label)}}}"
     yield f"    issue: {as_yaml(issue.replace(FINGERPRINT, worst.fingerprint))}"
     yield f"    owner: {as_yaml(owner)}"

@@ -32,17 +32,19 @@ from conformance.yamldoc.nodes import Location
 
 @dataclass(frozen=True)
 class WaiverScope:
-    """The stacks to which a waiver applies: the driver, and the first and the last kernel. An empty field allows any
-    value. The last kernel "7.2" includes every 7.2.x. `firmware` is the whole firmware version that the device
-    reports."""
+    """The stacks to which a waiver applies: the driver, and the first and the last kernel and rdma-core. An empty field
+    allows any value. The last kernel "7.2" includes every 7.2.x. `firmware` is the whole firmware version that the
+    device reports."""
 
     driver: str
     kernel_from: str = ""
     kernel_to: str = ""
     firmware: str = ""
+    rdma_core_from: str = ""
+    rdma_core_to: str = ""
 
     def holds(self, header: HeaderRecord) -> bool:
-        return self.is_of_device(header) and self.has_kernel(header)
+        return self.is_of_device(header) and self.has_versions(header)
 
     def is_of_device(self, header: HeaderRecord) -> bool:
         device = header["device"]
@@ -51,18 +53,35 @@ class WaiverScope:
         )
 
     def has_kernel(self, header: HeaderRecord) -> bool:
-        kernel = version(str(header["env"].get("kernel", "")))
-        first, last = version(self.kernel_from), version(self.kernel_to)
-        return first <= kernel and (not last or kernel[: len(last)] <= last)
+        return _is_between(header["env"].get("kernel", ""), self.kernel_from, self.kernel_to)
+
+    def has_versions(self, header: HeaderRecord) -> bool:
+        rdma_core = header["env"].get("rdma_core", "")
+        has_rdma_core = _is_between(rdma_core, self.rdma_core_from, self.rdma_core_to)
+        return self.has_kernel(header) and has_rdma_core
 
     @property
-    def kernels(self) -> str:
-        ends = (("from", self.kernel_from), ("to", self.kernel_to))
-        return " ".join(f"{word} {end}" for word, end in ends if end)
+    def ranges(self) -> str:
+        """The range of kernels and that of rdma-core: `from 6.12 to 7.2, rdma-core to 63`."""
+        kernels = _ends(self.kernel_from, self.kernel_to)
+        rdma_core = _ends(self.rdma_core_from, self.rdma_core_to)
+        return ", ".join(filter(None, (kernels, rdma_core and f"{OF_RDMA_CORE} {rdma_core}")))
+
+
+OF_RDMA_CORE = "rdma-core"
+
+
+def _is_between(text: object, first: str, last: str) -> bool:
+    tested, end = version(str(text)), version(last)
+    return version(first) <= tested and (not end or tested[: len(end)] <= end)
+
+
+def _ends(first: str, last: str) -> str:
+    return " ".join(f"{word} {end}" for word, end in (("from", first), ("to", last)) if end)
 
 
 def version(text: str) -> tuple[int, ...]:
-    """Returns the numbers at the beginning of a kernel's version, such as (7, 2, 12) for 7.2.12+deb14."""
+    """Returns the numbers at the beginning of a version, such as (7, 2, 12) for 7.2.12+deb14."""
     match = re.match(r"\d+(?:\.\d+)*", text)
     if match:
         return tuple(int(number[:9]) for number in match[0].split("."))
@@ -405,13 +424,13 @@ class Waivers:
         ]
 
     def _out_of_range(self, records: Sequence[ResultRecord], header: HeaderRecord) -> Iterator[str]:
-        """Yields the waivers of this device that concern a violation and whose kernels do not include that of the run."""
+        """Yields the waivers of this device that concern a violation and whose versions do not include those of the run."""
         counted = [record for record in records if record["effective"] in VIOLATIONS]
         for waiver in (*self.items, *self.defects):
-            if waiver.where.has_kernel(header) or not waiver.where.is_of_device(header):
+            if waiver.where.has_versions(header) or not waiver.where.is_of_device(header):
                 continue
             if any(map(waiver.concerns, counted)):
-                yield f"{waiver.target} ({waiver.where.kernels})"
+                yield f"{waiver.target} ({waiver.where.ranges})"
 
     def _applicable(self, header: HeaderRecord) -> list[Waiver]:
         return [waiver for waiver in self.items if waiver.where.holds(header)]

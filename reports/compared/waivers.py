@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.defects import Defect
 from conformance.model.verdict import Verdict
+from conformance.results.waivers import OF_RDMA_CORE
 from reports.compared.changes import FAILING, NOT_JUDGED, REQUIRED, Change
 from reports.compared.comparison import Comparison
 
@@ -41,7 +42,7 @@ def _reasons_against(change: Change, comparison: Comparison) -> Iterator[str]:
     reasons = [*filter(of_target.search, now.get("problems", ()))]
     out_of_range = tuple(f"{target} (" for target in targets)
     reasons += [
-        f"the waiver of {name} does not cover this kernel"
+        f"the waiver of {name} does not cover this kernel{f' or {OF_RDMA_CORE}' if OF_RDMA_CORE in name else ''}"
         for name in now.get("out_of_range", ())
         if name.startswith(out_of_range)
     ]
