@@ -48,11 +48,12 @@ def execute(arguments: argparse.Namespace) -> int:
     nodes = tuple(_node(name, folder, out) for name, folder in folders.items())
     rules = suite.registry if suite else {}
     fleet_here = Fleet(nodes, {rule: texts.short for rule, texts in rules.items()})
+    script = fleet.drain(fleet_here)
     write_together(
         out,
         {
             fleet.DATA: fleet.data(fleet_here),
-            fleet.DRAIN: fleet.drain(fleet_here),
+            fleet.DRAIN: script,
             fleet.FILE_NAME: fleet.page(fleet_here),
         },
     )
@@ -65,7 +66,8 @@ def execute(arguments: argparse.Namespace) -> int:
         ]
     )
     page, data, drain = (out / name for name in (fleet.FILE_NAME, fleet.DATA, fleet.DRAIN))
-    show_line(f"page: {page} (data: {data}; for Slurm: sh {drain})")
+    for_slurm = f"; for Slurm: sh {drain}" if script.startswith(b"#!") else ""
+    show_line(f"page: {page} (data: {data}{for_slurm})")
     return fleet_here.status
 
 

@@ -10,7 +10,7 @@ from commands.cli import nics_page
 from commands.cli.run_arguments import add, add_argument
 from commands.cli.streams import remark, show
 from conformance.device.port import device_names
-from conformance.errors import PROGRAM, UserError
+from conformance.errors import PROGRAM, UserError, format_count
 from conformance.kernel.netlink import RdmaNetlink, driver_name
 from conformance.option import word
 from conformance.tables.profile import read_profile
@@ -62,12 +62,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints a table for each way of running. Returns exit status 0 if at least one way works, else 4."""
+    """Prints a table for each way of running. Returns exit status 0 if at least one way works, in a lab each host,
+    else 4."""
     if arguments.lab:
         if arguments.host or arguments.device:
             raise UserError("--lab names the hosts and their devices", hint="leave out the others")
         title = f"On the hosts of a lab ({PROGRAM} run --lab {arguments.lab})"
-        return _print_tables({title: lab_findings(arguments.lab)})
+        findings = lab_findings(arguments.lab)
+        ready = sum(finding.state == OK for finding in findings)
+        verb = "is" if ready == 1 else "are"
+        number = f"{ready} of {format_count(len(findings), 'host')} {verb} ready."
+        return _print_tables({title: findings}, number)
     if arguments.host:
         which, name = arguments.device or "an RDMA device", arguments.device or "NAME"
         run = f"{PROGRAM} run --host {arguments.host} --device {name}"
@@ -90,7 +95,7 @@ def execute(arguments: argparse.Namespace) -> int:
     )
 
 
-def _print_tables(ways: Mapping[str, Sequence[Finding]]) -> int:
+def _print_tables(ways: Mapping[str, Sequence[Finding]], conclusion: str = "") -> int:
     for title, findings in ways.items():
         print(title)
         show([*table(findings), ""])
@@ -99,7 +104,7 @@ def _print_tables(ways: Mapping[str, Sequence[Finding]]) -> int:
         missing = "Neither way works yet: follow the arrows of one way."
     else:
         missing = "This way does not work yet."
-    print(f"Works now: {'; '.join(ready)}." if ready else missing)
+    print(conclusion or (f"Works now: {'; '.join(ready)}." if ready else missing))
     if ready:
         return 0
     return NO_WAY
@@ -107,7 +112,7 @@ def _print_tables(ways: Mapping[str, Sequence[Finding]]) -> int:
 
 def lab_findings(file: Path) -> list[Finding]:
     """Returns for each host in the file of a lab what it lacks for a run, or that it lacks nothing."""
-    labelled = read_lab(file, {"profile": read_profile, "waivers": Path})
+    labelled = read_lab(file, {"profile": read_profile, "waivers": Path}, say=remark)
     return [_host_finding(host) for host in labelled]
 
 
@@ -122,7 +127,8 @@ def _host_finding(host: LabHost) -> Finding:
     lacking = [finding for finding in findings if finding.state == MISSING]
     if lacking:
         text = "; ".join(f"{finding.about}: {finding.text}" for finding in lacking)
-        return Finding(MISSING, host.name, text, lacking[0].remedy)
+        remedies = dict.fromkeys(finding.remedy for finding in lacking if finding.remedy)
+        return Finding(MISSING, host.name, text, "; ".join(remedies))
     (devices,) = (finding for finding in findings if finding.about == DEVICES)
     return Finding(OK, host.name, device or devices.text)
 

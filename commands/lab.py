@@ -8,6 +8,7 @@ import argparse
 import gc
 import os
 import resource
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from pathlib import Path
 from commands import report
 from commands.__main__ import main, parser_of
 from commands.cli.choice import choose
-from commands.cli.endings import heed_signals
+from commands.cli.endings import heed_signals, signal_of
 from commands.cli.run_arguments import recorded_options, suite_from
 from commands.cli.streams import Output, show_line
 from commands.compare_nodes import differences
@@ -61,7 +62,7 @@ _REFUSED = {
 }
 # The files that this process has open: for each run a pipe with its output, and the two of its process; and all others.
 _FILES_OF_HOST, _FILES = 3, 100
-_ENDING_S = 60.0  # the time in which a run must finish after SIGTERM
+_ENDING_S = 60.0  # the time in which a run must finish after a signal
 _LOCK = ".lock"  # in the lab's directory; no host can have this name
 _LOUDNESS = {QUIET: ["-q"], VERBOSE: ["-v"]}
 
@@ -77,15 +78,16 @@ def run_lab(
     UserError for a mistake in the file."""
     _refuse_options(options, arguments)
     suite, today = suite_from(options), datetime.now().date()
+    progress = Progress(level=arguments.level)
     labelled = read_lab(
         file,
         {"profile": read_profile, "waivers": lambda path: read_waivers(path, suite, today)},
         lambda of_host: refuse_conflicts(replace(options, **of_host)),
+        progress.say,
     )
     _allow_files(len(labelled))
     suite = replace(suite, tables=tuple(map(_side_by_side, suite.tables)))
     chosen = choose(options, Run(options, suite))  # here: a mistake is reported only once
-    progress = Progress(level=arguments.level)
     with (
         run_folder(arguments.out, "lab") as out,
         locked(out / _LOCK, in_progress(out, resumed)),
@@ -107,7 +109,11 @@ def run_lab(
         try:
             _complete(runs, chosen, out)
         except KeyboardInterrupt:
-            write_atomically(out / PAGE, page(_fleet(runs, rules)))
+            lab = _fleet(runs, rules)
+            write_atomically(out / PAGE, page(lab))
+            with suppress(OSError):  # a closed terminal
+                _conclude(lab, ())
+                show_line(f"report: {out / PAGE}")
             raise
         lab = _fleet(runs, rules)
         _conclude(lab, _left_out(out, labelled, file))
@@ -146,6 +152,7 @@ def _refuse_options(options: RunOptions, arguments: argparse.Namespace) -> None:
 def _complete(runs: Sequence[_HostRun], chosen: Run, out: Path) -> None:
     """Starts the run of each host, and returns when all of them have ended. A run without a conclusion is reported as
     soon as it has ended, because the other hosts may need hours."""
+    signalled: int = signal.SIGTERM
     gc.freeze()  # garbage collection would write to memory that is shared with the copies of this process
     try:
         for run in runs:
@@ -158,10 +165,11 @@ def _complete(runs: Sequence[_HostRun], chosen: Run, out: Path) -> None:
                 running.pop(ended).conclude()
     except KeyboardInterrupt as end:
         end.args = (_rest(out),)
+        signalled = signal_of(end)
         raise
     finally:
         for run in runs:
-            run.end()
+            run.end(signalled)
 
 
 def _conclude(lab: Fleet, left_out: Iterable[str]) -> None:
@@ -315,10 +323,10 @@ class _HostRun:
             if self._reader and not self._process.is_alive():
                 self._reader.join()
 
-    def end(self) -> None:
-        """Terminates the run if it has not finished. The run then removes its files from its host."""
+    def end(self, signalled: int) -> None:
+        """Ends the run with a signal if it has not finished. The run then removes its files from its host."""
         if self._process and self._process.is_alive():
-            self._process.terminate()
+            os.kill(self._process.pid or 0, signalled)
             self.wait(_ENDING_S)
             self._process.kill()
             self.wait()

@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 import math
 import re
-import signal
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from commands.cli.arguments import driver_named
-from commands.cli.endings import SIGNALLED, Terminated
+from commands.cli.endings import SIGNALLED, signal_of
 from commands.cli.output import out_directory, out_file
 from commands.cli.run_arguments import add, add_options, options_from, suite_from
 from commands.cli.streams import remark, show
@@ -192,14 +191,16 @@ def execute(arguments: argparse.Namespace) -> int:
                 text += lines
         except KeyboardInterrupt as end:
             number = f"{len(outcomes)} of {len(cells)} cells"
-            signalled = end.number if isinstance(end, Terminated) else signal.SIGINT
+            signalled = signal_of(end)
             ended = f"ended by {signal_name(signalled)}"
             unended = Outcome(NOT_RUN, reason=ended, selection=selection_of(options))
             lines = [*cut_off(history, night, [*cells][len(outcomes) :], unended)]
             lines += left_out(history, night.name, cells)
-            lines.append(", ".join(filter(None, (counted(outcomes), number, ended))))
+            status = SIGNALLED + signalled
+            summary = ", ".join(filter(None, (counted(outcomes), number, ended)))
+            lines.append(f"{summary} (exit status {status})")
             show(lines)
-            tell(arguments, night, text + lines, SIGNALLED + signalled)
+            tell(arguments, night, text + lines, status)
             end.args = (f"{number} have run",)
             raise
         if arguments.kept_nights:

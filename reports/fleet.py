@@ -13,6 +13,7 @@ from conformance.errors import format_count
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS
 from reports.absence import NOT_DECIDED, UNTRIED
 from reports.fleet_group import (
+    COPY,
     Difference,
     Group,
     Node,
@@ -77,14 +78,17 @@ class Fleet:
 
     @cached_property
     def differing(self) -> Mapping[str, list[Difference]]:
-        """The differences of each node from the majority of its group."""
+        """The differences of each node from the majority of its group, the node with the most serious one first."""
         by_node: dict[str, list[Difference]] = {}
+        ranks: dict[str, tuple[int, int]] = {}
         for group in self.groups:
             for difference in group.differences:
                 if not difference.tied:
                     for node in difference.nodes:
                         by_node.setdefault(node, []).append(difference)
-        return by_node
+                        rank = group.rank_of(difference)
+                        ranks[node] = min(rank, ranks.get(node, rank))
+        return {node: by_node[node] for node in sorted(by_node, key=ranks.__getitem__)}
 
     @cached_property
     def better(self) -> frozenset[str]:
@@ -107,8 +111,17 @@ class Fleet:
     @cached_property
     def tied(self) -> tuple[str, ...]:
         """The nodes with a difference without a majority."""
+        return self._in_ties(is_copy=False)
+
+    @cached_property
+    def copies(self) -> tuple[str, ...]:
+        """The nodes that share their run with another one."""
+        return self._in_ties(is_copy=True)
+
+    def _in_ties(self, *, is_copy: bool) -> tuple[str, ...]:
         ties = (difference for group in self.groups for difference in group.ties)
-        return (*dict.fromkeys(node for difference in ties for node in difference.nodes),)
+        of_kind = [difference for difference in ties if (difference.what == COPY) == is_copy]
+        return (*dict.fromkeys(node for difference in of_kind for node in difference.nodes),)
 
     @cached_property
     def tested(self) -> list[str]:
@@ -137,9 +150,11 @@ class Fleet:
             parts.append(f"{len(self.differing):,} differ from their group{better}")
         if self.tied:
             parts.append(f"{len(self.tied):,} differ without a majority")
+        if self.copies:
+            parts.append(f"{len(self.copies):,} have one run under several names")
         if not self.groups:
             parts.append("nothing was compared")
-        elif not (self.differing or self.tied):
+        elif not (self.differing or self.tied or self.copies):
             parts.append("no node differs")
         if self.between:
             parts.append(f"the groups differ in {format_count(len(self.between), 'rule')}")
@@ -152,11 +167,11 @@ class Fleet:
 
     @property
     def status(self) -> int:
-        """The exit status: 1 if nodes of a group differ or a node violates a rule, else 3 if a run is missing or incomplete,
-        else 0."""
+        """The exit status: 1 if nodes of a group differ or a node violates a rule, else 3 if a run is missing or incomplete, or
+        has several names, else 0."""
         if self.differing or self.tied or any(node.violates for node in self.nodes):
             return 1
-        if self.missing:
+        if self.missing or self.copies:
             return 3
         return 0
 

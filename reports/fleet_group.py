@@ -27,7 +27,7 @@ _SETTINGS = ("firmware", "kernel", "rdma-core")
 _LEAST, _LEAST_PART = 3, 0.05
 # Facts that may differ between equal nodes. Such a difference is not reported.
 _OWN = ("device", "started", "stack", "shard")
-_COPY, _SECONDS = "copy", "seconds"
+COPY, _DURATION = "copy", "duration"
 _VIOLATED = "violated"
 _NOT_SEEN = ""  # the state of a defect or case that a node has judged and does not show
 _CASE = "case "  # before the id of a case, as the name of a difference
@@ -94,12 +94,14 @@ class Difference:
 
     @property
     def reason(self) -> str:
-        if self.what == _COPY:
+        if self.what == COPY:
             ((started, _),) = self.tied
             return f"{self.usual} (all started {started}, with the same duration): run these nodes again"
         if self.tied:
             return f"{self.what}: {self.values}: no majority"
-        usual = "the median" if self.what == _SECONDS else "most nodes of its group"
+        if self.what == _DURATION:
+            return f"{self.what}: {self.here}, the median is {self.usual}"
+        usual = "most nodes of its group"
         better = " (better than its group)" if self.is_better else ""
         return f"{self.what}: {self.here or 'none'}, {usual}: {self.usual or 'none'}{better}"
 
@@ -155,6 +157,18 @@ class Group:
             else:
                 shown[number] = replace(difference, beside=beside)
         return tuple(shown)
+
+    def rank_of(self, difference: Difference) -> tuple[int, int]:
+        """Returns how serious a difference is: wrong behaviour by severity, then versions and capabilities, durations, and
+        what is only better."""
+        if difference.is_better:
+            return 3, 0
+        if difference.what == _DURATION:
+            return 2, 0
+        if difference.here not in (SEEN, _VIOLATED, *VIOLATIONS):
+            return 1, 0
+        known = self._known.get(difference.what)
+        return 0, known.rank if known else len(self._known)
 
     @property
     def ties(self) -> list[Difference]:
@@ -302,7 +316,7 @@ class Group:
         for name, seconds in taken.items():
             ratio = max(seconds / median, median / seconds)
             if ratio > _SLOW and abs(seconds - median) > _DEVIATIONS * deviation:
-                yield Difference(_SECONDS, f"{median:.0f}", f"{seconds:.0f}", (name,))
+                yield Difference(_DURATION, f"{median:.0f} s", f"{seconds:.0f} s", (name,))
 
     def _copies(self) -> Iterator[Difference]:
         """Yields the nodes with one run: with the same start and duration. Nothing tells whose run it is."""
@@ -314,7 +328,7 @@ class Group:
         for (started, _), nodes in runs.items():
             if len(nodes) > 1:
                 yield Difference(
-                    _COPY, "one run under several names", "", nodes, ((started, nodes),)
+                    COPY, "one run under several names", "", nodes, ((started, nodes),)
                 )
 
     @cached_property

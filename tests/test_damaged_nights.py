@@ -410,7 +410,7 @@ def test_a_night_that_is_interrupted_shows_also_the_cells_that_it_has_not_reache
     nights.sendmail("cat >{sent}")
     said = nights.night(143, "--mail-to", "qa@example.org", **runs)
     assert "rdma-cts: ended by SIGTERM: 1 of 3 cells have run\n" in said
-    assert "1 baseline, 1 of 3 cells, ended by SIGTERM" in nights.sent.read_text()
+    assert "1 baseline, 1 of 3 cells, ended by SIGTERM (exit status 143)" in nights.sent.read_text()
     assert [(cell.name, cell.outcome.outcome) for cell in nights.history.cells] == [
         ("forky", BASELINE),
         ("sid", NOT_RUN),

@@ -450,6 +450,13 @@ def begun(folder: Path, hosts: str, does: str) -> subprocess.Popen[str]:
     return lab_run
 
 
+def test_a_group_without_a_host_is_noted(tmp_path):
+    lab_file(tmp_path, "groups: {old: {device: a}}\nhosts: [{host: one, device: a}]\n")
+    said: list[str] = []
+    read_lab(tmp_path / "lab.yaml", {}, say=said.append)
+    assert said == [f"{tmp_path / 'lab.yaml'}: no host is in the group old"]
+
+
 def test_an_unreachable_host_is_named_while_the_other_hosts_run(tmp_path):
     unknown = "echo 'ssh: Could not resolve hostname: Name or service not known' >&2; exit 255"
     slow = f'case "$*" in *slow*) while ! [ -e {tmp_path}/read ]; do sleep 0.1; done ;; esac'
@@ -488,20 +495,20 @@ def test_a_second_run_of_a_running_lab_is_refused(tmp_path, arguments, hint):
     assert f"one: not run: one {REASON}" in run(tmp_path, 3, "--resume", "out").out
 
 
-def test_a_terminated_lab_prints_how_to_resume_it(tmp_path):
+@pytest.mark.parametrize(
+    "number, ended", [(signal.SIGTERM, "ended by SIGTERM"), (signal.SIGINT, "interrupted")]
+)
+def test_a_lab_that_a_signal_ends_prints_how_to_resume_it(tmp_path, number, ended):
     lab_run = begun(tmp_path, "{host: one, device: a}", "exec sleep 36000")
-    lab_run.terminate()
-    _, output = lab_run.communicate(timeout=PATIENCE_S)
-    assert lab_run.returncode == 128 + signal.SIGTERM
-    assert (
-        output
-        == "rdma-cts: ended by SIGTERM: ./rdma-cts run --resume out runs the remaining cases\n"
-    )
+    lab_run.send_signal(number)
+    said, output = lab_run.communicate(timeout=PATIENCE_S)
+    assert lab_run.returncode == 128 + number
+    assert output == f"rdma-cts: {ended}: ./rdma-cts run --resume out runs the remaining cases\n"
+    assert said.startswith(f"one: not run: {ended}\n")
+    assert said.endswith("\nreport: out/lab.html\n")
     pid = int((tmp_path / "connecting").read_text())
     await_true(lambda: not is_running(pid))  # no connection is left
-    assert (
-        "ended by SIGTERM" in (tmp_path / "out/lab.html").read_text().partition('id="missing"')[2]
-    )
+    assert ended in (tmp_path / "out/lab.html").read_text().partition('id="missing"')[2]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from fixtures.targets.builds import environment_from
 from made_history import SUITE, run_of
 from nights import CASE, nights, option
 from patience import await_true, is_running
+from reports.digest import read
 from reports.nights.facts import SEEN
 from reports.nights.facts import UNKNOWN as NOTHING
 from reports.nights.history import format_night, read_history
@@ -149,16 +150,17 @@ def test_the_mail_of_an_interrupted_night_has_what_regressed_and_what_still_is(n
     still = (
         f"    regressed in an earlier night and not fixed, since {first}, seen in 1 of 2 nights: "
     )
+    ended_so = "1 regressed, 1 of 3 cells, ended by SIGTERM (exit status 143)"
     for text in (said, mail):
         assert (
             "sid               not run    cut short, ended by SIGTERM\n"
             "trixie            not run    not begun, ended by SIGTERM\n" in text
         )
         assert f"not begun, ended by SIGTERM\n{still}" in text
-        assert "\n1 regressed, 1 of 3 cells, ended by SIGTERM\n" in text
+        assert f"\n{ended_so}\n" in text
     night = format_night(nights.history.nights[-1])
-    subject = f"rdma-cts, night {night}: 1 regressed, 1 of 3 cells, ended by SIGTERM"
-    assert f"Subject: {subject}\n" in mail
+    subject = f"rdma-cts, night {night}: {ended_so}"
+    assert f"Subject: {subject}\n" in mail.replace("by\n SIG", "by SIG")
 
 
 def test_earlier_regressions_of_a_case_are_counted(nights):
@@ -460,6 +462,9 @@ def test_the_output_of_a_night_is_also_a_message_and_the_data_of_a_webhook(night
         forky=GOOD_RUN,
     )
     (message,) = nights.folder.glob("*.eml")
+    (cell,) = nights.history.cells
+    defects = read(cell.folder).summary.headline
+    assert f"\n    {defects}\n    report: {cell.folder / 'report.html'}\n" in sent.read_text()
     assert f"message: {message}, sent to qa@example.org" in said
     assert sent.read_text() == message.read_text()
     assert "To: qa@example.org\nSubject: rdma-cts, night 20" in sent.read_text()

@@ -105,6 +105,10 @@ def test_the_doctor_of_a_lab_has_a_line_for_each_host(cli, monkeypatch, tmp_path
     def findings(host: str, *_: object) -> list[readiness.Finding]:
         if host == "absent":
             raise UserError("absent cannot be reached", hint="try: ssh absent true", status=3)
+        if host == "bare":
+            missing = (("python", "install python3"), ("compiler", "install gcc"))
+            lacking = [readiness.Finding(readiness.MISSING, what, "", do) for what, do in missing]
+            return [devices, *lacking]
         return [devices]
 
     monkeypatch.setattr("fixtures.targets.hosts.findings", findings)
@@ -112,12 +116,15 @@ def test_the_doctor_of_a_lab_has_a_line_for_each_host(cli, monkeypatch, tmp_path
     lab = tmp_path / "lab.yaml"
     lab.write_text(f"hosts: [{', '.join(hosts[:2])}]")
     said = cli(0, "doctor", "--lab", lab).out
+    assert said.endswith("2 of 2 hosts are ready.\n")
     assert re.findall(r"^  (\w+) +(\w+) +(.*)$", said, re.M) == [
         ("ok", "one", "mlx5_0"),
         ("ok", "two", "mlx5_0"),
     ]
-    lab.write_text(f"hosts: [{', '.join(hosts)}, {{host: absent}}]")
+    lab.write_text(f"hosts: [{', '.join(hosts)}, {{host: absent}}, {{host: bare}}]")
     said = cli(4, "doctor", "--lab", lab).out
+    assert said.endswith("2 of 5 hosts are ready.\n")
+    assert "-> install python3; install gcc\n" in said
     assert "three            mlx5_1: this host has only mlx5_0" in said
     assert "absent           absent cannot be reached" in said
     assert "try: ssh absent true" in said

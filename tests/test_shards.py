@@ -209,6 +209,16 @@ def test_a_shard_cut_short_is_named_and_lacks_only_its_cases(parts, tmp_path, cl
     assert len(read(tmp_path / "out").unrecorded) == 1
 
 
+def test_a_shard_cut_short_after_its_last_case_lacks_no_result(parts, tmp_path, cli):
+    cut = shutil.copytree(parts[0], tmp_path / "cut")
+    *lines, _ = (cut / "results.jsonl").read_bytes().splitlines(keepends=True)
+    (cut / "results.jsonl").write_bytes(b"".join(lines))
+    said = cli(1, "merge", cut, *parts[1:], "--out", tmp_path / "out").err
+    planned = len(read_written(cut).header["planned"])
+    ended = f"was cut short after its last case: all {planned} cases have results"
+    assert said == f"shard 1/3 ({cut}) {ended}\n"
+
+
 def test_workers_and_confirmations_of_all_shards_are_kept(parts, tmp_path, cli):
     changed, confirmed = [], 0
     for number, part in enumerate(parts):

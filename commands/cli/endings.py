@@ -58,9 +58,14 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
 
 
+def signal_of(end: KeyboardInterrupt) -> int:
+    """Returns the number of the signal that ends the command."""
+    return end.number if isinstance(end, Terminated) else signal.SIGINT
+
+
 def report_signal(end: KeyboardInterrupt) -> int:
     """Says which signal has ended the command, and returns the exit status."""
-    number = end.number if isinstance(end, Terminated) else signal.SIGINT
+    number = signal_of(end)
     by = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
     remark(": ".join(("rdma-cts", by, *end.args)))
     return SIGNALLED + number

@@ -147,7 +147,11 @@ def missing(parts: Sequence[Part]) -> Iterator[str]:
                 cut = "was cut short"
             else:
                 cut = "is incomplete"
-            of_them = f"{part.undecided:,} of its {_cases(len(part.planned))} no result"
+            number = len(part.planned)
+            of_them = f"{part.undecided:,} of its {_cases(number)} no result"
+            if not part.undecided:
+                cut += " after its last case"
+                of_them = f"all {number:,} cases have results"
             yield f"shard {part.shard} ({part.folder}) {cut}: {of_them}"
 
 

@@ -136,6 +136,9 @@ class Morning:
         defect, and other cases."""
         outcome = self.outcome
         yield f"{self.cell.name:<17} {outcome.outcome:<10} {self._explained(outcome)}"
+        if self.run and outcome.outcome == BASELINE:
+            yield f"    {self.run.summary.headline or 'no defect'}"
+            yield f"    report: {self.cell.folder / REPORT}"
         if self.good is not None:
             yield from self._changed_under_test()
         if self.cell.facts:
