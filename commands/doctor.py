@@ -124,13 +124,13 @@ def _host_finding(host: LabHost) -> Finding:
         return Finding(MISSING, host.name, error.message, error.hint)
     if device:
         findings.insert(0, presence(device, findings))
-    lacking = [finding for finding in findings if finding.state == MISSING]
-    if lacking:
-        text = "; ".join(f"{finding.about}: {finding.text}" for finding in lacking)
-        remedies = dict.fromkeys(finding.remedy for finding in lacking if finding.remedy)
-        return Finding(MISSING, host.name, text, "; ".join(remedies))
+    told = [finding for finding in findings if finding.state == MISSING or finding.remedy]
+    texts = [f"{finding.about}: {finding.text}" for finding in told]
+    remedy = "; ".join(dict.fromkeys(finding.remedy for finding in told if finding.remedy))
+    if not works(findings):
+        return Finding(MISSING, host.name, "; ".join(texts), remedy)
     (devices,) = (finding for finding in findings if finding.about == DEVICES)
-    return Finding(OK, host.name, device or devices.text)
+    return Finding(OK, host.name, "; ".join([device or devices.text, *texts]), remedy)
 
 
 def presence(device: str, findings: Iterable[Finding]) -> Finding:

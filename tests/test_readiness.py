@@ -109,6 +109,8 @@ def test_the_doctor_of_a_lab_has_a_line_for_each_host(cli, monkeypatch, tmp_path
             missing = (("python", "install python3"), ("compiler", "install gcc"))
             lacking = [readiness.Finding(readiness.MISSING, what, "", do) for what, do in missing]
             return [devices, *lacking]
+        if host == "noted":
+            return [devices, readiness.Finding(readiness.NOTE, "memory", "64 KiB", "ulimit -l")]
         return [devices]
 
     monkeypatch.setattr("fixtures.targets.hosts.findings", findings)
@@ -121,9 +123,11 @@ def test_the_doctor_of_a_lab_has_a_line_for_each_host(cli, monkeypatch, tmp_path
         ("ok", "one", "mlx5_0"),
         ("ok", "two", "mlx5_0"),
     ]
-    lab.write_text(f"hosts: [{', '.join(hosts)}, {{host: absent}}, {{host: bare}}]")
+    hosts += [f"{{host: {name}}}" for name in ("absent", "bare", "noted")]
+    lab.write_text(f"hosts: [{', '.join(hosts)}]")
     said = cli(4, "doctor", "--lab", lab).out
-    assert said.endswith("2 of 5 hosts are ready.\n")
+    assert said.endswith("3 of 6 hosts are ready.\n")
+    assert re.search(r"  ok +noted +mlx5_0; memory: 64 KiB\n +-> ulimit -l\n", said)
     assert "-> install python3; install gcc\n" in said
     assert "three            mlx5_1: this host has only mlx5_0" in said
     assert "absent           absent cannot be reached" in said

@@ -215,7 +215,7 @@ def test_a_shard_cut_short_after_its_last_case_lacks_no_result(parts, tmp_path, 
     (cut / "results.jsonl").write_bytes(b"".join(lines))
     said = cli(1, "merge", cut, *parts[1:], "--out", tmp_path / "out").err
     planned = len(read_written(cut).header["planned"])
-    ended = f"was cut short after its last case: all {planned} cases have results"
+    ended = f"was cut short after its last case; all {planned} cases have results"
     assert said == f"shard 1/3 ({cut}) {ended}\n"
 
 

@@ -148,11 +148,10 @@ def missing(parts: Sequence[Part]) -> Iterator[str]:
             else:
                 cut = "is incomplete"
             number = len(part.planned)
-            of_them = f"{part.undecided:,} of its {_cases(number)} no result"
+            of_them = f": {part.undecided:,} of its {_cases(number)} no result"
             if not part.undecided:
-                cut += " after its last case"
-                of_them = f"all {number:,} cases have results"
-            yield f"shard {part.shard} ({part.folder}) {cut}: {of_them}"
+                of_them = f" after its last case; all {number:,} cases have results"
+            yield f"shard {part.shard} ({part.folder}) {cut}{of_them}"
 
 
 def _cases(count: int) -> str:
