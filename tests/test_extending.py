@@ -219,3 +219,9 @@ CHECKS = (
 def test_no_step_of_extending_is_missing(check):
     complaints = "\n".join(check())
     assert not complaints, complaints
+
+
+def test_the_page_names_each_module_in_which_the_reference_decides():
+    page = (ROOT / "docs/extending.md").read_text()
+    modules = {base.__module__ for base in Device.__mro__ if base is not object}
+    assert {name for name in modules if f"{name.replace('.', '/')}.py" not in page} == set()

@@ -212,12 +212,9 @@ def test_the_message_about_a_template_says_how_long_the_last_one_took(freezer, m
     templates = Templates(freezer.folder, said.append)
     freezer.guest(templates)
     freezer.guest(templates, machine=replace(MACHINE, processor="max"))
-    templates.is_for_few = True
-    freezer.guest(templates, machine=replace(MACHINE, processor="qemu64"))
-    first, second, of_few = (text for text in said if text.startswith("creating a template"))
+    first, second = (text for text in said if text.startswith("creating a template"))
     assert "took" not in first
     assert second.endswith("; the last one took 28 s")
-    assert of_few.endswith("; RDMA_CTS_TEMPLATES=off boots a guest instead")
 
 
 class WatchedLock:
@@ -493,4 +490,3 @@ def test_a_run_of_many_cases_makes_no_template_for_a_batch_of_few(monkeypatch, r
     parts = cast(Any, SimpleNamespace(image=None, overlay=None, exchange=build))
     several._resume(["reg_mr/a"], REQUEST, parts, Path("console.log"))
     assert started == [how]
-    assert vars(starter)["is_for_few"] is (how == "late")
