@@ -70,6 +70,7 @@ def _sections(run: Digest, news: Novelty | None) -> Iterator[str]:
 def _news(news: Novelty) -> Iterator[str]:
     """Yields the comparison of the cases, then the defects by kind: what is new, and what is gone or not decided."""
     yield escaped(news.sentence)
+    yield escaped(news.stack)
     if remarks := list(news.remarks()):
         yield "\n".join(f"- {escaped(remark)}" for remark in remarks)
     for kind, items in {**news.by_kind, **news.lost}.items():

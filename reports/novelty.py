@@ -24,6 +24,7 @@ from reports.compared.changes import (
     UNCOVERED,
     UNKNOWN,
     WORSE,
+    Change,
     amount,
 )
 from reports.compared.comparison import Comparison, compare
@@ -58,6 +59,20 @@ class Novelty:
     def name(self) -> str:
         """The path of the earlier run, as the user gave it."""
         return self.comparison.old.shown_path
+
+    @property
+    def stack(self) -> str:
+        """The stack of the earlier run, and its day: `against trixie, kernel 6.12.117, rdma-core 56.1, 2026-12-01`."""
+        old = self.comparison.old
+        env, day = old.header["env"], old.environment.when[: len("2026-12-01")]
+        versions = f"kernel {env.get('kernel', '?')}, rdma-core {env.get('rdma_core', '?')}"
+        return f"against {old.header['stack']}, {versions}{f', {day}' if day else ''}"
+
+    @property
+    def worse(self) -> Mapping[str, Sequence[Change]]:
+        """The changes that have regressed, or that have perhaps, by kind."""
+        kinds = {kind: self.comparison.of(kind) for kind in (REGRESSED, UNKNOWN)}
+        return {kind: changes for kind, changes in kinds.items() if changes}
 
     @property
     def first(self) -> Defect | None:
@@ -211,11 +226,10 @@ class Novelty:
             )
         if self.comparison.not_by_point:
             yield f"compared: {self.comparison.not_by_point}"
-        for kind in (REGRESSED, UNKNOWN):
-            if changes := self.comparison.of(kind):
-                runs = (self.comparison.old, self.comparison.new)
-                listing = command("compare", *(run.path for run in runs))
-                yield f"{amount(changes)} {kind}: {listing} lists the cases"
+        for kind, changes in self.worse.items():
+            runs = (self.comparison.old, self.comparison.new)
+            listing = command("compare", *(run.path for run in runs))
+            yield f"{amount(changes)} {kind}: {listing} lists the cases"
 
 
 def novelty(run: Digest, earlier: Digest | None) -> Novelty | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import lxml.html
 import pytest
 
 from commands.__main__ import main
@@ -18,8 +19,8 @@ from conformance.model.point_index import decode_index, encode_index
 from conformance.model.verdict import VIOLATIONS
 from conformance.results.records import read_written
 from conformance.tables.suite import ROOT
-from reports import html
-from reports.compared.changes import NOT_TRIED
+from reports import html, markdown
+from reports.compared.changes import NOT_TRIED, REGRESSED, UNKNOWN
 from reports.compared.comparison import compare
 from reports.compared.text import text
 from reports.digest import Digest, digest, read
@@ -294,6 +295,20 @@ def test_markdown_against_an_earlier_run_begins_with_what_is_new(tmp_path, capsy
     assert list(re.findall(r"`([0-9a-f]{12})`", first)) == new
     assert set(re.findall(r"`([0-9a-f]{12})`", rest)[: len(new)]) == set(new)
     assert escaped(news.sentence) in first
+
+
+def test_a_report_against_an_earlier_run_names_its_stack_and_the_page_the_regressed_cases():
+    old, new = (read(ROOT / f"docs/runs/{name}.jsonl.xz") for name in ("trixie", "rxe"))
+    news = novelty(new, old)
+    assert news is not None
+    stack = "against trixie, kernel 6.12.117+deb13-amd64, rdma-core 56.1, 2026-12-01"
+    assert escaped(stack) in markdown.render([new], news)
+    page = lxml.html.fromstring(html.render([new], news).encode())
+    assert stack in page.xpath("//p/text()")
+    listed = [" ".join(item.text_content().split()) for item in page.xpath("//details//li[code]")]
+    changes = [*news.comparison.of(REGRESSED), *news.comparison.of(UNKNOWN)]
+    assert len(changes) > 27
+    assert {f"{change.arrow} {change.name}" for change in changes} <= {*listed}
 
 
 def test_the_page_against_an_earlier_run_is_of_one_run(tmp_path):
