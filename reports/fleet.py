@@ -147,9 +147,13 @@ class Fleet:
         violating = sum(node.violates for node in self.nodes)
         if self.differing:
             better = f" ({len(self.better):,} only for the better)" if self.better else ""
-            parts.append(f"{len(self.differing):,} differ from their group{better}")
+            one = len(self.differing) == 1
+            differ = "differs from its group" if one else "differ from their group"
+            parts.append(f"{len(self.differing):,} {differ}{better}")
         if self.tied:
-            parts.append(f"{len(self.tied):,} differ without a majority")
+            parts.append(
+                f"{len(self.tied):,} differ{'s' * (len(self.tied) == 1)} without a majority"
+            )
         if self.copies:
             parts.append(f"{len(self.copies):,} have one run under several names")
         if not self.groups:

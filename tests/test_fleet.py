@@ -244,7 +244,7 @@ def test_a_node_is_drained_for_what_a_majority_has(tmp_path, cli):
     changes = {number: changing("capabilities", "max_mr", to=f"{number}") for number in range(3)}
     changes[3] = DIFFERENCES["firmware"][0]
     _, said = told(1, nodes(tmp_path / "nodes", 4, changes), cli)
-    assert "1 differ from their group, 4 differ without a majority" in said
+    assert "1 differs from its group, 4 differ without a majority" in said
     (line,) = [
         line
         for line in (tmp_path / "out/drain.sh").read_text().splitlines()
