@@ -15,6 +15,7 @@ from typing import Any
 from conformance.defects import Defect, Severity, Symptom, severity_of
 from conformance.defects.symptom import fault_of, later_steps, verb_of
 from conformance.errors import format_count
+from conformance.judging.sentences import IN_FLIGHT
 from conformance.model.printable import plain
 from conformance.model.record import Deviation, ResultRecord, SetUp
 from conformance.model.set_up import NUMBERS, RIGHTS
@@ -36,6 +37,7 @@ POINT = (
 )
 # What has lines of its own: the later steps, and the deviations among the combinations of a model.
 _APART = ("afterwards", "combinations")
+_RANGES = {"changed", "missing", "stray"}  # of bytes, in observations
 _EXCHANGE = "exchange"  # the events of packets
 _OF_EVENT = ("event", "what", "operation", "expected", "seen", "length")
 _CALLED = {"layer": "reached"}  # words for keys of observations
@@ -279,7 +281,33 @@ def fields(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     if text := sentence({name: value for name, value in data.items() if name != "call"}):
         called = [("", str(data["call"]))] if data.get("call") else []
         return [*called, ("", text)]
-    return [(name, text) for name, text in flat(data) if text]
+    return [(name, text) for name, text in flat(_in_words(data)) if text]
+
+
+def _in_words(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an observation with words for ranges of bytes and for what was found of requests in flight; without a layer
+    if none was reached."""
+    worded = {name: value for name, value in data.items() if (name, value) != ("reached", "none")}
+    for name in _RANGES & worded.keys():
+        if (
+            isinstance(worded[name], list)
+            and (found := list(map(_range, worded[name])))
+            and all(found)
+        ):
+            worded[name] = "; ".join(found)
+    returned = worded.get("returned")
+    if isinstance(returned, str) and returned in IN_FLIGHT:
+        worded["returned"] = f"{returned}: {IN_FLIGHT[returned]}"
+    return worded
+
+
+def _range(value: Any) -> str:
+    """Returns a range of bytes in words: `[offset, size]` or `[memory, offset, size]`; empty for another value."""
+    if not isinstance(value, list) or len(value) not in (2, 3) or not isinstance(value[-1], int):
+        return ""
+    *memory, offset, size = value
+    where = f"{memory[0]} + {offset}" if memory else f"offset {offset}"
+    return f"{format_count(size, 'byte')} at {where}"
 
 
 def exchange_lines(record: ResultRecord) -> Iterator[str]:

@@ -29,7 +29,7 @@ from reports.digest import Digest
 from reports.evidence import read_points
 from reports.expectations import sentence_of
 from reports.kernel_log import divided
-from reports.text import format_rules, format_value, spaced
+from reports.text import format_rules, format_value, kinds_of, spaced, without_packets
 
 # Several shades for each verdict, so that different outcomes with the same verdict, such as accepted and refused calls,
 # have different colours. The shades can be distinguished on white and on black. The legend has the verdicts as text.
@@ -227,11 +227,18 @@ _OWN: Mapping[str, Callable[[Digest, ResultRecord], Any]] = {
     "layer": _layer,
     "evidence": lambda run, record: run.verdicts.unproven.get(record["case"], ""),
     "table": lambda run, record: evidence.location(record),
+    "packets": lambda run, record: _packets(record["call"]),
     "reproduce": lambda run, record: record["repro"].replace(record["case"], HERE),
     # the verdicts on the rules of the case, if they are not all that of the case
     "on_rules": lambda run, record: _on_rules(record),
     "map": lambda run, record: _map(run, record) if record["space"] else "",
 }
+
+
+def _packets(call: str) -> list[Any]:
+    """Returns a call without its packets, these, and the meanings of their kinds; empty if it sends none."""
+    title, events = without_packets(call)
+    return [title, events, list(kinds_of(events))] if events else []
 
 
 def _on_rules(record: ResultRecord) -> dict[str, str]:

@@ -10,6 +10,7 @@ import pytest
 
 from conformance.errors import UserError
 from conformance.execution.runner import run_case
+from conformance.judging.sentences import IN_FLIGHT
 from conformance.model.capability import OF_TEST_KERNELS
 from conformance.model.case import Case
 from conformance.model.record import Missing, ResultRecord
@@ -334,3 +335,17 @@ def test_a_single_case_reports_how_many_others_its_rule_has():
     only_case = numbered(3).cases[0]
     needs = Needs({"REG-01": ("granted ibv_reg_mr at libibverbs",)}, cases={"REG-01": 3})
     assert "2 other cases" in conclude_rules([line(only_case)], needs)["REG-01"].missing
+
+
+def test_ranges_and_finds_of_an_observation_are_words():
+    seen = {"returned": "leaked", "layer": "none", "changed": [[0, 64]], "errno": "EINVAL"}
+    missing = {"missing": [["inbox", 0, 8], ["inbox", 64, 1]], "stray": ["unknown"]}
+    assert evidence.fields(evidence.own(seen)) == [
+        ("returned", f"leaked: {IN_FLIGHT['leaked']}"),
+        ("changed", "64 bytes at offset 0"),
+        ("errno", "EINVAL"),
+    ]
+    assert evidence.fields(evidence.own(missing)) == [
+        ("missing", "8 bytes at inbox + 0; 1 byte at inbox + 64"),
+        ("stray", "unknown"),
+    ]

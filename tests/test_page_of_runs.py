@@ -4,6 +4,7 @@ large runs."""
 import base64
 import itertools
 import json
+import lzma
 import re
 import zlib
 from collections import Counter
@@ -41,8 +42,8 @@ from reports.digest import read
 from reports.kernel_log import divided
 from reports.novelty import novelty
 from reports.page_defects import KNOWN, SIGNS, Shown
-from reports.text import spaced
-from samples import OUTCOMES, numbered, result, sweep
+from reports.text import spaced, without_packets
+from samples import OUTCOMES, numbered, result, sweep, written_records
 
 __all__ = ["browser"]  # a fixture
 TOP = "arguments[0].getBoundingClientRect().top"
@@ -197,6 +198,19 @@ def test_each_defect_of_one_or_several_runs_has_its_steps_once():
             opened = text.partition("</section>")[0]
             if "<pre>" not in opened:  # a random sequence is a row of a table
                 assert [opened.count(f"<dt>{step}</dt>") for step in ("call", "observed")] == [1, 1]
+
+
+def test_a_case_below_a_rule_has_its_packets_once(browser, tmp_path):
+    with lzma.open(ROOT / "docs/runs/rxe.jsonl.xz", "rt") as lines:
+        head, *records = map(json.loads, lines)
+    name = "wire/repeated/read-of-0-again"
+    (record,) = (each for each in records if "call" in each and each["case"] == name)
+    show(browser, tmp_path, read(written_records([head, record], tmp_path / "one")))
+    browser.js(f"location.hash = '#{record['case']}'")
+    browser.wait(lambda: browser.all(".case[open] ol.sent code"))
+    steps = [step.text for step in browser.all(".case[open] dl > dd > ol.sent > li > code")]
+    assert steps == without_packets(record["call"])[1]
+    assert "packets=[" not in browser.one(".case[open]").text
 
 
 def test_a_rule_of_a_dialect_that_is_not_judged_is_called_so_everywhere():
@@ -632,12 +646,18 @@ def test_a_hundred_thousand_points_have_no_elements(browser, tmp_path):
     assert browser.one(".map").is_displayed()
 
 
+def embedded(page: str) -> dict[str, Any]:
+    """Returns the data of a page, as its script reads them."""
+    marked = r'<script type="application/octet-stream" id="data">([^<]*)</script>'
+    (packed,) = re.findall(marked, page)
+    data: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed, validate=True)))
+    return data
+
+
 def test_the_data_have_the_fields_of_each_result():
     """The test reads the data like the script of the page (reports/page_data.py has the format)."""
     run_ = read(RECORDED)
-    marked = r'<script type="application/octet-stream" id="data">([^<]*)</script>'
-    (packed,) = re.findall(marked, html.render([run_]))
-    data: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed, validate=True)))
+    data = embedded(html.render([run_]))
     (columns,) = data["runs"]
     assert data["cases"] == [record["case"] for record in run_.results]
     for at, record in enumerate(run_.results):

@@ -33,7 +33,7 @@ def format_answer(seen: Observation) -> str:
 
 
 # The values of await_traffic if requests in flight have accessed memory that was filled after their key had ended.
-_IN_FLIGHT: Mapping[str, str] = {
+IN_FLIGHT: Mapping[str, str] = {
     "changed": "found bytes of the memory changed after the key had ended",
     "leaked": "found that bytes were sent which were written after the key had ended",
 }
@@ -42,8 +42,8 @@ _IN_FLIGHT: Mapping[str, str] = {
 def _answer(fault: Fault) -> str:
     if fault.returned in DONE and fault.returned != "0":
         return f"returned {'an' if fault.returned[0] == 'M' else 'a'} {fault.returned}"
-    if fault.returned in _IN_FLIGHT:
-        return _IN_FLIGHT[fault.returned]
+    if fault.returned in IN_FLIGHT:
+        return IN_FLIGHT[fault.returned]
     returned = fault.returned or fault.errno or "0"
     clause = f"returned {returned}"
     if fault.errno and fault.errno != returned:

@@ -73,7 +73,7 @@
     ...(value.exchange ? [el("ol", { class: "sent" }, ...value.exchange.map((line) => el("li", {}, line)))] : []),
     ...value.later.map(([call, rest]) => el("div", { class: "then" }, `afterwards ${call} `, ...pairs(rest))));
   const SHOWN = {
-    smallest: code, given: lines, before: lines, call: code, afterwards: lines, expected: fields, observed: fields,
+    smallest: code, given: lines, before: lines, call: (shown) => typeof shown === "string" ? code(shown) : shown, afterwards: lines, expected: fields, observed: fields,
     verdict: (text) => text.split(/(?<=; )/).map((part) => el("div", {}, ...broken(part))), waiver: ([owner, issue, href]) => [owner, href ? el("a", { href, rel: "noreferrer" }, issue) : issue],
     layer: same, evidence: same, remarks: same, kernel: ([log, before]) => [el("pre", {}, log), ...before ? [el("details", { class: "folded" }, el("summary", { class: "soft" }, "earlier lines"), el("pre", {}, before))] : []], table: code,
     reproduce: (text) => [el("code", { class: "command" }, text), " ", copy()], points: same,
@@ -81,13 +81,18 @@
   const terms = (value) => el("dl", { class: "kv" }, ...Object.entries(SHOWN).flatMap(([name, show]) =>
     value[name]?.length || value[name]?.own ? [el("dt", {}, name), el("dd", {}, ...[show(value[name])].flat())] : []));
   const found = (run, at) => Object.fromEntries(Object.entries(run).map(([name, column]) => [name, data.texts[column[at]]]));
+  // a result's reason without the packets of its call, which have lines of their own
+  const shortly = ({ call, packets, reason = "" }) => packets ? reason.split(call).join(packets[0]) : reason;
   const nothing = { own: [], later: [] };
   function detail(run, number, at) {
     const value = found(run, at), counted = value.verdict === value.effective ? "" : `, counted as ${value.effective}`;
+    const [named, events = [], kinds = []] = value.packets ?? [];
     const inFull = value.map?.index ? "map" : value.deviations && "deviations";
     const shown = terms({
       ...value, expected: value.expected ?? nothing, observed: value.observed ?? nothing,
-      verdict: `${value.verdict}${counted}: ${value.reason ?? ""}`,
+      verdict: `${value.verdict}${counted}: ${shortly(value)}`,
+      call: value.packets ? [code(named), el("ol", { class: "sent" }, ...events.map((event) => el("li", {}, code(event)))),
+        ...kinds.map(([kind, meaning]) => el("div", { class: "soft" }, code(kind), `: ${meaning}`))] : value.call,
       reproduce: value.reproduce?.split("\0").join(data.cases[at]),
       points: value.points && [
         value.points.map(([verdict, count]) => `${count.toLocaleString("en")} ${verdict}`).join(", "),
@@ -118,7 +123,7 @@
     const first = data.runs.find((run) => run.effective[at]);
     return inside(el("details", { class: "case", id: data.cases[at], "data-verdicts": verdicts(at).join(" ") },
       el("summary", {}, el("span", { class: "on" }), el("span", { class: "id" }, data.cases[at]),
-        el("span", { class: "why" }, data.texts[first.reason[at]] ?? "")), body),
+        el("span", { class: "why" }, shortly(found(first, at)))), body),
     () => body.append(...inRuns(at, detail)));
   });
   const rulesOf = (at) => data.texts[data.rules[at]] ?? [""];
