@@ -27,7 +27,7 @@ _SETTINGS = ("firmware", "kernel", "rdma-core")
 _LEAST, _LEAST_PART = 3, 0.05
 # Facts that may differ between equal nodes. Such a difference is not reported.
 _OWN = ("device", "started", "stack", "shard")
-COPY, _DURATION = "copy", "duration"
+COPY, _SECONDS = "copy", "seconds"
 _VIOLATED = "violated"
 _NOT_SEEN = ""  # the state of a defect or case that a node has judged and does not show
 _CASE = "case "  # before the id of a case, as the name of a difference
@@ -99,8 +99,8 @@ class Difference:
             return f"{self.usual} (all started {started}, with the same duration): run these nodes again"
         if self.tied:
             return f"{self.what}: {self.values}: no majority"
-        if self.what == _DURATION:
-            return f"{self.what}: {self.here}, the median is {self.usual}"
+        if self.what == _SECONDS:
+            return f"duration: {self.here} s, the median is {self.usual} s"
         usual = "most nodes of its group"
         better = " (better than its group)" if self.is_better else ""
         return f"{self.what}: {self.here or 'none'}, {usual}: {self.usual or 'none'}{better}"
@@ -163,7 +163,7 @@ class Group:
         what is only better."""
         if difference.is_better:
             return 3, 0
-        if difference.what == _DURATION:
+        if difference.what == _SECONDS:
             return 2, 0
         if difference.here not in (SEEN, _VIOLATED, *VIOLATIONS):
             return 1, 0
@@ -316,7 +316,7 @@ class Group:
         for name, seconds in taken.items():
             ratio = max(seconds / median, median / seconds)
             if ratio > _SLOW and abs(seconds - median) > _DEVIATIONS * deviation:
-                yield Difference(_DURATION, f"{median:.0f} s", f"{seconds:.0f} s", (name,))
+                yield Difference(_SECONDS, f"{median:.0f}", f"{seconds:.0f}", (name,))
 
     def _copies(self) -> Iterator[Difference]:
         """Yields the nodes with one run: with the same start and duration. Nothing tells whose run it is."""
