@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from conformance.combinations.explanation import explained
-from conformance.combinations.run import observe
+from conformance.combinations.objects import Objects
+from conformance.combinations.run import carried_out, observe
 from conformance.defects import symptoms_of
 from conformance.defects.cause import cause_of
 from conformance.errors import UserError
@@ -99,6 +100,25 @@ def test_the_reference_passes_every_point(name):
     judgement = judged(Device, points)
     assert judgement.verdicts == {Verdict.PASS: len(points.points)}
     assert set(judgement.rules.values()) == {Verdict.PASS}
+
+
+@pytest.mark.parametrize("name", ["pairs", "binds", "changes", "advice", "registrations"])
+def test_a_value_that_no_code_carries_out_is_not_taken_for_another(name):
+    """Each parameter is tried at the points without a fault, until one of them raises."""
+    model, points = array(name).model, array(name).points
+    conditions, taken = Conditions(model), set(model.names)
+    with (
+        closing(ReferenceBench(Device())) as bench,
+        closing(Objects(bench, lambda *n: True)) as objects,
+    ):
+        for point in itertools.islice((p for p in points if not conditions.faults(p)), 100):
+            values = dict(zip(model.names, point, strict=True))
+            for parameter in sorted(taken):
+                try:
+                    carried_out(model.name)(objects, {**values, parameter: "unheard"}, []).observe()
+                except (LookupError, ValueError):
+                    taken.remove(parameter)
+    assert taken == set()
 
 
 class _GrantsReading(Device):

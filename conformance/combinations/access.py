@@ -14,7 +14,7 @@ from conformance.bench.work_requests import SIGNALED, SendRequest
 from conformance.combinations import earlier
 from conformance.combinations.contents import Contents, Range
 from conformance.combinations.extent import Extent
-from conformance.combinations.objects import FLUSH, LEAST, Link, LinkSpec, Objects
+from conformance.combinations.objects import FLUSH, LEAST, Link, LinkSpec, Objects, only
 from conformance.combinations.posted import FILLS_LOCAL_MEMORY, IMMEDIATE, Message
 from conformance.combinations.stored import NULL
 from conformance.errors import HostLacks, SetupRefused
@@ -56,7 +56,8 @@ class Access:
     ) -> None:
         self.objects, self.values, self.faults = objects, values, faults
         self.operation, self.transport = values["operation"], values["transport"]
-        self.side, self.inline = values["side"], values["flags"] == "inline"
+        self.side = only(values["side"], "remote", "local", "receive")
+        self.inline = values["flags"] == "inline"
         self._windows: list[Window] = []  # of this point alone
 
     # What is posted
@@ -158,6 +159,7 @@ class Access:
             return objects.invented(region.extent)
         if key in ("unbound", "earlier"):
             return self._useless(link, key)
+        only(key, "region")
         return region.extent
 
     def _how(self) -> tuple[str, str, str, str]:

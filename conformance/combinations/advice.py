@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from conformance.bench.calls import Sge, errno_name
 from conformance.combinations.extent import Extent
-from conformance.combinations.objects import Link, Objects, Registered
+from conformance.combinations.objects import Link, Objects, Registered, only
 from conformance.combinations.use import Call, not_used
 from conformance.errors import SetupRefused
 from conformance.kernel import paging
@@ -50,7 +50,7 @@ class Advice(Call):
         tested = self._element(region)
         self._advise_before(region, tested)
         flags = _FLAGS[call["flags"]]
-        pd = self.objects.pds["pd" if call["domain"] == "own" else "other"]
+        pd = self.objects.pds[{"own": "pd", "other": "other"}[call["domain"]]]
         number = _UNKNOWN if call["advice"] == "unknown" else _ADVICE.value_of(call["advice"])
         code = self._entry.advise_mr(pd, number, flags, self._elements(region, tested)).value
         seen: AccessSeen = {"called": errno_name(code) or "0"}
@@ -89,7 +89,7 @@ class Advice(Call):
         which = self.call["elements"]
         if which == "only":
             return [tested]
-        if self.call["others"] == "another":
+        if only(self.call["others"], "same", "another") == "another":
             region = self.objects.region("on_demand", "plain", "all")
         extent, lkey = region.extent, region.extent.lkey
         elements = [Sge(extent.base, 1, lkey), Sge(extent.base + extent.length - 1, 1, lkey)]
@@ -102,6 +102,7 @@ class Advice(Call):
         before, extent = self.call["before"], region.extent
         if before == "nothing":
             return
+        only(before, "refused", "beside", *_BEFORE)
         advice, range_ = _BEFORE.get(before, "PREFETCH_WRITE"), Sge(extent.base, 1, extent.lkey)
         if before == "refused":
             range_ = Sge(extent.base, 1, self.objects.invented(extent).lkey)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from conformance.bench.calls import Window, errno_name
 from conformance.bench.work_requests import SIGNALED, BindInfo, Completion, SendRequest, next_rkey
 from conformance.combinations.extent import Extent
-from conformance.combinations.objects import BINDABLE, INSET, Link, Objects, Registered
+from conformance.combinations.objects import BINDABLE, INSET, Link, Objects, Registered, only
 from conformance.combinations.use import Call, not_used
 from conformance.errors import SetupRefused
 from conformance.execution.connection import post_receives
@@ -16,14 +16,14 @@ from conformance.verbs import ENUMS
 _FENCE = ENUMS["ibv_send_flags"].value_of("FENCE")
 _ZERO_BASED = ENUMS["ibv_access_flags"].value_of("ZERO_BASED")
 _FLAGS = {"signaled": SIGNALED, "unsignaled": 0, "fence": SIGNALED | _FENCE}
-_FAR_TAG = 0x80  # how far the tag of a new key is from the old one, if it is not the next
+_FAR_TAG = {"next": 0, "far": 0x80}  # how far the tag of a new key is from the next one
 
 
 class Bind(Call):
     """One point: the bind, and the use of the key."""
 
     def __init__(self, objects: Objects, values: Mapping[str, str], faults: Sequence[str]) -> None:
-        built = values["posting"] == "wr_post"
+        built = only(values["posting"], "wr_post", "post_send", "bind_mw") == "wr_post"
         super().__init__(
             objects,
             values,
@@ -47,6 +47,7 @@ class Bind(Call):
         """Returns the domain of the window or of the region."""
         if self.call["domain"] in (object, "both"):
             return "other"
+        only(self.call["domain"], "same", "window", "region")
         return "pd"
 
     def _bound_and_used(self, link: Link, window: Window, pd: str) -> AccessSeen:
@@ -73,6 +74,8 @@ class Bind(Call):
             self.objects.deallocate(window)
         elif use == "other_queue":
             over = self._second()
+        else:
+            only(use, "new")
         seen = self._exchange(over, extent)
         return {**seen, "requester": [*shown, *seen["requester"]]}
 
@@ -92,6 +95,8 @@ class Bind(Call):
             objects.bound(self._second(), window, region, self.kind, "all", False)
             if self.kind == 2:
                 self._end(self._second(), window, region)
+        else:
+            only(state, "fresh")
         if state == "ended":
             self._end(link, window, region)
 
@@ -123,10 +128,7 @@ class Bind(Call):
             "behind": (whole.length, page),
             "wrap": (0, -whole.base % (1 << 64) + INSET),
         }[self.call["range"]]
-        if self.call["addresses"] == "offsets":
-            base = 0
-        else:
-            base = whole.base + start
+        base = {"offsets": 0, "own": whole.base + start}[self.call["addresses"]]
         return Extent(whole.addr + start, length, base, rkey, rkey)
 
     def _posted(
@@ -150,9 +152,7 @@ class Bind(Call):
             if self.call["posting"] == "bind_mw":
                 refused = queue.bind_mw(window, info, flags, wr_id).value
             else:
-                key = next_rkey(window.rkey)
-                if self.call["new_key"] == "far":
-                    key ^= _FAR_TAG
+                key = next_rkey(window.rkey) ^ _FAR_TAG[self.call["new_key"]]
                 request = SendRequest(
                     "BIND_MW", wr_id, flags=flags, rkey=key, window=window, bind=info
                 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from conformance.bench.calls import Pd, errno_name
 from conformance.combinations.extent import Extent
-from conformance.combinations.objects import Link, Objects, Registered
+from conformance.combinations.objects import Link, Objects, Registered, only
 from conformance.combinations.use import Call, not_used
 from conformance.errors import SetupRefused
 from conformance.model.observation import AccessSeen
@@ -34,12 +34,14 @@ class Change(Call):
             place="inner" if old else values["place"],
         )
         chosen = values["change"]
+        for part in chosen.split("_"):
+            only(part, "all", *_KINDS)
         self.flags = [kind for kind in _KINDS if chosen == "all" or kind in chosen.split("_")]
 
     def _observed(self, link: Link) -> AccessSeen:
         objects = self.objects
         # The queue pairs are in the domain `pd`, which the region has at the end, or has left or never had.
-        last = "pd" if self.call["domain"] == "own" else "other"
+        last = {"own": "pd", "other": "other"}[self.call["domain"]]
         first = _OTHER[last] if "pd" in self.flags else last
         how = {"libibverbs": self.call["region"], "kernel": "uverbs"}[self.call["entry"]]
         region = objects.register(how, "anonymous", self.call["old_rights"], "aligned", first)

@@ -4,13 +4,17 @@ import time
 
 from conformance.bench.calls import Sge, errno_name
 from conformance.bench.work_requests import BEHIND, SIGNALED, SendRequest
-from conformance.combinations.objects import Link, Objects
+from conformance.combinations.objects import Link, Objects, only
 from conformance.errors import SetupRefused
 from conformance.execution.connection import SILENCE_S, post_receives
 from conformance.model.combinations import CUT_READ, IN_FLIGHT, LATE_RECEIVE, NOT_READY
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
 
 _WORD = 8
+_REQUESTS = (
+    *("other_key", "long_message", "read", "zero_window", "refused", "expired"),
+    CUT_READ,
+)
 
 
 def carry_out(objects: Objects, before: str, transport: str, packet: int, link: Link) -> None:
@@ -18,6 +22,7 @@ def carry_out(objects: Objects, before: str, transport: str, packet: int, link: 
     SetupRefused if it does not succeed."""
     if before in ("nothing", IN_FLIGHT, LATE_RECEIVE, NOT_READY):
         return
+    only(before, *_REQUESTS)
     plain = objects.region("reg_mr", "plain", "all")
     extent = plain.extent
     if before == "zero_window":

@@ -65,7 +65,10 @@ INSET = 512  # bytes by which a window is narrower than its region, at each end
 LEAST = "least"  # the smallest path MTU
 # The bytes of inline data for which queue pairs have room, by the path MTU: more than a packet of the smallest.
 _INLINE = {"usual": 8, LEAST: SMALLEST_MTU_BYTES + 8}
-_ODD = 3  # bytes by which a region is behind a multiple of 64 if its bounds are odd
+_BEHIND = {
+    ALIGNED: 0,
+    "odd": 3,
+}  # bytes by which a region is behind a multiple of 64, by its bounds
 # A completion is missing if it takes so many times as long as the slowest one before it, and at least so many seconds;
 # at least so many after one has been missing, because a defect that loses completions may have many points.
 _TIMES, _AT_LEAST_S, _AT_LEAST_AGAIN_S = 20, 3.0, 1.0
@@ -208,9 +211,7 @@ class Objects:
     def register(self, how: str, memory: str, rights: str, bounds: str, pd: str) -> Registered:
         """Registers a new region. Raises SetupRefused."""
         stored = self.memories.of_region(how, memory)
-        before = self.memories.margin
-        if bounds != ALIGNED:
-            before += _ODD
+        before = self.memories.margin + _BEHIND[bounds]
         addr, length = stored.addr + before, self.memories.length
         access = self.rights(rights, how)
         release = None
@@ -252,6 +253,7 @@ class Objects:
             elsewhere, domain = self.memories.of_kind("plain").addr, self.pds[_OTHER[pd]]
             returned = entry.reg_mr(domain, elsewhere, self.bench.page, _LOCAL_WRITE)
         else:
+            only(how, "reg_mr", "imported", *_ENTRIES)
             returned = entry.reg_mr(domain, addr, length, access)
         if returned.mr is None:
             raise SetupRefused(f"registering a region ({how})", errno_name(returned.errno))
@@ -295,6 +297,7 @@ class Objects:
         elif how == "rereg_pd":
             changed = entry.rereg_mr(mr, _CHANGE.value_of("CHANGE_PD"), self.pds[pd], 0, 0, 0)
         else:
+            only(how, "rereg_translation")
             translation = _CHANGE.value_of("CHANGE_TRANSLATION")
             changed = entry.rereg_mr(mr, translation, None, addr, length, 0)
         if changed.value:
@@ -353,6 +356,9 @@ class Objects:
         transport, posting, rights = spec.transport, spec.posting, spec.rights
         key = tuple(spec)
         if key not in self._links:
+            only(transport, *_TRANSPORTS)
+            only(posting, WR_POST, "post_send")
+            _right(rights)
             if key in self._refused:
                 raise self._refused[key]
             if posting == WR_POST:
@@ -371,8 +377,8 @@ class Objects:
                     access,
                     extended,
                     _INLINE[spec.path_mtu] if spec.inline else 0,
-                    by_readers=spec.polling != "poll_cq",
-                    path_mtu=SMALLEST_MTU if spec.path_mtu == LEAST else 0,
+                    by_readers={"poll_cq": False, "start_poll": True}[spec.polling],
+                    path_mtu={"usual": 0, LEAST: SMALLEST_MTU}[spec.path_mtu],
                 )
             except HostLacks as lack:
                 self._refused[key] = refusal = SetupRefused(str(lack), "")
@@ -517,10 +523,22 @@ class Objects:
 
 
 def _right(name: str) -> str:
-    """Returns the access flag that rights such as `without_write` lack."""
-    return f"REMOTE_{name.rpartition('_')[2].upper()}"
+    """Returns the access flag that rights such as `without_write` lack; an empty text if they lack no such flag."""
+    how, _, right = name.partition("_")
+    if how in ("without", "revoked"):
+        return f"REMOTE_{only(right, 'write', 'read', 'atomic', 'flush', 'windows').upper()}"
+    only(name, "all", BINDABLE, GRANTED)
+    return ""
+
+
+def only(value: str, *values: str) -> str:
+    """Returns the value of a parameter. Raises LookupError for a value that no code carries out."""
+    if value not in values:
+        raise LookupError(f"no code carries out the value {value!r}")
+    return value
 
 
 _ENTRIES = ("ex", "uverbs")
+_TRANSPORTS = ("RC", "RC_SRQ", "UC", "UD", "XRC")
 _OTHER = {"pd": "other", "other": "pd"}  # for each domain, the other
 _BUILT: Mapping[str, str] = {"RC": WINDOWS_POSTER, "UC": WINDOWS_POSTER, "UD": WR_POST}

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from conformance.bench.calls import Mr, errno_name
 from conformance.combinations.changes import code_name
 from conformance.combinations.extent import Extent
-from conformance.combinations.objects import FAR, Link, Objects, Registered
+from conformance.combinations.objects import FAR, Link, Objects, Registered, only
 from conformance.combinations.stored import DMABUF
 from conformance.combinations.use import Call, not_used
 from conformance.errors import SetupRefused
@@ -140,6 +140,7 @@ class Registration(Call):
             paging.advise(self._stored.addr, self._stored.size, "DONTNEED")
         if before == "nothing":
             return None
+        only(before, "refusal", "ended", "beside")
         access = _LOCAL_WRITE | (_UNKNOWN if before == "refusal" else 0)
         returned = self._entry.reg_mr(self._pd, *pages, access)
         region = self._registered(returned.mr) if returned.mr else None
@@ -176,6 +177,7 @@ class Registration(Call):
             elif call == "reg_mr_iova":
                 returned = entry.reg_mr_iova(pd, addr, length, self._base, access)
             else:
+                only(call, "reg_mr")
                 returned = entry.reg_mr(pd, addr, length, access)
         if returned.mr is None:
             return errno_name(returned.errno) or "no errno", None
@@ -197,6 +199,7 @@ class Registration(Call):
             with paging.absent(first, size):
                 yield
         else:
+            only(pages.rpartition("last_")[2], "read_only", "no_access")
             paging.protect(first, size, pages.endswith("read_only"))
             try:
                 yield
@@ -206,7 +209,8 @@ class Registration(Call):
     @contextmanager
     def _limited(self) -> Iterator[None]:
         """Limits the memory that the process can lock in the block."""
-        limit, page, bench = self.call["limit"], self.objects.bench.page, self.objects.bench
+        limit = only(self.call["limit"], "none", "exact", "page_less")
+        page, bench = self.objects.bench.page, self.objects.bench
         pages = -(-(self._addr % page + self._length) // page) - (limit == "page_less")
         pinned = bench.resources().get(PINNED, 0) << 10 if limit != "none" else 0
         room = pinned + pages * page

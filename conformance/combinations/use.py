@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from conformance.combinations.access import WORDS, Access
-from conformance.combinations.objects import Objects, Registered
+from conformance.combinations.objects import Objects, Registered, only
 from conformance.model.combinations import is_of_call
 from conformance.model.observation import AccessSeen
 
@@ -73,6 +73,7 @@ class Call(Access):
             other = objects.allocated(kind)
             self._windows.append(other)
             return other.rkey
+        only(owner, "own")
         return extent.lkey
 
 
