@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -426,3 +427,15 @@ def test_a_kernel_that_dies_in_a_use_that_must_be_refused_has_not_refused_it():
     assert killed
     assert {symptom.fault.effect for symptom in killed} == {Effect.KERNEL_DIED}
     assert {cause_of(symptom).key for symptom in killed} == {("accepted", "access", "", "REG-09a")}
+
+
+def test_the_example_of_a_defect_is_the_plainest_of_its_equal_cases():
+    record = next(s.record for s in symptoms("forky") if s.verdict == "FAIL" and not s.deviation)
+    plain, special = "buf: memory, anonymous, 4 pages", "buf: memory, sparse, 4 GiB + 4 pages"
+    given = {"a/a/sparse": special, "a/a/plain": plain, "a/a/later": plain}
+    cases: Any = [
+        {**record, "case": case, "set_up": {"given": [line], "before": []}}
+        for case, line in given.items()
+    ]
+    (defect,) = defects_of(cases)
+    assert defect.cases == ("a/a/plain", "a/a/later", "a/a/sparse")

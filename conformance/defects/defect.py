@@ -128,7 +128,7 @@ class Defect:
     @property
     def first(self) -> Symptom:
         """The best example of the defect: if possible one that counts, then of the worst severity, confirmed,
-        of packets if a peer causes it, and of a row."""
+        of packets if a peer causes it, of a row, and with the fewest special objects."""
         return self.symptoms[0]
 
     def examples(self, most: int) -> list[Symptom]:
@@ -234,6 +234,7 @@ def defects_of(
                 not is_confirmed(symptom),
                 bool(severity_of(symptom).advice) != (symptom.fault.verb == WIRE),
                 bool(symptom.smallest),
+                symptom.special_objects,
                 place[id(symptom.record)],
             ),
         )

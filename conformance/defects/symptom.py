@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -55,6 +56,7 @@ def site_of(fault: Fault) -> KernelSite | None:
 
 
 _UVERBS = "uverbs "
+_SPECIAL = re.compile(r": memory, (?!anonymous)|: dma-buf|ON_DEMAND|ZERO_BASED|HUGETLB|\b[GT]iB\b")
 # For each command of the kernel, the first verb that issues the command.
 _OF_COMMAND: Mapping[str, str] = {
     verb.command: verb.name for verb in reversed(list(VERBS.values())) if verb.command
@@ -108,6 +110,13 @@ class Symptom:
             "ZERO_BASED" in str(part)
             for part in (self.repro, record["call"], record["set_up"], record["deviations"])
         )
+
+    @property
+    def special_objects(self) -> int:
+        """The number of properties of the objects that most cases do not have: another memory than anonymous, regions on
+        demand, addresses of their own, sizes of gibibytes."""
+        set_up = (self.deviation or self.record).get("set_up", {})
+        return len(_SPECIAL.findall(" ".join([*set_up.get("given", ()), self.call])))
 
     @property
     def verb(self) -> str:
