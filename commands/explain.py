@@ -158,8 +158,10 @@ def _case(suite: Suite, word: str, run: Digest | None) -> Case:
             )
         ids = [case.id for case in suite.cases]
         meant = suggestion(word, [*suite.registry, *ids, *VERBS, verbs.MODEL])
-        raise UserError(
-            f"there is no rule or case {word!r}{meant}",
-            hint=f"`{PROGRAM} list` shows all cases, and `{PROGRAM} list --rules` shows all rules",
-        )
+        shown = f"`{PROGRAM} list` shows all cases, and `{PROGRAM} list --rules` shows all rules"
+        if word.count("/") == 2 and word.rpartition("/")[0] not in {
+            table.name for table in suite.tables
+        }:
+            shown = "--cases DIR names the folder of a table of your own"
+        raise UserError(f"there is no rule or case {word!r}{meant}", hint=shown)
     return case_here

@@ -223,3 +223,13 @@ def test_a_constraint_that_leaves_no_point_with_a_value_is_a_mistake(tmp_path):
     with pytest.raises(UserError, match=message):
         refuse_unused(model, points, table)
     refuse_unused(PAIRS.model, PAIRS.points)
+
+
+def test_a_point_about_which_model_and_reference_disagree_says_what_to_add(monkeypatch):
+    model = current_model(TABLE.with_name("advice.yaml"))
+    stored = (TABLE.parent / "advice-pairs.array").read_text().splitlines()
+    points = points_in(model, stored[1:])
+    refused = next(point for point in points if Conditions(model).faults(point))
+    monkeypatch.setattr(Conditions, "faults", lambda *_: [])
+    with pytest.raises(UserError, match="the reference refuses it: add a line to `excluded` or"):
+        answered(model, 2, [refused])

@@ -171,6 +171,17 @@ def test_a_case_of_the_same_id_in_another_folder_is_a_mistake(tmp_path):
 
 
 @pytest.mark.usefixtures("own")
+def test_a_table_with_the_name_of_another_is_one_mistake(tmp_path):
+    rows = TABLE.replace("cases: 1", "cases: 3") + ROW.replace("id: a", "id: b")
+    rows += ROW.replace("id: a", "id: c")
+    folders = [laid(tmp_path / name, {"reg_mr/own.yaml": rows}) for name in ("own", "b")]
+    with pytest.raises(UserError) as raised:
+        load_suite(folders)
+    assert str(raised.value).count("duplicate") == 1
+    assert "and 2 more: two tables have this name" in str(raised.value)
+
+
+@pytest.mark.usefixtures("own")
 def test_a_broken_link_is_a_located_mistake(tmp_path):
     folder = laid(tmp_path / "own", {"reg_mr/own.yaml": TABLE})
     (folder / "reg_mr" / "gone.yaml").symlink_to(tmp_path / "nowhere")

@@ -152,7 +152,9 @@ def test_a_mistake_is_located(event, message):
 
 def test_an_operation_that_the_peer_does_not_have_is_located():
     _, mistakes = _read("{op: RDMA_WRITE, addr: buf, rkey: mr.rkey, data: 8}")
-    assert mistakes == ["8:5 RDMA_WRITE is not an operation of a peer 'wire'"]
+    assert mistakes == [
+        "12:16 RDMA_WRITE is not an operation of a peer 'wire' (did you mean RDMA_WRITE_ONLY?)",
+    ]
 
 
 def _seen(*events: EventSeen, **more: object) -> Observation:

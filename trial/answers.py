@@ -141,6 +141,18 @@ def refuse_unused(model: Model, points: Sequence[Point], table: Path = TABLE) ->
         raise UserError(*mistakes[:20])
 
 
+def _disagreement(faults: Sequence[str], codes: Sequence[str], seen: AccessSeen) -> str:
+    if "setup_failed" in seen:
+        return f"the reference cannot set the point up: {seen['setup_failed']}"
+    if not faults and not is_granted(seen):
+        return f"the model grants this point, the reference refuses it: add a line to `excluded` or `faults`; {seen}"
+    if faults and is_granted(seen):
+        return (
+            f"the model refuses this point ({', '.join(faults)}), the reference grants it; {seen}"
+        )
+    return f"the model names the codes {' '.join(codes)}, the reference gives {seen.get('called')}"
+
+
 def answered(model: Model, strength: int, points: list[Point]) -> CoveringArray:
     """Returns an array with the reference's answer at each point. Raises UserError if the reference and the model's
     faults disagree about a point."""
@@ -157,7 +169,7 @@ def answered(model: Model, strength: int, points: list[Point]) -> CoveringArray:
             codes = model.codes.get("".join(faults), ("0",))
             named = ANY in codes or seen.get("called", codes[0]) in codes
             if "setup_failed" in seen or is_granted(seen) is bool(faults) or not named:
-                wrong.append(f"{model.text(point)}: {faults or 'no fault'}, but {seen}")
+                wrong.append(f"{model.text(point)}: {_disagreement(faults, codes, seen)}")
             elif "called" in seen:
                 seen["called"] = " ".join(codes)
             key = repr(seen)

@@ -127,8 +127,12 @@ SENT = ("op", "answer", "sends")
 
 def belongs_to(event: Event, stream: bool) -> bool:
     """Whether the operations of an event are those of a stream of iWARP, or else of packets of RoCE."""
-    operations = _STREAM if stream else _ROCE
-    return event.kind not in SENT or {*event.words} <= {*operations, NOTHING}
+    return event.kind not in SENT or {*event.words} <= {*operations_of(stream), NOTHING}
+
+
+def operations_of(stream: bool) -> tuple[str, ...]:
+    """Returns the operations of a stream of iWARP, or else of packets of RoCE."""
+    return (*(_STREAM if stream else _ROCE),)
 
 
 # The keys that an event has only with a packet of RoCE, or only with a segment of iWARP.

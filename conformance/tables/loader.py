@@ -114,12 +114,14 @@ def read_tables(
         mistakes_here: list[Mistake] = []
         if table is None:
             table, mistakes_here = read_table(path, display_path(path, root), registry)
-        for case in table.cases if table else ():
-            if case.id in seen:
-                first = seen[case.id].location
-                mistakes_here.append(
-                    Mistake(case.location, f"duplicate case id {case.id} (first at {first})"),
-                )
+        cases = table.cases if table else ()
+        if again := [case for case in cases if case.id in seen]:
+            first = seen[again[0].id].location
+            text = f"duplicate case id {again[0].id} (first at {first})"
+            if len(again) > 1:
+                text += f", and {len(again) - 1} more: two tables have this name"
+            mistakes_here.append(Mistake(again[0].location, text))
+        for case in cases:
             seen.setdefault(case.id, case)
         mistakes += mistakes_here
         if table and not mistakes_here:

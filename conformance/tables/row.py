@@ -62,7 +62,8 @@ def read_row_body(
     peers = {name: pair.wire for name, pair in set_up.qps.items()}
     for step in (*before, *steps):
         _check_contents(reader, row, set_up, step)
-        check_peer(reader, row.location, step, peers)
+        events = entries(fields.get("when")).get("packets") if step is steps[0] else None
+        check_peer(reader, row.location, step, peers, elements(events))
         via = str(step.arguments.get("via"))
         pair, op = set_up.qps.get(via), step.arguments.get("op")
         needs_builder = (

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Optional, cast
 
 from conformance.model.case import Step
-from conformance.model.event_kinds import EVENTS, SENT, belongs_to, lack_of
+from conformance.model.event_kinds import EVENTS, SENT, belongs_to, lack_of, operations_of
 from conformance.model.quantity import Quantity
 from conformance.model.script import CALL, LISTS, Event
 from conformance.model.vocabulary import RESET_QP, STREAM, WIRE
 from conformance.yamldoc.nodes import Location, Node
-from conformance.yamldoc.reader import Reader
+from conformance.yamldoc.reader import Reader, suggestion
 
 Names = dict[str, str]
 ReadQuantity = Callable[[Reader, Node, Names], Optional[Quantity]]
@@ -44,19 +44,31 @@ def read_script(
     return tuple(events)
 
 
-def check_peer(reader: Reader, location: Location, step: Step, peers: Mapping[str, str]) -> None:
+def check_peer(
+    reader: Reader,
+    location: Location,
+    step: Step,
+    peers: Mapping[str, str],
+    nodes: Sequence[Node] = (),
+) -> None:
     """Notes the events of a script whose operation the peer of their queue pair does not have, and a reset of a queue
-    pair without a wire peer. `peers` has one of PEERS for each queue pair, or ""."""
+    pair without a wire peer. `peers` has one of PEERS for each queue pair, or ""; `nodes` are the events as written."""
     if step.call == RESET_QP and peers.get(str(step.arguments.get("qp")), WIRE) != WIRE:
         reader.note(location, f"{RESET_QP} needs a queue pair with `peer: {WIRE}`")
     events = cast("tuple[Event, ...]", step.arguments.get("packets", ()))
-    for event in events:
+    for number, event in enumerate(events):
         if event.step:
             check_peer(reader, location, event.step, peers)
             continue
         peer = peers.get(event.qp or str(step.arguments["qp"]), "")
         if not belongs_to(event, peer == STREAM):
-            reader.note(location, f"{'|'.join(event.words)} is not an operation of a peer {peer!r}")
+            if len(nodes) == len(events) and isinstance(fields := nodes[number].value, dict):
+                location = fields[event.kind].location
+            known = operations_of(peer == STREAM)
+            whole = [name for name in known if name == f"{event.word}_ONLY"]
+            near = suggestion(event.word, whole or known)
+            text = f"{'|'.join(event.words)} is not an operation of a peer {peer!r}"
+            reader.note(location, f"{text}{near}")
 
 
 def _kind_of(step: Step) -> str:

@@ -17,6 +17,7 @@ from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted
 T = TypeVar("T")
 
 
+_BEGINNING = 4  # characters with which a word can begin
 _PART = 6  # characters; shorter parts occur in many names
 _MOST_PARTS = 3
 _RULE_NUMBER = re.compile(r"([a-z]+)-\d+[a-z]?")
@@ -38,6 +39,9 @@ def suggestion(word: str, words: Collection[str]) -> str:
         return f" (did you mean {by_lower[padded]}?)"
     parts = [name for lower, name in by_lower.items() if lower in (f"{word}s", f"{word}es")]
     parts += [name for lower, name in by_lower.items() if lower.startswith(f"{word}@")]
+    begun = [name for lower, name in by_lower.items() if lower.startswith(word)]
+    if len(begun) == 1 and len(word) >= _BEGINNING:
+        parts = parts or begun
     if len(word) >= _PART:
         parts = parts or [name for lower, name in by_lower.items() if word in lower[1:]]
     if parts:
