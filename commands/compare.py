@@ -53,8 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints the comparison. Returns exit status 1 after a change of a kind of --fail-on; 3 if the new run is incomplete or decides less
-    than the old run, or if the runs have no case in common; else 0. With --nodes, returns the status of the nodes."""
+    """Prints the comparison. Returns exit status 1 after a change of a kind of --fail-on; 3 if the new run is incomplete
+    or decides less than the old run, or if the runs have no case in common; else 0. With --nodes, returns the status of
+    the nodes."""
     if arguments.nodes:
         from commands import compare_nodes  # imported late: two runs do not need it
 

@@ -234,11 +234,16 @@ class ComparedDefects:
     @property
     def regressed_by_layer(self) -> Mapping[str, int]:
         """How many defects have regressed, by the layer that answers: new ones, and those of regressed cases."""
-        regressed = [change for change in self.changes if change.kind == REGRESSED]
-        shown = {id(defect) for change in regressed for defect in self.of_change(change)}
-        defects = self.new.violations.defects
-        here = [each for each in defects if each in self.by_kind[NEW] or id(each) in shown]
-        return {layer: sum(each.answering.layer == layer for each in here) for layer in LAYERS}
+        regressed = {id(defect) for defect in self.by_kind[NEW]}
+        for change in self.changes:
+            if change.kind == REGRESSED:
+                regressed.update(map(id, self.of_change(change)))
+        counts = Counter(
+            defect.answering.layer
+            for defect in self.new.violations.defects
+            if id(defect) in regressed
+        )
+        return {layer: counts[layer] for layer in LAYERS}
 
     @property
     def newly_waived(self) -> Sequence[Defect]:
