@@ -140,6 +140,18 @@ _OF_ROCE = ("transport", "icrc", "padding", "again", "lost", "counts", "tclass")
 _OF_IWARP = ("crc", "ulpdu", "form")
 
 
+# The fields that only packets of one transport have: `lack_over` says which.
+OF_TRANSPORTS = {*DETH.names, *XRCETH.names}
+
+
+def lack_over(transport: str, key: str) -> str:
+    """Returns in words that packets of a transport have no header with a field; an empty text if they have it."""
+    for header, owner in ((DETH, "UD"), (XRCETH, "XRC")):
+        if key in header.names and transport != owner:
+            return f"packets of {transport} have no {header.name}: unknown field {key}"
+    return ""
+
+
 def lack_of(word: str, key: str, has_data: bool) -> str:
     """Returns in words that packets of an operation have no such field; an empty text if they have it, or if the key is
     no field of a header. Without `data`, `length` is the number of bytes of data."""

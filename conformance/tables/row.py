@@ -59,11 +59,10 @@ def read_row_body(
     for node in reader.items(fields.get("afterwards"), "afterwards"):
         names = {**names, **product(steps[-1])}
         steps += _extra(reader, node, names, "a step afterwards")
-    peers = {name: pair.wire for name, pair in set_up.qps.items()}
     for step in (*before, *steps):
         _check_contents(reader, row, set_up, step)
         events = entries(fields.get("when")).get("packets") if step is steps[0] else None
-        check_peer(reader, row.location, step, peers, elements(events))
+        check_peer(reader, row.location, step, set_up.qps, elements(events))
         via = str(step.arguments.get("via"))
         pair, op = set_up.qps.get(via), step.arguments.get("op")
         needs_builder = (

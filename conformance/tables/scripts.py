@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Optional, cast
 
-from conformance.model.case import Step
-from conformance.model.event_kinds import EVENTS, SENT, belongs_to, lack_of, operations_of
+from conformance.model.case import QpSpec, Step
+from conformance.model.event_kinds import (
+    EVENTS,
+    OF_TRANSPORTS,
+    SENT,
+    belongs_to,
+    lack_of,
+    lack_over,
+    operations_of,
+)
 from conformance.model.quantity import Quantity
 from conformance.model.script import CALL, LISTS, Event
 from conformance.model.vocabulary import RESET_QP, STREAM, WIRE
@@ -48,27 +56,33 @@ def check_peer(
     reader: Reader,
     location: Location,
     step: Step,
-    peers: Mapping[str, str],
+    pairs: Mapping[str, QpSpec],
     nodes: Sequence[Node] = (),
 ) -> None:
-    """Notes the events of a script whose operation the peer of their queue pair does not have, and a reset of a queue
-    pair without a wire peer. `peers` has one of PEERS for each queue pair, or ""; `nodes` are the events as written."""
-    if step.call == RESET_QP and peers.get(str(step.arguments.get("qp")), WIRE) != WIRE:
+    """Notes the events of a script whose operation or fields the peer of their queue pair does not have, and a reset of
+    a queue pair without a wire peer. `nodes` are the events as written."""
+    reset = pairs.get(str(step.arguments.get("qp"))) if step.call == RESET_QP else None
+    if reset and reset.wire != WIRE:
         reader.note(location, f"{RESET_QP} needs a queue pair with `peer: {WIRE}`")
     events = cast("tuple[Event, ...]", step.arguments.get("packets", ()))
     for number, event in enumerate(events):
         if event.step:
-            check_peer(reader, location, event.step, peers)
+            check_peer(reader, location, event.step, pairs)
             continue
-        peer = peers.get(event.qp or str(step.arguments["qp"]), "")
+        node = nodes[number] if len(nodes) == len(events) else Node({}, location)
+        pair = pairs.get(event.qp or str(step.arguments["qp"]))
+        peer = pair.wire if pair else ""
+        if pair and peer == WIRE and event.kind in SENT:
+            transport = event.names.get("transport", (pair.kind,))[0]
+            for key in OF_TRANSPORTS & {*event.numbers}:
+                reader.use((node.keys or {}).get(key, location), lack_over(transport, key))
         if not belongs_to(event, peer == STREAM):
-            if len(nodes) == len(events) and isinstance(fields := nodes[number].value, dict):
-                location = fields[event.kind].location
+            place = node.value.get(event.kind, node) if isinstance(node.value, dict) else node
             known = operations_of(peer == STREAM)
             whole = [name for name in known if name == f"{event.word}_ONLY"]
             near = suggestion(event.word, whole or known)
             text = f"{'|'.join(event.words)} is not an operation of a peer {peer!r}"
-            reader.note(location, f"{text}{near}")
+            reader.note(place.location, f"{text}{near}")
 
 
 def _kind_of(step: Step) -> str:
@@ -141,7 +155,7 @@ def _event_of(reader: Reader, node: Node, kind: str, names: Names, quantity: Rea
             numbers[kind] = address
     for key in (*numbers, *words) if kind in SENT else ():
         lacks = [lack_of(word, key, "data" in numbers) for word in subject]
-        if lacks:
+        if lacks and (all(lacks) or key not in OF_TRANSPORTS):
             reader.use((node.keys or {})[key], lacks[0] if all(lacks) else "")
     return Event(kind, subject, numbers, words, qp)
 
