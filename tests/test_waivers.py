@@ -17,10 +17,19 @@ from conformance.results.new_records import footer_record
 from conformance.results.waiver_file import LONGEST, read_waivers
 from conformance.results.waivers import Waivers, WaiverScope
 from conformance.tables.suite import ROOT
-from samples import header, numbered, registry, result
+from samples import header, numbered, registry, result, suite, table
 
 TODAY = date(2026, 11, 22)
-SUITE = numbered(4)
+SPACE = """
+- id: space
+  rules: [REG-01]
+  sweep:
+    axes: {access: {flags: [ZERO_BASED]}}
+    points: 2
+    expect: [{then: success, rule: REG-01}]
+  when: {access: $access}
+"""
+SUITE = suite([*numbered(4).tables, table("reg_mr/swept", SPACE)])
 SCHEMA = json.loads((ROOT / "docs" / "waivers.schema.json").read_text())
 WAIVER: dict[str, Any] = {
     "rule": "REG-01",
@@ -156,6 +165,7 @@ PASSED, CRASHED, HUNG, BROKEN, MISSED = (
             0,
         ),
         ([OF_A_FORMULA], [swept("ZERO_BASED")], ["WAIVED"], [], 0),
+        ([OF_A_FORMULA], [failure()], ["FAIL"], ["c0 fails differently, it is no sweep"], 1),
         (
             [OF_A_FORMULA],
             [swept("ZERO_BASED", "HUGETLB")],

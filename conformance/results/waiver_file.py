@@ -120,7 +120,7 @@ def _defect_waiver(
         or ""
     )
     cases = tuple(
-        _case_of_defect(item, known, reader) for item in reader.items(fields.get("cases"), "cases")
+        _case_of_defect(item, known, reader) for item in _some(fields.get("cases"), "cases", reader)
     )
     of_unsteady = ("case", "seen")
     unsteady = [
@@ -156,7 +156,7 @@ def _waiver(
         )
     case = _known_id(fields.get("case"), "case", [case.id for case in suite.cases], reader)
     rule = _known_id(fields.get("rule"), "rule", suite.registry, reader)
-    observed_values = _observed(fields.get("observed"), reader, _spaces(suite, case or rule))
+    observed_values = _observed(fields.get("observed"), reader, suite, case or rule)
     terms = _terms(node, fields, reader, today)
     if len(reader.mistakes) > before or terms is None:
         return None
@@ -233,7 +233,7 @@ def _span(node: Node | None, what: str, example: str, reader: Reader) -> tuple[s
     return first, last
 
 
-def _observed(node: Node | None, reader: Reader, spaces: Iterable[Space]) -> KnownOutcome:
+def _observed(node: Node | None, reader: Reader, suite: Suite, target: str) -> KnownOutcome:
     if node:
         fields = reader.mapping(node, "observed", _OBSERVED, ("verdict",))
     else:
@@ -245,15 +245,25 @@ def _observed(node: Node | None, reader: Reader, spaces: Iterable[Space]) -> Kno
     errno = _named(fields.get("errno"), "errno", _ERRNOS, reader)
     reason = reader.text(fields.get("reason"), "reason") or ""
     wc = tuple(
-        _named(item, "wc", WC_STATUS, reader) for item in reader.items(fields.get("wc"), "wc")
+        _named(item, "wc", WC_STATUS, reader) for item in _some(fields.get("wc"), "wc", reader)
     )
-    when_items = reader.items(fields.get("when"), "when")
-    known = list(spaces) if when_items else []
+    when_items = _some(fields.get("when"), "when", reader)
+    known = list(_spaces(suite, target)) if when_items else []
+    ids = {name for case in suite.cases for name in (case.id, *case.rules)} if when_items else ()
+    if target in ids and not known:
+        reader.note(fields["when"].location, f"`when` is for a sweep, and {target} has none")
     when = tuple(_formula(item, known, reader) for item in when_items)
     if node and verdict == Verdict.FAIL and not fields.keys() - {"verdict"}:
         key_names = ", ".join(f"`{key}`" for key in _OBSERVED[1:])
         reader.note(node.location, f"describe the failure with at least one of {key_names}")
     return KnownOutcome(verdict, returned, errno, wc, reason, when)
+
+
+def _some(node: Node | None, what: str, reader: Reader) -> tuple[Node, ...]:
+    """Returns the items of a list. An empty list, which would allow every value, is a mistake."""
+    if node and node.value == ():
+        reader.note(node.location, f"{what} must not be empty")
+    return reader.items(node, what)
 
 
 def _named(node: Node | None, what: str, known: Collection[str], reader: Reader) -> str:

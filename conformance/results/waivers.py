@@ -149,6 +149,8 @@ class KnownOutcome:
 
     def _differs_in_call(self, record: ResultRecord) -> str:
         observed = record.get("observed") or {}
+        if self.when and not (self.returned or self.errno or self.wc or self.reason):
+            return "it is no sweep, and `when` alone describes one"
         for what, expected, came in (
             ("returned", self.returned, observed.get("returned", "")),
             ("errno", self.errno, observed.get("errno", "")),
