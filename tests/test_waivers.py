@@ -24,7 +24,7 @@ SPACE = """
 - id: space
   rules: [REG-01]
   sweep:
-    axes: {access: {flags: [ZERO_BASED]}}
+    axes: {access: [[LOCAL_WRITE], [ZERO_BASED]]}
     points: 2
     expect: [{then: success, rule: REG-01}]
   when: {access: $access}
