@@ -1,12 +1,15 @@
 """`rdma-cts findings`: writes a page about the defects in runs on several stacks, and C programs for the defects."""
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
+from commands.cli.output import is_own, refuse_among_others, refuse_foreign
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show_line
+from commands.reproducer import FORMS
 from conformance.errors import format_count
 from conformance.older_python import zip
 from conformance.regular_file import remove_below
@@ -21,6 +24,9 @@ from reports.reproducers.findings import FOLDER, PAGE, Finding, Run, findings_of
 from reports.reproducers.mail import mail_of
 from reports.reproducers.of_runs import basis_of
 from reports.reproducers.program import file_name
+
+# how the files of this command begin, by suffix
+_FORMS = {**FORMS, ".md": re.compile(rb"# [^\n]*\n\n[^\n]*This page is written by `")}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
+    if not is_own(arguments.out / PAGE, _FORMS):
+        refuse_among_others(arguments.out, (PAGE, FOLDER).__contains__, "findings")
     suite = suite_from(arguments)
     digests = read_several(arguments.runs)
     runs = [Run(run, basis_of(path)) for run, path in zip(digests, arguments.runs)]
@@ -80,7 +88,10 @@ def _mails(findings: Sequence[Finding], runs: Sequence[Run], suite: Suite, out: 
 
 
 def _write(out: Path, texts: Mapping[Path, str]) -> None:
-    """Writes files below `out`, and makes FOLDER there, or, if one cannot be written, leaves no new file or directory."""
+    """Writes files below `out`, and makes FOLDER there, or, if one cannot be written, leaves no new file or directory.
+    Raises UserError before it has written any, if one would replace a file that is not of this command."""
+    for path in texts:
+        refuse_foreign(out / path, _FORMS[path.suffix], "another directory to --out")
     with new_or_nothing(out), new_or_nothing(out / FOLDER):
         make_directory(out / FOLDER, within=out)
         write_together(out, {str(path): text.encode() for path, text in texts.items()})
@@ -89,7 +100,8 @@ def _write(out: Path, texts: Mapping[Path, str]) -> None:
 def _page(findings: Sequence[Finding], runs: Sequence[Run], arguments: argparse.Namespace) -> int:
     folder = arguments.out / FOLDER
     places = places_in(folder / PLACES)
-    before = {*folder.glob("*.c"), *folder.glob("*.py")}
+    found = (*folder.glob("*.c"), *folder.glob("*.py"))
+    before = {path for path in found if is_own(path, _FORMS)}
     programs_written: dict[Path, str] = {}
     shown = [of for of in findings if arguments.remote or not of.defect.severity.advice]
     for program in chain.from_iterable(finding.programs for finding in shown):
@@ -110,8 +122,7 @@ def _page(findings: Sequence[Finding], runs: Sequence[Run], arguments: argparse.
     _write(arguments.out, {**texts, Path(PAGE): text})
     with writing(folder):
         for old in before - programs_written.keys():
-            if old.is_file() and not old.is_symlink():
-                remove_below(arguments.out, f"{FOLDER}/{old.name}")
+            remove_below(arguments.out, f"{FOLDER}/{old.name}")
     count = sum(path.suffix == ".c" for path in programs_written)
     show_line(
         f"{arguments.out / PAGE}: {format_count(len(findings), 'defect')}, {format_count(count, 'program')} in {folder}/",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
 import sys
@@ -14,6 +15,8 @@ from commands.cli.output import (
     STANDARD_OUTPUT,
     check_out,
     has_other_content,
+    is_own,
+    refuse_among_others,
     refuse_foreign,
     write_out,
 )
@@ -44,9 +47,12 @@ from reports.reproducers.program import Program, file_name
 from reports.reproducers.writer import Inexpressible
 
 _FILE = Path("repro.c")
-# how the files of this command begin
-_PROGRAM, _MAIL = re.compile(rb"/\* [A-Z]+-[0-9]{2}"), re.compile(rb"Subject: ")
-_SCRIPT = re.compile(rb'"""The tested rule ')
+# how the files of this command and of `findings` begin, by suffix
+FORMS = {
+    ".c": re.compile(rb"/\* [A-Z]+-[0-9]{2}"),
+    ".py": re.compile(rb'"""The tested rule '),
+    ".txt": re.compile(rb"Subject: "),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +88,7 @@ def execute(arguments: argparse.Namespace) -> int:
     expressed in C."""
     _check(arguments)
     out = arguments.out or (STANDARD_OUTPUT if arguments.mail else _FILE)
-    form = _MAIL if arguments.mail else _PROGRAM
+    form = FORMS[".txt" if arguments.mail else ".c"]
     if arguments.out and not arguments.all:
         check_out(out, form)
     suite = suite_from(arguments)
@@ -165,7 +171,7 @@ def _program(
 def _write_script(out: Path, script: str) -> None:
     """Writes the script of the peer beside the C program, or after it to standard output."""
     if out == STANDARD_OUTPUT:
-        write_out(out, script.encode(), "", _SCRIPT)
+        write_out(out, script.encode(), "", FORMS[".py"])
         return
     path = out.with_suffix(".py")
     if has_other_content(path, script.encode()):
@@ -174,7 +180,7 @@ def _write_script(out: Path, script: str) -> None:
             hint="give another name to --out, or remove the file",
         )
     usage = "the script of the peer, which starts the program; its first lines have the usage"
-    write_out(path, script.encode(), f"{path}: {usage}", _SCRIPT)
+    write_out(path, script.encode(), f"{path}: {usage}", FORMS[".py"])
 
 
 def _started(out: Path) -> str:
@@ -241,7 +247,8 @@ def _has(suite: Suite, name: str) -> bool:
 
 def _write_all(programs: Sequence[Made], out: Path) -> list[str]:
     """Writes the programs. Returns a line for each reason why programs are missing, and a line with the numbers. Raises
-    UserError before it has written any, if a file has the name of one and is not of this command."""
+    UserError before it has written any, if a file has the name of one and is not of this command, or if the directory
+    only has other files."""
     files: dict[str, bytes] = {}
     for entry in programs:
         if entry.program:
@@ -250,8 +257,9 @@ def _write_all(programs: Sequence[Made], out: Path) -> list[str]:
             if entry.program.script:
                 files[file_name(name, ".py")] = entry.program.script.encode()
     for name in files:
-        form = _SCRIPT if name.endswith(".py") else _PROGRAM
-        refuse_foreign(out / name, form, "another directory to --out")
+        refuse_foreign(out / name, FORMS[Path(name).suffix], "another directory to --out")
+    if not any(os.path.lexists(out / name) for name in files):
+        refuse_among_others(out, lambda name: is_own(out / name, FORMS), "programs")
     replaced = sum(has_other_content(out / name, text) for name, text in files.items())
     write_together(out, files)
     reasons = Counter(program.why_not for program in programs if program.program is None)

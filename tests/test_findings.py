@@ -25,7 +25,7 @@ from trial.reproduction import (
 def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tmp_path):
     fingerprint = forky().violations.defects[0].fingerprint
     places = f"{fingerprint}: rxe_mw.c, rxe_invalidate_mw\n"
-    laid(tmp_path / "findings", {"old.c": "stale\n", "places.yaml": places})
+    laid(tmp_path / "findings", {"old.c": "/* REG-01\n", "places.yaml": places})
     trixie = RECORDED / "trixie.jsonl"
     page = page_of(tmp_path, FORKY, trixie, "--programs")
     fingerprints = {
@@ -58,7 +58,7 @@ def test_the_page_of_findings_names_the_stacks_without_the_defect(tmp_path, verd
                 "deviations": [],
                 "fault": None,
             }
-    page = page_of(tmp_path, FORKY, written_records([head, *passing], tmp_path / "sid"))
+    page = page_of(tmp_path / "page", FORKY, written_records([head, *passing], tmp_path / "sid"))
     assert re.search(rf"- seen on: forky \(\d+ results\); {says}: sid\n- rules: BIND", page)
     assert {says} == set(re.findall("; (not.* on): ", page))
 
@@ -94,7 +94,8 @@ def test_unconfirmed_violations_are_not_findings(tmp_path):
     }
     *lines, footer = records()
     alone = {**tried, "alone": {"verdict": "PASS", "reason": ""}}
-    page = page_of(tmp_path, written_records([*lines, alone, footer], tmp_path / "forky"))
+    run = written_records([*lines, alone, footer], tmp_path / "forky")
+    page = page_of(tmp_path / "page", run)
     assert page.count("\n- fingerprint: `") == len(forky().violations.defects) - 1
     assert f"`{defect.fingerprint}`" not in page
 
@@ -201,10 +202,44 @@ def test_programs_of_remote_defects_are_written_only_if_they_are_asked_for(tmp_p
 def test_a_full_disk_leaves_no_part_of_the_programs(command, tmp_path, cli):
     cli(0, *command, "--out", tmp_path / "whole")
     sizes = [path.stat().st_size for path in (tmp_path / "whole").rglob("*") if path.is_file()]
-    laid(tmp_path / "old", {"mine": "1"})
-    for name, left in (("new", []), ("old", ["mine"])):
+    mine = ["findings.md", "mine.c"][command[0] == "reproducer"]
+    laid(tmp_path / "old", {mine: ""})
+    for name, left in (("new", []), ("old", [mine])):
         out = tmp_path / name
         with full_disk(max(sizes) - 1):
             assert "cannot be written: File too large" in cli(3, *command, "--out", out).err
         assert out.exists() is bool(left)
         assert [path.name for path in out.rglob("*")] == left
+
+
+@pytest.mark.parametrize(
+    "file, more",
+    [("findings.md", ()), ("findings/advise-mr-codes-invalid-pd-libibverbs.c", ("--programs",))],
+)
+def test_findings_replace_and_remove_no_file_of_the_user(tmp_path, cli, file, more):
+    mine = {"findings.md": "", "findings/thesis.c": "int x;\n", "findings/a.py": "a = 1\n"}
+    laid(tmp_path, mine)
+    words = ("findings", FORKY, "--out", tmp_path, *more)
+    cli(0, *words)
+    laid(tmp_path, mine := {**mine, "findings.md": (tmp_path / "findings.md").read_text()})
+    cli(0, *words)
+    laid(tmp_path, mine := {**mine, file: "# Mine\n"})
+    assert f"{tmp_path / file} is a file that this command has not written" in cli(2, *words).err
+    assert all((tmp_path / name).read_text() == text for name, text in mine.items())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("findings", FORKY),
+        ("findings", FORKY, "--format", "mail"),
+        ("reproducer", "--all", "--run", FORKY),
+    ],
+)
+def test_many_files_are_not_written_among_those_of_the_user(tmp_path, cli, command):
+    laid(tmp_path / "run", {"results.jsonl": FORKY.read_bytes()})
+    said = cli(2, *command, "--out", tmp_path / "run").err
+    assert "run is not empty (it has results.jsonl), and is not a directory of " in said
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["results.jsonl"]
+    for _ in range(2):
+        cli(0, *command, "--out", tmp_path / "new")

@@ -179,7 +179,7 @@ def test_only_a_file_of_the_suite_is_replaced(command, tmp_path, cli):
     [
         "compare FORKY RUN",
         "explain REG-15 --run RUN",
-        "findings RUN --out RUN",
+        "findings RUN --out RUN/new",
         "judge RUN --out RUN/new",
         "report RUN",
         "report RUN --format junit --out RUN/j",

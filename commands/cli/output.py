@@ -7,13 +7,14 @@ import os
 import re
 import stat
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from commands.cli.streams import show_line
 from conformance.errors import UserError, reading
 from conformance.option import given_path
-from conformance.regular_file import beginning_of, writable_status
+from conformance.regular_file import beginning_of, is_partial, writable_status
 from conformance.results import points, records
 from conformance.results.files import not_written, write_named, writing
 from conformance.results.folder import OUT, OUTCOME_FILE
@@ -98,6 +99,29 @@ def refuse_foreign(
             f"{path} is a file that this command has not written, and is not replaced",
             hint=f"give {instead}, or remove it",
         )
+
+
+def is_own(path: Path, forms: Mapping[str, re.Pattern[bytes]]) -> bool:
+    """Returns whether a file is empty, or begins as the files of its suffix in `forms`. A link is not own."""
+    if path.suffix not in forms or path.is_symlink() or not path.is_file():
+        return False
+    with suppress(UserError):
+        refuse_foreign(path, forms[path.suffix])
+        return True
+    return False
+
+
+def refuse_among_others(folder: Path, is_own: Callable[[str], bool], what: str) -> None:
+    """Raises UserError (status 2) if files would be written among others: the directory has a file of which `is_own` is
+    false. `what` are the files of the command."""
+    if not folder.is_dir():
+        return
+    with reading(folder):
+        names = sorted(os.listdir(folder))
+    foreign = [name for name in names if not (is_partial(name) or is_own(name))]
+    if foreign:
+        said = f"{folder} is not empty (it has {foreign[0]}), and is not a directory of {what}"
+        raise UserError(said, hint="give --out a new or an empty directory")
 
 
 def check_out(path: Path, own: re.Pattern[bytes], recorded_name: str = "") -> None:
