@@ -34,18 +34,25 @@ _DEATHS = (Verdict.CRASH, Verdict.HANG)
 
 
 def lines_of(account: Mapping[str, Any], kernel: str) -> list[str]:
-    """Returns the problems of waivers, the symptoms of waived cases that no waiver covers, and a line about the waivers
-    that do not cover the kernel of the run."""
+    """Returns the problems of waivers, the symptoms of waived cases that no waiver covers, and a line each about the
+    waivers whose defects no case shows and about those that do not cover the kernel of the run."""
     lines = [*account.get("problems", ()), *account.get("partly", ())]
+    if names := account.get("unseen", ()):
+        lines.append(
+            f"{format_count(len(names), 'waiver')} without effect, because no case shows {_first(names)}"
+        )
     if names := account.get("out_of_range", ()):
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        listed = ", ".join(names[:_MOST_NAMES])
         count = format_count(len(names), "waiver")
         other = f" or the {OF_RDMA_CORE}" if any(OF_RDMA_CORE in name for name in names) else ""
         lines.append(
-            f"{count} without effect, because kernel {kernel}{other} is not in the range: {listed}{more}"
+            f"{count} without effect, because kernel {kernel}{other} is not in the range: {_first(names)}"
         )
     return lines
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 @dataclass(frozen=True)

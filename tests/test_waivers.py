@@ -148,6 +148,13 @@ PASSED, CRASHED, HUNG, BROKEN, MISSED = (
     [
         ([WAIVER], [failure(), result(SUITE.cases[1])], ["WAIVED", "PASS"], [], 0),
         ([WAIVER], [failure(), failure(1, "ENOMEM")], ["WAIVED", "FAIL"], [DIFFERENT], 1),
+        (
+            [WAIVER],
+            [failure(case, "ENOMEM") for case in range(4)],
+            ["FAIL"] * 4,
+            ["c0 fails differently, errno is ENOMEM, not EINVAL; and 3 more"],
+            1,
+        ),
         ([WAIVER], [CRASHED], ["CRASH"], ["verdict is CRASH, not FAIL"], 1),
         ([WAIVER], [HUNG], ["HANG"], ["verdict is HANG, not FAIL"], 1),
         ([EXPIRED], [failure()], ["FAIL"], ["expired on 2026-11-20"], 1),

@@ -407,6 +407,24 @@ def test_a_defect_that_has_become_worse_is_not_waived(waivers):
     assert problems[0].endswith(f"does not fit: {served['case']} is worse, kernel crash")
 
 
+def test_a_waiver_without_cases_whose_defect_no_case_shows_is_named(waivers):
+    mistyped = replace(waivers.defects[0], defect="0" * 12, also=(), cases=(), unsteady=())
+    run = recorded("forky")
+    account = replace(waivers, defects=(mistyped, waivers.defects[1])).account(
+        run.results, run.header
+    )
+    line = "1 waiver without effect, because no case shows defect 000000000000"
+    assert line in lines_of(account, "7.2")
+    assert account["problems"] == []
+
+
+def test_a_waiver_with_a_case_of_another_rule_has_one_line(waivers):
+    several = next(waiver for waiver in waivers.defects if len(waiver.cases) > 2)
+    other = replace(several, cases=("x",), unsteady=(), rules=frozenset({"NONE-01"}))
+    (line,) = left(replace(waivers, defects=(other,)))[1]
+    assert line.endswith(f"which none of its cases tests; and {len(several.cases) - 1} more")
+
+
 def test_a_result_with_a_second_defect_is_not_waived_for_the_first(waivers):
     sweep = next(
         record

@@ -341,14 +341,16 @@ class ResultRecord(TypedDict):
 
 
 class WaiversAccount(TypedDict, total=False):
-    """The numbers of waived results and of waivers for other stacks, a line for each waiver with a problem, the waivers of
-    violated rules, cases and defects that do not cover the kernel, a line for each defect without a waiver because of
-    which cases of waived defects count, and for each such case the fingerprints that waivers cover."""
+    """The numbers of waived results and of waivers for other stacks, a line for each waiver with a problem, the waivers
+    without cases whose defects no case shows (absent in older results), the waivers of violated rules, cases and
+    defects that do not cover the kernel, a line for each defect without a waiver because of which cases of waived
+    defects count, and for each such case the fingerprints that waivers cover."""
 
     file: str
     waived: int
     elsewhere: int
     problems: list[str]
+    unseen: list[str]
     out_of_range: list[str]
     partly: list[str]
     covered: dict[str, list[str]]

@@ -8,7 +8,7 @@ that show the defect with at most the severity in the waiver. waiver_file.py rea
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -106,6 +106,13 @@ class Terms:
     def concerns(self, record: ResultRecord) -> bool:
         """Whether a result violates what the waiver is for, in whatever way."""
         raise NotImplementedError
+
+    def misfit(self, misfits: Mapping[str, str]) -> Iterator[str]:
+        """Yields one line if there are cases, by id, that the waiver does not fit: the first and the number of others."""
+        for case, difference in misfits.items():
+            more = f"; and {len(misfits) - 1:,} more" if len(misfits) > 1 else ""
+            yield f"{self} does not fit: {case} {difference}{more}"
+            return
 
     def __str__(self) -> str:
         return f"{self.location}: the waiver of {self.target} ({self.owner}, {self.issue})"
@@ -270,12 +277,14 @@ class DefectWaiver(Terms):
         shown = [symptom for symptom in symptoms_left if self.is_of(symptom)]
         if shown and self.expires < today:
             yield f"{self} expired on {self.expires}"
+        misfits: dict[str, str] = {}
         for symptom in shown:
             if not self.is_of_rules(symptom):
-                rules = ", ".join(symptom.rules)
-                yield f"{self} does not fit: {symptom.case} violates {rules}, which none of its cases tests"
+                said = f"violates {', '.join(symptom.rules)}, which none of its cases tests"
+                misfits.setdefault(symptom.case, said)
             elif not self.covers(symptom):
-                yield f"{self} does not fit: {symptom.case} is worse, {severity_of(symptom).label}"
+                misfits.setdefault(symptom.case, f"is worse, {severity_of(symptom).label}")
+        yield from self.misfit(misfits)
         steady = set(self.cases) - set(self.unsteady)
         if not shown and steady and steady.issubset(judged):
             yield f"{self} is no longer needed: none of its cases shows the defect"
@@ -378,6 +387,13 @@ class Waivers:
             - len(self._applicable(header))
             - len(defects),
             "problems": problems,
+            "unseen": [
+                waiver.target
+                for waiver in defects
+                if not waiver.cases
+                and "shard" not in header
+                and not any(map(waiver.is_of, all_symptoms))
+            ],
             "out_of_range": list(self._out_of_range(records, header)),
             "partly": list(self._partly(records, header)),
             "covered": dict(self._covered(records, header)),
@@ -450,10 +466,13 @@ class Waivers:
             yield f"{waiver} expired on {waiver.expires}"
         if covered and not violations and whole:
             yield f"{waiver} is no longer needed: {covered[0]['case']} is {covered[0]['verdict']}"
-        for record in violations:
-            difference = waiver.differs(record)
-            if difference and record["effective"] != Verdict.WAIVED:
-                yield f"{waiver} does not fit: {record['case']} fails differently, {difference}"
+        yield from waiver.misfit(
+            {
+                record["case"]: f"fails differently, {difference}"
+                for record in violations
+                if record["effective"] != Verdict.WAIVED and (difference := waiver.differs(record))
+            }
+        )
 
 
 def _format_value(value: object) -> str:
