@@ -60,6 +60,8 @@ def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
             hint=f"{command('waivers', '--run', str(path))} makes waivers of its defects",
         )
     with document(path) as (root, reader):
+        if isinstance(root.value, dict) and "device" in root.value and "waivers" not in root.value:
+            raise UserError(f"{path} is a profile, and not a file of waivers; give it as --profile")
         fields = reader.mapping(root, "a file of waivers", ("waivers",), ("waivers",))
         cases = {case.id: case.rules for case in suite.cases}
         nodes = reader.items(fields.get("waivers"), "waivers")
@@ -122,15 +124,13 @@ def _defect_waiver(
     cases = tuple(
         _case_of_defect(item, known, reader) for item in _some(fields.get("cases"), "cases", reader)
     )
+    reader.text(fields.get("title"), "title")
     of_unsteady = ("case", "seen")
-    unsteady = [
-        _case_of_defect(
-            reader.mapping(item, "an unsteady case", of_unsteady, of_unsteady).get("case"),
-            known,
-            reader,
-        )
-        for item in reader.items(fields.get("unsteady"), "unsteady")
-    ]
+    unsteady = []
+    for item in reader.items(fields.get("unsteady"), "unsteady"):
+        keys = reader.mapping(item, "an unsteady case", of_unsteady, of_unsteady)
+        reader.text(keys.get("seen"), "seen")
+        unsteady.append(_case_of_defect(keys.get("case"), known, reader))
     terms = _terms(node, fields, reader, today)
     if len(reader.mistakes) > before or terms is None:
         return None
@@ -149,7 +149,9 @@ def _waiver(
 ) -> Waiver | None:
     before = len(reader.mistakes)
     fields = reader.mapping(node, "a waiver", _KEYS, _REQUIRED)
-    if ("case" in fields) == ("rule" in fields):
+    targets = fields.keys() & {"case", "rule"}
+    misspelt = not targets and _misspells(node, fields, ("case", "rule", "defect"), _KEYS)
+    if isinstance(node.value, dict) and len(targets) != 1 and not misspelt:
         reader.note(
             node.location,
             "a waiver is for one case, rule or defect: write `case`, `rule` or `defect`",
@@ -161,6 +163,15 @@ def _waiver(
     if len(reader.mistakes) > before or terms is None:
         return None
     return Waiver(*terms, case, rule, observed_values)
+
+
+def _misspells(
+    node: Node, fields: Mapping[str, Node], meant: Iterable[str], known: Collection[str]
+) -> bool:
+    """Whether a key that is not in `fields`, and so a mistake already, is similar to one of these."""
+    unknown = node.value.keys() - fields.keys() if isinstance(node.value, dict) else ()
+    near = {suggestion(key, known) for key in unknown}
+    return not near.isdisjoint(f" (did you mean {key}?)" for key in meant)
 
 
 def _terms(
@@ -253,7 +264,10 @@ def _observed(node: Node | None, reader: Reader, suite: Suite, target: str) -> K
     if target in ids and not known:
         reader.note(fields["when"].location, f"`when` is for a sweep, and {target} has none")
     when = tuple(_formula(item, known, reader) for item in when_items)
-    if node and verdict == Verdict.FAIL and not fields.keys() - {"verdict"}:
+    is_described = bool(fields.keys() - {"verdict"})
+    if node and verdict == Verdict.FAIL and not is_described:
+        is_described = _misspells(node, fields, _OBSERVED[1:], _OBSERVED)
+    if node and verdict == Verdict.FAIL and not is_described:
         key_names = ", ".join(f"`{key}`" for key in _OBSERVED[1:])
         reader.note(node.location, f"describe the failure with at least one of {key_names}")
     return KnownOutcome(verdict, returned, errno, wc, reason, when)
