@@ -3,16 +3,21 @@
 import argparse
 import sys
 from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import replace
 
 from commands import run
+from commands.cli.choice import choose, of_target
 from commands.cli.endings import crash_report
 from commands.cli.run_arguments import options_from, suite_from
 from commands.cli.streams import remark, show
 from conformance.errors import UserError
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.results.folder import run_folder
-from conformance.run_options import OPTIONS
-from fixtures.targets import target
+from conformance.results.folder import OUT, run_folder
+from conformance.run_options import OPTIONS, RunOptions
+from conformance.tables.suite import Suite
+from fixtures.system.devices import present_devices
+from fixtures.targets import builds, target
 from reports.digest import read
 from reports.earlier import with_earlier
 
@@ -28,22 +33,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the cases and returns the exit status for their verdicts. Raises UserError for a mistake that does not
     depend on the commit; the command line then stops the bisection."""
+    for name in ("lab", "resume", "shell"):
+        if getattr(arguments, name):
+            raise UserError(f"--{name} cannot be given with bisect-step")
     options = options_from(arguments)
     suite = suite_from(options)
-    options = with_earlier(options, None, suite, remark)
     if not options.only:
         raise UserError(
             "bisect-step needs a case",
             hint="--only CASE, or --only with a defect's fingerprint",
         )
-    options.selection.apply(suite)
-    target.refuse_conflicts(options)
+    options = with_earlier(options, arguments.failed, suite, remark)
+    if options.against:
+        read(options.against)
+    _refuse_mistakes(options, suite)
+    builds.refuse_within_overlay(options, arguments.out or OUT)
     for name in _BUILDS:
         build = getattr(options, name)
         if build and not build.exists():
             raise UserError(f"{OPTIONS[name].flag} {build} does not exist")
-    arguments.only = list(options.only)  # so that run.execute does not look up the defect again
-    with run_folder(arguments.out, "bisect") as arguments.out:
+    arguments.only, arguments.failed = (
+        list(options.only),
+        None,
+    )  # so that run.execute does not look up the defect again
+    with ExitStack() as around:
+        if arguments.out:
+            run.claim(arguments.out, False, around)
+        arguments.out = around.enter_context(run_folder(arguments.out, "bisect"))
         try:
             run.execute(arguments)
             verdicts = [Verdict(record["verdict"]) for record in read(arguments.out).results]
@@ -55,6 +71,14 @@ def execute(arguments: argparse.Namespace) -> int:
     status = status_of(verdicts)
     print(f"bisect-step: {', '.join(verdicts) or 'no verdict'}: {status}")
     return status
+
+
+def _refuse_mistakes(options: RunOptions, suite: Suite) -> None:
+    """Raises UserError for mistakes in the options that are found without a target. Without a device, it is the guest."""
+    if not (options.device or options.host or present_devices()):
+        options = replace(options, guest=True)
+    target.refuse_conflicts(options)
+    of_target(choose(options, suite=suite), lambda _: None)
 
 
 def status_of(verdicts: Iterable[Verdict]) -> int:

@@ -47,6 +47,7 @@ from fixtures.hosts.lab_file import OF_HOSTS, PAGE, LabHost, read_lab
 from fixtures.system.processes import die_with_parent
 from fixtures.targets import hosts
 from fixtures.targets.target import refuse_conflicts
+from reports.digest import read
 from reports.fleet import Fleet, page
 from reports.fleet_group import Node
 from reports.html import FILE_NAME as REPORT
@@ -77,6 +78,8 @@ def run_lab(
     a subdirectory of the lab's directory. If the lab is `resumed`, complete runs are not repeated. Raises
     UserError for a mistake in the file."""
     _refuse_options(options, arguments)
+    if options.against:
+        read(options.against)
     suite, today = suite_from(options), datetime.now().date()
     progress = Progress(level=arguments.level)
     labelled = read_lab(

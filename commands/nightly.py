@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 from commands.cli.arguments import driver_named
+from commands.cli.choice import choose, of_target
 from commands.cli.endings import SIGNALLED, signal_of
 from commands.cli.output import out_directory, out_file
 from commands.cli.run_arguments import add, add_options, options_from, suite_from
@@ -29,9 +29,7 @@ from conformance.results.files import (
     new_directory,
 )
 from conformance.results.folder import RUN_LOG
-from conformance.results.waiver_file import read_waivers
 from conformance.run_options import RunOptions
-from conformance.tables.profile import read_profile
 from conformance.yamldoc.reader import suggestion
 from fixtures.guest.recipe import (
     DEFAULT_STACK,
@@ -150,13 +148,11 @@ def execute(arguments: argparse.Namespace) -> int:
     suite = suite_from(options)
     options = with_earlier(options, None, suite, remark)
     cells = _cells(arguments, options)
-    options.selection.apply(suite)  # reports a mistake before the night begins
+    run = choose(options, suite=suite)  # reports a mistake before the night begins
     for cell in cells.values():
         builds.check(cell)
-    if options.profile:
-        read_profile(options.profile)
-    if options.waivers:
-        read_waivers(options.waivers, suite, datetime.now().date())
+        builds.refuse_within_overlay(cell, folder)
+        of_target(replace(run, options=cell), remark)
     check_message(arguments)
     with ExitStack() as stack:
         stack.enter_context(failure_told(arguments))

@@ -117,19 +117,10 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
         raise builds.only_for_guest("--shell", options)
     if arguments.out:
         _refuse_recorded(arguments.out)
-    _refuse_within_overlay(options, arguments.out or OUT)
+    builds.refuse_within_overlay(options, arguments.out or OUT)
     with run_folder(arguments.out, "shell") as out, tidied(out):
         Guests(options, out, Progress().say, arguments.yes).shell()
     return 0
-
-
-def _refuse_within_overlay(options: RunOptions, out: Path) -> None:
-    """Raises UserError if the files of the run would be laid over the guest, while they are written."""
-    if options.overlay and out.resolve().is_relative_to(options.overlay.resolve()):
-        raise UserError(
-            f"--overlay {options.overlay} has the run's own directory, {out}",
-            hint="give a directory with only the files to add, or another --out",
-        )
 
 
 def _refuse_recorded(out: Path) -> None:
@@ -237,7 +228,7 @@ def _run(
     """Runs the cases. `arguments` is used only for values that are not in the `options`: output, level, --yes. The
     reports list first what is new against the `earlier` run."""
     target.check_before_tables(options)
-    _refuse_within_overlay(options, arguments.out or OUT)
+    builds.refuse_within_overlay(options, arguments.out or OUT)
     progress = Progress(level=arguments.level)
     if earlier:
         from reports.novelty import known_in
@@ -249,7 +240,7 @@ def _run(
         if resumed or not options.guest or not is_prepared(options):
             run = _chosen(options, arguments)  # a mistake is reported before anything is prepared
         if arguments.out:  # a mistake in the path is reported before any host or device is used
-            _claim(arguments.out, resumed, around)
+            claim(arguments.out, resumed, around)
         if options.host:
             from fixtures.targets import hosts  # imported late: only runs over ssh need it
 
@@ -326,7 +317,7 @@ def _judged_here(recording: Recording, before: Recorded | None, out: Path) -> Di
     return judged
 
 
-def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
+def claim(out: Path, resumed: bool, around: ExitStack) -> None:
     """Creates the directory of --out, and removes it if the run records nothing. Raises UserError."""
     if (out / LAB_FILE).exists():
         raise UserError(

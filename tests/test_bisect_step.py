@@ -74,6 +74,48 @@ def test_no_commit_is_blamed_for_a_mistake_of_the_suite(tmp_path, monkeypatch, c
     assert cli(125, "bisect-step", "--only", CASE).out == "bisect-step: no verdict: 125\n"
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        "--waivers none.yaml",
+        "--waivers .",
+        "--waivers unknown.yaml",
+        "--profile none.yaml",
+        "--profile unknown.yaml",
+        "--profile other.yaml",
+        "--against none",
+        "--failed none",
+        "--guests 1000",
+        "--stack bullseye --arch riscv64",
+        "--out foreign",
+        "--out recorded",
+        "--overlay . --out new",
+        "--resume recorded",
+        "--lab unknown.yaml",
+        "--shell",
+    ],
+)
+def test_a_mistake_in_the_command_ends_the_bisection_before_a_run(tmp_path, monkeypatch, cli, more):
+    waiver = (
+        "{rules: [REG-99], reason: a, owner: me, issue: https://a.example/1, expires: 2999-01-01}"
+    )
+    laid(
+        tmp_path,
+        {
+            "unknown.yaml": f"waivers:\n- {waiver}\n",
+            "other.yaml": "device: mlx5_core\n",
+            "foreign/mine": "1",
+        },
+    )
+    records = [header(planned=[CASE]), result(numbered(1).cases[0], "PASS")]
+    written_records(records, tmp_path / "recorded")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "execute", lambda _: pytest.fail("a run has begun"))
+    assert cli(128, "bisect-step", "--guest", "--only", CASE, *more.split()).err
+    assert not (tmp_path / "out").exists()
+    assert [path.name for path in (tmp_path / "foreign").iterdir()] == ["mine"]
+
+
 @pytest.mark.parametrize("verdicts, status", rows("verdicts_of_a_commit"))
 def test_only_a_commit_that_conforms_is_good_and_only_a_commit_that_violates_a_rule_is_bad(
     verdicts, status

@@ -487,6 +487,23 @@ def test_a_webhook_file_of_the_user_is_refused_before_the_night_begins(nights, t
     assert not nights.folder.exists() or not nights.history.nights
 
 
+@pytest.mark.parametrize(
+    "more, said",
+    [
+        ("--stack forky,bullseye --arch riscv64", "has no riscv64"),
+        ("--stack forky --guests 1000", "--guests 1000: each guest needs"),
+        ("--stack forky --profile x.yaml", "the profile is for the driver mlx5_core"),
+        ("--stack forky --overlay .", "has the run's own directory"),
+    ],
+)
+def test_a_mistake_in_the_options_of_a_cell_is_refused_before_the_night_begins(
+    tmp_path, monkeypatch, cli, more, said
+):
+    monkeypatch.chdir(laid(tmp_path, {"x.yaml": "device: mlx5_core\n"}))
+    assert said in cli(2, "nightly", "--history", "history", *more.split()).err
+    assert not (tmp_path / "history").exists()
+
+
 MAILED = ("--mail-to", "qa@example.org")
 
 
