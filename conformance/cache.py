@@ -61,9 +61,14 @@ def is_private(path: Path) -> bool:
         return False
 
 
+def is_of_others(status: os.stat_result) -> bool:
+    """Whether a file or directory with this status belongs to a user other than this one and root."""
+    return status.st_uid not in (os.geteuid(), 0)
+
+
 def has_private_status(status: os.stat_result) -> bool:
     """Whether only this user and root can write a file or directory with this status."""
-    if status.st_uid not in (os.geteuid(), 0):
+    if is_of_others(status):
         return False
     # A link can only be replaced, which its directory permits or not.
     if stat.S_ISLNK(status.st_mode):

@@ -94,6 +94,20 @@ def test_a_file_that_another_user_can_write_is_refused(tmp_path, place):
         read_lab(path, {})
 
 
+def test_a_device_is_no_file_of_a_lab():
+    with user_error("^/dev/null: cannot be read: not a regular file", status=2):
+        read_lab(Path("/dev/null"), {})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+@pytest.mark.parametrize("place", ["lab.yaml", "."])
+def test_a_file_of_another_user_is_refused_whatever_its_mode(tmp_path, place):
+    path = lab_file(tmp_path, GOOD)
+    os.chown(tmp_path / place, 65534, 65534)
+    with user_error(f"^{re.escape(str(tmp_path / place))} belongs to another user", status=2):
+        read_lab(path, {})
+
+
 # The command
 
 

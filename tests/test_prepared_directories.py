@@ -172,6 +172,18 @@ def test_a_run_is_not_written_into_a_directory_of_another_user(tmp_path):
         ResultsFile(tmp_path / "results.jsonl")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+@pytest.mark.parametrize("name", ["plan.json", "."])
+def test_a_plan_of_another_user_is_not_resumed(tmp_path, name, cli):
+    (tmp_path / "plan.json").write_text("{}")
+    os.chown(tmp_path / name, 65534, 65534)
+    said = cli(2, "run", "--resume", tmp_path).err
+    assert said == (
+        f"rdma-cts: {tmp_path / name} belongs to another user; "
+        "only the user who started the run can resume it\n"
+    )
+
+
 @pytest.mark.parametrize("name", ["plan.json", "."])
 def test_a_plan_that_others_can_write_is_not_resumed(tmp_path, name, cli):
     touched = tmp_path / "touched"

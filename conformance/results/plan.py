@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from conformance.cache import has_private_status, is_private
+from conformance.cache import has_private_status, is_of_others
 from conformance.errors import UserError, command
 from conformance.model.printable import one_line
 from conformance.model.typed import check_of
@@ -128,13 +128,10 @@ def _read(kind: type[T], folder: Path) -> T:
         with open_regular(path) as file:
             hint = "only the user who started the run can resume it"
             status = os.fstat(file.fileno())
-            if status.st_uid not in (os.geteuid(), 0):
-                raise UserError(f"{path} belongs to another user", hint=hint)
-            for place, is_ours in (
-                (path, has_private_status(status)),
-                (folder, is_private(folder)),
-            ):
-                if not is_ours:
+            for place, of_place in ((path, status), (folder, os.stat(folder))):
+                if is_of_others(of_place):
+                    raise UserError(f"{place} belongs to another user", hint=hint)
+                if not has_private_status(of_place):
                     raise UserError(
                         f"{place} can be written by other users",
                         hint=f"let only you write it: chmod go-w {shlex.quote(str(place))}",
