@@ -78,6 +78,7 @@ def _refuse_mistakes(options: RunOptions, suite: Suite) -> None:
     if not (options.device or options.host or present_devices()):
         options = replace(options, guest=True)
     target.refuse_conflicts(options)
+    target.check_addresses(options)
     of_target(choose(options, suite=suite), lambda _: None)
 
 
