@@ -25,6 +25,7 @@ from commands import report
 from commands.__main__ import main, parser_of
 from commands.cli.choice import choose
 from commands.cli.endings import heed_signals, signal_of
+from commands.cli.output import refuse_among_others
 from commands.cli.run_arguments import recorded_options, suite_from
 from commands.cli.streams import Output, show_line
 from commands.compare_nodes import differences
@@ -36,7 +37,7 @@ from conformance.results.files import locked, write_atomically
 from conformance.results.folder import run_folder
 from conformance.results.plan import FILE_NAME as PLAN
 from conformance.results.plan import LabPlan, read_plan, write_plan
-from conformance.results.records import FILE_NAME
+from conformance.results.records import FILE_NAME, LAB_FILE
 from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import in_progress
 from conformance.run_options import OPTIONS, RunOptions
@@ -91,6 +92,10 @@ def run_lab(
     _allow_files(len(labelled))
     suite = replace(suite, tables=tuple(map(_side_by_side, suite.tables)))
     chosen = choose(options, Run(options, suite))  # here: a mistake is reported only once
+    is_lab = resumed or not arguments.out or (arguments.out / LAB_FILE).exists()
+    if not is_lab and not _has_run(arguments.out):  # a run has a line of its own
+        own = {PAGE, _LOCK, *(host.name for host in labelled)}
+        refuse_among_others(arguments.out, own.__contains__, "a lab")
     with (
         run_folder(arguments.out, "lab") as out,
         locked(out / _LOCK, in_progress(out, resumed)),
