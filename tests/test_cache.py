@@ -385,12 +385,14 @@ _LISTED = ("list", "variables")
 def _bytecode_after(folder: Path, limit: str = "unlimited") -> list[Path]:
     """Runs a command that stores its bytecode in this directory and can write files of only `limit` KiB; returns the
     bytecode of the suite's modules."""
+    # processes of pytest-xdist share what is made of the tables, and a command stores it only without that
+    environment = {name: value for name, value in os.environ.items() if name != cache.DIRECTORY}
     done = ended(
         *("bash", "-c", f'ulimit -Sf {limit}; exec "$@"', "bash"),
         *(sys.executable, ROOT / "commands" / "cli" / "start.py", *_LISTED),
         cwd=ROOT,
         env={
-            **os.environ,
+            **environment,
             "PYTHONDONTWRITEBYTECODE": "",
             "PYTHONPYCACHEPREFIX": str(folder),
             "RDMA_CTS_CACHE": str(folder),

@@ -254,9 +254,10 @@ def test_the_first_failing_step_decides(run, monkeypatch, failure, expected, ver
     row = samples.case(f"""
         - id: then-traffic
           rules: [REG-01]
+          given: {{mrs: {{mr: {{access: [LOCAL_WRITE, REMOTE_WRITE]}}}}}}
           when: {{access: [LOCAL_WRITE, REMOTE_WRITE]}}
           then: {expected}
-          afterwards: [{{call: traffic, op: RDMA_WRITE, rkey: new.rkey, addr: buf, then: success}}]
+          afterwards: [{{call: traffic, op: RDMA_WRITE, rkey: mr.rkey, addr: buf, then: success}}]
     """)
     with nullcontext() if verdict else pytest.raises(type(failure)):
         assert run_case(row, run).judgement.verdict == verdict
