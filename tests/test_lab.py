@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -459,7 +460,9 @@ def begun(folder: Path, hosts: str, does: str) -> subprocess.Popen[str]:
     path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
     streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    lab_run = subprocess.Popen(command, cwd=folder, env=environment, **streams)
+    # a shell starts a process in the background with SIGINT ignored
+    heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    lab_run = subprocess.Popen(command, cwd=folder, env=environment, preexec_fn=heeding, **streams)
     await_true(lambda: (folder / "connecting").exists())
     return lab_run
 
