@@ -14,11 +14,13 @@ import hashlib
 import json
 import os
 import pwd
+import shlex
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from conformance.errors import UserError
 from conformance.regular_file import write_whole
 
 DIRECTORY = "RDMA_CTS_DERIVED"
@@ -64,6 +66,18 @@ def is_private(path: Path) -> bool:
 def is_of_others(status: os.stat_result) -> bool:
     """Whether a file or directory with this status belongs to a user other than this one and root."""
     return status.st_uid not in (os.geteuid(), 0)
+
+
+def refuse_of_others(place: Path, status: os.stat_result, hint: str, because: str = "") -> None:
+    """Raises UserError if a file or directory with this status belongs to another user, which has this hint, or can be
+    written by other users."""
+    if is_of_others(status):
+        raise UserError(f"{place} belongs to another user{because}", hint=hint)
+    if not has_private_status(status):
+        raise UserError(
+            f"{place} can be written by other users{because}",
+            hint=f"let only you write it: chmod go-w {shlex.quote(str(place))}",
+        )
 
 
 def has_private_status(status: os.stat_result) -> bool:

@@ -7,13 +7,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from conformance.cache import has_private_status, is_of_others
+from conformance.cache import refuse_of_others
 from conformance.errors import UserError, command
 from conformance.model.printable import one_line
 from conformance.model.typed import check_of
@@ -128,14 +127,8 @@ def _read(kind: type[T], folder: Path) -> T:
         with open_regular(path) as file:
             hint = "only the user who started the run can resume it"
             status = os.fstat(file.fileno())
-            for place, of_place in ((path, status), (folder, os.stat(folder))):
-                if is_of_others(of_place):
-                    raise UserError(f"{place} belongs to another user", hint=hint)
-                if not has_private_status(of_place):
-                    raise UserError(
-                        f"{place} can be written by other users",
-                        hint=f"let only you write it: chmod go-w {shlex.quote(str(place))}",
-                    )
+            refuse_of_others(path, status, hint)
+            refuse_of_others(folder, os.stat(folder), hint)
             data: dict[str, Any] = parse(content_of(file, path, MOST_PLAN_BYTES))
         written = data.pop("schema")
         if isinstance(written, str) and written != schema and _FORMAT.fullmatch(written):
