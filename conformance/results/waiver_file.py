@@ -34,7 +34,7 @@ from conformance.results.waivers import (
 )
 from conformance.tables.suite import CASES, POINT, ROOT, Suite
 from conformance.yamldoc.nodes import Location, Node, quoted
-from conformance.yamldoc.reader import Reader, document, suggestion
+from conformance.yamldoc.reader import Reader, document, similar, suggestion
 
 LONGEST = timedelta(days=180)
 _KEYS = ("case", "rule", "defect", "where", "observed", "issue", "owner", "expires")
@@ -170,8 +170,8 @@ def _misspells(
 ) -> bool:
     """Whether a key that is not in `fields`, and so a mistake already, is similar to one of these."""
     unknown = node.value.keys() - fields.keys() if isinstance(node.value, dict) else ()
-    near = {suggestion(key, known) for key in unknown}
-    return not near.isdisjoint(f" (did you mean {key}?)" for key in meant)
+    near = [similar(key, known) for key in unknown]
+    return any([key] in near for key in meant)
 
 
 def _terms(
@@ -220,7 +220,7 @@ def _where(node: Node | None, reader: Reader) -> WaiverScope:
     first, last = _span(fields.get("kernel"), "kernel", "6.12", reader)
     of_rdma_core = _span(fields.get("rdma_core"), "rdma_core", "56", reader)
     driver = reader.text(fields.get("driver"), "driver") or ""
-    if "did you mean" in suggestion(driver, DRIVERS):  # others can be of later kernels
+    if similar(driver, DRIVERS):  # others can be of later kernels
         _named(fields["driver"], "driver", DRIVERS, reader)
     firmware = reader.text(fields.get("firmware"), "firmware") or ""
     return WaiverScope(driver, first, last, firmware, *of_rdma_core)
@@ -251,7 +251,7 @@ def _observed(node: Node | None, reader: Reader, suite: Suite, target: str) -> K
         fields = {}
     verdict = reader.word(fields.get("verdict"), "verdict", VIOLATIONS) or ""
     returned = reader.text(fields.get("returned"), "returned") or ""
-    if _CODE.fullmatch(returned) and "did you mean" in suggestion(returned, _RETURNED):
+    if _CODE.fullmatch(returned) and similar(returned, _RETURNED):
         _named(fields["returned"], "returned", _RETURNED, reader)
     errno = _named(fields.get("errno"), "errno", _ERRNOS, reader)
     reason = reader.text(fields.get("reason"), "reason") or ""

@@ -26,6 +26,15 @@ _RULE_NUMBER = re.compile(r"([a-z]+)-\d+[a-z]?")
 def suggestion(word: str, words: Collection[str]) -> str:
     """Returns ` (did you mean X?)` if a known word is similar or contains the word; else a list of the known words if
     there are few."""
+    if names := similar(word, words):
+        return f" (did you mean {' or '.join(names)}?)"
+    if 0 < len(words) <= 16:
+        return f" (known: {', '.join(words)})"
+    return ""
+
+
+def similar(word: str, words: Collection[str]) -> list[str]:
+    """Returns the known words that are similar to a word or contain it, at most _MOST_PARTS."""
     import difflib  # imported late: only mistakes need it
 
     # Words are compared in lower case, so that remote_wirte is similar to REMOTE_WRITE.
@@ -36,7 +45,7 @@ def suggestion(word: str, words: Collection[str]) -> str:
         folder, slash = number[1], "-"
     in_folder = [name for name in by_lower if name.startswith(folder + slash)] if slash else ()
     if (padded := re.sub(r"-(\d[a-z]?)$", r"-0\1", word)) in by_lower:  # REG-1 is REG-01
-        return f" (did you mean {by_lower[padded]}?)"
+        return [by_lower[padded]]
     parts = [name for lower, name in by_lower.items() if lower in (f"{word}s", f"{word}es")]
     parts += [name for lower, name in by_lower.items() if lower.startswith(f"{word}@")]
     begun = [name for lower, name in by_lower.items() if lower.startswith(word)]
@@ -45,7 +54,7 @@ def suggestion(word: str, words: Collection[str]) -> str:
     if len(word) >= _PART:
         parts = parts or [name for lower, name in by_lower.items() if word in lower[1:]]
     if parts:
-        return f" (did you mean {' or '.join(parts[:_MOST_PARTS])}?)"
+        return parts[:_MOST_PARTS]
     # Words in the same folder are compared first, because comparing with thousands of words takes seconds.
     if near := next(
         filter(
@@ -54,10 +63,8 @@ def suggestion(word: str, words: Collection[str]) -> str:
         ),
         None,
     ):
-        return f" (did you mean {by_lower[near[0]]}?)"
-    if 0 < len(words) <= 16:
-        return f" (known: {', '.join(words)})"
-    return ""
+        return [by_lower[near[0]]]
+    return []
 
 
 _MANY = 3  # so many further mistakes with the same message are one line
@@ -106,14 +113,13 @@ class Reader:
         if not isinstance(node.value, dict):
             self.note(node.location, f"{what} must be a mapping, not {node.kind}")
             return {}
-        meant = set()
+        meant: list[list[str]] = []
         for key, location in (node.keys or {}).items():
             if key not in known:
-                near = suggestion(key, known)
-                meant.add(near)
-                self.note(location, f"unknown key {quoted(key)} in {what}{near}")
+                meant.append(similar(key, known))
+                self.note(location, f"unknown key {quoted(key)} in {what}{suggestion(key, known)}")
         for key in required:
-            if key not in node.value and f" (did you mean {key}?)" not in meant:
+            if key not in node.value and [key] not in meant:
                 self.note(node.location, f"{what} lacks the key {key!r}")
         return {key: value for key, value in node.value.items() if key in known}
 
