@@ -52,10 +52,8 @@ def execute(arguments: argparse.Namespace) -> int:
         build = getattr(options, name)
         if build and not build.exists():
             raise UserError(f"{OPTIONS[name].flag} {build} does not exist")
-    arguments.only, arguments.failed = (
-        list(options.only),
-        None,
-    )  # so that run.execute does not look up the defect again
+    # so that run.execute does not look up the defect again
+    arguments.only, arguments.failed = list(options.only), None
     with ExitStack() as around:
         if arguments.out:
             run.claim(arguments.out, False, around)

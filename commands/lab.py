@@ -333,8 +333,8 @@ class _HostRun:
 
     def end(self, signalled: int) -> None:
         """Ends the run with a signal if it has not finished. The run then removes its files from its host."""
-        if self._process and self._process.is_alive():
-            os.kill(self._process.pid or 0, signalled)
+        if self._process and self._process.pid and self._process.is_alive():
+            os.kill(self._process.pid, signalled)
             self.wait(_ENDING_S)
             self._process.kill()
             self.wait()

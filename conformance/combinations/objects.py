@@ -65,10 +65,8 @@ INSET = 512  # bytes by which a window is narrower than its region, at each end
 LEAST = "least"  # the smallest path MTU
 # The bytes of inline data for which queue pairs have room, by the path MTU: more than a packet of the smallest.
 _INLINE = {"usual": 8, LEAST: SMALLEST_MTU_BYTES + 8}
-_BEHIND = {
-    ALIGNED: 0,
-    "odd": 3,
-}  # bytes by which a region is behind a multiple of 64, by its bounds
+# bytes by which a region is behind a multiple of 64, by its bounds
+_BEHIND = {ALIGNED: 0, "odd": 3}
 # A completion is missing if it takes so many times as long as the slowest one before it, and at least so many seconds;
 # at least so many after one has been missing, because a defect that loses completions may have many points.
 _TIMES, _AT_LEAST_S, _AT_LEAST_AGAIN_S = 20, 3.0, 1.0

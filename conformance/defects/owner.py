@@ -29,9 +29,8 @@ DEVICE, PROVIDER, LIBIBVERBS, CORE, PROGRAM = (
 )
 UNKNOWN = "not known"
 LAYERS = (DEVICE, PROVIDER, LIBIBVERBS, CORE, PROGRAM, UNKNOWN)
-ALIKE = (
-    "same fingerprint as a defect fixed in "  # the reason for UNKNOWN of a Defect with `another`
-)
+# the reason for UNKNOWN of a Defect with `another`
+ALIKE = "same fingerprint as a defect fixed in "
 _CORE_MODULES = (
     *("ib_core", "ib_uverbs", "ib_uverbs_support", "ib_umad"),
     *("rdma_cm", "iw_cm", "ib_cm", "rdma_ucm"),

@@ -367,9 +367,9 @@ class KernelRange:
             if end not in ("", ANY) and not _KERNEL.fullmatch(end):
                 raise UserError(f"{option} {end!r} is not a kernel version such as 6.12, nor {ANY}")
 
-    def span(self, kernels: Sequence[str], tested: Sequence[str]) -> str:
+    def span(self, kernels: Sequence[str], tested: Sequence[str], what: str = "kernel") -> str:
         """Returns the range of a waiver for a defect of these kernels of all `tested` kernels, in YAML; empty if it has no
-        limit."""
+        limit. `what` is the key of the range."""
         if not kernels:
             return ""
         ends = {"from": kernels[0], "to": kernels[-1]}
@@ -378,12 +378,12 @@ class KernelRange:
         if self.last and kernels[-1] == tested[-1]:
             ends["to"] = self.last
         fields = [f"{key}: {as_yaml(end)}" for key, end in ends.items() if end != ANY]
-        return f", kernel: {{{', '.join(fields)}}}" if fields else ""
+        return f", {what}: {{{', '.join(fields)}}}" if fields else ""
 
     def span_of_rdma_core(self, versions: Sequence[str], tested: Sequence[str]) -> str:
         """Returns the same for rdma-core, to which only ANY applies."""
         ends = KernelRange(*(end if end == ANY else "" for end in (self.first, self.last)))
-        return ends.span(versions, tested).replace("kernel", "rdma_core", 1)
+        return ends.span(versions, tested, "rdma_core")
 
     def check(self, run: Run) -> None:
         """Raises UserError if the range does not have the kernel of the run."""

@@ -109,10 +109,10 @@ class Terms:
 
     def misfit(self, misfits: Mapping[str, str]) -> Iterator[str]:
         """Yields one line if there are cases, by id, that the waiver does not fit: the first and the number of others."""
-        for case, difference in misfits.items():
+        if misfits:
+            case, difference = next(iter(misfits.items()))
             more = f"; and {len(misfits) - 1:,} more" if len(misfits) > 1 else ""
             yield f"{self} does not fit: {case} {difference}{more}"
-            return
 
     def __str__(self) -> str:
         return f"{self.location}: the waiver of {self.target} ({self.owner}, {self.issue})"
